@@ -1,0 +1,111 @@
+"""A document: one immutable text, its tree, its pages, and where it came from."""
+
+from __future__ import annotations
+
+import hashlib
+from bisect import bisect_right
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from colligate.documents.passage import Passage
+from colligate.documents.span import Span
+from colligate.documents.tree import Tree
+from colligate.errors import SpanError
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page as a range of the text. `number` counts from 1; `label` is what is printed on it."""
+
+    number: int
+    start: int
+    end: int
+    label: str | None = None
+
+
+@dataclass(frozen=True)
+class Document:
+    """One document.
+
+    `id` is stable for a given content: where the source names no id of its own it is the
+    file's stem and the first ten hexadecimal digits of the text's SHA-256, so a span that
+    names the id always means the same characters. `text` is Markdown (plain text is
+    Markdown too). `pages` are in order and empty for documents that have none. `language`
+    is an ISO 639-1 code, or "und" where it could not be told.
+    """
+
+    id: str
+    title: str
+    text: str
+    tree: Tree
+    pages: tuple[Page, ...] = ()
+    source: str = ""
+    media_type: str = "text/markdown"
+    language: str = "und"
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.text)
+
+    def span(self, start: int, end: int) -> Span:
+        """A span of this document.
+
+        Raises:
+            SpanError: if it reaches beyond the text.
+        """
+        span = Span(self.id, start, end)
+        self._check(span)
+        return span
+
+    def slice(self, span: Span) -> str:
+        """The characters of a span.
+
+        Raises:
+            SpanError: if the span is of another document or reaches beyond the text.
+        """
+        self._check(span)
+        return self.text[span.start : span.end]
+
+    def page_of(self, span: Span) -> Page | None:
+        """The page a span begins on, or None for a document without pages."""
+        if not self.pages:
+            return None
+        return self.pages[max(0, bisect_right(self._page_starts, span.start) - 1)]
+
+    def section_of(self, span: Span) -> tuple[str, ...]:
+        """The heading path around a span, outermost first."""
+        return self.tree.section_path(span)
+
+    def passage(self, span: Span) -> Passage:
+        """A span with what is needed to show it."""
+        page = self.page_of(span)
+        return Passage(
+            span=span,
+            text=self.slice(span),
+            title=self.title,
+            section=self.section_of(span),
+            page=None if page is None else page.number,
+        )
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the text, in hexadecimal."""
+        return digest(self.text)
+
+    @cached_property
+    def _page_starts(self) -> list[int]:
+        return [page.start for page in self.pages]
+
+    def _check(self, span: Span) -> None:
+        if span.document_id != self.id or span.end > len(self.text):
+            raise SpanError(
+                f"no characters {span.start}-{span.end} of {span.document_id} here",
+                f"this is {self.id} with {len(self.text)} characters",
+            )
+
+
+def digest(text: str) -> str:
+    """SHA-256 of a text as UTF-8, in hexadecimal."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

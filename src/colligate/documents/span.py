@@ -1,0 +1,59 @@
+"""Spans: the one way to say where something stands in a document."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from colligate.errors import SpanError
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Span:
+    """A half-open range `[start, end)` of code points of one document's text.
+
+    Raises:
+        SpanError: unless `0 <= start <= end`.
+
+    >>> Span("a", 2, 5).overlaps(Span("a", 4, 9))
+    True
+    """
+
+    document_id: str
+    start: int
+    end: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.start <= self.end:
+            raise SpanError(
+                f"no such span {self.start}-{self.end} of {self.document_id}",
+                "a span is a half-open range with 0 <= start <= end",
+            )
+
+    def __len__(self) -> int:
+        return self.end - self.start
+
+    def __bool__(self) -> bool:
+        # An empty span is still a place; truth must not depend on length.
+        return True
+
+    def contains(self, other: Span) -> bool:
+        """Whether `other` lies wholly inside this span."""
+        return (
+            self.document_id == other.document_id
+            and self.start <= other.start
+            and other.end <= self.end
+        )
+
+    def overlaps(self, other: Span) -> bool:
+        """Whether the two share at least one character."""
+        return (
+            self.document_id == other.document_id
+            and self.start < other.end
+            and other.start < self.end
+        )
+
+    def intersection(self, other: Span) -> Span | None:
+        """The shared characters, or None where there are none."""
+        if not self.overlaps(other):
+            return None
+        return Span(self.document_id, max(self.start, other.start), min(self.end, other.end))

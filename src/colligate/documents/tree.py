@@ -1,0 +1,251 @@
+"""The structure of a document: headings to any depth, and the blocks under them."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+from typing import Any
+
+from colligate.documents.span import Span
+from colligate.errors import SpanError
+
+
+class Kind(StrEnum):
+    """What a node of the tree is."""
+
+    ROOT = "root"
+    SECTION = "section"
+    PARAGRAPH = "paragraph"
+    LIST_ITEM = "list_item"
+    TABLE = "table"
+    CODE = "code"
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One node of a `Tree`.
+
+    `id` is the node's place in `Tree.nodes`, which is pre-order. `level` is the heading
+    level of a section as written (1 the highest), 0 for the root and for content. `title`
+    is the heading's text without its marks, empty for content. `span` covers everything
+    the node holds, its own heading and all its descendants included; `heading` is the span
+    of the heading's own line(s), None for content, for the root and for synthetic sections
+    (the introduction that holds the text before the first heading).
+    """
+
+    id: int
+    kind: Kind
+    level: int
+    title: str
+    span: Span
+    heading: Span | None = None
+    parent: int | None = None
+    children: tuple[int, ...] = ()
+
+    @property
+    def synthetic(self) -> bool:
+        """A section that no heading of the text announces."""
+        return self.kind is Kind.SECTION and self.heading is None
+
+
+class Basis(StrEnum):
+    """What the headings of a tree were read from, surest first."""
+
+    MARKUP = "markup"  # the format itself says what a heading is
+    OUTLINE = "outline"  # the bookmarks of a PDF
+    CONTENTS = "contents"  # the printed table of contents
+    NUMBERING = "numbering"  # "2.", "2.1", "Item 1A."
+    LAYOUT = "layout"  # font size and weight alone
+    NONE = "none"  # no headings: a flat tree
+
+
+@dataclass(frozen=True)
+class Structure:
+    """How sure the structure is: a confidence in [0, 1] and what it rests on."""
+
+    confidence: float
+    basis: Basis
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Tree:
+    """The nodes of one document in pre-order; the root is first and covers the whole text.
+
+    Children nest inside their parent in order and never overlap.
+    """
+
+    nodes: tuple[Node, ...]
+    structure: Structure = Structure(1.0, Basis.MARKUP)
+
+    @property
+    def root(self) -> Node:
+        """The document itself."""
+        return self.nodes[0]
+
+    def __iter__(self) -> Iterator[Node]:
+        return iter(self.nodes)
+
+    def children(self, node: Node) -> list[Node]:
+        """The direct children, in document order."""
+        return [self.nodes[i] for i in node.children]
+
+    def ancestors(self, node: Node) -> list[Node]:
+        """From the parent up to the root."""
+        found = []
+        while node.parent is not None:
+            node = self.nodes[node.parent]
+            found.append(node)
+        return found
+
+    def descendants(self, node: Node) -> list[Node]:
+        """All nodes under this one, in document order."""
+        found = []
+        for child in self.children(node):
+            found.append(child)
+            found.extend(self.descendants(child))
+        return found
+
+    @cached_property
+    def sections(self) -> tuple[Node, ...]:
+        """All sections, in document order."""
+        return tuple(node for node in self.nodes if node.kind is Kind.SECTION)
+
+    @cached_property
+    def leaves(self) -> tuple[Node, ...]:
+        """All content nodes without children, in document order."""
+        return tuple(
+            node
+            for node in self.nodes
+            if not node.children and node.kind not in (Kind.ROOT, Kind.SECTION)
+        )
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        return [node.span.start for node in self.nodes]
+
+    def node_at(self, offset: int) -> Node:
+        """The innermost node whose span holds the character at `offset`.
+
+        Raises:
+            SpanError: if the offset is outside the document.
+        """
+        if not 0 <= offset < max(1, self.root.span.end):
+            raise SpanError(f"no character {offset} in {self.root.span.document_id}")
+        node: Node | None = self.nodes[bisect_right(self._starts, offset) - 1]
+        while node is not None and not node.span.start <= offset < node.span.end:
+            node = None if node.parent is None else self.nodes[node.parent]
+        return node or self.root
+
+    def section_path(self, span: Span) -> tuple[str, ...]:
+        """The titles of the sections around a span's first character, outermost first.
+
+        Synthetic sections are left out: nobody can look them up in the document.
+        """
+        node = self.node_at(min(span.start, max(0, self.root.span.end - 1)))
+        around = [node, *self.ancestors(node)]
+        return tuple(
+            n.title for n in reversed(around) if n.kind is Kind.SECTION and not n.synthetic
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """A compact form for storage: one row a node, `from_json` reverses it."""
+        rows = [
+            [
+                n.kind.value,
+                n.level,
+                n.title,
+                n.span.start,
+                n.span.end,
+                *((n.heading.start, n.heading.end) if n.heading else (None, None)),
+                n.parent,
+            ]
+            for n in self.nodes
+        ]
+        s = self.structure
+        return {"structure": [s.confidence, s.basis.value, s.note], "nodes": rows}
+
+    @classmethod
+    def from_json(cls, stored: dict[str, Any], document_id: str) -> Tree:
+        """Rebuild a tree from `to_json`'s form."""
+        confidence, basis, note = stored["structure"]
+        builder = TreeBuilder(document_id)
+        for kind, level, title, start, end, h_start, h_end, parent in stored["nodes"]:
+            heading = None if h_start is None else (h_start, h_end)
+            builder.add(Kind(kind), start, end, parent, level=level, title=title, heading=heading)
+        return builder.build(Structure(confidence, Basis(basis), note))
+
+
+class TreeBuilder:
+    """Collects nodes in pre-order; children are linked and checked at the end."""
+
+    def __init__(self, document_id: str) -> None:
+        self._document_id = document_id
+        self._rows: list[tuple[Kind, int, str, int, tuple[int, int] | None, int | None]] = []
+        self._ends: list[int] = []
+
+    def add(
+        self,
+        kind: Kind,
+        start: int,
+        end: int,
+        parent: int | None,
+        *,
+        level: int = 0,
+        title: str = "",
+        heading: tuple[int, int] | None = None,
+    ) -> int:
+        """Append a node and return its id. Its end may be moved later with `close`."""
+        self._rows.append((kind, level, title, start, heading, parent))
+        self._ends.append(end)
+        return len(self._rows) - 1
+
+    def close(self, node_id: int, end: int) -> None:
+        """Set where a node ends, once that is known."""
+        self._ends[node_id] = end
+
+    def build(self, structure: Structure) -> Tree:
+        """The finished tree.
+
+        Raises:
+            SpanError: if a child leaves its parent or overlaps its elder sibling.
+        """
+        children: list[list[int]] = [[] for _ in self._rows]
+        for i, row in enumerate(self._rows):
+            parent = row[5]
+            if parent is not None:
+                self._check(i, parent, children[parent])
+                children[parent].append(i)
+        nodes = tuple(
+            Node(
+                id=i,
+                kind=kind,
+                level=level,
+                title=title,
+                span=Span(self._document_id, start, self._ends[i]),
+                heading=None if heading is None else Span(self._document_id, *heading),
+                parent=parent,
+                children=tuple(children[i]),
+            )
+            for i, (kind, level, title, start, heading, parent) in enumerate(self._rows)
+        )
+        return Tree(nodes, structure)
+
+    def _check(self, i: int, parent: int, elders: Sequence[int]) -> None:
+        start, end = self._rows[i][3], self._ends[i]
+        earliest = self._ends[elders[-1]] if elders else self._rows[parent][3]
+        if not (parent < i and earliest <= start <= end <= self._ends[parent]):
+            raise SpanError(
+                f"node {i} at {start}-{end} of {self._document_id} does not nest",
+                f"its parent {parent} ends at {self._ends[parent]}, room starts at {earliest}",
+            )
+
+
+def flat_tree(document_id: str, length: int) -> Tree:
+    """The tree of a text of which nothing is known: a root and no more."""
+    builder = TreeBuilder(document_id)
+    builder.add(Kind.ROOT, 0, length, None)
+    return builder.build(Structure(1.0, Basis.NONE))
