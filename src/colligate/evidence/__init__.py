@@ -1,0 +1,1 @@
+"""From passages to what may be believed."""

@@ -1,0 +1,1 @@
+"""Files into documents: one module a format."""
