@@ -103,11 +103,10 @@ class Tree:
 
     def descendants(self, node: Node) -> list[Node]:
         """All nodes under this one, in document order."""
-        found = []
-        for child in self.children(node):
-            found.append(child)
-            found.extend(self.descendants(child))
-        return found
+        last = node
+        while last.children:
+            last = self.nodes[last.children[-1]]
+        return list(self.nodes[node.id + 1 : last.id + 1])
 
     @cached_property
     def sections(self) -> tuple[Node, ...]:
