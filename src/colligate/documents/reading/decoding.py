@@ -1,0 +1,113 @@
+"""From bytes to text: which encoding, and whether it is text at all."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from dataclasses import dataclass
+
+from colligate.errors import NoText, UnsupportedFormat
+
+# Control characters that text files hold: tab, newline, form feed, carriage return, escape.
+_STRANGE = bytes(set(range(32)) - {8, 9, 10, 11, 12, 13, 26, 27}) + b"\x7f"
+_SAMPLE = 1 << 16
+_STRANGE_SHARE = 0.01
+_INVALID_SHARE = 0.001
+
+_BOMS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, "utf-32-le"),  # begins like the UTF-16 mark, so it is asked first
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+
+_BINARY = (
+    (b"\x89PNG", "a PNG picture"),
+    (b"\xff\xd8\xff", "a JPEG picture"),
+    (b"GIF8", "a GIF picture"),
+    (b"\x7fELF", "a program"),
+    (b"MZ", "a Windows program"),
+    (b"7z\xbc\xaf", "a 7-Zip archive"),
+    (b"Rar!", "a RAR archive"),
+    (b"\x1f\x8b", "a gzip archive"),
+    (b"BZh", "a bzip2 archive"),
+    (b"\xfd7zXZ", "an xz archive"),
+    (b"PK\x03\x04", "a zip archive"),
+    (b"SQLite format 3", "an SQLite database"),
+    (b"OggS", "an Ogg recording"),
+    (b"ID3", "an MP3 recording"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """Text with `\\n` line ends, and what had to be mended."""
+
+    text: str
+    warnings: tuple[str, ...] = ()
+
+
+def looks_binary(data: bytes) -> bool:
+    """Whether the first 64 KiB hold what no text holds: NUL bytes or many control characters."""
+    if data.startswith(tuple(mark for mark, _ in _BOMS[1:])):
+        return False
+    sample = data[:_SAMPLE]
+    strange = len(sample) - len(sample.translate(None, _STRANGE))
+    return b"\x00" in sample or strange > _STRANGE_SHARE * len(sample)
+
+
+def binary_kind(data: bytes) -> str:
+    """What a binary file is, as far as its first bytes tell."""
+    return next((kind for mark, kind in _BINARY if data.startswith(mark)), "binary data, not text")
+
+
+def decode(data: bytes, name: str) -> Decoded:
+    """The text of a file.
+
+    Raises:
+        UnsupportedFormat: if it looks binary.
+        NoText: if nothing but blanks is left.
+    """
+    if looks_binary(data):
+        raise UnsupportedFormat(
+            f"cannot read {name}", f"it looks binary: {binary_kind(data)}", "leave it out"
+        )
+    text, warnings = _decode(data, name)
+    text = re.sub(r"\r\n?", "\n", text)
+    if "\x00" in text:
+        text = text.replace("\x00", "\ufffd")
+        warnings = (*warnings, f"{name}: NUL characters were replaced")
+    if not text.strip():
+        raise NoText(f"cannot read {name}", "it holds only blanks", "leave it out")
+    return Decoded(text, warnings)
+
+
+def _decode(data: bytes, name: str) -> tuple[str, tuple[str, ...]]:
+    for mark, encoding in _BOMS:
+        if data.startswith(mark):
+            return _replacing(data[len(mark) :], encoding, name)
+    try:
+        return data.decode("utf-8"), ()
+    except UnicodeDecodeError:
+        pass
+    text, warnings = _replacing(data, "utf-8", name)
+    beyond_ascii = sum(1 for byte in data[:_SAMPLE] if byte > 127)
+    wrong = text[:_SAMPLE].count("\ufffd")
+    if wrong * 2 < beyond_ascii or b"\x00" in data:
+        return text, warnings  # mostly good UTF-8 with damage
+    return (
+        data.decode("cp1252", "replace"),
+        (f"{name}: it is not UTF-8 and was read as Windows-1252; check accented letters",),
+    )
+
+
+def _replacing(data: bytes, encoding: str, name: str) -> tuple[str, tuple[str, ...]]:
+    try:
+        return data.decode(encoding), ()
+    except UnicodeDecodeError:
+        text = data.decode(encoding, "replace")
+        count = text.count("\ufffd")
+        return text, (
+            f"{name}: {count:,} invalid bytes of its {encoding.upper()} text were replaced",
+        )

@@ -1,0 +1,142 @@
+"""Which files are meant: files named, folders walked, globs."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from colligate.documents.reading.decoding import looks_binary
+from colligate.documents.reading.files import os_error
+from colligate.documents.reading.formats import FORMATS, suffix_of
+from colligate.errors import ColligateError, MissingPath, NoDocuments, UnsupportedFormat
+
+_SNIFFED = 8192
+_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The files to read, in order and each once, and what stood in the way of others."""
+
+    files: tuple[Path, ...]
+    problems: tuple[ColligateError, ...] = ()
+
+
+@dataclass
+class _Search:
+    """What has been found so far."""
+
+    files: dict[str, Path] = field(default_factory=dict)  # by real path
+    folders: set[str] = field(default_factory=set)  # real paths walked
+    problems: list[ColligateError] = field(default_factory=list)
+    skipped: list[Path] = field(default_factory=list)
+
+    def add(self, file: Path) -> None:
+        self.files.setdefault(os.path.realpath(file), file)
+
+
+def find_files(paths: Sequence[str | Path]) -> Found:
+    """The files that paths, folders and globs name.
+
+    A file named directly is always in, whatever it is. Folders are walked recursively, in order,
+    without hidden entries; of files with an unknown suffix those that are text are in.
+    """
+    search = _Search()
+    for given in paths:
+        _expand(given, search)
+    if search.skipped:
+        search.problems.append(_unsupported(search.skipped))
+    return Found(tuple(search.files.values()), tuple(search.problems))
+
+
+def _expand(given: str | Path, search: _Search) -> None:
+    path = Path(given).expanduser()
+    try:
+        if path.is_dir():
+            before = len(search.files) + len(search.problems) + len(search.skipped)
+            again = os.path.realpath(path) in search.folders
+            _walk(path, search)
+            if not again and before == len(search.files) + len(search.problems) + len(
+                search.skipped
+            ):
+                search.problems.append(
+                    NoDocuments(f"no documents in {path}", "the folder is empty", "name another")
+                )
+        elif path.exists():
+            search.add(path)
+        elif glob.has_magic(str(path)):
+            _glob(path, search)
+        else:
+            raise FileNotFoundError
+    except (OSError, ValueError) as error:
+        search.problems.append(
+            os_error(path, error)
+            if isinstance(error, OSError)
+            else MissingPath(f"no such path: {given!r}", str(error), "check the path")
+        )
+
+
+def _glob(pattern: Path, search: _Search) -> None:
+    matches = sorted(glob.glob(str(pattern), recursive=True))
+    if not matches:
+        search.problems.append(
+            MissingPath(f"nothing matches {pattern}", "", "check the pattern and quote it")
+        )
+    for match in map(Path, matches):
+        # "docs/**" names each folder and all it holds: the folder's files come by themselves.
+        if match.is_file():
+            search.add(match)
+        elif match.is_dir() and pattern.name != "**":
+            _walk(match, search)
+
+
+def _walk(folder: Path, search: _Search) -> None:
+    real = os.path.realpath(folder)
+    if real in search.folders:
+        return  # given twice, or a loop of symbolic links
+    search.folders.add(real)
+    try:
+        with os.scandir(folder) as entries:
+            children = sorted(entries, key=lambda entry: entry.name)
+    except OSError as error:
+        search.problems.append(os_error(folder, error))
+        return
+    for child in _visible(children):
+        path = folder / child.name
+        try:
+            if child.is_dir():
+                _walk(path, search)
+            elif child.is_file():
+                _consider(path, search)
+        except OSError as error:
+            search.problems.append(os_error(path, error))
+
+
+def _visible(entries: Sequence[os.DirEntry[str]]) -> Iterator[os.DirEntry[str]]:
+    return (entry for entry in entries if not entry.name.startswith("."))
+
+
+def _consider(path: Path, search: _Search) -> None:
+    if suffix_of(path) in FORMATS:
+        search.add(path)
+        return
+    with path.open("rb") as file:
+        is_text = not looks_binary(file.read(_SNIFFED))
+    if is_text:
+        search.add(path)
+    else:
+        search.skipped.append(path)
+
+
+def _unsupported(skipped: Sequence[Path]) -> UnsupportedFormat:
+    suffixes = sorted({suffix_of(path) or "no suffix" for path in skipped})
+    shown = ", ".join(suffixes[:_SHOWN]) + (", ..." if len(suffixes) > _SHOWN else "")
+    count = len(skipped)
+    return UnsupportedFormat(
+        f"skipped {count:,} {'file' if count == 1 else 'files'} of unsupported kinds",
+        shown,
+        "name one directly to see why",
+    )

@@ -1,0 +1,55 @@
+"""The one place where kreuzberg is called: no cache, no OCR, no network, bounded time."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from colligate.documents.reading.source import Source
+from colligate.errors import CorruptFile, EncryptedFile
+
+_SECONDS = 300
+_EMBEDDED_PICTURE = re.compile(r"!\[([^\]\n]*)\]\((?:data:[^)\s]*|[^)\s:]+\.\w{3,4})\)")
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """What kreuzberg made of a file: Markdown and metadata."""
+
+    text: str
+    metadata: Mapping[str, Any]
+
+
+def to_markdown(source: Source, data: bytes, media_type: str) -> Parsed:
+    """Parse bytes of a media type kreuzberg knows.
+
+    Raises:
+        EncryptedFile, CorruptFile: if it cannot.
+    """
+    # Imported where it is needed: the library has 76 MB.
+    import kreuzberg
+
+    config = kreuzberg.ExtractionConfig(
+        use_cache=False,
+        enable_quality_processing=False,
+        output_format="markdown",
+        extraction_timeout_secs=_SECONDS,
+        max_archive_depth=0,
+        concurrency=kreuzberg.ConcurrencyConfig(max_threads=1),
+        content_filter=kreuzberg.ContentFilterConfig(strip_repeating_text=False),
+    )
+    try:
+        result = kreuzberg.extract_bytes_sync(data, media_type, config)
+    except Exception as error:  # whatever a parser in another language raises is a damaged file
+        raise _refusal(source, error) from error
+    text = re.sub(r"\r\n?", "\n", result.content).replace("\x00", "\ufffd")
+    return Parsed(_EMBEDDED_PICTURE.sub(r"\1", text).strip("\n") + "\n", result.metadata)
+
+
+def _refusal(source: Source, error: Exception) -> EncryptedFile | CorruptFile:
+    reason = str(error)
+    if re.search(r"encrypt|password", reason, re.IGNORECASE):
+        return EncryptedFile(f"cannot read {source.path}", "it is encrypted", "remove its password")
+    return CorruptFile(f"cannot read {source.path}", reason[:200], "open and save it again")

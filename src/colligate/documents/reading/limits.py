@@ -1,0 +1,135 @@
+"""How large a file may be, and what an archive may unpack to.
+
+An office file is a zip archive. Before a parser sees it, every member is inflated here in
+small pieces and counted, so the sizes the archive declares are never trusted.
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from colligate.errors import CorruptFile, EncryptedFile, TooLarge
+
+_MEBIBYTE = 1 << 20
+_PIECE = 1 << 16
+_LOCAL_HEADER = struct.Struct("<4s5H3L2H")
+_NESTING = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds on one file; sizes in bytes.
+
+    `text_bytes` bounds what is read as text, `file_bytes` any file. Of zip-based formats,
+    `unpacked_bytes` bounds what all members unpack to, `ratio` how many times the archive's own
+    size that may be (archives under a mebibyte unpacked are let through), `members` their number.
+    """
+
+    file_bytes: int = 512 * _MEBIBYTE
+    text_bytes: int = 64 * _MEBIBYTE
+    unpacked_bytes: int = 512 * _MEBIBYTE
+    ratio: int = 200
+    members: int = 20_000
+
+
+def check_archive(data: bytes, name: str, limits: Limits) -> tuple[str, ...]:
+    """The names of a zip archive's members, after its true unpacked size has been counted.
+
+    Raises:
+        TooLarge: if it unpacks to more than the limits allow.
+        EncryptedFile: if a member is encrypted.
+        CorruptFile: if it is not a whole zip archive.
+    """
+    names, _ = _inflate(data, name, limits, _allowance(data, limits), depth=0)
+    return names
+
+
+def _allowance(data: bytes, limits: Limits) -> int:
+    return min(limits.unpacked_bytes, max(_MEBIBYTE, limits.ratio * len(data)))
+
+
+def _inflate(
+    data: bytes, name: str, limits: Limits, allowance: int, *, depth: int
+) -> tuple[tuple[str, ...], int]:
+    """Member names and the bytes they unpack to, archives inside archives counted too."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            members = archive.infolist()
+    except (zipfile.BadZipFile, ValueError, OSError, EOFError, struct.error) as error:
+        raise CorruptFile(
+            f"cannot read {name}", f"its zip archive is damaged ({error})", "fetch it again"
+        ) from error
+    if len(members) > limits.members:
+        raise TooLarge(
+            f"cannot read {name}",
+            f"it packs {len(members):,} members and the limit is {limits.members:,}",
+            "split it",
+        )
+    used = 0
+    for member in members:
+        if member.flag_bits & 0x1:
+            raise EncryptedFile(f"cannot read {name}", "it is encrypted", "remove its password")
+        left = allowance - used
+        try:
+            size, nested = _member(data, member, left, keep=depth < _NESTING)
+        except (zlib.error, struct.error, ValueError) as error:
+            raise CorruptFile(
+                f"cannot read {name}",
+                f"member {member.filename!r} is damaged ({error})",
+                "fetch it again",
+            ) from error
+        used += size
+        if nested is not None and used <= allowance:
+            used += _nested(nested, name, limits, allowance - used, depth)
+        if used > allowance:
+            raise TooLarge(
+                f"cannot read {name}",
+                f"its {len(data):,} bytes unpack to more than {allowance:,}",
+                "unpack it yourself and give the parts",
+            )
+    return tuple(member.filename for member in members), used
+
+
+def _nested(data: bytes, name: str, limits: Limits, allowance: int, depth: int) -> int:
+    try:
+        return _inflate(data, name, limits, allowance, depth=depth + 1)[1]
+    except CorruptFile:
+        return 0  # it only began like an archive; its own bytes are counted already
+
+
+def _member(
+    data: bytes, member: zipfile.ZipInfo, allowance: int, *, keep: bool
+) -> tuple[int, bytes | None]:
+    """How many bytes a member unpacks to (counting stops past `allowance`); its bytes if a zip."""
+    header = _LOCAL_HEADER.unpack_from(data, member.header_offset)
+    start = member.header_offset + _LOCAL_HEADER.size + header[-2] + header[-1]
+    packed = memoryview(data)[start : start + member.compress_size]
+    if member.compress_type == zipfile.ZIP_STORED:
+        is_archive = keep and bytes(packed[:4]) == b"PK\x03\x04"
+        return len(packed), bytes(packed) if is_archive else None
+    if member.compress_type != zipfile.ZIP_DEFLATED:
+        raise ValueError(f"compression method {member.compress_type}")
+    size, kept = 0, bytearray()
+    for piece in _inflated(packed):
+        if keep and (kept or (size == 0 and piece.startswith(b"PK\x03\x04"))):
+            kept += piece
+        size += len(piece)
+        if size > allowance:
+            break
+    return size, bytes(kept) if kept else None
+
+
+def _inflated(packed: memoryview) -> Iterator[bytes]:
+    """The bytes a deflate stream unpacks to, in small pieces."""
+    inflater = zlib.decompressobj(-zlib.MAX_WBITS)
+    for at in range(0, len(packed), _PIECE):
+        pending: bytes = bytes(packed[at : at + _PIECE])
+        while pending and not inflater.eof:
+            yield inflater.decompress(pending, _PIECE)
+            pending = inflater.unconsumed_tail
+    yield inflater.flush()
