@@ -1,16 +1,49 @@
-# Everything runs from .venv; nothing is installed elsewhere. Model weights go to the user's
-# data directory (COLLIGATE_HOME overrides), pinned by SHA-256.
+# Everything is installed into .venv and nowhere else. Model weights, pinned by SHA-256, go to
+# the user's data directory, or to COLLIGATE_HOME where that is set.
 PYTHON ?= python3
-VENV := .venv
-BIN := $(VENV)/bin
-STAMP := $(VENV)/.installed
+BIN := .venv/bin
+INSTALLED := .venv/.installed
 
-.PHONY: setup demo test lint bench clean
+.PHONY: help setup demo test lint bench clean
 
-setup: $(STAMP) weights-test
+help:
+	@echo "make demo   set up, then answer a question over the licences in examples/"
+	@echo "make test   set up, then run every check CI runs"
+	@echo "make setup  create .venv with everything the tests need"
+	@echo "make lint   ruff, mypy and the import contract"
+	@echo "make bench  the quick benchmarks"
 
-$(STAMP): pyproject.toml
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable . --group dev
+# The demo needs the package alone; the tests need their tools as well.
+.venv/bin/python:
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
+
+.venv/.package: pyproject.toml | .venv/bin/python
+	$(BIN)/python -m pip install --quiet --editable .
 	touch $@
+
+$(INSTALLED): .venv/.package
+	$(BIN)/python -m pip install --quiet --group dev
+	touch $@
+
+setup: $(INSTALLED)
+	$(BIN)/colligate models pull smollm2-135m minilm-l6-v2-int8 wordllama-256
+
+demo: .venv/.package
+	$(BIN)/colligate ask "How many days does a violator have to cure a first violation under the GPL version 3, and how many under the Mozilla Public License 2.0?" examples/licences
+
+lint: $(INSTALLED)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: setup lint
+	$(BIN)/pytest
+
+bench: setup
+	$(BIN)/python benchmarks/overhead.py
+	$(BIN)/python benchmarks/search.py --sizes 1000 20000
+
+clean:
+	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

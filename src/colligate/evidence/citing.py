@@ -1,0 +1,218 @@
+"""Citations: from what a reader claims to what a document verifiably says.
+
+A statement keeps its citation only if its quote is located in the passage it names and the
+sentences around it support what it claims. Nothing is cited because it is similar.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from colligate.documents import Document, Passage, Span
+from colligate.documents.languages import detect
+from colligate.documents.locating import locate
+from colligate.evidence.reader import Statement
+from colligate.evidence.support import (
+    NEAR,
+    QUOTED,
+    joined,
+    numbers_stand,
+    support,
+    supporting_sentences,
+    whole_sentences,
+)
+
+NOT_FOUND = "Not in these documents."
+UNCITED = "[uncited]"
+
+# A quote that runs on for pages shows nothing; the sentences nearest the claim are kept.
+_LONGEST_QUOTE = 1200
+
+
+@dataclass(frozen=True, slots=True)
+class Citation:
+    """A place in a document that says what a stretch of the answer says.
+
+    `span` is the place in the source and `quote` is exactly its characters; `answer_spans` are
+    the stretches of the answer text it stands behind, half-open, in order. `page` counts from 1
+    and is None for documents without pages. `how` says how the place was found.
+    """
+
+    span: Span
+    quote: str
+    title: str
+    section: tuple[str, ...]
+    page: int | None
+    answer_spans: tuple[tuple[int, int], ...]
+    how: str
+
+    def to_json(self) -> dict[str, Any]:
+        """The citation as `ask --json` prints it."""
+        return {
+            "document": self.span.document_id,
+            "title": self.title,
+            "section": list(self.section),
+            "page": self.page,
+            "start": self.span.start,
+            "end": self.span.end,
+            "quote": self.quote,
+            "answer_spans": [list(span) for span in self.answer_spans],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """A span that was handed to the reader, its score, and why it was kept."""
+
+    span: Span
+    score: float
+    reason: str
+
+    def to_json(self) -> dict[str, Any]:
+        """The evidence as `ask --json` prints it."""
+        return {
+            "document": self.span.document_id,
+            "start": self.span.start,
+            "end": self.span.end,
+            "score": round(self.score, 6),
+            "reason": self.reason,
+        }
+
+
+@dataclass(frozen=True)
+class Cited:
+    """An answer text with numbered marks, the citations behind them, and what was dropped."""
+
+    text: str
+    citations: tuple[Citation, ...]
+    dropped: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    span: Span
+    how: str
+
+
+def cite(
+    question: str,
+    statements: Sequence[Statement],
+    passages: Sequence[Passage],
+    documents: Mapping[str, Document],
+) -> Cited:
+    """Resolve each statement to a place in a document, or mark it as uncited.
+
+    Each statement of the text is followed by the number of its citation, `[1]`, counted in the
+    order of first use, or by `[uncited]`. When no statement has a place the text is empty: an
+    answer that rests on nothing is no answer.
+    """
+    placed: list[tuple[str, _Place | None]] = []
+    dropped: list[str] = []
+    for statement in statements:
+        sentence = _without_marks(statement.sentence)
+        if not sentence:
+            continue
+        place, problem = _place(question, sentence, statement, passages, documents)
+        if problem:
+            dropped.append(problem)
+        if (sentence, place) not in placed:
+            placed.append((sentence, place))
+    if not any(place for _, place in placed):
+        return Cited("", (), tuple(dropped))
+    return _write(placed, documents, tuple(dropped))
+
+
+def _place(
+    question: str,
+    sentence: str,
+    statement: Statement,
+    passages: Sequence[Passage],
+    documents: Mapping[str, Document],
+) -> tuple[_Place | None, str]:
+    """Where a statement stands in its passage, or why it stands nowhere."""
+    number = statement.passage
+    if not 1 <= number <= len(passages):
+        return None, f"a citation was dropped: there is no passage {number}"
+    passage = passages[number - 1]
+    document = documents[passage.document_id]
+    context = f"{passage.title} {' '.join(passage.section)}"
+
+    location = locate(statement.quote, document, within=passage.span) if statement.quote else None
+    if location is not None and passage.span.contains(location.span):
+        span = whole_sentences(document, location.span, passage.span)
+        if len(span) > _LONGEST_QUOTE:
+            span = location.span
+        source = f"{context} {document.slice(span)}"
+        if _other_language(f"{question} {sentence}", document):
+            supported = numbers_stand(sentence, source, question)
+        else:
+            supported = support(sentence, source, question).enough(QUOTED)
+        if supported:
+            return _Place(span, location.how.value), ""
+
+    # The passage may still say it in other words than the quote: look for its sentences.
+    sentences = supporting_sentences(sentence, document, passage.span)
+    if sentences:
+        span = Span(document.id, sentences[0].start, sentences[-1].end)
+        source = f"{context} {joined(sentences, document)}"
+        if len(span) <= _LONGEST_QUOTE and support(sentence, source, question).enough(NEAR):
+            return _Place(span, "supporting sentences"), ""
+    if location is None:
+        problem = f"passage {number} does not hold the quote “{_cut(statement.quote)}”"
+    else:
+        problem = f"the quoted words do not support “{_cut(sentence)}”"
+    return None, f"a citation was dropped: {problem}"
+
+
+def _other_language(claim: str, document: Document) -> bool:
+    """Whether a claim is surely in another language than the document."""
+    return "und" not in (detect(claim), document.language) and detect(claim) != document.language
+
+
+def _write(
+    placed: Sequence[tuple[str, _Place | None]],
+    documents: Mapping[str, Document],
+    dropped: tuple[str, ...],
+) -> Cited:
+    """Join the statements, number their marks, and record where in the answer each stands."""
+    text = ""
+    stretches: dict[_Place, list[tuple[int, int]]] = {}
+    for sentence, place in placed:
+        start = len(text) + (1 if text else 0)
+        text += (" " if text else "") + sentence
+        if place is None:
+            text += f" {UNCITED}"
+        else:
+            stretches.setdefault(place, []).append((start, start + len(sentence)))
+            text += f" [{list(stretches).index(place) + 1}]"
+    citations = []
+    for place, answer_spans in stretches.items():
+        passage = documents[place.span.document_id].passage(place.span)
+        citations.append(
+            Citation(
+                span=place.span,
+                quote=passage.text,
+                title=passage.title,
+                section=passage.section,
+                page=passage.page,
+                answer_spans=tuple(answer_spans),
+                how=place.how,
+            )
+        )
+    return Cited(text, tuple(citations), dropped)
+
+
+_MARK = re.compile(r"\s*\[(?:\d+(?:\s*,\s*\d+)*|uncited)\]")
+
+
+def _without_marks(sentence: str) -> str:
+    """A sentence without citation marks of the model's own: ours are the checked ones."""
+    return " ".join(_MARK.sub("", sentence).split())
+
+
+def _cut(text: str, length: int = 80) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= length else text[: length - 1] + "…"

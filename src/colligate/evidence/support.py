@@ -1,0 +1,105 @@
+"""Does a text support a claim? A lexical test that errs on the side of saying no.
+
+It cannot prove entailment; it catches what small models do most: answering from memory and
+citing a passage that says nothing of the kind, or changing a number on the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from colligate.documents import Document, Span
+from colligate.documents.sentences import sentence_spans
+from colligate.evidence.words import content_words, is_number
+
+# Half of what the claim adds to the question must stand in the source.
+ENOUGH = 0.5
+# Of the whole claim, the question's words included: less is asked of words that were quoted
+# than of sentences that were only found to be near. "All rights reserved." supports nothing.
+QUOTED = 0.3
+NEAR = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Support:
+    """How much of a claim stands in a source.
+
+    `added` is the share of what the claim adds to the question, `whole` the share of all its
+    content words, both in [0, 1]; `missing` are the added words that do not stand there.
+    """
+
+    added: float
+    whole: float
+    missing: tuple[str, ...]
+
+    def enough(self, whole: float = QUOTED) -> bool:
+        """Whether it will do: every added number stands there, half of what is added, and
+        `whole` of the claim."""
+        numbers = any(is_number(word) for word in self.missing)
+        return self.added >= ENOUGH and self.whole >= whole and not numbers
+
+
+def support(claim: str, source: str, question: str = "") -> Support:
+    """Compare a claim with the text it is said to come from.
+
+    What the claim adds to the question weighs most: the question's own words prove little. A
+    claim that adds nothing ("Yes.") has nothing missing.
+
+    >>> support("It is Paris.", "You may copy it.", "What is the capital of France?").missing
+    ('pari',)
+    """
+    words = list(dict.fromkeys(content_words(claim)))
+    asked = set(content_words(question))
+    there = set(content_words(source))
+    added = [word for word in words if word not in asked]
+    missing = tuple(word for word in added if word not in there)
+    return Support(
+        added=1.0 if not added else 1 - len(missing) / len(added),
+        whole=1.0 if not words else sum(word in there for word in words) / len(words),
+        missing=missing,
+    )
+
+
+def numbers_stand(claim: str, source: str, question: str = "") -> bool:
+    """Whether every number the claim adds stands in the source.
+
+    All that can be asked where claim and source are in different languages.
+    """
+    return not any(is_number(word) for word in support(claim, source, question).missing)
+
+
+def supporting_sentences(
+    claim: str, document: Document, within: Span, *, limit: int = 2
+) -> list[Span]:
+    """The sentences of a passage that share most content words with a claim, in text order.
+
+    A second sentence is taken only for words that the first does not have. Nothing is
+    returned when no sentence shares a word.
+    """
+    wanted = set(content_words(claim))
+    sentences = sentence_spans(document, within)
+    words = [set(content_words(document.slice(s))) & wanted for s in sentences]
+    chosen: list[int] = []
+    covered: set[str] = set()
+    for _ in range(limit):
+        gains = [len(w - covered) for w in words]
+        best = max(range(len(gains)), key=gains.__getitem__, default=None)
+        if best is None or gains[best] == 0:
+            break
+        chosen.append(best)
+        covered |= words[best]
+    return [sentences[i] for i in sorted(chosen)]
+
+
+def whole_sentences(document: Document, span: Span, within: Span) -> Span:
+    """A span widened to the whole sentences it touches, inside a passage."""
+    touched = [s for s in sentence_spans(document, within) if s.overlaps(span)]
+    if not touched:
+        return span
+    return Span(document.id, min(span.start, touched[0].start), max(span.end, touched[-1].end))
+
+
+def joined(spans: Sequence[Span], document: Document) -> str:
+    """The texts of several spans, one after the other."""
+    return " ".join(document.slice(span) for span in spans)

@@ -1,0 +1,47 @@
+"""No retrieval: the model answers from memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from colligate.models import Message, Role
+from colligate.strategies.answer import Answer
+from colligate.strategies.run import Run
+from colligate.strategies.strategy import Needs
+from colligate.strategies.trace import Answered
+
+INSTRUCTION = "Answer the question in a few words. Yes and no are allowed as answers."
+
+
+@dataclass(frozen=True)
+class Direct:
+    """The model alone, no documents: what it knows by heart.
+
+    One call, question only, as in the "naive generation" rows of DualRAG, RDR2 and LongRefiner.
+    Nothing is cited, and the answer says so.
+    """
+
+    name: ClassVar[str] = "direct"
+    needs: ClassVar[Needs] = Needs(searches=False, reads=False)
+
+    max_tokens: int = 1024  # DualRAG's code
+
+    async def answer(self, question: str, run: Run) -> Answer:
+        """Ask the reader and cite nothing."""
+        messages = [
+            Message("system", INSTRUCTION),
+            Message("user", f"Question: {question.strip()}"),
+        ]
+        completion = await run.chat(messages, max_tokens=self.max_tokens)
+        run.warn("answered from the model's memory: no document was read and nothing is cited")
+        text = completion.text.strip()
+        run.emit(Answered(bool(text), text, ()))
+        return Answer(
+            question=question,
+            strategy=self.name,
+            text=text,
+            found=bool(text),
+            short=text or None,
+            model=run.model(Role.READER).name,
+        )

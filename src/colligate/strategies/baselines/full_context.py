@@ -1,0 +1,32 @@
+"""Full context: every document whole, in the given order, in one prompt."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from colligate.documents import Span
+from colligate.evidence.citing import Evidence
+from colligate.strategies.answer import Answer
+from colligate.strategies.reading import read
+from colligate.strategies.run import Run
+from colligate.strategies.strategy import Needs
+
+
+@dataclass(frozen=True)
+class FullContext:
+    """All documents whole in one prompt, in the order given.
+
+    The "vanilla" rows of DuQUAD, SPD-RAG and LongRefiner: one call. When the documents do not
+    fit the model's window it refuses before the call; nothing is cut in silence.
+    """
+
+    name: ClassVar[str] = "full-context"
+    needs: ClassVar[Needs] = Needs(searches=False)
+
+    async def answer(self, question: str, run: Run) -> Answer:
+        """Read everything and answer."""
+        documents = [await run.document(info.id) for info in await run.sources.documents()]
+        passages = [d.passage(Span(d.id, 0, len(d))) for d in documents if d.text.strip()]
+        evidence = [Evidence(p.span, 1.0, "all documents are read whole") for p in passages]
+        return await read(question, passages, run, strategy=self.name, evidence=evidence)

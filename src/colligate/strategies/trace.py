@@ -1,0 +1,132 @@
+"""What happens during a run, as it happens.
+
+Each step is an event. The same events drive the progress display, the JSON trace and, later,
+the web page and the tracing exporter, so an event says everything a reader of the trace needs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from enum import Enum
+from typing import Any
+
+from colligate.documents import Span
+from colligate.models import Message, Usage
+
+
+@dataclass(frozen=True)
+class Event:
+    """One step; subclasses say which."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The event as plain JSON: its name under `event`, then its fields."""
+        return {
+            "event": type(self).__name__.lower(),
+            **{f.name: plain(getattr(self, f.name)) for f in fields(self)},
+        }
+
+
+@dataclass(frozen=True)
+class Noted(Event):
+    """Something a person should know: the model taken, a file left out, a signal missing."""
+
+    text: str
+    warning: bool = False
+
+
+@dataclass(frozen=True)
+class Progressed(Event):
+    """Long work moved on: `done` of `total` (0 when unknown) in a phase, at `what`."""
+
+    phase: str
+    done: int
+    total: int
+    what: str = ""
+
+
+@dataclass(frozen=True)
+class Retrieved(Event):
+    """A search returned these spans, best first."""
+
+    query: str
+    spans: tuple[Span, ...]
+    scores: tuple[float, ...]
+    how: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Scored(Event):
+    """A signal gave each span a score."""
+
+    signal: str
+    spans: tuple[Span, ...]
+    scores: tuple[float, ...]
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Pruned(Event):
+    """Spans were left out, and why."""
+
+    spans: tuple[Span, ...]
+    reason: str
+
+
+@dataclass(frozen=True)
+class Asked(Event):
+    """A model was asked and replied."""
+
+    role: str
+    model: str
+    messages: tuple[Message, ...]
+    reply: str
+    usage: Usage
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Answered(Event):
+    """The answer stands: what was cited, and what was dropped on the way."""
+
+    found: bool
+    text: str
+    citations: tuple[Span, ...]
+    dropped: tuple[str, ...] = ()
+
+
+Listener = Callable[[Event], None]
+
+
+class Trace:
+    """The events of one run, in order, each with its time since the run began."""
+
+    def __init__(self, listeners: Sequence[Listener] = ()) -> None:
+        self.events: list[tuple[float, Event]] = []
+        self._listeners = tuple(listeners)
+        self._began = time.perf_counter()
+
+    def emit(self, event: Event) -> None:
+        """Record an event and tell whoever listens."""
+        self.events.append((time.perf_counter() - self._began, event))
+        for listener in self._listeners:
+            listener(event)
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """All events so far; `at` is seconds since the run began."""
+        return [{"at": round(at, 4), **event.to_json()} for at, event in self.events]
+
+
+def plain(value: Any) -> Any:
+    """A dataclass, enum, mapping or sequence as plain JSON values."""
+    if isinstance(value, Enum):
+        return value.value
+    if hasattr(value, "__dataclass_fields__"):
+        return {f.name: plain(getattr(value, f.name)) for f in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [plain(v) for v in value]
+    return value
