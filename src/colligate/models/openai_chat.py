@@ -1,0 +1,350 @@
+"""Any endpoint that speaks OpenAI's chat protocol: OpenAI, vLLM, SGLang, Ollama, llama-server.
+
+What a server refuses is learnt (`dialect.py`), what fails is retried (`transport.py`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import openai
+from openai import AsyncOpenAI
+
+from colligate.errors import MalformedOutput, MissingCapability, RequestRefused
+from colligate.models.dialect import Dialect, refused_parameter
+from colligate.models.protocols import Capability, Completion, Message, OnToken, Usage
+from colligate.models.thinking import ThinkingFilter, split_thinking
+from colligate.models.tokens import estimate_tokens
+from colligate.models.transport import Endpoint, Garbled, Policy, is_context_error
+
+_REFUSALS = (openai.BadRequestError, openai.UnprocessableEntityError)
+_ROOM_TO_THINK = 4096
+
+
+@dataclass
+class _Reply:
+    content: str | None = None
+    thinking: str = ""
+    finish_reason: str | None = None
+    usage: Any = None
+
+
+class OpenAIChat:
+    """A chat model behind an OpenAI-compatible endpoint.
+
+    `base_url` defaults to `OPENAI_BASE_URL`, else OpenAI's own; only the latter must have a key.
+    `Capability.STRUCTURED` is declared until the server refuses a JSON schema,
+    `Capability.LABELS` once `probe` or `labels` has seen the server return log-probabilities.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        *,
+        context_tokens: int | None = None,
+        policy: Policy | None = None,
+    ) -> None:
+        self._model = model
+        self._endpoint = Endpoint(
+            base_url or os.environ.get("OPENAI_BASE_URL"), api_key, policy=policy
+        )
+        self._context_tokens = context_tokens
+        self._dialect = Dialect(model, is_openai=self._endpoint.is_openai)
+        self._has_labels = False
+
+    @property
+    def name(self) -> str:
+        """`openai:MODEL`, with `@URL` where it is not OpenAI's own."""
+        return f"openai:{self._model}" + (
+            "" if self._endpoint.is_openai else f"@{self._endpoint.url}"
+        )
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        """What it can do, as far as it is known by now."""
+        known = {Capability.CHAT}
+        if self._dialect.schema_form == "json_schema":
+            known.add(Capability.STRUCTURED)
+        if self._has_labels:
+            known.add(Capability.LABELS)
+        return frozenset(known)
+
+    @property
+    def context_tokens(self) -> int | None:
+        """As given, or as `probe` found it (vLLM says); else None."""
+        return self._context_tokens
+
+    def __repr__(self) -> str:
+        return f"OpenAIChat({self.name!r})"
+
+    async def chat(
+        self,
+        messages: Sequence[Message],
+        *,
+        max_tokens: int,
+        temperature: float = 0.0,
+        stop: Sequence[str] = (),
+        seed: int | None = None,
+        schema: Mapping[str, Any] | None = None,
+        on_token: OnToken | None = None,
+    ) -> Completion:
+        """One call; see `ChatModel.chat`. `usage` is an estimate where the server says none.
+
+        Should a stream break off and be asked again, `on_token` is given only what goes on from
+        the text it already has.
+        """
+        display = _Display(on_token) if on_token else None
+
+        async def attempt(client: AsyncOpenAI) -> _Reply:
+            while True:
+                body = self._dialect.request(
+                    messages,
+                    max_tokens=max_tokens,
+                    schema=schema,
+                    temperature=temperature,
+                    seed=seed,
+                    stop=list(stop) or None,
+                    stream_options={"include_usage": True} if display else None,
+                )
+                try:
+                    if display is None:
+                        reply = await _ask(client, body)
+                    else:
+                        # Where the server does not stop by itself, only the end shows the cut.
+                        live = not stop or self._dialect.takes("stop")
+                        reply = await _ask_streaming(client, body, display if live else None)
+                except _REFUSALS as error:
+                    if is_context_error(error) or not self._dialect.learn(error, body):
+                        raise
+                    continue
+                if not self._only_thought(reply):
+                    return reply
+                self._dialect.give_room_to_think(_ROOM_TO_THINK)
+
+        reply = await self._endpoint.call(attempt, model=self._model)
+        text, inline_thinking = split_thinking(reply.content or "")
+        text = _cut(text, stop)
+        warnings = self._dialect.take_warnings()
+        if display is not None and not display.show(text):
+            warnings += ("the stream broke off and the answer differs from what was shown",)
+        return Completion(
+            text=text,
+            usage=_usage(reply, messages),
+            model=self.name,
+            finish_reason=reply.finish_reason or "stop",
+            thinking="\n\n".join(filter(None, (reply.thinking.strip(), inline_thinking))),
+            warnings=warnings,
+        )
+
+    def _only_thought(self, reply: _Reply) -> bool:
+        """Whether thinking ate the tokens meant for the answer, and more could help."""
+        details = getattr(reply.usage, "completion_tokens_details", None)
+        thought = bool(reply.thinking or getattr(details, "reasoning_tokens", None))
+        return (
+            reply.finish_reason == "length"
+            and thought
+            and not reply.content
+            and self._dialect.thinking_room < _ROOM_TO_THINK
+        )
+
+    async def labels(self, prefix: Sequence[Message], labels: Sequence[str]) -> dict[str, float]:
+        """Probability of each label as the answer's beginning, from `top_logprobs` of one token.
+
+        A token counts for every label it begins (or that begins it), case and outer blanks
+        aside, shared equally: labels should differ in their first token. A label that is not
+        among the tokens returned (at most 20) cannot have more than the least likely of them,
+        nor more than its share of the mass they leave over; it is given that bound. Then all
+        are scaled to sum to 1.
+
+        Raises:
+            MissingCapability: the server returns no log-probabilities.
+            MalformedOutput: none of the labels is among the tokens it returns.
+        """
+        top = 20
+
+        async def attempt(client: AsyncOpenAI) -> list[tuple[str, float]]:
+            nonlocal top
+            while True:
+                # At temperature 1 the log-probabilities are the model's own on every server.
+                body = self._dialect.request(
+                    prefix, max_tokens=1, temperature=1.0, logprobs=True, top_logprobs=top
+                )
+                try:
+                    return _first_token(await client.chat.completions.create(**body))
+                except _REFUSALS as error:
+                    named = refused_parameter(error, ["top_logprobs", "logprobs"])
+                    if named == "top_logprobs" and top > 5:
+                        top = 5
+                    elif named is not None:
+                        return []
+                    elif is_context_error(error) or not self._dialect.learn(error, body):
+                        raise
+
+        alternatives = await self._endpoint.call(attempt, model=self._model)
+        if not alternatives:
+            raise MissingCapability(
+                f"{self.name} gives no label probabilities",
+                "the server returns no top_logprobs",
+                "use another scorer, such as vLLM or a gguf: model",
+            )
+        self._has_labels = True
+        return _share(alternatives, labels, self.name)
+
+    async def probe(self) -> frozenset[Capability]:
+        """Ask the server what cannot be known otherwise: label odds and the context window."""
+        with contextlib.suppress(MissingCapability, MalformedOutput):
+            await self.labels([Message("user", "Answer with yes or no: is water wet?")], ["yes"])
+        with contextlib.suppress(RequestRefused, MalformedOutput):  # not every server lists models
+            entry = (await self._endpoint.models()).get(self._model, {})
+            window = entry.get("max_model_len")  # vLLM, SGLang
+            if self._context_tokens is None and isinstance(window, int):
+                self._context_tokens = window
+        return self.capabilities
+
+    async def count_tokens(self, text: str) -> int:
+        """An estimate (`estimate_tokens`): the protocol has no way to ask the tokenizer."""
+        return estimate_tokens(text)
+
+    async def aclose(self) -> None:
+        """Close the connections. Safe to call twice."""
+        await self._endpoint.aclose()
+
+
+class _Display:
+    """Hands text on piece by piece, going on from where it was when a stream is asked again."""
+
+    def __init__(self, on_token: OnToken) -> None:
+        self._on_token = on_token
+        self._shown = ""
+
+    def show(self, text: str) -> bool:
+        """Show the rest of `text`; False when what was shown is not how it begins."""
+        if not text.startswith(self._shown):
+            return self._shown.startswith(text)
+        if piece := text[len(self._shown) :]:
+            self._shown = text
+            self._on_token(piece)
+        return True
+
+
+async def _ask(client: AsyncOpenAI, body: dict[str, Any]) -> _Reply:
+    completion: Any = await client.chat.completions.create(**body)
+    try:
+        choice = completion.choices[0]
+        message = choice.message
+        reply = _Reply(message.content, _thinking(message), choice.finish_reason, completion.usage)
+        refusal = getattr(message, "refusal", None)
+    except (AttributeError, IndexError, TypeError):
+        raise Garbled("it has no choices") from None
+    if reply.content is None:
+        reply.content = refusal
+    return _usable(reply)
+
+
+async def _ask_streaming(
+    client: AsyncOpenAI, body: dict[str, Any], display: _Display | None
+) -> _Reply:
+    reply = _Reply(finish_reason=None)
+    visible, filtered = "", ThinkingFilter()
+    async with await client.chat.completions.create(**body, stream=True) as stream:
+        async for chunk in stream:
+            reply.usage = getattr(chunk, "usage", None) or reply.usage
+            try:
+                if not chunk.choices:
+                    continue
+                choice = chunk.choices[0]
+                reply.finish_reason = choice.finish_reason or reply.finish_reason
+                piece = choice.delta.content or getattr(choice.delta, "refusal", None)
+                reply.thinking += _thinking(choice.delta)
+            except (AttributeError, TypeError):
+                raise Garbled("it has no choices") from None
+            if piece is not None:
+                reply.content = (reply.content or "") + piece
+                visible += filtered.feed(piece)
+                if display is not None:
+                    display.show(visible)
+    if reply.finish_reason is None:
+        raise Garbled("the stream broke off before its end")
+    return _usable(reply)
+
+
+def _usable(reply: _Reply) -> _Reply:
+    if reply.content is not None and not isinstance(reply.content, str):
+        raise Garbled("its content is not a text")
+    if reply.content is None and not reply.thinking and reply.finish_reason in (None, "stop"):
+        raise Garbled("its content is null")
+    return reply
+
+
+def _thinking(message: Any) -> str:
+    # DeepSeek and llama-server write reasoning_content, newer vLLM and Ollama reasoning.
+    for name in ("reasoning_content", "reasoning"):
+        if isinstance(text := getattr(message, name, None), str):
+            return text
+    return ""
+
+
+def _cut(text: str, stop: Sequence[str]) -> str:
+    """The text before the first stop string: not every server stops."""
+    ends = [at for string in stop if string and (at := text.find(string)) >= 0]
+    return text[: min(ends)] if ends else text
+
+
+def _usage(reply: _Reply, messages: Sequence[Message]) -> Usage:
+    said = reply.usage
+    if isinstance(getattr(said, "prompt_tokens", None), int):
+        details = getattr(said, "prompt_tokens_details", None)
+        return Usage(
+            input_tokens=said.prompt_tokens,
+            output_tokens=getattr(said, "completion_tokens", None) or 0,
+            cached_tokens=getattr(details, "cached_tokens", None) or 0,
+        )
+    return Usage(
+        input_tokens=sum(estimate_tokens(message.content) + 4 for message in messages),
+        output_tokens=estimate_tokens(reply.thinking + (reply.content or "")),
+        estimated=True,
+    )
+
+
+def _first_token(completion: Any) -> list[tuple[str, float]]:
+    """The first token's alternatives with their probabilities; none when the server says none."""
+    try:
+        content = completion.choices[0].logprobs.content
+        return [(entry.token, math.exp(entry.logprob)) for entry in content[0].top_logprobs]
+    except (AttributeError, IndexError, TypeError):
+        return []
+
+
+def _share(
+    alternatives: Sequence[tuple[str, float]], labels: Sequence[str], model: str
+) -> dict[str, float]:
+    odds = dict.fromkeys(labels, 0.0)
+    for token, probability in alternatives:
+        word = token.strip().casefold()
+        begun = [
+            label
+            for label in odds
+            if word and (label.casefold().startswith(word) or word.startswith(label.casefold()))
+        ]
+        for label in begun:
+            odds[label] += probability / len(begun)
+    absent = [label for label, probability in odds.items() if probability == 0]
+    if len(absent) == len(odds):
+        raise MalformedOutput(
+            f"{model} gives none of the labels {', '.join(labels)} as its answer",
+            "none is among its likeliest first tokens",
+            "use another scorer",
+        )
+    left_over = max(0.0, 1 - sum(probability for _, probability in alternatives))
+    least = min(probability for _, probability in alternatives)
+    for label in absent:
+        odds[label] = min(least, left_over / len(absent))
+    total = sum(odds.values())
+    return {label: probability / total for label, probability in odds.items()}

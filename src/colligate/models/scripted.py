@@ -1,0 +1,126 @@
+"""A model that says what it is told to: for tests of control flow, demonstrations and dry runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from colligate.errors import UsageError
+from colligate.models.protocols import Capability, Completion, Message, OnToken, Usage
+from colligate.models.thinking import ThinkingFilter, split_thinking
+from colligate.models.tokens import estimate_tokens
+
+Reply = str | Completion | BaseException
+
+
+@dataclass(frozen=True)
+class ScriptedCall:
+    """What one call asked for."""
+
+    messages: tuple[Message, ...]
+    max_tokens: int
+    temperature: float
+    stop: tuple[str, ...]
+    seed: int | None
+    schema: Mapping[str, Any] | None
+
+    @property
+    def prompt(self) -> str:
+        """All the messages' text, blank lines between."""
+        return "\n\n".join(message.content for message in self.messages)
+
+
+class ScriptedModel:
+    """Replies with the given replies in turn, or with what a function of the call returns.
+
+    A reply is a text, a whole `Completion`, or an exception to raise. `calls` records every call.
+    """
+
+    def __init__(
+        self,
+        replies: Iterable[Reply] | Callable[[ScriptedCall], Reply] = (),
+        name: str = "scripted",
+        *,
+        capabilities: Iterable[Capability] = (Capability.CHAT,),
+        context_tokens: int | None = None,
+    ) -> None:
+        self._reply = replies if callable(replies) else None
+        self._replies = [] if callable(replies) else list(replies)
+        self._name = name
+        self._capabilities = frozenset(capabilities)
+        self._context_tokens = context_tokens
+        self.calls: list[ScriptedCall] = []
+
+    @property
+    def name(self) -> str:
+        """As given."""
+        return self._name
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        """As given."""
+        return self._capabilities
+
+    @property
+    def context_tokens(self) -> int | None:
+        """As given."""
+        return self._context_tokens
+
+    async def chat(
+        self,
+        messages: Sequence[Message],
+        *,
+        max_tokens: int,
+        temperature: float = 0.0,
+        stop: Sequence[str] = (),
+        seed: int | None = None,
+        schema: Mapping[str, Any] | None = None,
+        on_token: OnToken | None = None,
+    ) -> Completion:
+        """The next reply; `on_token` gets it word by word.
+
+        Raises:
+            UsageError: the list of replies is used up.
+        """
+        call = ScriptedCall(tuple(messages), max_tokens, temperature, tuple(stop), seed, schema)
+        self.calls.append(call)
+        if self._reply is not None:
+            reply = self._reply(call)
+        elif self._replies:
+            reply = self._replies.pop(0)
+        else:
+            raise UsageError(
+                f"model {self._name!r} has no reply left",
+                f"this is call {len(self.calls)}",
+                "script more replies",
+            )
+        if isinstance(reply, BaseException):
+            raise reply
+        if on_token is not None:
+            _stream(reply if isinstance(reply, str) else reply.text, on_token)
+        if isinstance(reply, Completion):
+            return reply
+        text, thinking = split_thinking(reply)
+        return Completion(
+            text=text,
+            usage=Usage(estimate_tokens(call.prompt), estimate_tokens(reply), estimated=True),
+            model=self._name,
+            thinking=thinking,
+        )
+
+    async def count_tokens(self, text: str) -> int:
+        """An estimate (`estimate_tokens`)."""
+        return estimate_tokens(text)
+
+    async def aclose(self) -> None:
+        """Nothing to free."""
+
+
+def _stream(text: str, on_token: OnToken) -> None:
+    visible = ThinkingFilter()
+    for piece in [*(visible.feed(word + " ") for word in text.split(" ")[:-1])]:
+        if piece:
+            on_token(piece)
+    if last := visible.feed(text.split(" ")[-1]) + visible.close():
+        on_token(last)
