@@ -50,7 +50,7 @@ class Reply(BaseModel):
 
 
 def reader_messages(question: str, passages: Sequence[Passage]) -> list[Message]:
-    """The prompt. Instruction first, passages second, question last, so that prefixes are reused."""
+    """The prompt: instruction, passages, question, in the order that lets prefixes be reused."""
     return [
         Message("system", INSTRUCTION),
         Message("user", f"{render(passages)}\n\nQuestion: {question.strip()}"),

@@ -10,16 +10,32 @@ _WORD = re.compile(r"[㐀-䶿一-鿿぀-ヿ]|\d+(?:[.,:/-]\d+)*|[^\W\d_㐀-䶿�
 
 # Function words of a claim say nothing about its source. English only: in other languages
 # they are common in any passage, so keeping them only makes the test a little milder.
-_FUNCTION_WORDS = frozenset(
-    ["a", "about", "above", "according", "after", "all", "also", "although", "an", "and", "any", "are", "as", "at", "be", "because", "been", "before", "being", "between", "both", "but", "by", "can", "cannot", "could", "did", "do", "does", "doing", "down", "during", "each", "either", "every", "few", "for", "from", "further", "had", "has", "have", "having", "he", "her", "here", "hers", "him", "his", "how", "however", "i", "if", "in", "into", "is", "it", "its", "itself", "just", "may", "me", "might", "more", "most", "must", "my", "neither", "no", "nor", "not", "of", "off", "on", "once", "one", "only", "or", "other", "our", "out", "over", "own", "per", "said", "same", "say", "says", "shall", "she", "should", "so", "some", "state", "stated", "states", "such", "than", "that", "the", "their", "them", "then", "there", "therefore", "these", "they", "this", "those", "through", "to", "too", "under", "until", "up", "upon", "us", "very", "via", "was", "we", "were", "what", "when", "where", "whether", "which", "while", "who", "whom", "whose", "why", "will", "with", "within", "without", "would", "yes", "you", "your"]
-)
+_FUNCTION_WORDS_TEXT = """
+a about above according after all also although an and any are as at be because been before being
+between both but by can cannot could did do does doing down during each either every few for from
+further had has have having he her here hers him his how however i if in into is it its itself
+just may me might more most must my neither no nor not of off on once one only or other our out
+over own per said same say says shall she should so some state stated states such than that the
+their them then there therefore these they this those through to too under until up upon us very
+via was we were what when where whether which while who whom whose why will with within without
+would yes you your
+"""
+_FUNCTION_WORDS = frozenset(_FUNCTION_WORDS_TEXT.split())
 
-_NUMBER_WORDS = {
-    word: str(number)
-    for number, word in enumerate(
-        ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty"]
-    )
-} | {"thirty": "30", "forty": "40", "fifty": "50", "sixty": "60", "ninety": "90", "hundred": "100"}
+_COUNTED = """
+zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen
+sixteen seventeen eighteen nineteen twenty
+"""
+_NUMBER_WORDS = {word: str(number) for number, word in enumerate(_COUNTED.split())} | {
+    "thirty": "30",
+    "forty": "40",
+    "fifty": "50",
+    "sixty": "60",
+    "seventy": "70",
+    "eighty": "80",
+    "ninety": "90",
+    "hundred": "100",
+}
 
 
 def content_words(text: str) -> list[str]:

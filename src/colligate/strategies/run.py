@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from pydantic import BaseModel
 
@@ -19,6 +20,9 @@ from colligate.models import Capability, ChatModel, Completion, Message, Reranke
 from colligate.models.metering import Meter
 from colligate.models.structured import Structured, structured
 from colligate.strategies.trace import Asked, Event, Noted, Retrieved, Scored, Trace
+
+
+T = TypeVar("T", bound=BaseModel)
 
 
 @dataclass(frozen=True)
@@ -115,7 +119,7 @@ class Run:
         self._asked(role, model, messages, [completion], began)
         return completion
 
-    async def structured[T: BaseModel](
+    async def structured(
         self,
         messages: Sequence[Message],
         schema: type[T],
