@@ -1,3 +1,81 @@
-"""Question answering over many long documents, every claim cited to its exact place."""
+"""Question answering over many long documents, every claim cited to its exact place.
+
+from colligate import ask
+print(ask("Which leases end this year?", "contracts/"))
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from colligate.documents import Document, Hit, Page, Passage, Span, Tree
+    from colligate.engine import Engine, aask
+    from colligate.errors import ColligateError
+    from colligate.evidence.citing import Citation, Evidence
+    from colligate.library.given import Given
+    from colligate.library.library import Library as AsyncLibrary
+    from colligate.library.sources import Sources
+    from colligate.strategies.answer import Answer
+    from colligate.strategies.run import Run
+    from colligate.strategies.strategy import Strategy
+    from colligate.sync import Library, ask
+
+# Where each public name lives. Loaded when first used: `colligate --help` needs none of them.
+_HOME = {
+    "Answer": "colligate.strategies.answer",
+    "AsyncLibrary": "colligate.library.library:Library",
+    "Citation": "colligate.evidence.citing",
+    "ColligateError": "colligate.errors",
+    "Document": "colligate.documents",
+    "Engine": "colligate.engine",
+    "Evidence": "colligate.evidence.citing",
+    "Given": "colligate.library.given",
+    "Hit": "colligate.documents",
+    "Library": "colligate.sync",
+    "Page": "colligate.documents",
+    "Passage": "colligate.documents",
+    "Run": "colligate.strategies.run",
+    "Sources": "colligate.library.sources",
+    "Span": "colligate.documents",
+    "Strategy": "colligate.strategies.strategy",
+    "Tree": "colligate.documents",
+    "aask": "colligate.engine",
+    "ask": "colligate.sync",
+}
+
+__all__ = [
+    "Answer",
+    "AsyncLibrary",
+    "Citation",
+    "ColligateError",
+    "Document",
+    "Engine",
+    "Evidence",
+    "Given",
+    "Hit",
+    "Library",
+    "Page",
+    "Passage",
+    "Run",
+    "Sources",
+    "Span",
+    "Strategy",
+    "Tree",
+    "aask",
+    "ask",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'colligate' has no attribute {name!r}")
+    module, _, attribute = _HOME[name].partition(":")
+    return getattr(import_module(module), attribute or name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -21,7 +21,6 @@ from colligate.models.metering import Meter
 from colligate.models.structured import Structured, structured
 from colligate.strategies.trace import Asked, Event, Noted, Retrieved, Scored, Trace
 
-
 T = TypeVar("T", bound=BaseModel)
 
 
@@ -153,7 +152,7 @@ class Run:
             raise ContextTooSmall(
                 f"the prompt does not fit {model.name}",
                 f"it has about {prompt} tokens, the reply needs {max_tokens}, the window is {window}",
-                "choose fewer documents, retrieve-read, or a model with a larger window",
+                "take fewer documents, retrieve-read, or a model with a larger window",
             )
         limit = self.budget.max_tokens
         if limit is not None and self.meter.tokens + prompt + max_tokens > limit:

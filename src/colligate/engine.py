@@ -1,0 +1,267 @@
+"""Asking: from a question and a folder to a cited answer.
+
+`Engine` opens models and library once and answers many questions; `aask` and `ask` are one
+question's worth of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from colligate.errors import BudgetExceeded, UsageError
+from colligate.library.given import Given
+from colligate.library.ingestion import Ingested, Progress
+from colligate.library.library import Library
+from colligate.models import ChatModel, Embedder, Reranker
+from colligate.models.metering import Meter
+from colligate.strategies.answer import Answer
+from colligate.strategies.run import Budget, Run
+from colligate.strategies.strategy import Strategy
+from colligate.strategies.trace import Listener, Trace
+
+DEFAULT_STRATEGY = "retrieve-read"
+
+
+@dataclass
+class Engine:
+    """Models by role and a library, opened when first needed and closed together.
+
+    Names are as on the command line. `library` is a folder; None is the user's own. `wait` is
+    how many seconds to wait for another process that holds the library.
+
+        async with Engine(model="openai:gpt-5-mini") as engine:
+            answer = await engine.ask("Who signed?", ["contracts/"])
+    """
+
+    model: str | None = None
+    worker_model: str | None = None
+    scorer: str | None = None
+    embedder: str = "minilm"
+    reranker: str | None = None
+    library: Path | str | None = None
+    wait: float = 30.0
+    on_event: Listener | None = None
+
+    _stack: AsyncExitStack = field(default_factory=AsyncExitStack, init=False, repr=False)
+    _models: dict[str, ChatModel] = field(default_factory=dict, init=False, repr=False)
+    _library: Library | None = field(default=None, init=False, repr=False)
+    _reranker: Reranker | None = field(default=None, init=False, repr=False)
+
+    async def __aenter__(self) -> Engine:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Free the models and the library. Safe to call twice."""
+        await self._stack.aclose()
+        self._models.clear()
+        self._library = self._reranker = None
+
+    async def ask(
+        self,
+        question: str,
+        paths: Sequence[str | Path] = (),
+        *,
+        strategy: str | Strategy = DEFAULT_STRATEGY,
+        max_tokens_total: int | None = None,
+        timeout: float | None = None,
+        on_event: Listener | None = None,
+    ) -> Answer:
+        """Answer a question over files and folders, or over the whole library if none are given.
+
+        Files that cannot be read are left out and said in `Answer.warnings`; the others are
+        answered over. `max_tokens_total` bounds input and output tokens of all calls together,
+        `timeout` the seconds of the whole run.
+
+        Raises:
+            UsageError: an empty question, a strategy, model or path that does not exist.
+            MissingCapability: the model cannot do what the strategy needs.
+            BudgetExceeded: tokens or time are spent.
+            ModelError, LibraryError: what the models or the library could not do.
+        """
+        if not question.strip():
+            raise UsageError("the question is empty", mend="write a question")
+        chosen = _strategy(strategy)
+        trace = Trace([listen for listen in (self.on_event, on_event) if listen])
+        meter = Meter()
+        began = time.perf_counter()
+        try:
+            async with asyncio.timeout(timeout):
+                # Models before documents: a wrong name must not cost an ingestion.
+                models = await self._open_models(chosen, trace)
+                sources = await self._sources(paths, chosen, trace)
+                run = Run(
+                    sources=sources,
+                    models=models,
+                    meter=meter,
+                    trace=trace,
+                    budget=Budget(max_tokens_total),
+                    reranker=await self._open_reranker(models) if chosen.needs.searches else None,
+                )
+                answer = await chosen.answer(question, run)
+        except TimeoutError as error:
+            raise BudgetExceeded(
+                f"no answer within {timeout:g} seconds", "", "raise --timeout"
+            ) from error
+        usage = meter.report(seconds=time.perf_counter() - began)
+        warnings = tuple(dict.fromkeys((*run.warnings, *meter.warnings, *answer.warnings)))
+        return replace(answer, usage=usage, warnings=warnings)
+
+    async def add(
+        self,
+        paths: Sequence[str | Path],
+        *,
+        index: bool = True,
+        workers: int | None = None,
+        on_event: Listener | None = None,
+    ) -> Ingested:
+        """Read files and folders into the library; unchanged files are left as they are."""
+        trace = Trace([listen for listen in (self.on_event, on_event) if listen])
+        return await self._add(paths, trace, index=index, workers=workers)
+
+    async def open_library(self) -> Library:
+        """The library, opened. Its embedder is loaded when something is searched or indexed."""
+        if self._library is None:
+            self._library = Library(self.library, embedder=self.embedder, wait=self.wait)
+            self._stack.push_async_callback(self._library.close)
+        return self._library
+
+    async def _sources(
+        self, paths: Sequence[str | Path], chosen: Strategy, trace: Trace
+    ) -> Sources:
+        """The documents in view: those of the paths, or the whole library without paths."""
+        if not chosen.needs.reads:
+            return Given(())
+        library = await self.open_library()
+        if paths:
+            ingested = await self._add(paths, trace, index=chosen.needs.searches)
+            return library.view(ingested.document_ids)
+        if not await library.documents():
+            raise NoDocuments(
+                "there is nothing to ask",
+                f"the library {library.path} is empty",
+                "name files or folders after the question",
+            )
+        if chosen.needs.searches:
+            await library.index_pending(on_progress=_ingestion_listener(trace))
+        return library
+
+    async def _add(
+        self,
+        paths: Sequence[str | Path],
+        trace: Trace,
+        *,
+        index: bool,
+        workers: int | None = None,
+    ) -> Ingested:
+        library = await self.open_library()
+        ingested = await library.add(
+            paths, index=index, workers=workers, on_progress=_ingestion_listener(trace)
+        )
+        for _, error in ingested.failed:
+            trace.emit(Noted(f"left out: {error}", warning=True))
+        for warning in ingested.warnings:
+            trace.emit(Noted(warning, warning=True))
+        if not ingested.document_ids:
+            # One failure is best said in its own words.
+            if len(ingested.failed) == 1:
+                raise ingested.failed[0][1]
+            raise NoDocuments(
+                "nothing could be read",
+                f"{len(ingested.failed)} files failed",
+                "see the lines above, or `colligate tree FILE` for one of them",
+            )
+        return ingested
+
+    async def _open_models(self, chosen: Strategy, trace: Trace) -> dict[Role, ChatModel]:
+        named = {Role.WORKER: self.worker_model, Role.SCORER: self.scorer}
+        if self.model is None:
+            name, why = default_model()
+            trace.emit(Noted(f"model: {name} ({why})"))
+        else:
+            name = self.model
+        models = {Role.READER: await self._open_model(name, trace)}
+        for role, other in named.items():
+            if other is not None:
+                models[role] = await self._open_model(other, trace)
+        for capability in sorted(chosen.needs.required):
+            if not any(capability in model.capabilities for model in models.values()):
+                raise MissingCapability(
+                    f"{chosen.name} needs {capability.value}",
+                    f"{name} does not offer it",
+                    "colligate strategies shows what each needs",
+                )
+        for capability in sorted(chosen.needs.optional):
+            if not any(capability in model.capabilities for model in models.values()):
+                trace.emit(Noted(f"without {capability.value}: {name} does not offer it", True))
+        return models
+
+    async def _open_model(self, name: str, trace: Trace) -> ChatModel:
+        if name not in self._models:
+            pulling = _pull_listener(trace)
+            model = await asyncio.to_thread(open_model, name, on_progress=pulling)
+            self._stack.push_async_callback(model.aclose)
+            self._models[name] = model
+        return self._models[name]
+
+    async def _open_reranker(self, models: dict[Role, ChatModel]) -> Reranker | None:
+        if self.reranker in (None, "none"):
+            return None
+        if self._reranker is None:
+            library = await self.open_library()
+            self._reranker = open_reranker(
+                str(self.reranker),
+                embedder=await library.open_embedder() if self.reranker == "embedding" else None,
+                scorer=models.get(Role.SCORER, models[Role.READER]),
+            )
+            self._stack.push_async_callback(self._reranker.aclose)
+        return self._reranker
+
+
+async def aask(
+    question: str,
+    paths: Sequence[str | Path] | str | Path = (),
+    *,
+    strategy: str | Strategy = DEFAULT_STRATEGY,
+    max_tokens_total: int | None = None,
+    timeout: float | None = None,
+    **engine: Any,
+) -> Answer:
+    """Answer one question over files and folders; `engine` takes the fields of `Engine`."""
+    async with Engine(**engine) as opened:
+        return await opened.ask(
+            question,
+            _listed(paths),
+            strategy=strategy,
+            max_tokens_total=max_tokens_total,
+            timeout=timeout,
+        )
+
+
+def _listed(paths: Sequence[str | Path] | str | Path) -> Sequence[str | Path]:
+    return [paths] if isinstance(paths, (str, Path)) else paths
+
+
+def _strategy(given: str | Strategy) -> Strategy:
+    return strategy_by_name(given) if isinstance(given, str) else given
+
+
+def _ingestion_listener(trace: Trace) -> Callable[[Progress], None]:
+    def listen(progress: Progress) -> None:
+        trace.emit(Progressed(progress.phase, progress.done, progress.total, progress.what))
+
+    return listen
+
+
+def _pull_listener(trace: Trace) -> Callable[[int, int, str], None]:
+    def listen(done: int, total: int, what: str) -> None:
+        trace.emit(Progressed("pulling", done, total, what))
+
+    return listen

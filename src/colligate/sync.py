@@ -1,0 +1,137 @@
+"""The sync face: the same calls, for code without an event loop.
+
+Everything async runs on one loop in one background thread, so that what is opened on it (a
+model, a library) serves later calls, and so that it works where a loop already runs, as in a
+notebook.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine, Sequence
+from functools import cache
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar
+
+from colligate.documents import Document, Hit
+from colligate.engine import DEFAULT_STRATEGY, Engine, aask
+from colligate.library.ingestion import Ingested
+from colligate.library.sources import DocumentInfo, SearchMode
+from colligate.strategies.answer import Answer
+from colligate.strategies.strategy import Strategy
+
+T = TypeVar("T")
+
+
+@cache
+def _loop() -> asyncio.AbstractEventLoop:
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name="colligate", daemon=True).start()
+    return loop
+
+
+def run(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine to its end; an interrupt cancels it and waits until it has let go."""
+    future = asyncio.run_coroutine_threadsafe(coroutine, _loop())
+    try:
+        return future.result()
+    except KeyboardInterrupt:
+        future.cancel()
+        raise
+
+
+def ask(
+    question: str,
+    paths: Sequence[str | Path] | str | Path = (),
+    *,
+    strategy: str | Strategy = DEFAULT_STRATEGY,
+    max_tokens_total: int | None = None,
+    timeout: float | None = None,
+    **engine: Any,
+) -> Answer:
+    """Answer one question over files and folders; `engine` takes the fields of `Engine`.
+
+        answer = ask("Who signed the lease?", "contracts/")
+
+    Raises:
+        ColligateError: as `Engine.ask`.
+    """
+    return run(
+        aask(
+            question,
+            paths,
+            strategy=strategy,
+            max_tokens_total=max_tokens_total,
+            timeout=timeout,
+            **engine,
+        )
+    )
+
+
+class Library:
+    """Documents kept on disk, and the models to ask about them.
+
+        with Library("papers.library") as library:
+            library.add("papers/")
+            print(library.ask("Which of these measured latency?"))
+
+    `path` None is the user's own library; `engine` takes the other fields of `Engine`.
+    """
+
+    def __init__(self, path: str | Path | None = None, **engine: Any) -> None:
+        self._engine = Engine(library=path, **engine)
+
+    def __enter__(self) -> Library:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Free models and files. Safe to call twice."""
+        run(self._engine.aclose())
+
+    def add(self, *paths: str | Path) -> Ingested:
+        """Read files and folders; unchanged files are left as they are."""
+        return run(self._engine.add(paths))
+
+    def ask(
+        self,
+        question: str,
+        *,
+        strategy: str | Strategy = DEFAULT_STRATEGY,
+        max_tokens_total: int | None = None,
+        timeout: float | None = None,
+    ) -> Answer:
+        """Answer a question over the whole library."""
+        return run(
+            self._engine.ask(
+                question, strategy=strategy, max_tokens_total=max_tokens_total, timeout=timeout
+            )
+        )
+
+    def documents(self) -> Sequence[DocumentInfo]:
+        """All documents, without their texts."""
+        return run(self._call("documents"))
+
+    def document(self, document_id: str) -> Document:
+        """One document, whole."""
+        return run(self._call("document", document_id))
+
+    def search(self, query: str, *, k: int = 10, mode: SearchMode = SearchMode.HYBRID) -> list[Hit]:
+        """The `k` best passages, best first."""
+        return run(self._call("search", query, k=k, mode=mode))
+
+    def remove(self, *documents: str) -> None:
+        """Remove documents by id, and every trace of them."""
+        run(self._call("remove", documents))
+
+    async def _call(self, method: str, *args: Any, **kwargs: Any) -> Any:
+        return await getattr(await self._engine.open_library(), method)(*args, **kwargs)
