@@ -8,21 +8,25 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
-from colligate.errors import BudgetExceeded, UsageError
+from colligate.errors import BudgetExceeded, MissingCapability, NoDocuments, UsageError
 from colligate.library.given import Given
 from colligate.library.ingestion import Ingested, Progress
 from colligate.library.library import Library
-from colligate.models import ChatModel, Embedder, Reranker
+from colligate.library.sources import Sources
+from colligate.models import ChatModel, Reranker, Role
 from colligate.models.metering import Meter
+from colligate.models.names import default_model, open_model, open_reranker
 from colligate.strategies.answer import Answer
 from colligate.strategies.run import Budget, Run
 from colligate.strategies.strategy import Strategy
-from colligate.strategies.trace import Listener, Trace
+from colligate.strategies.strategy import strategy as strategy_by_name
+from colligate.strategies.trace import Listener, Noted, Progressed, Trace
 
 DEFAULT_STRATEGY = "retrieve-read"
 

@@ -151,7 +151,7 @@ class Run:
         if window is not None and prompt + max_tokens > window:
             raise ContextTooSmall(
                 f"the prompt does not fit {model.name}",
-                f"it has about {prompt} tokens, the reply needs {max_tokens}, the window is {window}",
+                f"it has about {prompt} tokens and the reply {max_tokens}, the window is {window}",
                 "take fewer documents, retrieve-read, or a model with a larger window",
             )
         limit = self.budget.max_tokens
