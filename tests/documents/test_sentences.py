@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from colligate.documents import Document, Span
+from colligate.documents.markdown import markdown_tree
+from colligate.documents.sentences import sentence_spans, sentences
+from colligate.errors import SpanError
+
+
+def split(text: str, language: str = "und") -> list[str]:
+    return [text[start:end] for start, end in sentences(text, language)]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "Item 1A. Risk Factors. We rely on e.g. Foo Inc. for U.S. sales of 3.5 million. Yes.",
+            [
+                "Item 1A. Risk Factors.",
+                "We rely on e.g. Foo Inc. for U.S. sales of 3.5 million.",
+                "Yes.",
+            ],
+        ),
+        (
+            "§ 3. The term is one year. § 4. It ends.",
+            ["§ 3. The term is one year.", "§ 4. It ends."],
+        ),
+        ("As § 3.2 says. Then Dr. Smith left.", ["As § 3.2 says.", "Then Dr. Smith left."]),
+        (
+            "2.1. The licensee pays. 2.2 The licensor ends it.",
+            ["2.1. The licensee pays.", "2.2 The licensor ends it."],
+        ),
+        (
+            "(a) The first party pays. It pays at once. (b) The second does not.",
+            ["(a) The first party pays.", "It pays at once.", "(b) The second does not."],
+        ),
+        ("He lives in the U.S. He likes it.", ["He lives in the U.S.", "He likes it."]),
+        ("**Bold.** Next. _It._ More.", ["**Bold.**", "Next.", "_It._", "More."]),
+        ("He left (at last). “Fine.” Good.", ["He left (at last).", "“Fine.”", "Good."]),
+        ("It rose to 3.5%. In 2020 it fell.", ["It rose to 3.5%.", "In 2020 it fell."]),
+    ],
+)
+def test_english(text: str, expected: list[str]) -> None:
+    assert split(text, "en") == expected
+    assert split(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "expected"),
+    [
+        ("zh", "今天很好。我们去吧！你呢？", ["今天很好。", "我们去吧！", "你呢？"]),
+        ("ja", "これは文です。次の文です。", ["これは文です。", "次の文です。"]),
+        ("ar", "مرحبا بك. كيف حالك؟ شكرا.", ["مرحبا بك.", "كيف حالك؟", "شكرا."]),
+        ("ur", "یہ ایک جملہ ہے۔ یہ دوسرا ہے۔", ["یہ ایک جملہ ہے۔", "یہ دوسرا ہے۔"]),
+        ("hi", "यह एक वाक्य है। यह दूसरा है॥ और?", ["यह एक वाक्य है।", "यह दूसरा है॥", "और?"]),
+        ("de", "Das ist z. B. gut. Es endet.", ["Das ist z. B. gut.", "Es endet."]),
+    ],
+)
+def test_other_languages(language: str, text: str, expected: list[str]) -> None:
+    assert split(text, language) == expected
+
+
+def test_an_unknown_language_is_no_error() -> None:
+    assert split("One. Two.", "x-nonsense") == ["One.", "Two."]
+
+
+def test_markdown_blocks_end_sentences() -> None:
+    text = (
+        "# Head\nText goes on\nhere\n- item one\n  goes on\n- item two\n\n"
+        "| a. B. | c |\n|---|---|\n| 1. Two. | 3 |\nAfter\n\n"
+        "Title\n=====\nUnder it\n> quote\n> goes on\n\nlast\n"
+    )
+    assert split(text) == [
+        "# Head",
+        "Text goes on\nhere",
+        "- item one\n  goes on",
+        "- item two",
+        "| a. B. | c |\n|---|---|",
+        "| 1. Two. | 3 |",
+        "After",
+        "Title\n=====",
+        "Under it\n> quote\n> goes on",
+        "last",
+    ]
+
+
+def test_a_number_that_begins_a_wrapped_line_is_no_list_item() -> None:
+    assert split("The text speaks of clause\n(b) as the last one.") == [
+        "The text speaks of clause\n(b) as the last one."
+    ]
+    assert split("Two things:\n1. one\n2. two") == ["Two things:", "1. one", "2. two"]
+
+
+def test_a_label_at_the_end_stands_alone() -> None:
+    assert split("It ends here.\n\n§ 3.") == ["It ends here.", "§ 3."]
+
+
+def test_spans_of_a_document() -> None:
+    text = "# H\n\nOne is here. Two is there. Three.\n"
+    document = Document("d", "d", text, markdown_tree(text, "d"), language="en")
+    spans = sentence_spans(document, document.span(5, 30))
+    assert [document.slice(span) for span in spans] == ["One is here.", "Two is there"]
+    with pytest.raises(SpanError):
+        sentence_spans(document, Span("other", 0, 3))
+
+
+WORDS = ["One. ", "two", "。", "！", "؟", "U.S. ", "§ 3. ", "\ud800", "🙂", "...", "Item 1A. "]
+MARKS = [" ", "\n", "\n\n", "\r\n", "\xa0", "- ", "1. ", "(a) ", "| x |\n", "# ", "---\n", "> "]
+PIECES = st.sampled_from([*WORDS, *MARKS, "”", "*", "**", ")"])
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.one_of(st.text(max_size=60), st.lists(PIECES, max_size=25).map("".join)))
+def test_sentences_are_ordered_and_leave_nothing_out(text: str) -> None:
+    found = sentences(text)
+    place = 0
+    for start, end in found:
+        assert not text[place:start].strip()
+        assert text[start:end] == text[start:end].strip() != ""
+        place = end
+    assert not text[place:].strip()
+
+
+@pytest.mark.parametrize(
+    "piece", ["word ", "a. ", "(a ", '"', "> ", "- ", "|", "*", " ", "a\n", "§ "]
+)
+def test_long_runs_of_anything_take_linear_time(piece: str) -> None:
+    begun = time.perf_counter()
+    sentences(piece * (500_000 // len(piece)) + "x.")
+    assert time.perf_counter() - begun < 5
