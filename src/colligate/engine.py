@@ -114,7 +114,7 @@ class Engine:
             raise BudgetExceeded(
                 f"no answer within {timeout:g} seconds", "", "raise --timeout"
             ) from error
-        usage = meter.report(seconds=time.perf_counter() - began)
+        usage = run.usage(time.perf_counter() - began)
         warnings = tuple(dict.fromkeys((*run.warnings, *meter.warnings, *answer.warnings)))
         return replace(answer, usage=usage, warnings=warnings)
 
