@@ -90,11 +90,18 @@ def test_markdown_blocks_end_sentences() -> None:
     ]
 
 
-def test_a_number_that_begins_a_wrapped_line_is_no_list_item() -> None:
-    assert split("The text speaks of clause\n(b) as the last one.") == [
-        "The text speaks of clause\n(b) as the last one."
-    ]
+def test_numbered_clauses_on_lines_of_their_own() -> None:
     assert split("Two things:\n1. one\n2. two") == ["Two things:", "1. one", "2. two"]
+    assert split("They are\n(a) one,\n(b) two. Not three.") == [
+        "They are",
+        "(a) one,",
+        "(b) two.",
+        "Not three.",
+    ]
+
+
+def test_marks_alone_join_what_went_before() -> None:
+    assert split("It ends here. !!! 你好。") == ["It ends here. !!!", "你好。"]
 
 
 def test_a_label_at_the_end_stands_alone() -> None:

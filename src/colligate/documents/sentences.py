@@ -20,11 +20,7 @@ from colligate.documents.span import Span
 _LINE = re.compile(r"[^\r\n]*(?:\r\n?|\n|\Z)")
 _UNDERLINE = re.compile(r"=+|[-:|][-:| \t]*")  # of a heading, or of a table's first row
 _ALONE = re.compile(r"#{1,6}(?:\s|\Z)|```|~~~")
-_ITEM = re.compile(r"[-+*•‣▪◦●·]\s")
-# These may also begin a line because the text was wrapped there.
-_PERHAPS_ITEM = re.compile(r"(?:\d{1,3}[.)]|\(\w{1,4}\)|[A-Za-z][.)]|[–—])\s")
-_FINISHED = re.compile(r"[.:;,!?)\]。；：，！？۔؟।][*_`\"'”’»」]*\s*\Z")
-
+_ITEM = re.compile(r"(?:[-+*•‣▪◦●·]|\(\w{1,6}\))\s")
 _CLOSING = re.compile(r"[*_`~\"'”’»)\]」』）】》]+(?=\s|\Z)")
 _LABEL = re.compile(
     r"""[\s>#|*+•_-]*
@@ -68,26 +64,22 @@ def sentence_spans(document: Document, span: Span) -> list[Span]:
 def _blocks(text: str) -> Iterator[tuple[int, int, bool]]:
     """Runs of lines that no sentence crosses, and whether the run is one sentence (a row)."""
     start = end = 0
-    row = in_list = closed = False
+    row = closed = False
     for match in _LINE.finditer(text):
         line = match.group().strip().lstrip("> \t")
         if not line:
             yield start, match.end(), row
             start = end = match.end()
-            row = in_list = closed = False
+            row = closed = False
             continue
         if end > start and _UNDERLINE.fullmatch(line):
             end, closed = match.end(), True
             continue
-        item = bool(_ITEM.match(line)) or bool(
-            _PERHAPS_ITEM.match(line)
-            and (in_list or end == start or _FINISHED.search(text, max(start, end - 40), end))
-        )
-        alone = bool(_ALONE.match(line))
-        if item or alone or closed or row or line[0] == "|":
+        alone = _ALONE.match(line) is not None
+        if alone or closed or row or line[0] == "|" or _ITEM.match(line):
             yield start, end, row
-            start, in_list = match.start(), False
-        end, row, closed, in_list = match.end(), line[0] == "|", alone, in_list or item
+            start = match.start()
+        end, row, closed = match.end(), line[0] == "|", alone
     yield start, end, row
 
 
@@ -119,7 +111,10 @@ def _joined(text: str, cuts: list[int]) -> Iterator[tuple[int, int]]:
         if held is not None and not (label or bare):
             yield held
             held = None
+        if bare:
+            label = label or held is None
+        else:
+            label = len(piece) <= _LONGEST_LABEL and _LABEL.fullmatch(piece) is not None
         held = (held[0] if held else start, end)
-        label = (label and bare) or bool(len(piece) <= _LONGEST_LABEL and _LABEL.fullmatch(piece))
     if held is not None:
         yield held
