@@ -58,7 +58,8 @@ class Completion:
     """The answer to one chat call. `text` carries no `<think>` block: that is in `thinking`.
 
     `warnings` say what the backend did differently from what was asked (a parameter the
-    model refused, a schema the server cannot hold).
+    model refused, a schema the server cannot hold). `cached` when it was answered before and
+    cost nothing now; `usage` is then what it cost the first time.
     """
 
     text: str
@@ -67,6 +68,7 @@ class Completion:
     finish_reason: str = "stop"
     thinking: str = ""
     warnings: tuple[str, ...] = ()
+    cached: bool = False
 
 
 class OnToken(Protocol):

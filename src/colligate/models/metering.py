@@ -1,0 +1,209 @@
+"""What the calls of a run cost: calls, tokens, seconds, dollars, by role."""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal
+
+from colligate.errors import UsageError
+from colligate.models.protocols import Price, Usage
+
+Kind = Literal["chat", "scoring", "embedding", "rerank"]
+
+_NOTHING = Usage()
+
+_DATED = re.compile(r"-20\d\d-?[01]\d-?[0-3]\d$")
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call to a model. `usd` is None when its price is not known.
+
+    `passes` counts what was scored: likelihoods, labels, attention, rerankings. An answer out of
+    colligate's own cache is `cached` and costs nothing.
+    """
+
+    role: str
+    model: str
+    kind: Kind
+    usage: Usage
+    seconds: float
+    usd: float | None
+    passes: int = 0
+    cached: bool = False
+
+
+@dataclass(frozen=True)
+class UsageReport:
+    """What a run cost, in all and by role. `cost_usd` is None when a price is not known.
+
+    `calls` and tokens are what was really asked of models, not what the cache answered.
+    """
+
+    calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    scoring_passes: int = 0
+    retrieval_rounds: int = 0
+    seconds: float = 0.0
+    cost_usd: float | None = 0.0
+    by_role: Mapping[str, Mapping[str, float | int | None]] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """The usage as `ask --json` prints it."""
+        return {
+            "calls": self.calls,
+            "input_tokens": self.input_tokens,
+            "output_tokens": self.output_tokens,
+            "scoring_passes": self.scoring_passes,
+            "retrieval_rounds": self.retrieval_rounds,
+            "seconds": round(self.seconds, 3),
+            "cost_usd": self.cost_usd,
+            "by_role": {role: dict(sums) for role, sums in self.by_role.items()},
+        }
+
+
+class Prices:
+    """A price table: patterns of model names, the first that matches counts."""
+
+    def __init__(self, rows: Iterable[tuple[str, Price]]) -> None:
+        self._rows = list(rows)
+
+    @classmethod
+    def load(cls, path: str | Path | None = None) -> Prices:
+        """The table in `path` (default: the file `COLLIGATE_PRICES` names) before the built-in one.
+
+        Raises:
+            UsageError: the file cannot be read, or is not a price table.
+        """
+        built_in = resources.files(__package__).joinpath("prices.toml").read_text("utf-8")
+        rows = _rows(tomllib.loads(built_in))
+        path = path or os.environ.get("COLLIGATE_PRICES")
+        if path:
+            try:
+                rows = _rows(tomllib.loads(Path(path).read_text("utf-8"))) + rows
+            except (OSError, ValueError, TypeError, KeyError) as error:
+                raise UsageError(
+                    f"the price table {path} cannot be used",
+                    f"{type(error).__name__}: {error}",
+                    "write [[price]] tables with names, input, output (see docs/models.md)",
+                ) from None
+        return cls(rows)
+
+    def of(self, model: str) -> Price | None:
+        """The model's price, or None when the table has none."""
+        undated = _DATED.sub("", model)
+        for pattern, price in self._rows:
+            if fnmatchcase(model, pattern) or fnmatchcase(undated, pattern):
+                return price
+        return None
+
+
+def _rows(table: Mapping[str, Any]) -> list[tuple[str, Price]]:
+    rows = []
+    for entry in table["price"]:
+        cached = entry.get("cached")
+        price = Price(
+            input=float(entry["input"]),
+            output=float(entry["output"]),
+            cached=None if cached is None else float(cached),
+            source=str(entry.get("source", "")),
+        )
+        rows += [(str(name), price) for name in entry["names"]]
+    return rows
+
+
+@dataclass
+class Meter:
+    """Records every call of a run."""
+
+    prices: Prices = field(default_factory=Prices.load)
+    calls: list[Call] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    retrieval_rounds: int = 0
+
+    def chat(
+        self, role: str, model: str, usage: Usage, *, seconds: float, cached: bool = False
+    ) -> Call:
+        """Note a chat call."""
+        return self.record(role, model, "chat", usage, seconds=seconds, cached=cached)
+
+    def scoring(
+        self, role: str, model: str, *, passes: int, seconds: float, usage: Usage = _NOTHING
+    ) -> Call:
+        """Note likelihoods, labels, attention or rerankings, `passes` of them."""
+        return self.record(role, model, "scoring", usage, seconds=seconds, passes=passes)
+
+    def embedding(self, role: str, model: str, usage: Usage, *, seconds: float) -> Call:
+        """Note a call to an embedder."""
+        return self.record(role, model, "embedding", usage, seconds=seconds)
+
+    def retrieval(self) -> None:
+        """Note a search."""
+        self.retrieval_rounds += 1
+
+    def record(
+        self,
+        role: str,
+        model: str,
+        kind: Kind,
+        usage: Usage,
+        *,
+        seconds: float,
+        passes: int = 0,
+        cached: bool = False,
+    ) -> Call:
+        """Note one call; a model without a price is said once in `warnings`."""
+        price = self.prices.of(model)
+        usd: float | None = 0.0
+        if not cached:
+            usd = None if price is None else price.of(usage)
+            if price is None:
+                warning = f"the price of {model} is not known; give one with COLLIGATE_PRICES"
+                if warning not in self.warnings:
+                    self.warnings.append(warning)
+        call = Call(str(role), model, kind, usage, seconds, usd, passes, cached)
+        self.calls.append(call)
+        return call
+
+    @property
+    def tokens(self) -> int:
+        """Tokens in and out of all calls so far, without those the cache answered."""
+        return sum(
+            call.usage.input_tokens + call.usage.output_tokens
+            for call in self.calls
+            if not call.cached
+        )
+
+    def report(self, *, seconds: float | None = None) -> UsageReport:
+        """The sums; `seconds` is the run's own time, default the time of its calls together."""
+        roles = dict.fromkeys(call.role for call in self.calls)
+        sums = _sums(self.calls)
+        if seconds is not None:
+            sums["seconds"] = seconds
+        return UsageReport(
+            **sums,  # type: ignore[arg-type]
+            retrieval_rounds=self.retrieval_rounds,
+            by_role={role: _sums(c for c in self.calls if c.role == role) for role in roles},
+        )
+
+
+def _sums(calls: Iterable[Call]) -> dict[str, float | int | None]:
+    every = list(calls)
+    fresh = [call for call in every if not call.cached]
+    prices = [call.usd for call in fresh if call.usd is not None]
+    return {
+        "calls": sum(call.kind == "chat" for call in fresh),
+        "input_tokens": sum(call.usage.input_tokens for call in fresh),
+        "output_tokens": sum(call.usage.output_tokens for call in fresh),
+        "scoring_passes": sum(call.passes for call in fresh),
+        "seconds": sum(call.seconds for call in every),
+        "cost_usd": sum(prices) if len(prices) == len(fresh) else None,
+    }

@@ -1,0 +1,241 @@
+"""Model names: one string says which backend, which model and where.
+
+    bundled                      a pinned 1.5B model, pulled once
+    gguf:PATH                    llama.cpp in process (or the name of pinned weights)
+    openai:MODEL[@BASE_URL]      any OpenAI-compatible endpoint
+    openai/MODEL, ollama/MODEL   the same, as others write it
+
+Opening a name may read or fetch weights: it blocks, so call it from a thread in async code.
+Backends are imported when they are named, so that the light ones start at once.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import httpx2
+
+from colligate.errors import EndpointUnreachable, UnknownModel, UsageError
+from colligate.models import weights
+from colligate.models.openai_chat import OpenAIChat
+from colligate.models.openai_embedder import OpenAIEmbedder
+from colligate.models.protocols import ChatModel, Embedder, LikelihoodModel, Reranker
+from colligate.models.rerankers import EmbeddingReranker, HTTPReranker, LikelihoodReranker
+from colligate.models.suggest import closest
+from colligate.models.transport import OPENAI_URL, shown_url
+
+OPENAI_DEFAULT = "gpt-6-luna"
+"""The model taken when only OPENAI_API_KEY is set: OpenAI's cheapest current one."""
+
+MODEL_FORMS = (
+    "bundled",
+    "gguf:PATH",
+    "hf:NAME-OR-PATH",
+    "openai:MODEL[@BASE_URL]",
+    "openai/MODEL",
+    "ollama/MODEL",
+)
+EMBEDDER_FORMS = ("minilm", "static", "openai:MODEL[@BASE_URL]", "st:NAME-OR-PATH")
+RERANKER_FORMS = (
+    "none",
+    "embedding",
+    "likelihood",
+    "cross-encoder:NAME",
+    "http:MODEL@URL",
+)
+
+
+def open_model(name: str, *, on_progress: weights.OnProgress | None = None) -> ChatModel:
+    """The chat model of a name; weights that are missing are pulled.
+
+    Raises:
+        UnknownModel: no backend understands the name.
+        ModelError: the backend cannot be used, e.g. a key or the weights are missing.
+    """
+    kind, rest = _parts(name)
+    if name == "bundled":
+        return _llamacpp(weights.BUNDLED, "bundled", on_progress)
+    if kind == "gguf" and rest:
+        return _llamacpp(rest, name, on_progress)
+    if kind == "openai" and rest:
+        model, url = _at(rest)
+        return OpenAIChat(model, url, os.environ.get("OPENAI_API_KEY"))
+    if kind == "ollama" and rest:
+        return OpenAIChat(rest, ollama_url())
+    if kind == "hf":
+        raise UnknownModel(
+            f"{name!r} cannot be opened",
+            "models through transformers are not in this version yet",
+            "serve it with vLLM and name it openai:MODEL@URL, or use gguf:PATH",
+        )
+    raise _unknown("model", name, MODEL_FORMS, ["bundled"])
+
+
+def open_embedder(
+    name: str = "minilm", *, on_progress: weights.OnProgress | None = None
+) -> Embedder:
+    """The embedder of a name; weights that are missing are pulled.
+
+    Raises:
+        UnknownModel, ModelError: as `open_model`.
+    """
+    kind, rest = _parts(name)
+    if name == "minilm":
+        from colligate.models.minilm import MiniLM
+
+        weights.pull("minilm-l6-v2-int8", on_progress)
+        return MiniLM()
+    if name == "static":
+        from colligate.models.static import StaticEmbedder
+
+        weights.pull("wordllama-256", on_progress)
+        return StaticEmbedder()
+    if kind == "openai" and rest:
+        model, url = _at(rest)
+        return OpenAIEmbedder(model, url, os.environ.get("OPENAI_API_KEY"))
+    if kind == "ollama" and rest:
+        return OpenAIEmbedder(rest, ollama_url())
+    if kind == "st" and rest:
+        from colligate.models.local import SentenceTransformerEmbedder
+
+        return SentenceTransformerEmbedder(rest)
+    raise _unknown("embedder", name, EMBEDDER_FORMS, ["minilm", "static"])
+
+
+def open_reranker(
+    name: str, *, embedder: Embedder | None = None, scorer: object | None = None
+) -> Reranker:
+    """The reranker of a name. `none` is the absence of one: there is nothing to open.
+
+    `embedding` needs the embedder, `likelihood` a scorer that is a `LikelihoodModel`.
+
+    Raises:
+        UnknownModel, ModelError: as `open_model`.
+        UsageError: what the reranker builds on was not given.
+    """
+    kind, rest = _parts(name)
+    if name == "embedding":
+        if embedder is None:
+            raise UsageError("the reranker 'embedding' needs an embedder", mend="give --embedder")
+        return EmbeddingReranker(embedder)
+    if name == "likelihood":
+        if not isinstance(scorer, LikelihoodModel):
+            raise UsageError(
+                "the reranker 'likelihood' needs a scorer that gives likelihoods",
+                f"{getattr(scorer, 'name', 'none')} does not",
+                "give --scorer gguf:smollm2-135m",
+            )
+        return LikelihoodReranker(scorer)
+    if kind == "http":
+        model, url = _at(rest)
+        if url:
+            return HTTPReranker(url, model, os.environ.get("COLLIGATE_RERANKER_KEY"))
+    if kind == "cross-encoder" and rest:
+        from colligate.models.local import CrossEncoderReranker
+
+        return CrossEncoderReranker(rest)
+    raise _unknown("reranker", name, RERANKER_FORMS, ["none", "embedding", "likelihood"])
+
+
+def default_model() -> tuple[str, str]:
+    """The model taken when none is named, and why that one.
+
+    With `OPENAI_BASE_URL` and no `OPENAI_MODEL` the server is asked what it has: this blocks.
+
+    Raises:
+        EndpointUnreachable: the server does not say.
+    """
+    if name := os.environ.get("COLLIGATE_MODEL"):
+        return name, "COLLIGATE_MODEL"
+    url = os.environ.get("OPENAI_BASE_URL")
+    key = os.environ.get("OPENAI_API_KEY")
+    if not url and not key:
+        return "bundled", "no other model is named"
+    model, why = os.environ.get("OPENAI_MODEL"), "OPENAI_MODEL"
+    if not model and url and shown_url(url) != OPENAI_URL:
+        model, why = _first_model(url, key), "the first model at OPENAI_BASE_URL"
+    elif not model:
+        model, why = OPENAI_DEFAULT, "OPENAI_API_KEY is set"
+    return f"openai:{model}" + (f"@{url}" if url else ""), why
+
+
+def ollama_url() -> str:
+    """Where Ollama answers: `OLLAMA_HOST` (host, host:port or URL), else this machine."""
+    host = os.environ.get("OLLAMA_HOST", "").strip().rstrip("/") or "localhost:11434"
+    url = host if "://" in host else f"http://{host}"
+    # 0.0.0.0 is where a server listens, not where a client can call.
+    url = url.replace("://0.0.0.0", "://localhost")
+    if ":" not in url.split("://", 1)[1]:
+        url += ":11434"
+    return url if url.endswith("/v1") else f"{url}/v1"
+
+
+def _parts(name: str) -> tuple[str, str]:
+    for alias in ("openai", "ollama"):
+        if name.startswith(f"{alias}/"):
+            return alias, name.removeprefix(f"{alias}/")
+    kind, _, rest = name.partition(":")
+    return kind, rest
+
+
+def _at(rest: str) -> tuple[str, str | None]:
+    """Model and URL of MODEL[@URL]; a model's own name may hold an `@`."""
+    for scheme in ("@http://", "@https://"):
+        model, mark, url = rest.partition(scheme)
+        if mark:
+            return model, scheme[1:] + url
+    return rest, None
+
+
+def _llamacpp(target: str, name: str, on_progress: weights.OnProgress | None) -> ChatModel:
+    path = Path(target).expanduser()
+    if not path.is_file():
+        if target not in weights.PINNED:
+            near = closest(target, weights.PINNED)
+            raise UnknownModel(
+                f"no model {name!r}",
+                f"there is no file {target} and no pinned weights of that name",
+                f"did you mean gguf:{near}?" if near else "colligate models list shows the names",
+            )
+        path = weights.pull(target, on_progress)["model"]
+    if path.suffix != ".gguf":
+        raise UnknownModel(f"{name!r} is no chat model", f"{path.name} is not a GGUF file")
+    from colligate.models.llamacpp import LlamaCpp
+
+    return LlamaCpp(path, name=name)
+
+
+def _unknown(what: str, name: str, forms: tuple[str, ...], words: list[str]) -> UnknownModel:
+    kinds = [form.partition(":")[0] + ":" for form in forms if ":" in form]
+    near = closest(name.partition(":")[0], [*words, *(kind[:-1] for kind in kinds)])
+    hint = f"did you mean {near}? " if near and near != name else ""
+    return UnknownModel(f"no {what} {name!r}", "", f"{hint}names are {', '.join(forms)}")
+
+
+def _first_model(url: str, key: str | None) -> str:
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    shown = shown_url(url)
+    try:
+        answer = httpx2.get(f"{url.rstrip('/')}/models", headers=headers, timeout=10)
+        answer.raise_for_status()
+        return str(answer.json()["data"][0]["id"])
+    except (httpx2.HTTPError, ValueError, LookupError, TypeError) as error:
+        status = getattr(getattr(error, "response", None), "status_code", None)
+        why = f"HTTP {status}" if status else type(error).__name__
+        raise EndpointUnreachable(
+            f"{shown} does not say which models it has", why, "name one with OPENAI_MODEL"
+        ) from None
+
+
+__all__ = [
+    "EMBEDDER_FORMS",
+    "MODEL_FORMS",
+    "OPENAI_DEFAULT",
+    "RERANKER_FORMS",
+    "default_model",
+    "ollama_url",
+    "open_embedder",
+    "open_model",
+    "open_reranker",
+]

@@ -1,0 +1,127 @@
+"""Rerankers that need no model of their own; a cross-encoder in process is in `local.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from openai import AsyncOpenAI
+
+from colligate.models.protocols import Embedder, LikelihoodModel
+from colligate.models.transport import Endpoint, Garbled, Policy
+
+
+class EmbeddingReranker:
+    """Cosine similarity of query and text under an embedder, in [-1, 1]."""
+
+    def __init__(self, embedder: Embedder) -> None:
+        self._embedder = embedder
+
+    @property
+    def name(self) -> str:
+        """As given on the command line."""
+        return "embedding"
+
+    async def score(self, query: str, texts: Sequence[str]) -> list[float]:
+        """One similarity a text, in the order given."""
+        if not texts:
+            return []
+        [asked] = await self._embedder.embed([query], "query")
+        rows = await self._embedder.embed(texts, "passage")
+        return [float(score) for score in rows @ asked]
+
+    async def aclose(self) -> None:
+        """The embedder is its owner's to close."""
+
+
+class LikelihoodReranker:
+    """How likely the model finds the question after the text.
+
+    The score is the mean natural log-probability of the tokens of `" " + question` after
+    `f"{text}\\n\\nQuestion:"`, where the text begins with the document's title on its own line
+    (query likelihood, as UPR ranks: Sachan et al. 2022). It needs no instruction following, so
+    very small models do it well. One prefill a text; texts are scored one after another.
+    """
+
+    def __init__(self, model: LikelihoodModel) -> None:
+        self._model = model
+
+    @property
+    def name(self) -> str:
+        """As given on the command line."""
+        return "likelihood"
+
+    async def score(self, query: str, texts: Sequence[str]) -> list[float]:
+        """One mean log-probability a text, in the order given; at most 0."""
+        scores = []
+        for text in texts:
+            tokens = await self._model.likelihood(f"{text}\n\nQuestion:", f" {query}")
+            scores.append(sum(tokens) / max(1, len(tokens)))
+        return scores
+
+    async def aclose(self) -> None:
+        """The model is its owner's to close."""
+
+
+class HTTPReranker:
+    """A `/rerank` endpoint of Cohere's form, as Cohere, Jina, vLLM and llama-server serve it.
+
+    `url` is the base URL, with or without the final `/rerank`.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        model: str,
+        key: str | None = None,
+        *,
+        policy: Policy | None = None,
+        key_variable: str = "COLLIGATE_RERANKER_KEY",
+    ) -> None:
+        self._model = model
+        self._endpoint = Endpoint(
+            url.rstrip("/").removesuffix("/rerank"), key, policy=policy, key_variable=key_variable
+        )
+
+    @property
+    def name(self) -> str:
+        """`http:MODEL@URL`."""
+        return f"http:{self._model}@{self._endpoint.url}"
+
+    def __repr__(self) -> str:
+        return f"HTTPReranker({self.name!r})"
+
+    async def score(self, query: str, texts: Sequence[str]) -> list[float]:
+        """The server's relevance score of each text, in the order given.
+
+        Raises:
+            ModelError: one of its subclasses; MalformedOutput when texts are missing or doubled.
+        """
+        if not texts:
+            return []
+        body = {
+            "model": self._model,
+            "query": query,
+            "documents": list(texts),
+            "top_n": len(texts),
+        }
+
+        async def attempt(client: AsyncOpenAI) -> list[float]:
+            answer = await client.post("/rerank", body=body, cast_to=object)
+            return _scores(answer, len(texts))
+
+        return await self._endpoint.call(attempt, model=self._model)
+
+    async def aclose(self) -> None:
+        """Close the connections. Safe to call twice."""
+        await self._endpoint.aclose()
+
+
+def _scores(answer: object, count: int) -> list[float]:
+    try:
+        results = answer["results"]  # type: ignore[index]
+        scores = {int(result["index"]): float(result["relevance_score"]) for result in results}
+    except (KeyError, TypeError):
+        raise Garbled("it holds no rerank results") from None
+    if len(results) != count or sorted(scores) != list(range(count)):
+        raise Garbled(f"it scores texts {sorted(scores)} of {count}")
+    return [scores[index] for index in range(count)]

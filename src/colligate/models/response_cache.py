@@ -1,0 +1,311 @@
+"""Answers kept on disk, so that the same question to the same model is paid for once.
+
+An entry's key is the SHA-256 of the whole request; the request itself is not stored. Answers may
+repeat the documents they were made from, so entries carry the ids of those documents as
+tags, and removing a document removes its entries, bytes and all. Several processes may use
+one file at once (SQLite, write-ahead log). A cache is never worth failing for: what goes wrong
+with the file is said once and the model is asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import json
+import sqlite3
+import threading
+import time
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from colligate.errors import ColligateError, MissingCapability
+from colligate.models.protocols import (
+    Capability,
+    ChatModel,
+    Completion,
+    LabelModel,
+    LikelihoodModel,
+    Message,
+    OnToken,
+    Usage,
+)
+
+VERSION = 1
+"""Of the entries' form: entries of another version are not used."""
+
+_TABLES = """
+CREATE TABLE IF NOT EXISTS responses (
+    key TEXT PRIMARY KEY, version INTEGER NOT NULL, created REAL NOT NULL, value TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS tags (
+    tag TEXT NOT NULL, key TEXT NOT NULL, PRIMARY KEY (tag, key)
+) WITHOUT ROWID;
+"""
+
+
+class ResponseCache:
+    """The file. Its methods block and may be called from any thread."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.warnings: list[str] = []
+        self._lock = threading.Lock()
+        self._connection: sqlite3.Connection | None = None
+
+    def get(self, key: str) -> Any | None:
+        """The value stored under the key, or None."""
+
+        def read(db: sqlite3.Connection) -> Any | None:
+            row = db.execute(
+                "SELECT value FROM responses WHERE key = ? AND version = ?", (key, VERSION)
+            ).fetchone()
+            return None if row is None else json.loads(row[0])
+
+        return self._try(read)
+
+    def put(self, key: str, value: Any, tags: Collection[str] = ()) -> None:
+        """Store a JSON value; `tags` are the ids of the documents it may repeat."""
+        row = (key, VERSION, time.time(), json.dumps(value, ensure_ascii=False))
+
+        def write(db: sqlite3.Connection) -> None:
+            with db:
+                db.execute("INSERT OR REPLACE INTO responses VALUES (?, ?, ?, ?)", row)
+                db.executemany(
+                    "INSERT OR IGNORE INTO tags VALUES (?, ?)", [(tag, key) for tag in set(tags)]
+                )
+
+        self._try(write)
+
+    def remove(self, tags: Collection[str]) -> int:
+        """Delete the entries with any of the tags, so that their bytes are gone from the disk.
+
+        Entries without tags could repeat anything, and a damaged file set aside cannot be
+        searched: they go as well. Returns how many entries were deleted.
+
+        Raises:
+            ColligateError: the entries could not be deleted.
+        """
+        try:
+            with self._lock:
+                for aside in self.path.parent.glob(f"{self.path.name}.damaged-*"):
+                    aside.unlink(missing_ok=True)
+                if not self.path.exists():
+                    return 0
+                return self._remove(self._open(), tags)
+        except (sqlite3.Error, OSError) as error:
+            raise ColligateError(
+                f"the response cache {self.path} still holds text of removed documents",
+                str(error),
+                "stop the other processes that use it and try again, or delete the file",
+            ) from error
+
+    def _remove(self, db: sqlite3.Connection, tags: Collection[str]) -> int:
+        with db:
+            db.execute("CREATE TEMP TABLE IF NOT EXISTS doomed (key TEXT PRIMARY KEY)")
+            db.execute("DELETE FROM doomed")
+            db.executemany(
+                "INSERT OR IGNORE INTO doomed SELECT key FROM tags WHERE tag = ?",
+                [(tag,) for tag in tags],
+            )
+            db.execute(
+                "INSERT OR IGNORE INTO doomed SELECT key FROM responses"
+                " WHERE key NOT IN (SELECT key FROM tags)"
+            )
+            db.execute("DELETE FROM tags WHERE key IN (SELECT key FROM doomed)")
+            count = db.execute(
+                "DELETE FROM responses WHERE key IN (SELECT key FROM doomed)"
+            ).rowcount
+        if count:
+            # Deleting zeroes the cells, but pages may hold older copies of cells that moved, and
+            # the log holds older pages: rewrite the one, empty the other.
+            db.execute("VACUUM")
+            busy, *_ = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            if busy:
+                raise sqlite3.OperationalError("another process is reading it")
+        return count
+
+    def close(self) -> None:
+        """Close the file. Safe to call twice."""
+        with self._lock:
+            self._drop()
+
+    def _drop(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _try(self, work: Callable[[sqlite3.Connection], Any]) -> Any:
+        """Do the work; on any trouble with the file say so and return None."""
+        with self._lock:
+            try:
+                return work(self._open())
+            except (sqlite3.OperationalError, OSError) as error:  # locked, full, read-only
+                self._warn(f"the response cache {self.path} cannot be used: {error}")
+            except (sqlite3.DatabaseError, ValueError) as error:  # not a database, or damaged
+                self._set_aside(error)
+        return None
+
+    def _open(self) -> sqlite3.Connection:
+        if self._connection is None:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            db = sqlite3.connect(self.path, timeout=10, check_same_thread=False)
+            self._connection = db
+            db.execute("PRAGMA journal_mode = WAL")
+            db.execute("PRAGMA synchronous = NORMAL")
+            db.execute("PRAGMA secure_delete = ON")
+            db.executescript(_TABLES)
+        return self._connection
+
+    def _set_aside(self, error: Exception) -> None:
+        with contextlib.suppress(sqlite3.Error):
+            self._drop()
+        self._connection = None
+        aside = self.path.with_name(f"{self.path.name}.damaged-{time.time_ns()}")
+        with contextlib.suppress(OSError):
+            self.path.rename(aside)
+            for ending in ("-wal", "-shm"):
+                self.path.with_name(self.path.name + ending).unlink(missing_ok=True)
+        self._warn(f"the response cache {self.path} was damaged ({error}); a new one is begun")
+
+    def _warn(self, warning: str) -> None:
+        if warning not in self.warnings:
+            self.warnings.append(warning)
+
+
+def request_key(kind: str, model: object, request: Mapping[str, Any]) -> str:
+    """SHA-256 of everything an answer depends on: kind of call, model and its weights, request."""
+    whole = {
+        "kind": kind,
+        "model": getattr(model, "name", ""),
+        "digest": getattr(model, "digest", ""),
+        "request": request,
+    }
+    text = json.dumps(whole, sort_keys=True, ensure_ascii=False, default=asdict)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+class CachedChat:
+    """A chat model whose deterministic answers are kept; else the same as the model it wraps.
+
+    Kept are chat answers at temperature 0 or with a seed, likelihoods and label odds; failures
+    never. `tags` gives the ids of the documents in view when a call is made.
+    """
+
+    def __init__(
+        self,
+        model: ChatModel,
+        cache: ResponseCache,
+        tags: Collection[str] | Callable[[], Collection[str]] = (),
+    ) -> None:
+        self._model = model
+        self._cache = cache
+        self._tags = tags if callable(tags) else lambda: tags
+        self._said = 0
+
+    @property
+    def name(self) -> str:
+        """The wrapped model's."""
+        return self._model.name
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        """The wrapped model's."""
+        return self._model.capabilities
+
+    @property
+    def context_tokens(self) -> int | None:
+        """The wrapped model's."""
+        return self._model.context_tokens
+
+    async def chat(
+        self,
+        messages: Sequence[Message],
+        *,
+        max_tokens: int,
+        temperature: float = 0.0,
+        stop: Sequence[str] = (),
+        seed: int | None = None,
+        schema: Mapping[str, Any] | None = None,
+        on_token: OnToken | None = None,
+    ) -> Completion:
+        """As `ChatModel.chat`; an answer out of the cache says `cached`."""
+        fresh: list[Completion] = []
+
+        async def ask() -> dict[str, Any]:
+            completion = await self._model.chat(
+                messages,
+                max_tokens=max_tokens,
+                temperature=temperature,
+                stop=stop,
+                seed=seed,
+                schema=schema,
+                on_token=on_token,
+            )
+            fresh.append(completion)
+            return asdict(replace(completion, warnings=()))
+
+        if temperature != 0 and seed is None:
+            await ask()
+            return fresh[0]
+        request = {
+            "messages": [asdict(message) for message in messages],
+            "max_tokens": max_tokens,
+            "temperature": temperature,
+            "stop": list(stop),
+            "seed": seed,
+            "schema": schema,
+        }
+        value = await self._remember("chat", request, ask)
+        warnings = tuple(self._cache.warnings[self._said :])
+        self._said = len(self._cache.warnings)
+        if fresh:
+            return replace(fresh[0], warnings=fresh[0].warnings + warnings)
+        if on_token is not None and value["text"]:
+            on_token(value["text"])
+        return Completion(
+            **{**value, "usage": Usage(**value["usage"]), "warnings": warnings, "cached": True}
+        )
+
+    async def likelihood(self, prefix: str, continuation: str) -> list[float]:
+        """As `LikelihoodModel.likelihood`."""
+        model = self._model
+        if not isinstance(model, LikelihoodModel):
+            raise MissingCapability(f"{self.name} gives no likelihoods")
+        request = {"prefix": prefix, "continuation": continuation}
+        value: list[float] = await self._remember(
+            "likelihood", request, lambda: model.likelihood(prefix, continuation)
+        )
+        return value
+
+    async def labels(self, prefix: Sequence[Message], labels: Sequence[str]) -> dict[str, float]:
+        """As `LabelModel.labels`."""
+        model = self._model
+        if not isinstance(model, LabelModel):
+            raise MissingCapability(f"{self.name} gives no label probabilities")
+        request = {"prefix": [asdict(message) for message in prefix], "labels": list(labels)}
+        value: dict[str, float] = await self._remember(
+            "labels", request, lambda: model.labels(prefix, labels)
+        )
+        return value
+
+    async def _remember(
+        self, kind: str, request: Mapping[str, Any], ask: Callable[[], Awaitable[Any]]
+    ) -> Any:
+        key = request_key(kind, self._model, request)
+        value = await asyncio.to_thread(self._cache.get, key)
+        if value is None:
+            value = await ask()
+            await asyncio.to_thread(self._cache.put, key, value, self._tags())
+        return value
+
+    async def count_tokens(self, text: str) -> int:
+        """The wrapped model's."""
+        return await self._model.count_tokens(text)
+
+    async def aclose(self) -> None:
+        """Close the model and the cache. Safe to call twice."""
+        await self._model.aclose()
+        await asyncio.to_thread(self._cache.close)
