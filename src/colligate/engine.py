@@ -22,6 +22,7 @@ from colligate.library.sources import Sources
 from colligate.models import ChatModel, Reranker, Role
 from colligate.models.metering import Meter
 from colligate.models.names import default_model, open_model, open_reranker
+from colligate.models.weights import OnProgress
 from colligate.strategies.answer import Answer
 from colligate.strategies.run import Budget, Run
 from colligate.strategies.strategy import Strategy
@@ -114,7 +115,7 @@ class Engine:
             raise BudgetExceeded(
                 f"no answer within {timeout:g} seconds", "", "raise --timeout"
             ) from error
-        usage = run.usage(time.perf_counter() - began)
+        usage = meter.report(seconds=time.perf_counter() - began)
         warnings = tuple(dict.fromkeys((*run.warnings, *meter.warnings, *answer.warnings)))
         return replace(answer, usage=usage, warnings=warnings)
 
@@ -264,8 +265,8 @@ def _ingestion_listener(trace: Trace) -> Callable[[Progress], None]:
     return listen
 
 
-def _pull_listener(trace: Trace) -> Callable[[int, int, str], None]:
-    def listen(done: int, total: int, what: str) -> None:
-        trace.emit(Progressed("pulling", done, total, what))
+def _pull_listener(trace: Trace) -> OnProgress:
+    def listen(done_bytes: int, total_bytes: int, what: str) -> None:
+        trace.emit(Progressed("pulling", done_bytes, total_bytes, what))
 
     return listen

@@ -2,38 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from colligate.evidence.citing import NOT_FOUND, Citation, Evidence
-
-
-@dataclass(frozen=True)
-class UsageReport:
-    """What a run cost, in all and by role. `cost_usd` is None when a price is not known."""
-
-    calls: int = 0
-    input_tokens: int = 0
-    output_tokens: int = 0
-    scoring_passes: int = 0
-    retrieval_rounds: int = 0
-    seconds: float = 0.0
-    cost_usd: float | None = 0.0
-    by_role: Mapping[str, Mapping[str, float | int | None]] = field(default_factory=dict)
-
-    def to_json(self) -> dict[str, Any]:
-        """The usage as `ask --json` prints it."""
-        return {
-            "calls": self.calls,
-            "input_tokens": self.input_tokens,
-            "output_tokens": self.output_tokens,
-            "scoring_passes": self.scoring_passes,
-            "retrieval_rounds": self.retrieval_rounds,
-            "seconds": round(self.seconds, 3),
-            "cost_usd": self.cost_usd,
-            "by_role": {role: dict(sums) for role, sums in self.by_role.items()},
-        }
+from colligate.models.metering import UsageReport
 
 
 @dataclass(frozen=True)

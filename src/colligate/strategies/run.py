@@ -16,10 +16,9 @@ from pydantic import BaseModel
 from colligate.documents import Document, Hit, Passage
 from colligate.errors import BudgetExceeded, ContextTooSmall
 from colligate.library.sources import SearchMode, Sources
-from colligate.models import Capability, ChatModel, Completion, Message, Reranker, Role, Usage
+from colligate.models import Capability, ChatModel, Completion, Message, Reranker, Role
 from colligate.models.metering import Meter
 from colligate.models.structured import Structured, structured
-from colligate.strategies.answer import UsageReport
 from colligate.strategies.trace import Asked, Event, Noted, Retrieved, Scored, Trace
 
 T = TypeVar("T", bound=BaseModel)
@@ -91,6 +90,7 @@ class Run:
         hits = await self.sources.search(
             query, k=pool if rerank and pool else k, mode=mode, documents=documents
         )
+        self.meter.retrieval()
         self.emit(_retrieved(query, hits, mode.value, time.perf_counter() - began))
         if rerank and hits:
             hits = await self._reranked(query, hits)
@@ -101,7 +101,7 @@ class Run:
         began = time.perf_counter()
         scores = await self.reranker.score(query, [shown(h.passage) for h in hits])
         seconds = time.perf_counter() - began
-        self.meter.record(Role.SCORER, self.reranker.name, "rerank", Usage(), seconds)
+        self.meter.scoring(Role.SCORER, self.reranker.name, passes=len(hits), seconds=seconds)
         spans = tuple(h.passage.span for h in hits)
         self.emit(Scored(self.reranker.name, spans, tuple(scores), seconds))
         ranked = sorted(zip(scores, hits, strict=True), key=lambda pair: -pair[0])
@@ -157,8 +157,7 @@ class Run:
                 "take fewer documents, retrieve-read, or a model with a larger window",
             )
         limit = self.budget.max_tokens
-        total = self.meter.total()
-        used = total.input_tokens + total.output_tokens
+        used = self.meter.tokens
         if limit is not None and used + prompt + max_tokens > limit:
             raise BudgetExceeded(
                 "the token budget is spent",
@@ -177,36 +176,12 @@ class Run:
     ) -> None:
         seconds = (time.perf_counter() - began) / max(1, len(completions))
         for completion in completions:
-            self.meter.record(role, model.name, "chat", completion.usage, seconds)
+            self.meter.chat(role, model.name, completion.usage, seconds=seconds)
             for warning in completion.warnings:
                 self.warn(warning)
             self.emit(
                 Asked(role, model.name, tuple(messages), completion.text, completion.usage, seconds)
             )
-
-    def usage(self, seconds: float) -> UsageReport:
-        """What the run cost so far."""
-        total = self.meter.total()
-        events = [event for _, event in self.trace.events]
-        return UsageReport(
-            calls=total.calls,
-            input_tokens=total.input_tokens,
-            output_tokens=total.output_tokens,
-            scoring_passes=sum(len(e.spans) for e in events if isinstance(e, Scored)),
-            retrieval_rounds=sum(isinstance(e, Retrieved) for e in events),
-            seconds=seconds,
-            cost_usd=total.cost_usd,
-            by_role={
-                role: {
-                    "calls": sums.calls,
-                    "input_tokens": sums.input_tokens,
-                    "output_tokens": sums.output_tokens,
-                    "seconds": round(sums.seconds, 3),
-                    "cost_usd": sums.cost_usd,
-                }
-                for role, sums in self.meter.by_role().items()
-            },
-        )
 
     def can(self, capability: Capability, role: Role = Role.READER) -> bool:
         """Whether the model of a role has a capability."""
