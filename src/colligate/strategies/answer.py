@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from colligate.evidence.citing import NOT_FOUND, Citation, Evidence
@@ -26,7 +26,7 @@ class Answer:
     short: str | None = None
     citations: tuple[Citation, ...] = ()
     evidence: tuple[Evidence, ...] = ()
-    usage: UsageReport = UsageReport()
+    usage: UsageReport = field(default_factory=UsageReport)
     warnings: tuple[str, ...] = ()
     model: str = ""
 
