@@ -19,7 +19,7 @@ from colligate.library.given import Given
 from colligate.library.ingestion import Ingested, Progress
 from colligate.library.library import Library
 from colligate.library.sources import Sources
-from colligate.models import ChatModel, Reranker, Role
+from colligate.models import ChatModel, Embedder, Reranker, Role
 from colligate.models.metering import Meter
 from colligate.models.names import default_model, open_model, open_reranker
 from colligate.models.weights import OnProgress
@@ -36,18 +36,19 @@ DEFAULT_STRATEGY = "retrieve-read"
 class Engine:
     """Models by role and a library, opened when first needed and closed together.
 
-    Names are as on the command line. `library` is a folder; None is the user's own. `wait` is
-    how many seconds to wait for another process that holds the library.
+    Names are as on the command line; a model, embedder or reranker of your own may be given
+    instead of a name, and stays yours to close. `library` is a folder; None is the user's own.
+    `wait` is how many seconds to wait for another process that holds the library.
 
         async with Engine(model="openai:gpt-5-mini") as engine:
             answer = await engine.ask("Who signed?", ["contracts/"])
     """
 
-    model: str | None = None
-    worker_model: str | None = None
-    scorer: str | None = None
-    embedder: str = "minilm"
-    reranker: str | None = None
+    model: str | ChatModel | None = None
+    worker_model: str | ChatModel | None = None
+    scorer: str | ChatModel | None = None
+    embedder: str | Embedder = "minilm"
+    reranker: str | Reranker | None = None
     library: Path | str | None = None
     wait: float = 30.0
     on_event: Listener | None = None
@@ -186,47 +187,51 @@ class Engine:
         return ingested
 
     async def _open_models(self, chosen: Strategy, trace: Trace) -> dict[Role, ChatModel]:
-        named = {Role.WORKER: self.worker_model, Role.SCORER: self.scorer}
-        if self.model is None:
-            name, why = default_model()
-            trace.emit(Noted(f"model: {name} ({why})"))
-        else:
-            name = self.model
-        models = {Role.READER: await self._open_model(name, trace)}
-        for role, other in named.items():
+        given = self.model
+        if given is None:
+            given, why = default_model()
+            trace.emit(Noted(f"model: {given} ({why})"))
+        models = {Role.READER: await self._open_model(given, trace)}
+        for role, other in ((Role.WORKER, self.worker_model), (Role.SCORER, self.scorer)):
             if other is not None:
                 models[role] = await self._open_model(other, trace)
-        for capability in sorted(chosen.needs.required):
-            if not any(capability in model.capabilities for model in models.values()):
-                raise MissingCapability(
-                    f"{chosen.name} needs {capability.value}",
-                    f"{name} does not offer it",
-                    "colligate strategies shows what each needs",
-                )
-        for capability in sorted(chosen.needs.optional):
-            if not any(capability in model.capabilities for model in models.values()):
-                trace.emit(Noted(f"without {capability.value}: {name} does not offer it", True))
+        offered = {capability for model in models.values() for capability in model.capabilities}
+        reader = models[Role.READER].name
+        for capability in sorted(chosen.needs.required - offered):
+            raise MissingCapability(
+                f"{chosen.name} needs {capability.value}",
+                f"{reader} does not offer it",
+                "colligate strategies shows what each needs",
+            )
+        for capability in sorted(chosen.needs.optional - offered):
+            note = f"done without {capability.value}, which {reader} does not offer"
+            trace.emit(Noted(note, warning=True))
         return models
 
-    async def _open_model(self, name: str, trace: Trace) -> ChatModel:
-        if name not in self._models:
-            pulling = _pull_listener(trace)
-            model = await asyncio.to_thread(open_model, name, on_progress=pulling)
+    async def _open_model(self, given: str | ChatModel, trace: Trace) -> ChatModel:
+        if not isinstance(given, str):
+            return given
+        if given not in self._models:
+            listen = _pull_listener(trace)
+            model = await asyncio.to_thread(open_model, given, on_progress=listen)
             self._stack.push_async_callback(model.aclose)
-            self._models[name] = model
-        return self._models[name]
+            self._models[given] = model
+        return self._models[given]
 
     async def _open_reranker(self, models: dict[Role, ChatModel]) -> Reranker | None:
-        if self.reranker in (None, "none"):
+        if self.reranker is None or self.reranker == "none":
             return None
+        if not isinstance(self.reranker, str):
+            return self.reranker
         if self._reranker is None:
             library = await self.open_library()
             self._reranker = open_reranker(
-                str(self.reranker),
+                self.reranker,
                 embedder=await library.open_embedder() if self.reranker == "embedding" else None,
                 scorer=models.get(Role.SCORER, models[Role.READER]),
             )
-            self._stack.push_async_callback(self._reranker.aclose)
+            if self._reranker is not None:
+                self._stack.push_async_callback(self._reranker.aclose)
         return self._reranker
 
 
@@ -260,7 +265,7 @@ def _strategy(given: str | Strategy) -> Strategy:
 
 def _ingestion_listener(trace: Trace) -> Callable[[Progress], None]:
     def listen(progress: Progress) -> None:
-        trace.emit(Progressed(progress.phase, progress.done, progress.total, progress.what))
+        trace.emit(Progressed(progress.phase, progress.done, progress.total, progress.file))
 
     return listen
 

@@ -1,0 +1,146 @@
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from colligate.documents import Document, Page, Span
+from colligate.documents.markdown import markdown_tree
+from colligate.evidence.citing import UNCITED, cite
+from colligate.evidence.reader import Statement
+
+TEXT = """# Lease
+
+The tenant pays 900 euros a month. Rent falls due on the third day.
+
+## Notice
+
+Either side may give notice of three months. Notice is given in writing.
+"""
+PAGES = (Page(1, 0, TEXT.index("## Notice")), Page(2, TEXT.index("## Notice"), len(TEXT)))
+LEASE = Document("lease", "Lease", TEXT, markdown_tree(TEXT, "lease"), PAGES, language="en")
+RENT = LEASE.passage(Span("lease", TEXT.index("The tenant"), TEXT.index("\n\n## Notice")))
+NOTICE = LEASE.passage(Span("lease", TEXT.index("Either"), len(TEXT) - 1))
+DOCUMENTS = {"lease": LEASE}
+QUESTION = "What is the rent and how long is the notice?"
+
+
+def said(passage: int, quote: str, sentence: str) -> Statement:
+    return Statement(passage=passage, quote=quote, sentence=sentence)
+
+
+def cited(*statements: Statement):
+    return cite(QUESTION, statements, [RENT, NOTICE], DOCUMENTS)
+
+
+def test_a_quote_becomes_the_sentences_it_stands_in_with_section_and_page():
+    found = cited(
+        said(1, "pays 900 euros", "The rent is 900 euros a month."),
+        said(2, "notice of three months", "Notice is three months."),
+    )
+    assert found.text == "The rent is 900 euros a month. [1] Notice is three months. [2]"
+    rent, notice = found.citations
+    assert rent.quote == "The tenant pays 900 euros a month."
+    assert (rent.section, rent.page) == (("Lease",), 1)
+    assert notice.quote == "Either side may give notice of three months."
+    assert (notice.section, notice.page) == (("Lease", "Notice"), 2)
+    assert found.dropped == ()
+
+
+def test_both_places_are_recorded():
+    found = cited(
+        said(1, "900 euros", "The rent is 900 euros."),
+        said(2, "three months", "Notice: three months."),
+    )
+    assert [found.text[s:e] for c in found.citations for s, e in c.answer_spans] == [
+        "The rent is 900 euros.",
+        "Notice: three months.",
+    ]
+
+
+def test_statements_on_the_same_place_share_a_number():
+    found = cited(
+        said(1, "900 euros", "The rent is 900 euros."),
+        said(1, "pays 900", "The tenant pays 900 euros."),
+    )
+    assert found.text == "The rent is 900 euros. [1] The tenant pays 900 euros. [1]"
+    assert len(found.citations) == 1
+    assert len(found.citations[0].answer_spans) == 2
+
+
+def test_a_quote_with_other_spacing_and_quote_marks_is_located():
+    found = cited(said(1, "The  tenant pays\n900 euros", "The tenant pays 900 euros."))
+    assert found.citations[0].quote == "The tenant pays 900 euros a month."
+
+
+def test_an_invented_quote_for_an_unsupported_claim_is_dropped_and_said():
+    found = cited(said(1, "The landlord lives in Paris", "The landlord lives in Paris."))
+    assert found.text == ""
+    assert found.citations == ()
+    assert "passage 1 does not hold the quote" in found.dropped[0]
+
+
+def test_a_real_quote_does_not_carry_another_claim():
+    found = cited(said(1, "The tenant pays 900 euros a month.", "The deposit is 2700 euros."))
+    assert found.citations == ()
+    assert "do not support" in found.dropped[0]
+
+
+def test_a_changed_number_is_not_cited():
+    assert cited(said(1, "pays 950 euros a month", "The rent is 950 euros.")).citations == ()
+
+
+def test_a_passage_that_was_not_shown_is_not_cited():
+    found = cited(said(7, "pays 900 euros", "The rent is 900 euros."))
+    assert found.citations == ()
+    assert found.dropped == ("a citation was dropped: there is no passage 7",)
+
+
+def test_a_quote_of_another_passage_does_not_count_for_the_one_named():
+    found = cited(said(2, "The tenant pays 900 euros a month.", "The rent is 900 euros a month."))
+    assert found.citations == ()
+
+
+def test_a_misquoted_claim_keeps_the_sentence_of_its_passage_that_says_it():
+    found = cited(said(2, "notice in ink", "Notice is given in writing."))
+    assert found.citations[0].quote == "Notice is given in writing."
+    assert found.citations[0].how == "supporting sentences"
+
+
+def test_one_unsupported_statement_among_supported_ones_is_marked():
+    found = cited(
+        said(1, "900 euros", "The rent is 900 euros."), said(2, "nothing", "Pets are welcome.")
+    )
+    assert found.text == f"The rent is 900 euros. [1] Pets are welcome. {UNCITED}"
+
+
+def test_marks_the_model_wrote_itself_are_removed():
+    found = cited(said(1, "900 euros", "The rent is 900 euros [1, 2] [uncited]."))
+    assert found.text == "The rent is 900 euros. [1]"
+
+
+def test_a_claim_in_another_language_than_its_source_stands_on_its_quote():
+    text = "Le locataire paie 900 euros par mois à la fin du trimestre, selon le contrat de bail."
+    bail = Document("bail", "Bail", text, markdown_tree(text, "bail"), language="fr")
+    passage = bail.passage(Span("bail", 0, len(text)))
+    question = "How much does the tenant have to pay for the apartment each month?"
+
+    def ask(sentence: str):
+        statement = said(1, "Le locataire paie 900 euros par mois", sentence)
+        return cite(question, [statement], [passage], {"bail": bail})
+
+    assert ask("The tenant has to pay 900 euros for the apartment each month.").citations
+    assert not ask("The tenant has to pay 950 euros for the apartment each month.").citations
+
+
+WORDS = st.sampled_from(TEXT.split() + ["Paris", "42", "[3]", "«»", ""])
+SENTENCES = st.lists(WORDS, max_size=8).map(" ".join)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.integers(-1, 4), SENTENCES, SENTENCES), max_size=4))
+def test_whatever_a_model_says_quotes_are_slices_of_the_passage_named(replies):
+    found = cited(*(said(*reply) for reply in replies))
+    for citation in found.citations:
+        assert citation.quote == TEXT[citation.span.start : citation.span.end]
+        assert RENT.span.contains(citation.span) or NOTICE.span.contains(citation.span)
+        for start, end in citation.answer_spans:
+            assert found.text[start:end].strip()
+    assert bool(found.text) == bool(found.citations)

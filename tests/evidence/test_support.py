@@ -1,0 +1,59 @@
+import pytest
+
+from colligate.documents import Document, Span
+from colligate.documents.markdown import markdown_tree
+from colligate.evidence.support import NEAR, numbers_stand, support, supporting_sentences
+
+SOURCE = "If you cure the violation prior to 30 days after your receipt of the notice, it stands."
+
+
+def test_a_claim_in_other_words_of_the_source_is_supported():
+    question = "How long is there to cure a violation?"
+    assert support("There are thirty days to cure a violation.", SOURCE, question).enough()
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        "There are 60 days to cure a violation.",  # a changed number
+        "Linus Torvalds wrote the kernel.",  # from memory
+        "A violator pays a fine to the court in Geneva.",
+    ],
+)
+def test_a_claim_the_source_does_not_make_is_not_supported(claim):
+    assert not support(claim, SOURCE, "How long is there?").enough()
+
+
+def test_the_questions_own_words_prove_nothing():
+    question = "What is the capital of France?"
+    found = support("The capital of France is Paris.", "France has a capital.", question)
+    assert not found.enough()
+    assert found.missing == ("pari",)
+
+
+def test_words_quoted_from_anywhere_do_not_support_a_whole_claim():
+    claim = "The licence forbids using the name of the university for any purpose."
+    assert not support(claim, "All rights reserved.", "What does the licence forbid?").enough()
+
+
+def test_across_languages_the_numbers_must_stand():
+    assert numbers_stand("There are 30 days.", "Le délai est de 30 jours.")
+    assert not numbers_stand("There are 60 days.", "Le délai est de 30 jours.")
+
+
+def test_supporting_sentences_come_in_text_order_and_share_words():
+    text = "Cats sleep. The fee is five euros. Dogs bark. The fee falls due in May."
+    document = Document("a", "A", text, markdown_tree(text, "a"))
+    spans = supporting_sentences(
+        "The fee of five euros falls due in May.", document, Span("a", 0, len(text))
+    )
+    assert [document.slice(s) for s in spans] == [
+        "The fee is five euros.",
+        "The fee falls due in May.",
+    ]
+    assert supporting_sentences("zebra", document, Span("a", 0, len(text))) == []
+
+
+def test_near_asks_for_more_of_the_claim_than_a_quote_does():
+    found = support("The name of the university may not be used for any purpose.", "a purpose")
+    assert not found.enough(NEAR)

@@ -1,0 +1,19 @@
+from colligate.evidence.words import content_words
+
+
+def test_function_words_are_left_out_and_endings_joined():
+    assert content_words("The licences are terminated") == content_words("licence terminates")
+
+
+def test_numbers_read_alike_in_words_and_digits():
+    assert content_words("thirty days") == content_words("30 days")
+    assert content_words("1,234.5 tonnes")[0] == "1234.5"
+
+
+def test_each_chinese_character_is_a_word():
+    assert content_words("违反者") == ["违", "反", "者"]
+
+
+def test_accents_and_scripts_are_kept_apart():
+    assert content_words("résumé") != content_words("resume")
+    assert content_words("Лицензия") == ["лицензия"]
