@@ -8,7 +8,7 @@ def passage(text: str, title: str = "A", section: tuple[str, ...] = (), page: in
 
 def test_passages_are_numbered_and_say_where_they_stand():
     shown = render([passage("one", "Lease", ("Terms", "Rent"), 3), passage("two")])
-    assert '<passage number="1" title="Lease" section="Terms > Rent" page="3">\none\n' in shown
+    assert '<passage number="1" title="Lease" section="Terms › Rent" page="3">\none\n' in shown
     assert '<passage number="2" title="A">\ntwo\n' in shown
 
 

@@ -63,7 +63,7 @@ def render(passages: Sequence[Passage]) -> str:
     for number, passage in enumerate(passages, 1):
         place = [f'number="{number}"', f'title="{_attribute(passage.title)}"']
         if passage.section:
-            place.append(f'section="{_attribute(" > ".join(passage.section))}"')
+            place.append(f'section="{_attribute(" › ".join(passage.section))}"')
         if passage.page is not None:
             place.append(f'page="{passage.page}"')
         blocks.append(f"<passage {' '.join(place)}>\n{_body(passage.text)}\n</passage>")
