@@ -29,7 +29,7 @@ _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ufffe\uffff\ud800-\udfff]")
 
 @dataclass(slots=True, eq=False)
 class Line:
-    """One printed line of a block. `page` counts from 0; y runs down the page, in points."""
+    """One printed line. `page` counts from 0; y runs down the page; sizes are in points."""
 
     page: int
     text: str
@@ -45,7 +45,10 @@ class Line:
 
 @dataclass(slots=True, eq=False)
 class Block:
-    """A block in reading order. `kind` is liteparse's; tables and code have no lines."""
+    """A block in reading order; tables and code have no lines.
+
+    `kind` is liteparse's, or "chrome" for what is not part of the text (running headers).
+    """
 
     kind: str
     lines: list[Line]
@@ -121,9 +124,24 @@ def _page(page: ParsedPage, sizes: dict[tuple[str, float], float]) -> PageLayout
         found.cells.append(cells)
         found.rows.append(_line(number, cells, sizes))
     tops = [item.y for item in items]
+    used: set[int] = set()
     for block in page.blocks or ():
-        found.blocks.append(_block(number, block, items, tops, sizes))
+        inside = _inside(block, items, tops)
+        used.update(map(id, inside))
+        found.blocks.append(_block(number, block, inside, sizes))
+    for cells, row in zip(found.cells, found.rows, strict=True):
+        if used.isdisjoint(map(id, cells)):
+            _insert_chrome(found.blocks, row)
     return found
+
+
+def _insert_chrome(blocks: list[Block], row: Line) -> None:
+    """Keep a row that liteparse left out of its blocks, where it stands on the page."""
+    for i, block in enumerate(blocks):
+        if block.lines and block.lines[0].y > row.y:
+            blocks.insert(i, Block("chrome", [row]))
+            return
+    blocks.append(Block("chrome", [row]))
 
 
 def _rows(items: Sequence[TextItem]) -> list[list[TextItem]]:
@@ -179,7 +197,6 @@ def _block(
     page: int,
     block: LayoutBlock,
     items: Sequence[TextItem],
-    tops: Sequence[float],
     sizes: dict[tuple[str, float], float],
 ) -> Block:
     found = Block(
@@ -195,8 +212,7 @@ def _block(
     elif block.lines is not None:
         found.verbatim = [_UNPRINTABLE.sub("", line) for line in block.lines]
     elif block.text:
-        inside = _inside(block, items, tops)
-        found.lines = _lines(page, block, inside, sizes)
+        found.lines = _lines(page, block, items, sizes)
     return found
 
 

@@ -85,6 +85,8 @@ def _page(blocks: Iterable[Block]) -> str:
 
 def _block(block: Block, depth: int) -> tuple[str, int]:
     """A block's Markdown, and how deep a list item it is (-1: none)."""
+    if block.kind == "chrome":
+        return "", depth
     if block.kind == "heading":
         title = _TRAILING_HASHES.sub(r"\\\1", join(block.lines))
         return (f"{'#' * block.level} {title}" if title else ""), -1
