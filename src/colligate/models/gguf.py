@@ -1,0 +1,110 @@
+"""What a GGUF file says of itself before its weights: the few facts needed to size a context."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from colligate.errors import UnknownModel, WeightsUnavailable
+
+# Value types of the format, and how `struct` reads the fixed ones.
+_FIXED = {
+    0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d",
+}  # fmt: skip
+_STRING, _ARRAY = 8, 9
+
+
+@dataclass(frozen=True)
+class Header:
+    """The facts; None where the file does not give them."""
+
+    architecture: str
+    context_tokens: int | None
+    kv_bytes_per_token: int | None
+
+
+def read_header(path: Path) -> Header:
+    """Read the metadata up to the vocabulary, which is long and comes last.
+
+    Raises:
+        UnknownModel: if there is no such file.
+        WeightsUnavailable: if it is not a readable GGUF file.
+    """
+    try:
+        with path.open("rb") as stream:
+            if stream.read(4) != b"GGUF":
+                raise WeightsUnavailable(
+                    f"cannot load {path}", "it is not a GGUF file", "give the path of a .gguf model"
+                )
+            return _header(_metadata(stream))
+    except FileNotFoundError as error:
+        raise UnknownModel(
+            f"no model at {path}", "there is no such file", "check the path after gguf:"
+        ) from error
+    except OSError as error:
+        raise WeightsUnavailable(
+            f"cannot load {path}", error.strerror or str(error), "check the path and its rights"
+        ) from error
+    except (struct.error, ValueError) as error:
+        raise WeightsUnavailable(
+            f"cannot load {path}", "its GGUF header is damaged", "fetch the file again"
+        ) from error
+
+
+def _metadata(stream: BinaryIO) -> dict[str, Any]:
+    version, _tensors, count = _unpack(stream, "IQQ")
+    if version not in (2, 3):
+        raise ValueError(f"GGUF version {version}")
+    found: dict[str, Any] = {}
+    for _ in range(count):
+        key = _string(stream)
+        if key.startswith("tokenizer."):
+            break
+        found[key] = _value(stream, *_unpack(stream, "I"))
+    return found
+
+
+def _header(metadata: dict[str, Any]) -> Header:
+    architecture = str(metadata.get("general.architecture", ""))
+
+    def number(key: str) -> int:
+        value = metadata.get(f"{architecture}.{key}", 0)
+        # Some models give one number a layer.
+        return int(max(value) if isinstance(value, list) else value)
+
+    heads = number("attention.head_count")
+    width = number("embedding_length") // heads if heads else 0
+    key_width = number("attention.key_length") or width
+    value_width = number("attention.value_length") or width
+    kv_heads = number("attention.head_count_kv") or heads
+    half_float = 2
+    kv_bytes = number("block_count") * kv_heads * (key_width + value_width) * half_float
+    return Header(architecture, number("context_length") or None, kv_bytes or None)
+
+
+def _unpack(stream: BinaryIO, layout: str) -> tuple[Any, ...]:
+    size = struct.calcsize(f"<{layout}")
+    return struct.unpack(f"<{layout}", stream.read(size))
+
+
+def _string(stream: BinaryIO) -> str:
+    (length,) = _unpack(stream, "Q")
+    if length > 1 << 24:
+        raise ValueError("a string longer than any in a real header")
+    return stream.read(length).decode("utf-8")
+
+
+def _value(stream: BinaryIO, kind: int) -> Any:
+    if kind == _STRING:
+        return _string(stream)
+    if kind == _ARRAY:
+        item, length = _unpack(stream, "IQ")
+        if length > 1 << 24:
+            raise ValueError("an array longer than any in a real header")
+        return [_value(stream, item) for _ in range(length)]
+    if kind not in _FIXED:
+        raise ValueError(f"value type {kind}")
+    (value,) = _unpack(stream, _FIXED[kind])
+    return value
