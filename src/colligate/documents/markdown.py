@@ -42,6 +42,7 @@ _CONTENT = {
 }
 _LINE_END = re.compile(r"\r\n?|\n")
 _NOT_BLANK = re.compile(r"\S")
+_INLINE_MARK = re.compile(r"[\\`*_~\[!<&]")
 _LIST_MARK = re.compile(r"[ \t>]*(?:[-+*]|\d{1,9}[.)])[ \t]*")
 _FRONT_MATTER = re.compile(
     r"""---[ \t]*(?:\r\n?|\n)
@@ -240,7 +241,7 @@ def plain_text(inline: str) -> str:
     >>> plain_text("The *first* [draft](https://example.org) of `a*b`")
     'The first draft of a*b'
     """
-    if len(inline) > _LONGEST_INLINE:
+    if len(inline) > _LONGEST_INLINE or not _INLINE_MARK.search(inline):
         return " ".join(inline.split())
     tokens: list[Token] = []
     _PARSER.inline.parse(inline, _PARSER, {}, tokens)

@@ -1,0 +1,241 @@
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Sequence
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from colligate.documents import Document, Kind, Span, flat_tree
+from colligate.documents.chunking import (
+    Chunker,
+    FixedWords,
+    SixSentences,
+    Structural,
+    TokenWindow,
+    token_offsets,
+)
+from colligate.documents.markdown import markdown_tree
+from colligate.errors import UsageError
+
+PROSE = "The licensee pays the fee. It is due at once. Late payment costs interest. "
+
+
+def document(text: str, *, flat: bool = False) -> Document:
+    tree = flat_tree("d", len(text)) if flat else markdown_tree(text, "d")
+    return Document("d", "d", text, tree, language="en")
+
+
+def cut(chunker: Chunker, text: str) -> list[str]:
+    found = document(text)
+    return [found.slice(span) for span in chunker(found)]
+
+
+def test_structural_packs_a_section_with_its_heading() -> None:
+    text = "# A\n\nOne.\n\nTwo.\n\n- three\n- four\n\n## B\n\nFive.\n"
+    assert cut(Structural(), text) == [
+        "# A\n\nOne.\n\nTwo.\n\n- three\n- four",
+        "## B\n\nFive.",
+    ]
+
+
+def test_structural_covers_a_section_without_text_of_its_own() -> None:
+    assert cut(Structural(), "# A\n\n## B\n\n### C\n\ntext") == ["# A", "## B", "### C\n\ntext"]
+
+
+def test_structural_keeps_blocks_whole_where_they_fit() -> None:
+    paragraph = (PROSE * 2).strip()
+    assert cut(Structural(tokens=50), "\n\n".join([paragraph] * 3)) == [paragraph] * 3
+
+
+def test_structural_cuts_a_long_paragraph_at_sentence_ends() -> None:
+    chunks = cut(Structural(tokens=40), PROSE * 20)
+    assert len(chunks) > 5
+    assert all(chunk.endswith(".") for chunk in chunks)
+
+
+def test_structural_leaves_no_heading_behind() -> None:
+    chunks = cut(Structural(tokens=20), "# Payment of fees\n\n" + PROSE.strip() + "\n\nEnd.")
+    assert chunks[0] == "# Payment of fees\n\nThe licensee pays the fee. It is due at once."
+
+
+def test_structural_cuts_a_table_at_rows_only_when_it_must() -> None:
+    rows = ["| year | income |", "|---|---|", *(f"| {year} | 100 |" for year in range(2000, 2030))]
+    table = "\n".join(rows)
+    assert cut(Structural(tokens=1000), f"Before.\n\n{table}\n\nAfter.") == [
+        f"Before.\n\n{table}\n\nAfter."
+    ]
+    chunks = cut(Structural(tokens=60), table)
+    assert len(chunks) > 2
+    assert "\n".join(chunks) == table
+
+
+def test_structural_cuts_an_endless_sentence_at_blanks() -> None:
+    chunks = cut(Structural(tokens=20), "lorem " * 200)
+    assert all(set(chunk.split()) == {"lorem"} for chunk in chunks)
+    assert max(len(token_offsets(chunk)) for chunk in chunks) == 20
+
+
+def test_structural_counts_with_the_tokenizer_it_is_given() -> None:
+    def bytes_of(text: str) -> Sequence[tuple[int, int]]:
+        return [(0, 0)] + [(i, i + 1) for i, c in enumerate(text) for _ in c.encode()]
+
+    chunks = cut(Structural(tokens=30, tokenizer=bytes_of), PROSE + "naïve été " * 8)
+    assert max(len(chunk.encode()) for chunk in chunks) <= 30
+
+
+def test_windows_overlap_by_about_what_is_asked() -> None:
+    text = document(" ".join(f"w{i}" for i in range(1000)))
+    spans = TokenWindow(tokens=100, overlap=25)(text)
+    sizes = [len(token_offsets(text.slice(span))) for span in spans]
+    shared = [b.intersection(a) for a, b in pairwise(spans)]
+    assert max(sizes) <= 100
+    assert min(sizes[:-1]) >= 95
+    assert all(24 <= len(token_offsets(text.slice(s))) <= 30 for s in shared if s)
+    assert all(shared)
+
+
+def test_windows_cut_between_words() -> None:
+    words = PROSE.split()
+    assert all(
+        set(chunk.split()) <= set(words) for chunk in cut(TokenWindow(7, 2), " ".join(words * 5))
+    )
+
+
+def test_fixed_words() -> None:
+    text = " ".join(str(i) for i in range(250))
+    assert [len(chunk.split()) for chunk in cut(FixedWords(), text)] == [100, 100, 50]
+    assert cut(FixedWords(3), "今天天气很好。") == ["今天天", "气很好", "。"]
+
+
+def test_six_sentences() -> None:
+    chunks = cut(SixSentences(), PROSE * 5)
+    assert [len(re.findall(r"\.", chunk)) for chunk in chunks] == [6, 6, 3]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: Structural(tokens=0),
+        lambda: TokenWindow(tokens=0, overlap=0),
+        lambda: TokenWindow(tokens=10, overlap=10),
+        lambda: FixedWords(0),
+        lambda: SixSentences(0),
+    ],
+)
+def test_sizes_that_make_no_sense_are_refused(wrong: object) -> None:
+    assert callable(wrong)
+    with pytest.raises(UsageError):
+        wrong()
+
+
+def test_estimated_tokens_of_several_scripts() -> None:
+    text = "Licences, 2024 今天 привет"
+    assert [text[a:b] for a, b in token_offsets(text)] == [
+        *("Licenc", "es", ",", "20", "24", "今", "天", "пр", "ив", "ет"),
+    ]
+
+
+MARKS = [
+    "# ",
+    "## ",
+    "- ",
+    "1. ",
+    "> ",
+    "| a | b |\n|---|---|\n| c | d |\n",
+    "```\n",
+    "    ",
+    "\n\n",
+]
+WORDS = [
+    "word ",
+    "A sentence. ",
+    "x" * 30,
+    "漢字。",
+    "é",
+    "🙂 ",
+    "\n",
+    " ",
+    "Item 1. ",
+    "\xa0",
+    "राम ",
+]
+TEXT = st.lists(st.sampled_from(MARKS + WORDS), max_size=40).map("".join)
+CHUNKERS: list[Chunker] = [
+    Structural(1),
+    Structural(5),
+    Structural(25),
+    TokenWindow(1, 0),
+    TokenWindow(6, 5),
+    TokenWindow(20, 5),
+    FixedWords(1),
+    FixedWords(7),
+    SixSentences(2),
+    SixSentences(),
+]
+
+
+@settings(max_examples=150, deadline=None)
+@given(TEXT, st.sampled_from(CHUNKERS), st.booleans())
+def test_chunks_are_in_order_and_leave_nothing_out(text: str, chunker: Chunker, flat: bool) -> None:
+    found = document(text, flat=flat)
+    spans = chunker(found)
+    place = 0
+    for span in spans:
+        assert not text[place : span.start].strip()
+        assert found.slice(span) == found.slice(span).strip() != ""
+        place = max(place, span.end)
+    assert not text[place:].strip()
+    assert all(a.start < b.start and a.end < b.end for a, b in pairwise(spans))
+    if not isinstance(chunker, TokenWindow):
+        assert not any(a.overlaps(b) for a, b in pairwise(spans))
+
+
+@settings(max_examples=150, deadline=None)
+@given(TEXT, st.sampled_from([1, 3, 8, 25]))
+def test_structural_chunks_stay_in_one_section_and_in_the_limit(text: str, limit: int) -> None:
+    found = document(text)
+    for span in Structural(limit)(found):
+        assert len(token_offsets(found.slice(span))) <= limit
+        owners = {
+            _section(found, Span("d", place, place + 1))
+            for place in range(span.start, span.end)
+            if not text[place].isspace()
+        }
+        assert len(owners) == 1
+
+
+@settings(max_examples=60, deadline=None)
+@given(TEXT, st.integers(1, 30), st.integers(0, 29))
+def test_windows_stay_in_the_limit(text: str, tokens: int, overlap: int) -> None:
+    found = document(text)
+    for span in TokenWindow(tokens, min(overlap, tokens - 1))(found):
+        assert len(token_offsets(found.slice(span))) <= tokens
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.text(max_size=80))
+def test_estimated_tokens_cover_all_that_is_not_blank(text: str) -> None:
+    rest, place = [], 0
+    for start, end in token_offsets(text):
+        rest.append(text[place:start])
+        place = end
+    assert not "".join([*rest, text[place:]]).strip()
+
+
+@pytest.mark.parametrize("chunker", [Structural(), TokenWindow(), FixedWords(), SixSentences()])
+@pytest.mark.parametrize("piece", [PROSE, "x", "# h\n\nt\n\n", "- a\n"])
+def test_time_grows_with_the_text_and_no_faster(chunker: Chunker, piece: str) -> None:
+    found = document(piece * (100_000 // len(piece)))
+    begun = time.perf_counter()
+    chunker(found)
+    assert time.perf_counter() - begun < 5
+
+
+def _section(found: Document, span: Span) -> int:
+    node = found.tree.node_at(span.start)
+    around = [node, *found.tree.ancestors(node)]
+    return next(n.id for n in around if n.heading or n.kind is Kind.ROOT)
