@@ -1,0 +1,155 @@
+"""The tables of a library's catalogue, and opening a file that has them."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import IntEnum
+from pathlib import Path
+
+from colligate.errors import LibraryDamaged, LibraryError, LibraryLocked, LibraryVersion
+
+VERSION = 1
+_APPLICATION = 0x434F4C4C  # "COLL"
+_BUSY_SECONDS = 10
+
+
+class State(IntEnum):
+    """Where a document is on its way into or out of the passage index."""
+
+    PENDING = 0  # stored, not searchable yet
+    INDEXED = 1  # all its passages are in the index
+    LEAVING = 2  # replaced or removed; invisible, its passages are being taken out
+
+
+# Numbers are never used twice: a passage's number is its point in the index. Long columns come
+# last, so that listing does not read them.
+_TABLES = f"""
+CREATE TABLE documents (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    state INTEGER NOT NULL,
+    id TEXT NOT NULL,
+    title TEXT NOT NULL,
+    source TEXT NOT NULL,
+    media_type TEXT NOT NULL,
+    language TEXT NOT NULL,
+    digest TEXT NOT NULL,
+    characters INTEGER NOT NULL,
+    page_count INTEGER NOT NULL,
+    passage_count INTEGER NOT NULL,
+    metadata TEXT NOT NULL,
+    warnings TEXT NOT NULL,
+    pages TEXT NOT NULL,
+    tree TEXT NOT NULL,
+    text TEXT NOT NULL
+);
+CREATE UNIQUE INDEX documents_id ON documents (id) WHERE state != {State.LEAVING:d};
+CREATE INDEX documents_state ON documents (state, language);
+CREATE TABLE passages (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    document INTEGER NOT NULL REFERENCES documents ON DELETE CASCADE,
+    start INTEGER NOT NULL,
+    end INTEGER NOT NULL,
+    page INTEGER,
+    section TEXT NOT NULL
+);
+CREATE INDEX passages_document ON passages (document);
+CREATE TABLE files (
+    path TEXT PRIMARY KEY,
+    size INTEGER NOT NULL,
+    mtime_ns INTEGER NOT NULL,
+    checked_ns INTEGER NOT NULL,
+    sha256 TEXT NOT NULL,
+    warnings TEXT NOT NULL
+);
+CREATE TABLE file_documents (
+    path TEXT NOT NULL REFERENCES files ON DELETE CASCADE,
+    place INTEGER NOT NULL,
+    document INTEGER NOT NULL REFERENCES documents ON DELETE CASCADE,
+    PRIMARY KEY (path, place)
+) WITHOUT ROWID;
+CREATE INDEX file_documents_document ON file_documents (document);
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+PRAGMA application_id = {_APPLICATION};
+PRAGMA user_version = {VERSION};
+"""
+
+
+def connect(file: Path) -> sqlite3.Connection:
+    """Open a catalogue, making a new one where there is none.
+
+    Raises:
+        LibraryDamaged: if the file is something else, or broken.
+        LibraryVersion: if another version of colligate made it.
+        LibraryError: if it cannot be written here.
+    """
+    with speaking_of(file):
+        connection = sqlite3.connect(
+            file, isolation_level=None, check_same_thread=False, timeout=_BUSY_SECONDS
+        )
+    try:
+        with speaking_of(file):
+            _prepare(connection, file)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+@contextmanager
+def speaking_of(file: Path) -> Iterator[None]:
+    """SQLite's errors about this file as ours."""
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        name = getattr(error, "sqlite_errorname", "")
+        if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+            raise LibraryLocked(
+                f"cannot write the catalogue {file}", "another process is writing it", "try again"
+            ) from error
+        if name.startswith(("SQLITE_FULL", "SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")):
+            raise LibraryError(
+                f"cannot write the catalogue {file}",
+                str(error),
+                "name a folder with space that you can write with --library",
+            ) from error
+        raise _damaged(file, str(error)) from error
+    except sqlite3.DatabaseError as error:
+        raise _damaged(file, str(error)) from error
+
+
+def _prepare(connection: sqlite3.Connection, file: Path) -> None:
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = NORMAL")
+    connection.execute("PRAGMA foreign_keys = ON")
+    connection.execute("PRAGMA secure_delete = ON")
+    if not _number(connection, "application_id") and not _tables(connection):
+        connection.execute("BEGIN IMMEDIATE")
+        if not _tables(connection):  # another process may have been first
+            for statement in _TABLES.split(";"):
+                connection.execute(statement)
+        connection.execute("COMMIT")
+    if _number(connection, "application_id") != _APPLICATION:
+        raise _damaged(file, "it is not a catalogue of colligate")
+    version = _number(connection, "user_version")
+    if version != VERSION:
+        raise LibraryVersion(
+            f"cannot open the library {file.parent}",
+            f"its format is version {version} and this colligate reads version {VERSION}",
+            "index the files again into another --library",
+        )
+
+
+def _number(connection: sqlite3.Connection, pragma: str) -> int:
+    return int(connection.execute(f"PRAGMA {pragma}").fetchone()[0])
+
+
+def _tables(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
+
+
+def _damaged(file: Path, why: str) -> LibraryDamaged:
+    return LibraryDamaged(
+        f"cannot read the catalogue {file}", why, "index the files again into another --library"
+    )

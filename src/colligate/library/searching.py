@@ -1,0 +1,153 @@
+"""Finding passages in a library, and showing them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from colligate.documents import Document, Hit, Passage, Span
+from colligate.errors import UnknownDocument
+from colligate.library import ranking
+from colligate.library.bm25 import query_terms, words
+from colligate.library.catalogue import Catalogue
+from colligate.library.index import PassageIndex, Scope, Scored
+from colligate.library.recent import Recent
+from colligate.library.rows import Text
+from colligate.library.schema import State
+from colligate.library.sources import DocumentInfo, SearchMode
+from colligate.models import Embedder
+
+# Characters of documents, and of their texts alone, kept in memory after use.
+_DOCUMENTS_KEPT = 8_000_000
+_TEXTS_KEPT = 32_000_000
+
+
+class Opened(Protocol):
+    """What is searched: a catalogue and an index, each opened when it is needed."""
+
+    async def reading(self) -> Catalogue:
+        """The catalogue."""
+        ...
+
+    async def index(self) -> PassageIndex | None:
+        """The index; None while nothing was indexed."""
+        ...
+
+
+class Embedding(Protocol):
+    """Where a query's embedder comes from."""
+
+    async def open(self, catalogue: Catalogue) -> Embedder:
+        """The embedder the catalogue's passages were embedded with."""
+        ...
+
+
+class Searching:
+    """Reads what a store holds. `unfinished` are documents whose passages are not all there."""
+
+    def __init__(self, store: Opened, embedder: Embedding, unfinished: set[int]) -> None:
+        self._store = store
+        self._embedder = embedder
+        self._unfinished = unfinished
+        self._documents = Recent[Document](lambda document: len(document.text), _DOCUMENTS_KEPT)
+        self._texts = Recent[Text](lambda text: len(text.text), _TEXTS_KEPT)
+
+    async def documents(self) -> Sequence[DocumentInfo]:
+        """All documents, in the order they were added."""
+        return await asyncio.to_thread((await self._store.reading()).infos)
+
+    async def document(self, document_id: str) -> Document:
+        """One document, whole.
+
+        Raises:
+            UnknownDocument: if it is not in the library.
+        """
+        catalogue = await self._store.reading()
+        return await asyncio.to_thread(self._load, catalogue, document_id)
+
+    async def search(
+        self,
+        query: str,
+        k: int,
+        mode: SearchMode,
+        within: Sequence[str] | None,
+        *,
+        as_given: bool = False,
+    ) -> list[Hit]:
+        """The `k` best passages, of all documents or of those in `within`.
+
+        Equal scores come in the order the documents were added, or that of `within`.
+
+        Raises:
+            UnknownDocument: if one of those is not in the library.
+        """
+        if k < 1 or not any(True for _ in words(query)):
+            return []
+        catalogue = await self._store.reading()
+        numbers = None if within is None else await asyncio.to_thread(_numbers, catalogue, within)
+        if numbers == [] or not await asyncio.to_thread(catalogue.languages):
+            return []
+        index = await self._store.index()
+        if index is None:
+            return []
+        vector = None
+        if mode is not SearchMode.SPARSE:
+            embedder = await self._embedder.open(catalogue)
+            vector = (await embedder.embed([query], kind="query"))[0]
+
+        def found() -> list[Hit]:
+            place = {number: i for i, number in enumerate(numbers or ())} if as_given else {}
+            best = ranking.rank(
+                index,
+                mode=mode,
+                k=k,
+                vector=vector,
+                terms=query_terms(query, catalogue.languages()),
+                scope=Scope(numbers, self._unfinished.union(catalogue.in_state(State.LEAVING))),
+                order=lambda scored: (place.get(scored.document, scored.document), scored.passage),
+            )
+            return self._hits(catalogue, best)
+
+        return await asyncio.to_thread(found)
+
+    def forget(self) -> None:
+        """Drop what is kept in memory."""
+        self._documents.clear()
+        self._texts.clear()
+
+    def _load(self, catalogue: Catalogue, document_id: str) -> Document:
+        (number,) = _numbers(catalogue, [document_id])
+        document = self._documents.get(number, catalogue.document)
+        if document is None:
+            raise unknown(document_id)
+        return document
+
+    def _hits(self, catalogue: Catalogue, best: Iterable[Scored]) -> list[Hit]:
+        best = list(best)
+        placed = catalogue.passages([scored.passage for scored in best])
+        hits = []
+        for scored in best:
+            p = placed.get(scored.passage)
+            text = self._texts.get(p.document, catalogue.text) if p else None
+            if p is None or text is None:
+                continue  # removed since
+            span = Span(text.id, p.start, p.end)
+            passage = Passage(span, text.text[p.start : p.end], text.title, p.section, p.page)
+            hits.append(Hit(passage, scored.score))
+        return hits
+
+
+def unknown(document_id: str) -> UnknownDocument:
+    """That a document is not here."""
+    return UnknownDocument(
+        f"no document {document_id}", "it is not in view", "see `colligate library list`"
+    )
+
+
+def _numbers(catalogue: Catalogue, ids: Sequence[str]) -> list[int]:
+    known = catalogue.numbers(ids)
+    for document_id in ids:
+        if document_id not in known:
+            raise unknown(document_id)
+    return [known[document_id] for document_id in ids]

@@ -1,0 +1,169 @@
+"""A library's folder: opening its catalogue and its index, and holding its lock.
+
+catalogue.sqlite   documents, passages, files
+index/             the passages' vectors and terms
+lock, holder.json  who has it open for searching or writing
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import platformdirs
+
+from colligate.errors import LibraryDamaged, LibraryError
+from colligate.library.catalogue import Catalogue
+from colligate.library.edge import EdgeIndex
+from colligate.library.lock import LibraryLock
+from colligate.library.schema import State
+
+_CATALOGUE = "catalogue.sqlite"
+_OURS = frozenset({"lock", "holder.json", "holder.new", "index"})
+
+
+def default_path(embedder: str) -> Path:
+    """COLLIGATE_LIBRARY, else a folder of the user's data for each embedder."""
+    if named := os.environ.get("COLLIGATE_LIBRARY"):
+        return Path(named)
+    data = platformdirs.user_data_path("colligate", appauthor=False)
+    return data / "libraries" / re.sub(r"[^\w.-]+", "-", embedder).strip("-")
+
+
+class Store:
+    """The parts of a library on disk, each opened when it is first needed.
+
+    The catalogue alone can be read beside another process; everything else takes the lock.
+    """
+
+    def __init__(self, path: Path, wait: float) -> None:
+        self.path = path
+        self.on_wait: Callable[[str], None] | None = None
+        self._wait = wait
+        self._catalogue: Catalogue | None = None
+        self._nothing: Catalogue | None = None
+        self._index: EdgeIndex | None = None
+        self._lock: LibraryLock | None = None
+        self._opening = asyncio.Lock()
+
+    async def reading(self) -> Catalogue:
+        """The catalogue; an empty one where there is no library yet."""
+        if self._catalogue is not None:
+            return self._catalogue
+        return await asyncio.to_thread(self._open_catalogue, make=False)
+
+    async def writing(self) -> Catalogue:
+        """The catalogue, with the lock held; the library is made if need be.
+
+        Raises:
+            LibraryLocked: if another process holds it for longer than may be waited.
+        """
+        async with self._opening:
+            await asyncio.to_thread(self._check_folder)
+            await self._hold()
+            return await asyncio.to_thread(self._open_catalogue, make=True)
+
+    async def index(self, dimension: int | None = None) -> EdgeIndex | None:
+        """The passage index, with the lock held; made for vectors of `dimension` if need be.
+
+        None if there is none and no dimension is given.
+        """
+        catalogue = await self.writing()
+        async with self._opening:
+            if self._index is None:
+                self._index = await asyncio.to_thread(self._open_index, catalogue, dimension)
+            return self._index
+
+    async def drop_index(self) -> None:
+        """Delete the index, whatever state it is in; all documents are pending again."""
+        catalogue = await self.writing()
+        async with self._opening:
+            if self._index is not None:
+                await asyncio.to_thread(self._index.close)
+                self._index = None
+            indexed = await asyncio.to_thread(catalogue.in_state, State.INDEXED)
+            await asyncio.to_thread(catalogue.mark, indexed, State.PENDING)
+            await asyncio.to_thread(shutil.rmtree, self.path / "index", ignore_errors=True)
+
+    def close(self) -> None:
+        """Let everything go. Safe to call twice."""
+        if self._index is not None:
+            self._index.close()
+            self._index = None
+        if self._catalogue is not None:
+            if self._lock is not None and self._lock.held:
+                self._catalogue.checkpoint()
+            self._catalogue.close()
+            self._catalogue = None
+        if self._nothing is not None:
+            self._nothing.close()
+            self._nothing = None
+        if self._lock is not None:
+            self._lock.release()
+
+    async def _hold(self) -> None:
+        if self._lock is None:
+            self._lock = LibraryLock(self.path)
+        if not self._lock.held:
+            await self._lock.acquire(self._wait, self.on_wait)
+
+    def _check_folder(self) -> None:
+        if self.path.exists() and not self.path.is_dir():
+            raise self._no_library("it is a file")
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            names = {entry.name for entry in self.path.iterdir()}
+        except OSError as error:
+            raise LibraryError(
+                f"cannot open the library {self.path}",
+                error.strerror or str(error),
+                "name another folder with --library",
+            ) from error
+        if _CATALOGUE not in names and not names <= _OURS:
+            raise self._no_library("the folder holds other files")
+
+    def _open_catalogue(self, *, make: bool) -> Catalogue:
+        if self._catalogue is not None:
+            return self._catalogue
+        file = self.path / _CATALOGUE
+        if not make and not file.exists():
+            if self.path.exists():
+                self._check_folder()
+            self._nothing = self._nothing or Catalogue(Path(":memory:"))
+            return self._nothing
+        self._catalogue = Catalogue(file)
+        return self._catalogue
+
+    def _open_index(self, catalogue: Catalogue, dimension: int | None) -> EdgeIndex | None:
+        folder = self.path / "index"
+        if not catalogue.in_state(State.INDEXED):
+            # Nothing in it counts yet; a crash may have left it half made.
+            shutil.rmtree(folder, ignore_errors=True)
+            _forget_leaving(catalogue)
+            return None if dimension is None else EdgeIndex.create(folder, dimension)
+        if not folder.exists():
+            raise LibraryDamaged(
+                f"cannot search the library {self.path}",
+                "its passage index is missing",
+                "rebuild it with `colligate library verify --repair`",
+            )
+        index = EdgeIndex.open(folder)
+        # What a killed process left: passages of documents that never became searchable, and
+        # of those that were being removed.
+        index.remove(catalogue.in_state(State.PENDING) + catalogue.in_state(State.LEAVING))
+        index.flush()
+        _forget_leaving(catalogue)
+        return index
+
+    def _no_library(self, why: str) -> LibraryDamaged:
+        mend = "name a library, or a new or empty folder, with --library"
+        return LibraryDamaged(f"{self.path} is not a library", why, mend)
+
+
+def _forget_leaving(catalogue: Catalogue) -> None:
+    if leaving := catalogue.in_state(State.LEAVING):
+        catalogue.purge(leaving)
