@@ -11,7 +11,7 @@ from colligate.documents.reading.source import Source
 from colligate.errors import CorruptFile, EncryptedFile
 
 _SECONDS = 300
-_EMBEDDED_PICTURE = re.compile(r"!\[([^\]\n]*)\]\((?:data:[^)\s]*|[^)\s:]+\.\w{3,4})\)")
+_EMBEDDED_PICTURE = re.compile(r"!\[([^\[\]\n]*)\]\((?:data:[^()\s]*|[^()\s:]+\.\w{3,4})\)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +35,12 @@ def to_markdown(source: Source, data: bytes, media_type: str) -> Parsed:
         use_cache=False,
         enable_quality_processing=False,
         output_format="markdown",
+        disable_ocr=True,
         extraction_timeout_secs=_SECONDS,
-        max_archive_depth=0,
         concurrency=kreuzberg.ConcurrencyConfig(max_threads=1),
         content_filter=kreuzberg.ContentFilterConfig(strip_repeating_text=False),
     )
+    config.max_archive_depth = 0
     try:
         result = kreuzberg.extract_bytes_sync(data, media_type, config)
     except Exception as error:  # whatever a parser in another language raises is a damaged file

@@ -9,7 +9,7 @@ from email.message import EmailMessage
 
 from colligate.documents.document import Document
 from colligate.documents.reading.decoding import decode
-from colligate.documents.reading.kreuzberg_parser import to_markdown
+from colligate.documents.reading.markup import parse_html
 from colligate.documents.reading.plain import text_tree
 from colligate.documents.reading.source import Source, finish, markdown_document
 from colligate.errors import CorruptFile
@@ -44,7 +44,7 @@ def read_email(source: Source) -> Document:
     subject = kept["Subject"] or source.stem
     head = "\n".join(f"{name}: {kept[name]}" for name in _SHOWN if kept[name])
     if body is not None and body.get_content_type() == "text/html":
-        marked_up = to_markdown(source, content.encode("utf-8", "replace"), "text/html").text
+        marked_up = parse_html(source, content).text
         text = f"# {subject}\n\n{head}\n\n{marked_up}"
         return markdown_document(source, text, title=subject, metadata=metadata, warnings=warnings)
     text = "\n\n".join(part for part in (head, content.strip("\n")) if part) + "\n"

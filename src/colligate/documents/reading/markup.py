@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-import html
 import re
+from dataclasses import dataclass
+
+from lxml import etree
+from lxml import html as lxml_html
 
 from colligate.documents.document import Document
 from colligate.documents.reading.kreuzberg_parser import to_markdown
 from colligate.documents.reading.source import Source, markdown_document
+from colligate.errors import CorruptFile
 
 _FRONT_MATTER = re.compile(r"---[ \t]*\n(.*?\n)(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
-_FRONT_TITLE = re.compile(r"^title[ \t]*:[ \t]*(.+?)[ \t]*$", re.MULTILINE | re.IGNORECASE)
-_TITLE = re.compile(r"<title\b[^>]*>([^<]{0,1000})</title\s*>", re.IGNORECASE)
-_HEAD = re.compile(r"<head\b[^>]*>.*?</head\s*>", re.IGNORECASE | re.DOTALL)
-_META = re.compile(r"<(?:meta|base|link)\b[^>]*>", re.IGNORECASE)
-_LANGUAGE = re.compile(r"<html\b[^>]*?\blang\s*=\s*[\"']?([a-z]{2})\b", re.IGNORECASE)
+_FRONT_TITLE = re.compile(r"^title[ \t]*:(.+)$", re.MULTILINE | re.IGNORECASE)
+
+# kreuzberg drops, without a word, what nests deeper than this many elements.
+_DEEPEST = 40
+_NOT_TEXT = ("script", "style", "template", "noscript")
 
 
 def read_markdown(source: Source) -> Document:
@@ -28,18 +32,65 @@ def read_markdown(source: Source) -> Document:
 def _front_matter_title(text: str) -> str | None:
     front = _FRONT_MATTER.match(text)
     title = _FRONT_TITLE.search(front[1]) if front else None
-    return title[1].strip("\"'") or None if title else None
+    return title[1].strip().strip("\"'") or None if title else None
 
 
 def read_html(source: Source) -> Document:
     """An HTML page as Markdown; what is in its head is not text."""
-    page = source.decoded.text
-    title = _TITLE.search(page)
-    body = _META.sub("", _TITLE.sub("", _HEAD.sub("", page, count=1)))
-    parsed = to_markdown(source, body.encode(), "text/html")
+    page = parse_html(source, source.decoded.text)
     return markdown_document(
         source,
-        parsed.text,
-        title=" ".join(html.unescape(title[1]).split()) if title else None,
+        page.text,
+        title=page.title,
+        metadata={"language": page.language} if page.language else None,
         warnings=source.decoded.warnings,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """An HTML page: its body as Markdown, its title, and the language it says it is in."""
+
+    text: str
+    title: str | None
+    language: str | None
+
+
+def parse_html(source: Source, page: str) -> Page:
+    """Parse HTML the way browsers do, elements left open included.
+
+    Raises:
+        CorruptFile: if its elements nest thousands deep.
+    """
+    parser = lxml_html.HTMLParser(encoding="utf-8", huge_tree=True, remove_comments=True)
+    try:
+        root = lxml_html.document_fromstring(page.encode("utf-8", "replace"), parser=parser)
+    except etree.ParserError:  # nothing but comments and the like
+        return Page("", None, None)
+    except etree.XMLSyntaxError as error:
+        raise _corrupt(source, str(error)) from error
+    if any("depth" in entry.message for entry in parser.error_log):
+        raise _corrupt(source, "its elements nest too deeply")
+    title = root.findtext(".//title")
+    for head in root.findall("head"):
+        root.remove(head)
+    _flatten(root)
+    markdown = to_markdown(source, etree.tostring(root, method="html", encoding="utf-8"), "text/html")
+    return Page(markdown.text, " ".join((title or "").split()) or None, root.get("lang"))
+
+
+def _flatten(root: lxml_html.HtmlElement) -> None:
+    """Turn each element at the greatest depth into a paragraph of all the text it holds."""
+    level = [root]
+    for _ in range(_DEEPEST):
+        level = [child for element in level for child in element if isinstance(child.tag, str)]
+    for element in level:
+        if len(element):
+            etree.strip_elements(element, *_NOT_TEXT, with_tail=False)
+            text, tail = " ".join(element.text_content().split()), element.tail
+            element.clear()
+            element.tag, element.text, element.tail = "p", text, tail
+
+
+def _corrupt(source: Source, why: str) -> CorruptFile:
+    return CorruptFile(f"cannot read {source.path}", why, "save the page again")
