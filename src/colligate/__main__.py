@@ -1,0 +1,6 @@
+"""`python -m colligate` is the `colligate` command."""
+
+from colligate.cli import main
+
+if __name__ == "__main__":
+    main()

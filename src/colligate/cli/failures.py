@@ -1,0 +1,79 @@
+"""What went wrong as one line and an exit status."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+
+from typer import Abort
+from typer.exceptions import TyperException
+
+from colligate.cli.terminal import note
+from colligate.errors import ColligateError, UsageError
+
+ANSWERED = 0
+FAULT = 1
+WRONG_USAGE = 2
+NOT_FOUND = 3
+INTERRUPTED = 130  # as shells report a process that SIGINT ended
+PIPE_CLOSED = 141  # as shells report a process that SIGPIPE ended
+
+
+def report(error: BaseException) -> int:
+    """Say what happened in one line on standard error; returns the exit status.
+
+    With `COLLIGATE_DEBUG=1` in the environment the traceback comes before the line.
+    """
+    error = _cause(error)
+    if isinstance(error, BrokenPipeError):
+        return hush()
+    if os.environ.get("COLLIGATE_DEBUG") == "1":
+        traceback.print_exception(error)
+    line, status = _verdict(error)
+    note(f"colligate: {line}", style="red")
+    return status
+
+
+def _verdict(error: BaseException) -> tuple[str, int]:
+    match error:
+        case KeyboardInterrupt() | Abort():
+            return "interrupted; what was already indexed is kept", INTERRUPTED
+        case UsageError():
+            return str(error), WRONG_USAGE
+        case ColligateError():
+            return str(error), FAULT
+        case TyperException():
+            return _usage(error), error.exit_code
+        case MemoryError():
+            return "out of memory; give fewer files, or a smaller model", FAULT
+        case OSError():
+            return f"the operating system refused: {error}", FAULT
+        case _:
+            name = type(error).__name__
+            mend = "COLLIGATE_DEBUG=1 shows the traceback, please report it"
+            return f"internal error: {name}: {error}; {mend}", FAULT
+
+
+def _usage(error: TyperException) -> str:
+    message = error.format_message().rstrip(".")
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context is not None else "colligate"
+    return f"{message}; see '{command} --help'"
+
+
+def _cause(error: BaseException) -> BaseException:
+    """The error itself where tasks have wrapped it in groups, ours before any other."""
+    while isinstance(error, BaseExceptionGroup):
+        inner: tuple[BaseException, ...] = error.exceptions
+        error = next((e for e in inner if isinstance(e, ColligateError)), inner[0])
+    return error
+
+
+def hush() -> int:
+    """Point standard output at nothing, for its reader has gone (`| head`).
+
+    Python would otherwise complain when it flushes at exit.
+    """
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return PIPE_CLOSED

@@ -1,0 +1,249 @@
+"""`colligate index` and `colligate library`: what is kept, and letting it go again."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from colligate.cli import options
+from colligate.cli.failures import ANSWERED, FAULT
+from colligate.cli.running import run
+from colligate.cli.terminal import note, one_line, say, say_json, visible
+from colligate.errors import UsageError
+
+if TYPE_CHECKING:
+    from colligate.documents import Document
+    from colligate.library.ingestion import Ingested
+    from colligate.library.library import Library
+
+T = TypeVar("T")
+
+app = typer.Typer(help="What the library holds: list, show, remove, verify.")
+
+DocumentId = Annotated[
+    str, typer.Argument(metavar="DOCUMENT", help="A document's id, from `library list`.")
+]
+
+
+def index(
+    paths: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="PATH...", help="Files, folders and globs to add.", show_default=False
+        ),
+    ],
+    library: options.LibraryFolder = None,
+    embedder: options.Embedder = "minilm",
+    workers: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N",
+            help="Processes that read files. Default: half the cores.",
+            rich_help_panel=options.LIBRARY,
+            show_default=False,
+        ),
+    ] = None,
+    wait: options.Wait = 30.0,
+    as_json: options.AsJson = False,
+) -> int:
+    """Add files to the library, so that they can be asked about at once.
+
+    Files that have not changed are left as they are. Interrupted, it goes on where it was.
+    """
+    from colligate.cli.progress import watching
+    from colligate.engine import Engine
+
+    processes = _processes(workers)
+
+    async def add() -> tuple[Ingested, Library]:
+        async with Engine(library=library, embedder=embedder, wait=wait) as engine:
+            ingested = await engine.add(paths, workers=processes, on_event=watcher.see)
+            return ingested, await engine.open_library()
+
+    with watching(sys.stderr) as watcher:
+        ingested, into = run(add())
+    counts = {
+        "added": len(ingested.added),
+        "updated": len(ingested.updated),
+        "unchanged": len(ingested.unchanged),
+        "failed": len(ingested.failed),
+        "passages": ingested.passages,
+    }
+    if as_json:
+        failures = [str(error) for _, error in ingested.failed]
+        ids = list(ingested.document_ids)
+        say_json(
+            {"library": str(into.path), **counts, "documents": ids, "failures": failures}
+            | {"warnings": list(ingested.warnings)}
+        )
+        return ANSWERED
+    said = ", ".join(f"{count:,} {name}" for name, count in counts.items() if name != "passages")
+    say(f"files: {said}; passages embedded: {ingested.passages:,}")
+    note(f"library: {into.path}")
+    return ANSWERED
+
+
+@app.command("list")
+def list_documents(
+    library: options.LibraryFolder = None,
+    embedder: options.Embedder = "minilm",
+    wait: options.Wait = 30.0,
+    as_json: options.AsJson = False,
+) -> int:
+    """List the documents."""
+
+    async def documents(opened: Library) -> tuple[list[Any], str]:
+        return list(await opened.documents()), str(opened.path)
+
+    infos, path = _with_library(library, embedder, wait, documents)
+    if as_json:
+        say_json([dataclasses.asdict(info) for info in infos])
+        return ANSWERED
+    from colligate.cli.tables import table
+
+    headings = ["document", "title", "pages", "passages", "language", "source"]
+    rows = [
+        (
+            info.id,
+            info.title,
+            f"{info.pages:,}" if info.pages else "",
+            f"{info.passages:,}",
+            info.language,
+            info.source,
+        )
+        for info in infos
+    ]
+    if rows:
+        say(table(headings, rows))
+    note(f"{_documents(len(rows))} in {path}")
+    return ANSWERED
+
+
+@app.command("show")
+def show_document(
+    document: DocumentId,
+    text: Annotated[
+        bool,
+        typer.Option("--text", help="Print the text that spans refer to, and nothing else."),
+    ] = False,
+    library: options.LibraryFolder = None,
+    embedder: options.Embedder = "minilm",
+    wait: options.Wait = 30.0,
+    as_json: options.AsJson = False,
+) -> int:
+    """Show one document: its facts and its headings, or with --text its text."""
+    if text and as_json:
+        raise UsageError("--text and --json exclude each other", mend="give one of them")
+
+    async def one(opened: Library) -> Document:
+        return await opened.document(document)
+
+    found = _with_library(library, embedder, wait, one)
+    if text:
+        _print_text(found.text)
+        return ANSWERED
+    from colligate.cli.tree import drawing, tree_json
+
+    if as_json:
+        facts = {"source": found.source, "media_type": found.media_type, "digest": found.digest}
+        metadata = {"metadata": dict(found.metadata), "warnings": list(found.warnings)}
+        say_json({**tree_json(found), **facts, **metadata})
+        return ANSWERED
+    say(drawing(found))
+    note(f"from {found.source}")
+    return ANSWERED
+
+
+@app.command("remove")
+def remove_documents(
+    documents: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="DOCUMENT...",
+            help="Ids from `library list`, or files or folders that were added.",
+            show_default=False,
+        ),
+    ],
+    library: options.LibraryFolder = None,
+    embedder: options.Embedder = "minilm",
+    wait: options.Wait = 30.0,
+) -> int:
+    """Remove documents; nothing of their text stays in the library."""
+
+    async def remove(opened: Library) -> list[str]:
+        return await opened.remove(documents)
+
+    for removed in _with_library(library, embedder, wait, remove):
+        say(f"removed {one_line(removed)}")
+    return ANSWERED
+
+
+@app.command("verify")
+def verify_library(
+    repair: Annotated[bool, typer.Option("--repair", help="Mend what is found.")] = False,
+    library: options.LibraryFolder = None,
+    embedder: options.Embedder = "minilm",
+    wait: options.Wait = 30.0,
+    as_json: options.AsJson = False,
+) -> int:
+    """Check that documents and passages agree.
+
+    Exit status: 0 if nothing is wrong or all was repaired, 1 if something is wrong.
+    """
+
+    async def verify(opened: Library) -> tuple[list[str], bool]:
+        problems = await opened.verify(repair=repair)
+        whole = not problems or (repair and not await opened.verify())
+        return problems, whole
+
+    problems, whole = _with_library(library, embedder, wait, verify)
+    if as_json:
+        say_json({"whole": whole, "repaired": repair and whole, "problems": problems})
+    else:
+        for problem in problems:
+            say(one_line(problem))
+        say(("the library is whole" if not problems else "repaired") if whole else "not whole")
+    return ANSWERED if whole else FAULT
+
+
+def _with_library(
+    folder: Any, embedder: str, wait: float, work: Callable[[Library], Awaitable[T]]
+) -> T:
+    from colligate.library.library import Library
+
+    async def opened() -> T:
+        async with Library(folder, embedder=embedder, wait=wait) as library:
+            return await work(library)
+
+    return run(opened())
+
+
+def _processes(workers: str | None) -> int | None:
+    if workers is None:
+        return None
+    if workers == "ray":
+        raise UsageError(
+            "--workers ray is not in this version",
+            "files are read by processes of this machine",
+            "give a number of processes",
+        )
+    if not workers.isdecimal() or int(workers) < 1:
+        raise UsageError(f"--workers {workers} is no number of processes", mend="give 1 or more")
+    return int(workers)
+
+
+def _print_text(text: str) -> None:
+    """Exactly the text, character for character; a terminal is shown control characters."""
+    if sys.stdout.isatty():
+        text = visible(text)
+    elif hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(newline="")
+    sys.stdout.write(text)
+
+
+def _documents(count: int) -> str:
+    return "1 document" if count == 1 else f"{count:,} documents"

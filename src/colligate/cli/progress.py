@@ -1,0 +1,178 @@
+"""What the person watching sees while the work goes on, on standard error.
+
+In a terminal: bars for long work and one line for what the strategy does, gone when it ends.
+Elsewhere (a log, a pipe): a line as each phase begins, and one a minute while it lasts.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Protocol, TextIO
+
+from rich.progress import (
+    BarColumn,
+    Progress,
+    ProgressColumn,
+    SpinnerColumn,
+    Task,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.text import Text
+
+from colligate.cli.terminal import console, is_terminal, note, one_line, warn
+from colligate.strategies.trace import Asked, Noted, Progressed, Pruned, Retrieved, Scored
+
+if TYPE_CHECKING:
+    from colligate.strategies.trace import Event
+
+_SECONDS_BETWEEN_LINES = 60.0
+_BYTES = frozenset({"pulling"})
+_NAMED = frozenset({"pulling", "waiting"})
+
+
+class Watcher(Protocol):
+    """Shows events; `warned` holds the warnings already shown."""
+
+    warned: set[str]
+
+    def see(self, event: Event) -> None:
+        """Show one event. May be called from any thread."""
+        ...
+
+
+@contextmanager
+def watching(stream: TextIO) -> Iterator[Watcher]:
+    """A watcher that fits the stream."""
+    if not is_terminal(stream):
+        yield Lines()
+        return
+    progress = Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=24),
+        _Amount(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(elapsed_when_finished=True),
+        console=console(stream),
+        transient=True,
+        redirect_stdout=False,
+        redirect_stderr=False,
+    )
+    with progress:
+        yield Live(progress)
+
+
+class Lines:
+    """A few plain lines."""
+
+    def __init__(self) -> None:
+        self.warned: set[str] = set()
+        self._said: dict[str, float] = {}
+
+    def see(self, event: Event) -> None:
+        """Say notes, the beginning of each phase, and now and then how far it is."""
+        match event:
+            case Noted(text=text, warning=warning):
+                if warning:
+                    self.warned.add(text)
+                (warn if warning else note)(text)
+            case Progressed():
+                self._progressed(event)
+
+    def _progressed(self, event: Progressed) -> None:
+        now = time.monotonic()
+        last = self._said.get(event.phase)
+        if last is not None and now - last < _SECONDS_BETWEEN_LINES:
+            return
+        self._said[event.phase] = now
+        total = _count(event.phase, event.total) if event.total else ""
+        if last is not None:
+            note(f"{event.phase}: {_count(event.phase, event.done)} of {total or 'unknown'}")
+        elif event.phase in _NAMED:
+            note(f"{event.phase} {event.what}" + (f" ({total})" if total else ""))
+        else:
+            note(f"{event.phase} {total}".rstrip())
+
+
+class Live:
+    """Bars for long work, and one line for what the strategy does."""
+
+    def __init__(self, progress: Progress) -> None:
+        self.warned: set[str] = set()
+        self._progress = progress
+        self._phases: dict[str, TaskID] = {}
+        self._step = progress.add_task("starting", total=None)
+        self._calls = 0
+
+    def see(self, event: Event) -> None:
+        """Show one event."""
+        match event:
+            case Noted(text=text, warning=warning):
+                self._say(text, warning)
+            case Progressed():
+                self._progressed(event)
+            case Retrieved(spans=spans):
+                self._now(f"reading {_passages(len(spans))}")
+            case Scored(signal=signal, spans=spans):
+                self._now(f"scored {_passages(len(spans))} by {signal}")
+            case Pruned(spans=spans):
+                self._now(f"left out {_passages(len(spans))}")
+            case Asked(model=model):
+                self._calls += 1
+                self._now(f"asked {model}, call {self._calls}")
+
+    def _say(self, text: str, warning: bool) -> None:
+        if warning:
+            self.warned.add(text)
+            line = Text(f"warning: {one_line(text)}", style="yellow")
+        else:
+            line = Text(one_line(text), style="dim")
+        self._progress.console.print(line)
+
+    def _now(self, text: str) -> None:
+        for task in self._phases.values():
+            self._progress.remove_task(task)
+        self._phases.clear()
+        self._progress.update(self._step, description=one_line(text), visible=True)
+
+    def _progressed(self, event: Progressed) -> None:
+        self._progress.update(self._step, visible=False)
+        if event.phase not in self._phases:
+            self._phases[event.phase] = self._progress.add_task(
+                event.phase, total=None, phase=event.phase
+            )
+        self._progress.update(
+            self._phases[event.phase],
+            description=_fitting(f"{event.phase} {event.what}"),
+            completed=event.done,
+            total=event.total or None,
+        )
+
+
+class _Amount(ProgressColumn):
+    """`12 of 240`, or megabytes."""
+
+    def render(self, task: Task) -> Text:
+        if not task.total:
+            return Text("")
+        phase = str(task.fields.get("phase", ""))
+        done, total = _count(phase, int(task.completed)), _count(phase, int(task.total))
+        return Text(f"{done} of {total}", style="progress.download")
+
+
+def _count(phase: str, amount: int) -> str:
+    return f"{amount / 1e6:,.0f} MB" if phase in _BYTES else f"{amount:,}"
+
+
+def _passages(count: int) -> str:
+    return "1 passage" if count == 1 else f"{count:,} passages"
+
+
+def _fitting(text: str, length: int = 40) -> str:
+    text = one_line(text)
+    return text if len(text) <= length else text[: length - 1] + "…"

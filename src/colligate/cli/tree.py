@@ -1,0 +1,128 @@
+"""`colligate tree FILE`: what structure a file was read into, and how sure that is."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from colligate.cli import options
+from colligate.cli.failures import ANSWERED
+from colligate.cli.terminal import one_line, say, say_json, warn
+
+if TYPE_CHECKING:
+    from rich.tree import Tree as Drawing
+
+    from colligate.documents import Document, Node
+
+_BLOCKS = {
+    "paragraph": ("paragraph", "paragraphs"),
+    "list_item": ("list item", "list items"),
+    "table": ("table", "tables"),
+    "code": ("code block", "code blocks"),
+}
+
+
+def tree(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Any file colligate can read.")],
+    as_json: options.AsJson = False,
+) -> int:
+    """Show the structure tree of a file: headings, pages, blocks, and how sure it is."""
+    from colligate.documents.reading import read
+
+    reading = read(file)
+    for warning in reading.warnings:
+        warn(warning)
+    if as_json:
+        # Most files hold one document; a file of records holds many.
+        say_json(
+            {
+                "file": str(file),
+                "documents": [tree_json(document) for document in reading.documents],
+                "warnings": list(reading.warnings),
+            }
+        )
+        return ANSWERED
+    for document in reading.documents:
+        say(drawing(document))
+    return ANSWERED
+
+
+def tree_json(document: Document) -> dict[str, Any]:
+    """A document's tree for programs; spans count code points of its text."""
+    structure = document.tree.structure
+    return {
+        "document": document.id,
+        "title": document.title,
+        "characters": len(document),
+        "pages": len(document.pages),
+        "language": document.language,
+        "structure": {
+            "confidence": structure.confidence,
+            "basis": structure.basis.value,
+            "note": structure.note,
+        },
+        "nodes": [
+            {
+                "id": node.id,
+                "kind": node.kind.value,
+                "level": node.level,
+                "title": node.title,
+                "start": node.span.start,
+                "end": node.span.end,
+                "page": _page(document, node),
+                "parent": node.parent,
+                "children": list(node.children),
+            }
+            for node in document.tree
+        ],
+    }
+
+
+def drawing(document: Document) -> Drawing:
+    """A document's headings as a drawing, with what stands under each."""
+    from rich.text import Text
+    from rich.tree import Tree as Drawing
+
+    structure = document.tree.structure
+    size = f"{len(document):,} characters"
+    pages = f", {len(document.pages):,} pages" if document.pages else ""
+    sure = f"structure: {structure.confidence:.0%} sure, from {structure.basis.value}"
+    root = Text.assemble(
+        (one_line(document.title), "bold"),
+        (f"  {one_line(document.id)}\n{size}{pages}, language {document.language}\n", "dim"),
+        sure,
+        f" ({one_line(structure.note)})" if structure.note else "",
+    )
+    drawn = {document.tree.root.id: Drawing(root, guide_style="dim")}
+    for section in document.tree.sections:
+        line = Text(one_line(section.title) or "(before the first heading)")
+        page = _page(document, section)
+        line.append(f"  {'' if page is None else f'page {page}, '}{_contents(document, section)}")
+        line.stylize("dim", len(line.plain) - len(line.plain.rpartition("  ")[2]))
+        parent = section.parent
+        while parent not in drawn:
+            parent = document.tree.nodes[parent or 0].parent
+        drawn[section.id] = drawn[parent].add(line)
+    if not document.tree.sections:
+        drawn[document.tree.root.id].add(Text(_contents(document, document.tree.root)))
+    return drawn[document.tree.root.id]
+
+
+def _contents(document: Document, section: Node) -> str:
+    """How many blocks stand directly in a section, list items within list items included."""
+    counts: Counter[str] = Counter()
+    waiting = [n for n in document.tree.children(section) if n.kind.value in _BLOCKS]
+    while waiting:
+        node = waiting.pop()
+        counts[node.kind.value] += 1
+        waiting += document.tree.children(node)
+    said = [f"{count:,} {_BLOCKS[kind][count != 1]}" for kind in _BLOCKS if (count := counts[kind])]
+    return ", ".join(said) or "no text of its own"
+
+
+def _page(document: Document, node: Node) -> int | None:
+    page = document.page_of(node.span)
+    return None if page is None else page.number
