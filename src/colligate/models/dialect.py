@@ -13,8 +13,8 @@ from typing import Any, Literal
 
 import openai
 
+from colligate.models.failures import error_message
 from colligate.models.protocols import Message
-from colligate.models.transport import error_message
 
 SchemaForm = Literal["json_schema", "json_object", "prompt"]
 

@@ -89,7 +89,7 @@ class Prices:
         if path:
             try:
                 rows = _rows(tomllib.loads(Path(path).read_text("utf-8"))) + rows
-            except (OSError, ValueError, TypeError, KeyError) as error:
+            except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
                 raise UsageError(
                     f"the price table {path} cannot be used",
                     f"{type(error).__name__}: {error}",

@@ -69,7 +69,7 @@ def open_model(name: str, *, on_progress: weights.OnProgress | None = None) -> C
             "models through transformers are not in this version yet",
             "serve it with vLLM and name it openai:MODEL@URL, or use gguf:PATH",
         )
-    raise _unknown("model", name, MODEL_FORMS, ["bundled"])
+    raise _unknown("model", name, MODEL_FORMS, ("bundled",))
 
 
 def open_embedder(
@@ -100,7 +100,7 @@ def open_embedder(
         from colligate.models.local import SentenceTransformerEmbedder
 
         return SentenceTransformerEmbedder(rest)
-    raise _unknown("embedder", name, EMBEDDER_FORMS, ["minilm", "static"])
+    raise _unknown("embedder", name, EMBEDDER_FORMS, ("minilm", "static"))
 
 
 def open_reranker(
@@ -135,7 +135,7 @@ def open_reranker(
         from colligate.models.local import CrossEncoderReranker
 
         return CrossEncoderReranker(rest)
-    raise _unknown("reranker", name, RERANKER_FORMS, ["none", "embedding", "likelihood"])
+    raise _unknown("reranker", name, RERANKER_FORMS, ("none", "embedding", "likelihood"))
 
 
 def default_model() -> tuple[str, str]:
@@ -206,10 +206,13 @@ def _llamacpp(target: str, name: str, on_progress: weights.OnProgress | None) ->
     return LlamaCpp(path, name=name)
 
 
-def _unknown(what: str, name: str, forms: tuple[str, ...], words: list[str]) -> UnknownModel:
-    kinds = [form.partition(":")[0] + ":" for form in forms if ":" in form]
-    near = closest(name.partition(":")[0], [*words, *(kind[:-1] for kind in kinds)])
-    hint = f"did you mean {near}? " if near and near != name else ""
+def _unknown(what: str, name: str, forms: tuple[str, ...], words: tuple[str, ...]) -> UnknownModel:
+    kinds = [form.partition(":")[0] for form in forms if ":" in form]
+    begun = name.partition(":")[0]
+    near = closest(begun, [*words, *kinds])
+    hint = ""
+    if near is not None and near != begun:
+        hint = f"did you mean {near}{':' if near in kinds else ''}? "
     return UnknownModel(f"no {what} {name!r}", "", f"{hint}names are {', '.join(forms)}")
 
 

@@ -6,7 +6,6 @@ What a server refuses is learnt (`dialect.py`), what fails is retried (`transpor
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,10 +16,12 @@ from openai import AsyncOpenAI
 
 from colligate.errors import MalformedOutput, MissingCapability, RequestRefused
 from colligate.models.dialect import Dialect, refused_parameter
+from colligate.models.failures import Garbled, is_context_error
+from colligate.models.label_odds import first_token, share
 from colligate.models.protocols import Capability, Completion, Message, OnToken, Usage
 from colligate.models.thinking import ThinkingFilter, split_thinking
 from colligate.models.tokens import estimate_tokens
-from colligate.models.transport import Endpoint, Garbled, Policy, is_context_error
+from colligate.models.transport import Endpoint, Policy
 
 _REFUSALS = (openai.BadRequestError, openai.UnprocessableEntityError)
 _ROOM_TO_THINK = 4096
@@ -157,11 +158,8 @@ class OpenAIChat:
     async def labels(self, prefix: Sequence[Message], labels: Sequence[str]) -> dict[str, float]:
         """Probability of each label as the answer's beginning, from `top_logprobs` of one token.
 
-        A token counts for every label it begins (or that begins it), case and outer blanks
-        aside, shared equally: labels should differ in their first token. A label that is not
-        among the tokens returned (at most 20) cannot have more than the least likely of them,
-        nor more than its share of the mass they leave over; it is given that bound. Then all
-        are scaled to sum to 1.
+        How tokens count for labels, and what labels get that are not among them, is said in
+        `label_odds.share`.
 
         Raises:
             MissingCapability: the server returns no log-probabilities.
@@ -177,7 +175,7 @@ class OpenAIChat:
                     prefix, max_tokens=1, temperature=1.0, logprobs=True, top_logprobs=top
                 )
                 try:
-                    return _first_token(await client.chat.completions.create(**body))
+                    return first_token(await client.chat.completions.create(**body))
                 except _REFUSALS as error:
                     named = refused_parameter(error, ["top_logprobs", "logprobs"])
                     if named == "top_logprobs" and top > 5:
@@ -195,7 +193,7 @@ class OpenAIChat:
                 "use another scorer, such as vLLM or a gguf: model",
             )
         self._has_labels = True
-        return _share(alternatives, labels, self.name)
+        return share(alternatives, labels, self.name)
 
     async def probe(self) -> frozenset[Capability]:
         """Ask the server what cannot be known otherwise: label odds and the context window."""
@@ -311,40 +309,3 @@ def _usage(reply: _Reply, messages: Sequence[Message]) -> Usage:
         output_tokens=estimate_tokens(reply.thinking + (reply.content or "")),
         estimated=True,
     )
-
-
-def _first_token(completion: Any) -> list[tuple[str, float]]:
-    """The first token's alternatives with their probabilities; none when the server says none."""
-    try:
-        content = completion.choices[0].logprobs.content
-        return [(entry.token, math.exp(entry.logprob)) for entry in content[0].top_logprobs]
-    except (AttributeError, IndexError, TypeError):
-        return []
-
-
-def _share(
-    alternatives: Sequence[tuple[str, float]], labels: Sequence[str], model: str
-) -> dict[str, float]:
-    odds = dict.fromkeys(labels, 0.0)
-    for token, probability in alternatives:
-        word = token.strip().casefold()
-        begun = [
-            label
-            for label in odds
-            if word and (label.casefold().startswith(word) or word.startswith(label.casefold()))
-        ]
-        for label in begun:
-            odds[label] += probability / len(begun)
-    absent = [label for label, probability in odds.items() if probability == 0]
-    if len(absent) == len(odds):
-        raise MalformedOutput(
-            f"{model} gives none of the labels {', '.join(labels)} as its answer",
-            "none is among its likeliest first tokens",
-            "use another scorer",
-        )
-    left_over = max(0.0, 1 - sum(probability for _, probability in alternatives))
-    least = min(probability for _, probability in alternatives)
-    for label in absent:
-        odds[label] = min(least, left_over / len(absent))
-    total = sum(odds.values())
-    return {label: probability / total for label, probability in odds.items()}

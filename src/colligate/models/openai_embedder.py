@@ -14,8 +14,9 @@ import openai
 from numpy.typing import NDArray
 from openai import AsyncOpenAI
 
+from colligate.models.failures import Garbled, is_context_error
 from colligate.models.tokens import estimate_tokens
-from colligate.models.transport import Endpoint, Garbled, Policy, is_context_error
+from colligate.models.transport import Endpoint, Policy
 
 
 class OpenAIEmbedder:

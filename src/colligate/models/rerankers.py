@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from openai import AsyncOpenAI
 
+from colligate.models.failures import Garbled
 from colligate.models.protocols import Embedder, LikelihoodModel
-from colligate.models.transport import Endpoint, Garbled, Policy
+from colligate.models.transport import Endpoint, Policy
 
 
 class EmbeddingReranker:

@@ -88,19 +88,21 @@ class ResponseCache:
         Raises:
             ColligateError: the entries could not be deleted.
         """
-        try:
-            with self._lock:
+        with self._lock:
+            try:
                 for aside in self.path.parent.glob(f"{self.path.name}.damaged-*"):
                     aside.unlink(missing_ok=True)
-                if not self.path.exists():
-                    return 0
-                return self._remove(self._open(), tags)
-        except (sqlite3.Error, OSError) as error:
-            raise ColligateError(
-                f"the response cache {self.path} still holds text of removed documents",
-                str(error),
-                "stop the other processes that use it and try again, or delete the file",
-            ) from error
+                return self._remove(self._open(), tags) if self.path.exists() else 0
+            except (sqlite3.OperationalError, OSError) as error:
+                raise ColligateError(
+                    f"the response cache {self.path} still holds text of removed documents",
+                    str(error),
+                    "stop the other processes that use it and try again, or delete the file",
+                ) from error
+            except sqlite3.DatabaseError as error:
+                aside = self._set_aside(error)
+                aside.unlink(missing_ok=True)
+                return 0
 
     def _remove(self, db: sqlite3.Connection, tags: Collection[str]) -> int:
         with db:
@@ -118,13 +120,13 @@ class ResponseCache:
             count = db.execute(
                 "DELETE FROM responses WHERE key IN (SELECT key FROM doomed)"
             ).rowcount
-        if count:
-            # Deleting zeroes the cells, but pages may hold older copies of cells that moved, and
-            # the log holds older pages: rewrite the one, empty the other.
-            db.execute("VACUUM")
-            busy, *_ = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-            if busy:
-                raise sqlite3.OperationalError("another process is reading it")
+        # Deleting zeroes the cells, but pages may hold older copies of cells that moved, and the
+        # log holds older pages: rewrite the one, empty the other. Always, as a process may have
+        # been killed between the two steps.
+        db.execute("VACUUM")
+        busy, *_ = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        if busy:
+            raise sqlite3.OperationalError("another process is reading it")
         return count
 
     def close(self) -> None:
@@ -159,7 +161,7 @@ class ResponseCache:
             db.executescript(_TABLES)
         return self._connection
 
-    def _set_aside(self, error: Exception) -> None:
+    def _set_aside(self, error: Exception) -> Path:
         with contextlib.suppress(sqlite3.Error):
             self._drop()
         self._connection = None
@@ -169,6 +171,7 @@ class ResponseCache:
             for ending in ("-wal", "-shm"):
                 self.path.with_name(self.path.name + ending).unlink(missing_ok=True)
         self._warn(f"the response cache {self.path} was damaged ({error}); a new one is begun")
+        return aside
 
     def _warn(self, warning: str) -> None:
         if warning not in self.warnings:

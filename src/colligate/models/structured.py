@@ -7,6 +7,7 @@ server may ignore the schema, an answer may be cut.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import json_repair
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, RootModel, ValidationError
 
 from colligate.errors import ContextTooSmall, MalformedOutput
 from colligate.models.protocols import ChatModel, Completion, Message
@@ -99,7 +100,7 @@ def parse(text: str, schema: type[T]) -> tuple[T, str]:
     """
     problem = "there is no JSON object in it"
     for stage, candidate in _candidates(text):
-        if stage == "repaired" and isinstance(candidate, dict) and not _known(candidate, schema):
+        if stage == "repaired" and not _known(candidate, schema):
             continue  # repair finds an object in almost anything
         try:
             return schema.model_validate(candidate), stage
@@ -114,7 +115,7 @@ def _candidates(text: str) -> Iterator[tuple[str, Any]]:
     for block in blocks:
         try:
             yield "parsed", json.loads(block)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
     at = 0
     while (at := text.find("{", at)) >= 0:
@@ -126,12 +127,16 @@ def _candidates(text: str) -> Iterator[tuple[str, Any]]:
     for block in reversed(blocks):
         start = min((at for mark in "{[" if (at := block.find(mark)) >= 0), default=None)
         if start is not None:
-            yield "repaired", json_repair.loads(block[start:])
+            with contextlib.suppress(ValueError, RecursionError):
+                yield "repaired", json_repair.loads(block[start:])
 
 
-def _known(candidate: Mapping[str, Any], schema: type[BaseModel]) -> bool:
+def _known(candidate: object, schema: type[BaseModel]) -> bool:
+    """Whether the candidate has at least one of the schema's fields."""
+    if issubclass(schema, RootModel):
+        return True
     names = {field.alias or name for name, field in schema.model_fields.items()}
-    return not names or any(name in names for name in candidate)
+    return isinstance(candidate, dict) and not names.isdisjoint(candidate)
 
 
 def _in_words(error: ValidationError) -> str:

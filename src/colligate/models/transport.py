@@ -10,10 +10,8 @@ a date. Every failure leaves as one `ColligateError` of one line that never hold
 from __future__ import annotations
 
 import asyncio
-import email.utils
+import contextlib
 import random
-import re
-import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -25,25 +23,14 @@ import openai
 from openai import AsyncOpenAI, Omit
 
 from colligate import errors
-from colligate.models.suggest import closest
+from colligate.models.failures import Failures, Garbled, is_unknown, passing, retry_after
 
 T = TypeVar("T")
 
 OPENAI_URL = "https://api.openai.com/v1"
 
-# Whatever its status: the prompt is too long. Servers word it differently.
-_CONTEXT = re.compile(
-    r"context[ _](length|window|size)|maximum context|prompt is too long|too many tokens"
-    r"|maximum (input|sequence|model) length|reduce the length",
-    re.IGNORECASE,
-)
-_SECRETS = re.compile(r"\b(sk|pk|key|hf)[-_][\w*.\-]{6,}|\bBearer\s+\S+", re.IGNORECASE)
 # The client would describe this machine in headers; endpoints have no use for it.
 _UNSENT = ("Lang", "Package-Version", "OS", "Arch", "Runtime", "Runtime-Version", "Async")
-
-
-class Garbled(Exception):
-    """An answer that arrived but cannot be used; asking again may help."""
 
 
 @dataclass(frozen=True)
@@ -88,8 +75,8 @@ class Endpoint:
         self._base_url = (base_url or OPENAI_URL).strip().rstrip("/")
         self.url = shown_url(self._base_url)
         self.policy = policy or Policy()
-        self.key_variable = key_variable
         self._key = (api_key or "").strip()
+        self._failures = Failures(self.url, self._key, key_variable)
         self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncOpenAI] = (
             WeakKeyDictionary()
         )
@@ -156,109 +143,29 @@ class Endpoint:
                 return await attempt(self._client())
             except openai.APIStatusError as error:
                 asked = retry_after(error.response.headers)
-                if turn >= self.policy.attempts or not _passing(error):
+                if turn >= self.policy.attempts or not passing(error):
                     # Not chained: the client's errors hold the request, and that the key.
                     raise await self._refused(error, model, turn) from None
             except (openai.OpenAIError, Garbled, ValueError) as error:
                 asked = None
                 if turn >= self.policy.attempts:
-                    raise self._failed(error) from None
+                    raise self._failures.without_status(error, self.policy.timeout) from None
             await self.policy.sleep(self.policy.wait(turn, asked))
             turn += 1
-
-    def _failed(self, error: Exception) -> errors.ModelError:
-        """The typed error for a failure without a status: no connection, no sense."""
-        if isinstance(error, openai.APITimeoutError):
-            return errors.EndpointUnreachable(
-                f"no answer from {self.url}",
-                f"nothing arrived for {self.policy.timeout:g} s",
-                "is the server overloaded?",
-            )
-        if isinstance(error, openai.APIConnectionError):
-            why = self.scrub(str(error.__cause__ or "no connection"))
-            return errors.EndpointUnreachable(
-                f"nobody answers at {self.url}", why, "is the server running, and the URL right?"
-            )
-        if isinstance(error, openai.APIError):  # an error event inside a stream
-            if _CONTEXT.search(error.message):
-                return self._too_long(error.message)
-            return errors.ServerFailed(
-                f"{self.url} broke off its answer", self.scrub(error.message), "try again later"
-            )
-        why = str(error) if isinstance(error, Garbled) else "it is not valid JSON"
-        return errors.MalformedOutput(
-            f"{self.url} sent an answer that cannot be used",
-            self.scrub(why),
-            "is it an OpenAI-compatible endpoint?",
-        )
 
     async def _refused(
         self, error: openai.APIStatusError, model: str, attempts: int
     ) -> errors.ColligateError:
-        """The typed error for an HTTP status."""
-        status, said = error.status_code, self.scrub(error_message(error))
-        if error.code == "model_not_found" or status == 404:
-            return await self._not_found(model, said)
-        if status in (401, 403):
-            if self._key:
-                mend = f"check {self.key_variable}"
-                return errors.NotAuthorised(f"{self.url} refuses the key", said, mend)
-            mend = f"set {self.key_variable}"
-            return errors.NotAuthorised(f"{self.url} wants a key", said, mend)
-        if status == 429:
-            if _quota_spent(error):
-                mend = "add credit, or use another key or model"
-                return errors.RateLimited(f"no quota left at {self.url}", said, mend)
-            return errors.RateLimited(
-                f"{self.url} takes no more calls for now",
-                f"HTTP 429 after {attempts} attempts: {said}",
-                "wait a little",
-            )
-        if is_context_error(error):
-            return self._too_long(said)
-        if status >= 500:
-            return errors.ServerFailed(
-                f"{self.url} failed",
-                f"HTTP {status} after {attempts} attempts: {said}",
-                "try again later, or look at the server's log",
-            )
-        return errors.RequestRefused(
-            f"{self.url} refuses the request", f"HTTP {status}: {said}", "see what it says"
-        )
-
-    def _too_long(self, said: str) -> errors.ContextTooSmall:
-        return errors.ContextTooSmall(
-            f"the prompt does not fit the model at {self.url}",
-            self.scrub(said),
-            "ask over less text, or use a model with a larger window",
-        )
-
-    async def _not_found(self, model: str, said: str) -> errors.ColligateError:
-        try:
+        if not is_unknown(error):
+            return self._failures.with_status(error, attempts)
+        served: dict[str, Any] = {}
+        with contextlib.suppress(openai.OpenAIError, Garbled, ValueError):
             served = await _list_models(self._client())
-        except (openai.OpenAIError, Garbled, ValueError):
-            served = {}
-        if not served or model in served or not model:
-            return errors.RequestRefused(
-                f"{self.url} does not know the address asked",
-                f"HTTP 404: {said}",
-                "check the base URL; it usually ends in /v1",
-            )
-        names = ", ".join(sorted(served)[:8]) + (", ..." if len(served) > 8 else "")
-        near = closest(model, served)
-        mend = f"it has {names}" + (f"; did you mean {near}?" if near else "")
-        return errors.UnknownModel(f"no model {model!r} at {self.url}", said, mend)
+        return self._failures.not_found(error, model, served)
 
     async def models(self) -> dict[str, dict[str, Any]]:
         """What the server lists at `/models`: id -> entry."""
         return await self.call(_list_models)
-
-    def scrub(self, text: str) -> str:
-        """A server's words without anything that looks like a key, at most 300 characters."""
-        if self._key:
-            text = text.replace(self._key, "[key]")
-        text = " ".join(_SECRETS.sub("[key]", text).split())
-        return text if len(text) <= 300 else text[:299] + "…"
 
     async def aclose(self) -> None:
         """Close this event loop's connections. Safe to call twice."""
@@ -286,49 +193,6 @@ def shown_url(url: str) -> str:
         )
     host = f"[{host}]" if ":" in host else host
     return f"{parts.scheme}://{host}" + (f":{port}" if port else "") + parts.path.rstrip("/")
-
-
-def retry_after(headers: httpx2.Headers) -> float | None:
-    """Seconds the server asks to wait, from `Retry-After-Ms` or `Retry-After` (number or date)."""
-    for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
-        value = headers.get(name, "")
-        try:
-            seconds = float(value) / unit
-        except ValueError:
-            try:
-                seconds = email.utils.parsedate_to_datetime(value).timestamp() - time.time()
-            except (ValueError, TypeError, OverflowError):
-                continue
-        if seconds == seconds:  # not NaN
-            return max(0.0, seconds)
-    return None
-
-
-def error_message(error: openai.APIStatusError) -> str:
-    """What the server said, out of the several shapes servers say it in."""
-    body = error.body
-    if isinstance(body, dict):
-        inner = body.get("error", body)
-        if isinstance(inner, dict):
-            inner = inner.get("message") or inner.get("detail") or inner
-        return str(inner)
-    return str(body) if body else error.message
-
-
-def is_context_error(error: openai.APIStatusError) -> bool:
-    """Whether the server says that the prompt is too long."""
-    return error.code == "context_length_exceeded" or bool(_CONTEXT.search(error_message(error)))
-
-
-def _quota_spent(error: openai.APIStatusError) -> bool:
-    return error.status_code == 429 and "insufficient_quota" in (error.code, error.type)
-
-
-def _passing(error: openai.APIStatusError) -> bool:
-    """Whether the same request may succeed later."""
-    if is_context_error(error) and error.status_code != 429:
-        return False
-    return error.status_code >= 500 or (error.status_code == 429 and not _quota_spent(error))
 
 
 async def _list_models(client: AsyncOpenAI) -> dict[str, dict[str, Any]]:

@@ -1,0 +1,56 @@
+"""From the likeliest first tokens of an answer to the odds of a few labels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from colligate.errors import MalformedOutput
+
+
+def first_token(completion: Any) -> list[tuple[str, float]]:
+    """The first token's alternatives with their probabilities; none when the server says none."""
+    try:
+        content = completion.choices[0].logprobs.content
+        return [(entry.token, math.exp(entry.logprob)) for entry in content[0].top_logprobs]
+    except (AttributeError, IndexError, TypeError):
+        return []
+
+
+def share(
+    alternatives: Sequence[tuple[str, float]], labels: Sequence[str], model: str
+) -> dict[str, float]:
+    """Odds of the labels, summing to 1, from the first token's likeliest alternatives.
+
+    A token counts for every label it begins (or that begins it), case and outer blanks aside,
+    shared equally: labels should differ in their first token. A label that is not among the
+    tokens (servers return 5 to 20) cannot have more than the least likely of them, nor more than
+    its share of the mass they leave over; it is given that bound. Then all are scaled.
+
+    Raises:
+        MalformedOutput: none of the labels is among the tokens.
+    """
+    odds = dict.fromkeys(labels, 0.0)
+    for token, probability in alternatives:
+        word = token.strip().casefold()
+        begun = [
+            label
+            for label in odds
+            if word and (label.casefold().startswith(word) or word.startswith(label.casefold()))
+        ]
+        for label in begun:
+            odds[label] += probability / len(begun)
+    absent = [label for label, probability in odds.items() if probability == 0]
+    if len(absent) == len(odds):
+        raise MalformedOutput(
+            f"{model} gives none of the labels {', '.join(labels)} as its answer",
+            "none is among its likeliest first tokens",
+            "use another scorer",
+        )
+    left_over = max(0.0, 1 - sum(probability for _, probability in alternatives))
+    least = min(probability for _, probability in alternatives)
+    for label in absent:
+        odds[label] = min(least, left_over / len(absent))
+    total = sum(odds.values())
+    return {label: probability / total for label, probability in odds.items()}

@@ -1,0 +1,380 @@
+"""Fixtures for every test: a real server that speaks OpenAI's protocol, and a scripted model."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import math
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from colligate.models.scripted import ScriptedModel
+from colligate.models.transport import Policy
+
+_SETTINGS = (
+    "OPENAI_API_KEY OPENAI_BASE_URL OPENAI_MODEL OPENAI_ORG_ID OPENAI_PROJECT_ID OLLAMA_HOST"
+    " COLLIGATE_MODEL COLLIGATE_PRICES COLLIGATE_RERANKER_KEY"
+    " HTTP_PROXY HTTPS_PROXY ALL_PROXY http_proxy https_proxy all_proxy"
+)
+
+
+@pytest.fixture(autouse=True)
+def no_settings_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests see neither the keys nor the proxies of the person who runs them."""
+    for name in _SETTINGS.split():
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def scripted_model() -> type[ScriptedModel]:
+    """`scripted_model(replies)` is a ChatModel with these replies (for control flow only)."""
+    return ScriptedModel
+
+
+@pytest.fixture
+def waits() -> list[float]:
+    """The seconds that calls with `policy` would have waited between attempts."""
+    return []
+
+
+@pytest.fixture
+def policy(waits: list[float]) -> Policy:
+    """Three attempts, never waiting: the longest waits jitter allows are noted in `waits`."""
+
+    async def note(seconds: float) -> None:
+        waits.append(seconds)
+
+    return Policy(attempts=3, timeout=20, sleep=note, random=lambda: 1.0)
+
+
+@pytest.fixture
+def openai_server() -> Iterator[OpenAIServer]:
+    """A real HTTP server on the loopback interface that speaks OpenAI's protocol.
+
+    `.url` is its base URL (ends in /v1), `.requests` the bodies of the requests it got, newest
+    last, each with its `path` and lower-cased `headers`:
+    `.requests[-1]["messages"]`, `.requests[-1]["path"]`, `.requests[-1]["headers"]`.
+
+    What it answers to `/chat/completions`, streamed when asked so:
+
+    - by default `.answer`: a text, or a function of the request's body that returns a text
+      (or one of the scripted replies below);
+    - before that, one after another, what was scripted with
+      `.say(text, reasoning=, finish_reason=, usage=)`; `text=None` is null content,
+      `.fail(status, message, code=, param=, retry_after=, times=1)`,
+      `.stall()` (headers never come, until the client gives up or the test ends),
+      `.cut(text)` (the connection breaks in the middle: half the stream, or half the body),
+      `.garble(body)` (status 200 and these bytes as JSON), `.no_choices()`.
+      Scripted replies are used for any path, so `.fail(503)` works for embeddings as well.
+
+    Standing behaviour, set as attributes:
+
+    - `.key`: requests without `Authorization: Bearer KEY` get 401;
+    - `.models`: ids listed at `/models` and served, any other gets 404 (empty: any is served);
+      `.window`: the context window that `/models` tells;
+    - `.refused`: names of parameters it refuses with 400; `.refused_forms`: `response_format`
+      types it refuses;
+    - `.logprobs`: {token: probability} of the first token, returned when asked for; None: never;
+    - `.dimension`: length of embeddings, which are a function of the text alone;
+    - `.rerank`: function (query, document) -> score, by default the words they share;
+    - `.hold()` makes every answer wait for `.release()`; `.in_flight` is how many requests are
+      open, `.in_flight_most` how many ever were at once; `.arrived` is a threading.Event
+      that the first request sets.
+    """
+    server = OpenAIServer()
+    try:
+        yield server
+    finally:
+        server.close()
+
+
+class Scripted:
+    """One scripted reply; see the methods of `OpenAIServer` that make them."""
+
+    def __init__(self, kind: str, **what: Any) -> None:
+        self.kind = kind
+        self.what = what
+
+
+class OpenAIServer:
+    def __init__(self) -> None:
+        self.requests: list[dict[str, Any]] = []
+        self.answer: str | Callable[[dict[str, Any]], Any] = "Hello."
+        self.key: str | None = None
+        self.models: list[str] = []
+        self.window: int | None = None
+        self.refused: set[str] = set()
+        self.refused_forms: set[str] = set()
+        self.logprobs: dict[str, float] | None = None
+        self.dimension = 8
+        self.rerank: Callable[[str, str], float] = _shared_words
+        self.in_flight = 0
+        self.in_flight_most = 0
+        self.lock = threading.Lock()
+        self.script: list[Scripted] = []
+        self.gate = threading.Event()
+        self.gate.set()
+        self.closing = threading.Event()
+        self.arrived = threading.Event()
+        self._http = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
+        self._http.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self._http.server_port}/v1"
+        # A short poll: shutting down waits for it.
+        self._thread = threading.Thread(target=self._http.serve_forever, args=(0.01,), daemon=True)
+        self._thread.start()
+
+    def say(
+        self,
+        text: str | None,
+        *,
+        reasoning: str | None = None,
+        finish_reason: str = "stop",
+        usage: dict[str, Any] | None = None,
+        times: int = 1,
+    ) -> None:
+        reply = Scripted(
+            "say", text=text, reasoning=reasoning, finish_reason=finish_reason, usage=usage
+        )
+        self.script += [reply] * times
+
+    def fail(
+        self,
+        status: int,
+        message: str = "scripted failure",
+        *,
+        code: str | None = None,
+        param: str | None = None,
+        retry_after: str | None = None,
+        times: int = 1,
+    ) -> None:
+        headers = {} if retry_after is None else {"Retry-After": retry_after}
+        error = {"message": message, "type": code, "code": code, "param": param}
+        reply = Scripted("json", status=status, body={"error": error}, headers=headers)
+        self.script += [reply] * times
+
+    def stall(self, times: int = 1) -> None:
+        self.script += [Scripted("stall")] * times
+
+    def cut(self, text: str = "This breaks off in the middle.", times: int = 1) -> None:
+        self.script += [Scripted("cut", text=text)] * times
+
+    def garble(self, body: bytes = b'{"choices": [', times: int = 1) -> None:
+        self.script += [Scripted("raw", body=body)] * times
+
+    def no_choices(self, times: int = 1) -> None:
+        self.script += [Scripted("json", status=200, body={"choices": []}, headers={})] * times
+
+    def hold(self) -> None:
+        self.gate.clear()
+
+    def release(self) -> None:
+        self.gate.set()
+
+    def close(self) -> None:
+        self.closing.set()
+        self.gate.set()
+        self._http.shutdown()
+        self._http.server_close()
+        self._thread.join()
+
+
+def _handler(server: OpenAIServer) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True
+
+        def log_message(self, *args: object) -> None:
+            pass
+
+        def do_GET(self) -> None:
+            self._serve({})
+
+        def do_POST(self) -> None:
+            length = int(self.headers.get("Content-Length", 0))
+            self._serve(json.loads(self.rfile.read(length) or b"{}"))
+
+        def _serve(self, body: dict[str, Any]) -> None:
+            path = self.path.removeprefix("/v1")
+            headers = {name.lower(): value for name, value in self.headers.items()}
+            with server.lock:
+                server.requests.append({**body, "path": path, "headers": headers})
+                server.arrived.set()
+                server.in_flight += 1
+                server.in_flight_most = max(server.in_flight_most, server.in_flight)
+                scripted = server.script.pop(0) if server.script and path != "/models" else None
+            try:
+                server.gate.wait()
+                self._reply(path, body, headers, scripted)
+            except (BrokenPipeError, ConnectionResetError):
+                self.close_connection = True
+            finally:
+                with server.lock:
+                    server.in_flight -= 1
+
+        def _reply(
+            self, path: str, body: dict[str, Any], headers: dict[str, str], scripted: Any
+        ) -> None:
+            if server.key and headers.get("authorization") != f"Bearer {server.key}":
+                sent = headers.get("authorization", "no key").removeprefix("Bearer ")
+                self._error(401, f"Incorrect API key provided: {sent}", "invalid_api_key")
+            elif path == "/models":
+                entries = [{"id": name, "max_model_len": server.window} for name in server.models]
+                self._json(200, {"object": "list", "data": entries})
+            elif scripted is not None:
+                self._scripted(scripted, body)
+            elif server.models and body.get("model") not in server.models:
+                said = f"The model {body.get('model')!r} does not exist"
+                self._error(404, said, "model_not_found")
+            elif refused := [name for name in body if name in server.refused]:
+                said = f"Unsupported parameter: '{refused[0]}' is not supported with this model."
+                self._error(400, said, "unsupported_parameter", refused[0])
+            elif (form := body.get("response_format", {}).get("type")) in server.refused_forms:
+                self._error(400, f"response_format type {form} is not available", "invalid_request")
+            elif path == "/chat/completions":
+                answer = server.answer(body) if callable(server.answer) else server.answer
+                self._scripted(
+                    answer if isinstance(answer, Scripted) else Scripted("say", text=answer), body
+                )
+            elif path == "/embeddings":
+                self._embeddings(body)
+            elif path == "/rerank":
+                self._rerank(body)
+            else:
+                self._error(404, f"Not Found: {path}", None)
+
+        def _scripted(self, reply: Scripted, body: dict[str, Any]) -> None:
+            what = reply.what
+            if reply.kind == "stall":
+                server.closing.wait()
+                self.close_connection = True
+            elif reply.kind == "raw":
+                self._send(200, what["body"], "application/json", {})
+            elif reply.kind == "json":
+                self._json(what["status"], what["body"], what["headers"])
+            elif reply.kind == "cut" and body.get("stream"):
+                pieces = _chunks(body, what["text"], None, "stop")
+                self._stream(pieces[: len(pieces) // 2], whole=False)
+            elif reply.kind == "cut":
+                whole = json.dumps(_completion(body, server, {**what, "finish_reason": "stop"}))
+                self._send(
+                    200, whole.encode()[: len(whole) // 2], "application/json", {}, len(whole)
+                )
+                self.close_connection = True
+            elif body.get("stream"):
+                finish = what.get("finish_reason", "stop")
+                chunks = _chunks(body, what["text"], what.get("reasoning"), finish)
+                if body.get("stream_options", {}).get("include_usage"):
+                    chunks.append({"choices": [], "usage": what.get("usage") or _usage(body, what)})
+                self._stream(chunks, whole=True)
+            else:
+                self._json(200, _completion(body, server, what))
+
+        def _stream(self, chunks: list[dict[str, Any]], *, whole: bool) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", "text/event-stream")
+            self.send_header("Transfer-Encoding", "chunked")
+            self.end_headers()
+            events = [f"data: {json.dumps(chunk)}\n\n".encode() for chunk in chunks]
+            for event in [*events, b"data: [DONE]\n\n"] if whole else events:
+                self.wfile.write(b"%x\r\n%s\r\n" % (len(event), event))
+                self.wfile.flush()
+            if whole:
+                self.wfile.write(b"0\r\n\r\n")
+            else:
+                self.close_connection = True
+
+        def _embeddings(self, body: dict[str, Any]) -> None:
+            texts = [body["input"]] if isinstance(body["input"], str) else body["input"]
+            if any(text == "" for text in texts):
+                return self._error(400, "input cannot be an empty string", "invalid_request")
+            data: list[dict[str, Any]] = []
+            for index, text in enumerate(texts):
+                vector: Any = _vector(text, server.dimension)
+                if body.get("encoding_format") == "base64":
+                    vector = base64.b64encode(struct.pack(f"<{len(vector)}f", *vector)).decode()
+                data.append({"object": "embedding", "index": index, "embedding": vector})
+            # Out of order, as the protocol allows.
+            self._json(200, {"object": "list", "model": body["model"], "data": data[::-1]})
+
+        def _rerank(self, body: dict[str, Any]) -> None:
+            results = [
+                {"index": index, "relevance_score": server.rerank(body["query"], document)}
+                for index, document in enumerate(body["documents"])
+            ]
+            results.sort(key=lambda result: -result["relevance_score"])
+            self._json(200, {"results": results[: body.get("top_n")]})
+
+        def _error(
+            self, status: int, message: str, code: str | None, param: str | None = None
+        ) -> None:
+            error = {"message": message, "type": "error", "code": code, "param": param}
+            self._json(status, {"error": error})
+
+        def _json(
+            self, status: int, body: dict[str, Any], headers: dict[str, str] | None = None
+        ) -> None:
+            self._send(status, json.dumps(body).encode(), "application/json", headers or {})
+
+        def _send(
+            self,
+            status: int,
+            content: bytes,
+            kind: str,
+            headers: dict[str, str],
+            length: int | None = None,
+        ) -> None:
+            self.send_response(status)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(content) if length is None else length))
+            for name, value in headers.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(content)
+
+    return Handler
+
+
+def _completion(body: dict[str, Any], server: OpenAIServer, what: dict[str, Any]) -> dict[str, Any]:
+    message: dict[str, Any] = {"role": "assistant", "content": what["text"]}
+    if what.get("reasoning") is not None:
+        message["reasoning_content"] = what["reasoning"]
+    choice = {"index": 0, "message": message, "finish_reason": what.get("finish_reason", "stop")}
+    if body.get("logprobs") and server.logprobs:
+        top = sorted(server.logprobs.items(), key=lambda item: -item[1])[: body["top_logprobs"]]
+        entries = [{"token": token, "logprob": math.log(share)} for token, share in top]
+        choice["logprobs"] = {"content": [{**entries[0], "top_logprobs": entries}]}
+    completion = {"id": "chat-1", "object": "chat.completion", "model": body.get("model")}
+    return completion | {"choices": [choice], "usage": what.get("usage") or _usage(body, what)}
+
+
+def _chunks(
+    body: dict[str, Any], text: str | None, reasoning: str | None, finish_reason: str
+) -> list[dict[str, Any]]:
+    deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}]
+    deltas += [{"reasoning_content": word + " "} for word in (reasoning or "").split()]
+    deltas += [{"content": (text or "")[at : at + 4]} for at in range(0, len(text or ""), 4)]
+    chunks = [
+        {"model": body.get("model"), "choices": [{"index": 0, "delta": d, "finish_reason": None}]}
+        for d in deltas
+    ]
+    return [*chunks, {"choices": [{"index": 0, "delta": {}, "finish_reason": finish_reason}]}]
+
+
+def _usage(body: dict[str, Any], what: dict[str, Any]) -> dict[str, int]:
+    prompt = sum(len(message["content"].split()) for message in body.get("messages", []))
+    return {"prompt_tokens": prompt, "completion_tokens": len((what["text"] or "").split())}
+
+
+def _vector(text: str, dimension: int) -> list[float]:
+    digest = hashlib.sha256(text.encode()).digest() * (dimension // 32 + 1)
+    return [byte / 64 - 2.01 for byte in digest[:dimension]]
+
+
+def _shared_words(query: str, document: str) -> float:
+    return float(len(set(query.lower().split()) & set(document.lower().split())))

@@ -1,0 +1,112 @@
+"""What a run cost, and what is said when it cannot be known."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from colligate import errors
+from colligate.models import Role, Usage
+from colligate.models.metering import Meter, Prices
+
+TABLE = """
+[[price]]
+names = ["openai:dear", "openai:dear-*"]
+input = 2.0
+cached = 0.5
+output = 10.0
+source = "a test"
+"""
+
+
+@pytest.fixture
+def meter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Meter:
+    path = tmp_path / "prices.toml"
+    path.write_text(TABLE, encoding="utf-8")
+    monkeypatch.setenv("COLLIGATE_PRICES", str(path))
+    return Meter()
+
+
+def test_sums_by_role(meter: Meter) -> None:
+    meter.chat(Role.READER, "openai:dear", Usage(1000, 100, cached_tokens=400), seconds=2)
+    meter.chat(Role.WORKER, "openai:dear", Usage(10, 1), seconds=1)
+    meter.scoring(Role.SCORER, "gguf:x", passes=20, seconds=0.5)
+    meter.embedding("embedder", "minilm", Usage(50), seconds=0.1)
+    meter.retrieval()
+    report = meter.report()
+    # 600 fresh at 2 $/M, 400 cached at 0.5, 100 out at 10; 10 at 2 and 1 at 10.
+    assert report.cost_usd == pytest.approx((1200 + 200 + 1000 + 20 + 10) / 1e6)
+    assert (report.calls, report.scoring_passes, report.retrieval_rounds) == (2, 20, 1)
+    assert (report.input_tokens, report.output_tokens) == (1060, 101)
+    assert report.seconds == pytest.approx(3.6)
+    assert meter.tokens == 1161
+    assert list(report.by_role) == ["reader", "worker", "scorer", "embedder"]
+    assert report.by_role["reader"]["output_tokens"] == 100
+    assert meter.warnings == []
+    assert meter.report(seconds=9).to_json()["seconds"] == 9
+
+
+def test_an_unknown_price_is_not_zero_and_said_once(meter: Meter) -> None:
+    for _ in range(2):
+        meter.chat("reader", "openai:mystery", Usage(1, 1), seconds=1)
+    meter.chat("worker", "bundled", Usage(1, 1), seconds=1)
+    report = meter.report()
+    assert report.cost_usd is None
+    assert report.by_role["worker"]["cost_usd"] == 0
+    assert len(meter.warnings) == 1
+    assert "openai:mystery" in meter.warnings[0]
+    assert "COLLIGATE_PRICES" in meter.warnings[0]
+
+
+def test_cached_answers_cost_nothing(meter: Meter) -> None:
+    meter.chat("reader", "openai:mystery", Usage(1000, 10), seconds=0.1, cached=True)
+    report = meter.report()
+    assert (report.calls, report.input_tokens, report.cost_usd) == (0, 0, 0)
+    assert meter.tokens == 0
+    assert meter.warnings == []
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        "bundled",
+        "gguf:/some/file.gguf",
+        "minilm",
+        "static",
+        "openai:llama@http://localhost:11434/v1",
+        "openai:llama@http://127.0.0.1:8000/v1",
+        "openai:llama@http://[::1]:8000/v1",
+    ],
+)
+def test_what_runs_here_is_free(model: str) -> None:
+    price = Prices.load().of(model)
+    assert price is not None
+    assert price.of(Usage(10**6, 10**6)) == 0
+
+
+@pytest.mark.parametrize(
+    "model", ["openai:gpt-5.5@https://proxy.example/v1", "openai:x@http://localhost.example.com/v1"]
+)
+def test_another_address_has_another_price(model: str) -> None:
+    assert Prices.load().of(model) is None
+
+
+def test_dated_names_have_the_price_of_the_undated() -> None:
+    prices = Prices.load()
+    assert prices.of("openai:gpt-5.4-mini-2026-03-17") == prices.of("openai:gpt-5.4-mini")
+    assert prices.of("openai:gpt-5.4-mini") != prices.of("openai:gpt-5.4")
+    assert prices.of("openai:gpt-5.4-maxi") is None
+
+
+@pytest.mark.parametrize("text", ["not toml [", "[[price]]\nnames = ['a']", "[price]\nx = 1", ""])
+def test_a_wrong_table_is_said(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "prices.toml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(errors.UsageError, match=r"prices\.toml"):
+        Prices.load(path)
+
+
+def test_a_missing_table_is_said(tmp_path: Path) -> None:
+    with pytest.raises(errors.UsageError, match="FileNotFound"):
+        Prices.load(tmp_path / "none.toml")

@@ -1,0 +1,180 @@
+"""A model name says which backend; a wrong one says what was probably meant."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from colligate import errors
+from colligate.models import weights
+from colligate.models.names import (
+    OPENAI_DEFAULT,
+    default_model,
+    ollama_url,
+    open_embedder,
+    open_model,
+    open_reranker,
+)
+from colligate.models.rerankers import EmbeddingReranker, HTTPReranker, LikelihoodReranker
+
+
+@pytest.mark.parametrize(
+    ("name", "opened"),
+    [
+        ("openai:gpt-x", "openai:gpt-x"),
+        ("openai/gpt-x", "openai:gpt-x"),
+        ("openai:m@http://host:8000/v1", "openai:m@http://host:8000/v1"),
+        ("openai:org/m:8b@https://host/v1/", "openai:org/m:8b@https://host/v1"),
+        ("openai:m@2026@http://host/v1", "openai:m@2026@http://host/v1"),
+        ("ollama/llama3:8b", "openai:llama3:8b@http://localhost:11434/v1"),
+        ("ollama:llama3:8b", "openai:llama3:8b@http://localhost:11434/v1"),
+    ],
+)
+def test_remote_names(monkeypatch: pytest.MonkeyPatch, name: str, opened: str) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "key")
+    assert open_model(name).name == opened
+    assert open_embedder(name).name == opened
+
+
+async def test_ollama_is_not_sent_the_openai_key(
+    openai_server: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "secret")
+    monkeypatch.setenv("OLLAMA_HOST", openai_server.url)
+    model = open_model("ollama/m")
+    await model.chat([], max_tokens=1)
+    await model.aclose()
+    assert "secret" not in openai_server.requests[0]["headers"]["authorization"]
+
+
+@pytest.mark.parametrize(
+    ("host", "url"),
+    [
+        ("", "http://localhost:11434/v1"),
+        ("0.0.0.0", "http://localhost:11434/v1"),
+        ("box:99", "http://box:99/v1"),
+        ("https://box:99/", "https://box:99/v1"),
+        ("http://box:99/v1", "http://box:99/v1"),
+    ],
+)
+def test_ollama_host(monkeypatch: pytest.MonkeyPatch, host: str, url: str) -> None:
+    monkeypatch.setenv("OLLAMA_HOST", host)
+    assert ollama_url() == url
+
+
+@pytest.mark.parametrize(
+    "name", ["", "bundeld", "gpt-4", "openai:", "opanai:gpt-4", "gguf:", "a:b"]
+)
+def test_unknown_models_get_the_list(name: str) -> None:
+    with pytest.raises(errors.UnknownModel, match=r"bundled, gguf:PATH.*openai:MODEL") as caught:
+        open_model(name)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("open_it", "name", "meant"),
+    [
+        (open_model, "bundeld", "bundled"),
+        (open_model, "opanai:gpt-4", "openai:"),
+        (open_model, "gguf:smollm2-135", "gguf:smollm2-135m"),
+        (open_embedder, "minilml", "minilm"),
+        (open_reranker, "embeding", "embedding"),
+        (open_reranker, "cross-encode:x", "cross-encoder:"),
+    ],
+)
+def test_wrong_names_get_a_suggestion(open_it: Any, name: str, meant: str) -> None:
+    with pytest.raises(errors.UnknownModel, match=f"did you mean {meant}\\?"):
+        open_it(name)
+
+
+def test_missing_file() -> None:
+    with pytest.raises(errors.UnknownModel, match="there is no file /no/such"):
+        open_model("gguf:/no/such.gguf")
+
+
+def test_file_of_another_kind(tmp_path: Path) -> None:
+    (tmp_path / "model.bin").write_bytes(b"x")
+    with pytest.raises(errors.UnknownModel, match="not a GGUF"):
+        open_model(f"gguf:{tmp_path / 'model.bin'}")
+
+
+def test_transformers_are_said_to_be_missing() -> None:
+    with pytest.raises(errors.UnknownModel, match="not in this version yet"):
+        open_model("hf:Qwen/Qwen3-1.7B")
+
+
+def test_a_name_that_is_a_weight_of_no_chat_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    pulled: list[str] = []
+
+    def pull(name: str, on_progress: object = None) -> dict[str, Path]:
+        pulled.append(name)
+        return {"model": Path("model.onnx")}
+
+    monkeypatch.setattr(weights, "pull", pull)
+    with pytest.raises(errors.UnknownModel, match="not a GGUF"):
+        open_model("gguf:minilm-l6-v2-int8")
+    assert pulled == ["minilm-l6-v2-int8"]
+
+
+def test_missing_weights_are_pulled_with_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    def pull(name: str, on_progress: Any) -> dict[str, Path]:
+        on_progress(1, 2, name)
+        raise errors.WeightsUnavailable("offline")
+
+    monkeypatch.setattr(weights, "pull", pull)
+    seen: list[tuple[int, int, str]] = []
+    for open_it, name in ((open_model, "bundled"), (open_embedder, "minilm")):
+        with pytest.raises(errors.WeightsUnavailable):
+            open_it(name, on_progress=lambda *told: seen.append(told))
+    assert seen == [(1, 2, weights.BUNDLED), (1, 2, "minilm-l6-v2-int8")]
+
+
+def test_rerankers(scripted_model: Any) -> None:
+    class Scorer(scripted_model):  # type: ignore[misc]
+        async def likelihood(self, prefix: str, continuation: str) -> list[float]:
+            return []
+
+    embedder: Any = object()
+    assert isinstance(open_reranker("embedding", embedder=embedder), EmbeddingReranker)
+    assert isinstance(open_reranker("likelihood", scorer=Scorer()), LikelihoodReranker)
+    http = open_reranker("http:rank-m@https://host/v1/rerank")
+    assert isinstance(http, HTTPReranker)
+    assert http.name == "http:rank-m@https://host/v1"
+    with pytest.raises(errors.UsageError, match="embedder"):
+        open_reranker("embedding")
+    with pytest.raises(errors.UsageError, match="scripted does not"):
+        open_reranker("likelihood", scorer=scripted_model())
+
+
+def test_default_without_anything() -> None:
+    assert default_model()[0] == "bundled"
+
+
+@pytest.mark.parametrize(
+    ("settings", "name"),
+    [
+        ({"COLLIGATE_MODEL": "gguf:x", "OPENAI_API_KEY": "k"}, "gguf:x"),
+        ({"OPENAI_API_KEY": "k"}, f"openai:{OPENAI_DEFAULT}"),
+        ({"OPENAI_API_KEY": "k", "OPENAI_MODEL": "m"}, "openai:m"),
+        ({"OPENAI_BASE_URL": "http://h/v1", "OPENAI_MODEL": "m"}, "openai:m@http://h/v1"),
+    ],
+)
+def test_default_from_settings(
+    monkeypatch: pytest.MonkeyPatch, settings: dict[str, str], name: str
+) -> None:
+    for variable, value in settings.items():
+        monkeypatch.setenv(variable, value)
+    assert default_model()[0] == name
+
+
+def test_default_is_the_servers_first(openai_server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", openai_server.url)
+    openai_server.models = ["first", "second"]
+    name, why = default_model()
+    assert name == f"openai:first@{openai_server.url}"
+    assert "OPENAI_BASE_URL" in why
+    openai_server.models = []
+    with pytest.raises(errors.EndpointUnreachable, match="OPENAI_MODEL"):
+        default_model()

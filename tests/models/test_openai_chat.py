@@ -1,0 +1,323 @@
+"""Chat with servers as they are: each refuses something else, and any of them may break."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from colligate import errors
+from colligate.models import Capability, ChatModel, LabelModel, Message
+from colligate.models.dialect import Dialect
+from colligate.models.openai_chat import OpenAIChat
+from colligate.models.transport import Policy
+
+HELLO = [Message("system", "Be brief."), Message("user", "Hello?")]
+SCHEMA = {
+    "type": "object",
+    "properties": {"answer": {"type": "string"}, "note": {"type": "string", "default": ""}},
+    "required": ["answer"],
+}
+
+
+@pytest.fixture
+async def model(openai_server: Any, policy: Policy) -> Any:
+    model = OpenAIChat("m", openai_server.url, policy=policy)
+    yield model
+    await model.aclose()
+    await model.aclose()
+
+
+async def test_one_call(openai_server: Any, model: OpenAIChat) -> None:
+    openai_server.say("Hi.", usage={"prompt_tokens": 7, "completion_tokens": 2})
+    completion = await model.chat(HELLO, max_tokens=9, stop=["\n\n"], seed=3)
+    assert completion.text == "Hi."
+    assert (completion.usage.input_tokens, completion.usage.output_tokens) == (7, 2)
+    assert not completion.usage.estimated
+    assert completion.model == model.name == f"openai:m@{openai_server.url}"
+    assert completion.warnings == ()
+    sent = openai_server.requests[0]
+    assert sent["messages"] == [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "Hello?"},
+    ]
+    expected = {"model": "m", "max_tokens": 9, "temperature": 0.0, "stop": ["\n\n"], "seed": 3}
+    assert expected.items() <= sent.items()
+    assert isinstance(model, ChatModel)
+    assert isinstance(model, LabelModel)
+
+
+async def test_streaming_gives_the_same(openai_server: Any, model: OpenAIChat) -> None:
+    usage = {
+        "prompt_tokens": 7,
+        "completion_tokens": 3,
+        "prompt_tokens_details": {"cached_tokens": 5},
+    }
+    openai_server.say("A somewhat longer answer.", finish_reason="length", usage=usage)
+    pieces: list[str] = []
+    completion = await model.chat(HELLO, max_tokens=9, on_token=pieces.append)
+    assert len(pieces) > 3
+    assert "".join(pieces) == completion.text == "A somewhat longer answer."
+    assert completion.finish_reason == "length"
+    assert (completion.usage.output_tokens, completion.usage.cached_tokens) == (3, 5)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_thinking_is_kept_apart(openai_server: Any, model: OpenAIChat, stream: bool) -> None:
+    openai_server.say("<think>hidden</think>\nShown.", reasoning="said apart")
+    pieces: list[str] = []
+    completion = await model.chat(HELLO, max_tokens=9, on_token=pieces.append if stream else None)
+    assert completion.text == "Shown."
+    assert completion.thinking == "said apart\n\nhidden"
+    assert "".join(pieces) == ("Shown." if stream else "")
+
+
+async def test_a_model_that_only_thought_gets_room(openai_server: Any, model: OpenAIChat) -> None:
+    openai_server.say(None, reasoning="hm, well", finish_reason="length")
+    openai_server.say("Four.", reasoning="two and two", times=2)
+    completion = await model.chat(HELLO, max_tokens=10)
+    assert completion.text == "Four."
+    assert "thinking" in completion.warnings[0]
+    again = await model.chat(HELLO, max_tokens=10)
+    assert again.warnings == ()
+    assert [sent["max_tokens"] for sent in openai_server.requests] == [10, 4106, 4106]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("fault", ["no_choices", "cut", "garble"])
+async def test_a_broken_answer_is_asked_for_again(
+    openai_server: Any, model: OpenAIChat, fault: str, stream: bool
+) -> None:
+    getattr(openai_server, fault)()
+    completion = await model.chat(HELLO, max_tokens=9, on_token=print if stream else None)
+    assert completion.text == "Hello."
+    assert len(openai_server.requests) == 2
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind"),
+    [
+        ("no_choices", errors.MalformedOutput),
+        ("garble", errors.MalformedOutput),
+        ("cut", errors.EndpointUnreachable),
+    ],
+)
+async def test_always_broken(
+    openai_server: Any, model: OpenAIChat, fault: str, kind: type[errors.ModelError]
+) -> None:
+    getattr(openai_server, fault)(times=9)
+    with pytest.raises(kind):
+        await model.chat(HELLO, max_tokens=9)
+    assert len(openai_server.requests) == 3
+
+
+async def test_null_content(openai_server: Any, model: OpenAIChat) -> None:
+    openai_server.say(None, times=3)
+    with pytest.raises(errors.MalformedOutput, match="null"):
+        await model.chat(HELLO, max_tokens=9)
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"<html>Welcome</html>", b"[]", b'"text"', b'{"choices": "x"}', b"\xff\xfe"]
+)
+async def test_nonsense_bodies(openai_server: Any, model: OpenAIChat, body: bytes) -> None:
+    openai_server.garble(body, times=3)
+    with pytest.raises(errors.MalformedOutput, match="OpenAI-compatible"):
+        await model.chat(HELLO, max_tokens=9)
+
+
+async def test_a_stream_cut_and_asked_again_shows_nothing_twice(
+    openai_server: Any, model: OpenAIChat
+) -> None:
+    openai_server.cut("The answer is forty-two.")
+    openai_server.say("The answer is forty-two.")
+    pieces: list[str] = []
+    completion = await model.chat(HELLO, max_tokens=9, on_token=pieces.append)
+    assert "".join(pieces) == completion.text == "The answer is forty-two."
+    assert completion.warnings == ()
+
+
+async def test_a_stream_that_comes_back_different_says_so(
+    openai_server: Any, model: OpenAIChat
+) -> None:
+    openai_server.cut("The answer is forty-two.")
+    openai_server.say("It is forty-three.")
+    completion = await model.chat(HELLO, max_tokens=9, on_token=lambda piece: None)
+    assert completion.text == "It is forty-three."
+    assert "differs" in completion.warnings[0]
+
+
+@pytest.mark.parametrize("parameter", ["temperature", "seed", "stop"])
+async def test_a_refused_parameter_is_left_out_and_said_once(
+    openai_server: Any, model: OpenAIChat, parameter: str
+) -> None:
+    openai_server.refused = {parameter}
+    options: Mapping[str, Any] = {"max_tokens": 9, "seed": 1, "stop": ["#"]}
+    first = await model.chat(HELLO, **options)
+    assert first.text == "Hello."
+    assert first.warnings == (f"m does not take {parameter}; it was left out",)
+    second = await model.chat(HELLO, **options)
+    assert second.warnings == ()
+    assert [parameter in sent for sent in openai_server.requests] == [True, False, False]
+
+
+async def test_several_refusals_in_one_call(openai_server: Any, model: OpenAIChat) -> None:
+    openai_server.refused = {"temperature", "seed", "stop", "max_tokens", "stream_options"}
+    completion = await model.chat(
+        HELLO, max_tokens=9, seed=1, stop=["#"], on_token=lambda piece: None
+    )
+    assert completion.text == "Hello."
+    assert completion.usage.estimated
+    assert openai_server.requests[-1]["max_completion_tokens"] == 9
+    assert len(completion.warnings) == 3
+
+
+async def test_max_tokens_is_renamed_quietly(openai_server: Any, model: OpenAIChat) -> None:
+    openai_server.refused = {"max_tokens"}
+    assert (await model.chat(HELLO, max_tokens=9)).warnings == ()
+    await model.chat(HELLO, max_tokens=9)
+    assert ["max_tokens" in sent for sent in openai_server.requests] == [True, False, False]
+
+
+async def test_calls_at_once_learn_the_same_thing(openai_server: Any, model: OpenAIChat) -> None:
+    openai_server.refused = {"max_tokens", "temperature"}
+    openai_server.refused_forms = {"json_schema"}
+    calls = (model.chat(HELLO, max_tokens=9, schema=SCHEMA) for _ in range(6))
+    completions = await asyncio.gather(*calls)
+    assert len([warning for each in completions for warning in each.warnings]) == 2
+
+
+async def test_both_limits_refused_is_an_error(openai_server: Any, model: OpenAIChat) -> None:
+    openai_server.refused = {"max_tokens", "max_completion_tokens"}
+    with pytest.raises(errors.RequestRefused):
+        await model.chat(HELLO, max_tokens=9)
+
+
+async def test_too_large_a_limit_is_not_renamed(openai_server: Any, model: OpenAIChat) -> None:
+    openai_server.fail(400, "max_tokens is too large: 99999", param="max_tokens")
+    with pytest.raises(errors.RequestRefused, match="too large"):
+        await model.chat(HELLO, max_tokens=99999)
+    assert len(openai_server.requests) == 1
+
+
+async def test_stop_is_kept_where_the_server_does_not(
+    openai_server: Any, model: OpenAIChat
+) -> None:
+    openai_server.refused = {"stop"}
+    openai_server.answer = "One.\n\nTwo."
+    pieces: list[str] = []
+    completion = await model.chat(HELLO, max_tokens=9, stop=["\n\n"], on_token=pieces.append)
+    assert completion.text == "".join(pieces) == "One."
+
+
+async def test_schema_is_sent_strict(openai_server: Any, model: OpenAIChat) -> None:
+    await model.chat(HELLO, max_tokens=9, schema=SCHEMA)
+    form = openai_server.requests[0]["response_format"]
+    assert form["type"] == "json_schema"
+    schema = form["json_schema"]["schema"]
+    assert schema["required"] == ["answer", "note"]
+    assert schema["additionalProperties"] is False
+    assert "default" not in schema["properties"]["note"]
+    assert Capability.STRUCTURED in model.capabilities
+
+
+@pytest.mark.parametrize(
+    ("refused", "form"),
+    [({"json_schema"}, "json_object"), ({"json_schema", "json_object"}, None)],
+)
+async def test_schema_falls_back(
+    openai_server: Any, model: OpenAIChat, refused: set[str], form: str | None
+) -> None:
+    openai_server.refused_forms = refused
+    first = await model.chat(HELLO, max_tokens=9, schema=SCHEMA)
+    assert len(first.warnings) == len(refused)
+    second = await model.chat(HELLO, max_tokens=9, schema=SCHEMA)
+    assert second.warnings == ()
+    assert len(openai_server.requests) == len(refused) + 2
+    sent = openai_server.requests[-1]
+    assert sent.get("response_format", {}).get("type") == form
+    assert '"answer"' in sent["messages"][-1]["content"]
+    assert [turn["role"] for turn in sent["messages"]] == ["system", "user"]
+    assert Capability.STRUCTURED not in model.capabilities
+
+
+async def test_labels(openai_server: Any, model: OpenAIChat) -> None:
+    assert Capability.LABELS not in model.capabilities
+    openai_server.logprobs = {"Yes": 0.6, " yes": 0.1, "No": 0.2, "The": 0.05}
+    odds = await model.labels(HELLO, ["yes", "no"])
+    assert odds == pytest.approx({"yes": 7 / 9, "no": 2 / 9})
+    assert Capability.LABELS in model.capabilities
+    assert openai_server.requests[0]["temperature"] == 1.0
+
+
+async def test_a_label_not_returned_gets_no_more_than_it_can_have(
+    openai_server: Any, model: OpenAIChat
+) -> None:
+    openai_server.logprobs = {"A": 0.7, "B": 0.2, "Z": 0.04}
+    odds = await model.labels(HELLO, ["A", "B", "C", "D"])
+    # 0.06 is left over for two labels; each could also be at most 0.04.
+    assert odds["C"] == odds["D"] == pytest.approx(0.03 / 0.96)
+    assert sum(odds.values()) == pytest.approx(1)
+
+
+async def test_none_of_the_labels(openai_server: Any, model: OpenAIChat) -> None:
+    openai_server.logprobs = {"Well": 1.0}
+    with pytest.raises(errors.MalformedOutput, match="none is among"):
+        await model.labels(HELLO, ["yes", "no"])
+
+
+@pytest.mark.parametrize("refused", [set(), {"logprobs"}, {"top_logprobs"}])
+async def test_no_label_odds(openai_server: Any, model: OpenAIChat, refused: set[str]) -> None:
+    openai_server.refused = refused
+    with pytest.raises(errors.MissingCapability, match="top_logprobs"):
+        await model.labels(HELLO, ["yes", "no"])
+    assert Capability.LABELS not in model.capabilities
+
+
+async def test_probe_finds_what_there_is(openai_server: Any, model: OpenAIChat) -> None:
+    assert Capability.LABELS not in await model.probe()
+    openai_server.logprobs = {"Well": 1.0}
+    openai_server.models = ["m"]
+    openai_server.window = 4096
+    assert model.context_tokens is None
+    assert Capability.LABELS in await model.probe()
+    assert model.context_tokens == 4096
+
+
+async def test_cancelling_a_stream_closes_it(openai_server: Any, model: OpenAIChat) -> None:
+    openai_server.stall()
+    task = asyncio.create_task(model.chat(HELLO, max_tokens=9, on_token=lambda piece: None))
+    await asyncio.to_thread(openai_server.arrived.wait)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_an_error_in_the_stream_is_typed(openai_server: Any, model: OpenAIChat) -> None:
+    event = b'data: {"error": {"message": "out of memory", "code": 500}}\n\n'
+    openai_server.garble(event, times=3)
+    with pytest.raises(errors.ServerFailed, match="out of memory"):
+        await model.chat(HELLO, max_tokens=9, on_token=lambda piece: None)
+
+
+async def test_token_counts_are_about_right(model: OpenAIChat) -> None:
+    english = "The quick brown fox jumps over the lazy dog near the river bank. " * 10
+    assert 130 <= await model.count_tokens(english) <= 175  # 140 with GPT-2's tokenizer
+    assert await model.count_tokens("") == 0
+    assert await model.count_tokens("我们都是好朋友") == 7
+
+
+async def test_base_url_from_the_environment(
+    openai_server: Any, policy: Policy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", openai_server.url)
+    model = OpenAIChat("m", policy=policy)
+    assert (await model.chat(HELLO, max_tokens=9)).text == "Hello."
+    await model.aclose()
+
+
+def test_openai_gets_the_new_name_of_the_limit() -> None:
+    assert OpenAIChat("gpt-x", api_key="k").name == "openai:gpt-x"
+    assert "max_completion_tokens" in Dialect("gpt-x", is_openai=True).request(HELLO, max_tokens=1)

@@ -1,0 +1,217 @@
+"""Answers are paid for once, leave no trace when removed, and a bad cache harms nobody."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from colligate import errors
+from colligate.models import Capability, ChatModel, Completion, Message, Usage
+from colligate.models.response_cache import CachedChat, ResponseCache
+
+HELLO = [Message("user", "Hello?")]
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Iterator[ResponseCache]:
+    cache = ResponseCache(tmp_path / "deep" / "responses.db")
+    yield cache
+    cache.close()
+    cache.close()
+
+
+async def test_the_same_request_is_asked_once(scripted_model: Any, cache: ResponseCache) -> None:
+    paid = Completion("Hi.", Usage(5, 1), "scripted", thinking="hm", warnings=("once",))
+    inner = scripted_model([paid])
+    model = CachedChat(inner, cache)
+    assert isinstance(model, ChatModel)
+    first = await model.chat(HELLO, max_tokens=9)
+    assert first == paid
+    pieces: list[str] = []
+    second = await model.chat(HELLO, max_tokens=9, on_token=pieces.append)
+    assert second == replace(paid, warnings=(), cached=True)
+    assert pieces == ["Hi."]
+    assert len(inner.calls) == 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"max_tokens": 8},
+        {"stop": ["#"]},
+        {"seed": 1},
+        {"temperature": 0.5, "seed": 1},
+        {"schema": {"type": "object"}},
+        {"messages": [Message("system", "Hello?")]},
+    ],
+)
+async def test_any_difference_is_another_request(
+    scripted_model: Any, cache: ResponseCache, change: dict[str, Any]
+) -> None:
+    model = CachedChat(scripted_model(["one", "two"]), cache)
+    asked: dict[str, Any] = {"messages": HELLO, "max_tokens": 9}
+    assert (await model.chat(**asked)).text == "one"
+    assert (await model.chat(**(asked | change))).text == "two"
+    assert (await model.chat(**(asked | change))).text == "two"
+
+
+async def test_another_model_is_another_request(scripted_model: Any, cache: ResponseCache) -> None:
+    one, two = scripted_model(["one"], name="a"), scripted_model(["two"], name="b")
+    assert (await CachedChat(one, cache).chat(HELLO, max_tokens=9)).text == "one"
+    assert (await CachedChat(two, cache).chat(HELLO, max_tokens=9)).text == "two"
+
+
+async def test_chance_is_not_kept(scripted_model: Any, cache: ResponseCache) -> None:
+    model = CachedChat(scripted_model(["one", "two"]), cache)
+    texts = [(await model.chat(HELLO, max_tokens=9, temperature=0.7)).text for _ in range(2)]
+    assert texts == ["one", "two"]
+
+
+async def test_failures_are_not_kept(scripted_model: Any, cache: ResponseCache) -> None:
+    model = CachedChat(scripted_model([errors.ServerFailed("down"), "up"]), cache)
+    with pytest.raises(errors.ServerFailed):
+        await model.chat(HELLO, max_tokens=9)
+    assert (await model.chat(HELLO, max_tokens=9)).text == "up"
+
+
+async def test_likelihoods_and_labels(scripted_model: Any, cache: ResponseCache) -> None:
+    class Scorer(scripted_model):  # type: ignore[misc]
+        asked = 0
+
+        async def likelihood(self, prefix: str, continuation: str) -> list[float]:
+            self.asked += 1
+            return [-0.1, -2.5]
+
+        async def labels(self, prefix: Any, labels: Any) -> dict[str, float]:
+            self.asked += 1
+            return {label: 1 / len(labels) for label in labels}
+
+    inner = Scorer(capabilities=[Capability.LIKELIHOOD, Capability.LABELS])
+    model = CachedChat(inner, cache)
+    assert model.capabilities == {Capability.LIKELIHOOD, Capability.LABELS}
+    for _ in range(2):
+        assert await model.likelihood("a", "b") == [-0.1, -2.5]
+        assert await model.labels(HELLO, ["yes", "no"]) == {"yes": 0.5, "no": 0.5}
+    assert inner.asked == 2
+
+
+async def test_what_the_model_lacks_stays_missing(
+    scripted_model: Any, cache: ResponseCache
+) -> None:
+    model = CachedChat(scripted_model(), cache)
+    with pytest.raises(errors.MissingCapability):
+        await model.likelihood("a", "b")
+    with pytest.raises(errors.MissingCapability):
+        await model.labels(HELLO, ["a"])
+
+
+def bytes_on_disk(cache: ResponseCache) -> bytes:
+    return b"".join(path.read_bytes() for path in sorted(cache.path.parent.iterdir()))
+
+
+def test_removing_a_document_leaves_none_of_its_bytes(cache: ResponseCache) -> None:
+    for number in range(400):
+        # Of different lengths and interleaved, so that SQLite moves cells between pages.
+        secret, plain = f"SECRET-{number} " * (number % 40 + 1), f"plain-{number} " * (number % 23)
+        cache.put(f"s{number * 7919 % 400:03}", secret, ["secret-id", f"doc{number}"])
+        cache.put(f"p{number * 7919 % 400:03}", plain, [f"doc{number}"])
+    cache.put("untagged", "SECRET without a tag")
+    assert b"SECRET" in bytes_on_disk(cache)
+    assert cache.remove(["secret-id"]) == 401
+    left = bytes_on_disk(cache)
+    assert b"SECRET" not in left
+    assert b"secret-id" not in left
+    assert cache.get("s001") is None
+    assert cache.get("p007") is not None
+
+
+def test_removing_twice_or_from_nothing(cache: ResponseCache) -> None:
+    assert cache.remove(["d"]) == 0
+    cache.put("k", "v", ["d"])
+    assert cache.remove(["d"]) == 1
+    assert cache.remove(["d"]) == 0
+
+
+async def test_tags_may_change_from_call_to_call(scripted_model: Any, cache: ResponseCache) -> None:
+    view = ["a"]
+    model = CachedChat(scripted_model(["one", "two"]), cache, tags=lambda: view)
+    await model.chat(HELLO, max_tokens=1)
+    view = ["b"]
+    await model.chat(HELLO, max_tokens=2)
+    assert cache.remove(["a"]) == 1
+    assert (await model.chat(HELLO, max_tokens=2)).cached
+
+
+@pytest.mark.parametrize(
+    "content", [b"this is no database " * 100, b"SQLite format 3\0" + b"x" * 99]
+)
+async def test_a_damaged_file_is_set_aside(
+    scripted_model: Any, cache: ResponseCache, content: bytes
+) -> None:
+    cache.path.parent.mkdir()
+    cache.path.write_bytes(content)
+    model = CachedChat(scripted_model(["one", "two"]), cache)
+    first = await model.chat(HELLO, max_tokens=1)
+    assert first.text == "one"
+    assert "damaged" in first.warnings[0]
+    assert (await model.chat(HELLO, max_tokens=2)).warnings == ()
+    assert (await model.chat(HELLO, max_tokens=2)).cached
+    [aside] = cache.path.parent.glob("*.damaged-*")
+    assert aside.read_bytes() == content
+    cache.remove(["any"])
+    assert not aside.exists()
+
+
+def test_removing_from_a_damaged_file_deletes_it(cache: ResponseCache) -> None:
+    cache.path.parent.mkdir()
+    cache.path.write_bytes(b"SECRET, and no database " * 50)
+    cache.remove(["any"])
+    assert b"SECRET" not in bytes_on_disk(cache)
+
+
+async def test_a_place_that_cannot_be_written(scripted_model: Any, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way", encoding="utf-8")
+    cache = ResponseCache(tmp_path / "file" / "responses.db")
+    model = CachedChat(scripted_model(["one", "two"]), cache)
+    first = await model.chat(HELLO, max_tokens=1)
+    assert first.text == "one"
+    assert "cannot be used" in first.warnings[0]
+    assert (await model.chat(HELLO, max_tokens=1)).warnings == ()
+
+
+def test_entries_of_another_version_are_not_used(cache: ResponseCache) -> None:
+    cache.put("k", "v", ["d"])
+    with sqlite3.connect(cache.path) as other:
+        other.execute("UPDATE responses SET version = version + 1")
+    other.close()
+    assert cache.get("k") is None
+    cache.put("k", "new", ["d"])
+    assert cache.get("k") == "new"
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from colligate.models.response_cache import ResponseCache
+cache = ResponseCache(Path(sys.argv[1]))
+for number in range(50):
+    cache.put(f"{sys.argv[2]}-{number}", number, ["d"])
+    assert cache.get(f"{sys.argv[2]}-{number}") == number
+assert cache.warnings == [], cache.warnings
+cache.close()
+"""
+
+
+def test_several_processes_at_once(cache: ResponseCache) -> None:
+    command = [sys.executable, "-c", WRITER, str(cache.path)]
+    writers = [subprocess.Popen([*command, str(number)]) for number in range(2)]
+    assert [writer.wait() for writer in writers] == [0, 0]
+    found = [cache.get(f"{writer}-{number}") for writer in range(2) for number in range(50)]
+    assert found == [*range(50)] * 2

@@ -1,0 +1,265 @@
+"""What happens when a call fails: which are tried again, how long is waited, what is said."""
+
+from __future__ import annotations
+
+import asyncio
+import email.utils
+import logging
+import socket
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import httpx2
+import pytest
+
+from colligate import errors
+from colligate.models import ChatModel, Completion, Message
+from colligate.models.failures import retry_after
+from colligate.models.openai_chat import OpenAIChat
+from colligate.models.transport import Policy, shown_url
+
+KEY = "sk-test-0123456789abcdef"
+HELLO = [Message("user", "Hello?")]
+
+
+async def ask(model: ChatModel, **options: Any) -> Completion:
+    try:
+        return await model.chat(HELLO, max_tokens=20, **options)
+    finally:
+        await model.aclose()
+
+
+@pytest.fixture
+def dead_url() -> Iterator[str]:
+    """A port that is taken and not listened on."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
+
+
+@pytest.mark.parametrize("status", [429, 500, 502, 503, 529])
+async def test_passing_failures_are_tried_again(
+    openai_server: Any, policy: Policy, waits: list[float], status: int
+) -> None:
+    openai_server.fail(status, times=2)
+    completion = await ask(OpenAIChat("m", openai_server.url, policy=policy))
+    assert completion.text == "Hello."
+    assert len(openai_server.requests) == 3
+    assert waits == [0.5, 1.0]
+
+
+@pytest.mark.parametrize("status", [400, 405, 409, 413, 418, 422])
+async def test_other_4xx_are_not(
+    openai_server: Any, policy: Policy, waits: list[float], status: int
+) -> None:
+    openai_server.fail(status, "no such luck")
+    with pytest.raises(errors.RequestRefused, match=f"HTTP {status}: no such luck"):
+        await ask(OpenAIChat("m", openai_server.url, policy=policy))
+    assert len(openai_server.requests) == 1
+    assert waits == []
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"), [(429, errors.RateLimited), (503, errors.ServerFailed)]
+)
+async def test_attempts_are_bounded(
+    openai_server: Any, policy: Policy, status: int, kind: type[errors.ModelError]
+) -> None:
+    openai_server.fail(status, times=50)
+    with pytest.raises(kind, match=f"HTTP {status} after 3 attempts"):
+        await ask(OpenAIChat("m", openai_server.url, policy=policy))
+    assert len(openai_server.requests) == 3
+
+
+async def test_retry_after_seconds_is_honoured_and_capped(
+    openai_server: Any, policy: Policy, waits: list[float]
+) -> None:
+    openai_server.fail(429, retry_after="7")
+    openai_server.fail(503, retry_after="86400")
+    await ask(OpenAIChat("m", openai_server.url, policy=policy))
+    assert waits == [7.0, policy.longest_wait]
+
+
+async def test_retry_after_date_is_honoured(
+    openai_server: Any, policy: Policy, waits: list[float]
+) -> None:
+    openai_server.fail(429, retry_after=email.utils.formatdate(time.time() + 20, usegmt=True))
+    await ask(OpenAIChat("m", openai_server.url, policy=policy))
+    assert 15 < waits[0] <= 20
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({}, None),
+        ({"Retry-After": "soon"}, None),
+        ({"Retry-After": "nan"}, None),
+        ({"Retry-After": "-5"}, 0.0),
+        ({"Retry-After": "1.5"}, 1.5),
+        ({"Retry-After-Ms": "250", "Retry-After": "9"}, 0.25),
+        ({"Retry-After": "Wed, 21 Oct 2015 07:28:00 GMT"}, 0.0),
+    ],
+)
+def test_retry_after_forms(headers: dict[str, str], seconds: float | None) -> None:
+    assert retry_after(httpx2.Headers(headers)) == seconds
+
+
+def test_jitter_is_full_and_grows() -> None:
+    low, high = (Policy(random=lambda share=share: share) for share in (0.0, 1.0))
+    assert [low.wait(turn, None) for turn in (1, 2, 3)] == [0, 0, 0]
+    assert [high.wait(turn, None) for turn in (1, 2, 3, 20)] == [0.5, 1.0, 2.0, 30.0]
+
+
+async def test_spent_quota_is_not_tried_again(
+    openai_server: Any, policy: Policy, waits: list[float]
+) -> None:
+    openai_server.fail(429, "You exceeded your current quota", code="insufficient_quota")
+    with pytest.raises(errors.RateLimited, match="no quota left"):
+        await ask(OpenAIChat("m", openai_server.url, policy=policy))
+    assert waits == []
+
+
+async def test_dead_endpoint(dead_url: str, policy: Policy, waits: list[float]) -> None:
+    with pytest.raises(errors.EndpointUnreachable) as caught:
+        await ask(OpenAIChat("m", dead_url, policy=policy))
+    assert dead_url in str(caught.value)
+    assert "is the server running" in str(caught.value)
+    assert len(waits) == 2
+
+
+async def test_a_server_that_stalls(openai_server: Any, policy: Policy) -> None:
+    openai_server.stall(times=3)
+    with pytest.raises(errors.EndpointUnreachable, match=r"nothing arrived for 0\.05 s"):
+        await ask(OpenAIChat("m", openai_server.url, policy=replace(policy, timeout=0.05)))
+
+
+async def test_a_stall_may_pass(openai_server: Any, policy: Policy) -> None:
+    openai_server.stall()
+    completion = await ask(OpenAIChat("m", openai_server.url, policy=replace(policy, timeout=0.2)))
+    assert completion.text == "Hello."
+
+
+async def test_the_deadline_bounds_all_attempts(openai_server: Any, policy: Policy) -> None:
+    openai_server.stall(times=9)
+    with pytest.raises(errors.EndpointUnreachable, match=r"not within 0\.1 s"):
+        await ask(OpenAIChat("m", openai_server.url, policy=replace(policy, deadline=0.1)))
+
+
+async def test_refused_key_names_its_variable_and_hides_it(
+    openai_server: Any, policy: Policy, caplog: pytest.LogCaptureFixture
+) -> None:
+    openai_server.key = "another"
+    caplog.set_level(logging.DEBUG)
+    model = OpenAIChat("m", openai_server.url, KEY, policy=policy)
+    with pytest.raises(
+        errors.NotAuthorised, match=r"refuses the key.*check OPENAI_API_KEY"
+    ) as error:
+        await ask(model)
+    assert openai_server.requests[0]["headers"]["authorization"] == f"Bearer {KEY}"
+    assert KEY not in str(error.value) + repr(error.value) + repr(model) + caplog.text
+    assert KEY not in repr(vars(error.value))
+
+
+async def test_missing_key(openai_server: Any, policy: Policy) -> None:
+    openai_server.key = "wanted"
+    with pytest.raises(errors.NotAuthorised, match="set OPENAI_API_KEY"):
+        await ask(OpenAIChat("m", openai_server.url, policy=policy))
+
+
+def test_openai_itself_needs_a_key() -> None:
+    with pytest.raises(errors.NotAuthorised, match="OPENAI_API_KEY is not set"):
+        OpenAIChat("gpt-x")
+
+
+async def test_unknown_model_lists_what_there_is(openai_server: Any, policy: Policy) -> None:
+    openai_server.models = ["llama-small", "llama-large"]
+    with pytest.raises(errors.UnknownModel) as caught:
+        await ask(OpenAIChat("lama-small", openai_server.url, policy=policy))
+    assert "llama-large, llama-small" in str(caught.value)
+    assert "did you mean llama-small?" in str(caught.value)
+
+
+async def test_unknown_model_where_none_are_listed(openai_server: Any, policy: Policy) -> None:
+    openai_server.fail(404, 'model "m" not found, try pulling it first')
+    with pytest.raises(errors.UnknownModel, match="try pulling it"):
+        await ask(OpenAIChat("m", openai_server.url, policy=policy))
+
+
+async def test_a_wrong_path_is_not_an_unknown_model(openai_server: Any, policy: Policy) -> None:
+    with pytest.raises(errors.RequestRefused, match="usually ends in /v1"):
+        await ask(OpenAIChat("m", openai_server.url + "/extra", policy=policy))
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "code"),
+    [
+        (400, "too long", "context_length_exceeded"),
+        (400, "This model's maximum context length is 2048 tokens. However, you requested", None),
+        (400, "the request exceeds the available context size", None),
+        (500, "context size exceeded", None),
+    ],
+)
+async def test_prompt_too_long(
+    openai_server: Any, policy: Policy, status: int, message: str, code: str | None
+) -> None:
+    openai_server.fail(status, message, code=code)
+    with pytest.raises(errors.ContextTooSmall):
+        await ask(OpenAIChat("m", openai_server.url, policy=policy))
+    assert len(openai_server.requests) == 1
+
+
+async def test_calls_in_flight_are_bounded_per_endpoint(openai_server: Any, policy: Policy) -> None:
+    two = replace(policy, in_flight=2)
+    models = [OpenAIChat(name, openai_server.url, policy=two) for name in ("a", "b")]
+    await asyncio.gather(*(model.chat(HELLO, max_tokens=5) for model in models * 6))
+    assert len(openai_server.requests) == 12
+    assert openai_server.in_flight_most <= 2
+    for model in models:
+        await model.aclose()
+
+
+async def test_cancelling_frees_the_slot(openai_server: Any, policy: Policy) -> None:
+    openai_server.stall()
+    model = OpenAIChat("m", openai_server.url, policy=replace(policy, in_flight=1))
+    stuck = asyncio.create_task(model.chat(HELLO, max_tokens=5))
+    await asyncio.to_thread(openai_server.arrived.wait)
+    stuck.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await stuck
+    assert (await ask(model)).text == "Hello."
+
+
+async def test_a_model_serves_one_event_loop_after_another(
+    openai_server: Any, policy: Policy
+) -> None:
+    model = OpenAIChat("m", openai_server.url, policy=policy)
+
+    def once() -> str:
+        return asyncio.run(ask(model)).text
+
+    assert [await asyncio.to_thread(once) for _ in range(2)] == ["Hello.", "Hello."]
+
+
+async def test_nothing_is_said_of_this_machine(openai_server: Any, policy: Policy) -> None:
+    await ask(OpenAIChat("m", openai_server.url, policy=policy))
+    headers = openai_server.requests[0]["headers"]
+    assert not [name for name in headers if name in ("x-stainless-os", "x-stainless-arch")]
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("http://user:secret@host:8000/v1/?api_key=secret", "http://host:8000/v1"),
+        ("https://[::1]:80/v1", "https://[::1]:80/v1"),
+    ],
+)
+def test_urls_are_shown_without_secrets(url: str, shown: str) -> None:
+    assert shown_url(url) == shown
+
+
+@pytest.mark.parametrize("url", ["localhost:8000", "ftp://host", "http://", "http://[", "x"])
+def test_what_is_no_url_is_said(url: str) -> None:
+    with pytest.raises(errors.UnknownModel, match="full URL"):
+        OpenAIChat("m", url)
