@@ -110,7 +110,7 @@ class Indexing:
             vectors: list[NDArray[np.float32] | None] = []
             for at in range(0, len(some), _BATCH):
                 texts = [passage.text for passage in some[at : at + _BATCH]]
-                vectors += await embedder.embed(texts) if embedder else [None] * len(texts)
+                vectors.extend(await embedder.embed(texts) if embedder else [None] * len(texts))
                 self.done += len(texts)
                 self._tell(self.done, self._total)
             await self._written()
