@@ -95,27 +95,20 @@ def test_missing_file() -> None:
 
 
 def test_file_of_another_kind(tmp_path: Path) -> None:
-    (tmp_path / "model.bin").write_bytes(b"x")
-    with pytest.raises(errors.UnknownModel, match="not a GGUF"):
+    (tmp_path / "model.bin").write_bytes(b"anything else")
+    with pytest.raises(errors.WeightsUnavailable, match="not a GGUF"):
         open_model(f"gguf:{tmp_path / 'model.bin'}")
+
+
+def test_weights_of_no_chat_model_are_not_pulled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(weights, "pull", lambda *_: pytest.fail("pulled"))
+    with pytest.raises(errors.UnknownModel, match="no pinned chat model"):
+        open_model("gguf:minilm-l6-v2-int8")
 
 
 def test_transformers_are_said_to_be_missing() -> None:
     with pytest.raises(errors.UnknownModel, match="not in this version yet"):
         open_model("hf:Qwen/Qwen3-1.7B")
-
-
-def test_a_name_that_is_a_weight_of_no_chat_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    pulled: list[str] = []
-
-    def pull(name: str, on_progress: object = None) -> dict[str, Path]:
-        pulled.append(name)
-        return {"model": Path("model.onnx")}
-
-    monkeypatch.setattr(weights, "pull", pull)
-    with pytest.raises(errors.UnknownModel, match="not a GGUF"):
-        open_model("gguf:minilm-l6-v2-int8")
-    assert pulled == ["minilm-l6-v2-int8"]
 
 
 def test_missing_weights_are_pulled_with_progress(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,6 +152,7 @@ def test_default_without_anything() -> None:
         ({"OPENAI_API_KEY": "k"}, f"openai:{OPENAI_DEFAULT}"),
         ({"OPENAI_API_KEY": "k", "OPENAI_MODEL": "m"}, "openai:m"),
         ({"OPENAI_BASE_URL": "http://h/v1", "OPENAI_MODEL": "m"}, "openai:m@http://h/v1"),
+        ({"OPENAI_BASE_URL": "http://me:secret@h/v1", "OPENAI_MODEL": "m"}, "openai:m"),
     ],
 )
 def test_default_from_settings(

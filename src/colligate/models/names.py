@@ -14,16 +14,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import httpx2
-
 from colligate.errors import EndpointUnreachable, UnknownModel, UsageError
 from colligate.models import weights
-from colligate.models.openai_chat import OpenAIChat
-from colligate.models.openai_embedder import OpenAIEmbedder
 from colligate.models.protocols import ChatModel, Embedder, LikelihoodModel, Reranker
-from colligate.models.rerankers import EmbeddingReranker, HTTPReranker, LikelihoodReranker
 from colligate.models.suggest import closest
-from colligate.models.transport import OPENAI_URL, shown_url
 
 OPENAI_DEFAULT = "gpt-6-luna"
 """The model taken when only OPENAI_API_KEY is set: OpenAI's cheapest current one."""
@@ -59,10 +53,14 @@ def open_model(name: str, *, on_progress: weights.OnProgress | None = None) -> C
     if kind == "gguf" and rest:
         return _llamacpp(rest, name, on_progress)
     if kind == "openai" and rest:
+        from colligate.models.openai_chat import OpenAIChat
+
         model, url = _at(rest)
         return OpenAIChat(model, url, os.environ.get("OPENAI_API_KEY"))
     if kind == "ollama" and rest:
-        return OpenAIChat(rest, ollama_url())
+        from colligate.models.openai_chat import OpenAIChat
+
+        return OpenAIChat(rest, ollama_url())  # without the key, which is not meant for it
     if kind == "hf":
         raise UnknownModel(
             f"{name!r} cannot be opened",
@@ -92,9 +90,13 @@ def open_embedder(
         weights.pull("wordllama-256", on_progress)
         return StaticEmbedder()
     if kind == "openai" and rest:
+        from colligate.models.openai_embedder import OpenAIEmbedder
+
         model, url = _at(rest)
         return OpenAIEmbedder(model, url, os.environ.get("OPENAI_API_KEY"))
     if kind == "ollama" and rest:
+        from colligate.models.openai_embedder import OpenAIEmbedder
+
         return OpenAIEmbedder(rest, ollama_url())
     if kind == "st" and rest:
         from colligate.models.local import SentenceTransformerEmbedder
@@ -114,6 +116,8 @@ def open_reranker(
         UnknownModel, ModelError: as `open_model`.
         UsageError: what the reranker builds on was not given.
     """
+    from colligate.models.rerankers import EmbeddingReranker, HTTPReranker, LikelihoodReranker
+
     kind, rest = _parts(name)
     if name == "embedding":
         if embedder is None:
@@ -152,12 +156,16 @@ def default_model() -> tuple[str, str]:
     key = os.environ.get("OPENAI_API_KEY")
     if not url and not key:
         return "bundled", "no other model is named"
+    from colligate.models.transport import OPENAI_URL, shown_url
+
     model, why = os.environ.get("OPENAI_MODEL"), "OPENAI_MODEL"
     if not model and url and shown_url(url) != OPENAI_URL:
         model, why = _first_model(url, key), "the first model at OPENAI_BASE_URL"
     elif not model:
         model, why = OPENAI_DEFAULT, "OPENAI_API_KEY is set"
-    return f"openai:{model}" + (f"@{url}" if url else ""), why
+    # The name is shown: a URL with a password in it stays where the backend finds it by itself.
+    plain = url is not None and shown_url(url) == url.rstrip("/")
+    return f"openai:{model}" + (f"@{url}" if plain else ""), why
 
 
 def ollama_url() -> str:
@@ -191,16 +199,19 @@ def _at(rest: str) -> tuple[str, str | None]:
 def _llamacpp(target: str, name: str, on_progress: weights.OnProgress | None) -> ChatModel:
     path = Path(target).expanduser()
     if not path.is_file():
-        if target not in weights.PINNED:
-            near = closest(target, weights.PINNED)
+        pinned = [
+            known
+            for known, weight in weights.PINNED.items()
+            if weight.files["model"].name.endswith(".gguf")
+        ]
+        if target not in pinned:
+            near = closest(target, pinned)
             raise UnknownModel(
                 f"no model {name!r}",
-                f"there is no file {target} and no pinned weights of that name",
+                f"there is no file {target} and no pinned chat model of that name",
                 f"did you mean gguf:{near}?" if near else "colligate models list shows the names",
             )
         path = weights.pull(target, on_progress)["model"]
-    if path.suffix != ".gguf":
-        raise UnknownModel(f"{name!r} is no chat model", f"{path.name} is not a GGUF file")
     from colligate.models.llamacpp import LlamaCpp
 
     return LlamaCpp(path, name=name)
@@ -217,6 +228,10 @@ def _unknown(what: str, name: str, forms: tuple[str, ...], words: tuple[str, ...
 
 
 def _first_model(url: str, key: str | None) -> str:
+    import httpx2
+
+    from colligate.models.transport import shown_url
+
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     shown = shown_url(url)
     try:
@@ -229,16 +244,3 @@ def _first_model(url: str, key: str | None) -> str:
         raise EndpointUnreachable(
             f"{shown} does not say which models it has", why, "name one with OPENAI_MODEL"
         ) from None
-
-
-__all__ = [
-    "EMBEDDER_FORMS",
-    "MODEL_FORMS",
-    "OPENAI_DEFAULT",
-    "RERANKER_FORMS",
-    "default_model",
-    "ollama_url",
-    "open_embedder",
-    "open_model",
-    "open_reranker",
-]
