@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from pydantic import BaseModel, Field
 
 from colligate import errors
 from colligate.models import Capability, ChatModel, LabelModel, Message
@@ -221,6 +222,27 @@ async def test_schema_is_sent_strict(openai_server: Any, model: OpenAIChat) -> N
     assert schema["additionalProperties"] is False
     assert "default" not in schema["properties"]["note"]
     assert Capability.STRUCTURED in model.capabilities
+
+
+class Claim(BaseModel):
+    text: str
+    default: int = 0  # a name that is also a keyword of JSON schema
+
+
+class Claims(BaseModel):
+    claims: list[Claim] = Field(description="all of them")
+    best: Claim | None = Field(default=None, description="the best")
+
+
+async def test_strict_schema_reaches_nested_models(openai_server: Any, model: OpenAIChat) -> None:
+    await model.chat(HELLO, max_tokens=9, schema=Claims.model_json_schema())
+    schema = openai_server.requests[0]["response_format"]["json_schema"]["schema"]
+    assert schema["required"] == ["claims", "best"]
+    nested = schema["$defs"]["Claim"]
+    assert nested["required"] == ["text", "default"]
+    assert nested["additionalProperties"] is False
+    assert nested["properties"]["default"]["type"] == "integer"
+    assert schema["properties"]["claims"]["items"] == {"$ref": "#/$defs/Claim"}
 
 
 @pytest.mark.parametrize(
