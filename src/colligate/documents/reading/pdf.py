@@ -23,6 +23,7 @@ from colligate.documents.reading.identity import document_id
 from colligate.documents.reading.pdf_headings import OutlineEntry, repair
 from colligate.documents.reading.pdf_layout import PageLayout, clean, join, layout
 from colligate.documents.reading.pdf_markdown import markdown
+from colligate.documents.reading.pdf_tables import free_text
 from colligate.errors import CorruptFile, EncryptedFile, NoText
 
 PAGE_LIMIT = 10_000
@@ -59,6 +60,7 @@ def read_with(path: Path, data: bytes, *, stem: str, use_outline: bool = True) -
     parsed, warnings = _parse(path, data, page_count)
     pages = layout(parsed)
     _check_text(path, pages, warnings)
+    free_text(pages)
     structure = repair(pages, outline if use_outline else ())
     text, ranges = markdown(pages)
     name = document_id(stem, text)

@@ -109,7 +109,7 @@ def find_contents(pages: Sequence[PageLayout]) -> Contents:
 
 
 def _is_contents_title(text: str) -> bool:
-    return len(text) < 60 and _HEADING.fullmatch(text.strip(" .:")) is not None
+    return len(text) < 60 and bool(_HEADING.fullmatch(text.strip(" .:")))
 
 
 def _page_rows(page: PageLayout) -> Iterator[_Row]:
@@ -127,6 +127,7 @@ def _row(line: Line, cells: Sequence[TextItem]) -> _Row:
     else:
         title, printed, leader = text, "", False
     title = clean(_LEADER.sub(" ", title)) if leader else title
+    title = title.removesuffix(" .") if printed else title
     if not any(map(str.isalpha, title)):
         title, printed = text, ""
     return _Row(line, title, printed, leader, line.x)
@@ -134,7 +135,7 @@ def _row(line: Line, cells: Sequence[TextItem]) -> _Row:
 
 def _set_apart(cells: Sequence[TextItem], printed: str) -> bool:
     """Whether the page number stands in a cell of its own, away from the title."""
-    if len(cells) < 2 or cells[-1].text.strip() != printed:
+    if len(cells) < 2 or cells[-1].text.strip(" .") != printed:
         return False
     before = cells[-2]
     return cells[-1].x - (before.x + before.width) > _GAP

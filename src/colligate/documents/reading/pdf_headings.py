@@ -271,7 +271,7 @@ def _best_on(here: Sequence[_Place], title: str, taken: set[int]) -> tuple[float
             continue
         score += 3 * place.first + 2 * (place.block.kind == "heading" or place.line.bold)
         score -= 6 * (place.block.kind == "chrome") + 3 * (
-            not used[-1].line is used[-1].block.lines[-1]
+            used[-1].line is not used[-1].block.lines[-1]
         )
         if score > best[0]:
             best = (score, used)
@@ -305,7 +305,8 @@ _CAPTION = re.compile(
     r"example|exhibit|chart|box|plate|図|表)\s*[\dA-Z(]+([.:\-\s]|$)",
     re.I,
 )
-_SENTENCE_END = re.compile(r"[.;,!]$")
+_CODE = re.compile(r"\\[a-zA-Z]|[{}]|;$|->|==|::|</|\(\)")
+_SENTENCE_END = re.compile(r"[.;,!:]$")
 _KNOWN = frozenset(
     "abstract introduction summary preface foreword acknowledgements acknowledgments references "
     "bibliography glossary conclusion conclusions contents index appendix".split()
@@ -353,6 +354,7 @@ def _with_candidates(
 
 def _candidates(here: Sequence[_Place], taken: set[int], body: float) -> Iterable[list[_Place]]:
     """Runs of lines of one block that look like a heading."""
+    column = max((place.line.width for place in here), default=0.0)
     for i, place in enumerate(here):
         block = place.block
         if not place.first or place.order in taken or block.kind not in _TEXT_KINDS:
@@ -369,8 +371,17 @@ def _candidates(here: Sequence[_Place], taken: set[int], body: float) -> Iterabl
             run.append(following)
         if len(run) < len(block.lines) and block.kind != "heading":
             continue
-        if _looks_like_heading(run, body):
+        if _looks_like_heading(run, body) and not _runs_in(run, here, i, column):
             yield run
+
+
+def _runs_in(run: Sequence[_Place], here: Sequence[_Place], i: int, column: float) -> bool:
+    """Whether a run fills its line and goes straight on as text: a paragraph that begins bold."""
+    last = run[-1].line
+    if last.width < 0.85 * column or i + len(run) >= len(here):
+        return False
+    following = here[i + len(run)].line
+    return 0 <= following.y - last.y < 1.45 * last.height
 
 
 _TEXT_KINDS = ("heading", "paragraph", "list_item")
@@ -379,6 +390,9 @@ _TEXT_KINDS = ("heading", "paragraph", "list_item")
 def _looks_like_heading(run: Sequence[_Place], body: float) -> bool:
     line = run[0].line
     text = join([place.line for place in run])
+    number, rest = split_number(text)
+    if line.mono or (number is None and _CODE.search(text)):
+        return False
     if not 2 <= len(text) <= 160 or sum(map(str.isalpha, text)) < 0.5 * len(text.replace(" ", "")):
         return False
     if sum(map(str.isalpha, text)) < 3 or len(text.split()) > 18:
@@ -389,7 +403,7 @@ def _looks_like_heading(run: Sequence[_Place], body: float) -> bool:
     if not rest or (rest[0].islower() and number is None):
         return False
     larger = line.size > 1.08 * body
-    size, bold, caps, italic = _style(line)
+    _, bold, caps, _ = _style(line)
     if run[0].block.kind == "heading":
         return larger or bold or caps or number is not None
     return (larger or bold) and line.size >= 0.95 * body and run[0].block.kind == "paragraph"
@@ -397,7 +411,7 @@ def _looks_like_heading(run: Sequence[_Place], body: float) -> bool:
 
 def _tabular(pages: Sequence[PageLayout]) -> set[tuple[int, int]]:
     """Where rows of several short cells stand: (page, height), as the heads of tables do."""
-    found = set()
+    found: set[tuple[int, int]] = set()
     for i, page in enumerate(pages):
         for row, cells in zip(page.rows, page.cells, strict=True):
             wide = sum(b.x - (a.x + a.width) > 1.8 * row.size for a, b in pairwise(cells))
@@ -410,7 +424,7 @@ def _tabular(pages: Sequence[PageLayout]) -> set[tuple[int, int]]:
 def _without_repeats(candidates: list[list[_Place]], page_count: int) -> list[list[_Place]]:
     """Candidates without those that say the same again and again: labels, not headings."""
     seen = Counter(join([p.line for p in run]).casefold() for run in candidates)
-    most = max(4, 0.05 * page_count)
+    most = max(3, 0.03 * page_count)
     return [run for run in candidates if seen[join([p.line for p in run]).casefold()] <= most]
 
 

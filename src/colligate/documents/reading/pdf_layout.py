@@ -20,11 +20,12 @@ from liteparse import LayoutBlock, ParsedPage, TextItem
 
 _BOLD = re.compile(r"bold|black|heavy|semibold|demi(?!tasse)|cmbx|cmb\d|sfbx|ecbx|-bd\b", re.I)
 _ITALIC = re.compile(r"ital|obli|cmti|cmsl|sfti|-it\b", re.I)
+_MONO = re.compile(r"mono|courier|cmtt|cmsltt|typewriter|consol|menlo|lmtt|sftt|ectt|code", re.I)
 _MARKS = re.compile(r"[\s*\\_`\-\u00ad\u2010\u2011]+")
 _ESCAPE = re.compile(r"\\([\\`*_{}\[\]<>()#+\-.!|~])")
 _EMPHASIS = re.compile(r"\*{1,3}")
 _SPACES = re.compile(r"\s+")
-_UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ufffe\uffff\ud800-\udfff]")
+_UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ufffe\uffff\ud800-\udfff]")
 
 
 @dataclass(slots=True, eq=False)
@@ -40,6 +41,7 @@ class Line:
     size: float
     bold: bool
     italic: bool
+    mono: bool = False
     joined: bool = False  # the next line continues its last word
 
 
@@ -57,6 +59,7 @@ class Block:
     ordered: bool = False
     rows: list[list[str]] = field(default_factory=list)
     verbatim: list[str] = field(default_factory=list)
+    items: list[TextItem] = field(default_factory=list)  # of a table
 
 
 @dataclass(slots=True, eq=False)
@@ -128,7 +131,9 @@ def _page(page: ParsedPage, sizes: dict[tuple[str, float], float]) -> PageLayout
     for block in page.blocks or ():
         inside = _inside(block, items, tops)
         used.update(map(id, inside))
-        found.blocks.append(_block(number, block, inside, sizes))
+        made = _block(number, block, inside, sizes)
+        made.items = inside if block.kind == "table" else []
+        found.blocks.append(made)
     for cells, row in zip(found.cells, found.rows, strict=True):
         if used.isdisjoint(map(id, cells)):
             _insert_chrome(found.blocks, row)
@@ -190,6 +195,7 @@ def _line(page: int, row: Sequence[TextItem], sizes: dict[tuple[str, float], flo
         size=round(sizes.get(_font(main), main.height), 1),
         bold=bold > 0.6 * total,
         italic=italic > 0.6 * total,
+        mono=bool(_MONO.search(main.font_name or "")),
     )
 
 

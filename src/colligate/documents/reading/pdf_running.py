@@ -95,7 +95,8 @@ def set_aside(pages: Sequence[PageLayout], printed: Printed) -> None:
     for (i, row), (text, numbered) in zip(edges, keys, strict=True):
         place = round(row.y / 3)
         often = sum(usual[place + d] for d in (-1, 0, 1)) >= _REPEATS
-        if (numbered and often) or len(repeats[text, round(row.size)]) >= _REPEATS:
+        alone = text == "\u0000"
+        if (numbered and (often or alone)) or len(repeats[text, round(row.size)]) >= _REPEATS:
             running[i].append(row)
     for i, rows in running.items():
         bands = [(row.y - 1, row.y + row.height + 1) for row in rows]
@@ -133,7 +134,7 @@ def _running_key(row: Line, page: int, printed: Printed) -> tuple[str, bool]:
             words[place], numbered = "\u0000", True
     if len(words) == 1 and _CHAPTER_PAGE.fullmatch(words[0]):
         return "\u0000", True
-    return key(" ".join(words)) or "\u0000", numbered
+    return key(" ".join(words).replace("\u0000", "")) or "\u0000", numbered
 
 
 def _without(block: Block, bands: Sequence[tuple[float, float]]) -> list[Block]:
