@@ -21,7 +21,7 @@ from colligate.library.library import Library
 from colligate.library.sources import Sources
 from colligate.models import ChatModel, Embedder, Reranker, Role
 from colligate.models.metering import Meter
-from colligate.models.names import default_model, open_model, open_reranker
+from colligate.models.names import default_model, open_embedder, open_model, open_reranker
 from colligate.models.weights import OnProgress
 from colligate.strategies.answer import Answer
 from colligate.strategies.run import Budget, Run
@@ -171,19 +171,19 @@ class Engine:
         ingested = await library.add(
             paths, index=index, workers=workers, on_progress=_ingestion_listener(trace)
         )
-        for _, error in ingested.failed:
+        errors = [*ingested.problems, *(error for _, error in ingested.failed)]
+        if not ingested.document_ids:
+            if len(errors) == 1:
+                raise errors[0]  # best said in its own words
+            raise NoDocuments(
+                "nothing could be read",
+                "; ".join(str(error) for error in errors[:3]),
+                f"{len(errors) - 3} more failed" if len(errors) > 3 else "",
+            )
+        for error in errors:
             trace.emit(Noted(f"left out: {error}", warning=True))
         for warning in ingested.warnings:
             trace.emit(Noted(warning, warning=True))
-        if not ingested.document_ids:
-            # One failure is best said in its own words.
-            if len(ingested.failed) == 1:
-                raise ingested.failed[0][1]
-            raise NoDocuments(
-                "nothing could be read",
-                f"{len(ingested.failed)} files failed",
-                "see the lines above, or `colligate tree FILE` for one of them",
-            )
         return ingested
 
     async def _open_models(self, chosen: Strategy, trace: Trace) -> dict[Role, ChatModel]:
@@ -224,15 +224,19 @@ class Engine:
         if not isinstance(self.reranker, str):
             return self.reranker
         if self._reranker is None:
-            library = await self.open_library()
-            self._reranker = open_reranker(
-                self.reranker,
-                embedder=await library.open_embedder() if self.reranker == "embedding" else None,
-                scorer=models.get(Role.SCORER, models[Role.READER]),
-            )
+            embedder = await self._open_embedder() if self.reranker == "embedding" else None
+            scorer = models.get(Role.SCORER, models[Role.READER])
+            self._reranker = open_reranker(self.reranker, embedder=embedder, scorer=scorer)
             if self._reranker is not None:
                 self._stack.push_async_callback(self._reranker.aclose)
         return self._reranker
+
+    async def _open_embedder(self) -> Embedder:
+        if not isinstance(self.embedder, str):
+            return self.embedder
+        embedder = await asyncio.to_thread(open_embedder, self.embedder)
+        self._stack.push_async_callback(embedder.aclose)
+        return embedder
 
 
 async def aask(

@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from colligate.documents import Document
+from colligate.documents.markdown import markdown_tree
+from colligate.models import weights
+from colligate.models.metering import Meter
+from colligate.models.minilm import MiniLM
+from colligate.models.protocols import Role
+from colligate.models.scripted import ScriptedModel
+from colligate.strategies.run import Budget, Run
+
+LEASE = """# Lease
+
+The tenant pays 900 euros a month for the flat in Mill Street.
+
+## Notice
+
+Either side may give notice of three months, in writing.
+"""
+RULES = """# House rules
+
+Dogs are kept on a lead. Bicycles stand in the yard, never in the hall.
+"""
+
+
+def document(name: str, text: str) -> Document:
+    title = text.splitlines()[0].lstrip("# ")
+    return Document(name, title, text, markdown_tree(text, name), language="en")
+
+
+@pytest.fixture
+def documents() -> list[Document]:
+    return [document("lease", LEASE), document("rules", RULES)]
+
+
+@pytest.fixture(scope="session")
+def minilm() -> Iterator[MiniLM]:
+    weights.pull("minilm-l6-v2-int8")
+    yield MiniLM()
+
+
+@pytest.fixture
+def make_run():
+    """`make_run(sources, replies)` is a run whose reader says the replies."""
+
+    def make(sources, replies=(), *, max_tokens=None, context_tokens=None, reranker=None):
+        model = ScriptedModel(replies, context_tokens=context_tokens)
+        run = Run(
+            sources, {Role.READER: model}, Meter(), budget=Budget(max_tokens), reranker=reranker
+        )
+        return run, model
+
+    return make
+
+
+@pytest.fixture
+def reply():
+    """`reply((passage, quote, sentence), ...)` is what a reader returns."""
+
+    def made(*statements, short="", found=True) -> str:
+        rows = [dict(zip(("passage", "quote", "sentence"), row, strict=True)) for row in statements]
+        return json.dumps({"statements": rows, "short_answer": short, "found": found})
+
+    return made

@@ -1,0 +1,129 @@
+import re
+
+import pytest
+
+from colligate.errors import BudgetExceeded, MalformedOutput
+from colligate.evidence.citing import NOT_FOUND
+from colligate.library.given import Given
+from colligate.strategies.baselines.retrieve_read import RetrieveRead
+from colligate.strategies.trace import Answered, Asked, Pruned, Retrieved
+
+QUESTION = "What is the rent of the flat?"
+
+
+def number_of(prompt: str, words: str) -> int:
+    """The number of the passage that holds these words."""
+    for number, body in re.findall(
+        r'<passage number="(\d+)".*?>(.*?)</passage>', prompt, re.DOTALL
+    ):
+        if words in body:
+            return int(number)
+    raise AssertionError(f"no passage holds {words!r}")
+
+
+async def test_the_answer_cites_the_passage_that_says_it(documents, minilm, make_run, reply):
+    def say(call):
+        number = number_of(call.prompt, "900 euros")
+        return reply(
+            (number, "pays 900 euros a month", "The rent is 900 euros."), short="900 euros"
+        )
+
+    async with Given(documents, minilm) as sources:
+        run, _ = make_run(sources, say)
+        answer = await RetrieveRead().answer(QUESTION, run)
+    assert answer.found
+    assert answer.text == "The rent is 900 euros. [1]"
+    assert answer.short == "900 euros"
+    (citation,) = answer.citations
+    assert citation.span.document_id == "lease"
+    assert citation.quote == "The tenant pays 900 euros a month for the flat in Mill Street."
+    assert citation.quote == documents[0].slice(citation.span)
+    assert citation.section == ("Lease",)
+
+
+async def test_evidence_is_what_was_shown_with_score_and_reason(documents, minilm, make_run, reply):
+    async with Given(documents, minilm) as sources:
+        run, model = make_run(sources, [reply()])
+        answer = await RetrieveRead(k=2).answer(QUESTION, run)
+    assert len(answer.evidence) == 2
+    assert [e.reason for e in answer.evidence] == ["rank 1 of the search", "rank 2 of the search"]
+    assert answer.evidence[0].score >= answer.evidence[1].score
+    assert model.calls[0].prompt.count("<passage ") == 2
+
+
+async def test_an_answer_from_memory_is_not_passed_on(documents, minilm, make_run, reply):
+    invented = reply((1, "The landlord is Ms Novak.", "The landlord is Ms Novak."))
+    async with Given(documents, minilm) as sources:
+        run, _ = make_run(sources, [invented])
+        answer = await RetrieveRead().answer("Who is the landlord?", run)
+    assert (answer.found, answer.text, answer.citations) == (False, NOT_FOUND, ())
+    assert any("Novak" in warning for warning in run.warnings)
+
+
+async def test_nothing_said_is_not_found(documents, minilm, make_run, reply):
+    async with Given(documents, minilm) as sources:
+        run, _ = make_run(sources, [reply(short="Paris", found=True)])
+        answer = await RetrieveRead().answer("What is the capital of France?", run)
+    assert not answer.found
+    assert answer.short is None
+
+
+async def test_no_documents_cost_no_call(make_run):
+    async with Given([]) as sources:
+        run, model = make_run(sources, [])
+        answer = await RetrieveRead(mode="sparse").answer(QUESTION, run)
+    assert not answer.found
+    assert model.calls == []
+
+
+async def test_passages_that_do_not_fit_are_left_out_and_said(documents, minilm, make_run, reply):
+    async with Given(documents, minilm) as sources:
+        run, model = make_run(sources, [reply()], context_tokens=1000)
+        await RetrieveRead().answer(QUESTION, run)
+    assert model.calls[0].prompt.count("<passage ") < 3
+    assert any("do not fit the model's window" in warning for warning in run.warnings)
+    assert any(isinstance(event, Pruned) for _, event in run.trace.events)
+
+
+async def test_a_reranker_decides_the_order(documents, minilm, make_run, reply):
+    class Backwards:
+        name = "backwards"
+
+        async def score(self, query, texts):
+            return [1.0 if "Dogs" in text else 0.0 for text in texts]
+
+        async def aclose(self):
+            pass
+
+    async with Given(documents, minilm) as sources:
+        run, model = make_run(sources, [reply()], reranker=Backwards())
+        answer = await RetrieveRead(k=1).answer(QUESTION, run)
+    assert "Dogs are kept on a lead." in model.calls[0].prompt
+    assert answer.evidence[0].span.document_id == "rules"
+    assert run.meter.report().scoring_passes == 3
+
+
+async def test_the_trace_replays_the_run(documents, minilm, make_run, reply):
+    async with Given(documents, minilm) as sources:
+        run, _ = make_run(sources, [reply()])
+        await RetrieveRead().answer(QUESTION, run)
+    assert [type(e) for _, e in run.trace.events] == [Retrieved, Asked, Answered]
+    asked = run.trace.to_json()[1]
+    assert asked["event"] == "asked"
+    assert asked["messages"][1]["content"].endswith(f"Question: {QUESTION}")
+
+
+async def test_the_token_budget_is_kept_before_the_call(documents, minilm, make_run, reply):
+    async with Given(documents, minilm) as sources:
+        run, model = make_run(sources, [reply()], max_tokens=100)
+        with pytest.raises(BudgetExceeded, match="the limit is 100"):
+            await RetrieveRead().answer(QUESTION, run)
+    assert model.calls == []
+
+
+async def test_a_model_that_never_says_json_is_a_typed_failure(documents, minilm, make_run):
+    async with Given(documents, minilm) as sources:
+        run, model = make_run(sources, lambda call: "no idea")
+        with pytest.raises(MalformedOutput):
+            await RetrieveRead().answer(QUESTION, run)
+    assert len(model.calls) == 3

@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+import colligate
+from colligate import Engine, Library, aask, ask
+from colligate.errors import BudgetExceeded, MissingPath, NoDocuments, UnknownStrategy, UsageError
+from colligate.models.scripted import ScriptedModel
+from colligate.strategies.trace import Progressed
+
+QUESTION = "Where do bicycles stand?"
+REPLY = json.dumps(
+    {
+        "statements": [
+            {
+                "passage": 1,
+                "quote": "Bicycles stand in the yard",
+                "sentence": "Bicycles stand in the yard.",
+            }
+        ],
+        "short_answer": "in the yard",
+        "found": True,
+    }
+)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    folder = tmp_path / "house"
+    folder.mkdir()
+    (folder / "rules.md").write_text("# Rules\n\nBicycles stand in the yard, never in the hall.\n")
+    return folder
+
+
+@pytest.fixture
+def engine(tmp_path):
+    return {
+        "model": ScriptedModel(lambda call: REPLY),
+        "embedder": "static",
+        "library": tmp_path / "library",
+    }
+
+
+async def test_a_question_over_a_folder(folder, engine):
+    answer = await aask(QUESTION, [folder], **engine)
+    assert answer.text == "Bicycles stand in the yard. [1]"
+    assert answer.citations[0].quote == "Bicycles stand in the yard, never in the hall."
+    assert answer.usage.calls == 1
+    assert answer.usage.retrieval_rounds == 1
+    assert answer.usage.cost_usd == 0.0
+
+
+def test_the_same_without_an_event_loop(folder, engine):
+    assert ask(QUESTION, folder, **engine).found
+
+
+async def test_the_sync_face_works_inside_a_running_loop(folder, engine):
+    assert ask(QUESTION, folder, **engine).found
+
+
+def test_a_library_in_three_lines(folder, engine):
+    path = engine.pop("library")
+    with Library(path, **engine) as library:
+        library.add(folder)
+        assert library.ask(QUESTION).found
+        (info,) = library.documents()
+        document = library.document(info.id)
+        (hit,) = library.search("bicycles", k=1)
+        assert document.slice(hit.passage.span) == hit.passage.text
+        library.remove(info.id)
+        assert list(library.documents()) == []
+
+
+async def test_unchanged_files_are_not_read_or_embedded_again(folder, engine):
+    seen = []
+    async with Engine(**engine, on_event=seen.append) as opened:
+        await opened.ask(QUESTION, [folder])
+        work = [e.phase for e in seen if isinstance(e, Progressed)]
+        assert "embedding" in work
+        seen.clear()
+        await opened.ask(QUESTION, [folder])
+        again = [
+            e for e in seen if isinstance(e, Progressed) and e.phase == "embedding" and e.total
+        ]
+        assert again == []
+
+
+async def test_only_the_paths_given_are_in_view(folder, engine, tmp_path):
+    other = tmp_path / "other.md"
+    other.write_text("# Other\n\nBicycles stand on the roof.\n")
+    async with Engine(**engine) as opened:
+        await opened.add([other])
+        answer = await opened.ask(QUESTION, [folder])
+    assert {e.span.document_id.rsplit("-", 1)[0] for e in answer.evidence} == {"rules"}
+
+
+async def test_files_that_fail_are_said_and_the_others_answered_over(folder, engine):
+    (folder / "broken.pdf").write_bytes(b"%PDF-1.7 nothing")
+    answer = await aask(QUESTION, [folder, folder / "absent.md"], **engine)
+    assert answer.found
+    assert any("broken.pdf" in warning for warning in answer.warnings)
+    assert any("absent.md" in warning for warning in answer.warnings)
+
+
+async def test_when_nothing_can_be_read_the_error_says_why(tmp_path, engine):
+    with pytest.raises(MissingPath, match=r"absent\.md"):
+        await aask(QUESTION, [tmp_path / "absent.md"], **engine)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(NoDocuments):
+        await aask(QUESTION, [tmp_path / "empty"], **engine)
+
+
+async def test_an_empty_library_has_nothing_to_ask(engine):
+    with pytest.raises(NoDocuments, match="is empty"):
+        await aask(QUESTION, **engine)
+
+
+async def test_wrong_calls_cost_nothing(folder, engine):
+    with pytest.raises(UsageError, match="the question is empty"):
+        await aask("  ", [folder], **engine)
+    with pytest.raises(UnknownStrategy):
+        await aask(QUESTION, [folder], strategy="guess", **engine)
+    assert engine["model"].calls == []
+
+
+async def test_time_is_bounded(folder, engine):
+    class Slow(ScriptedModel):
+        async def chat(self, messages, **settings):
+            await asyncio.Event().wait()
+
+    engine["model"] = Slow()
+    with pytest.raises(BudgetExceeded, match="within"):
+        await aask(QUESTION, [folder], timeout=3.0, **engine)
+
+
+async def test_many_questions_at_once_do_not_mix(folder, engine):
+    async with Engine(**engine) as opened:
+        await opened.add([folder])
+        questions = [f"{QUESTION} ({n})" for n in range(12)]
+        answers = await asyncio.gather(*(opened.ask(q) for q in questions))
+    assert [a.question for a in answers] == questions
+    assert {a.usage.calls for a in answers} == {1}
+
+
+def test_every_public_name_is_there():
+    for name in colligate.__all__:
+        assert getattr(colligate, name) is not None
+    with pytest.raises(AttributeError):
+        _ = colligate.nothing
+    assert set(colligate.__all__) == set(colligate._HOME)
