@@ -107,7 +107,9 @@ class _Parser:
         # The child must find what the parent finds, wherever the parent's path came from.
         paths = os.pathsep.join(path or os.curdir for path in sys.path)
         return subprocess.Popen(
-            [sys.executable, "-m", "colligate.library.parsing", self._reader],
+            # As a file, since as a module it would load the whole package first; -P keeps its
+            # folder off the path.
+            [sys.executable, "-P", __file__, self._reader],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -1,0 +1,106 @@
+"""Text in any script is found by its words, whatever the language of the query."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from colligate.library import Library, SearchMode
+from colligate.library.bm25 import document_terms, query_terms, words
+
+# A sentence hidden in a document of its language, and queries that must find it.
+PLANTED = {
+    "zh": ("紫藤花在北京的春天盛开，游客纷纷前往观赏。", ["紫藤", "北京春天", "观赏"]),
+    "ja": ("東京タワーの高さは三百三十三メートルです。", ["東京", "タワー", "メートル"]),
+    "ko": ("서울의 오래된 도서관은 한강 근처에 있습니다.", ["도서관", "서울", "한강"]),
+    "th": ("ห้องสมุดเก่าแก่ตั้งอยู่ริมแม่น้ำเจ้าพระยา", ["ห้องสมุด", "แม่น้ำ"]),
+    "ar": ("تقع المكتبة القديمة قرب محطة القطار.", ["مكتبة", "المكتبة القديمة", "مَحَطّة"]),
+    "tr": ("İSTANBUL'un ışıklı köprüsü KIŞ boyunca açıktır.", ["istanbul", "IŞIKLI", "kış"]),
+    "fr": ("L’élève étudiait à l’école près du château.", ["élève", "eleve", "école", "CHATEAU"]),
+    "ru": ("Старая библиотека находится за рекой, у ёлки.", ["библиотеки", "река", "елка"]),
+    "de": ("Die Straßenbahn hält vor der großen Bücherei.", ["strassenbahn", "Bücherei", "gross"]),
+    "hi": ("बड़ा पुस्तकालय नदी के किनारे है।", ["पुस्तकालय", "नदी"]),
+    "el": ("Η παλιά βιβλιοθήκη βρίσκεται δίπλα στο ποτάμι.", ["βιβλιοθήκη", "ποτάμι"]),
+    "en": ("The old libraries stand beside the river.", ["library", "RIVERS"]),
+}  # fmt: skip
+
+FILLER = {
+    "zh": "今天的会议讨论了预算和时间安排。代表们提出了许多问题。",
+    "ja": "会議では予算と日程について話し合いました。質問がたくさん出ました。",
+    "ko": "오늘 회의에서는 예산과 일정을 논의했습니다. 질문이 많았습니다.",
+    "th": "การประชุมวันนี้หารือเรื่องงบประมาณและกำหนดการ",
+    "ar": "ناقش الاجتماع اليوم الميزانية والجدول الزمني. طرح الأعضاء أسئلة كثيرة.",
+    "tr": "Bugünkü toplantıda bütçe ve takvim konuşuldu. Üyeler birçok soru sordu.",
+    "fr": "La réunion portait sur le budget et le calendrier. Les membres ont posé des questions.",
+    "ru": "На заседании обсуждали бюджет и расписание. Участники задали много вопросов.",
+    "de": "Die Sitzung behandelte den Haushalt und den Zeitplan. Es gab viele Fragen.",
+    "hi": "आज की बैठक में बजट और समय पर चर्चा हुई। कई प्रश्न पूछे गए।",
+    "el": "Η συνεδρίαση αφορούσε τον προϋπολογισμό και το πρόγραμμα. Υπήρξαν πολλές ερωτήσεις.",
+    "en": "The meeting dealt with the budget and the schedule. Members asked many questions.",
+}
+
+
+async def _add(library: Library, write: Any) -> None:
+    for language, (sentence, _) in PLANTED.items():
+        text = f"# {language}\n\n{FILLER[language]}\n\n## 1\n\n{sentence}\n"
+        folder = write(f"{language}.md", text).parent
+    await library.add(folder)
+
+
+async def test_planted_sentences_are_found_in_every_script(library: Library, write: Any) -> None:
+    await _add(library, write)
+    missed = []
+    for language, (sentence, queries) in PLANTED.items():
+        for query in queries:
+            hits = await library.search(query, k=1, mode=SearchMode.SPARSE)
+            if not hits or sentence not in hits[0].passage.text:
+                missed.append((language, query))
+    assert missed == []
+
+
+async def test_planted_sentences_are_found_by_hybrid_search(library: Library, write: Any) -> None:
+    await _add(library, write)
+    for sentence, queries in PLANTED.values():
+        hits = await library.search(queries[0], k=3)
+        assert any(sentence in hit.passage.text for hit in hits)
+
+
+async def test_a_document_of_unknown_language_is_found(library: Library, write: Any) -> None:
+    await library.add(write("notes.txt", "Zyx qwv."))
+    assert [info.language for info in await library.documents()] == ["und"]
+    assert await library.search("zyx", k=1, mode=SearchMode.SPARSE)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("3.5 % of 1,000", ["3.5", "of", "1,000"]),
+        ("don't", ["don", "t"]),
+        ("snake_case GPL-2.0", ["snake_case", "GPL", "2.0"]),
+        ("ｆｕｌｌ ﬁnance", ["full", "finance"]),
+        ("水", ["水"]),
+        ("北京abc", ["北", "北京", "京", "abc"]),
+        ("タワー", ["タワ", "ワー"]),
+        ("नदी के", ["नदी", "के"]),
+        ("?!…", []),
+    ],
+)
+def test_words(text: str, expected: list[str]) -> None:
+    assert list(words(text)) == expected
+
+
+def test_stop_words_of_the_language_weigh_nothing() -> None:
+    assert not query_terms("the of and", ["en"])
+    assert query_terms("the of and", ["de"])
+    assert query_terms("the of and", ["en", "de"]).ids == query_terms("the of and", ["de"]).ids
+
+
+def test_a_query_meets_the_document_in_its_own_language() -> None:
+    document = document_terms("les bibliothèques anciennes", "fr")
+    assert set(query_terms("bibliothèque ancienne", ["en", "fr"]).ids) >= set(document.ids)
+
+
+def test_a_repeated_word_weighs_more_but_less_than_twice() -> None:
+    once, twice = (document_terms(text, "en").weights[0] for text in ("otter", "otter otter"))
+    assert once < twice < 2 * once

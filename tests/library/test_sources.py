@@ -1,0 +1,209 @@
+"""What `Sources` promises, kept by the library, by a view of it, and by given documents."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from colligate.documents import Document
+from colligate.documents.reading import read
+from colligate.errors import UnknownDocument, UsageError
+from colligate.library import Given, Library, SearchMode, Sources
+
+TEXTS = {
+    "badger.md": "# Badgers\n\nBadgers dig setts in woods.\n\n## Diet\n\nThey eat earthworms.\n",
+    "heron.md": "# Herons\n\nHerons wade in rivers.\n\n## Diet\n\nThey eat fish.\n",
+    "otter.md": "# Otters\n\nOtters swim in rivers.\n\n## Diet\n\nThey eat fish.\n",
+    "twin-y.md": "# Lighthouse\n\nThe lighthouse keeper counted puffins.\n",
+    "twin-x.md": "# Lighthouse\n\nThe lighthouse keeper counted puffins.\n",
+}
+
+
+# Nothing here changes what is searched, so all tests share it, and one event loop.
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest.fixture(scope="module")
+def paths(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    folder = tmp_path_factory.mktemp("documents")
+    for name, text in TEXTS.items():
+        (folder / name).write_text(text, "utf-8")
+    return [folder / name for name in TEXTS]
+
+
+@pytest.fixture(scope="module")
+def documents(paths: list[Path]) -> list[Document]:
+    return [read(path).documents[0] for path in paths]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=["library", "view", "given"])
+async def sources(
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    paths: list[Path],
+    documents: list[Document],
+    new_embedder: Any,
+) -> AsyncIterator[Sources]:
+    async with AsyncExitStack() as stack:
+        if request.param == "given":
+            yield await stack.enter_async_context(Given(documents, new_embedder()))
+            return
+        folder = tmp_path_factory.mktemp("library")
+        library = Library(folder / "library", embedder=new_embedder())
+        await stack.enter_async_context(library)
+        elsewhere = folder / "elsewhere.md"
+        elsewhere.write_text("# Otters elsewhere\n\nRivers and fish.\n")
+        if request.param == "view":
+            await library.add([elsewhere, *paths])
+            yield library.view([document.id for document in documents])
+        else:
+            await library.add(paths)
+            yield library
+
+
+@pytest.fixture(params=list(SearchMode))
+def mode(request: pytest.FixtureRequest) -> SearchMode:
+    return request.param
+
+
+async def test_it_lists_its_documents_in_order(sources: Sources, documents: list[Document]) -> None:
+    assert isinstance(sources, Sources)
+    infos = await sources.documents()
+    assert [info.id for info in infos] == [document.id for document in documents]
+    assert [info.characters for info in infos] == [len(document) for document in documents]
+    assert infos[0].title == "Badgers"
+    assert infos[0].passages >= 2
+    assert infos[0].source.endswith("badger.md")
+
+
+async def test_it_gives_whole_documents(sources: Sources, documents: list[Document]) -> None:
+    for document in documents:
+        assert await sources.document(document.id) == document
+
+
+async def test_a_document_out_of_view_is_unknown(sources: Sources) -> None:
+    with pytest.raises(UnknownDocument, match="no document nothing-0000000000"):
+        await sources.document("nothing-0000000000")
+    with pytest.raises(UnknownDocument):
+        await sources.search("fish", k=3, documents=["nothing-0000000000"])
+
+
+async def test_the_best_passage_comes_first(sources: Sources, mode: SearchMode) -> None:
+    hits = await sources.search("which animals dig setts in woods", k=3, mode=mode)
+    assert "dig setts" in hits[0].passage.text
+    assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
+
+
+async def test_hits_are_passages_of_their_documents(sources: Sources, mode: SearchMode) -> None:
+    hits = await sources.search("earthworms fish rivers", k=10, mode=mode)
+    assert len(hits) > 2
+    for hit in hits:
+        document = await sources.document(hit.passage.document_id)
+        assert hit.passage == document.passage(hit.passage.span)
+
+
+async def test_headings_are_searched_too(sources: Sources, mode: SearchMode) -> None:
+    hits = await sources.search("Badgers Diet", k=1, mode=mode)
+    assert hits[0].passage.section[-1:] == ("Diet",)
+    assert "earthworms" in hits[0].passage.text
+
+
+async def test_search_keeps_within_chosen_documents(
+    sources: Sources, documents: list[Document], mode: SearchMode
+) -> None:
+    heron = documents[1].id
+    hits = await sources.search("rivers fish badgers", k=10, mode=mode, documents={heron})
+    assert {hit.passage.document_id for hit in hits} == {heron}
+    assert await sources.search("rivers", k=10, mode=mode, documents=[]) == []
+
+
+async def test_equal_scores_come_in_document_order(
+    sources: Sources, documents: list[Document], mode: SearchMode
+) -> None:
+    query = "lighthouse keeper counted puffins"
+    twins = [documents[3].id, documents[4].id]
+    hits = await sources.search(query, k=2, mode=mode)
+    assert [hit.passage.document_id for hit in hits] == twins
+    (first,) = await sources.search(query, k=1, mode=mode)
+    assert first.passage.document_id == twins[0]
+
+
+async def test_no_more_than_k(sources: Sources, mode: SearchMode) -> None:
+    assert len(await sources.search("fish rivers eat", k=2, mode=mode)) == 2
+    assert await sources.search("fish", k=0, mode=mode) == []
+
+
+@pytest.mark.parametrize("query", ["", "  \n", "?!", "—…"])
+async def test_a_query_without_a_word_finds_nothing(
+    sources: Sources, mode: SearchMode, query: str
+) -> None:
+    assert await sources.search(query, k=5, mode=mode) == []
+
+
+async def test_words_that_are_nowhere_match_nothing(sources: Sources) -> None:
+    assert await sources.search("quasar", k=5, mode=SearchMode.SPARSE) == []
+
+
+async def test_given_and_a_library_of_the_same_find_the_same(
+    tmp_path: Path,
+    paths: list[Path],
+    documents: list[Document],
+    new_embedder: Any,
+    mode: SearchMode,
+) -> None:
+    async with (
+        Library(tmp_path / "library", embedder=new_embedder()) as library,
+        Given(documents, new_embedder()) as given,
+    ):
+        await library.add(paths)
+        for query, mode in product(("fish in rivers", "setts", "puffins diet"), SearchMode):
+            found = await given.search(query, k=8, mode=mode)
+            assert found == await library.search(query, k=8, mode=mode)
+            assert found
+
+
+async def test_given_without_an_embedder_searches_words_alone(documents: list[Document]) -> None:
+    async with Given(documents) as given:
+        hits = await given.search("earthworms", k=3, mode=SearchMode.SPARSE)
+        assert "earthworms" in hits[0].passage.text
+        with pytest.raises(UsageError, match="without an embedder"):
+            await given.search("earthworms", k=3)
+
+
+async def test_nothing_given_is_searched_in_vain(embedder: Any) -> None:
+    async with Given([], embedder) as given:
+        assert await given.documents() == []
+        assert await given.search("anything", k=3) == []
+
+
+async def test_two_given_documents_with_one_id_are_refused(documents: list[Document]) -> None:
+    with pytest.raises(UsageError, match="same id"):
+        Given([documents[0], documents[0]])
+
+
+async def test_a_view_keeps_its_own_order(
+    tmp_path: Path, paths: list[Path], new_embedder: Any
+) -> None:
+    async with Library(tmp_path / "library", embedder=new_embedder()) as library:
+        ids = (await library.add(paths)).document_ids
+        view = library.view(reversed(ids))
+        assert [info.id for info in await view.documents()] == ids[::-1]
+        hits = await view.search("lighthouse keeper counted puffins", k=2)
+        assert [hit.passage.document_id for hit in hits] == [ids[4], ids[3]]
+        with pytest.raises(UnknownDocument):
+            await library.view(ids[:1]).document(ids[1])
+        with pytest.raises(UnknownDocument):
+            await library.view(ids[:1]).search("fish", k=1, documents=[ids[1]])
+
+
+async def test_an_empty_library_finds_nothing_and_makes_nothing(tmp_path: Path) -> None:
+    async with Library(tmp_path / "none", embedder="minilm") as library:
+        assert list(await library.documents()) == []
+        assert await library.search("anything", k=3) == []
+    assert not (tmp_path / "none").exists()
