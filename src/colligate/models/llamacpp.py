@@ -29,6 +29,7 @@ from colligate.errors import (
     ServerFailed,
     WeightsUnavailable,
 )
+from colligate.models.cores import physical_cores
 from colligate.models.gguf import Header, read_header
 from colligate.models.protocols import Capability, Completion, Message, OnToken, Usage
 from colligate.models.thinking import ThinkingFilter, split_thinking
@@ -73,7 +74,7 @@ class LlamaCpp:
         context = context_tokens or _context(header, parallel)
         self._name = name
         self._context = context
-        self._engine = _Engine(path, name, context, parallel, threads or _physical_cores())
+        self._engine = _Engine(path, name, context, parallel, threads or physical_cores())
         self._executor = ThreadPoolExecutor(parallel, thread_name_prefix="llama.cpp")
         # At interpreter exit the native threads must be gone before Python's memory is.
         self._finalizer = weakref.finalize(self, self._engine.close)
@@ -382,13 +383,3 @@ def _memory_bytes() -> int | None:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):  # Not a POSIX system.
         return None
-
-
-def _physical_cores() -> int:
-    """Cores this process may use; two hardware threads of one core do not compute faster."""
-    try:
-        usable = os.sched_getaffinity(0)
-        topology = "/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
-        return len({Path(topology.format(cpu)).read_text() for cpu in usable})
-    except (AttributeError, OSError):
-        return os.cpu_count() or 1
