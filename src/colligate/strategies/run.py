@@ -176,7 +176,9 @@ class Run:
     ) -> None:
         seconds = (time.perf_counter() - began) / max(1, len(completions))
         for completion in completions:
-            self.meter.chat(role, model.name, completion.usage, seconds=seconds)
+            self.meter.chat(
+                role, model.name, completion.usage, seconds=seconds, cached=completion.cached
+            )
             for warning in completion.warnings:
                 self.warn(warning)
             self.emit(
