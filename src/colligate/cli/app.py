@@ -6,6 +6,7 @@ index) is imported when it runs, so `colligate --help` answers at once.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import threading
@@ -60,7 +61,8 @@ def _colligate(
     ] = False,
 ) -> int:
     if context.invoked_subcommand is None:
-        typer.echo(context.get_help(), err=True)
+        with contextlib.redirect_stdout(sys.stderr):
+            typer.echo(context.get_help())
         return WRONG_USAGE
     return ANSWERED
 

@@ -1,0 +1,240 @@
+"""`colligate ask`: what it prints where, and how it ends."""
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+KEYS = [
+    "question", "strategy", "answer", "short_answer", "found", "citations", "evidence", "usage",
+    "warnings",
+]  # fmt: skip
+CITATION = {"document", "title", "section", "page", "start", "end", "quote"}
+USAGE = [
+    "calls", "input_tokens", "output_tokens", "scoring_passes", "retrieval_rounds", "seconds",
+    "cost_usd", "by_role",
+]  # fmt: skip
+
+
+def fault(done: Any) -> str:
+    """The one line that says what went wrong; nothing is printed as a result."""
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+    said = [line for line in done.stderr.splitlines() if line.startswith("colligate: ")]
+    assert len(said) == 1, done.stderr
+    assert done.stderr.splitlines()[-1] == said[0]
+    return str(said[0])
+
+
+def test_json_is_one_object_whose_citations_are_slices_of_the_document(
+    ask: Any, colligate: Any, folder: Path
+) -> None:
+    done = ask(folder, "--json")
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert done.stdout.count("\n") == 1
+    assert list(answer) == KEYS
+    assert list(answer["usage"]) == USAGE
+    assert answer["question"] == "When was the tower built?"
+    assert answer["strategy"] == "retrieve-read"
+    assert answer["found"] is True
+    assert answer["short_answer"] == "1871"
+    [citation] = answer["citations"]
+    assert set(citation) >= CITATION
+    assert citation["section"] == ["The lighthouse", "Building"]
+    text = colligate("library", "show", citation["document"], "--text").stdout
+    assert text[citation["start"] : citation["end"]] == citation["quote"]
+    assert "1871" in citation["quote"]
+    for start, end in citation["answer_spans"]:
+        assert "1871" in answer["answer"][start:end]
+    for evidence in answer["evidence"]:
+        assert set(evidence) == {"document", "start", "end", "score", "reason"}
+
+
+def test_the_answer_goes_to_standard_output_and_all_else_to_standard_error(
+    ask: Any, folder: Path
+) -> None:
+    done = ask(folder)
+    assert done.returncode == 0
+    lines = done.stdout.splitlines()
+    assert lines[0] == "The tower was built in 1871. [1]"
+    assert lines[2] == "[1] The lighthouse › Building"
+    assert lines[3].startswith("    The tower was built in 1871 by Ada Mercer.")
+    assert "reading 2" in done.stderr
+    assert "1 call" in done.stderr
+    assert "\x1b" not in done.stdout + done.stderr
+
+
+def test_what_is_not_in_the_documents_is_status_3(ask: Any, folder: Path) -> None:
+    (folder / "tower.md").unlink()
+    done = ask(folder)
+    assert (done.returncode, done.stdout) == (3, "Not in these documents.\n")
+    done = ask(folder, "--json")
+    assert done.returncode == 3
+    answer = json.loads(done.stdout)
+    assert (answer["found"], answer["citations"]) == (False, [])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ([], "QUESTION"),
+        (["Who?", "--nonsense"], "--nonsense"),
+        (["Who?", "--max-tokens-total", "many"], "--max-tokens-total"),
+        (["Who?", "--max-tokens-total", "0"], "--max-tokens-total"),
+        (["Who?", "--timeout", "0"], "--timeout"),
+        (["  ", "FOLDER"], "the question is empty"),
+        (["Who?", "FOLDER/none.txt"], "none.txt"),
+        (["Who?", "FOLDER/*.none"], "nothing matches"),
+        (["Who?", "EMPTY"], "the folder is empty"),
+        (["Who?", "FOLDER", "--strategy", "retreive-read"], "did you mean 'retrieve-read'?"),
+        (["Who?", "FOLDER", "--model", "bundeld"], "did you mean bundled?"),
+        (["Who?", "FOLDER", "--model", "gguf:none.gguf"], "none.gguf"),
+        (["Who?", "FOLDER", "--embedder", "minilmm"], "did you mean minilm?"),
+        (["Who?", "FOLDER", "--reranker", "best"], "no reranker 'best'"),
+        (["Who?", "FOLDER", "--trace", "EMPTY"], "cannot write the trace"),
+        (["Who?"], "is empty"),
+    ],
+)
+def test_wrong_usage_is_status_2_and_one_line(
+    colligate: Any, openai_server: Any, folder: Path, arguments: list[str], says: str
+) -> None:
+    (folder / "empty").mkdir()
+    places = {"FOLDER": str(folder), "EMPTY": str(folder / "empty")}
+    for name, place in places.items():
+        arguments = [argument.replace(name, place) for argument in arguments]
+    named = {argument for argument in arguments if argument.startswith("--")}
+    if "--model" not in named:
+        arguments = [*arguments, "--model", f"openai:reader@{openai_server.url}"]
+    if "--embedder" not in named:
+        arguments = [*arguments, "--embedder", "static"]
+    done = colligate("ask", *arguments)
+    assert done.returncode == 2, done.stderr
+    assert says in fault(done)
+    assert openai_server.requests == []
+
+
+def test_a_second_question_neither_reads_nor_embeds_again(
+    ask: Any, folder: Path, tmp_path: Path
+) -> None:
+    # A file written this very moment may still change within a tick of the clock.
+    for file in folder.iterdir():
+        os.utime(file, (time.time() - 60,) * 2)
+    first, second = tmp_path / "first.jsonl", tmp_path / "second.jsonl"
+    assert ask(folder, "--trace", first).returncode == 0
+    assert ask(folder, "--trace", second).returncode == 0
+    assert {"reading", "embedding"} <= _phases(first)
+    assert not {"reading", "embedding"} & _phases(second)
+
+
+def _phases(trace: Path) -> set[str]:
+    return {e["phase"] for e in _events(trace) if e["event"] == "progressed"}
+
+
+def _events(trace: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in trace.read_text(encoding="utf-8").splitlines()]
+
+
+def test_the_trace_holds_every_step_in_order(ask: Any, folder: Path, tmp_path: Path) -> None:
+    trace = tmp_path / "trace.jsonl"
+    assert ask(folder, "--trace", trace).returncode == 0
+    events = _events(trace)
+    steps = [e["event"] for e in events if e["event"] not in ("progressed", "noted")]
+    assert steps == ["retrieved", "asked", "answered"]
+    assert [e["at"] for e in events] == sorted(e["at"] for e in events)
+    asked = next(e for e in events if e["event"] == "asked")
+    assert "When was the tower built?" in asked["messages"][-1]["content"]
+
+
+def test_only_the_paths_given_are_in_view(ask: Any, folder: Path) -> None:
+    assert ask(folder).returncode == 0
+    assert ask(folder / "harbour.md").returncode == 3
+    assert ask().returncode == 0, "without a path the whole library is asked"
+
+
+def test_a_dead_endpoint(colligate: Any, folder: Path) -> None:
+    done = colligate("ask", "Who?", folder, "--model", "openai:m@http://127.0.0.1:9/v1",
+                     "--embedder", "static")  # fmt: skip
+    assert done.returncode == 1
+    assert "nobody answers at http://127.0.0.1:9/v1" in fault(done)
+
+
+def test_a_wrong_key_is_said_without_showing_it(
+    ask: Any, colligate: Any, openai_server: Any, folder: Path
+) -> None:
+    openai_server.key = "right"
+    colligate.environment["OPENAI_API_KEY"] = "sk-wrong-and-secret"
+    done = ask(folder)
+    assert done.returncode == 1
+    assert "key" in fault(done)
+    assert "sk-wrong-and-secret" not in done.stderr
+
+
+def test_limits(ask: Any, openai_server: Any, folder: Path) -> None:
+    done = ask(folder, "--max-tokens-total", "50")
+    assert done.returncode == 1
+    assert "raise --max-tokens-total" in fault(done)
+    openai_server.hold()
+    done = ask(folder, "--timeout", "2")
+    assert done.returncode == 1
+    assert "no answer within 2 seconds" in fault(done)
+
+
+@pytest.mark.model
+def test_a_context_that_is_too_small(colligate: Any) -> None:
+    licence = Path(__file__).parents[2] / "examples" / "licences" / "GPL-3.txt"
+    done = colligate("ask", "What is a User Product?", licence, "--strategy", "full-context",
+                     "--model", "gguf:smollm2-135m", "--embedder", "static")  # fmt: skip
+    assert done.returncode == 1
+    assert "does not fit gguf:smollm2-135m" in fault(done)
+
+
+@pytest.mark.parametrize("encoding", ["cp1252", "ascii"])
+def test_no_character_stops_the_output(
+    ask: Any, colligate: Any, folder: Path, encoding: str
+) -> None:
+    tower = folder / "tower.md"
+    text = tower.read_text(encoding="utf-8").replace("Ada Mercer", "Ada Mercer 灯塔 🗼")
+    tower.write_text(text, encoding="utf-8")
+    colligate.environment["PYTHONIOENCODING"] = encoding
+    done = ask(folder)
+    assert done.returncode == 0, done.stderr
+    assert "1871" in done.stdout
+    done = ask(folder, "--json")
+    assert "灯塔 🗼" in json.loads(done.stdout)["citations"][0]["quote"]
+
+
+def test_interrupted_it_leaves_at_once_with_130_and_keeps_what_was_indexed(
+    colligate: Any, asked: Callable[..., Any], ask: Any, openai_server: Any, folder: Path,
+    tmp_path: Path,
+) -> None:  # fmt: skip
+    for file in folder.iterdir():
+        os.utime(file, (time.time() - 60,) * 2)
+    openai_server.hold()
+    process = colligate.start(*asked(folder))
+    assert openai_server.arrived.wait(30)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=20)
+    assert (process.returncode, out) == (130, b"")
+    assert err.decode().splitlines()[-1].startswith("colligate: interrupted")
+    assert b"Traceback" not in err
+    openai_server.release()
+    trace = tmp_path / "after.jsonl"
+    assert ask(folder, "--trace", trace).returncode == 0
+    assert "embedding" not in _phases(trace)
+
+
+def test_a_closed_pipe_is_quiet(colligate: Any, asked: Callable[..., Any], folder: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    process = colligate.start(*asked(folder), stdout=writing)
+    os.close(writing)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 141
+    assert b"Broken" not in err
+    assert b"colligate:" not in err

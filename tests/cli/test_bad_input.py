@@ -1,0 +1,109 @@
+"""Bad files: each gets one line, and the good ones are still answered over."""
+
+import io
+import json
+import os
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+def _pdf(content: bytes, *more: bytes, trailer: bytes = b"") -> bytes:
+    objects = [
+        b"<< /Type /Catalog /Pages 2 0 R >>",
+        b"<< /Type /Pages /Kids [3 0 R] /Count 1 >>",
+        b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 200 200] /Contents 4 0 R >>",
+        b"<< /Length %d >>\nstream\n%s\nendstream" % (len(content), content),
+        *more,
+    ]
+    out, places = b"%PDF-1.4\n", []
+    for number, written in enumerate(objects, 1):
+        places.append(len(out))
+        out += b"%d 0 obj\n%s\nendobj\n" % (number, written)
+    rows = b"".join(b"%010d 00000 n \n" % place for place in places)
+    table = b"xref\n0 %d\n0000000000 65535 f \n%s" % (len(objects) + 1, rows)
+    end = b"trailer\n<< /Size %d /Root 1 0 R %s >>\n" % (len(objects) + 1, trailer)
+    return out + table + end + b"startxref\n%d\n%%%%EOF\n" % len(out)
+
+
+def _scanned() -> bytes:
+    return _pdf(b"0 0 100 100 re f")
+
+
+def _encrypted() -> bytes:
+    password = b"<< /Filter /Standard /V 1 /R 2 /O <%s> /U <%s> /P -4 >>" % (b"ab" * 32, b"cd" * 32)
+    return _pdf(b"0 0 9 9 re f", password, trailer=b"/Encrypt 5 0 R /ID [<00><00>]")
+
+
+def _zip_bomb() -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+        archive.writestr("[Content_Types].xml", "<Types/>")
+        archive.writestr("word/document.xml", bytes(50_000_000))
+    return out.getvalue()
+
+
+BAD = {
+    "empty.txt": (b"", "it is empty"),
+    "broken.pdf": (b"%PDF-1.7\n" + bytes(range(256)) * 20, "the PDF is damaged"),
+    "scanned.pdf": (_scanned(), "it looks scanned"),
+    "encrypted.pdf": (_encrypted(), "it is encrypted"),
+    "renamed.txt": (bytes(range(256)) * 40, "it looks binary"),
+    "broken.docx": (b"PK\x03\x04 and then nothing", "its zip archive is damaged"),
+    "bomb.docx": (_zip_bomb(), "unpack to more than"),
+    "huge.txt": (b"word " * 20_000_000, "the limit is"),
+}
+
+
+def test_the_good_files_are_answered_over_and_each_bad_one_is_said(ask: Any, folder: Path) -> None:
+    for name, (data, _) in BAD.items():
+        (folder / name).write_bytes(data)
+    (folder / "latin.txt").write_bytes("Café à la carte.\n".encode("latin-1"))
+    done = ask(folder, "--json")
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert answer["short_answer"] == "1871"
+    for name, (_, why) in BAD.items():
+        said = [line for line in done.stderr.splitlines() if name in line and "warning" in line]
+        assert len(said) == 1, (name, done.stderr)
+        assert why in said[0]
+        assert [w for w in answer["warnings"] if name in w and why in w], name
+    assert [w for w in answer["warnings"] if "latin.txt" in w and "Windows-1252" in w]
+
+
+@pytest.mark.parametrize("name", ["empty.txt", "encrypted.pdf"])
+def test_a_bad_file_alone_is_a_fault(ask: Any, folder: Path, name: str) -> None:
+    data, why = BAD[name]
+    (folder / name).write_bytes(data)
+    done = ask(folder / name)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert why in done.stderr.splitlines()[-1]
+    assert done.stderr.splitlines()[-1].startswith("colligate: ")
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="the superuser may read anything")
+def test_a_folder_without_permission(ask: Any, folder: Path) -> None:
+    locked = folder / "locked"
+    locked.mkdir(mode=0)
+    try:
+        done = ask(folder)
+    finally:
+        locked.chmod(0o700)
+    assert done.returncode == 0
+    assert [line for line in done.stderr.splitlines() if "locked" in line]
+
+
+@pytest.mark.parametrize(("command", "status"), [("tree", 1), ("ask", 1), ("index", 1)])
+def test_a_file_that_cannot_be_read_is_no_traceback(
+    colligate: Any, ask: Any, folder: Path, command: str, status: int
+) -> None:
+    (folder / "broken.docx").write_bytes(BAD["broken.docx"][0])
+    arguments = [folder / "broken.docx"]
+    done = ask(*arguments) if command == "ask" else colligate(command, *arguments)
+    assert done.returncode == status
+    assert done.stdout == ""
+    assert "its zip archive is damaged" in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,47 @@
+"""What a person sees in a terminal."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+_STYLES = re.compile(r"\x1b\[[0-9;]*m")
+_MOVES = re.compile(r"\x1b\[[0-9;?]*[A-Za-ln-z]")
+
+
+def test_the_work_is_shown_while_it_lasts_then_answer_and_citations(
+    colligate: Any, asked: Callable[..., Any], folder: Path
+) -> None:
+    status, screen = colligate.in_terminal(*asked(folder))
+    assert status == 0, screen
+    assert _STYLES.search(screen)
+    assert _MOVES.search(screen), "the progress is drawn over"
+    plain = _MOVES.sub("", _STYLES.sub("", screen))
+    assert "reading" in plain
+    assert "The tower was built in 1871. [1]" in plain
+    assert "[1] The lighthouse › Building" in plain
+    # The cursor is back.
+    assert screen.rfind("\x1b[?25h") > screen.rfind("\x1b[?25l")
+
+
+def test_no_color_means_no_colour(colligate: Any, asked: Callable[..., Any], folder: Path) -> None:
+    colligate.environment["NO_COLOR"] = "1"
+    status, screen = colligate.in_terminal(*asked(folder))
+    assert status == 0, screen
+    codes = [c for style in _STYLES.findall(screen) for c in style[2:-1].split(";") if c]
+    assert [c for c in codes if 30 <= int(c) <= 49 or 90 <= int(c) <= 107] == []
+
+
+def test_a_narrow_terminal(colligate: Any, asked: Callable[..., Any], folder: Path) -> None:
+    status, screen = colligate.in_terminal(*asked(folder), width=30)
+    assert status == 0, screen
+    answer = _MOVES.sub("", _STYLES.sub("", screen.split("\x1b[?25h")[-1]))
+    assert "The tower was built in 1871." in answer
+    assert max(len(line) for line in answer.splitlines() if "tokens" not in line) <= 30
+
+
+def test_the_model_taken_is_said(colligate: Any, tower_reader: Any, folder: Path) -> None:
+    colligate.environment["COLLIGATE_MODEL"] = f"openai:reader@{tower_reader.url}"
+    done = colligate("ask", "When was the tower built?", folder, "--embedder", "static")
+    assert done.returncode == 0, done.stderr
+    assert f"model: openai:reader@{tower_reader.url} (COLLIGATE_MODEL)" in done.stderr
