@@ -1,0 +1,289 @@
+"""Bringing a quote back to the place it came from.
+
+A model that quotes changes blanks, dashes and quotation marks, leaves Markdown marks out, and
+now and then a word. Whatever it wrote is evidence only once it is found here.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from array import array
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import lru_cache
+from itertools import islice
+
+from rapidfuzz import fuzz
+
+from colligate.documents.document import Document
+from colligate.documents.span import Span
+
+_DASHES = "\\-\u2010-\u2015\u2043\u2212\ufe58\ufe63\uff0d"
+_INVISIBLE = "\u00ad\u200b-\u200f\u2060\ufe0e\ufe0f\ufeff"
+_MARKS = r"*_`~\\|#>\[\]" + "＊＿｀～＼｜＃＞［］"
+_QUOTES = "\"'´\u2018-\u201f\u2039\u203a«»\u300c-\u300f\uff02\uff07"
+_GAP = re.compile(
+    rf"(?:\]\([^()\s]{{0,500}}(?:\([^()\s]{{0,500}}\)[^()\s]{{0,500}})?\)"  # the address of a link
+    r"|</?[A-Za-z][^<>]{0,200}>"  # a tag
+    rf"|[\s{_DASHES}{_INVISIBLE}{_MARKS}{_QUOTES}])+"
+)
+_DASH = re.compile(rf"[{_DASHES}]")
+_SEEN = re.compile(rf"[^{_INVISIBLE}]")
+_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
+_THOUSANDS = re.compile(r",(?=\d{3}(?:\D|\Z))")
+# These scripts put no blanks between words.
+_UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\uabff\uf900-\ufaff]")
+
+_SHORTEST_FUZZY, _LONGEST_FUZZY = 20, 10_000  # normalised characters
+_EDGES, _EDGE_REACH = 8, 80  # how many ends of words, how many characters off, a match may move to
+_MOST_OCCURRENCES = 10_000  # of a quote that stands inside words only
+_LOOSER = 10.0  # by how much the first look at a likeness is laxer, its ends being rough
+_MOST_STRETCHES = 8  # searched for a likeness whose numbers are right
+
+
+class How(StrEnum):
+    """How a quote was found."""
+
+    EXACT = "exact"
+    NORMALISED = "normalised"  # but for blanks, case, dashes, quotation marks and Markdown marks
+    FUZZY = "fuzzy"  # but for a few letters
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """Where a quote stands; `score` is its likeness to the text there, 100 unless fuzzy."""
+
+    span: Span
+    how: How
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class Normalised:
+    """A text without what a quotation may change, and where each character of it came from.
+
+    The character `text[i]` begins at `offsets[i]` of the original and stands for one character
+    there, or ends at `ends[i]` where it stands for more.
+    """
+
+    text: str
+    offsets: array[int]
+    ends: dict[int, int]
+
+    def original(self, start: int, end: int) -> tuple[int, int]:
+        """The stretch of the original that `text[start:end]`, which is not empty, stands for."""
+        last = end - 1
+        return self.offsets[start], self.ends.get(last, self.offsets[last] + 1)
+
+
+def normalise(text: str) -> Normalised:
+    """A text in the form in which quotes are compared.
+
+    Case is folded and compatible characters (ligatures, full-width forms) become their plain
+    ones (NFKC). Blanks, quotation marks, Markdown marks, link addresses, tags and invisible
+    characters vanish, and dashes too, so that a word hyphenated at a line's end is whole.
+    Numbers stay apart and keep their sign: before a digit a dash remains, and after a digit, a
+    point or a comma a blank.
+    """
+    pieces: list[str] = []
+    offsets, ends = array("I"), dict[int, int]()
+    place, last = 0, ""
+    for gap in _GAP.finditer(text):
+        start, end = gap.span()
+        last = _append_plain(text, place, start, pieces, offsets, ends) or last
+        place = end
+        if not text[end : end + 1].isdecimal():
+            continue
+        if dash := _DASH.search(text, start, end):
+            pieces.append("-")
+            offsets.append(dash.start())
+        elif (last.isdecimal() or last in (".", ",")) and _SEEN.search(text, start, end):
+            pieces.append(" ")
+            offsets.append(start)
+            ends[len(offsets) - 1] = end
+    _append_plain(text, place, len(text), pieces, offsets, ends)
+    return Normalised("".join(pieces), offsets, ends)
+
+
+def locate(
+    quote: str, document: Document, *, within: Span | None = None, threshold: float = 90.0
+) -> Location | None:
+    """Find a quote in a document: first inside `within`, then anywhere; None if it is nowhere.
+
+    In each place it is sought exactly, then normalised (see `normalise`): the first occurrence
+    wins, one of whole words before one inside words. Then by likeness: the likeliest stretch of
+    words, if it has at least `threshold` of 100 (the share of characters in common) and all
+    numbers of the quote, which must have 20 to 10,000 normalised characters. No match begins
+    or ends inside a number: "5 million" is not in "15 million".
+
+    Raises:
+        SpanError: if `within` is not of this document.
+    """
+    quote = quote.strip()
+    areas = [document.span(0, len(document))]
+    if within is not None:
+        document.slice(within)
+        areas.insert(0, within)
+    for area in areas:
+        if quote and (found := _locate_in(area, quote, document.text, threshold)):
+            return found
+    return None
+
+
+def _locate_in(area: Span, quote: str, text: str, threshold: float) -> Location | None:
+    places = ((at, at + len(quote)) for at in _occurrences(quote, text, area.start, area.end))
+    if place := _first(places, text):
+        return Location(Span(area.document_id, *place), How.EXACT, 100.0)
+
+    source = _normalised(text[area.start : area.end])
+    full = normalise(quote).text
+    for sought in dict.fromkeys((full, full.strip("."))):
+        hits = _occurrences(sought, source.text, 0, len(source.text)) if sought else ()
+        stretches = (source.original(at, at + len(sought)) for at in hits)
+        if place := _first(((area.start + a, area.start + b) for a, b in stretches), text):
+            return Location(Span(area.document_id, *place), How.NORMALISED, 100.0)
+
+    if not _SHORTEST_FUZZY <= len(full) <= _LONGEST_FUZZY:
+        return None
+    likeliest = _likeliest(full, source, text[area.start : area.end], threshold)
+    if likeliest is None:
+        return None
+    (start, end), score = likeliest
+    return Location(Span(area.document_id, area.start + start, area.start + end), How.FUZZY, score)
+
+
+def _occurrences(sought: str, text: str, start: int, end: int) -> Iterator[int]:
+    at = text.find(sought, start, end)
+    while at >= 0:
+        yield at
+        at = text.find(sought, at + 1, end)
+
+
+def _first(places: Iterable[tuple[int, int]], text: str) -> tuple[int, int] | None:
+    """The first place of whole words, else the first that does not cut a number."""
+    inside_words = None
+    for start, end in islice(places, _MOST_OCCURRENCES):
+        if _cuts_number(text, start) or _cuts_number(text, end):
+            continue
+        if not (_cuts_word(text, start) or _cuts_word(text, end)):
+            return start, end
+        inside_words = inside_words or (start, end)
+    return inside_words
+
+
+def _likeliest(
+    sought: str, source: Normalised, text: str, threshold: float
+) -> tuple[tuple[int, int], float] | None:
+    """The stretch of `text` most like the quote, whose numbers it must have, and its score."""
+    numbers = _numbers(sought)
+    stretches = [(0, len(source.text))]
+    for _ in range(_MOST_STRETCHES):
+        if not stretches:
+            break
+        low, high = stretches.pop(0)
+        found = fuzz.partial_ratio_alignment(
+            sought, source.text[low:high], score_cutoff=max(0.0, threshold - _LOOSER)
+        )
+        if found is None or found.dest_start == found.dest_end:
+            continue
+        start, end = low + found.dest_start, low + found.dest_end
+        refined = _at_words(sought, source, text, start, end)
+        if refined is not None and refined[2] >= threshold:
+            match = source.text[refined[0] : refined[1]]
+            if numbers <= _numbers(match):
+                return source.original(refined[0], refined[1]), refined[2]
+        # Something like it stands here, as in a form or a table: look on both sides.
+        stretches += [(low, start), (end, high)]
+    return None
+
+
+def _at_words(
+    sought: str, source: Normalised, text: str, start: int, end: int
+) -> tuple[int, int, float] | None:
+    """The likeliest stretch of whole words with its ends near these, and its score."""
+    size = len(source.text)
+    starts = [i for i in _near(start, 0, size - 1) if _is_edge(text, source.original(i, i + 1)[0])]
+    ends = [i for i in _near(end, 1, size) if _is_edge(text, source.original(i - 1, i)[1])]
+    if not starts or not ends:
+        return None
+    for _ in range(2):  # each end depends on the other
+        start = max(starts[:_EDGES], key=lambda i: fuzz.ratio(sought, source.text[i:end]))
+        end = max(ends[:_EDGES], key=lambda i: fuzz.ratio(sought, source.text[start:i]))
+    return (start, end, fuzz.ratio(sought, source.text[start:end])) if start < end else None
+
+
+def _near(place: int, lowest: int, highest: int) -> list[int]:
+    """The places around one, the nearest first."""
+    around = range(max(lowest, place - _EDGE_REACH), min(highest, place + _EDGE_REACH) + 1)
+    return sorted(around, key=lambda other: abs(other - place))
+
+
+def _is_edge(text: str, place: int) -> bool:
+    return not (_cuts_word(text, place) or _cuts_number(text, place))
+
+
+def _cuts_word(text: str, place: int) -> bool:
+    if not 0 < place < len(text):
+        return False
+    left, right = text[place - 1], text[place]
+    if not (left.isalnum() and right.isalnum()):
+        return False
+    return not (_UNSPACED.match(left) or _UNSPACED.match(right))
+
+
+def _cuts_number(text: str, place: int) -> bool:
+    """Whether digits, or a digit and the decimals after its mark, stand on both sides."""
+    left, right = text[max(0, place - 2) : place], text[place : place + 2]
+    if not (left and right):
+        return False
+    if left[-1].isdecimal():
+        return right[0].isdecimal() or (right[0] in ".," and right[1:].isdecimal())
+    return left[-1] in ".," and left[:-1].isdecimal() and right[0].isdecimal()
+
+
+def _numbers(text: str) -> Counter[str]:
+    """The numbers of a normalised text, thousands joined."""
+    return Counter(_THOUSANDS.sub("", number) for number in _NUMBER.findall(text))
+
+
+@lru_cache(maxsize=4)
+def _normalised(text: str) -> Normalised:
+    # Several quotes are looked for in one document, one after the other.
+    return normalise(text)
+
+
+def _append_plain(
+    text: str, start: int, end: int, pieces: list[str], offsets: array[int], ends: dict[int, int]
+) -> str:
+    """Append what stands between two gaps; its last character."""
+    if start == end:
+        return ""
+    piece = text[start:end]
+    folded = piece.casefold()
+    if len(folded) == len(piece) and unicodedata.is_normalized("NFKC", piece):
+        pieces.append(folded)
+        offsets.extend(range(start, end))
+        return folded[-1]
+    for first, stop in _clusters(text, start, end):
+        folded = unicodedata.normalize("NFKC", text[first:stop]).casefold()
+        for _ in folded:
+            offsets.append(first)
+            if stop > first + 1:
+                ends[len(offsets) - 1] = stop
+        pieces.append(folded)
+    return pieces[-1][-1:]
+
+
+def _clusters(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Characters, each with what may be composed with it."""
+    first = start
+    for place in range(start + 1, end):
+        character = text[place]
+        mark = unicodedata.category(character)[0] == "M" or character in "\uff9e\uff9f"
+        if not (mark or "\u1160" <= character <= "\u11ff"):
+            yield first, place
+            first = place
+    yield first, end
