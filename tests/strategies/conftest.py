@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
 import pytest
 
@@ -39,9 +38,9 @@ def documents() -> list[Document]:
 
 
 @pytest.fixture(scope="session")
-def minilm() -> Iterator[MiniLM]:
+def minilm() -> MiniLM:
     weights.pull("minilm-l6-v2-int8")
-    yield MiniLM()
+    return MiniLM()
 
 
 @pytest.fixture

@@ -78,7 +78,7 @@ async def test_no_documents_cost_no_call(make_run):
 
 async def test_passages_that_do_not_fit_are_left_out_and_said(documents, minilm, make_run, reply):
     async with Given(documents, minilm) as sources:
-        run, model = make_run(sources, [reply()], context_tokens=1000)
+        run, model = make_run(sources, [reply()], context_tokens=870)
         await RetrieveRead().answer(QUESTION, run)
     assert model.calls[0].prompt.count("<passage ") < 3
     assert any("do not fit the model's window" in warning for warning in run.warnings)

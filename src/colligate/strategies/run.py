@@ -91,7 +91,7 @@ class Run:
             query, k=pool if rerank and pool else k, mode=mode, documents=documents
         )
         self.meter.retrieval()
-        self.emit(_retrieved(query, hits, mode.value, time.perf_counter() - began))
+        self.emit(_retrieved(query, hits, SearchMode(mode).value, time.perf_counter() - began))
         if rerank and hits:
             hits = await self._reranked(query, hits)
         return hits[:k]
