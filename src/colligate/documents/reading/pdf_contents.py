@@ -138,7 +138,7 @@ def _set_apart(cells: Sequence[TextItem], printed: str) -> bool:
     if len(cells) < 2 or cells[-1].text.strip(" .") != printed:
         return False
     before = cells[-2]
-    return cells[-1].x - (before.x + before.width) > _GAP
+    return bool(cells[-1].x - (before.x + before.width) > _GAP)
 
 
 def _ascending(rows: Sequence[_Row]) -> bool:

@@ -16,6 +16,7 @@ from colligate.documents.reading.pdf_numbering import key, roman_value
 _EDGE_ROWS = 3
 _MARGIN = 0.14  # of the page's height, at the top and at the bottom
 _REPEATS = 3
+_ALONE = "\u0000"  # the key of a page number alone
 _TOKEN = re.compile(r"\d{1,5}|[ivxlc]{1,8}|[IVXLC]{1,8}")
 _CHAPTER_PAGE = re.compile(r"[A-Z\d]{1,3}[-\u2013.]\d{1,4}")
 
@@ -83,20 +84,26 @@ def _close(a: tuple[int, int], b: tuple[int, int]) -> bool:
 
 
 def set_aside(pages: Sequence[PageLayout], printed: Printed) -> None:
-    """Turn the lines of running headers and footers into "chrome" blocks, which are not text."""
+    """Turn the lines of running headers and footers into "chrome" blocks, which are not text.
+
+    A row at the edge of its page is one if it is the page's number alone, if it ends with it
+    where other pages have such rows too, or if its text is on several pages in the same size.
+    A row that only begins with the number of its page may be "2 Methods" on page 2, so there
+    the rest of it must be on another page, too.
+    """
     edges = [(i, row) for i, page in enumerate(pages) for row in _edge_rows(page)]
     keys = [_running_key(row, i, printed) for i, row in edges]
     repeats: dict[tuple[str, int], set[int]] = defaultdict(set)
-    for (i, row), (text, _) in zip(edges, keys, strict=True):
+    usual: Counter[int] = Counter()
+    for (i, row), (text, where) in zip(edges, keys, strict=True):
         repeats[text, round(row.size)].add(i)
-    heights = [row.y for (_, row), (_, numbered) in zip(edges, keys, strict=True) if numbered]
-    usual = Counter(round(y / 3) for y in heights)
+        usual[round(row.y / 3)] += bool(where)
     running: dict[int, list[Line]] = defaultdict(list)
-    for (i, row), (text, numbered) in zip(edges, keys, strict=True):
-        place = round(row.y / 3)
-        often = sum(usual[place + d] for d in (-1, 0, 1)) >= _REPEATS
-        alone = text == "\u0000"
-        if (numbered and (often or alone)) or len(repeats[text, round(row.size)]) >= _REPEATS:
+    for (i, row), (text, where) in zip(edges, keys, strict=True):
+        often = sum(usual[round(row.y / 3) + d] for d in (-1, 0, 1)) >= _REPEATS
+        on = len(repeats[text, round(row.size)])
+        numbered = where and (text == _ALONE or (often and (where == "end" or on > 1)))
+        if numbered or on >= _REPEATS:
             running[i].append(row)
     for i, rows in running.items():
         bands = [(row.y - 1, row.y + row.height + 1) for row in rows]
@@ -119,22 +126,20 @@ def _ends(text: str) -> list[str]:
     return [end for end in ends if _TOKEN.fullmatch(end)]
 
 
-def _running_key(row: Line, page: int, printed: Printed) -> tuple[str, bool]:
-    """A row's text for counting repeats, its page number taken out, and whether it had one."""
+def _running_key(row: Line, page: int, printed: Printed) -> tuple[str, str]:
+    """A row's text for counting repeats, its page number taken out, and where that stood."""
     words = row.text.split()
-    numbered = False
-    for place in {0, len(words) - 1} if words else ():
-        token = words[place].strip("-\u2013\u2014|[]().,")
-        if not _TOKEN.fullmatch(token):
-            continue
-        digits = token.isdigit()
-        value = int(token) if digits else roman_value(token)
-        numbers = printed.arabic if digits else printed.roman
-        if value is not None and numbers.get(page) == value:
-            words[place], numbered = "\u0000", True
     if len(words) == 1 and _CHAPTER_PAGE.fullmatch(words[0]):
-        return "\u0000", True
-    return key(" ".join(words).replace("\u0000", "")) or "\u0000", numbered
+        return _ALONE, "end"
+    for place, name in ((-1, "end"), (0, "start")):
+        token = words[place].strip("-\u2013\u2014|[]().,") if words else ""
+        if _TOKEN.fullmatch(token):
+            digits = token.isdigit()
+            value = int(token) if digits else roman_value(token)
+            if (printed.arabic if digits else printed.roman).get(page, 0) == value:
+                del words[place]
+                return key(" ".join(words)) or _ALONE, name
+    return key(row.text), ""
 
 
 def _without(block: Block, bands: Sequence[tuple[float, float]]) -> list[Block]:

@@ -1,0 +1,416 @@
+"""Reading PDFs: the pages, the text, the headings and what bad files get."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from colligate.documents.document import Document
+from colligate.documents.markdown import markdown_tree
+from colligate.documents.reading.pdf import read_pdf, read_with
+from colligate.documents.reading.pdf_markdown import escaped
+from colligate.documents.reading.pdf_numbering import (
+    Entry,
+    levels,
+    roman_value,
+    split_number,
+    to_roman,
+)
+from colligate.documents.reading.pdf_running import rising
+from colligate.documents.tree import Basis, Kind
+from colligate.errors import CorruptFile, EncryptedFile, NoText
+
+BODY = "Body text that says one thing after another and goes on like this for a while."
+
+# One line of a page: x, y from the top (both in points), size, font (F1 plain, F2 bold), text.
+Line = tuple[float, float, float, str, str]
+
+
+def heading(y: float, text: str, size: float = 16) -> Line:
+    return (72, y, size, "F2", text)
+
+
+def body(y: float, lines: int = 4, text: str = BODY) -> list[Line]:
+    return [(72, y + 13 * n, 10, "F1", text) for n in range(lines)]
+
+
+def make_pdf(
+    pages: Sequence[Sequence[Line]],
+    *,
+    outline: Sequence[tuple[str, int, int]] = (),
+    title: str = "",
+    encrypted: bool = False,
+) -> bytes:
+    """A small PDF. `outline` holds (title, level from 1, page from 0), in order."""
+    objects: dict[int, bytes] = {}
+    first_page, first_mark = 10, 10 + 2 * len(pages)
+    kids = " ".join(f"{first_page + 2 * i} 0 R" for i in range(len(pages)))
+    objects[2] = f"<< /Type /Pages /Kids [{kids}] /Count {len(pages)} >>".encode()
+    fonts = ""
+    for n, name in enumerate(("Helvetica", "Helvetica-Bold", "Courier"), start=1):
+        objects[2 + n] = f"<< /Type /Font /Subtype /Type1 /BaseFont /{name} >>".encode()
+        fonts += f"/F{n} {2 + n} 0 R "
+    for i, lines in enumerate(pages):
+        content = "\n".join(
+            f"BT /{font} {size} Tf {x} {792 - y} Td ({_escape(text)}) Tj ET"
+            for x, y, size, font, text in lines
+        ).encode("latin-1")
+        objects[first_page + 2 * i] = (
+            f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Resources << /Font << {fonts}"
+            f">> >> /Contents {first_page + 2 * i + 1} 0 R >>"
+        ).encode()
+        objects[first_page + 2 * i + 1] = b"<< /Length %d >>\nstream\n%s\nendstream" % (
+            len(content),
+            content,
+        )
+    root = "<< /Type /Catalog /Pages 2 0 R"
+    if outline:
+        root += f" /Outlines {first_mark} 0 R"
+        _add_outline(objects, first_mark, first_page, outline)
+    objects[1] = (root + " >>").encode()
+    objects[6] = f"<< /Title ({_escape(title)}) >>".encode()
+    trailer = "/Root 1 0 R /Info 6 0 R /ID [<00112233445566778899aabbccddeeff> <00>]"
+    if encrypted:
+        wrong = "ab" * 32
+        objects[7] = f"<< /Filter /Standard /V 1 /R 2 /O <{wrong}> /U <{wrong}> /P -4 >>".encode()
+        trailer += " /Encrypt 7 0 R"
+    out = b"%PDF-1.4\n"
+    places = {}
+    for number in sorted(objects):
+        places[number] = len(out)
+        out += b"%d 0 obj\n%s\nendobj\n" % (number, objects[number])
+    table = len(out)
+    size = max(objects) + 1
+    out += b"xref\n0 %d\n0000000000 65535 f \n" % size
+    for number in range(1, size):
+        out += b"%010d 00000 %s \n" % (places.get(number, 0), b"n" if number in places else b"f")
+    return out + f"trailer << /Size {size} {trailer} >>\nstartxref\n{table}\n%%EOF\n".encode()
+
+
+def _escape(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("(", "\\(").replace(")", "\\)")
+
+
+def _add_outline(
+    objects: dict[int, bytes], root: int, first_page: int, outline: Sequence[tuple[str, int, int]]
+) -> None:
+    parents = []
+    open_: list[tuple[int, int]] = [(0, root)]
+    for n, (_, level, _) in enumerate(outline, start=1):
+        while open_[-1][0] >= level:
+            open_.pop()
+        parents.append(open_[-1][1])
+        open_.append((level, root + n))
+    children: dict[int, list[int]] = {}
+    for n, parent in enumerate(parents, start=1):
+        children.setdefault(parent, []).append(root + n)
+
+    def links(number: int) -> str:
+        kids = children.get(number, [])
+        return f" /First {kids[0]} 0 R /Last {kids[-1]} 0 R /Count {len(kids)}" if kids else ""
+
+    objects[root] = f"<< /Type /Outlines{links(root)} >>".encode()
+    for n, ((title, _, page), parent) in enumerate(zip(outline, parents, strict=True), start=1):
+        number, siblings = root + n, children[parent]
+        at = siblings.index(number)
+        around = f" /Prev {siblings[at - 1]} 0 R" if at else ""
+        around += f" /Next {siblings[at + 1]} 0 R" if at + 1 < len(siblings) else ""
+        objects[number] = (
+            f"<< /Title ({_escape(title)}) /Parent {parent} 0 R{around}{links(number)}"
+            f" /Dest [{first_page + 2 * page} 0 R /XYZ 0 792 0] >>"
+        ).encode()
+
+
+def read(data: bytes, name: str = "report.pdf", *, use_outline: bool = True) -> Document:
+    return read_with(Path(name), data, stem=Path(name).stem, use_outline=use_outline)
+
+
+def titles(document: Document) -> list[tuple[int, str]]:
+    return [(s.level, s.title) for s in document.tree.sections if not s.synthetic]
+
+
+def check_places(document: Document) -> None:
+    """Pages tile the text, and every title is a slice of its heading's line."""
+    assert document.pages[0].start == 0
+    assert document.pages[-1].end == len(document.text)
+    for before, after in pairwise(document.pages):
+        assert before.end == after.start
+        assert before.number + 1 == after.number
+    for section in document.tree.sections:
+        if section.heading is not None:
+            assert section.title in document.slice(section.heading)
+
+
+CHAPTERS = [
+    [heading(80, "Beginnings"), *body(110), heading(200, "First steps", 13), *body(230)],
+    [heading(80, "Further on"), *body(110), heading(200, "A bold remark", 13), *body(230)],
+    [*body(80), heading(200, "Last steps", 13), *body(230)],
+]
+
+
+def test_outline_gives_titles_levels_and_pages() -> None:
+    outline = [("Beginnings", 1, 0), ("First steps", 2, 0), ("Further on", 1, 1)]
+    document = read(make_pdf(CHAPTERS, outline=[*outline, ("Last steps", 2, 2)]))
+    found = titles(document)
+    assert [t for t in found if t[1] != "A bold remark"] == [
+        (1, "Beginnings"),
+        (2, "First steps"),
+        (1, "Further on"),
+        (2, "Last steps"),
+    ]
+    assert document.tree.structure.basis is Basis.OUTLINE
+    assert document.tree.structure.confidence > 0.7
+    last = next(s for s in document.tree.sections if s.title == "Last steps")
+    page = document.page_of(last.span)
+    assert page is not None
+    assert page.number == 3
+    check_places(document)
+
+
+def test_outline_promotes_a_title_that_looks_like_body_text() -> None:
+    plain = [(72.0, 80.0, 10.0, "F1", "2 Quiet heading"), *body(110)]
+    pages = [[heading(80, "1 Loud heading"), *body(110)], plain]
+    document = read(make_pdf(pages, outline=[("Loud heading", 1, 0), ("Quiet   heading", 1, 1)]))
+    assert titles(document) == [(1, "1 Loud heading"), (1, "2 Quiet heading")]
+
+
+def test_numbering_gives_levels_without_an_outline() -> None:
+    pages = [
+        [heading(80, "1 Methods"), *body(110), heading(200, "1.1 Data", 13), *body(230)],
+        [heading(80, "1.2 Model", 13), *body(110), heading(200, "2 Results"), *body(230)],
+        [heading(80, "2.1 Main result", 13), *body(110)],
+    ]
+    document = read(make_pdf(pages))
+    assert titles(document) == [
+        (1, "1 Methods"),
+        (2, "1.1 Data"),
+        (2, "1.2 Model"),
+        (1, "2 Results"),
+        (2, "2.1 Main result"),
+    ]
+    assert document.tree.structure.basis is Basis.NUMBERING
+    check_places(document)
+
+
+def test_layout_alone_ranks_by_size() -> None:
+    document = read(make_pdf(CHAPTERS))
+    assert (1, "Beginnings") in titles(document)
+    assert (2, "First steps") in titles(document)
+    assert document.tree.structure.basis is Basis.LAYOUT
+    assert document.tree.structure.confidence < 0.5
+
+
+def contents_pdf() -> bytes:
+    rows = [("1 Apples", 1, 100), ("1.1 Growing apples", 1, 115), ("2 Pears", 2, 130)]
+    rows += [("2.1 Growing pears", 3, 145)]
+    dots = ". " * 40
+    contents: list[Line] = [heading(70, "Contents")]
+    for title, page, y in rows:
+        contents += [(72, y, 10, "F1", f"{title} {dots}{page}")]
+
+    def page(number: int, *lines: Line) -> list[Line]:
+        return [*lines, *body(300), (300, 760, 10, "F1", str(number))]
+
+    return make_pdf(
+        [
+            [heading(300, "Fruit", 24)],
+            contents,
+            page(1, heading(80, "1 Apples"), *body(110), heading(200, "1.1 Growing apples", 12)),
+            page(2, heading(80, "2 Pears"), *body(110)),
+            page(3, (72, 80, 10, "F1", "2.1 Growing pears"), *body(110)),
+        ]
+    )
+
+
+def test_contents_list_gives_headings_and_its_own_lines_are_none() -> None:
+    document = read(contents_pdf())
+    listed = [t for t in titles(document) if t[1][0].isdigit()]
+    assert listed == [
+        (1, "1 Apples"),
+        (2, "1.1 Growing apples"),
+        (1, "2 Pears"),
+        (2, "2.1 Growing pears"),
+    ]
+    assert document.tree.structure.basis is Basis.CONTENTS
+    pears = next(s for s in document.tree.sections if s.title == "2.1 Growing pears")
+    page = document.page_of(pears.span)
+    assert page is not None
+    assert page.number == 5
+    check_places(document)
+
+
+def test_running_headers_and_page_numbers_are_no_text() -> None:
+    pages = [
+        [
+            (72, 30, 9, "F2", "The Annals of Examples"),
+            heading(100, f"{n} Chapter about {name}"),
+            *body(130),
+            (300, 770, 9, "F1", str(n)),
+        ]
+        for n, name in enumerate(("ants", "bees", "cats", "dogs", "eels"), start=1)
+    ]
+    document = read(make_pdf(pages))
+    assert "Annals of Examples" not in document.text
+    assert [title for _, title in titles(document)] == [
+        f"{n} Chapter about {name}"
+        for n, name in enumerate(("ants", "bees", "cats", "dogs", "eels"), start=1)
+    ]
+    assert document.text.rstrip().endswith("for a while.")
+
+
+def test_captions_are_not_headings() -> None:
+    pages = [
+        [heading(80, "1 Harvest"), *body(110), heading(200, "Figure 1. Apples by year", 12)],
+        [heading(80, "2 Storage"), *body(110), heading(200, "Table 2: Pears in store", 12)],
+        [heading(80, "3 Sale"), *body(110)],
+    ]
+    document = read(make_pdf(pages))
+    assert [title for _, title in titles(document)] == ["1 Harvest", "2 Storage", "3 Sale"]
+    assert "Figure 1. Apples by year" in document.text
+
+
+def test_lines_that_look_like_markdown_stay_text() -> None:
+    code = (72.0, 180.0, 10.0, "F1", "# include <stdio.h> is the first line of the program.")
+    html = (72.0, 220.0, 10.0, "F1", "<!-- a comment that never ends")
+    fence = (72.0, 260.0, 10.0, "F1", "``` is a fence and should not swallow what follows")
+    pages = [[heading(80, "1 Code"), *body(110), code, html, fence, *body(300)]]
+    pages += [[heading(80, "2 More"), *body(110)], [heading(80, "3 Most"), *body(110)]]
+    document = read(make_pdf(pages))
+    assert [title for _, title in titles(document)] == ["1 Code", "2 More", "3 Most"]
+    assert "# include <stdio.h>" in document.text
+    assert not [n for n in document.tree if n.kind is Kind.CODE]
+
+
+def test_pages_tile_and_empty_ones_are_said() -> None:
+    document = read(make_pdf([[*body(80)], [], [*body(80, text="The third page speaks.")]]))
+    check_places(document)
+    assert [page.number for page in document.pages] == [1, 2, 3]
+    assert document.pages[1].start == document.pages[1].end
+    place = document.text.index("The third page")
+    page = document.page_of(document.span(place, place + 5))
+    assert page is not None
+    assert page.number == 3
+    assert len(document.warnings) == 1
+    assert "page 2" in document.warnings[0]
+
+
+def test_words_broken_over_lines_are_whole() -> None:
+    lines: list[Line] = [
+        (72, 80, 10, "F1", "This paragraph is long enough to be broken, and its last word is an"),
+        (72, 92, 10, "F1", "unbreak-"),
+        (72, 104, 10, "F1", "able promise that readers and search engines would like to find."),
+    ]
+    assert "unbreakable promise" in read(make_pdf([lines])).text
+
+
+@pytest.mark.parametrize(
+    ("metadata", "expected"),
+    [
+        ("The Fruit Report", "The Fruit Report"),
+        ("untitled", "Beginnings"),
+        ("Microsoft Word - draft7.docx", "Beginnings"),
+        ("report_final.pdf", "Beginnings"),
+        ("", "Beginnings"),
+    ],
+)
+def test_title(metadata: str, expected: str) -> None:
+    assert read(make_pdf(CHAPTERS, title=metadata)).title == expected
+
+
+def test_title_falls_back_to_the_file_name() -> None:
+    assert read(make_pdf([body(80)]), "annual_report-2023.pdf").title == "annual report 2023"
+
+
+def test_same_bytes_same_document() -> None:
+    data = contents_pdf()
+    one, two = read(data), read(data)
+    assert one == two
+    assert one.id.startswith("report-")
+    assert one.media_type == "application/pdf"
+
+
+def test_encrypted() -> None:
+    with pytest.raises(EncryptedFile, match="password"):
+        read(make_pdf(CHAPTERS, encrypted=True))
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"%PDF-1.7\nnothing of the kind", b"\x00" * 500], ids=["empty", "text", "zeros"]
+)
+def test_damaged(data: bytes) -> None:
+    with pytest.raises(CorruptFile):
+        read(data)
+
+
+@settings(max_examples=25, deadline=None)
+@given(cut=st.integers(min_value=0, max_value=3000), flip=st.integers(min_value=0, max_value=2000))
+def test_damage_anywhere_is_an_error_or_a_document(cut: int, flip: int) -> None:
+    data = bytearray(contents_pdf()[: 3000 + cut])
+    data[flip] ^= 0x15
+    try:
+        document = read(bytes(data))
+    except (CorruptFile, NoText, EncryptedFile):
+        return
+    check_places(document)
+
+
+def test_scanned_says_to_run_ocr() -> None:
+    with pytest.raises(NoText, match="ocrmypdf"):
+        read_pdf(Path("scan.pdf"), make_pdf([[], []]), stem="scan")
+
+
+@pytest.mark.parametrize(
+    ("text", "scheme", "parts", "rest"),
+    [
+        ("2.1 Results", "decimal", ("2", "1"), "Results"),
+        ("Item 1A. Risk Factors", "item", ("1A",), "Risk Factors"),
+        ("PART II", "part", ("II",), ""),
+        ("Chapter 3: Sorting", "chapter", ("3",), "Sorting"),
+        ("A.2 Proofs", "decimal", ("A", "2"), "Proofs"),
+        ("IV. Discussion", "roman.", ("IV",), "Discussion"),
+        ("Artikel 5 Meinungsfreiheit", "artikel", ("5",), "Meinungsfreiheit"),
+    ],
+)
+def test_numbers(text: str, scheme: str, parts: tuple[str, ...], rest: str) -> None:
+    number, found = split_number(text)
+    assert number is not None
+    assert (number.scheme, number.parts, found) == (scheme, parts, rest)
+
+
+@pytest.mark.parametrize("text", ["Results", "A history of glass", "1984", "Items sold", "I think"])
+def test_no_number(text: str) -> None:
+    number, rest = split_number(text)
+    assert number is None or rest == ""
+
+
+def test_levels_follow_numbers_indents_and_parts() -> None:
+    listed = ["Part I", "Item 1. Business", "Item 1A. Risk", "Part II", "Item 2. Rest"]
+    assert levels(Entry(split_number(t)[0]) for t in listed) == [1, 2, 2, 1, 2]
+    nested = ["I. One", "A. Two", "B. Three", "II. Four", "A. Five"]
+    assert levels(Entry(split_number(t)[0]) for t in nested) == [1, 2, 2, 1, 2]
+    indented = [Entry(None, x) for x in (50, 70, 70, 50, 70, 90)]
+    assert levels(indented) == [1, 2, 2, 1, 2, 3]
+
+
+@given(st.integers(min_value=1, max_value=399))
+def test_roman_numerals_there_and_back(value: int) -> None:
+    assert roman_value(to_roman(value)) == value
+
+
+@given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), max_size=20))
+def test_rising_selects_pairs_that_rise(pairs: list[tuple[int, int]]) -> None:
+    found = rising(pairs)
+    assert set(found) <= set(pairs)
+    assert all(a[0] < b[0] and a[1] < b[1] for a, b in pairwise(found))
+    assert bool(found) == bool(pairs)
+
+
+@given(st.text(st.characters(codec="utf-8", exclude_categories=["C", "Z"]), min_size=1))
+def test_escaped_text_is_one_paragraph(text: str) -> None:
+    tree = markdown_tree(escaped(text), "x")
+    assert [n.kind for n in tree][1:] == [Kind.PARAGRAPH]
