@@ -35,7 +35,10 @@ class _Search:
     skipped: list[Path] = field(default_factory=list)
 
     def add(self, file: Path) -> None:
-        self.files.setdefault(os.path.realpath(file), file)
+        real = os.path.realpath(file)
+        # The file itself names a document better than a link to it.
+        if real not in self.files or (self.files[real].is_symlink() and not file.is_symlink()):
+            self.files[real] = file
 
 
 def find_files(paths: Sequence[str | Path]) -> Found:
@@ -80,7 +83,7 @@ def _expand(given: str | Path, search: _Search) -> None:
 
 
 def _glob(pattern: Path, search: _Search) -> None:
-    matches = sorted(glob.glob(str(pattern), recursive=True))
+    matches = sorted(glob.glob(str(pattern), recursive=True))  # noqa: PTH207 (takes absolute patterns too)
     if not matches:
         search.problems.append(
             MissingPath(f"nothing matches {pattern}", "", "check the pattern and quote it")

@@ -20,6 +20,7 @@ class Reader(StrEnum):
     WIKITEXT = "wikitext"
     RECORDS = "records"
     EMAIL = "email"
+    DOCX = "docx"
     OFFICE = "office"
 
 
@@ -61,7 +62,7 @@ PDF = Format(Reader.PDF, "application/pdf", Container.PDF)
 TEXT = Format(Reader.TEXT, "text/plain")
 HTML = Format(Reader.HTML, "text/html")
 RTF = _marked_up("application/rtf")
-DOCX = _zip(_OOXML + "wordprocessingml.document")
+DOCX = Format(Reader.DOCX, _OOXML + "wordprocessingml.document", Container.ZIP)
 PPTX = _zip(_OOXML + "presentationml.presentation")
 XLSX = _zip(_OOXML + "spreadsheetml.sheet")
 EPUB = _zip("application/epub+zip")
@@ -109,7 +110,6 @@ FORMATS: dict[str, Format] = {
     ".tsv": _marked_up("text/tab-separated-values"),
     ".rst": _marked_up("text/x-rst"),
     ".org": _marked_up("text/x-org"),
-    ".fb2": _marked_up("application/x-fictionbook+xml"),
     ".ipynb": _marked_up("application/x-ipynb+json"),
 }
 

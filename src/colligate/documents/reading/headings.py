@@ -191,7 +191,8 @@ def _without_unsure_numbers(
     ascending = _ascending([c for c in found if c.number])
     last = len(blocks)
     heads: dict[tuple[_Style, int], list[bool]] = {}
-    ends = [c.block for c in found if c.style is not _Style.PARAGRAPH or c in ascending]
+    in_sequence = set(ascending)
+    ends = [c.block for c in found if c.style is not _Style.PARAGRAPH or c in in_sequence]
     following = dict(pairwise([*ends, last]))
     for c in ascending:
         more_blocks = following.get(c.block, last) > c.block + 1
@@ -205,7 +206,7 @@ def _without_unsure_numbers(
         if (style is _Style.NUMBERED and (2 * sum(more) >= len(more) or depth < deepest))
         or (style is _Style.PARAGRAPH and len(more) >= 3 and 3 * sum(more) >= len(more))
     }
-    sure_ones = [c for c in ascending if (c.style, len(c.number)) in sure]
+    sure_ones = {c for c in ascending if (c.style, len(c.number)) in sure}
     return [c for c in found if not c.number or c in sure_ones]
 
 
@@ -239,7 +240,7 @@ def _levelled(kept: Sequence[_Candidate]) -> Iterator[Heading]:
     titled = kept[0].block == 0 and not kept[0].number
     top = 2 if titled else 1
     rules: list[str] = []
-    base = top - 1
+    base = level = top - 1
     before: _Candidate | None = None
     for i, c in enumerate(kept):
         if c.number:

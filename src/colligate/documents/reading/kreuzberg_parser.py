@@ -22,8 +22,10 @@ class Parsed:
     metadata: Mapping[str, Any]
 
 
-def to_markdown(source: Source, data: bytes, media_type: str) -> Parsed:
-    """Parse bytes of a media type kreuzberg knows.
+def to_markdown(
+    source: Source, data: bytes, media_type: str, *, page_marker: str | None = None
+) -> Parsed:
+    """Parse bytes of a media type kreuzberg knows; `page_marker` is set before each page.
 
     Raises:
         EncryptedFile, CorruptFile: if it cannot.
@@ -35,12 +37,14 @@ def to_markdown(source: Source, data: bytes, media_type: str) -> Parsed:
         use_cache=False,
         enable_quality_processing=False,
         output_format="markdown",
-        disable_ocr=True,
         extraction_timeout_secs=_SECONDS,
         concurrency=kreuzberg.ConcurrencyConfig(max_threads=1),
         content_filter=kreuzberg.ContentFilterConfig(strip_repeating_text=False),
     )
+    config.disable_ocr = True  # type: ignore[attr-defined]  # its stub lags behind
     config.max_archive_depth = 0
+    if page_marker is not None:
+        config.pages = kreuzberg.PageConfig(insert_page_markers=True, marker_format=page_marker)
     try:
         result = kreuzberg.extract_bytes_sync(data, media_type, config)
     except Exception as error:  # whatever a parser in another language raises is a damaged file

@@ -5,7 +5,7 @@ from __future__ import annotations
 import email
 import email.policy
 from email.errors import MessageError
-from email.message import EmailMessage
+from email.message import EmailMessage, MIMEPart
 
 from colligate.documents.document import Document
 from colligate.documents.reading.decoding import decode
@@ -25,8 +25,7 @@ def read_email(source: Source) -> Document:
         CorruptFile: if it cannot be understood.
     """
     try:
-        message = email.message_from_bytes(source.data, policy=email.policy.default)
-        assert isinstance(message, EmailMessage)
+        message = email.message_from_bytes(source.data, EmailMessage, policy=email.policy.default)
         kept = {name: _header(message, name) for name in _KEPT}
         attached = [part.get_filename() or "unnamed" for part in message.iter_attachments()]
         body = message.get_body(("plain", "html"))
@@ -63,7 +62,7 @@ def _header(message: EmailMessage, name: str) -> str:
     return "" if value is None else " ".join(str(value).split())
 
 
-def _content(part: EmailMessage) -> str:
+def _content(part: MIMEPart) -> str:
     content = part.get_payload(decode=True)
     if not isinstance(content, bytes) or not content.strip():
         return ""

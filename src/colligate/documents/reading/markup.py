@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from lxml import etree
+from lxml import etree  # type: ignore[import-untyped]
 from lxml import html as lxml_html
 
 from colligate.documents.document import Document
@@ -19,6 +19,11 @@ _FRONT_TITLE = re.compile(r"^title[ \t]*:(.+)$", re.MULTILINE | re.IGNORECASE)
 # kreuzberg drops, without a word, what nests deeper than this many elements.
 _DEEPEST = 40
 _NOT_TEXT = ("script", "style", "template", "noscript")
+_VERBATIM = ("pre", "code", *_NOT_TEXT)
+# A character of the private use area, as kreuzberg would escape a backslash once more.
+_ESCAPE = "\ue002"
+_ESCAPED = rf"\1{_ESCAPE}\2"
+_MARKDOWN = re.compile(r"\A(\s*)(#{1,6}(?=\s)|`{3,}|~{3,})")
 
 
 def read_markdown(source: Source) -> Document:
@@ -75,8 +80,12 @@ def parse_html(source: Source, page: str) -> Page:
     for head in root.findall("head"):
         root.remove(head)
     _flatten(root)
-    markdown = to_markdown(source, etree.tostring(root, method="html", encoding="utf-8"), "text/html")
-    return Page(markdown.text, " ".join((title or "").split()) or None, root.get("lang"))
+    _escape(root)
+    markdown = to_markdown(
+        source, etree.tostring(root, method="html", encoding="utf-8"), "text/html"
+    )
+    text = markdown.text.replace(_ESCAPE, "\\")
+    return Page(text, " ".join((title or "").split()) or None, root.get("lang"))
 
 
 def _flatten(root: lxml_html.HtmlElement) -> None:
@@ -90,6 +99,15 @@ def _flatten(root: lxml_html.HtmlElement) -> None:
             text, tail = " ".join(element.text_content().split()), element.tail
             element.clear()
             element.tag, element.text, element.tail = "p", text, tail
+
+
+def _escape(root: lxml_html.HtmlElement) -> None:
+    """Keep words at a line's beginning from being read as a Markdown heading or code fence."""
+    for element in root.iter():
+        if element.tag not in _VERBATIM and element.text:
+            element.text = _MARKDOWN.sub(_ESCAPED, element.text)
+        if element.tag == "br" and element.tail:
+            element.tail = _MARKDOWN.sub(_ESCAPED, element.tail)
 
 
 def _corrupt(source: Source, why: str) -> CorruptFile:

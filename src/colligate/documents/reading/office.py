@@ -1,17 +1,22 @@
-"""Office documents, e-books and other marked-up formats, through kreuzberg."""
+"""Slides, sheets, e-books and other marked-up formats, through kreuzberg."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
-from colligate.documents.document import Document
-from colligate.documents.reading.formats import Container
+from colligate.documents.document import Document, Page
+from colligate.documents.reading.formats import EPUB, PPTX, RTF, Container
 from colligate.documents.reading.kreuzberg_parser import to_markdown
 from colligate.documents.reading.limits import check_archive
+from colligate.documents.reading.slides import MARKER, slide_sections
 from colligate.documents.reading.source import Source, markdown_document
 
 _KEPT = ("title", "subject", "authors", "created_at", "modified_at", "language")
+_NO_TITLES = {"powerpoint presentation", "document", "untitled"}  # what programs fill in
+# Where a chapter of an e-book is not well-formed, its head comes as front matter.
+_CHAPTER_HEAD = re.compile(r"^---\n(?:[\w:.-]+: .*\n)+---\n+", re.MULTILINE)
 
 
 def read_office(source: Source) -> Document:
@@ -20,15 +25,31 @@ def read_office(source: Source) -> Document:
     Raises:
         ReadingError: if it is damaged, encrypted or unpacks to too much.
     """
-    data, warnings = source.data, ()
-    if source.format.container is Container.ZIP:
-        check_archive(data, str(source.path), source.limits)
-    elif source.format.container is Container.TEXT and source.format.media_type != "application/rtf":
+    form, data = source.format, source.data
+    warnings: tuple[str, ...] = ()
+    if form.container is Container.ZIP:
+        members = check_archive(data, str(source.path), source.limits)
+        if any(name.startswith("ppt/notesSlides/") for name in members):
+            warnings = (f"{source.path}: the speaker's notes are not read",)
+    elif form.container is Container.TEXT and form is not RTF:
         data, warnings = source.decoded.text.encode(), source.decoded.warnings
-    parsed = to_markdown(source, data, source.format.media_type)
+    marker = MARKER if form is PPTX else None
+    parsed = to_markdown(source, data, form.media_type, page_marker=marker)
+    text = parsed.text
+    pages: tuple[Page, ...] = ()
+    if form is PPTX:
+        text, pages = slide_sections(text)
+    elif form is EPUB:
+        text = _CHAPTER_HEAD.sub("", text)
     metadata = _metadata(parsed.metadata)
+    title = metadata.get("title", "")
     return markdown_document(
-        source, parsed.text, title=metadata.get("title"), metadata=metadata, warnings=warnings
+        source,
+        text,
+        title=None if title.lower() in _NO_TITLES else title,
+        metadata=metadata,
+        warnings=warnings,
+        pages=pages,
     )
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from colligate.documents.document import Document
 from colligate.documents.languages import detect
-from colligate.documents.reading import jsonl, mail, markup, office, plain, wikitext
+from colligate.documents.reading import docx, jsonl, mail, markup, office, plain, wikitext
 from colligate.documents.reading.files import load
 from colligate.documents.reading.formats import Reader, format_of
 from colligate.documents.reading.limits import Limits
@@ -56,6 +56,7 @@ _READERS: dict[Reader, Callable[[Source], Document]] = {
     Reader.HTML: markup.read_html,
     Reader.WIKITEXT: wikitext.read_wikitext,
     Reader.EMAIL: mail.read_email,
+    Reader.DOCX: docx.read_docx,
     Reader.OFFICE: office.read_office,
 }
 
