@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 from colligate.documents import Document, Hit
 from colligate.engine import DEFAULT_STRATEGY, Engine, aask
 from colligate.library.ingestion import Ingested
+from colligate.library.library import Library as AsyncLibrary
 from colligate.library.sources import DocumentInfo, SearchMode
 from colligate.strategies.answer import Answer
 from colligate.strategies.strategy import Strategy
@@ -119,19 +120,27 @@ class Library:
 
     def documents(self) -> Sequence[DocumentInfo]:
         """All documents, without their texts."""
-        return run(self._call("documents"))
+        return run(self._opened().documents())
 
     def document(self, document_id: str) -> Document:
-        """One document, whole."""
-        return run(self._call("document", document_id))
+        """One document, whole.
+
+        Raises:
+            UnknownDocument: if it is not in the library.
+        """
+        return run(self._opened().document(document_id))
 
     def search(self, query: str, *, k: int = 10, mode: SearchMode = SearchMode.HYBRID) -> list[Hit]:
         """The `k` best passages, best first."""
-        return run(self._call("search", query, k=k, mode=mode))
+        return run(self._opened().search(query, k=k, mode=mode))
 
-    def remove(self, *documents: str) -> None:
-        """Remove documents by id, and every trace of them."""
-        run(self._call("remove", documents))
+    def remove(self, *documents: str) -> list[str]:
+        """Remove documents by id or file, and every trace of them; returns the ids removed."""
+        return run(self._opened().remove(documents))
 
-    async def _call(self, method: str, *args: Any, **kwargs: Any) -> Any:
-        return await getattr(await self._engine.open_library(), method)(*args, **kwargs)
+    def verify(self, *, repair: bool = False) -> list[str]:
+        """What is wrong with the library, a line each; nothing if it is whole."""
+        return run(self._opened().verify(repair=repair))
+
+    def _opened(self) -> AsyncLibrary:
+        return run(self._engine.open_library())

@@ -130,7 +130,7 @@ def test_a_claim_in_another_language_than_its_source_stands_on_its_quote():
     assert not ask("The tenant has to pay 950 euros for the apartment each month.").citations
 
 
-WORDS = st.sampled_from(TEXT.split() + ["Paris", "42", "[3]", "«»", ""])
+WORDS = st.sampled_from([*TEXT.split(), "Paris", "42", "[3]", "«»", ""])
 SENTENCES = st.lists(WORDS, max_size=8).map(" ".join)
 
 
