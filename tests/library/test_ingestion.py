@@ -1,0 +1,315 @@
+"""What is read, what is left alone, and what a bad file costs."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from colligate.documents.chunking import FixedWords
+from colligate.documents.reading import Reading, read
+from colligate.errors import (
+    CorruptFile,
+    EmbedderMismatch,
+    LibraryError,
+    MissingPath,
+    NoText,
+    ServerFailed,
+)
+from colligate.library import Library, Progress, SearchMode
+
+
+def fragile(path: Path) -> Reading:
+    """A reader that dies on one file and raises on another; named to the parser processes."""
+    if path.stem == "deadly":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if path.stem == "quits":
+        os._exit(3)
+    if path.stem == "chatty":
+        os.write(1, b"a parser prints what it likes\n")
+    if path.stem == "broken":
+        raise ZeroDivisionError("a bug in a parser")
+    return read(path)
+
+
+@pytest.fixture
+def fragile_reader(monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    return f"{Path(__file__).stem}:fragile"
+
+
+async def texts(library: Library) -> dict[str, str]:
+    """What the library holds, by title."""
+    infos = await library.documents()
+    return {info.title: (await library.document(info.id)).text for info in infos}
+
+
+async def found(library: Library, query: str) -> str:
+    hits = await library.search(query, k=1, mode=SearchMode.SPARSE)
+    return hits[0].passage.text if hits else ""
+
+
+async def test_a_folder_is_added(library: Library, folder: Path) -> None:
+    result = await library.add(folder)
+    assert [path.name for path in result.added] == ["badger.md", "heron.md", "otter.md"]
+    assert [info.id for info in await library.documents()] == result.document_ids
+    assert result.passages == sum(info.passages for info in await library.documents())
+    assert "earthworms" in await found(library, "earthworms")
+    assert await library.verify() == []
+
+
+async def test_unchanged_files_are_neither_parsed_nor_embedded(
+    library: Library, folder: Path, embedder: Any
+) -> None:
+    first = await library.add(folder)
+    embedded = len(embedder.passages)
+    again = await library.add(folder)
+    assert len(again.unchanged) == 3
+    assert again.added == again.updated == []
+    assert again.passages == 0
+    assert again.document_ids == first.document_ids
+    assert len(embedder.passages) == embedded
+
+
+async def test_a_file_with_another_date_and_the_same_bytes_is_unchanged(
+    library: Library, folder: Path
+) -> None:
+    for path in (await library.add(folder)).added:
+        os.utime(path, (1, 1))
+    assert len((await library.add(folder)).unchanged) == 3
+
+
+async def test_the_date_is_trusted_once_it_is_old_enough(library: Library, write: Any) -> None:
+    path = write("a.md", "# A\n\nApples.\n")
+    os.utime(path, (1, 1))
+    await library.add(path)
+    # Same size and date: only a hash could tell, and none is taken of a file that old.
+    path.write_text("# A\n\nOnions.\n")
+    os.utime(path, (1, 1))
+    assert (await library.add(path)).unchanged == [path]
+
+
+async def test_a_change_of_the_same_size_right_after_is_seen(library: Library, write: Any) -> None:
+    path = write("a.md", "# A\n\nApples.\n")
+    state = path.stat()
+    await library.add(path)
+    path.write_text("# A\n\nOnions.\n")
+    os.utime(path, ns=(state.st_atime_ns, state.st_mtime_ns))
+    assert (await library.add(path)).updated == [path]
+
+
+async def test_a_changed_file_takes_the_place_of_the_old(
+    library: Library, folder: Path, write: Any
+) -> None:
+    before = await library.add(folder)
+    changed = write("badger.md", "# Badgers\n\nBadgers sleep by day.\n")
+    result = await library.add(folder)
+    assert result.updated == [changed]
+    assert len(result.unchanged) == 2
+    assert len(await library.documents()) == 3
+    assert set(result.document_ids) - set(before.document_ids) != set()
+    assert "sleep by day" in await found(library, "badgers sleep")
+    assert await library.search("earthworms", k=3, mode=SearchMode.SPARSE) == []
+    assert await library.verify() == []
+
+
+async def test_a_file_that_went_stays_until_pruned(library: Library, folder: Path) -> None:
+    await library.add(folder)
+    (folder / "otter.md").unlink()
+    kept = await library.add(folder)
+    assert len(await library.documents()) == 3
+    assert len(kept.document_ids) == 2
+    pruned = await library.add(folder, prune=True)
+    assert [path.name for path in pruned.removed] == ["otter.md"]
+    assert sorted(await texts(library)) == ["Badgers", "Herons"]
+    assert await library.verify() == []
+
+
+async def test_a_moved_file_is_the_same_document(
+    library: Library, folder: Path, embedder: Any
+) -> None:
+    first = await library.add(folder)
+    embedded = len(embedder.passages)
+    (folder / "deep").mkdir()
+    (folder / "otter.md").rename(folder / "deep" / "otter.md")
+    moved = await library.add(folder, prune=True)
+    assert set(moved.document_ids) == set(first.document_ids)
+    assert await library.verify() == []
+    assert len(await library.documents()) == 3
+    assert len(embedder.passages) <= embedded + 2
+
+
+async def test_two_files_with_one_content_are_one_document(
+    library: Library, write: Any, embedder: Any
+) -> None:
+    one, two = (write(f"{folder}/same.md", "# Same\n\nWords.\n") for folder in ("x", "y"))
+    result = await library.add([one, two])
+    assert len(result.added) == 2
+    assert len(result.document_ids) == 1
+    assert len(embedder.passages) == 1
+    await library.remove([one])
+    assert [info.id for info in await library.documents()] == result.document_ids
+    assert await found(library, "words")
+    await library.remove([two])
+    assert await library.documents() == []
+
+
+async def test_records_with_one_id_in_two_files_are_two_documents(
+    library: Library, write: Any
+) -> None:
+    one = write("one.jsonl", '{"id": "1", "title": "Oak", "text": "Oaks have acorns."}\n')
+    two = write("two.jsonl", '{"id": "1", "title": "Elm", "text": "Elms have samaras."}\n')
+    result = await library.add([one, two])
+    assert len(set(result.document_ids)) == 2
+    assert await texts(library) == {"Oak": "Oaks have acorns.", "Elm": "Elms have samaras."}
+    for info in await library.documents():
+        (hit,) = await library.search("have", k=1, documents=[info.id])
+        assert hit.passage == (await library.document(info.id)).passage(hit.passage.span)
+    assert (await library.add([one, two])).document_ids == result.document_ids
+
+
+async def test_one_changed_record_leaves_the_others(
+    library: Library, write: Any, embedder: Any
+) -> None:
+    line = '{{"id": "{0}", "title": "{0}", "text": "The tree {0} is {1}."}}\n'.format
+    path = write("trees.jsonl", line("oak", "old") + line("elm", "tall"))
+    await library.add(path)
+    embedder.passages.clear()
+    write("trees.jsonl", line("oak", "old") + line("elm", "small"))
+    assert (await library.add(path)).document_ids == ["oak", "elm"]
+    assert len(embedder.passages) == 1
+    assert "small" in await found(library, "elm")
+    assert not await found(library, "tall")
+
+
+async def test_bad_files_are_named_and_the_others_read(library: Library, folder: Path) -> None:
+    (folder / "empty.md").write_bytes(b"")
+    (folder / "torn.pdf").write_bytes(b"%PDF-1.7\nnothing follows")
+    result = await library.add([folder, folder / "missing.md"])
+    assert len(result.added) == 3
+    failures = {path.name: error for path, error in result.failed}
+    assert isinstance(failures["empty.md"], NoText)
+    assert isinstance(failures["torn.pdf"], CorruptFile)
+    assert [type(problem) for problem in result.problems] == [MissingPath]
+    assert all("\n" not in str(error) for error in [*failures.values(), *result.problems])
+
+
+async def test_a_file_that_turned_bad_keeps_what_it_said_out_of_view(
+    library: Library, folder: Path, write: Any
+) -> None:
+    before = await library.add(folder)
+    write("heron.md", "")
+    result = await library.add(folder)
+    assert [path.name for path, _ in result.failed] == ["heron.md"]
+    assert len(result.document_ids) == 2
+    assert len(await library.documents()) == len(before.document_ids)
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+async def test_a_parser_that_dies_costs_one_file(
+    tmp_path: Path, folder: Path, write: Any, embedder: Any, fragile_reader: str, workers: int
+) -> None:
+    for name in ("broken", "deadly", "chatty", "quits"):
+        write(f"{name}.md", f"# {name}\n\nA text.\n")
+    async with Library(tmp_path / "library", embedder=embedder, reader=fragile_reader) as library:
+        result = await library.add(folder, workers=workers)
+    assert len(result.added) == 4
+    failures = {path.stem: str(error) for path, error in result.failed}
+    assert sorted(failures) == ["broken", "deadly", "quits"]
+    assert "its parser crashed (signal 9)" in failures["deadly"]
+    assert "its parser crashed (status 3)" in failures["quits"]
+    assert "ZeroDivisionError: a bug in a parser" in failures["broken"]
+
+
+async def test_what_is_only_stored_is_indexed_later_without_reading_again(
+    library: Library, folder: Path, embedder: Any
+) -> None:
+    result = await library.add(folder, index=False)
+    assert len(result.added) == 3
+    assert embedder.passages == []
+    assert not (library.path / "index").exists()
+    assert await library.search("fish", k=3) == []
+    for path in result.added:
+        path.unlink()  # reading again would fail
+    assert await library.index_pending() == len(embedder.passages) > 0
+    assert await found(library, "fish")
+    assert await library.index_pending() == 0
+
+
+async def test_adding_unchanged_files_indexes_what_was_only_stored(
+    library: Library, folder: Path
+) -> None:
+    await library.add(folder, index=False)
+    result = await library.add(folder)
+    assert len(result.unchanged) == 3
+    assert result.passages > 0
+    assert await found(library, "fish")
+
+
+async def test_an_embedder_that_fails_loses_nothing(
+    library: Library, folder: Path, embedder: Any
+) -> None:
+    embedder.fails_after = 0
+    with pytest.raises(ServerFailed):
+        await library.add(folder)
+    assert len(await library.documents()) == 3
+    assert await library.search("fish", k=3, mode=SearchMode.SPARSE) == []
+    embedder.fails_after = None
+    result = await library.add(folder)
+    assert len(result.unchanged) == 3
+    assert await found(library, "fish")
+    assert await library.verify() == []
+
+
+async def test_progress_is_told(library: Library, folder: Path) -> None:
+    steps: list[Progress] = []
+    result = await library.add(folder, on_progress=steps.append)
+    reading = [step for step in steps if step.phase == "reading"]
+    assert [step.done for step in reading] == [0, 1, 2, 3]
+    assert {Path(step.file).name for step in reading} == {"badger.md", "heron.md", "otter.md", ""}
+    last = [step for step in steps if step.phase == "embedding"][-1]
+    assert last.done == last.total == result.passages
+
+
+async def test_hundreds_of_documents_keep_their_order(library: Library, write: Any) -> None:
+    line = '{{"id": "{0}", "title": "{0}", "text": "Number {0}."}}\n'.format
+    path = write("many.jsonl", "".join(map(line, range(300))))
+    result = await library.add(path)
+    assert result.document_ids == [str(n) for n in range(300)]
+    assert result.passages == 300
+    (hit,) = await library.search("number 217", k=1, mode=SearchMode.SPARSE)
+    assert hit.passage.document_id == "217"
+
+
+async def test_another_embedder_is_refused(
+    library: Library, folder: Path, write: Any, new_embedder: Any
+) -> None:
+    await library.add(folder)
+    await library.close()
+    write("new.md", "# New\n\nText.\n")
+    async with Library(library.path, embedder=new_embedder("others", 32)) as other:
+        assert len(await other.documents()) == 3
+        with pytest.raises(EmbedderMismatch, match=r"embedded by words .* use --embedder words"):
+            await other.search("fish", k=1)
+        with pytest.raises(EmbedderMismatch):
+            await other.add(folder)
+    assert await library.search("fish", k=1)
+
+
+async def test_another_chunker_is_refused(library: Library, folder: Path, embedder: Any) -> None:
+    await library.add(folder)
+    await library.close()
+    async with Library(library.path, embedder=embedder, chunker=FixedWords(50)) as other:
+        with pytest.raises(LibraryError, match="cut by Structural"):
+            await other.add(folder)
+
+
+async def test_reopened_it_finds_the_same(library: Library, folder: Path, embedder: Any) -> None:
+    await library.add(folder)
+    before = await library.search("what eats fish in rivers", k=6)
+    await library.close()
+    async with Library(library.path, embedder=embedder) as again:
+        assert await again.search("what eats fish in rivers", k=6) == before

@@ -1,0 +1,127 @@
+"""A process killed at any point of its work leaves a library that only has to go on."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from colligate.library import Library
+
+# A child does the work below and kills itself before its n-th write. Writes are the calls that
+# change catalogue or index; nothing else reaches the disk.
+CHILD = """
+import asyncio, os, signal, sys
+sys.path.insert(0, sys.argv[1])
+from conftest import WordEmbedder
+from colligate.library import Library
+from colligate.library.catalogue import Catalogue
+from colligate.library.edge import EdgeIndex
+
+library, documents, fatal = sys.argv[2], sys.argv[3], int(sys.argv[4])
+steps = 0
+
+def step():
+    global steps
+    if steps == fatal:
+        os.kill(os.getpid(), signal.SIGKILL)
+    steps += 1
+
+def watch(owner, name):
+    inner = getattr(owner, name)
+    def outer(*arguments, **named):
+        step()
+        return inner(*arguments, **named)
+    setattr(owner, name, outer)
+
+for name in ("store", "mark", "purge", "leave", "set_meta"):
+    watch(Catalogue, name)
+for name in ("upsert", "remove", "flush", "optimise"):
+    watch(EdgeIndex, name)
+create = EdgeIndex.create
+EdgeIndex.create = lambda *arguments: (step(), create(*arguments))[1]
+
+async def main():
+    async with Library(library, embedder=WordEmbedder()) as opened:
+        await opened.add(documents)
+        kept = [info.id for info in await opened.documents() if info.title == "Gone"]
+        await opened.remove(kept)
+
+asyncio.run(main())
+print(steps)
+"""
+
+QUERIES = ["fish in rivers", "badgers dig", "what do they eat", "moles", "replaced"]
+
+
+def work(library: Path, documents: Path, fatal: int) -> subprocess.CompletedProcess[str]:
+    here = str(Path(__file__).parent)
+    command = [sys.executable, "-c", CHILD, here, library, documents, str(fatal)]
+    return subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
+
+
+async def contents(path: Path, embedder: Any) -> dict[str, Any]:
+    """All a person can see of a library."""
+    async with Library(path, embedder=embedder) as library:
+        hits = {query: await library.search(query, k=8) for query in QUERIES}
+        return {
+            "problems": await library.verify(),
+            "documents": [(info.id, info.passages) for info in await library.documents()],
+            "hits": {
+                query: [(hit.passage.id, round(hit.score, 6)) for hit in found]
+                for query, found in hits.items()
+            },
+        }
+
+
+@pytest.fixture
+def prepared(tmp_path: Path, write: Any, folder: Path, embedder: Any) -> Path:
+    """A library of the folder as it was; the folder has changed since."""
+    write("gone.md", "# Gone\n\nMoles dig too.\n")
+
+    async def prepare() -> None:
+        async with Library(tmp_path / "before", embedder=embedder) as library:
+            await library.add(folder)
+
+    asyncio.run(prepare())
+    write("badger.md", "# Badgers\n\nBadgers were replaced.\n\n## Diet\n\nThey eat roots.\n")
+    write("shrew.md", "# Shrews\n\nShrews hurry.\n\n## Diet\n\nThey eat insects.\n")
+    return tmp_path / "before"
+
+
+def copy(library: Path, to: Path) -> Path:
+    subprocess.run(["cp", "-r", library, to], check=True)
+    return to
+
+
+@pytest.mark.parametrize("start", ["new", "changed"])
+def test_killed_anywhere_it_goes_on_where_it_was(
+    tmp_path: Path, prepared: Path, folder: Path, embedder: Any, start: str
+) -> None:
+    def begin(name: str) -> Path:
+        return copy(prepared, tmp_path / name) if start == "changed" else tmp_path / name
+
+    whole = begin("whole")
+    finished = work(whole, folder, -1)
+    assert finished.returncode == 0, finished.stderr
+    expected = asyncio.run(contents(whole, embedder))
+    assert expected["problems"] == []
+    assert "Gone" not in str(expected["documents"])
+
+    steps = int(finished.stdout)
+    assert steps > 10
+    # Killed once at each of these points, the same library each time until it is through.
+    stride = 3
+    for first in range(stride):
+        library = begin(f"killed-{first}")
+        for fatal in range(first, steps, stride):
+            killed = work(library, folder, fatal)
+            if killed.returncode == 0:
+                break
+            assert killed.returncode == -9, killed.stderr
+        assert work(library, folder, -1).returncode == 0
+        assert asyncio.run(contents(library, embedder)) == expected

@@ -1,0 +1,121 @@
+"""One process holds a library; others wait, or get one line that says who it is."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from colligate.errors import LibraryLocked
+from colligate.library import Library, Progress
+
+HOLDER = """
+import asyncio, sys
+sys.path.insert(0, sys.argv[1])
+from conftest import WordEmbedder
+from colligate.library import Library
+
+async def main():
+    async with Library(sys.argv[2], embedder=WordEmbedder()) as library:
+        await library.search("fish", k=1)
+        print("held", flush=True)
+        sys.stdin.read()
+
+asyncio.run(main())
+"""
+
+
+@pytest.fixture
+def held(library: Library) -> Any:
+    """`held()` starts a process that searches the library and keeps it until killed or told."""
+    processes = []
+
+    def start() -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, "-c", HOLDER, str(Path(__file__).parent), str(library.path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        processes.append(process)
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        return process
+
+    yield start
+    for process in processes:
+        process.kill()
+        process.wait()
+        process.stdin.close()
+        process.stdout.close()
+
+
+async def test_a_second_process_is_told_who_holds_it(
+    library: Library, folder: Path, held: Any
+) -> None:
+    await library.add(folder)
+    await library.close()
+    holder = held()
+    with pytest.raises(LibraryLocked) as told:
+        await library.search("fish", k=1)
+    assert f"process {holder.pid} (-c" in str(told.value)
+    assert "has held it since 20" in str(told.value)
+    assert "\n" not in str(told.value)
+    with pytest.raises(LibraryLocked):
+        await library.add(folder)
+
+
+async def test_lists_and_documents_are_read_beside_the_holder(
+    library: Library, folder: Path, held: Any
+) -> None:
+    ids = (await library.add(folder)).document_ids
+    await library.close()
+    held()
+    assert [info.id for info in await library.documents()] == ids
+    assert "earthworms" in (await library.document(ids[0])).text
+
+
+async def test_it_waits_for_the_holder_and_says_so(
+    library: Library, folder: Path, held: Any, embedder: Any
+) -> None:
+    await library.add(folder)
+    await library.close()
+    holder = held()
+    steps: list[Progress] = []
+
+    def tell(progress: Progress) -> None:
+        steps.append(progress)
+        if progress.phase == "waiting":
+            holder.stdin.close()  # now the holder ends
+
+    async with Library(library.path, embedder=embedder, wait=60) as patient:
+        await patient.add(folder, on_progress=tell)
+        assert await patient.search("fish", k=1)
+    waiting = [step for step in steps if step.phase == "waiting"]
+    assert len(waiting) == 1
+    assert str(holder.pid) in waiting[0].file
+
+
+async def test_a_killed_holder_holds_nothing(library: Library, folder: Path, held: Any) -> None:
+    await library.add(folder)
+    await library.close()
+    holder = held()
+    holder.kill()
+    holder.wait()
+    assert (library.path / "holder.json").exists()
+    assert await library.search("fish", k=1)
+
+
+async def test_two_libraries_of_one_process_exclude_each_other(
+    library: Library, folder: Path, embedder: Any
+) -> None:
+    await library.add(folder)
+    async with Library(library.path, embedder=embedder) as other:
+        with pytest.raises(LibraryLocked, match=str(os.getpid())):
+            await other.add(folder)
+        await library.close()
+        assert len((await other.add(folder)).unchanged) == 3

@@ -1,0 +1,145 @@
+"""`verify` sees damage, and mends what can be mended."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from colligate.errors import LibraryDamaged, LibraryVersion
+from colligate.library import Library, SearchMode
+from colligate.library.bm25 import Terms
+from colligate.library.edge import EdgeIndex
+from colligate.library.index import Entry
+
+
+@pytest.fixture
+async def full(library: Library, folder: Path) -> Library:
+    await library.add(folder)
+    await library.close()
+    return library
+
+
+@contextmanager
+def catalogue(library: Library) -> Iterator[sqlite3.Connection]:
+    connection = sqlite3.connect(library.path / "catalogue.sqlite")
+    yield connection
+    connection.commit()
+    connection.close()
+
+
+async def test_a_whole_library_has_no_problems(full: Library) -> None:
+    assert await full.verify() == []
+
+
+async def test_passages_missing_from_the_index(full: Library) -> None:
+    index = EdgeIndex.open(full.path / "index")
+    index.remove_passages([1, 2])
+    index.close()
+    (problem,) = await full.verify()
+    assert problem.startswith("document badger-")
+    assert "2 passages are not in the index" in problem
+    assert await full.search("earthworms", k=1, mode=SearchMode.SPARSE) == []
+    assert await full.verify(repair=True) == [problem]
+    assert await full.verify() == []
+    assert await full.search("earthworms", k=1, mode=SearchMode.SPARSE)
+
+
+async def test_passages_of_no_document(full: Library) -> None:
+    index = EdgeIndex.open(full.path / "index")
+    vector = np.zeros(64, dtype=np.float32)
+    index.upsert([Entry(999, 77, vector, Terms([1], [1.0]))])
+    index.close()
+    (problem,) = await full.verify(repair=True)
+    assert "1 passages that belong to no document" in problem
+    assert await full.verify() == []
+
+
+async def test_text_that_is_not_what_was_stored(full: Library, folder: Path) -> None:
+    with catalogue(full) as db:
+        db.execute("UPDATE documents SET text = replace(text, 'setts', 'holes')")
+    (problem,) = await full.verify()
+    assert "its text is not the text that was stored" in problem
+    await full.verify(repair=True)
+    assert await full.verify() == []
+    assert len(await full.documents()) == 2
+    assert [path.name for path in (await full.add(folder)).added] == ["badger.md"]
+
+
+async def test_a_passage_beyond_its_text(full: Library) -> None:
+    with catalogue(full) as db:
+        db.execute('UPDATE passages SET "end" = 10000 WHERE number = 1')
+    (problem,) = await full.verify()
+    assert "reaches beyond its text" in problem
+
+
+@pytest.mark.parametrize("damage", ["missing", "garbled"])
+async def test_a_lost_index_is_said_and_rebuilt(full: Library, damage: str) -> None:
+    shutil.rmtree(full.path / "index")
+    if damage == "garbled":
+        (full.path / "index").mkdir()
+        (full.path / "index" / "edge_config.json").write_text("nonsense")
+    with pytest.raises(LibraryDamaged, match="verify --repair"):
+        await full.search("fish", k=1)
+    assert any("index" in problem for problem in await full.verify(repair=True))
+    assert await full.verify() == []
+    assert await full.search("fish", k=1)
+
+
+async def test_a_library_of_another_version(full: Library) -> None:
+    with catalogue(full) as db:
+        db.execute("PRAGMA user_version = 99")
+    with pytest.raises(LibraryVersion, match="version 99 and this colligate reads version 1"):
+        await full.documents()
+
+
+async def test_a_catalogue_that_is_no_database(full: Library) -> None:
+    (full.path / "catalogue.sqlite").write_text("just some text, long enough to be no header" * 9)
+    with pytest.raises(LibraryDamaged, match="file is not a database"):
+        await full.documents()
+
+
+async def test_a_database_of_something_else(full: Library) -> None:
+    (full.path / "catalogue.sqlite").unlink()
+    with catalogue(full) as db:
+        db.execute("CREATE TABLE songs (title)")
+    with pytest.raises(LibraryDamaged, match="not a catalogue of colligate"):
+        await full.documents()
+
+
+async def test_a_torn_catalogue(full: Library) -> None:
+    file = full.path / "catalogue.sqlite"
+    data = file.read_bytes()
+    file.write_bytes(data[:4096] + b"\xff" * (len(data) - 4096))
+    with pytest.raises(LibraryDamaged) as told:
+        await full.documents()
+    assert "\n" not in str(told.value)
+
+
+async def test_a_folder_of_other_things_is_no_library(folder: Path, embedder: object) -> None:
+    async with Library(folder, embedder=embedder) as library:  # type: ignore[arg-type]
+        with pytest.raises(LibraryDamaged, match="holds other files"):
+            await library.documents()
+        with pytest.raises(LibraryDamaged, match="holds other files"):
+            await library.add(folder)
+    assert not (folder / "catalogue.sqlite").exists()
+
+
+async def test_a_file_is_no_library(folder: Path, embedder: object) -> None:
+    async with Library(folder / "otter.md", embedder=embedder) as library:  # type: ignore[arg-type]
+        with pytest.raises(LibraryDamaged, match="it is a file"):
+            await library.add(folder)
+
+
+async def test_the_default_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("COLLIGATE_LIBRARY", str(tmp_path / "mine"))
+    assert Library().path == tmp_path / "mine"
+    monkeypatch.delenv("COLLIGATE_LIBRARY")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    assert Library(embedder="openai:e@http://h/v1").path.name == "openai-e-http-h-v1"
+    assert Library().path.name == "minilm"
