@@ -111,9 +111,9 @@ def normalise(text: str) -> Normalised:
 def locate(
     quote: str, document: Document, *, within: Span | None = None, threshold: float = 90.0
 ) -> Location | None:
-    """Find a quote in a document: first inside `within`, then anywhere; None if it is nowhere.
+    """Find a quote in a document, or only inside `within`; None if it is not there.
 
-    In each place it is sought exactly, then normalised (see `normalise`): the first occurrence
+    It is sought exactly, then normalised (see `normalise`): the first occurrence
     wins, one of whole words before one inside words. Then by likeness: the likeliest stretch of
     words, if it has at least `threshold` of 100 (the share of characters in common) and all
     numbers of the quote, which must have 20 to 10,000 normalised characters. No match begins
@@ -122,18 +122,11 @@ def locate(
     Raises:
         SpanError: if `within` is not of this document.
     """
-    quote = quote.strip()
-    areas = [document.span(0, len(document))]
-    if within is not None:
-        document.slice(within)
-        areas.insert(0, within)
-    for area in areas:
-        if quote and (found := _locate_in(area, quote, document.text, threshold)):
-            return found
-    return None
-
-
-def _locate_in(area: Span, quote: str, text: str, threshold: float) -> Location | None:
+    text, quote = document.text, quote.strip()
+    area = document.span(0, len(document)) if within is None else within
+    document.slice(area)
+    if not quote:
+        return None
     places = ((at, at + len(quote)) for at in _occurrences(quote, text, area.start, area.end))
     if place := _first(places, text):
         return Location(Span(area.document_id, *place), How.EXACT, 100.0)

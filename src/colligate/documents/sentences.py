@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from itertools import pairwise
 
-import sentencex  # type: ignore[import-untyped]
+import sentencex
 
 from colligate.documents.document import Document
 from colligate.documents.span import Span

@@ -141,7 +141,7 @@ def _place(
     context = f"{passage.title} {' '.join(passage.section)}"
 
     location = locate(statement.quote, document, within=passage.span) if statement.quote else None
-    if location is not None and passage.span.contains(location.span):
+    if location is not None:
         span = whole_sentences(document, location.span, passage.span)
         if len(span) > _LONGEST_QUOTE:
             span = location.span

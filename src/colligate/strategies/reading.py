@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 from colligate.documents import Passage
@@ -34,7 +35,8 @@ async def read(
         reader_messages(question, passages), Reply, max_tokens=REPLY_TOKENS
     )
     documents = await run.documents_of(passages)
-    cited = cite(question, reply.value.statements, passages, documents)
+    # Locating a quote in a long document takes a while: not on the event loop.
+    cited = await asyncio.to_thread(cite, question, reply.value.statements, passages, documents)
     for problem in cited.dropped:
         run.warn(problem)
     run.emit(

@@ -6,13 +6,22 @@ import codecs
 import re
 from dataclasses import dataclass
 
+import charset_normalizer
+
 from colligate.errors import NoText, UnsupportedFormat
 
 # Control characters that text files hold: tab, newline, form feed, carriage return, escape.
 _STRANGE = bytes(set(range(32)) - {8, 9, 10, 11, 12, 13, 26, 27}) + b"\x7f"
 _SAMPLE = 1 << 16
 _STRANGE_SHARE = 0.01
-_INVALID_SHARE = 0.001
+
+_LIKELIEST = "cp1252"
+_GUESSED_FROM = 1 << 20
+_FEWEST_TELLING = 8  # bytes beyond ASCII
+_ENCODINGS = (
+    *("cp1252", "cp1250", "cp1251", "cp1253", "cp1254", "cp1255", "cp1256", "koi8_r"),
+    *("gb18030", "big5", "cp932", "euc_jp", "cp949"),
+)
 
 _BOMS = (
     (codecs.BOM_UTF8, "utf-8"),
@@ -92,14 +101,24 @@ def _decode(data: bytes, name: str) -> tuple[str, tuple[str, ...]]:
     except UnicodeDecodeError:
         pass
     text, warnings = _replacing(data, "utf-8", name)
-    beyond_ascii = sum(1 for byte in data[:_SAMPLE] if byte > 127)
-    wrong = text[:_SAMPLE].count("\ufffd")
-    if wrong * 2 < beyond_ascii or b"\x00" in data:
-        return text, warnings  # mostly good UTF-8 with damage
-    return (
-        data.decode("cp1252", "replace"),
-        (f"{name}: it is not UTF-8 and was read as Windows-1252; check accented letters",),
+    valid = len(re.findall(r"[^\x00-\x7f\ufffd]", text[:_SAMPLE]))
+    if valid >= text[:_SAMPLE].count("\ufffd"):
+        return text, warnings  # UTF-8, with damage
+    encoding = _guess(data)
+    return data.decode(encoding, "replace"), (
+        f"{name}: it is not UTF-8 and was read as {encoding}; if letters look wrong, save it as "
+        "UTF-8",
     )
+
+
+def _guess(data: bytes) -> str:
+    """The likeliest encoding of bytes that are not UTF-8; Windows-1252 where too few tell."""
+    lines = [line for line in data[:_GUESSED_FROM].split(b"\n") if not line.isascii()]
+    telling = b"\n".join(lines)
+    if sum(byte > 127 for byte in telling) < _FEWEST_TELLING:
+        return _LIKELIEST
+    best = charset_normalizer.from_bytes(telling, cp_isolation=list(_ENCODINGS)).best()
+    return best.encoding if best is not None else _LIKELIEST
 
 
 def _replacing(data: bytes, encoding: str, name: str) -> tuple[str, tuple[str, ...]]:
@@ -109,5 +128,5 @@ def _replacing(data: bytes, encoding: str, name: str) -> tuple[str, tuple[str, .
         text = data.decode(encoding, "replace")
         count = text.count("\ufffd")
         return text, (
-            f"{name}: {count:,} invalid bytes of its {encoding.upper()} text were replaced",
+            f"{name}: it is not wholly {encoding.upper()}; {count:,} invalid places were replaced",
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -59,12 +59,7 @@ def _expand(given: str | Path, search: _Search) -> None:
     path = Path(given).expanduser()
     try:
         if path.is_dir():
-            before = len(search.files) + len(search.problems) + len(search.skipped)
-            again = os.path.realpath(path) in search.folders
-            _walk(path, search)
-            if not again and before == len(search.files) + len(search.problems) + len(
-                search.skipped
-            ):
+            if not _walk(path, search):
                 search.problems.append(
                     NoDocuments(f"no documents in {path}", "the folder is empty", "name another")
                 )
@@ -96,38 +91,43 @@ def _glob(pattern: Path, search: _Search) -> None:
             _walk(match, search)
 
 
-def _walk(folder: Path, search: _Search) -> None:
-    real = os.path.realpath(folder)
-    if real in search.folders:
-        return  # given twice, or a loop of symbolic links
-    search.folders.add(real)
-    try:
-        with os.scandir(folder) as entries:
-            children = sorted(entries, key=lambda entry: entry.name)
-    except OSError as error:
-        search.problems.append(os_error(folder, error))
-        return
-    for child in _visible(children):
-        path = folder / child.name
+def _walk(top: Path, search: _Search) -> bool:
+    """Take in all under a folder, a folder's files before its folders; whether there was any."""
+    met_any = False
+    waiting = [top]
+    while waiting:
+        folder = waiting.pop()
+        real = os.path.realpath(folder)
+        if real in search.folders:  # given twice, or a loop of symbolic links
+            met_any = True
+            continue
+        search.folders.add(real)
         try:
-            if child.is_dir():
-                _walk(path, search)
-            elif child.is_file():
-                _consider(path, search)
+            with os.scandir(folder) as entries:
+                visible = [entry for entry in entries if not entry.name.startswith(".")]
         except OSError as error:
-            search.problems.append(os_error(path, error))
-
-
-def _visible(entries: Sequence[os.DirEntry[str]]) -> Iterator[os.DirEntry[str]]:
-    return (entry for entry in entries if not entry.name.startswith("."))
+            search.problems.append(os_error(folder, error))
+            met_any = True
+            continue
+        visible.sort(key=lambda entry: entry.name)
+        for entry in visible:
+            if entry.is_file():
+                _consider(folder / entry.name, search)
+                met_any = True
+        waiting += [folder / entry.name for entry in reversed(visible) if entry.is_dir()]
+    return met_any
 
 
 def _consider(path: Path, search: _Search) -> None:
     if suffix_of(path) in FORMATS:
         search.add(path)
         return
-    with path.open("rb") as file:
-        is_text = not looks_binary(file.read(_SNIFFED))
+    try:
+        with path.open("rb") as file:
+            is_text = not looks_binary(file.read(_SNIFFED))
+    except OSError as error:
+        search.problems.append(os_error(path, error))
+        return
     if is_text:
         search.add(path)
     else:

@@ -18,6 +18,8 @@ _CAPTION = re.compile(
     re.I,
 )
 _CODE = re.compile(r"\\[a-zA-Z]|[{}]|;$|->|==|::|</|\(\)")
+_ASIDE = re.compile(r"[(\[].*[)\]]")
+_PHONE = re.compile(r"\d{3}\)?[\s-]\d{3}-\d{4}")
 _SENTENCE_END = re.compile(r"[.;,!:]$")
 KNOWN = frozenset(
     "abstract introduction summary preface foreword acknowledgements acknowledgments references "
@@ -89,25 +91,27 @@ _TEXT_KINDS = ("heading", "paragraph", "list_item")
 
 
 def _looks_like_heading(run: Sequence[Place], body: float) -> bool:
-    line = run[0].line
+    line, block = run[0].line, run[0].block
     text = join([place.line for place in run])
     number, rest = split_number(text)
-    if line.mono or (number is None and _CODE.search(text)):
+    words = text.split()
+    letters = sum(map(str.isalpha, text))
+    if not 3 <= len(text) <= 160 or len(words) > 18 or letters < max(3, 0.5 * len("".join(words))):
         return False
-    if not 2 <= len(text) <= 160 or sum(map(str.isalpha, text)) < 0.5 * len(text.replace(" ", "")):
+    if line.mono or _CAPTION.match(text) or _ASIDE.fullmatch(text) or _PHONE.search(text):
         return False
-    if sum(map(str.isalpha, text)) < 3 or len(text.split()) > 18:
+    if number is None and (_CODE.search(text) or rest[:1].islower()):
         return False
-    if _CAPTION.match(text) or (_SENTENCE_END.search(text) and len(text.split()) > 3):
+    numbered = number is not None and len(number.parts) > 1
+    if not numbered and _SENTENCE_END.search(text) and len(words) > 3:
         return False
-    number, rest = split_number(text)
-    if not rest or (rest[0].islower() and number is None):
-        return False
+    if not rest or (number is not None and number.scheme == "(digit)"):
+        return False  # a number alone, or a note under a table
     larger = line.size > 1.08 * body
     _, bold, caps, _ = style(line)
-    if run[0].block.kind == "heading":
+    if block.kind == "heading":
         return larger or bold or caps or number is not None
-    return (larger or bold) and line.size >= 0.95 * body and run[0].block.kind == "paragraph"
+    return (larger or bold) and line.size >= 0.95 * body and block.kind == "paragraph"
 
 
 def _tabular(pages: Sequence[PageLayout]) -> set[tuple[int, int]]:

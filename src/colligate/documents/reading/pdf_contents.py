@@ -53,11 +53,9 @@ class ContentsEntry:
     """An entry of the contents: what it names, what page is printed, and on which row it stands."""
 
     title: str
-    number: Number | None
     printed: str
     level: int
     page: int  # of the contents list itself, counted from 0
-    alternatives: tuple[str, ...] = ()  # the title with a neighbouring row, if it may be wrapped
 
 
 @dataclass(slots=True)
@@ -75,6 +73,7 @@ class _Row:
     printed: str  # "" if the row names no page
     leader: bool
     indent: float
+    part: str = ""  # the Roman numeral of a part, where it stands in a cell of its own
 
 
 def find_contents(pages: Sequence[PageLayout]) -> Contents:
@@ -130,7 +129,9 @@ def _row(line: Line, cells: Sequence[TextItem]) -> _Row:
     title = title.removesuffix(" .") if printed else title
     if not any(map(str.isalpha, title)):
         title, printed = text, ""
-    return _Row(line, title, printed, leader, line.x)
+    first = cells[0].text.strip()
+    part = first if len(cells) > 1 and first.isupper() and roman_value(first) else ""
+    return _Row(line, title, printed, leader, line.x, part)
 
 
 def _set_apart(cells: Sequence[TextItem], printed: str) -> bool:
@@ -153,7 +154,7 @@ def page_value(printed: str) -> int | None:
 
 
 def _entries(rows: Sequence[_Row]) -> list[ContentsEntry]:
-    found: list[tuple[_Row, str, str, tuple[str, ...]]] = []
+    found: list[tuple[_Row, str, str]] = []
     waiting: list[_Row] = []  # rows without a page number: parts, or titles that are wrapped
     for row in rows:
         if not row.printed:
@@ -161,7 +162,6 @@ def _entries(rows: Sequence[_Row]) -> list[ContentsEntry]:
             continue
         before, waiting = waiting, []
         title = row.title
-        alternatives: tuple[str, ...] = ()
         number, _ = split_number(title)
         if before:
             last = before[-1]
@@ -169,26 +169,25 @@ def _entries(rows: Sequence[_Row]) -> list[ContentsEntry]:
             near = row.line.y - last.line.y < 3 * row.line.height
             if number is None and near and rest and (numbered or len(last.title) > 30):
                 before.pop()
-                alternatives = (title,)
                 title = f"{last.title} {title}"
                 row = _Row(last.line, title, row.printed, row.leader, last.indent)
         for early in before:
             part, _ = split_number(early.title)
             if part is not None and part.rank is not None and len(early.title) < 120:
-                found.append((early, early.title, "", ()))
-        found.append((row, title, row.printed, alternatives))
+                found.append((early, early.title, ""))
+        found.append((row, title, row.printed))
     ranked = levels(
         Entry(
-            split_number(title)[0],
+            Number("part", (row.part,), 0) if row.part else split_number(title)[0],
             indent=row.indent,
             strong=row.line.bold,
             matter=key(title) in _BACK_AND_FRONT,
         )
-        for row, title, _, _ in found
+        for row, title, _ in found
     )
     return [
-        ContentsEntry(title, split_number(title)[0], printed, level, row.line.page, other)
-        for (row, title, printed, other), level in zip(found, ranked, strict=True)
+        ContentsEntry(title, printed, level, row.line.page)
+        for (row, title, printed), level in zip(found, ranked, strict=True)
     ]
 
 

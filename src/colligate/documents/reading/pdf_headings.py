@@ -129,6 +129,7 @@ def _levelled(
             by_depth[len(first.number.parts)][heading.level] += 1
     ranked = sorted({style(run[0].line) for run in rest}, key=_prominence)
     largest = max((key[0] for key in by_style), default=0.0)
+    top = min((h.places[0].line.size for h in sure if h.level == 1), default=largest)
     around = sorted((h.places[0].order, h.level) for h in sure)
     dense = len(anchors) >= _DENSE * page_count
     found = list(numbered)
@@ -142,7 +143,7 @@ def _levelled(
             level, basis = _decimal_level(len(first.number.parts), by_depth), Basis.NUMBERING
         elif not sure:
             level = 1 + min(3, rank)
-        elif first.bare in KNOWN or look[0] > largest:
+        elif look[0] > largest or (first.bare in KNOWN and (look[0] >= top or not before)):
             level = 1
         elif not anchors and look in by_style:
             level = by_style[look].most_common(1)[0][0]
