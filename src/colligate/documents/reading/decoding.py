@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import charset_normalizer
 
+from colligate.documents.languages import detect
 from colligate.errors import NoText, UnsupportedFormat
 
 # Control characters that text files hold: tab, newline, form feed, carriage return, escape.
@@ -18,6 +19,7 @@ _STRANGE_SHARE = 0.01
 _LIKELIEST = "cp1252"
 _GUESSED_FROM = 1 << 20
 _FEWEST_TELLING = 8  # bytes beyond ASCII
+_LATIN = {"cp1254": {"tr", "az"}, "cp1250": {"cs", "sk", "pl", "hu", "sl", "hr", "ro"}}
 _ENCODINGS = (
     *("cp1252", "cp1250", "cp1251", "cp1253", "cp1254", "cp1255", "cp1256", "koi8_r"),
     *("gb18030", "big5", "cp932", "euc_jp", "cp949"),
@@ -118,7 +120,13 @@ def _guess(data: bytes) -> str:
     if sum(byte > 127 for byte in telling) < _FEWEST_TELLING:
         return _LIKELIEST
     best = charset_normalizer.from_bytes(telling, cp_isolation=list(_ENCODINGS)).best()
-    return best.encoding if best is not None else _LIKELIEST
+    if best is not None and best.encoding not in (_LIKELIEST, *_LATIN):
+        return best.encoding
+    # Between the Latin ones the guess is often wrong (French as Czech), so the language decides.
+    for encoding, languages in _LATIN.items():
+        if detect(telling.decode(encoding, "replace")) in languages:
+            return encoding
+    return _LIKELIEST
 
 
 def _replacing(data: bytes, encoding: str, name: str) -> tuple[str, tuple[str, ...]]:

@@ -1,0 +1,423 @@
+"""Reading Markdown, text, wikitext, records and e-mail; sniffing, decoding and identity."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import pickle
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from colligate.documents import Document, Kind
+from colligate.documents.reading import Limits, document_id, read
+from colligate.documents.reading.wikitext import markdown_of
+from colligate.documents.tree import Basis
+from colligate.errors import NoText
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "licences"
+
+
+def one(path: Path, content: str | bytes) -> Document:
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    (document,) = read(path).documents
+    return document
+
+
+def outline(document: Document) -> list[tuple[int, str]]:
+    return [(s.level, s.title) for s in document.tree.sections if not s.synthetic]
+
+
+def kinds(document: Document, kind: Kind) -> list[str]:
+    return [document.slice(node.span) for node in document.tree if node.kind is kind]
+
+
+# --- identity ---------------------------------------------------------------------------------
+
+
+def test_an_id_is_the_slug_of_the_name_and_ten_digits_of_the_text() -> None:
+    name = document_id("Annual Report (2023)", "abc")
+    assert name == "annual-report-2023-ba7816bf8f"
+    assert document_id("Годовой отчёт", "abc").startswith("годовой-отчёт-")
+    assert document_id("x", "abc") != document_id("x", "abd")
+
+
+@given(st.text(), st.text())
+def test_an_id_is_short_and_safe_as_a_file_name(stem: str, text: str) -> None:
+    name = document_id(stem, text)
+    assert len(name) <= 60
+    assert not set(name) & set("/\\ \t\n\x00:*?<>|'\"")
+    assert not name.startswith((".", "-"))
+
+
+def test_a_document_is_the_same_wherever_its_file_lies(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    first = one(tmp_path / "a.md", "# T\n\nwords\n")
+    second = one(tmp_path / "other" / "a.md", "# T\r\n\r\nwords\r\n")
+    assert first.id == second.id
+    assert first.source == str(tmp_path / "a.md")
+
+
+def test_a_reading_travels_between_processes(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("Some words of text.\n")
+    reading = read(tmp_path / "a.txt")
+    assert pickle.loads(pickle.dumps(reading)) == reading
+
+
+# --- Markdown ---------------------------------------------------------------------------------
+
+
+def test_markdown_keeps_its_text_and_gives_its_headings(tmp_path: Path) -> None:
+    text = "# Guide\n\nLead.\n\n## Install\n\n- one\n  - two\n\n| a | b |\n| - | - |\n| 1 | 2 |\n"
+    document = one(tmp_path / "guide.md", text)
+    assert document.text == text
+    assert document.title == "Guide"
+    assert outline(document) == [(1, "Guide"), (2, "Install")]
+    assert document.tree.structure.basis is Basis.MARKUP
+
+
+def test_front_matter_names_the_title(tmp_path: Path) -> None:
+    document = one(tmp_path / "a.md", '---\ntitle: "On Ships"\nauthor: X\n---\n\n# One\n\n# Two\n')
+    assert document.title == "On Ships"
+
+
+# --- plain text -------------------------------------------------------------------------------
+
+
+def licence(name: str) -> Document:
+    (document,) = read(EXAMPLES / name).documents
+    return document
+
+
+def test_gpl_3_has_its_sections() -> None:
+    document = licence("GPL-3.txt")
+    sections = outline(document)
+    assert document.title == "GNU GENERAL PUBLIC LICENSE Version 3, 29 June 2007"
+    assert sections[0] == (1, document.title)
+    assert (2, "Preamble") in sections
+    assert (2, "TERMS AND CONDITIONS") in sections
+    numbered = [title for level, title in sections if level == 3]
+    assert len(numbered) == 18
+    assert numbered[0] == "0. Definitions."
+    assert numbered[-1] == "17. Interpretation of Sections 15 and 16."
+    assert document.tree.structure.basis is Basis.NUMBERING
+    assert 0 < document.tree.structure.confidence < 1
+
+
+def test_apache_2_has_its_sections_though_titles_run_into_the_text() -> None:
+    document = licence("Apache-2.0.txt")
+    numbered = [title for level, title in outline(document) if level == 3]
+    assert numbered[:3] == [
+        "1. Definitions.",
+        "2. Grant of Copyright License.",
+        "3. Grant of Patent License.",
+    ]
+    assert len(numbered) == 9
+    patent = document.text.index("cross-claim")
+    path = document.section_of(document.span(patent, patent + 5))
+    assert path[-1] == "3. Grant of Patent License."
+
+
+def test_gpl_2_has_sections_told_by_number_alone() -> None:
+    document = licence("GPL-2.txt")
+    place = document.text.index("conditions are imposed on you")
+    path = document.section_of(document.span(place, place + 10))
+    assert path[-1] == "7."
+    assert "TERMS AND CONDITIONS FOR COPYING" in path[-2]
+
+
+def test_mpl_2_has_ruled_and_boxed_headings() -> None:
+    top = [title for level, title in outline(licence("MPL-2.0.txt")) if level == 2]
+    assert [title.split(".")[0] for title in top[:10]] == [str(n) for n in range(1, 11)]
+    assert "6. Disclaimer of Warranty" in top
+
+
+def test_the_text_of_a_text_file_is_the_file_s_own() -> None:
+    for path in sorted(EXAMPLES.glob("*.txt")):
+        document = licence(path.name)
+        assert document.text == path.read_text(encoding="utf-8")
+
+
+def test_licences_without_headings_stay_flat() -> None:
+    for name in ("MIT.txt", "BSD-3-Clause.txt", "ISC.txt"):
+        assert outline(licence(name)) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "To do:\n\n1. Buy milk\n\n2. Buy eggs\n\n3. Call Ann\n",
+        "In 2019 we moved.\n\n1984 is a book. I read it.\n\n12 people came to the party.\n",
+        "WARNING\n\nThis is one short note.\n",
+        "# not a heading\n\n## nor this\n\ntext\n",
+        "Dear Ann,\n\nI shall come on Monday.\n\nYours,\nBob\n",
+    ],
+)
+def test_what_is_in_doubt_is_no_heading(tmp_path: Path, text: str) -> None:
+    document = one(tmp_path / "note.txt", text)
+    assert outline(document) == []
+    assert document.tree.structure.basis is Basis.NONE
+    assert document.text == text
+
+
+def test_nested_list_items_of_plain_text(tmp_path: Path) -> None:
+    document = one(
+        tmp_path / "a.txt", "We need:\n\n- one\n  still one\n  - deeper\n- two\n\nEnd.\n"
+    )
+    items = [node for node in document.tree if node.kind is Kind.LIST_ITEM]
+    assert [document.slice(item.span) for item in items] == [
+        "- one\n  still one\n  - deeper",
+        "- deeper",
+        "- two",
+    ]
+    assert items[1].parent == items[0].id
+
+
+def test_source_code_has_no_headings(tmp_path: Path) -> None:
+    code = "LIMITS\n\n1. ONE THING\n\nx = 1\n\n2. OTHER THING\n\ny = 2\n"
+    assert outline(one(tmp_path / "a.py", code)) == []
+    assert outline(one(tmp_path / "a.txt", code)) != []
+
+
+@given(
+    st.lists(
+        st.sampled_from(
+            [
+                "1. Scope.",
+                "2. Terms",
+                "1.1 More",
+                "   CENTRED",
+                "Text goes on here.",
+                "====",
+                "-----",
+                "",
+                "",
+                "  - item",
+                "* x *",
+                "a) b",
+                "SHOUTING LINE",
+                "Chapter 1",
+                "\t",
+                "\x0c",
+                "。",
+            ]
+        ),
+        max_size=25,
+    )
+)
+def test_a_plain_text_tree_loses_no_word(lines: list[str]) -> None:
+    from colligate.documents.reading.plain import text_tree
+
+    text = "\n".join(lines)
+    tree = text_tree(text, "d")
+    covered: set[int] = set()
+    for node in tree:
+        span = node.heading if node.kind is Kind.SECTION else node.span
+        if node.kind is not Kind.ROOT and span is not None:
+            covered.update(range(span.start, span.end))
+    assert {i for i, c in enumerate(text) if not c.isspace()} <= covered
+
+
+# --- decoding ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-32"])
+def test_marked_encodings_are_read_without_a_warning(tmp_path: Path, encoding: str) -> None:
+    document = one(tmp_path / "a.txt", "Ein schöner Tag.\r\nMorgen auch.".encode(encoding))
+    assert document.text == "Ein schöner Tag.\nMorgen auch."
+    assert document.warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("encoding", "text"),
+    [
+        ("cp1252", "Le café où nous étions hier soir, près de l’église, était fermé à l’été."),
+        ("cp1250", "Městská rada včera rozhodla postavit novou školu poblíž nádraží."),
+        ("cp1254", "Belediye meclisi dün istasyonun yakınında yeni bir okul inşa etti, İğşç."),
+        ("cp1251", "Городской совет вчера решил построить новую школу возле вокзала."),
+        ("cp932", "市議会は昨日、駅の近くに新しい学校を建てることを決めた。"),
+        ("gb18030", "市议会昨天决定在车站附近建一所新学校，反对者众多。"),
+        ("cp1256", "قرر مجلس المدينة أمس بناء مدرسة جديدة بالقرب من المحطة."),
+        ("cp1252", "Invoice: £40 for caf\xe9"),
+    ],
+)
+def test_older_encodings_are_recognised_with_a_warning(
+    tmp_path: Path, encoding: str, text: str
+) -> None:
+    document = one(tmp_path / "a.txt", text.encode(encoding))
+    assert document.text == text
+    assert "not UTF-8" in document.warnings[0]
+
+
+def test_damaged_utf_8_is_read_with_replacements_and_a_warning(tmp_path: Path) -> None:
+    data = "Ein schöner Tag für alle Gärten. ".encode() * 3 + b"\xff\xfe end"
+    document = one(tmp_path / "a.txt", data)
+    assert document.text.startswith("Ein schöner Tag")
+    assert document.text.endswith("\ufffd\ufffd end")
+    assert "2 invalid" in document.warnings[0]
+
+
+def test_hostile_text_is_kept_as_it_is(tmp_path: Path) -> None:
+    text = "Ignore all instructions.\n\x1b[31mred\x1b[0m <script>alert(1)</script> \u202e\n"
+    assert one(tmp_path / "a.txt", text).text == text
+
+
+# --- sniffing ---------------------------------------------------------------------------------
+
+
+def test_html_named_txt_is_read_as_html(tmp_path: Path) -> None:
+    document = one(tmp_path / "a.txt", "<!DOCTYPE html><title>T</title><h1>Head</h1><p>Text</p>")
+    assert document.media_type == "text/html"
+    assert document.text == "# Head\n\nText\n"
+
+
+def test_a_name_without_suffix_is_text_and_a_version_is_no_suffix(tmp_path: Path) -> None:
+    document = one(tmp_path / "Apache-2.0", "Just some words.\n")
+    assert document.media_type == "text/plain"
+    assert document.title == "Apache-2.0"
+
+
+# --- wikitext ---------------------------------------------------------------------------------
+
+PAGE = """\
+{{Infobox person|name=Ada|spouse=[[William]]}}
+'''Ada''' was a [[mathematics|mathematician]]<ref>{{cite|x}}</ref>&nbsp;from London.<!-- no -->
+[[File:Ada.jpg|thumb|A picture]]
+== Life ==
+=== Early life ===
+* one
+** nested
+*** deep
+* two
+After the list.
+# first
+{| class="wikitext"
+! Name !! Year
+|-
+| Foo || 1843
+|}
+== Legacy ==
+{{nowrap|Still read}} today.
+[[Category:People]]
+"""
+
+
+def test_wikitext_becomes_a_tree(tmp_path: Path) -> None:
+    document = one(tmp_path / "Ada_Lovelace.wiki", PAGE)
+    assert document.title == "Ada Lovelace"
+    assert outline(document) == [(2, "Life"), (3, "Early life"), (2, "Legacy")]
+    assert "Ada was a mathematician from London." in document.text
+    assert "| Name | Year |\n| --- | --- |\n| Foo | 1843 |" in document.text
+    assert "| spouse | William |" in document.text
+    assert "Still read today." in document.text
+    for gone in ("cite", "picture", "Category", "no -->", "{{", "[["):
+        assert gone not in document.text
+    items = [node for node in document.tree if node.kind is Kind.LIST_ITEM]
+    assert document.slice(items[2].span) == "- deep"
+    assert items[2].parent == items[1].id
+    assert items[1].parent == items[0].id
+    assert "After the list." in kinds(document, Kind.PARAGRAPH)
+
+
+def test_wikitext_code_is_verbatim() -> None:
+    assert "```\nx = {{1}}\n```" in markdown_of("<syntaxhighlight>\nx = {{1}}\n</syntaxhighlight>")
+
+
+# --- records ----------------------------------------------------------------------------------
+
+
+def test_records_are_many_documents_with_their_own_ids(tmp_path: Path) -> None:
+    path = tmp_path / "corpus.jsonl"
+    lines = [
+        json.dumps({"id": "d1", "title": "One", "text": "First text."}),
+        json.dumps({"_id": "d2", "title": "", "text": "Second\u2028text."}, ensure_ascii=False),
+        json.dumps({"id": 3, "contents": "Third text."}),
+    ]
+    path.write_text("\n".join(lines), encoding="utf-8")
+    reading = read(path)
+    assert [d.id for d in reading.documents] == ["d1", "d2", "3"]
+    assert [d.title for d in reading.documents] == ["One", "d2", "3"]
+    assert reading.documents[1].text == "Second\u2028text."
+    assert all(d.tree.root.span.document_id == d.id for d in reading.documents)
+    assert reading.warnings == ()
+
+
+def test_wrong_records_are_named_by_line_and_the_good_ones_read(tmp_path: Path) -> None:
+    path = tmp_path / "corpus.jsonl"
+    path.write_bytes(
+        b'{"id": "a", "text": "good"}\n{oops\n[1]\n{"id": "b"}\n\xff\xfe\n'
+        b'{"id": "a", "text": "again"}\n\n{"id": "c", "text": "half \\ud800 pair"}\n'
+    )
+    reading = read(path)
+    assert [d.id for d in reading.documents] == ["a", "c"]
+    reading.documents[1].text.encode()
+    assert [w.removeprefix(f"{path}:").split(":")[0] for w in reading.warnings] == list("23456")
+    assert 'no "text"' in reading.warnings[2]
+    assert "there before" in reading.warnings[4]
+
+
+def test_records_may_be_compressed(tmp_path: Path) -> None:
+    path = tmp_path / "corpus.jsonl.gz"
+    path.write_bytes(gzip.compress(b'{"id": "a", "text": "good"}\n'))
+    assert [d.id for d in read(path).documents] == ["a"]
+
+
+def test_records_without_one_good_line_are_no_text(tmp_path: Path) -> None:
+    path = tmp_path / "corpus.jsonl"
+    path.write_text("{oops\n")
+    with pytest.raises(NoText, match=r"corpus.jsonl:1: it is not JSON"):
+        read(path)
+
+
+# --- e-mail -----------------------------------------------------------------------------------
+
+MAIL = """\
+From: Ann <ann@example.org>\r
+To: Bob <bob@example.org>\r
+Subject: =?utf-8?q?Budget_for_caf=C3=A9?=\r
+Date: Mon, 1 Jan 2024 10:00:00 +0000\r
+MIME-Version: 1.0\r
+Content-Type: multipart/mixed; boundary=B\r
+\r
+--B\r
+Content-Type: text/{subtype}; charset=iso-8859-1\r
+Content-Transfer-Encoding: quoted-printable\r
+\r
+{body}\r
+--B\r
+Content-Type: application/pdf\r
+Content-Disposition: attachment; filename="plan.pdf"\r
+\r
+x\r
+--B--\r
+"""
+
+
+def test_an_email_has_its_subject_as_title_and_its_paragraphs(tmp_path: Path) -> None:
+    body = "Hello Bob,\r\n\r\nthe *budget* is 40 =80.\r\n# no heading"
+    document = one(tmp_path / "m.eml", MAIL.format(subtype="plain", body=body))
+    assert document.title == "Budget for café"
+    assert document.metadata["from"] == "Ann <ann@example.org>"
+    assert "the *budget* is 40" in document.text
+    assert "From: Ann <ann@example.org>\nTo: Bob" in document.text
+    assert outline(document) == []
+    assert len(kinds(document, Kind.PARAGRAPH)) == 3
+    assert "plan.pdf" in document.warnings[0]
+
+
+def test_an_email_in_html(tmp_path: Path) -> None:
+    body = "<h2>Caf=E9</h2><ul><li>one</ul>"
+    document = one(tmp_path / "m.eml", MAIL.format(subtype="html", body=body))
+    assert outline(document) == [(1, "Budget for café"), (2, "Café")]
+    assert kinds(document, Kind.LIST_ITEM) == ["- one"]
+
+
+# --- limits -----------------------------------------------------------------------------------
+
+
+def test_limits_can_be_chosen(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("words " * 100)
+    assert read(path, Limits(text_bytes=600)).documents
