@@ -110,18 +110,16 @@ def printed_items(path: Path) -> tuple[list[tuple[str, range]], str]:
     """
     document = pypdfium2.PdfDocument(path)
     texts = [page.get_textpage().get_text_range() for page in document]
-    for contents_page, text in enumerate(texts[:8], start=1):
+    for at, text in enumerate(texts[:8], start=1):
         items = [
             (number.upper(), int(page))
             for number, title, page in ITEM.findall(text)
             if len(title) < 400 and not ITEM_TITLE.search(title)
         ]
         if len(items) >= 4:
-            break
-    else:
-        return [], ""
-    numbers = [(0, contents_page), *page_numbers(texts, after=contents_page)]
-    return [(number, printed_page(page, numbers)) for number, page in items], text
+            numbers = [(0, at), *page_numbers(texts, after=at)]
+            return [(number, printed_page(page, numbers)) for number, page in items], text
+    return [], ""
 
 
 def page_numbers(texts: Sequence[str], after: int) -> list[tuple[int, int]]:

@@ -213,16 +213,16 @@ def contents_pdf() -> bytes:
     for title, page, y in rows:
         contents += [(72, y, 10, "F1", f"{title} {dots}{page}")]
 
-    def page(number: int, *lines: Line) -> list[Line]:
+    def printed(number: int, *lines: Line) -> list[Line]:
         return [*lines, *body(300), (300, 760, 10, "F1", str(number))]
 
     return make_pdf(
         [
             [heading(300, "Fruit", 24)],
             contents,
-            page(1, heading(80, "1 Apples"), *body(110), heading(200, "1.1 Growing apples", 12)),
-            page(2, heading(80, "2 Pears"), *body(110)),
-            page(3, (72, 80, 10, "F1", "2.1 Growing pears"), *body(110)),
+            printed(1, heading(80, "1 Apples"), *body(110), heading(200, "1.1 Growing apples", 12)),
+            printed(2, heading(80, "2 Pears"), *body(110)),
+            printed(3, (72, 80, 10, "F1", "2.1 Growing pears"), *body(110)),
         ]
     )
 
