@@ -8,6 +8,7 @@ document that never got so far is removed when the index is next opened.
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -107,14 +108,26 @@ class Indexing:
             some, self._window = self._window[:_WINDOW], self._window[_WINDOW:]
             some.sort(key=lambda passage: len(passage.text))
             index, embedder = await self._ready()
-            vectors: list[NDArray[np.float32] | None] = []
-            for at in range(0, len(some), _BATCH):
-                texts = [passage.text for passage in some[at : at + _BATCH]]
-                vectors.extend(await embedder.embed(texts) if embedder else [None] * len(texts))
-                self.done += len(texts)
-                self._tell(self.done, self._total)
+            batches = [some[at : at + _BATCH] for at in range(0, len(some), _BATCH)]
+            # All at once, so that no thread of the embedder waits for the end of a batch.
+            tasks = [asyncio.create_task(self._vectors(embedder, batch)) for batch in batches]
+            try:
+                vectors = list(itertools.chain(*await asyncio.gather(*tasks)))
+            finally:
+                for task in tasks:
+                    task.cancel()
             await self._written()
             self._writing = asyncio.create_task(self._write(index, some, vectors))
+
+    async def _vectors(
+        self, embedder: Embedder | None, batch: list[_Passage]
+    ) -> Sequence[NDArray[np.float32] | None]:
+        if embedder is None:
+            return [None] * len(batch)
+        vectors = await embedder.embed([passage.text for passage in batch])
+        self.done += len(batch)
+        self._tell(self.done, self._total)
+        return list(vectors)
 
     async def _written(self) -> None:
         if self._writing is not None:
