@@ -1,0 +1,99 @@
+"""Ingestion: passages a second, as a share of the bare embedder's, and parsing alone.
+
+    python benchmarks/ingestion.py --data FOLDER [--embedder minilm|static]
+
+The same texts are embedded twice in one run: on their way into a fresh library, and by the
+embedder alone, before and after it, since a shared machine is not equally fast all the time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import tempfile
+import time
+from pathlib import Path
+
+from colligate.documents.chunking import Structural
+from colligate.documents.reading import find_files, read
+from colligate.errors import ColligateError
+from colligate.library import Library
+from colligate.library.indexing import searched_text
+from colligate.models import Embedder
+from colligate.models.names import open_embedder
+
+
+def say(figure: str, value: float, unit: str, against: str | None = None) -> None:
+    line = {"figure": figure, "value": round(value, 3), "unit": unit, "against": against}
+    print(json.dumps(line), flush=True)
+
+
+def parse(data: Path) -> None:
+    """One file after the other, in this process."""
+    size, seconds = 0, 0.0
+    for path in find_files([data]).files:
+        begun = time.perf_counter()
+        try:
+            read(path)
+        except ColligateError:
+            continue
+        seconds += time.perf_counter() - begun
+        size += path.stat().st_size
+    say("ingestion: parsing alone, one process", size / 1e6 / seconds, "MB/s", f"{size} bytes")
+
+
+async def bare(embedder: Embedder, texts: list[str]) -> float:
+    """Passages a second of the embedder alone, on texts sorted by length."""
+    begun = time.perf_counter()
+    await embedder.embed(sorted(texts, key=len))
+    return len(texts) / (time.perf_counter() - begun)
+
+
+async def texts_of(library: Library) -> list[str]:
+    """What was embedded."""
+    texts = []
+    for info in await library.documents():
+        document = await library.document(info.id)
+        for span in Structural()(document):
+            passage = document.passage(span)
+            texts.append(searched_text(passage.title, passage.section, passage.text))
+    return texts
+
+
+async def ingest(data: Path, name: str) -> None:
+    embedder = open_embedder(name)
+    await embedder.embed(["warm"])
+    with tempfile.TemporaryDirectory() as folder:
+        async with Library(Path(folder) / "texts", embedder=embedder) as library:
+            await library.add(data, index=False)
+            texts = await texts_of(library)
+        first = await bare(embedder, texts)
+        async with Library(Path(folder) / "library", embedder=embedder) as library:
+            begun = time.perf_counter()
+            result = await library.add(data)
+            seconds = time.perf_counter() - begun
+            begun = time.perf_counter()
+            await library.add(data)
+            again = time.perf_counter() - begun
+        second = await bare(embedder, texts)
+    overall, alone = result.passages / seconds, (first + second) / 2
+    what = f"{name}, {len(result.added)} files, {result.passages} passages"
+    say("ingestion: bare embedder", alone, "passages/s", f"{first:.1f} before, {second:.1f} after")
+    say("ingestion: overall", overall, "passages/s", what)
+    say("ingestion: share of the bare embedder", overall / alone, "ratio", "goal >= 0.9")
+    say("ingestion: nothing changed", again, "s", what)
+    await embedder.aclose()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", type=Path, default=Path("examples"))
+    parser.add_argument("--embedder", default="minilm")
+    arguments = parser.parse_args()
+    parse(arguments.data)
+    asyncio.run(ingest(arguments.data, arguments.embedder))
+
+
+if __name__ == "__main__":
+    main()
