@@ -6,9 +6,11 @@ A name that is not a folder is looked up in the hub, as sentence-transformers do
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 from typing import Any, Literal, TypeVar
 
 import numpy as np
@@ -98,15 +100,19 @@ class _Worker:
     """One model and the thread it runs in; torch itself uses all cores."""
 
     def __init__(self, kind: str, name_or_path: str) -> None:
+        os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
         try:
-            import sentence_transformers
+            library = import_module("sentence_transformers")
+            logging = import_module("transformers.utils.logging")
         except ImportError as error:
             raise MissingExtra(
                 f"{name_or_path} needs sentence-transformers",
                 "it is not installed",
                 "pip install 'colligate[local]'",
             ) from error
-        self._class = getattr(sentence_transformers, kind)
+        logging.set_verbosity_error()
+        logging.disable_progress_bar()
+        self._class = getattr(library, kind)
         self._name = name_or_path
         self._lock = threading.Lock()
         self._model: Any = None
