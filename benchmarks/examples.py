@@ -1,0 +1,83 @@
+"""How well the questions of `examples/` are answered: `examples/questions.jsonl` over the licences.
+
+    python benchmarks/examples.py [--model bundled] [--strategy retrieve-read] [--limit N]
+
+Counts, for answerable questions, answers that contain a known answer (in the long or the short
+text, after lower-casing and dropping punctuation) and citations into a document that holds the
+answer; for the others, honest refusals. Every question is written to standard error as it ends.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import re
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+
+from colligate.engine import Engine
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+
+
+def normalised(text: str) -> str:
+    return " ".join(re.sub(r"[^\w\s]", " ", text.casefold()).split())
+
+
+async def measure(model: str | None, strategy: str, limit: int | None) -> None:
+    lines = (EXAMPLES / "questions.jsonl").read_text("utf-8").splitlines()
+    questions = [json.loads(line) for line in lines][:limit]
+    right, refused, cited_right, citations, seconds, retrieved = 0, 0, 0, 0, [], 0
+    with tempfile.TemporaryDirectory() as library:
+        async with Engine(model=model, library=library) as engine:
+            await engine.add([EXAMPLES / "licences"])
+            titles = {
+                info.id: Path(info.source).name
+                for info in await (await engine.open_library()).documents()
+            }
+            for question in questions:
+                answer = await engine.ask(question["question"], strategy=strategy)
+                seconds.append(answer.usage.seconds)
+                said = normalised(f"{answer.text} {answer.short or ''}")
+                good = answer.found and any(
+                    f" {normalised(a)} " in f" {said} " for a in question["answers"]
+                )
+                holds = set(question["documents"])
+                if question["found"]:
+                    right += good
+                    retrieved += bool(holds & {titles[e.span.document_id] for e in answer.evidence})
+                    citations += len(answer.citations)
+                    cited_right += sum(
+                        titles[c.span.document_id] in holds for c in answer.citations
+                    )
+                else:
+                    refused += not answer.found
+                verdict = "right" if (good if question["found"] else not answer.found) else "WRONG"
+                print(
+                    f"{verdict} {question['id']}: {answer.text} | {answer.short} | {answer.warnings}",
+                    file=sys.stderr,
+                    flush=True,
+                )
+    answerable = sum(q["found"] for q in questions)
+    rows = [
+        ("answers right", right, f"of {answerable} answerable questions"),
+        ("refusals right", refused, f"of {len(questions) - answerable} without an answer"),
+        ("citations into a document that holds the answer", cited_right, f"of {citations}"),
+        ("evidence holds a gold document", retrieved, f"of {answerable}"),
+        ("seconds a question, median", round(statistics.median(seconds), 1), model or "default"),
+    ]
+    for figure, value, against in rows:
+        unit = "s" if "seconds" in figure else "count"
+        print(json.dumps({"figure": figure, "value": value, "unit": unit, "against": against}))
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--model")
+    parser.add_argument("--strategy", default="retrieve-read")
+    parser.add_argument("--limit", type=int)
+    arguments = parser.parse_args()
+    asyncio.run(measure(arguments.model, arguments.strategy, arguments.limit))
