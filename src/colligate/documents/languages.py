@@ -9,6 +9,7 @@ UNKNOWN = "und"
 _WINDOW = 4_000  # characters of each of three samples: the beginning, the middle, near the end
 _FEWEST_LETTERS = 24  # below this, trigrams of an alphabet say nothing
 _CONFIDENCE = 0.8
+_CONFIDENCE_BEYOND_LATIN = 0.3  # few languages share another script
 _SHARE = 0.5
 
 # A script that (nearly) one language writes with tells the language by itself.
@@ -34,6 +35,7 @@ _SCRIPTS = {
 _ONE_LANGUAGE = {code: re.compile(pattern) for code, pattern in _SCRIPTS.items()}
 _HAN = re.compile(r"[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]")
 _KANA = re.compile(r"[\u3040-\u30ff]")
+_LATIN = re.compile(r"[A-Za-z\u00c0-\u024f\u1e00-\u1eff]")
 _LETTER = re.compile(r"[^\W\d_]")
 
 # What kreuzberg's detector (whatlang) answers, ISO 639-3, as ISO 639-1.
@@ -71,7 +73,10 @@ def detect(text: str) -> str:
     for code, script in _ONE_LANGUAGE.items():
         if len(script.findall(sample)) > _SHARE * letters:
             return code
-    return _by_trigrams(sample) if letters >= _FEWEST_LETTERS else UNKNOWN
+    if letters < _FEWEST_LETTERS:
+        return UNKNOWN
+    is_latin = len(_LATIN.findall(sample)) > _SHARE * letters
+    return _by_trigrams(sample, _CONFIDENCE if is_latin else _CONFIDENCE_BEYOND_LATIN)
 
 
 def _sample(text: str) -> str:
@@ -81,14 +86,14 @@ def _sample(text: str) -> str:
     return "\n".join(text[start : start + _WINDOW] for start in starts)
 
 
-def _by_trigrams(sample: str) -> str:
+def _by_trigrams(sample: str, confidence: float) -> str:
     # Imported where it is needed: the library has 76 MB.
     import kreuzberg
 
     config = kreuzberg.ExtractionConfig(
         use_cache=False,
         enable_quality_processing=False,
-        language_detection=kreuzberg.LanguageDetectionConfig(min_confidence=_CONFIDENCE),
+        language_detection=kreuzberg.LanguageDetectionConfig(min_confidence=confidence),
     )
     words = re.sub(r"https?://\S+|[\x00-\x1f\d|*_#`<>\[\](){}=/\\]+", " ", sample)
     found = kreuzberg.extract_bytes_sync(words.encode("utf-8", "replace"), "text/plain", config)

@@ -18,7 +18,7 @@ _STRANGE_SHARE = 0.01
 
 _LIKELIEST = "cp1252"
 _GUESSED_FROM = 1 << 20
-_FEWEST_TELLING = 8  # bytes beyond ASCII
+_FEWEST_TELLING = 4  # bytes beyond ASCII
 _LATIN = {"cp1254": {"tr", "az"}, "cp1250": {"cs", "sk", "pl", "hu", "sl", "hr", "ro"}}
 _ENCODINGS = (
     *("cp1252", "cp1250", "cp1251", "cp1253", "cp1254", "cp1255", "cp1256", "koi8_r"),

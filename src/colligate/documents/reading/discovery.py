@@ -110,11 +110,18 @@ def _walk(top: Path, search: _Search) -> bool:
             met_any = True
             continue
         visible.sort(key=lambda entry: entry.name)
+        folders = []
         for entry in visible:
-            if entry.is_file():
-                _consider(folder / entry.name, search)
-                met_any = True
-        waiting += [folder / entry.name for entry in reversed(visible) if entry.is_dir()]
+            path = folder / entry.name
+            try:
+                if entry.is_dir():
+                    folders.append(path)
+                elif entry.is_file():
+                    _consider(path, search)
+                    met_any = True
+            except OSError as error:  # a symbolic link to itself
+                search.problems.append(os_error(path, error))
+        waiting += reversed(folders)
     return met_any
 
 

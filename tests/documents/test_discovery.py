@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from colligate.documents.reading import find_files
+from colligate.errors import MissingPath, NoDocuments, NotPermitted, UnsupportedFormat
+
+
+def make(folder: Path, *names: str) -> None:
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("words")
+
+
+def names(found: object, folder: Path) -> list[str]:
+    return [str(path.relative_to(folder)) for path in found.files]  # type: ignore[attr-defined]
+
+
+def test_folders_are_walked_in_order_without_hidden_entries(tmp_path: Path) -> None:
+    make(tmp_path, "b.md", "a.txt", "sub/deep/c.html", "sub/b.pdf", ".hidden.md", ".git/x.md")
+    found = find_files([tmp_path])
+    assert names(found, tmp_path) == ["a.txt", "b.md", "sub/b.pdf", "sub/deep/c.html"]
+    assert found.problems == ()
+
+
+def test_each_file_comes_once_whatever_names_it(tmp_path: Path) -> None:
+    make(tmp_path, "a.md", "b.md")
+    found = find_files([tmp_path / "b.md", tmp_path, str(tmp_path / "*.md"), tmp_path / "b.md"])
+    assert names(found, tmp_path) == ["b.md", "a.md"]
+    assert found.problems == ()
+
+
+def test_globs_reach_into_folders(tmp_path: Path) -> None:
+    make(tmp_path, "docs/a.md", "docs/x/b.md", "docs/x/c.txt", "d.md")
+    found = find_files([f"{tmp_path}/docs/**/*.md"])
+    assert names(found, tmp_path) == ["docs/a.md", "docs/x/b.md"]
+    assert names(find_files([f"{tmp_path}/docs/**"]), tmp_path) == [
+        "docs/a.md",
+        "docs/x/b.md",
+        "docs/x/c.txt",
+    ]
+
+
+def test_a_file_whose_name_looks_like_a_glob_is_that_file(tmp_path: Path) -> None:
+    make(tmp_path, "report [1].md")
+    assert names(find_files([tmp_path / "report [1].md"]), tmp_path) == ["report [1].md"]
+
+
+def test_loops_of_symbolic_links_end(tmp_path: Path) -> None:
+    make(tmp_path, "sub/a.md")
+    (tmp_path / "sub" / "up").symlink_to(tmp_path)
+    (tmp_path / "self").symlink_to(tmp_path / "self")
+    (tmp_path / "Alias.md").symlink_to(tmp_path / "sub" / "a.md")
+    found = find_files([tmp_path])
+    assert names(found, tmp_path) == ["sub/a.md"]
+    (problem,) = found.problems
+    assert "self" in str(problem)
+
+
+def test_unknown_kinds_are_in_if_they_are_text_and_else_counted_in_one_line(
+    tmp_path: Path,
+) -> None:
+    make(tmp_path, "a.md", "LICENSE", "Apache-2.0", "notes.weird")
+    for name in ("p.png", "q.png", "z.bin"):
+        (tmp_path / name).write_bytes(b"\x89PNG\x00\x01")
+    found = find_files([tmp_path])
+    assert names(found, tmp_path) == ["Apache-2.0", "LICENSE", "a.md", "notes.weird"]
+    (problem,) = found.problems
+    assert isinstance(problem, UnsupportedFormat)
+    assert "skipped 3 files" in str(problem)
+    assert ".bin, .png" in str(problem)
+
+
+def test_a_file_named_directly_is_always_attempted(tmp_path: Path) -> None:
+    (tmp_path / "p.png").write_bytes(b"\x89PNG\x00\x01")
+    assert names(find_files([tmp_path / "p.png"]), tmp_path) == ["p.png"]
+
+
+def test_what_is_missing_is_said_and_the_rest_found(tmp_path: Path) -> None:
+    make(tmp_path, "a.md")
+    (tmp_path / "empty").mkdir()
+    found = find_files(
+        [tmp_path / "nope.md", tmp_path / "a.md", f"{tmp_path}/*.pdf", tmp_path / "empty", "\x00"]
+    )
+    assert names(found, tmp_path) == ["a.md"]
+    assert [type(problem) for problem in found.problems] == [
+        MissingPath,
+        MissingPath,
+        NoDocuments,
+        MissingPath,
+    ]
+    assert all("\n" not in str(problem) for problem in found.problems)
+    assert "nope.md" in str(found.problems[0])
+
+
+def test_a_folder_without_permission_is_said_and_the_rest_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(tmp_path, "a.md", "locked/b.md")
+    scandir = os.scandir
+
+    def refusing(path: Path) -> object:  # as the system does for anyone but root
+        if Path(path).name == "locked":
+            raise PermissionError(13, "Permission denied", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refusing)
+    found = find_files([tmp_path])
+    assert names(found, tmp_path) == ["a.md"]
+    (problem,) = found.problems
+    assert isinstance(problem, NotPermitted)
+    assert "locked" in str(problem)

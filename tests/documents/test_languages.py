@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from colligate.documents.languages import detect
+from colligate.documents.reading import read
+
+TEXTS = {
+    "en": "The city council decided yesterday to build a new school near the station.",
+    "fr": "Le conseil municipal a décidé hier de construire une nouvelle école près de la gare.",
+    "de": "Der Stadtrat hat gestern beschlossen, eine neue Schule am Bahnhof zu bauen.",
+    "tr": "Belediye meclisi dün istasyonun yakınında yeni bir okul inşa etmeye karar verdi.",
+    "ar": "قرر مجلس المدينة أمس بناء مدرسة جديدة بالقرب من المحطة.",
+    "zh": "市议会昨天决定在车站附近建一所新学校。",
+    "ja": "市議会は昨日、駅の近くに新しい学校を建てることを決めた。",
+    "ko": "시의회는 어제 역 근처에 새 학교를 짓기로 결정했다.",
+    "ru": "Городской совет вчера решил построить новую школу возле вокзала.",
+    "uk": "Міська рада вчора вирішила побудувати нову школу біля вокзалу.",
+    "el": "Το δημοτικό συμβούλιο αποφάσισε χθες να χτίσει ένα νέο σχολείο.",
+    "he": "מועצת העיר החליטה אתמול לבנות בית ספר חדש ליד התחנה.",
+    "th": "สภาเมืองตัดสินใจเมื่อวานนี้ที่จะสร้างโรงเรียนใหม่ใกล้สถานี",
+    "hi": "नगर परिषद ने कल स्टेशन के पास एक नया स्कूल बनाने का फैसला किया।",
+}
+
+
+@pytest.mark.parametrize("code", TEXTS)
+def test_a_sentence_tells_its_language(code: str) -> None:
+    assert detect(TEXTS[code]) == code
+
+
+@pytest.mark.parametrize("text", ["", "   ", "42", "Hello", "| 1 | 2 |\n|---|---|", "x = f(y)"])
+def test_what_cannot_be_told_is_und(text: str) -> None:
+    assert detect(text) == "und"
+
+
+def test_marks_and_addresses_do_not_count() -> None:
+    text = "# " + TEXTS["fr"] + "\n\n" + "| --- | 123 | https://example.org/the/and/of |\n" * 30
+    assert detect(text) == "fr"
+
+
+def test_a_chinese_text_with_english_names_is_chinese() -> None:
+    assert detect("我们使用 Python 和 SQLite 编写了这个检索程序，运行速度很快。") == "zh"
+
+
+def test_a_long_text_is_told_by_samples_of_all_of_it() -> None:
+    assert detect("A short English preface.\n\n" + TEXTS["de"] * 2000) == "de"
+
+
+@given(st.text())
+def test_any_text_gets_a_code(text: str) -> None:
+    assert len(detect(text)) in (2, 3)
+
+
+@pytest.mark.parametrize("code", ["zh", "ar", "tr", "fr"])
+@pytest.mark.parametrize("suffix", [".txt", ".md", ".html", ".wiki"])
+def test_reading_names_the_language_and_keeps_the_script(
+    tmp_path: Path, code: str, suffix: str
+) -> None:
+    path = tmp_path / f"a{suffix}"
+    path.write_text(f"<p>{TEXTS[code]}</p>" if suffix == ".html" else TEXTS[code], "utf-8")
+    (document,) = read(path).documents
+    assert document.language == code
+    assert document.text.strip() == TEXTS[code]
