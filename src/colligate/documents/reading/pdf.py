@@ -88,9 +88,9 @@ def _facts(path: Path, data: bytes) -> tuple[list[OutlineEntry], str, int]:
             ) from error
         raise _corrupt(path, str(error)) from error
     try:
-        title = document.get_metadata_dict().get("Title", "")
-        return list(_outline(document)), clean(title), len(document)
-    except PdfiumError as error:
+        title = clean(document.get_metadata_dict().get("Title", ""))
+        return list(_outline(document)), title, len(document)
+    except (PdfiumError, ValueError) as error:  # ValueError: text that is not UTF-16
         raise _corrupt(path, str(error)) from error
     finally:
         document.close()
@@ -138,6 +138,10 @@ def _parse(path: Path, data: bytes, page_count: int) -> tuple[list[ParsedPage], 
                 f"cannot read {path}", "it is encrypted", "save a copy without a password"
             ) from error
         raise _corrupt(path, str(error)) from error
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":  # how a fault inside liteparse arrives
+            raise
+        raise _corrupt(path, "the parser failed on it") from error
     if page_count > PAGE_LIMIT:
         warnings.append(f"{path.name}: only the first {PAGE_LIMIT:,} of {page_count:,} pages read")
     if failed:

@@ -174,7 +174,10 @@ def _best_on(here: Sequence[Place], title: str, taken: set[int]) -> tuple[float,
         else:
             score, used = _grown(here, i, place.bare, bare)
         if score < _ALIKE:
-            continue
+            # Reference manuals print a topic and its summary on one line and list the topic.
+            if not (_stands_out(place) and place.key.startswith(full + " ")):
+                continue
+            score, used = _ALIKE, 1
         lines = [here[n] for n in range(i, i + used)]
         score += 3 * place.first + 2 * (place.block.kind == "heading" or place.line.bold)
         score -= 6 * (place.block.kind == "chrome")
@@ -182,6 +185,10 @@ def _best_on(here: Sequence[Place], title: str, taken: set[int]) -> tuple[float,
         if score > best[0]:
             best = (score, lines)
     return best
+
+
+def _stands_out(place: Place) -> bool:
+    return place.first and (place.block.kind == "heading" or place.line.bold)
 
 
 def _agree(a: Number, b: Number) -> bool:
