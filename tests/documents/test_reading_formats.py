@@ -1,0 +1,410 @@
+"""Office files, e-books and web pages, made here by hand: their headings, lists and tables."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from colligate.documents import Document, Kind
+from colligate.documents.reading import read
+
+
+def packed(members: dict[str, str]) -> bytes:
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    return data.getvalue()
+
+
+def one(path: Path, content: str | bytes) -> Document:
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    (document,) = read(path).documents
+    return document
+
+
+def outline(document: Document) -> list[tuple[int, str]]:
+    return [(s.level, s.title) for s in document.tree.sections if not s.synthetic]
+
+
+def nesting(document: Document) -> list[int]:
+    """How many list items each list item lies in."""
+    items = [node for node in document.tree if node.kind is Kind.LIST_ITEM]
+    return [
+        sum(above.kind is Kind.LIST_ITEM for above in document.tree.ancestors(item))
+        for item in items
+    ]
+
+
+def tables(document: Document) -> list[str]:
+    return [document.slice(n.span) for n in document.tree if n.kind is Kind.TABLE]
+
+
+# --- DOCX -------------------------------------------------------------------------------------
+
+W = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
+OFFICE = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+PACKAGE = "http://schemas.openxmlformats.org/package/2006"
+
+
+def word_paragraph(text: str, style: str = "", number: str = "") -> str:
+    properties = (f'<w:pStyle w:val="{style}"/>' if style else "") + number
+    return f"<w:p><w:pPr>{properties}</w:pPr><w:r><w:t>{text}</w:t></w:r></w:p>"
+
+
+def word_number(level: int) -> str:
+    return f'<w:numPr><w:ilvl w:val="{level}"/><w:numId w:val="1"/></w:numPr>'
+
+
+def word_style(style_id: str, name: str, inside: str = "") -> str:
+    return (
+        f'<w:style w:type="paragraph" w:styleId="{style_id}"><w:name w:val="{name}"/>'
+        f"{inside}</w:style>"
+    )
+
+
+def word(*body: str) -> bytes:
+    def cell(text: str) -> str:
+        return f"<w:tc>{word_paragraph(text)}</w:tc>"
+
+    table = "".join(
+        f"<w:tr>{cell(a)}{cell(b)}</w:tr>" for a, b in (("Name", "Value"), ("AT&amp;T", "a|b"))
+    )
+    numbered = '<w:pPr><w:numPr><w:numId w:val="1"/></w:numPr></w:pPr>'
+    levels = "".join(
+        f'<w:lvl w:ilvl="{i}"><w:numFmt w:val="bullet"/><w:lvlText w:val="o"/></w:lvl>'
+        for i in range(3)
+    )
+    relation = "".join(
+        f'<Relationship Id="r{name}" Type="{OFFICE}/{name}" Target="{name}.xml"/>'
+        for name in ("styles", "numbering")
+    )
+    return packed(
+        {
+            "[Content_Types].xml": f'<Types xmlns="{PACKAGE}/content-types"><Default '
+            'Extension="xml" ContentType="application/xml"/><Override '
+            'PartName="/word/document.xml" ContentType="application/vnd.openxmlformats-'
+            'officedocument.wordprocessingml.document.main+xml"/></Types>',
+            "_rels/.rels": f'<Relationships xmlns="{PACKAGE}/relationships"><Relationship Id="r1" '
+            f'Type="{OFFICE}/officeDocument" Target="word/document.xml"/></Relationships>',
+            "word/_rels/document.xml.rels": f'<Relationships xmlns="{PACKAGE}/relationships">'
+            f"{relation}</Relationships>",
+            # As a German Word writes it: the identifiers are German, the names are not.
+            "word/styles.xml": f"<w:styles {W}>"
+            + word_style("Titel", "Title")
+            + word_style("berschrift1", "heading 1")
+            + word_style("berschrift2", "heading 2")
+            + word_style("Liste", "List Bullet", numbered)
+            + word_style("Liste2", "List Bullet 2", numbered)
+            + "</w:styles>",
+            "word/numbering.xml": f'<w:numbering {W}><w:abstractNum w:abstractNumId="0">{levels}'
+            '</w:abstractNum><w:num w:numId="1"><w:abstractNumId w:val="0"/></w:num>'
+            "</w:numbering>",
+            "word/document.xml": f"<w:document {W}><w:body>{''.join(body)}"
+            f"<w:tbl>{table}</w:tbl></w:body></w:document>",
+        }
+    )
+
+
+def test_docx_headings_lists_and_tables(tmp_path: Path) -> None:
+    content = word(
+        word_paragraph("Overview", "berschrift1"),
+        word_paragraph("R&amp;D: 3 &lt; 5 &gt; 2, caf&#233; 正文."),
+        word_paragraph("one", number=word_number(0)),
+        word_paragraph("nested", number=word_number(1)),
+        word_paragraph("deep", number=word_number(2)),
+        word_paragraph("two", number=word_number(0)),
+        word_paragraph("Details", "berschrift2"),
+        word_paragraph("by style", "Liste"),
+        word_paragraph("below", "Liste2"),
+        word_paragraph("# no heading"),
+    )
+    document = one(tmp_path / "report.docx", content)
+    assert outline(document) == [(1, "Overview"), (2, "Details")]
+    assert "R&D: 3 < 5 > 2, café 正文." in document.text
+    assert nesting(document) == [0, 1, 2, 0, 0, 1]
+    (table,) = tables(document)
+    assert "AT&T" in table
+    assert "a\\|b" in table
+
+
+def test_a_docx_title_stands_above_the_headings(tmp_path: Path) -> None:
+    content = word(
+        word_paragraph("Annual Report", "Titel"),
+        word_paragraph("First", "berschrift1"),
+        word_paragraph("x", "berschrift2"),
+        word_paragraph("Second", "berschrift1"),
+    )
+    document = one(tmp_path / "a.docx", content)
+    assert document.title == "Annual Report"
+    assert outline(document) == [(1, "Annual Report"), (2, "First"), (3, "x"), (2, "Second")]
+
+
+def test_a_docx_named_txt_is_read_all_the_same(tmp_path: Path) -> None:
+    document = one(tmp_path / "a.txt", word(word_paragraph("Overview", "berschrift1")))
+    assert outline(document) == [(1, "Overview")]
+
+
+# --- slides -----------------------------------------------------------------------------------
+
+A = 'xmlns:a="http://schemas.openxmlformats.org/drawingml/2006/main"'
+P = 'xmlns:p="http://schemas.openxmlformats.org/presentationml/2006/main"'
+R = f'xmlns:r="{OFFICE}"'
+
+
+def shape(kind: str, *paragraphs: tuple[int, str]) -> str:
+    text = "".join(
+        f'<a:p><a:pPr lvl="{level}"/><a:r><a:t>{words}</a:t></a:r></a:p>'
+        for level, words in paragraphs
+    )
+    place = f'<p:nvPr><p:ph type="{kind}"/></p:nvPr>' if kind else "<p:nvPr/>"
+    return (
+        f'<p:sp><p:nvSpPr><p:cNvPr id="2" name="x"/><p:cNvSpPr/>{place}</p:nvSpPr><p:spPr/>'
+        f"<p:txBody><a:bodyPr/>{text}</p:txBody></p:sp>"
+    )
+
+
+def slides(*contents: str) -> bytes:
+    numbers = range(1, len(contents) + 1)
+    ids = "".join(f'<p:sldId id="{255 + i}" r:id="r{i}"/>' for i in numbers)
+    relations = "".join(
+        f'<Relationship Id="r{i}" Type="{OFFICE}/slide" Target="slides/slide{i}.xml"/>'
+        for i in numbers
+    )
+    return packed(
+        {
+            "[Content_Types].xml": f'<Types xmlns="{PACKAGE}/content-types"><Default '
+            'Extension="xml" ContentType="application/xml"/></Types>',
+            "_rels/.rels": f'<Relationships xmlns="{PACKAGE}/relationships"><Relationship Id="r1" '
+            f'Type="{OFFICE}/officeDocument" Target="ppt/presentation.xml"/></Relationships>',
+            "ppt/presentation.xml": f"<p:presentation {P} {R}><p:sldIdLst>{ids}</p:sldIdLst>"
+            "</p:presentation>",
+            "ppt/_rels/presentation.xml.rels": f'<Relationships xmlns="{PACKAGE}/relationships">'
+            f"{relations}</Relationships>",
+        }
+        | {
+            f"ppt/slides/slide{i}.xml": f"<p:sld {A} {P} {R}><p:cSld><p:spTree>{content}"
+            "</p:spTree></p:cSld></p:sld>"
+            for i, content in zip(numbers, contents, strict=True)
+        }
+    )
+
+
+def test_each_slide_is_a_section_and_a_page(tmp_path: Path) -> None:
+    document = one(
+        tmp_path / "deck.pptx",
+        slides(
+            shape("title", (0, "Deck &amp; title")) + shape("body", (0, "Café 正文")),
+            shape("title", (0, "Second")) + shape("body", (0, "bullet"), (1, "nested")),
+            shape("body", (0, "A slide that has no title, only rather long words of its own.")),
+        ),
+    )
+    sections = outline(document)
+    assert len(sections) == 3
+    assert [title for _, title in sections[:2]] == ["Deck & title", "Second"]
+    assert [page.number for page in document.pages] == [1, 2, 3]
+    place = document.text.index("nested")
+    page = document.page_of(document.span(place, place + 6))
+    assert page is not None
+    assert page.number == 2
+    assert "Café 正文" in document.text
+    assert "\ue000" not in document.text
+    assert document.pages[-1].end == len(document.text)
+
+
+# --- sheets -----------------------------------------------------------------------------------
+
+
+def sheet(*rows: tuple[str, ...]) -> str:
+    cells = "".join(
+        f'<row r="{i}">'
+        + "".join(
+            f'<c r="{chr(65 + j)}{i}"><v>{value}</v></c>'
+            if value.replace(".", "").isdigit()
+            else f'<c r="{chr(65 + j)}{i}" t="inlineStr"><is><t>{value}</t></is></c>'
+            for j, value in enumerate(row)
+        )
+        + "</row>"
+        for i, row in enumerate(rows, start=1)
+    )
+    namespace = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
+    return f'<worksheet xmlns="{namespace}"><sheetData>{cells}</sheetData></worksheet>'
+
+
+def workbook(**sheets: str) -> bytes:
+    names = list(sheets)
+    main = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
+    listed = "".join(
+        f'<sheet name="{name}" sheetId="{i}" r:id="r{i}"/>' for i, name in enumerate(names, 1)
+    )
+    relations = "".join(
+        f'<Relationship Id="r{i}" Type="{OFFICE}/worksheet" Target="worksheets/s{i}.xml"/>'
+        for i in range(1, len(names) + 1)
+    )
+    return packed(
+        {
+            "[Content_Types].xml": f'<Types xmlns="{PACKAGE}/content-types"><Default '
+            'Extension="xml" ContentType="application/xml"/></Types>',
+            "_rels/.rels": f'<Relationships xmlns="{PACKAGE}/relationships"><Relationship Id="r1" '
+            f'Type="{OFFICE}/officeDocument" Target="xl/workbook.xml"/></Relationships>',
+            "xl/workbook.xml": f'<workbook xmlns="{main}" {R}><sheets>{listed}</sheets></workbook>',
+            "xl/_rels/workbook.xml.rels": f'<Relationships xmlns="{PACKAGE}/relationships">'
+            f"{relations}</Relationships>",
+        }
+        | {f"xl/worksheets/s{i}.xml": sheets[name] for i, name in enumerate(names, 1)}
+    )
+
+
+def test_each_sheet_is_a_section_with_its_table(tmp_path: Path) -> None:
+    document = one(
+        tmp_path / "book.xlsx",
+        workbook(
+            Sales=sheet(("Region", "Total"), ("Nord &amp; Süd", "12.5")),
+            Kosten=sheet(("Item", "Cost"), ("Rent", "100")),
+        ),
+    )
+    assert outline(document) == [(2, "Sales"), (2, "Kosten")]
+    first, second = tables(document)
+    assert "| Nord & Süd | 12.5 |" in first
+    assert "| Rent | 100 |" in second
+    assert document.title == "book"
+
+
+def test_a_large_sheet_is_whole(tmp_path: Path) -> None:
+    rows = [("n", "a", "b", "c", "d"), *((str(i), "1", "2", "3", "4") for i in range(25_000))]
+    document = one(tmp_path / "large.xlsx", workbook(Large=sheet(*rows)))
+    assert document.text.count("\n|") >= 25_001
+    assert document.text.rstrip().endswith("| 24999 | 1 | 2 | 3 | 4 |")
+
+
+def test_separated_values_are_a_table(tmp_path: Path) -> None:
+    for name, content in (
+        ("a.csv", 'name,value\n"a, b",2\ncafé,3\n'),
+        ("a.tsv", "name\tvalue\na, b\t2\ncafé\t3\n"),
+        ("b.csv", "name;value\na, b;2\ncafé;3\n"),
+    ):
+        (table,) = tables(one(tmp_path / name, content))
+        assert table.split("\n")[-2:] == ["| a, b | 2 |", "| café | 3 |"]
+
+
+# --- e-books and open documents ---------------------------------------------------------------
+
+
+def chapter(body: str) -> str:
+    return f'<html xmlns="http://www.w3.org/1999/xhtml"><head><title>c</title></head><body>{body}'
+
+
+def test_epub_chapters(tmp_path: Path) -> None:
+    content = packed(
+        {
+            "mimetype": "application/epub+zip",
+            "META-INF/container.xml": '<container version="1.0" xmlns="urn:oasis:names:tc:'
+            'opendocument:xmlns:container"><rootfiles><rootfile full-path="c.opf" '
+            'media-type="application/oebps-package+xml"/></rootfiles></container>',
+            "c.opf": '<package xmlns="http://www.idpf.org/2007/opf" version="3.0"><metadata '
+            'xmlns:dc="http://purl.org/dc/elements/1.1/"><dc:title>My Book</dc:title>'
+            "<dc:language>en</dc:language></metadata><manifest>"
+            '<item id="a" href="a.xhtml" media-type="application/xhtml+xml"/>'
+            '<item id="b" href="b.xhtml" media-type="application/xhtml+xml"/></manifest>'
+            '<spine><itemref idref="a"/><itemref idref="b"/></spine></package>',
+            "a.xhtml": chapter(
+                "<h1>Chapter 1</h1><p>Caf&#233; &amp; 正文.</p><h2>Part</h2>"
+                "<ul><li>x<ul><li>y</li></ul></li></ul></body></html>"
+            ),
+            "b.xhtml": chapter("<h1>Chapter 2</h1><p>End&nbsp;here.</p></body></html>"),
+        }
+    )
+    document = one(tmp_path / "book.epub", content)
+    assert document.title == "My Book"
+    assert outline(document) == [(1, "Chapter 1"), (2, "Part"), (1, "Chapter 2")]
+    assert "Café & 正文." in document.text
+    assert nesting(document) == [0, 1]
+    assert "title:" not in document.text
+
+
+def test_odt(tmp_path: Path) -> None:
+    urn = "urn:oasis:names:tc:opendocument:xmlns"
+    content = packed(
+        {
+            "mimetype": "application/vnd.oasis.opendocument.text",
+            "content.xml": f'<office:document-content xmlns:office="{urn}:office:1.0" '
+            f'xmlns:text="{urn}:text:1.0" xmlns:table="{urn}:table:1.0"><office:body>'
+            '<office:text><text:h text:outline-level="1">Head</text:h>'
+            "<text:p>AT&amp;T caf&#233; 正文</text:p>"
+            "<text:list><text:list-item><text:p>one</text:p>"
+            "<text:list><text:list-item><text:p>deep</text:p></text:list-item></text:list>"
+            '</text:list-item></text:list><text:h text:outline-level="2">Sub</text:h>'
+            "<table:table><table:table-row><table:table-cell><text:p>A</text:p></table:table-cell>"
+            "</table:table-row><table:table-row><table:table-cell><text:p>1</text:p>"
+            "</table:table-cell></table:table-row></table:table></office:text></office:body>"
+            "</office:document-content>",
+        }
+    )
+    document = one(tmp_path / "a.odt", content)
+    assert outline(document) == [(1, "Head"), (2, "Sub")]
+    assert "café 正文" in document.text
+    assert nesting(document) == [0, 1]
+    assert len(tables(document)) == 1
+
+
+# --- HTML and the like ------------------------------------------------------------------------
+
+
+def test_html_headings_lists_tables_and_code(tmp_path: Path) -> None:
+    document = one(
+        tmp_path / "a.html",
+        "<!doctype html><html lang=en><head><title>Page &amp; title</title><style>x{}</style>"
+        '<meta name="description" content="about"></head><body><script>alert(1)</script>'
+        "<h1>Main</h1><p>caf&eacute; &lt;b&gt;</p><h2>Sub</h2><ul><li>one<ul><li>deep</ul>"
+        "<li>two</ul><table><tr><th>A<th>B<tr><td>1<td>2</table><pre><code>x = 1\ny = 2</code>"
+        '</pre><img src="data:image/png;base64,AAAA" alt="a ship"><p># no heading</p>',
+    )
+    assert document.title == "Page & title"
+    assert outline(document) == [(1, "Main"), (2, "Sub")]
+    assert "café <b>" in document.text
+    assert nesting(document) == [0, 1, 0]
+    assert "| 1 | 2 |" in tables(document)[0]
+    assert "x = 1\ny = 2" in document.text
+    assert "a ship" in document.text
+    for gone in ("base64", "alert", "x{}", "about"):
+        assert gone not in document.text
+
+
+@pytest.mark.parametrize(
+    "paragraph", ["<p>para {}\n", "<p><font size=2>para {}</p>\n", "<div>" * 60 + "<p>para {}"]
+)
+def test_no_paragraph_of_sloppy_html_is_lost(tmp_path: Path, paragraph: str) -> None:
+    count = 20 if "div" in paragraph else 300
+    page = "<html><body>" + "".join(paragraph.format(i) for i in range(count))
+    document = one(tmp_path / "a.html", page)
+    assert [f"para {i}" in document.text for i in range(count)] == [True] * count
+
+
+def test_rtf_rst_org_and_notebooks(tmp_path: Path) -> None:
+    rtf = (
+        r"{\rtf1\ansi{\stylesheet{\s1 heading 1;}}{\pard\s1\outlinelevel0 Head\par}"
+        r"{\pard caf\'e9 text.\par}}"
+    )
+    document = one(tmp_path / "a.rtf", rtf)
+    assert outline(document) == [(1, "Head")]
+    assert "café text." in document.text
+
+    rst = "Title\n=====\n\nIntro.\n\nSection\n-------\n\n- one\n- two\n"
+    assert outline(one(tmp_path / "a.rst", rst)) == [(1, "Title"), (2, "Section")]
+
+    org = "* Head\ntext\n** Sub\n- a\n"
+    assert outline(one(tmp_path / "a.org", org)) == [(1, "Head"), (2, "Sub")]
+
+    cells = [
+        {"cell_type": "markdown", "metadata": {}, "source": ["# Notes\n", "\n", "text"]},
+        {"cell_type": "code", "execution_count": 1, "metadata": {}, "outputs": [], "source": "x=1"},
+    ]
+    notebook = one(
+        tmp_path / "a.ipynb", json.dumps({"cells": cells, "nbformat": 4, "metadata": {}})
+    )
+    assert outline(notebook) == [(1, "Notes")]
+    assert [n.kind for n in notebook.tree if n.kind is Kind.CODE] == [Kind.CODE]
