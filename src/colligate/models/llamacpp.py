@@ -43,7 +43,7 @@ import xllamacpp
 _T = TypeVar("_T")
 _DEFAULT_CONTEXT = 16384
 _LEAST_CONTEXT = 2048
-_BATCH = 512  # prompt tokens between two chances to cancel
+_BATCH = 128  # prompt tokens between two chances to cancel; larger is no faster on a CPU
 _PROMPT_CACHE_MIB = 512
 
 

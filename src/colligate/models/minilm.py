@@ -26,9 +26,10 @@ _SLICE = 16  # texts that one thread takes at a time
 class MiniLM:
     """Mean-pooled, unit-length vectors of 384 dimensions from the first 256 tokens of a text.
 
-    Each text runs alone, on one of `threads` threads (the physical cores by default). This is
-    as fast as batches, which compute their padding too; and as activations are quantised by
-    the range they have within a batch, a text has the same vector whatever comes with it.
+    Each text runs alone, on one of `threads` threads (the physical cores by default). For
+    passages this is faster than batches, whose padding is computed too, and a text has
+    exactly the same vector whatever comes with it. The file holds int8 weights, which
+    onnxruntime turns into float32 as it loads: small to fetch, no quicker to run.
 
     Raises:
         WeightsUnavailable: if the weights were not pulled, or (at the first call) are damaged.

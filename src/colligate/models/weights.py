@@ -123,7 +123,9 @@ PINNED: Mapping[str, Pinned] = _read_pinned(
 def home() -> Path:
     """Where colligate keeps its data: COLLIGATE_HOME, else the user's data directory."""
     chosen = os.environ.get("COLLIGATE_HOME")
-    return Path(chosen) if chosen else platformdirs.user_data_path("colligate", appauthor=False)
+    if chosen:
+        return Path(chosen).expanduser()
+    return platformdirs.user_data_path("colligate", appauthor=False)
 
 
 def find(name: str) -> dict[str, Path] | None:
