@@ -103,26 +103,29 @@ def cite(
     passages: Sequence[Passage],
     documents: Mapping[str, Document],
 ) -> Cited:
-    """Resolve each statement to a place in a document, or mark it as uncited.
+    """Resolve each statement to its places in the documents, or mark it as uncited.
 
-    Each statement of the text is followed by the number of its citation, `[1]`, counted in the
-    order of first use, or by `[uncited]`. When no statement has a place the text is empty: an
-    answer that rests on nothing is no answer.
+    Each statement of the text is followed by the numbers of its citations, `[1]`, counted in the
+    order of first use, or by `[uncited]`. What is said twice is written once, with all its
+    places. When no statement has a place the text is empty: an answer that rests on nothing is
+    no answer.
     """
-    placed: list[tuple[str, _Place | None]] = []
-    dropped: list[str] = []
+    placed: dict[str, list[_Place]] = {}
+    dropped: dict[str, list[str]] = {}
     for statement in statements:
         sentence = _without_marks(statement.sentence)
         if not sentence:
             continue
+        places = placed.setdefault(sentence, [])
         place, problem = _place(question, sentence, statement, passages, documents)
-        if problem:
-            dropped.append(problem)
-        if (sentence, place) not in placed:
-            placed.append((sentence, place))
-    if not any(place for _, place in placed):
-        return Cited("", (), tuple(dropped))
-    return _write(placed, documents, tuple(dropped))
+        if place is None:
+            dropped.setdefault(sentence, []).append(problem)
+        elif place not in places:
+            places.append(place)
+    problems = tuple(problem for found in dropped.values() for problem in found)
+    if not any(placed.values()):
+        return Cited("", (), problems)
+    return _write(placed, documents, problems)
 
 
 def _place(
@@ -173,21 +176,20 @@ def _other_language(claim: str, document: Document) -> bool:
 
 
 def _write(
-    placed: Sequence[tuple[str, _Place | None]],
+    placed: Mapping[str, Sequence[_Place]],
     documents: Mapping[str, Document],
     dropped: tuple[str, ...],
 ) -> Cited:
     """Join the statements, number their marks, and record where in the answer each stands."""
     text = ""
     stretches: dict[_Place, list[tuple[int, int]]] = {}
-    for sentence, place in placed:
+    for sentence, places in placed.items():
         start = len(text) + (1 if text else 0)
         text += (" " if text else "") + sentence
-        if place is None:
-            text += f" {UNCITED}"
-        else:
+        for place in places:
             stretches.setdefault(place, []).append((start, start + len(sentence)))
-            text += f" [{list(stretches).index(place) + 1}]"
+        marks = [f"[{list(stretches).index(place) + 1}]" for place in places]
+        text += f" {''.join(marks) or UNCITED}"
     citations = []
     for place, answer_spans in stretches.items():
         passage = documents[place.span.document_id].passage(place.span)

@@ -40,9 +40,15 @@ class Statement(BaseModel):
 
 
 class Reply(BaseModel):
-    """What the reader must return. The order of the fields is the order of decoding."""
+    """What the reader must return. The order of the fields is the order of decoding.
 
-    model_config = ConfigDict(extra="ignore")
+    The short answer is asked for, and forgiven when it is missing.
+    """
+
+    model_config = ConfigDict(
+        extra="ignore",
+        json_schema_extra={"required": ["statements", "short_answer", "found"]},
+    )
 
     statements: list[Statement] = Field(max_length=4)
     short_answer: str = Field(default="", max_length=200)
