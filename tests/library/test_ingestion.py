@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -313,3 +315,27 @@ async def test_reopened_it_finds_the_same(library: Library, folder: Path, embedd
     await library.close()
     async with Library(library.path, embedder=embedder) as again:
         assert await again.search("what eats fish in rivers", k=6) == before
+
+
+async def test_searching_while_adding_sees_whole_documents_only(
+    library: Library, folder: Path, write: Any
+) -> None:
+    await library.add(folder)
+    for n in range(12):
+        parts = [f"## Part {p}\n\nRivers {n} {p} " + "flow " * 40 for p in range(30)]
+        write(f"long-{n}.md", "# Long\n\n" + "\n\n".join(parts))
+    adding = asyncio.create_task(library.add(folder))
+    searches = []
+    while True:
+        last = adding.done()
+        hits = await library.search("rivers flow", k=500, mode=SearchMode.SPARSE)
+        searches.append(Counter(hit.passage.document_id for hit in hits))
+        if last:
+            break
+    await adding
+    assert len(searches) > 2
+    assert searches[-1].total() > 12 * 30
+    for seen in searches:
+        assert seen  # what was there before stays in view
+        assert all(count == searches[-1][document] for document, count in seen.items())
+    assert await library.verify() == []

@@ -96,9 +96,10 @@ class Indexing:
             return
         placed = await asyncio.to_thread(self._catalogue.passages_of, number)
         self._left[number] = len(placed)
+        self._unfinished.add(number)
         self._total += len(placed)
         if not placed:
-            await asyncio.to_thread(self._catalogue.mark, [number], State.INDEXED)
+            await self._finish([number])
         for p in placed:
             found_by = searched_text(text.title, p.section, text.text[p.start : p.end])
             self._window.append(_Passage(p.number, number, text.language, found_by))
@@ -140,13 +141,15 @@ class Indexing:
         vectors: Sequence[NDArray[np.float32] | None],
     ) -> None:
         numbers = Counter(passage.document for passage in passages)
-        self._unfinished.update(numbers)
         await asyncio.to_thread(_upsert, index, passages, vectors)
         for number, count in numbers.items():
             self._left[number] -= count
         whole = [number for number in numbers if not self._left[number]]
-        await asyncio.to_thread(self._catalogue.mark, whole, State.INDEXED)
-        self._unfinished.difference_update(whole)
+        await self._finish(whole)
+
+    async def _finish(self, numbers: list[int]) -> None:
+        await asyncio.to_thread(self._catalogue.mark, numbers, State.INDEXED)
+        self._unfinished.difference_update(numbers)
 
 
 async def _feed(stored: AsyncIterator[list[int]], queue: asyncio.Queue[list[int] | None]) -> None:

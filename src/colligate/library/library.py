@@ -28,8 +28,13 @@ from colligate.library.verification import Findings, verify
 from colligate.library.view import View
 from colligate.models import Embedder
 
-# The index is rebuilt once this share of it is new or removed.
+# The index is rebuilt once this share of it is new or removed; while it has few passages, which
+# takes a second or two at most, whenever some were removed (until then they count for BM25).
 _REBUILD = 0.1
+_FEW = 20_000
+
+# Each parser process may hold a large file in memory.
+_MOST_WORKERS = 8
 
 
 class Library:
@@ -125,8 +130,7 @@ class Library:
             paths: files, folders, globs.
             index: make the documents searchable; without it they are only stored, and a
                 later call indexes them without reading the files again.
-            workers: processes that parse; half the cores by default, since embedding
-                keeps the others busy.
+            workers: processes that parse; as many as there are cores by default, 8 at most.
             prune: remove files that were added before from the folders given and are gone.
             on_progress: told of each step, in the event loop's thread.
 
@@ -145,7 +149,7 @@ class Library:
             if prune:
                 result.removed = await asyncio.to_thread(contents.prune, catalogue, several)
             ingestion = Ingestion(catalogue, self._chunker, self._reader, tell)
-            workers = workers or max(1, (os.cpu_count() or 2) // 2)
+            workers = workers or min(os.cpu_count() or 1, _MOST_WORKERS)
             stored = ingestion.run(found.files, workers, result)
             if index:
                 result.passages = await self._index(catalogue, stored, tell)
@@ -258,7 +262,8 @@ class Library:
         if index := await self._store.index():
             removed = await asyncio.to_thread(_remove, index, leaving)
             changed = embedded + removed + int(await self._meta(catalogue, "changed") or 0)
-            if erase or changed > _REBUILD * await asyncio.to_thread(index.count):
+            count = await asyncio.to_thread(index.count)
+            if erase or changed > _REBUILD * count or (removed and count <= _FEW):
                 tell(Progress("optimising", 0, 1))
                 await asyncio.to_thread(index.optimise)
                 tell(Progress("optimising", 1, 1))
