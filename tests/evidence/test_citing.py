@@ -112,11 +112,11 @@ def test_one_unsupported_statement_among_supported_ones_is_marked():
 
 
 def test_what_is_said_twice_is_written_once_with_all_its_places():
-    sentence = "Rent is due on the third, notice is given in writing."
+    sentence = "Rent: third day. Notice: given in writing."
     found = cited(
         said(1, "Rent falls due on the third day.", sentence),
         said(2, "Notice is given in writing.", sentence),
-        said(2, "no such words", sentence),
+        said(9, "no such passage", sentence),
     )
     assert found.text == f"{sentence} [1][2]"
     assert [c.answer_spans for c in found.citations] == [((0, len(sentence)),)] * 2
