@@ -49,19 +49,15 @@ def test_in_a_pipe(ask: Any, colligate: Any, hostile: Path) -> None:
         assert "\x1b" not in shown.stdout + shown.stderr
 
 
-def test_json_carries_the_text_as_it_is(ask: Any, hostile: Path) -> None:
+def test_as_json_and_in_the_prompt_it_is_material_only(
+    ask: Any, openai_server: Any, hostile: Path
+) -> None:
     done = ask(hostile, "--json")
     assert done.stdout.isascii()
     assert "\x1b" not in done.stdout
     quote = json.loads(done.stdout)["citations"][0]["quote"]
     assert QUOTE in quote
     assert HOSTILE.startswith(quote[:100])
-
-
-def test_orders_in_a_document_reach_the_model_as_material_only(
-    ask: Any, openai_server: Any, hostile: Path
-) -> None:
-    assert ask(hostile).returncode == 0
     system, user = openai_server.requests[-1]["messages"]
     assert "Ignore previous instructions" not in system["content"]
     inside = user["content"].split("<passage ")[1].split("</passage>")[0]

@@ -24,17 +24,14 @@ def test_the_work_is_shown_while_it_lasts_then_answer_and_citations(
     assert screen.rfind("\x1b[?25h") > screen.rfind("\x1b[?25l")
 
 
-def test_no_color_means_no_colour(colligate: Any, asked: Callable[..., Any], folder: Path) -> None:
+def test_a_narrow_terminal_without_colour(
+    colligate: Any, asked: Callable[..., Any], folder: Path
+) -> None:
     colligate.environment["NO_COLOR"] = "1"
-    status, screen = colligate.in_terminal(*asked(folder))
+    status, screen = colligate.in_terminal(*asked(folder), width=30)
     assert status == 0, screen
     codes = [c for style in _STYLES.findall(screen) for c in style[2:-1].split(";") if c]
     assert [c for c in codes if 30 <= int(c) <= 49 or 90 <= int(c) <= 107] == []
-
-
-def test_a_narrow_terminal(colligate: Any, asked: Callable[..., Any], folder: Path) -> None:
-    status, screen = colligate.in_terminal(*asked(folder), width=30)
-    assert status == 0, screen
     answer = _MOVES.sub("", _STYLES.sub("", screen.split("\x1b[?25h")[-1]))
     assert "The tower was built in 1871." in answer
     assert max(len(line) for line in answer.splitlines() if "tokens" not in line) <= 30

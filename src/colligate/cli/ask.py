@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 
 def ask(
-    question: Annotated[str, typer.Argument(help="What to ask.", show_default=False)],
+    question: Annotated[
+        str, typer.Argument(metavar="QUESTION", help="What to ask.", show_default=False)
+    ],
     paths: Annotated[
         list[str] | None,
         typer.Argument(

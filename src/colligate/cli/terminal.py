@@ -60,8 +60,14 @@ def console(stream: TextIO) -> Console:
     """A rich console that reads no markup, and wraps lines in a terminal only."""
     from rich.console import Console
 
+    class Frank(Console):
+        """Rich would end the process with status 1 when the reader of a pipe has gone."""
+
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError
+
     watched = stream.isatty()
-    made = Console(
+    made = Frank(
         file=stream,
         markup=False,
         emoji=False,
