@@ -339,3 +339,48 @@ async def test_searching_while_adding_sees_whole_documents_only(
         assert seen  # what was there before stays in view
         assert all(count == searches[-1][document] for document, count in seen.items())
     assert await library.verify() == []
+
+
+async def test_a_full_disk_is_the_librarys_fault_not_the_files(
+    library: Library, folder: Path, write: Any
+) -> None:
+    await library.add(folder)
+    catalogue = await library._store.writing()
+    (pages,) = catalogue._rows("PRAGMA page_count")[0]
+    catalogue._rows(f"PRAGMA max_page_count = {pages}")
+    write("large.md", "# Large\n\n" + "words and more words " * 5000)
+    with pytest.raises(LibraryError, match=r"cannot write the catalogue .* full"):
+        await library.add(folder)
+    catalogue._rows("PRAGMA max_page_count = 1000000")
+    assert len((await library.add(folder)).added) == 1
+    assert await library.verify() == []
+
+
+async def test_half_a_surrogate_pair_costs_one_file(library: Library, write: Any) -> None:
+    good = write("good.txt", "All is well.")
+    torn = write("torn.jsonl", '{"id": "torn", "title": "Torn", "text": "half \\ud800 pair"}\n')
+    result = await library.add([good, torn])
+    assert result.added[0] == good
+    assert len(result.added) + len(result.failed) == 2
+    assert await library.verify() == []
+
+
+async def test_files_compared_are_told_of_when_they_are_many(library: Library, write: Any) -> None:
+    for n in range(120):
+        folder = write(f"{n}.txt", f"Number {n}.").parent
+    await library.add(folder)
+    steps: list[Progress] = []
+    await library.add(folder, on_progress=steps.append)
+    assert [step.done for step in steps if step.phase == "comparing"] == list(range(120))
+
+
+async def test_cancelled_it_goes_on_later(library: Library, folder: Path) -> None:
+    started = asyncio.Event()
+    adding = asyncio.create_task(library.add(folder, on_progress=lambda _: started.set()))
+    await started.wait()
+    adding.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await adding
+    result = await library.add(folder)
+    assert len(result.document_ids) == 3
+    assert await library.verify() == []

@@ -20,7 +20,7 @@ from pathlib import Path
 from colligate.documents import Document, Span
 from colligate.documents.chunking import Chunker
 from colligate.documents.reading.files import os_error
-from colligate.errors import ColligateError, CorruptFile
+from colligate.errors import ColligateError, CorruptFile, LibraryError
 from colligate.library.catalogue import Catalogue
 from colligate.library.parsing import Parsers
 from colligate.library.rows import FileRecord
@@ -32,14 +32,17 @@ _TICK_NS = 2_000_000_000
 # Files parsed ahead of the one being stored, for each process.
 _AHEAD = 4
 
+# From so many files on, comparing them takes long enough to be told of.
+_MANY = 100
+
 
 @dataclass(frozen=True, slots=True)
 class Progress:
     """How far `Library.add` is.
 
-    `phase` is "waiting" (for another process, named in `file`), "reading" (files), "embedding"
-    (passages; `total` grows while files are still read) or "optimising". `file` is the file
-    or what else is worked on.
+    `phase` is "waiting" (for another process, named in `file`), "comparing" (many files with
+    what is known of them), "reading" (files), "embedding" (passages; `total` grows while files
+    are still read) or "optimising". `file` is the file or what else is worked on.
     """
 
     phase: str
@@ -103,7 +106,9 @@ class Ingestion:
         What happened to each file goes into `result`.
         """
         jobs = []
-        for path in files:
+        for done, path in enumerate(files):
+            if len(files) >= _MANY:
+                self._tell(Progress("comparing", done, len(files), str(path)))
             if job := await asyncio.to_thread(self._compare, path, result):
                 jobs.append(job)
         if not jobs:
@@ -126,6 +131,8 @@ class Ingestion:
                 try:
                     parsed = await ahead.popleft()
                     yield await asyncio.to_thread(self._store, job, parsed, result)
+                except LibraryError:
+                    raise  # the library's fault, not the file's
                 except ColligateError as error:
                     result.failed.append((job.path, error))
             self._tell(Progress("reading", len(jobs), len(jobs)))

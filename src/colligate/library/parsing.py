@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from colligate.documents.reading import Reading
-from colligate.errors import ColligateError, CorruptFile, TooLarge
+from colligate.errors import ColligateError, CorruptFile, ReadingError, TooLarge
 
 READER = "colligate.documents.reading:read"
 
@@ -57,7 +57,7 @@ class Parsers:
     def close(self) -> None:
         """End all processes, also those that are busy: their files fail."""
         for parser in self._all:
-            parser.close()
+            parser.close(for_good=True)
 
 
 class _Parser:
@@ -66,9 +66,11 @@ class _Parser:
     def __init__(self, reader: str) -> None:
         self._reader = reader
         self._process: subprocess.Popen[bytes] | None = None
+        self._closed = False
+        self._lock = threading.Lock()  # closing comes from another thread than reading
 
     def read(self, path: Path) -> Reading:
-        process = self._process = self._process or self._start()
+        process = self._started(path)
         assert process.stdin is not None
         assert process.stdout is not None
         alarm = threading.Timer(_PATIENCE, process.kill)
@@ -78,11 +80,11 @@ class _Parser:
             pickle.dump(path, process.stdin)
             process.stdin.flush()
             answer = pickle.load(process.stdout)
-        except (EOFError, OSError, pickle.UnpicklingError) as error:
+        except (EOFError, OSError, ValueError, pickle.UnpicklingError) as error:
             self.close()
             raise CorruptFile(
                 f"cannot read {path}",
-                f"its parser crashed ({_death(process.returncode)})",
+                f"its parser crashed ({_death(process.wait())})",
                 "leave it out, or convert it to another format",
             ) from error
         finally:
@@ -92,8 +94,10 @@ class _Parser:
         assert isinstance(answer, Reading)
         return answer
 
-    def close(self) -> None:
-        process, self._process = self._process, None
+    def close(self, *, for_good: bool = False) -> None:
+        with self._lock:
+            self._closed = self._closed or for_good
+            process, self._process = self._process, None
         if process is None:
             return
         process.kill()
@@ -102,6 +106,13 @@ class _Parser:
             if stream is not None:
                 with suppress(OSError):  # what was left to write has nobody to read it
                     stream.close()
+
+    def _started(self, path: Path) -> subprocess.Popen[bytes]:
+        with self._lock:
+            if self._closed:
+                raise ReadingError(f"{path} was not read", "the parsers were closed", "try again")
+            self._process = self._process or self._start()
+            return self._process
 
     def _start(self) -> subprocess.Popen[bytes]:
         # The child must find what the parent finds, wherever the parent's path came from.
