@@ -18,7 +18,6 @@ from colligate.evidence.reader import Statement
 from colligate.evidence.support import (
     NEAR,
     QUOTED,
-    joined,
     numbers_stand,
     support,
     supporting_sentences,
@@ -157,10 +156,8 @@ def _place(
             return _Place(span, location.how.value), ""
 
     # The passage may still say it in other words than the quote: look for its sentences.
-    sentences = supporting_sentences(sentence, document, passage.span)
-    if sentences:
-        span = Span(document.id, sentences[0].start, sentences[-1].end)
-        source = f"{context} {joined(sentences, document)}"
+    for span in supporting_sentences(sentence, document, passage.span):
+        source = f"{context} {document.slice(span)}"
         if len(span) <= _LONGEST_QUOTE and support(sentence, source, question).enough(NEAR):
             return _Place(span, "supporting sentences"), ""
     if location is None:

@@ -6,7 +6,7 @@ citing a passage that says nothing of the kind, or changing a number on the way.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from colligate.documents import Document, Span
@@ -70,26 +70,19 @@ def numbers_stand(claim: str, source: str, question: str = "") -> bool:
 
 
 def supporting_sentences(
-    claim: str, document: Document, within: Span, *, limit: int = 2
-) -> list[Span]:
-    """The sentences of a passage that share most content words with a claim, in text order.
-
-    A second sentence is taken only for words that the first does not have. Nothing is
-    returned when no sentence shares a word.
-    """
+    claim: str, document: Document, within: Span, *, most: int = 2
+) -> Iterator[Span]:
+    """The sentence of a passage that shares most content words with a claim, then the best run
+    of two neighbouring ones, and so on up to `most`; nothing where no word is shared."""
     wanted = set(content_words(claim))
     sentences = sentence_spans(document, within)
     words = [set(content_words(document.slice(s))) & wanted for s in sentences]
-    chosen: list[int] = []
-    covered: set[str] = set()
-    for _ in range(limit):
-        gains = [len(w - covered) for w in words]
-        best = max(range(len(gains)), key=gains.__getitem__, default=None)
-        if best is None or gains[best] == 0:
-            break
-        chosen.append(best)
-        covered |= words[best]
-    return [sentences[i] for i in sorted(chosen)]
+    for length in range(1, most + 1):
+        shared = [len(set().union(*words[i : i + length])) for i in range(len(words) - length + 1)]
+        if not any(shared):
+            return
+        at = shared.index(max(shared))
+        yield Span(document.id, sentences[at].start, sentences[at + length - 1].end)
 
 
 def whole_sentences(document: Document, span: Span, within: Span) -> Span:
@@ -98,8 +91,3 @@ def whole_sentences(document: Document, span: Span, within: Span) -> Span:
     if not touched:
         return span
     return Span(document.id, min(span.start, touched[0].start), max(span.end, touched[-1].end))
-
-
-def joined(spans: Sequence[Span], document: Document) -> str:
-    """The texts of several spans, one after the other."""
-    return " ".join(document.slice(span) for span in spans)
