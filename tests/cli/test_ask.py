@@ -3,6 +3,8 @@
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +12,7 @@ from typing import Any
 
 import pytest
 
+COMMAND = [sys.executable, "-m", "colligate.cli"]
 KEYS = [
     "question", "strategy", "answer", "short_answer", "found", "citations", "evidence", "usage",
     "warnings",
@@ -246,3 +249,14 @@ def test_a_closed_pipe_is_quiet(colligate: Any, asked: Callable[..., Any], folde
     assert process.returncode == 141
     assert b"Broken" not in err
     assert b"colligate:" not in err
+
+
+def test_a_closed_output_is_no_traceback(colligate: Any, folder: Path) -> None:
+    for closed in (">&-", "2>&-", ">/dev/full"):
+        command = " ".join([*COMMAND, "tree", str(folder / "tower.md"), closed])
+        process = subprocess.run(
+            ["sh", "-c", command], env=colligate.environment, capture_output=True, check=False
+        )
+        assert b"Traceback" not in process.stderr
+        assert b"Exception" not in process.stderr
+        assert process.returncode == (1 if closed == ">/dev/full" else 0)

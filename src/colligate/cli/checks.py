@@ -27,7 +27,10 @@ if TYPE_CHECKING:
     from colligate.models import Capability
 
 # What is compiled may be installed and still not run here.
-_COMPILED = ("numpy", "onnxruntime", "tokenizers", "xllamacpp", "qdrant_edge", "kreuzberg")
+_COMPILED = (
+    *("numpy", "onnxruntime", "tokenizers", "xllamacpp", "qdrant_edge"),
+    *("kreuzberg", "liteparse", "pypdfium2"),
+)
 _LOCAL = ("torch", "transformers", "sentence_transformers")
 _SECONDS = 20.0
 _SPARE_BYTES = 200_000_000

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import traceback
+from contextlib import suppress
 
 from typer import Abort
 from typer.exceptions import TyperException
@@ -28,10 +29,11 @@ def report(error: BaseException) -> int:
     error = _cause(error)
     if isinstance(error, BrokenPipeError):
         return hush()
-    if os.environ.get("COLLIGATE_DEBUG") == "1":
-        traceback.print_exception(error)
     line, status = _verdict(error)
-    note(f"colligate: {line}", style="red")
+    with suppress(OSError):  # nobody may be reading standard error any more
+        if os.environ.get("COLLIGATE_DEBUG") == "1":
+            traceback.print_exception(error)
+        note(f"colligate: {line}", style="red")
     return status
 
 

@@ -45,7 +45,12 @@ def one_line(text: str) -> str:
 
 
 def prepare_streams() -> None:
-    """Let no character stop the output: what the stream's encoding lacks becomes `?`."""
+    """Let no character stop the output: what the stream's encoding lacks becomes `?`.
+
+    A stream that was closed before the start (`>&-`) is replaced by nothing.
+    """
+    sys.stdout = sys.stdout or io.StringIO()
+    sys.stderr = sys.stderr or io.StringIO()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
@@ -60,14 +65,13 @@ def console(stream: TextIO) -> Console:
     """A rich console that reads no markup, and wraps lines in a terminal only."""
     from rich.console import Console
 
-    class Frank(Console):
-        """Rich would end the process with status 1 when the reader of a pipe has gone."""
-
+    class _Console(Console):
         def on_broken_pipe(self) -> None:
+            # Rich would end the process here, with the status of a fault.
             raise BrokenPipeError
 
     watched = stream.isatty()
-    made = Frank(
+    made = _Console(
         file=stream,
         markup=False,
         emoji=False,
@@ -93,9 +97,9 @@ def say(what: RenderableType) -> None:
     sys.stdout.writelines(line.rstrip() + "\n" for line in plain.get().rstrip("\n").split("\n"))
 
 
-def say_json(value: Any, *, indent: int | None = None) -> None:
+def say_json(value: Any) -> None:
     """A result as one JSON object, in ASCII so that it is the same bytes in every locale."""
-    sys.stdout.write(json.dumps(value, ensure_ascii=True, indent=indent) + "\n")
+    sys.stdout.write(json.dumps(value, ensure_ascii=True) + "\n")
 
 
 def note(text: str, style: str = "dim") -> None:
