@@ -8,13 +8,14 @@ ones go. Documents are stored in the order of their files, whoever finishes pars
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import hashlib
 import itertools
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from colligate.documents import Document, Span
@@ -152,7 +153,7 @@ class Ingestion:
             if known is not None and _untouched(known, now):
                 self._unchanged(path, known, result)
                 return None
-            now = replace(now, sha256=_sha256(path))
+            now = dataclasses.replace(now, sha256=_sha256(path))
         except OSError as error:
             result.failed.append((path, os_error(path, error)))
             return None
@@ -172,7 +173,7 @@ class Ingestion:
         return _Parsed(documents, reading.warnings)
 
     def _store(self, job: _Job, parsed: _Parsed, result: Ingested) -> list[int]:
-        record = replace(job.record, warnings=parsed.warnings)
+        record = dataclasses.replace(job.record, warnings=parsed.warnings)
         try:
             self._catalogue.store(record, parsed.documents)
         except UnicodeEncodeError as error:
@@ -181,6 +182,27 @@ class Ingestion:
         (result.updated if job.known else result.added).append(job.path)
         result.warnings.extend(parsed.warnings)
         return self._catalogue.pending_of(record.path)
+
+
+def hold_to_chunker(catalogue: Catalogue, chunker: Chunker) -> None:
+    """Record how a library's documents are cut into passages.
+
+    Raises:
+        LibraryError: if its documents were cut otherwise.
+    """
+    if dataclasses.is_dataclass(chunker):
+        name = repr(chunker)
+    else:
+        name = str(getattr(chunker, "__qualname__", type(chunker).__qualname__))
+    recorded = catalogue.meta("chunker")
+    if recorded not in (None, name) and catalogue.numbers():
+        raise LibraryError(
+            "cannot add to the library",
+            f"its passages were cut by {recorded}, not by {name}",
+            "use the same chunker, or another --library",
+        )
+    if recorded != name:
+        catalogue.set_meta(chunker=name)
 
 
 def _untouched(known: FileRecord, now: FileRecord) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import os
 from collections.abc import AsyncIterator, Collection, Iterable, Sequence
 from pathlib import Path
@@ -12,13 +11,19 @@ from typing import Self
 from colligate.documents import Document, Hit
 from colligate.documents.chunking import Chunker, Structural
 from colligate.documents.reading import find_files
-from colligate.errors import LibraryDamaged, LibraryError
+from colligate.errors import LibraryDamaged
 from colligate.library import contents
 from colligate.library.catalogue import Catalogue
 from colligate.library.embedding import LibraryEmbedder
 from colligate.library.index import PassageIndex
 from colligate.library.indexing import Indexing
-from colligate.library.ingestion import Ingested, Ingestion, OnProgress, Progress
+from colligate.library.ingestion import (
+    Ingested,
+    Ingestion,
+    OnProgress,
+    Progress,
+    hold_to_chunker,
+)
 from colligate.library.parsing import READER
 from colligate.library.schema import State
 from colligate.library.searching import Searching
@@ -145,7 +150,7 @@ class Library:
         result = Ingested(problems=list(found.problems))
         async with self._changing:
             catalogue = await self._writing(tell)
-            await asyncio.to_thread(_hold_to_chunker, catalogue, self._chunker)
+            await asyncio.to_thread(hold_to_chunker, catalogue, self._chunker)
             if prune:
                 result.removed = await asyncio.to_thread(contents.prune, catalogue, several)
             ingestion = Ingestion(catalogue, self._chunker, self._reader, tell)
@@ -304,19 +309,3 @@ def _remove(index: PassageIndex, documents: list[int]) -> int:
     index.remove(documents)
     index.flush()
     return before - index.count()
-
-
-def _hold_to_chunker(catalogue: Catalogue, chunker: Chunker) -> None:
-    name = repr(chunker) if dataclasses.is_dataclass(chunker) else _qualified(chunker)
-    recorded = catalogue.meta("chunker")
-    if recorded not in (None, name) and catalogue.numbers():
-        raise LibraryError(
-            "cannot add to the library",
-            f"its passages were cut by {recorded}, not by {name}",
-            "use the same chunker, or another --library",
-        )
-    catalogue.set_meta(chunker=name)
-
-
-def _qualified(chunker: Chunker) -> str:
-    return str(getattr(chunker, "__qualname__", type(chunker).__qualname__))

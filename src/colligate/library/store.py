@@ -154,8 +154,11 @@ class Store:
         index = EdgeIndex.open(folder)
         # What a killed process left: passages of documents that never became searchable, and
         # of those that were being removed.
-        index.remove(catalogue.in_state(State.PENDING) + catalogue.in_state(State.LEAVING))
+        leaving = catalogue.in_state(State.LEAVING)
+        index.remove(catalogue.in_state(State.PENDING) + leaving)
         index.flush()
+        if leaving:
+            index.optimise()
         _forget_leaving(catalogue)
         return index
 
