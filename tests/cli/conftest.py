@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import io
 import json
 import os
 import pty
@@ -12,10 +13,14 @@ import subprocess
 import sys
 import termios
 from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
+
+from colligate.cli.app import run_command
 
 COMMAND = [sys.executable, "-m", "colligate.cli"]
 
@@ -23,6 +28,8 @@ COMMAND = [sys.executable, "-m", "colligate.cli"]
 class Colligate:
     """Runs `colligate` with an environment of its own: weights from this machine, no settings.
 
+    `colligate(...)` is a process; `colligate.here(...)` runs the same command line in this one,
+    for what does not depend on streams and signals: starting Python takes most of the time.
     A test may change `environment`. The library is a new folder.
     """
 
@@ -54,6 +61,17 @@ class Colligate:
             timeout=timeout,
             check=False,
         )
+
+    def here(self, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+        out, err = io.StringIO(), io.StringIO()
+        given = list(map(str, arguments))
+        with (
+            mock.patch.dict(os.environ, self.environment, clear=True),
+            redirect_stdout(out),
+            redirect_stderr(err),
+        ):
+            status = run_command(given)
+        return subprocess.CompletedProcess(given, status, out.getvalue(), err.getvalue())
 
     def start(self, *arguments: str | Path, **streams: Any) -> subprocess.Popen[bytes]:
         return subprocess.Popen(

@@ -114,7 +114,7 @@ def test_wrong_usage_is_status_2_and_one_line(
         arguments = [*arguments, "--model", f"openai:reader@{openai_server.url}"]
     if "--embedder" not in named:
         arguments = [*arguments, "--embedder", "static"]
-    done = colligate("ask", *arguments)
+    done = colligate.here("ask", *arguments)
     assert done.returncode == 2, done.stderr
     assert says in fault(done)
     assert openai_server.requests == []

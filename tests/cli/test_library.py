@@ -13,16 +13,16 @@ from colligate.library.lock import LibraryLock
 
 @pytest.fixture
 def indexed(colligate: Any, folder: Path) -> list[dict[str, Any]]:
-    done = colligate("index", folder, "--embedder", "static")
+    done = colligate.here("index", folder, "--embedder", "static")
     assert done.returncode == 0, done.stderr
-    listed = json.loads(colligate("library", "list", "--json").stdout)
+    listed = json.loads(colligate.here("library", "list", "--json").stdout)
     assert len(listed) == 2
     return list(listed)
 
 
 def test_index_says_what_became_of_the_files(colligate: Any, folder: Path) -> None:
     (folder / "empty.txt").touch()
-    done = colligate("index", folder, "--embedder", "static", "--json", "--workers", "1")
+    done = colligate.here("index", folder, "--embedder", "static", "--json", "--workers", "1")
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)
     assert said["library"] == str(colligate.library)
@@ -30,14 +30,14 @@ def test_index_says_what_became_of_the_files(colligate: Any, folder: Path) -> No
     assert said["passages"] >= 2
     assert len(said["documents"]) == 2
     assert "empty.txt" in said["failures"][0]
-    again = colligate("index", folder, "--embedder", "static")
+    again = colligate.here("index", folder, "--embedder", "static")
     assert again.stdout.startswith("files: 0 added, 0 updated, 2 unchanged, 1 failed")
     assert "embedded: 0" in again.stdout
 
 
 @pytest.mark.parametrize("workers", ["ray", "0", "-1", "several"])
 def test_index_takes_a_number_of_processes(colligate: Any, folder: Path, workers: str) -> None:
-    done = colligate("index", folder, "--workers", workers)
+    done = colligate.here("index", folder, "--workers", workers)
     assert done.returncode == 2
     assert len(done.stderr.splitlines()) == 1
     assert ("not in this version" in done.stderr) == (workers == "ray")
@@ -45,7 +45,7 @@ def test_index_takes_a_number_of_processes(colligate: Any, folder: Path, workers
 
 def test_list(colligate: Any, indexed: list[dict[str, Any]]) -> None:
     assert {d["title"] for d in indexed} == {"The lighthouse", "The harbour"}
-    done = colligate("library", "list")
+    done = colligate.here("library", "list")
     assert done.returncode == 0
     for document in indexed:
         assert document["id"] in done.stdout
@@ -53,16 +53,16 @@ def test_list(colligate: Any, indexed: list[dict[str, Any]]) -> None:
 
 
 def test_an_empty_library_lists_nothing(colligate: Any) -> None:
-    done = colligate("library", "list")
+    done = colligate.here("library", "list")
     assert (done.returncode, done.stdout) == (0, "")
-    assert json.loads(colligate("library", "list", "--json").stdout) == []
+    assert json.loads(colligate.here("library", "list", "--json").stdout) == []
 
 
 def test_show_text_is_exactly_the_text(colligate: Any, folder: Path) -> None:
     text = "# Ünïcode\n\nfirst line\n\nsecond\u2028line \U0001f5fc end, no newline"
     (folder / "exact.md").write_text(text, encoding="utf-8")
-    assert colligate("index", folder / "exact.md", "--embedder", "static").returncode == 0
-    [document] = json.loads(colligate("library", "list", "--json").stdout)
+    assert colligate.here("index", folder / "exact.md", "--embedder", "static").returncode == 0
+    [document] = json.loads(colligate.here("library", "list", "--json").stdout)
     process = colligate.start("library", "show", document["id"], "--text")
     out, _ = process.communicate(timeout=30)
     assert out == text.encode()
@@ -71,20 +71,22 @@ def test_show_text_is_exactly_the_text(colligate: Any, folder: Path) -> None:
 
 def test_show(colligate: Any, indexed: list[dict[str, Any]]) -> None:
     tower = next(d for d in indexed if d["title"] == "The lighthouse")
-    done = colligate("library", "show", tower["id"])
+    done = colligate.here("library", "show", tower["id"])
     assert "Building" in done.stdout
-    shown = json.loads(colligate("library", "show", tower["id"], "--json").stdout)
+    shown = json.loads(colligate.here("library", "show", tower["id"], "--json").stdout)
     assert shown["document"] == tower["id"]
     assert shown["source"].endswith("tower.md")
-    assert colligate("library", "show", "nothing-like-it").returncode == 2
+    assert colligate.here("library", "show", "nothing-like-it").returncode == 2
 
 
 def test_remove(colligate: Any, indexed: list[dict[str, Any]], folder: Path) -> None:
     tower, harbour = (d["id"] for d in sorted(indexed, key=lambda d: d["title"], reverse=True))
-    done = colligate("library", "remove", tower, "--embedder", "static")
+    done = colligate.here("library", "remove", tower, "--embedder", "static")
     assert (done.returncode, done.stdout) == (0, f"removed {tower}\n")
-    assert [d["id"] for d in json.loads(colligate("library", "list", "--json").stdout)] == [harbour]
-    done = colligate("library", "remove", tower)
+    assert [d["id"] for d in json.loads(colligate.here("library", "list", "--json").stdout)] == [
+        harbour
+    ]
+    done = colligate.here("library", "remove", tower)
     assert (done.returncode, done.stdout) == (2, "")
     assert len(done.stderr.splitlines()) == 1
     left = b"".join(p.read_bytes() for p in colligate.library.rglob("*") if p.is_file())
@@ -92,16 +94,16 @@ def test_remove(colligate: Any, indexed: list[dict[str, Any]], folder: Path) -> 
 
 
 def test_verify(colligate: Any, indexed: list[dict[str, Any]]) -> None:
-    done = colligate("library", "verify", "--embedder", "static")
+    done = colligate.here("library", "verify", "--embedder", "static")
     assert (done.returncode, done.stdout) == (0, "the library is whole\n")
     catalogue = sqlite3.connect(colligate.library / "catalogue.sqlite")
     with catalogue:
         catalogue.execute("UPDATE documents SET text = replace(text, '1871', '1999')")
     catalogue.close()
-    done = colligate("library", "verify", "--embedder", "static", "--json")
+    done = colligate.here("library", "verify", "--embedder", "static", "--json")
     assert done.returncode == 1
     assert len(json.loads(done.stdout)["problems"]) == 1
-    done = colligate("library", "verify", "--repair", "--embedder", "static")
+    done = colligate.here("library", "verify", "--repair", "--embedder", "static")
     assert done.returncode == 0, done.stdout
     assert done.stdout.splitlines()[-1] == "repaired"
 
@@ -131,7 +133,7 @@ def test_a_library_that_another_process_holds(ask: Any, colligate: Any, folder: 
         done = ask(folder, "--wait", "0")
         assert (done.returncode, done.stdout) == (1, "")
         assert "has held it since" in done.stderr.splitlines()[-1]
-        assert json.loads(colligate("doctor", "--json").stdout)["works"] is False
+        assert json.loads(colligate.here("doctor", "--json").stdout)["works"] is False
     finally:
         lock.release()
     assert ask(folder, "--wait", "0").returncode == 0

@@ -30,28 +30,28 @@ def test_help_loads_nothing_heavy(arguments: list[str]) -> None:
 
 
 def test_no_command_is_wrong_usage(colligate: Any) -> None:
-    done = colligate()
+    done = colligate.here()
     assert (done.returncode, done.stdout) == (2, "")
     assert "Usage:" in done.stderr
-    assert colligate("librarry").returncode == 2
+    assert colligate.here("librarry").returncode == 2
 
 
 def test_version(colligate: Any) -> None:
-    done = colligate("--version")
+    done = colligate.here("--version")
     assert (done.returncode, done.stdout) == (0, f"colligate {package.__version__}\n")
 
 
 def test_tree_shows_headings_and_how_sure_they_are(colligate: Any, folder: Path) -> None:
-    done = colligate("tree", folder / "tower.md")
+    done = colligate.here("tree", folder / "tower.md")
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert "100% sure, from markup" in done.stdout
     assert [line for line in lines if "Building" in line and "1 paragraph" in line]
-    assert colligate("tree", folder / "none.md").returncode == 2
+    assert colligate.here("tree", folder / "none.md").returncode == 2
 
 
 def test_tree_json_nests(colligate: Any) -> None:
-    done = colligate("tree", LICENCES / "MPL-2.0.txt", "--json")
+    done = colligate.here("tree", LICENCES / "MPL-2.0.txt", "--json")
     assert done.returncode == 0, done.stderr
     [document] = json.loads(done.stdout)["documents"]
     assert 0 <= document["structure"]["confidence"] <= 1
@@ -69,7 +69,7 @@ def test_tree_of_a_file_of_records(colligate: Any, tmp_path: Path) -> None:
     records = tmp_path / "records.jsonl"
     rows = [{"id": str(i), "title": f"Title {i}", "text": f"Text {i}."} for i in range(3)]
     records.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
-    done = colligate("tree", records, "--json")
+    done = colligate.here("tree", records, "--json")
     assert [d["title"] for d in json.loads(done.stdout)["documents"]] == [
         "Title 0", "Title 1", "Title 2",
     ]  # fmt: skip
@@ -77,7 +77,7 @@ def test_tree_of_a_file_of_records(colligate: Any, tmp_path: Path) -> None:
 
 def test_strategies(colligate: Any, openai_server: Any) -> None:
     named = ["--model", f"openai:m@{openai_server.url}"]
-    rows = json.loads(colligate("strategies", "--json", *named).stdout)
+    rows = json.loads(colligate.here("strategies", "--json", *named).stdout)
     runs = {row["name"]: row["runs"] for row in rows}
     assert {name for name, ran in runs.items() if ran} >= {
         "direct",
@@ -85,41 +85,45 @@ def test_strategies(colligate: Any, openai_server: Any) -> None:
         "retrieve-read",
     }
     assert all(row["description"] and "chat" in row["required"] for row in rows)
-    shown = colligate("strategies", *named).stdout
+    shown = colligate.here("strategies", *named).stdout
     assert "retrieve-read" in shown
     assert openai_server.requests == [], "listing asks no server"
 
 
 def test_strategies_say_why_they_cannot_run(colligate: Any, tmp_path: Path) -> None:
     colligate.environment["COLLIGATE_HOME"] = str(tmp_path)
-    rows = json.loads(colligate("strategies", "--json").stdout)
+    rows = json.loads(colligate.here("strategies", "--json").stdout)
     assert [row["name"] for row in rows if row["runs"]] == []
     assert "colligate models pull" in rows[0]["why_not"]
 
 
 def test_models_list(colligate: Any, tmp_path: Path) -> None:
-    listed = {row["name"]: row for row in json.loads(colligate("models", "list", "--json").stdout)}
+    listed = {
+        row["name"]: row for row in json.loads(colligate.here("models", "list", "--json").stdout)
+    }
     assert listed["wordllama-256"]["present"] is True
     assert len(listed["wordllama-256"]["sha256"]) == 64
-    assert "wordllama-256" in colligate("models", "list").stdout
+    assert "wordllama-256" in colligate.here("models", "list").stdout
     colligate.environment["COLLIGATE_HOME"] = str(tmp_path)
-    listed = {row["name"]: row for row in json.loads(colligate("models", "list", "--json").stdout)}
+    listed = {
+        row["name"]: row for row in json.loads(colligate.here("models", "list", "--json").stdout)
+    }
     assert listed["wordllama-256"]["present"] is False
 
 
 def test_models_pull(colligate: Any, tmp_path: Path) -> None:
-    done = colligate("models", "pull", "wordllama-256")
+    done = colligate.here("models", "pull", "wordllama-256")
     assert (done.returncode, done.stdout) == (0, "wordllama-256 is here\n")
-    done = colligate("models", "pull", "wordllama-256", "none-such")
+    done = colligate.here("models", "pull", "wordllama-256", "none-such")
     assert (done.returncode, done.stdout) == (2, "")
     colligate.environment["COLLIGATE_HOME"] = str(tmp_path)
-    done = colligate("models", "pull", "wordllama-256")
+    done = colligate.here("models", "pull", "wordllama-256")
     assert (done.returncode, done.stdout) == (1, "")
     assert "cannot fetch" in done.stderr.splitlines()[-1]
 
 
 def _doctor(colligate: Any, *arguments: str) -> tuple[int, dict[str, Any]]:
-    done = colligate("doctor", "--embedder", "static", "--json", *arguments)
+    done = colligate.here("doctor", "--embedder", "static", "--json", *arguments)
     assert "Traceback" not in done.stderr
     said = json.loads(done.stdout)
     return done.returncode, {check["name"]: check for check in said["checks"]}
@@ -131,7 +135,7 @@ def test_doctor_finds_what_works(colligate: Any, openai_server: Any) -> None:
     assert status == 0, checks
     assert all(check["ok"] for check in checks.values() if check["needed"])
     assert not colligate.library.exists(), "looking makes no library"
-    done = colligate("doctor", "--embedder", "static", *named)
+    done = colligate.here("doctor", "--embedder", "static", *named)
     assert done.returncode == 0
     assert len(done.stdout.splitlines()) == len(checks)
 

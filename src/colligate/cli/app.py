@@ -70,18 +70,23 @@ def _colligate(
 def run_app() -> NoReturn:
     """Run the command line of this process, and end it."""
     prepare_streams()
-    command = get_command(app)
     if "_COLLIGATE_COMPLETE" in os.environ:
-        command.main(prog_name="colligate")
+        get_command(app).main(prog_name="colligate")
+    _leave(run_command(sys.argv[1:]))
+
+
+def run_command(arguments: list[str]) -> int:
+    """Run one command line and return its exit status; what goes wrong is said in one line."""
     try:
-        with command.make_context("colligate", sys.argv[1:]) as context:
+        command = get_command(app)
+        with command.make_context("colligate", arguments) as context:
             status = command.invoke(context) or ANSWERED
         sys.stdout.flush()
     except typer.Exit as done:
-        status = done.exit_code
+        return done.exit_code
     except (Exception, KeyboardInterrupt) as error:
-        status = report(error)
-    _leave(status)
+        return report(error)
+    return int(status)
 
 
 def _leave(status: int) -> NoReturn:

@@ -12,10 +12,13 @@ T = TypeVar("T")
 def run(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine to its end. An interrupt cancels it, and its clean-up still runs.
 
-    After a failure the loop is left unclosed: closing waits for threads that may never stop,
-    and the process is about to end.
+    After a failure no thread is waited for: one that is in C code may never stop.
     """
     runner = asyncio.Runner()
-    result = runner.run(work)
+    try:
+        result = runner.run(work)
+    except BaseException:
+        runner.get_loop().close()
+        raise
     runner.close()
     return result
