@@ -93,9 +93,14 @@ def test_a_passage_that_was_not_shown_is_not_cited():
     assert found.dropped == ("a citation was dropped: there is no passage 7",)
 
 
-def test_a_quote_of_another_passage_does_not_count_for_the_one_named():
+def test_a_long_quote_of_another_passage_is_taken_from_there():
     found = cited(said(2, "The tenant pays 900 euros a month.", "The rent is 900 euros a month."))
-    assert found.citations == ()
+    assert found.citations[0].quote == "The tenant pays 900 euros a month."
+    assert RENT.span.contains(found.citations[0].span)
+
+
+def test_a_short_quote_of_another_passage_does_not_count():
+    assert cited(said(2, "900 euros", "The rent is 900 euros a month.")).citations == ()
 
 
 def test_a_misquoted_claim_keeps_the_sentence_of_its_passage_that_says_it():

@@ -13,7 +13,7 @@ from typing import Any
 
 from colligate.documents import Document, Passage, Span
 from colligate.documents.languages import detect
-from colligate.documents.locating import locate
+from colligate.documents.locating import How, Location, locate, normalise
 from colligate.evidence.reader import Statement
 from colligate.evidence.support import (
     NEAR,
@@ -29,6 +29,8 @@ UNCITED = "[uncited]"
 
 # A quote that runs on for pages shows nothing; the sentences nearest the claim are kept.
 _LONGEST_QUOTE = 1200
+# Normalised characters that hardly stand in two places by chance.
+_LONG_ENOUGH_TO_KNOW = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +118,7 @@ def cite(
         if not sentence:
             continue
         places = placed.setdefault(sentence, [])
-        place, problem = _place(question, sentence, statement, passages, documents)
+        place, problem = _place(question, statement, sentence, passages, documents)
         if place is None:
             dropped.setdefault(sentence, []).append(problem)
         elif place not in places:
@@ -129,42 +131,81 @@ def cite(
 
 def _place(
     question: str,
-    sentence: str,
     statement: Statement,
+    sentence: str,
     passages: Sequence[Passage],
     documents: Mapping[str, Document],
 ) -> tuple[_Place | None, str]:
-    """Where a statement stands in its passage, or why it stands nowhere."""
-    number = statement.passage
-    if not 1 <= number <= len(passages):
-        return None, f"a citation was dropped: there is no passage {number}"
-    passage = passages[number - 1]
-    document = documents[passage.document_id]
-    context = f"{passage.title} {' '.join(passage.section)}"
+    """Where a statement stands, or why it stands nowhere.
 
-    location = locate(statement.quote, document, within=passage.span) if statement.quote else None
-    if location is not None:
+    The passage it names comes first: its quote there, then sentences there that say it in other
+    words. Small models copy well and count badly, so a long quote that stands word for word in
+    another of the passages shown is taken from that one.
+    """
+    claim = _Claim(question, sentence, statement.quote)
+    named = passages[statement.passage - 1] if 0 < statement.passage <= len(passages) else None
+    problem = f"there is no passage {statement.passage}"
+    if named is not None:
+        document = documents[named.document_id]
+        location = claim.quoted_in(document, named)
+        place = claim.supported_by(location, document, named) or claim.said_in(document, named)
+        if place is not None:
+            return place, ""
+        problem = f"passage {statement.passage} does not hold the quote “{_cut(statement.quote)}”"
+        if location is not None:
+            problem = f"the quoted words do not support “{_cut(sentence)}”"
+    if len(normalise(statement.quote).text) >= _LONG_ENOUGH_TO_KNOW:
+        for other in passages:
+            document = documents[other.document_id]
+            location = None if other is named else claim.quoted_in(document, other)
+            if location is not None and location.how is not How.FUZZY:
+                place = claim.supported_by(location, document, other)
+                if place is not None:
+                    return place, ""
+    return None, f"a citation was dropped: {problem}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Claim:
+    """A sentence, the question it answers, and the words it quotes."""
+
+    question: str
+    sentence: str
+    quote: str
+
+    def quoted_in(self, document: Document, passage: Passage) -> Location | None:
+        """Where the quote stands in a passage."""
+        return locate(self.quote, document, within=passage.span) if self.quote.strip() else None
+
+    def supported_by(
+        self, location: Location | None, document: Document, passage: Passage
+    ) -> _Place | None:
+        """The sentences around a quote, if they support the claim."""
+        if location is None:
+            return None
         span = whole_sentences(document, location.span, passage.span)
         if len(span) > _LONGEST_QUOTE:
             span = location.span
-        source = f"{context} {document.slice(span)}"
-        if _other_language(f"{question} {sentence}", document):
-            supported = numbers_stand(sentence, source, question)
+        source = _in_context(passage, document.slice(span))
+        if _other_language(f"{self.question} {self.sentence}", document):
+            supported = numbers_stand(self.sentence, source, self.question)
         else:
-            supported = support(sentence, source, question).enough(QUOTED)
-        if supported:
-            return _Place(span, location.how.value), ""
+            supported = support(self.sentence, source, self.question).enough(QUOTED)
+        return _Place(span, location.how.value) if supported else None
 
-    # The passage may still say it in other words than the quote: look for its sentences.
-    for span in supporting_sentences(sentence, document, passage.span):
-        source = f"{context} {document.slice(span)}"
-        if len(span) <= _LONGEST_QUOTE and support(sentence, source, question).enough(NEAR):
-            return _Place(span, "supporting sentences"), ""
-    if location is None:
-        problem = f"passage {number} does not hold the quote “{_cut(statement.quote)}”"
-    else:
-        problem = f"the quoted words do not support “{_cut(sentence)}”"
-    return None, f"a citation was dropped: {problem}"
+    def said_in(self, document: Document, passage: Passage) -> _Place | None:
+        """The sentences of a passage that support the claim without having been quoted."""
+        for span in supporting_sentences(self.sentence, document, passage.span):
+            source = _in_context(passage, document.slice(span))
+            near = support(self.sentence, source, self.question).enough(NEAR)
+            if near and len(span) <= _LONGEST_QUOTE:
+                return _Place(span, "supporting sentences")
+        return None
+
+
+def _in_context(passage: Passage, text: str) -> str:
+    """A text with its title and heading path, which a reader of it also sees."""
+    return " ".join([passage.title, *passage.section, text])
 
 
 def _other_language(claim: str, document: Document) -> bool:
