@@ -16,6 +16,7 @@ from colligate.errors import UsageError
 from colligate.library.catalogue import Catalogue
 from colligate.library.edge import EdgeIndex
 from colligate.library.indexing import Indexing
+from colligate.library.passages import passages_of
 from colligate.library.rows import FileRecord
 from colligate.library.schema import State
 from colligate.library.searching import Searching, unknown
@@ -151,7 +152,7 @@ class _Temporary:
     def _store(self) -> Catalogue:
         catalogue = Catalogue(Path(":memory:"))
         # Stored as one file: of two equal texts each document has its own.
-        chunked = [(document, self._chunker(document)) for document in self._documents]
+        chunked = [(each, passages_of(each, self._chunker)) for each in self._documents]
         catalogue.store(FileRecord("", 0, 0, 0, ""), chunked)
         return catalogue
 

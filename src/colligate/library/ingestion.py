@@ -24,6 +24,7 @@ from colligate.documents.reading.files import os_error
 from colligate.errors import ColligateError, CorruptFile, LibraryError
 from colligate.library.catalogue import Catalogue
 from colligate.library.parsing import Parsers
+from colligate.library.passages import passages_of
 from colligate.library.rows import FileRecord
 
 # A file written this shortly before it was looked at may be written again within the same
@@ -169,7 +170,7 @@ class Ingestion:
 
     def _parse(self, parsers: Parsers, path: Path) -> _Parsed:
         reading = parsers.read(path)
-        documents = [(document, self._chunker(document)) for document in reading.documents]
+        documents = [(each, passages_of(each, self._chunker)) for each in reading.documents]
         return _Parsed(documents, reading.warnings)
 
     def _store(self, job: _Job, parsed: _Parsed, result: Ingested) -> list[int]:
