@@ -47,7 +47,7 @@ EdgeIndex.create = lambda *arguments: (step(), create(*arguments))[1]
 
 async def main():
     async with Library(library, embedder=WordEmbedder()) as opened:
-        await opened.add(documents)
+        await opened.add(documents, workers=1)
         kept = [info.id for info in await opened.documents() if info.title == "Gone"]
         await opened.remove(kept)
 
