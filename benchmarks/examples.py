@@ -56,8 +56,9 @@ async def measure(model: str | None, strategy: str, limit: int | None) -> None:
                 else:
                     refused += not answer.found
                 verdict = "right" if (good if question["found"] else not answer.found) else "WRONG"
+                notes = " | ".join([answer.text, answer.short or "", *answer.warnings])
                 print(
-                    f"{verdict} {question['id']}: {answer.text} | {answer.short} | {answer.warnings}",
+                    f"{verdict} {question['id']}: {notes}",
                     file=sys.stderr,
                     flush=True,
                 )

@@ -21,7 +21,13 @@ from colligate.library.library import Library
 from colligate.library.sources import Sources
 from colligate.models import ChatModel, Embedder, Reranker, Role
 from colligate.models.metering import Meter
-from colligate.models.names import default_model, open_embedder, open_model, open_reranker
+from colligate.models.names import (
+    default_model,
+    open_embedder,
+    open_model,
+    open_reranker,
+    pull_embedder,
+)
 from colligate.models.weights import OnProgress
 from colligate.strategies.answer import Answer
 from colligate.strategies.run import Budget, Run
@@ -156,6 +162,7 @@ class Engine:
                 "name files or folders after the question",
             )
         if chosen.needs.searches:
+            await self._pull_embedder(trace)
             await library.index_pending(on_progress=_ingestion_listener(trace))
         return library
 
@@ -168,6 +175,8 @@ class Engine:
         workers: int | None = None,
     ) -> Ingested:
         library = await self.open_library()
+        if index:
+            await self._pull_embedder(trace)
         ingested = await library.add(
             paths, index=index, workers=workers, on_progress=_ingestion_listener(trace)
         )
@@ -230,6 +239,12 @@ class Engine:
             if self._reranker is not None:
                 self._stack.push_async_callback(self._reranker.aclose)
         return self._reranker
+
+    async def _pull_embedder(self, trace: Trace) -> None:
+        """Fetch missing weights here, where the progress can be shown."""
+        if isinstance(self.embedder, str):
+            listen = _pull_listener(trace)
+            await asyncio.to_thread(pull_embedder, self.embedder, on_progress=listen)
 
     async def _open_embedder(self) -> Embedder:
         if not isinstance(self.embedder, str):

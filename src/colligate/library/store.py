@@ -14,24 +14,23 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-import platformdirs
 
 from colligate.errors import LibraryDamaged, LibraryError
 from colligate.library.catalogue import Catalogue
 from colligate.library.edge import EdgeIndex
 from colligate.library.lock import LibraryLock
 from colligate.library.schema import State
+from colligate.models.weights import home
 
 _CATALOGUE = "catalogue.sqlite"
 _OURS = frozenset({"lock", "holder.json", "holder.new", "index"})
 
 
 def default_path(embedder: str) -> Path:
-    """COLLIGATE_LIBRARY, else a folder of the user's data for each embedder."""
+    """COLLIGATE_LIBRARY, else a folder of colligate's data for each embedder."""
     if named := os.environ.get("COLLIGATE_LIBRARY"):
         return Path(named)
-    data = platformdirs.user_data_path("colligate", appauthor=False)
-    return data / "libraries" / re.sub(r"[^\w.-]+", "-", embedder).strip("-")
+    return home() / "libraries" / re.sub(r"[^\w.-]+", "-", embedder).strip("-")
 
 
 class Store:

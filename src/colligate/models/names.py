@@ -79,15 +79,15 @@ def open_embedder(
         UnknownModel, ModelError: as `open_model`.
     """
     kind, rest = _parts(name)
-    if name == "minilm":
+    pull_embedder(name, on_progress=on_progress)
+    # The second name of each is its vectors' own, which libraries record and errors tell.
+    if name in ("minilm", "minilm-l6-v2-int8"):
         from colligate.models.minilm import MiniLM
 
-        weights.pull("minilm-l6-v2-int8", on_progress)
         return MiniLM()
-    if name == "static":
+    if name in ("static", "wordllama-256"):
         from colligate.models.static import StaticEmbedder
 
-        weights.pull("wordllama-256", on_progress)
         return StaticEmbedder()
     if kind == "openai" and rest:
         from colligate.models.openai_embedder import OpenAIEmbedder
@@ -103,6 +103,17 @@ def open_embedder(
 
         return SentenceTransformerEmbedder(rest)
     raise _unknown("embedder", name, EMBEDDER_FORMS, ("minilm", "static"))
+
+
+def pull_embedder(name: str, *, on_progress: weights.OnProgress | None = None) -> None:
+    """Fetch the weights of an embedder that has pinned ones and lacks them; else do nothing.
+
+    Raises:
+        WeightsUnavailable: they cannot be fetched.
+    """
+    pinned = {"minilm": "minilm-l6-v2-int8", "static": "wordllama-256"}.get(name, name)
+    if pinned in ("minilm-l6-v2-int8", "wordllama-256"):
+        weights.pull(pinned, on_progress)
 
 
 def open_reranker(

@@ -11,7 +11,6 @@ import re
 import zipfile
 from typing import Any
 
-import mammoth  # type: ignore[import-untyped]
 from lxml import etree  # type: ignore[import-untyped]
 
 from colligate.documents.document import Document
@@ -52,6 +51,9 @@ def read_docx(source: Source) -> Document:
     Raises:
         ReadingError: if it is damaged, encrypted or unpacks to too much.
     """
+    # Imported here: few files are DOCX, and every command would wait for it.
+    import mammoth  # type: ignore[import-untyped]
+
     check_archive(source.data, str(source.path), source.limits)
     try:
         converted = mammoth.convert_to_html(
