@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -28,6 +28,7 @@ from colligate.models.names import (
     open_reranker,
     pull_embedder,
 )
+from colligate.models.response_cache import CachedChat, ResponseCache
 from colligate.models.weights import OnProgress
 from colligate.strategies.answer import Answer
 from colligate.strategies.run import Budget, Run
@@ -44,7 +45,9 @@ class Engine:
 
     Names are as on the command line; a model, embedder or reranker of your own may be given
     instead of a name, and stays yours to close. `library` is a folder; None is the user's own.
-    `wait` is how many seconds to wait for another process that holds the library.
+    `wait` is how many seconds to wait for another process that holds the library. `cache` keeps
+    the models' responses in the library's folder, so that the same question over the same
+    documents is paid for once.
 
         async with Engine(model="openai:gpt-5-mini") as engine:
             answer = await engine.ask("Who signed?", ["contracts/"])
@@ -57,12 +60,14 @@ class Engine:
     reranker: str | Reranker | None = None
     library: Path | str | None = None
     wait: float = 30.0
+    cache: bool = False
     on_event: Listener | None = None
 
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack, init=False, repr=False)
     _models: dict[str, ChatModel] = field(default_factory=dict, init=False, repr=False)
     _library: Library | None = field(default=None, init=False, repr=False)
     _reranker: Reranker | None = field(default=None, init=False, repr=False)
+    _responses: ResponseCache | None = field(default=None, init=False, repr=False)
 
     async def __aenter__(self) -> Engine:
         return self
@@ -74,7 +79,7 @@ class Engine:
         """Free the models and the library. Safe to call twice."""
         await self._stack.aclose()
         self._models.clear()
-        self._library = self._reranker = None
+        self._library = self._reranker = self._responses = None
 
     async def ask(
         self,
@@ -109,6 +114,8 @@ class Engine:
                 # Models before documents: a wrong name must not cost an ingestion.
                 models = await self._open_models(chosen, trace)
                 sources = await self._sources(paths, chosen, trace)
+                if self.cache:
+                    models = await self._cached(models, sources)
                 run = Run(
                     sources=sources,
                     models=models,
@@ -226,6 +233,18 @@ class Engine:
             self._stack.push_async_callback(model.aclose)
             self._models[given] = model
         return self._models[given]
+
+    async def _cached(
+        self, models: Mapping[Role, ChatModel], sources: Sources
+    ) -> dict[Role, ChatModel]:
+        """The same models, with a memory in the library's folder."""
+        if self._responses is None:
+            self._responses = ResponseCache((await self.open_library()).responses)
+            self._stack.callback(self._responses.close)
+        in_view = [info.id for info in await sources.documents()]
+        return {
+            role: CachedChat(model, self._responses, tags=in_view) for role, model in models.items()
+        }
 
     async def _open_reranker(self, models: dict[Role, ChatModel]) -> Reranker | None:
         if self.reranker is None or self.reranker == "none":

@@ -68,6 +68,15 @@ def ask(
     ] = None,
     library: options.LibraryFolder = None,
     wait: options.Wait = 30.0,
+    cache: Annotated[
+        bool,
+        typer.Option(
+            "--cache",
+            help="Keep the model's replies in the library's folder: the same question over the "
+            "same documents is paid for once.",
+            rich_help_panel=options.LIMITS,
+        ),
+    ] = False,
     as_json: options.AsJson = False,
     trace: Annotated[
         Path | None,
@@ -131,6 +140,7 @@ def ask(
                 max_tokens_total=max_tokens_total,
                 timeout=timeout,
                 wait=wait,
+                cache=cache,
                 on_event=on_event,
             )
         )

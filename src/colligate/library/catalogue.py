@@ -48,6 +48,11 @@ class Catalogue:
             return dict(self._rows(query + " ORDER BY number", State.LEAVING))
         return dict(self._listed(query + " AND id IN (%s)", list(ids), State.LEAVING))
 
+    def ids(self, numbers: Collection[int]) -> list[str]:
+        """The ids of these documents, leaving or not."""
+        found = dict(self._rows("SELECT number, id FROM documents"))
+        return [found[number] for number in numbers if number in found]
+
     def in_state(self, state: State) -> list[int]:
         """Document numbers, in order."""
         query = "SELECT number FROM documents WHERE state = ? ORDER BY number"

@@ -28,7 +28,7 @@ from colligate.library.parsing import READER
 from colligate.library.schema import State
 from colligate.library.searching import Searching
 from colligate.library.sources import DocumentInfo, SearchMode
-from colligate.library.store import Store, default_path
+from colligate.library.store import RESPONSES, Store, default_path
 from colligate.library.verification import Findings, verify
 from colligate.library.view import View
 from colligate.models import Embedder
@@ -84,6 +84,11 @@ class Library:
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+    @property
+    def responses(self) -> Path:
+        """The file for responses of models that may repeat its documents; removal empties it."""
+        return self.path / RESPONSES
 
     # Reading
 
@@ -274,7 +279,7 @@ class Library:
                 tell(Progress("optimising", 1, 1))
                 changed = 0
             await asyncio.to_thread(catalogue.set_meta, changed=str(changed))
-        await asyncio.to_thread(catalogue.purge, leaving)
+        await asyncio.to_thread(self._store.purge, catalogue)
 
     async def _repair(
         self,

@@ -14,16 +14,18 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-
 from colligate.errors import LibraryDamaged, LibraryError
 from colligate.library.catalogue import Catalogue
 from colligate.library.edge import EdgeIndex
 from colligate.library.lock import LibraryLock
 from colligate.library.schema import State
+from colligate.models.response_cache import ResponseCache
 from colligate.models.weights import home
 
 _CATALOGUE = "catalogue.sqlite"
-_OURS = frozenset({"lock", "holder.json", "holder.new", "index"})
+# Where models' responses over this library are kept, if they are: they may repeat its text.
+RESPONSES = "responses.sqlite"
+_OURS = frozenset({"lock", "holder.json", "holder.new", "index", RESPONSES})
 
 
 def default_path(embedder: str) -> Path:
@@ -88,6 +90,15 @@ class Store:
             await asyncio.to_thread(catalogue.mark, indexed, State.PENDING)
             await asyncio.to_thread(shutil.rmtree, self.path / "index", ignore_errors=True)
 
+    def purge(self, catalogue: Catalogue) -> None:
+        """Delete the documents that are leaving: from the kept responses, then for good."""
+        leaving = catalogue.in_state(State.LEAVING)
+        if leaving:
+            responses = ResponseCache(self.path / RESPONSES)
+            responses.remove(catalogue.ids(leaving))
+            responses.close()
+        catalogue.purge(leaving)
+
     def close(self) -> None:
         """Let everything go. Safe to call twice."""
         if self._index is not None:
@@ -142,7 +153,7 @@ class Store:
         if not catalogue.in_state(State.INDEXED):
             # Nothing in it counts yet; a crash may have left it half made.
             shutil.rmtree(folder, ignore_errors=True)
-            _forget_leaving(catalogue)
+            self.purge(catalogue)
             return None if dimension is None else EdgeIndex.create(folder, dimension)
         if not folder.exists():
             raise LibraryDamaged(
@@ -158,14 +169,9 @@ class Store:
         index.flush()
         if leaving:
             index.optimise()
-        _forget_leaving(catalogue)
+        self.purge(catalogue)
         return index
 
     def _no_library(self, why: str) -> LibraryDamaged:
         mend = "name a library, or a new or empty folder, with --library"
         return LibraryDamaged(f"{self.path} is not a library", why, mend)
-
-
-def _forget_leaving(catalogue: Catalogue) -> None:
-    if leaving := catalogue.in_state(State.LEAVING):
-        catalogue.purge(leaving)
