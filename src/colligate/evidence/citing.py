@@ -139,8 +139,8 @@ def _place(
     """Where a statement stands, or why it stands nowhere.
 
     The passage it names comes first: its quote there, then sentences there that say it in other
-    words. Small models copy well and count badly, so a long quote that stands word for word in
-    another of the passages shown is taken from that one.
+    words. Small models copy well and count badly, so a quote that stands word for word in one
+    other of the passages shown is taken from that one; a long quote from the best of several.
     """
     claim = _Claim(question, sentence, statement.quote)
     named = passages[statement.passage - 1] if 0 < statement.passage <= len(passages) else None
@@ -154,14 +154,14 @@ def _place(
         problem = f"passage {statement.passage} does not hold the quote “{_cut(statement.quote)}”"
         if location is not None:
             problem = f"the quoted words do not support “{_cut(sentence)}”"
-    if len(normalise(statement.quote).text) >= _LONG_ENOUGH_TO_KNOW:
-        for other in passages:
-            document = documents[other.document_id]
-            location = None if other is named else claim.quoted_in(document, other)
-            if location is not None and location.how is not How.FUZZY:
-                place = claim.supported_by(location, document, other)
-                if place is not None:
-                    return place, ""
+    others = [passage for passage in passages if passage is not named]
+    elsewhere = [
+        place
+        for passage in others
+        if (place := claim.copied_from(documents[passage.document_id], passage))
+    ]
+    if len(elsewhere) == 1 or (elsewhere and claim.quotes_at_length):
+        return elsewhere[0], ""
     return None, f"a citation was dropped: {problem}"
 
 
@@ -176,6 +176,18 @@ class _Claim:
     def quoted_in(self, document: Document, passage: Passage) -> Location | None:
         """Where the quote stands in a passage."""
         return locate(self.quote, document, within=passage.span) if self.quote.strip() else None
+
+    @property
+    def quotes_at_length(self) -> bool:
+        """Whether the quote hardly stands in two places by chance."""
+        return len(normalise(self.quote).text) >= _LONG_ENOUGH_TO_KNOW
+
+    def copied_from(self, document: Document, passage: Passage) -> _Place | None:
+        """The sentences around the quote where a passage has it word for word."""
+        location = self.quoted_in(document, passage)
+        if location is None or location.how is How.FUZZY:
+            return None
+        return self.supported_by(location, document, passage)
 
     def supported_by(
         self, location: Location | None, document: Document, passage: Passage
