@@ -12,18 +12,38 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from itertools import islice
+from typing import Any, Generic, Protocol, TypeVar
 
 import json_repair
 from pydantic import BaseModel, RootModel, ValidationError
 
 from colligate.errors import ContextTooSmall, MalformedOutput
-from colligate.models.protocols import ChatModel, Completion, Message
+from colligate.models.protocols import Completion, Message
 
 T = TypeVar("T", bound=BaseModel)
 
 _FENCED = re.compile(r"```(?:json)?\s*\n?(.*?)```", re.DOTALL | re.IGNORECASE)
+_OPENING = re.compile(r"[{[]")
 _DECODER = json.JSONDecoder()
+
+# Parsing must stay quick whatever is written: repair takes time in the square of the brackets.
+_MOST_BRACKETS = 1000
+_LONGEST_REPAIRED = 1 << 16
+
+
+class Chat(Protocol):
+    """`ChatModel.chat`, or what stands before it."""
+
+    async def __call__(
+        self,
+        messages: Sequence[Message],
+        *,
+        max_tokens: int,
+        temperature: float,
+        seed: int | None,
+        schema: Mapping[str, Any],
+    ) -> Completion: ...
 
 
 @dataclass(frozen=True)
@@ -41,7 +61,7 @@ class Structured(Generic[T]):
 
 
 async def structured(
-    model: ChatModel,
+    chat: Chat,
     messages: Sequence[Message],
     schema: type[T],
     *,
@@ -63,7 +83,7 @@ async def structured(
     problem = ""
     for _ in range(1 + retries):
         try:
-            completion = await model.chat(
+            completion = await chat(
                 turns, max_tokens=max_tokens, temperature=temperature, seed=seed, schema=json_schema
             )
         except ContextTooSmall:
@@ -83,10 +103,12 @@ async def structured(
         stages[stage] += 1
         warnings = [warning for each in completions for warning in each.warnings]
         if completion.finish_reason == "length" and stage == "repaired":
-            warnings.append(f"{model.name}'s answer was cut at {max_tokens} tokens and mended")
+            warnings.append(
+                f"{completion.model}'s answer was cut at {max_tokens} tokens and mended"
+            )
         return Structured(value, tuple(completions), stages, tuple(warnings))
     raise MalformedOutput(
-        f"{model.name} gives no valid {schema.__name__}",
+        f"{completions[-1].model} gives no valid {schema.__name__}",
         f"{len(completions)} answers, the last: {problem}",
         "use a larger model",
     )
@@ -100,12 +122,14 @@ def parse(text: str, schema: type[T]) -> tuple[T, str]:
     """
     problem = "there is no JSON object in it"
     for stage, candidate in _candidates(text):
-        if stage == "repaired" and not _known(candidate, schema):
-            continue  # repair finds an object in almost anything
+        if stage != "parsed" and not _known(candidate, schema):
+            continue  # prose holds braces too, and repair finds an object in almost anything
         try:
-            return schema.model_validate(candidate), stage
+            value = schema.model_validate(candidate)
         except ValidationError as error:
             problem = _in_words(error)
+        else:
+            return value, "repaired" if stage == "repaired" else "parsed"
     raise ValueError(problem)
 
 
@@ -117,18 +141,29 @@ def _candidates(text: str) -> Iterator[tuple[str, Any]]:
             yield "parsed", json.loads(block)
         except (ValueError, RecursionError):
             continue
+    for value in islice(_objects(text), _MOST_BRACKETS):
+        if value is not None:
+            yield "found", value
+    for block in reversed(blocks):
+        first = _OPENING.search(block)
+        if first is None:
+            continue
+        broken = block[first.start() :]
+        if len(broken) <= _LONGEST_REPAIRED and len(_OPENING.findall(broken)) <= _MOST_BRACKETS:
+            with contextlib.suppress(ValueError, RecursionError):
+                yield "repaired", json_repair.loads(broken)
+
+
+def _objects(text: str) -> Iterator[Any]:
+    """What each brace begins: a JSON object, and on after it; or None."""
     at = 0
     while (at := text.find("{", at)) >= 0:
         try:
             value, at = _DECODER.raw_decode(text, at)
-            yield "parsed", value
+            yield value
         except (ValueError, RecursionError):
             at += 1
-    for block in reversed(blocks):
-        start = min((at for mark in "{[" if (at := block.find(mark)) >= 0), default=None)
-        if start is not None:
-            with contextlib.suppress(ValueError, RecursionError):
-                yield "repaired", json_repair.loads(block[start:])
+            yield None
 
 
 def _known(candidate: object, schema: type[BaseModel]) -> bool:

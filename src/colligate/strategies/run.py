@@ -9,7 +9,8 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from functools import partial
+from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
@@ -111,12 +112,7 @@ class Run:
         self, messages: Sequence[Message], *, role: Role = Role.READER, max_tokens: int
     ) -> Completion:
         """One chat call, greedy."""
-        model = self.model(role)
-        await self._must_fit(model, messages, max_tokens)
-        began = time.perf_counter()
-        completion = await model.chat(messages, max_tokens=max_tokens)
-        self._asked(role, model, messages, [completion], began)
-        return completion
+        return await self._ask(role, messages, max_tokens=max_tokens)
 
     async def structured(
         self,
@@ -126,15 +122,30 @@ class Run:
         role: Role = Role.READER,
         max_tokens: int,
     ) -> Structured[T]:
-        """One chat call whose reply is a `schema`."""
+        """One chat call whose reply is a `schema`, and at most two more if it is not.
+
+        Each is checked against the budget and metered, whatever comes of it.
+        """
+        ask = partial(self._ask, role)
+        result = await structured(ask, messages, schema, max_tokens=max_tokens)
+        for warning in result.warnings:
+            self.warn(warning)
+        return result
+
+    async def _ask(
+        self, role: Role, messages: Sequence[Message], *, max_tokens: int, **options: Any
+    ) -> Completion:
         model = self.model(role)
         await self._must_fit(model, messages, max_tokens)
         began = time.perf_counter()
-        result = await structured(model, messages, schema, max_tokens=max_tokens)
-        for warning in result.warnings:
+        completion = await model.chat(messages, max_tokens=max_tokens, **options)
+        seconds = time.perf_counter() - began
+        usage = completion.usage
+        self.meter.chat(role, model.name, usage, seconds=seconds, cached=completion.cached)
+        for warning in completion.warnings:
             self.warn(warning)
-        self._asked(role, model, messages, result.completions, began)
-        return result
+        self.emit(Asked(role, model.name, tuple(messages), completion.text, usage, seconds))
+        return completion
 
     async def room(self, role: Role, messages: Sequence[Message], max_tokens: int) -> int | None:
         """Tokens left in the model's window beside a prompt and its reply; None if unbounded."""
@@ -164,25 +175,6 @@ class Run:
                 f"{used} tokens are used and the next call may take "
                 f"{prompt + max_tokens}, the limit is {limit}",
                 "raise --max-tokens-total",
-            )
-
-    def _asked(
-        self,
-        role: Role,
-        model: ChatModel,
-        messages: Sequence[Message],
-        completions: Sequence[Completion],
-        began: float,
-    ) -> None:
-        seconds = (time.perf_counter() - began) / max(1, len(completions))
-        for completion in completions:
-            self.meter.chat(
-                role, model.name, completion.usage, seconds=seconds, cached=completion.cached
-            )
-            for warning in completion.warnings:
-                self.warn(warning)
-            self.emit(
-                Asked(role, model.name, tuple(messages), completion.text, completion.usage, seconds)
             )
 
     def can(self, capability: Capability, role: Role = Role.READER) -> bool:
