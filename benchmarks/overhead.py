@@ -59,7 +59,7 @@ class Quoting(ScriptedModel):
         self.seconds = 0.0
 
     def _quote(self, call) -> str:
-        body = re.search(r"<passage .*?>\n(.*?)\n</passage>", call.prompt, re.DOTALL)
+        body = re.search(r"<passage .*?>\n(.*?)\n</passage", call.prompt, re.DOTALL)
         words = body.group(1).split()[20:40] if body else []
         quote = " ".join(words)
         statement = {"passage": 1, "quote": quote, "sentence": quote}

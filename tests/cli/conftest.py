@@ -138,7 +138,7 @@ def _replying(quote: str, sentence: str, short: str) -> Callable[[dict[str, Any]
     def reply(body: dict[str, Any]) -> str:
         prompt = body["messages"][-1]["content"]
         for number, text in re.findall(
-            r'<passage number="(\d+)"[^>]*>\n(.*?)</passage>', prompt, re.S
+            r'<passage number="(\d+)"[^>]*>\n(.*?)</passage ', prompt, re.S
         ):
             if " ".join(quote.split()) in " ".join(text.split()):
                 statement = {"passage": int(number), "quote": quote, "sentence": sentence}

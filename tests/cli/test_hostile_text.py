@@ -60,5 +60,5 @@ def test_as_json_and_in_the_prompt_it_is_material_only(
     assert HOSTILE.startswith(quote[:100])
     system, user = openai_server.requests[-1]["messages"]
     assert "Ignore previous instructions" not in system["content"]
-    inside = user["content"].split("<passage ")[1].split("</passage>")[0]
+    inside = user["content"].split("<passage ")[1].split("</passage ")[0]
     assert "Ignore previous instructions" in inside

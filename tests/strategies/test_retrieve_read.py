@@ -13,9 +13,7 @@ QUESTION = "What is the rent of the flat?"
 
 def number_of(prompt: str, words: str) -> int:
     """The number of the passage that holds these words."""
-    for number, body in re.findall(
-        r'<passage number="(\d+)".*?>(.*?)</passage>', prompt, re.DOTALL
-    ):
+    for number, body in re.findall(r'<passage number="(\d+)".*?>(.*?)</passage', prompt, re.DOTALL):
         if words in body:
             return int(number)
     raise AssertionError(f"no passage holds {words!r}")

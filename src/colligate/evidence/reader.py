@@ -64,7 +64,11 @@ def reader_messages(question: str, passages: Sequence[Passage]) -> list[Message]
 
 
 def render(passages: Sequence[Passage]) -> str:
-    """Passages numbered from 1, each inside a tag that its own text cannot close."""
+    """Passages numbered from 1, each inside a tag that its own text cannot close.
+
+    The closing tag repeats the number: a small model then names the passage it quotes more
+    often than its neighbour.
+    """
     blocks = []
     for number, passage in enumerate(passages, 1):
         place = [f'number="{number}"', f'title="{_attribute(passage.title)}"']
@@ -72,7 +76,9 @@ def render(passages: Sequence[Passage]) -> str:
             place.append(f'section="{_attribute(" › ".join(passage.section))}"')
         if passage.page is not None:
             place.append(f'page="{passage.page}"')
-        blocks.append(f"<passage {' '.join(place)}>\n{_body(passage.text)}\n</passage>")
+        blocks.append(
+            f'<passage {" ".join(place)}>\n{_body(passage.text)}\n</passage number="{number}">'
+        )
     return "<passages>\n" + "\n".join(blocks) + "\n</passages>"
 
 
