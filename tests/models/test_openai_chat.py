@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -76,10 +77,12 @@ async def test_thinking_is_kept_apart(openai_server: Any, model: OpenAIChat, str
 
 
 async def test_a_model_that_only_thought_gets_room(openai_server: Any, model: OpenAIChat) -> None:
-    openai_server.say(None, reasoning="hm, well", finish_reason="length")
-    openai_server.say("Four.", reasoning="two and two", times=2)
+    usage = {"prompt_tokens": 7, "completion_tokens": 10}
+    openai_server.say(None, reasoning="hm, well", finish_reason="length", usage=usage)
+    openai_server.say("Four.", reasoning="two and two", usage=usage, times=2)
     completion = await model.chat(HELLO, max_tokens=10)
     assert completion.text == "Four."
+    assert (completion.usage.input_tokens, completion.usage.output_tokens) == (14, 20)
     assert "thinking" in completion.warnings[0]
     again = await model.chat(HELLO, max_tokens=10)
     assert again.warnings == ()
@@ -203,6 +206,53 @@ async def test_too_large_a_limit_is_not_renamed(openai_server: Any, model: OpenA
     assert len(openai_server.requests) == 1
 
 
+@pytest.mark.parametrize(
+    ("message", "param"),
+    [
+        ("We had to stop here: the request is against our policy", None),
+        ("temperature must be between 0 and 2", "temperature"),
+        ("the seed of all evil", None),
+    ],
+)
+async def test_a_refusal_of_something_else_teaches_nothing(
+    openai_server: Any, model: OpenAIChat, message: str, param: str | None
+) -> None:
+    options: Mapping[str, Any] = {"max_tokens": 9, "seed": 1, "stop": ["#"]}
+    openai_server.fail(400, message, param=param)
+    with pytest.raises(errors.RequestRefused, match=message):
+        await model.chat(HELLO, **options)
+    assert (await model.chat(HELLO, **options)).warnings == ()
+    assert {"temperature", "seed", "stop"} <= set(openai_server.requests[-1])
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "Unrecognized request argument supplied: seed",
+        "property 'seed' is unsupported",
+        "this model does not support seed",
+        "[{'type': 'extra_forbidden', 'loc': ('body', 'seed'), 'msg': 'Extra inputs are ...'}]",
+    ],
+)
+async def test_refusals_as_servers_word_them(
+    openai_server: Any, model: OpenAIChat, message: str
+) -> None:
+    openai_server.fail(400, message)
+    completion = await model.chat(HELLO, max_tokens=9, seed=1)
+    assert completion.warnings == ("m does not take seed; it was left out",)
+
+
+async def test_what_on_token_raises_is_not_the_servers_fault(
+    openai_server: Any, model: OpenAIChat
+) -> None:
+    def show(piece: str) -> None:
+        "…".encode("ascii")  # as printing does in a terminal that knows no more
+
+    with pytest.raises(UnicodeEncodeError):
+        await model.chat(HELLO, max_tokens=9, on_token=show)
+    assert len(openai_server.requests) == 1
+
+
 async def test_stop_is_kept_where_the_server_does_not(
     openai_server: Any, model: OpenAIChat
 ) -> None:
@@ -287,6 +337,16 @@ async def test_a_label_not_returned_gets_no_more_than_it_can_have(
 async def test_none_of_the_labels(openai_server: Any, model: OpenAIChat) -> None:
     openai_server.logprobs = {"Well": 1.0}
     with pytest.raises(errors.MalformedOutput, match="none is among"):
+        await model.labels(HELLO, ["yes", "no"])
+
+
+async def test_log_probabilities_without_sense_are_none(
+    openai_server: Any, model: OpenAIChat
+) -> None:
+    first = {"top_logprobs": [{"token": None, "logprob": 1e9}]}
+    reply = {"choices": [{"logprobs": {"content": [first]}}]}
+    openai_server.garble(json.dumps(reply).encode())
+    with pytest.raises(errors.MissingCapability):
         await model.labels(HELLO, ["yes", "no"])
 
 

@@ -79,6 +79,10 @@ def test_dimension_given_asks_nobody() -> None:
         b'{"data": [{"index": 0, "embedding": "%%%"}]}',
         b'{"data": [{"index": 0, "embedding": ["a"]}]}',
         b'{"data": [{"index": 0, "embedding": [1.0]}, {"index": 0, "embedding": [1.0]}]}',
+        b'{"data": [{"index": "x", "embedding": [1.0]}]}',
+        b'{"data": [{"index": Infinity, "embedding": [1.0]}]}',
+        b'{"data": [{"index": 0, "embedding": [[1.0]]}]}',
+        b'{"data": [{"index": 0, "embedding": 1.0}]}',
     ],
 )
 async def test_wrong_answers(openai_server: Any, embedder: OpenAIEmbedder, body: bytes) -> None:
@@ -100,3 +104,10 @@ async def test_one_failing_batch_fails_the_call(
     openai_server.fail(400, "context length exceeded")
     with pytest.raises(errors.ContextTooSmall):
         await embedder.embed(TEXTS)
+
+
+async def test_entries_of_mixed_kinds(openai_server: Any, embedder: OpenAIEmbedder) -> None:
+    body = b'{"data": [{"index": 0, "embedding": [1.0]}, {"index": null, "embedding": [1.0]}]}'
+    openai_server.garble(body, times=3)
+    with pytest.raises(errors.MalformedOutput):
+        await embedder.embed(["a", "b"])

@@ -80,6 +80,9 @@ async def test_http(openai_server: Any, policy: Policy, ending: str) -> None:
         b'{"results": [{"index": 0, "relevance_score": 1}, {"index": 2, "relevance_score": 1}]}',
         b'{"results": [{"index": 0, "relevance_score": 1}, {"index": 0, "relevance_score": 1}]}',
         b'{"results": [{"index": 0, "score": 1}, {"index": 1, "score": 1}]}',
+        b'{"results": [{"index": 0, "relevance_score": "x"}]}',
+        b'{"results": [{"index": Infinity, "relevance_score": 1}]}',
+        b'{"results": [{"index": 0, "relevance_score": 1}, {"index": 1, "relevance_score": NaN}]}',
     ],
 )
 async def test_http_wrong_answers(openai_server: Any, policy: Policy, body: bytes) -> None:

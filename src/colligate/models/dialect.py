@@ -21,8 +21,8 @@ SchemaForm = Literal["json_schema", "json_object", "prompt"]
 _OPTIONAL = ("temperature", "seed", "stop", "stream_options")
 _LIMITS = ("max_tokens", "max_completion_tokens")
 _NO_SUCH = re.compile(
-    r"unsupported|not (be )?(supported|permitted|allowed|recogni[sz]ed)|unrecogni[sz]ed|unknown"
-    r"|unexpected|deprecated|use .{0,3}max_|extra",
+    r"unsupported|(not|n't) (be )?(support|permit|allow|accept|recogni[sz]ed)|unrecogni[sz]ed"
+    r"|unknown|unexpected|deprecated|use .{0,3}max_|extra|strictly positive",
     re.IGNORECASE,
 )
 _SCHEMA_WORDS = re.compile(r"response_format|json_schema|json_object|schema|grammar", re.IGNORECASE)
@@ -114,26 +114,26 @@ class Dialect:
         return body
 
     def learn(self, error: openai.APIStatusError, sent: Mapping[str, Any]) -> bool:
-        """Learn from a refusal; False when it names nothing that could be left out."""
-        said = f"{error.param or ''} {error_message(error)}"
+        """Learn from a refusal; False when it is not about a parameter that could be left out."""
+        said = f"{error.param or ''} {error.code or ''} {error_message(error)}"
         known = [name for name in sent if name in _OPTIONAL + _LIMITS]
         if "response_format" in sent and error.param not in known and _SCHEMA_WORDS.search(said):
             self._lower_schema_form(sent["response_format"]["type"])
             return True
         named = refused_parameter(error, known)
-        if named in _LIMITS and _NO_SUCH.search(said):
-            if named == self._limit and self._limit_settled:
-                return False
-            # The same meaning under another name: nothing to warn about.
-            self._limit = _LIMITS[1 - _LIMITS.index(named)]
-            self._limit_settled = True
-            return True
+        if named is None or not _NO_SUCH.search(said):
+            return False  # Also a value out of bounds: whoever chose it should know.
         if named in _OPTIONAL:
             if named not in self._dropped and named != "stream_options":
                 self._warnings.append(f"{self._model} does not take {named}; it was left out")
             self._dropped.add(named)
             return True
-        return False
+        if named == self._limit and self._limit_settled:
+            return False
+        # The same meaning under another name: nothing to warn about.
+        self._limit = _LIMITS[1 - _LIMITS.index(named)]
+        self._limit_settled = True
+        return True
 
     def _lower_schema_form(self, refused: str) -> None:
         if refused != self.schema_form:

@@ -9,12 +9,18 @@ from typing import Any
 from colligate.errors import MalformedOutput
 
 
+def require_labels(labels: Sequence[str]) -> None:
+    """Raise ValueError unless there are labels and none is empty."""
+    if not labels or not all(labels):
+        raise ValueError("labels must be given, and none of them empty")
+
+
 def first_token(completion: Any) -> list[tuple[str, float]]:
     """The first token's alternatives with their probabilities; none when the server says none."""
     try:
         content = completion.choices[0].logprobs.content
-        return [(entry.token, math.exp(entry.logprob)) for entry in content[0].top_logprobs]
-    except (AttributeError, IndexError, TypeError):
+        return [(str(entry.token), math.exp(entry.logprob)) for entry in content[0].top_logprobs]
+    except (AttributeError, IndexError, TypeError, OverflowError):
         return []
 
 
@@ -30,7 +36,9 @@ def share(
 
     Raises:
         MalformedOutput: none of the labels is among the tokens.
+        ValueError: there are no labels, or an empty one.
     """
+    require_labels(labels)
     odds = dict.fromkeys(labels, 0.0)
     for token, probability in alternatives:
         word = token.strip().casefold()

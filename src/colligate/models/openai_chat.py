@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import openai
@@ -16,23 +15,16 @@ from openai import AsyncOpenAI
 
 from colligate.errors import MalformedOutput, MissingCapability, RequestRefused
 from colligate.models.dialect import Dialect, refused_parameter
-from colligate.models.failures import Garbled, is_context_error
-from colligate.models.label_odds import first_token, share
+from colligate.models.failures import is_context_error
+from colligate.models.label_odds import first_token, require_labels, share
+from colligate.models.openai_reply import Reply, ask, ask_streaming, usage_of
 from colligate.models.protocols import Capability, Completion, Message, OnToken, Usage
-from colligate.models.thinking import ThinkingFilter, split_thinking
+from colligate.models.thinking import split_thinking
 from colligate.models.tokens import estimate_tokens
 from colligate.models.transport import Endpoint, Policy
 
 _REFUSALS = (openai.BadRequestError, openai.UnprocessableEntityError)
 _ROOM_TO_THINK = 4096
-
-
-@dataclass
-class _Reply:
-    content: str | None = None
-    thinking: str = ""
-    finish_reason: str | None = None
-    usage: Any = None
 
 
 class OpenAIChat:
@@ -102,8 +94,10 @@ class OpenAIChat:
         the text it already has.
         """
         display = _Display(on_token) if on_token else None
+        spent = Usage()  # on answers that were not used
 
-        async def attempt(client: AsyncOpenAI) -> _Reply:
+        async def attempt(client: AsyncOpenAI) -> Reply:
+            nonlocal spent
             while True:
                 body = self._dialect.request(
                     messages,
@@ -116,17 +110,18 @@ class OpenAIChat:
                 )
                 try:
                     if display is None:
-                        reply = await _ask(client, body)
+                        reply = await ask(client, body)
                     else:
                         # Where the server does not stop by itself, only the end shows the cut.
                         live = not stop or self._dialect.takes("stop")
-                        reply = await _ask_streaming(client, body, display if live else None)
+                        reply = await ask_streaming(client, body, display.show if live else None)
                 except _REFUSALS as error:
                     if is_context_error(error) or not self._dialect.learn(error, body):
                         raise
                     continue
                 if not self._only_thought(reply):
                     return reply
+                spent = _sum(spent, usage_of(reply, messages))
                 self._dialect.give_room_to_think(_ROOM_TO_THINK)
 
         reply = await self._endpoint.call(attempt, model=self._model)
@@ -137,14 +132,14 @@ class OpenAIChat:
             warnings += ("the stream broke off and the answer differs from what was shown",)
         return Completion(
             text=text,
-            usage=_usage(reply, messages),
+            usage=_sum(spent, usage_of(reply, messages)),
             model=self.name,
             finish_reason=reply.finish_reason or "stop",
             thinking="\n\n".join(filter(None, (reply.thinking.strip(), inline_thinking))),
             warnings=warnings,
         )
 
-    def _only_thought(self, reply: _Reply) -> bool:
+    def _only_thought(self, reply: Reply) -> bool:
         """Whether thinking ate the tokens meant for the answer, and more could help."""
         details = getattr(reply.usage, "completion_tokens_details", None)
         thought = bool(reply.thinking or getattr(details, "reasoning_tokens", None))
@@ -164,7 +159,9 @@ class OpenAIChat:
         Raises:
             MissingCapability: the server returns no log-probabilities.
             MalformedOutput: none of the labels is among the tokens it returns.
+            ValueError: there are no labels, or an empty one.
         """
+        require_labels(labels)
         top = 20
 
         async def attempt(client: AsyncOpenAI) -> list[tuple[str, float]]:
@@ -232,80 +229,16 @@ class _Display:
         return True
 
 
-async def _ask(client: AsyncOpenAI, body: dict[str, Any]) -> _Reply:
-    completion: Any = await client.chat.completions.create(**body)
-    try:
-        choice = completion.choices[0]
-        message = choice.message
-        reply = _Reply(message.content, _thinking(message), choice.finish_reason, completion.usage)
-        refusal = getattr(message, "refusal", None)
-    except (AttributeError, IndexError, TypeError):
-        raise Garbled("it has no choices") from None
-    if reply.content is None:
-        reply.content = refusal
-    return _usable(reply)
-
-
-async def _ask_streaming(
-    client: AsyncOpenAI, body: dict[str, Any], display: _Display | None
-) -> _Reply:
-    reply = _Reply(finish_reason=None)
-    visible, filtered = "", ThinkingFilter()
-    async with await client.chat.completions.create(**body, stream=True) as stream:
-        async for chunk in stream:
-            reply.usage = getattr(chunk, "usage", None) or reply.usage
-            try:
-                if not chunk.choices:
-                    continue
-                choice = chunk.choices[0]
-                reply.finish_reason = choice.finish_reason or reply.finish_reason
-                piece = choice.delta.content or getattr(choice.delta, "refusal", None)
-                reply.thinking += _thinking(choice.delta)
-            except (AttributeError, TypeError):
-                raise Garbled("it has no choices") from None
-            if piece is not None:
-                reply.content = (reply.content or "") + piece
-                visible += filtered.feed(piece)
-                if display is not None:
-                    display.show(visible)
-    if reply.finish_reason is None:
-        raise Garbled("the stream broke off before its end")
-    return _usable(reply)
-
-
-def _usable(reply: _Reply) -> _Reply:
-    if reply.content is not None and not isinstance(reply.content, str):
-        raise Garbled("its content is not a text")
-    if reply.content is None and not reply.thinking and reply.finish_reason in (None, "stop"):
-        raise Garbled("its content is null")
-    return reply
-
-
-def _thinking(message: Any) -> str:
-    # DeepSeek and llama-server write reasoning_content, newer vLLM and Ollama reasoning.
-    for name in ("reasoning_content", "reasoning"):
-        if isinstance(text := getattr(message, name, None), str):
-            return text
-    return ""
-
-
 def _cut(text: str, stop: Sequence[str]) -> str:
     """The text before the first stop string: not every server stops."""
     ends = [at for string in stop if string and (at := text.find(string)) >= 0]
     return text[: min(ends)] if ends else text
 
 
-def _usage(reply: _Reply, messages: Sequence[Message]) -> Usage:
-    said = reply.usage
-    if isinstance(getattr(said, "prompt_tokens", None), int):
-        details = getattr(said, "prompt_tokens_details", None)
-        return Usage(
-            input_tokens=said.prompt_tokens,
-            output_tokens=getattr(said, "completion_tokens", None) or 0,
-            cached_tokens=getattr(details, "cached_tokens", None) or 0,
-        )
+def _sum(one: Usage, other: Usage) -> Usage:
     return Usage(
-        input_tokens=sum(estimate_tokens(message.content) + 4 for message in messages),
-        output_tokens=estimate_tokens(reply.thinking + (reply.content or "")),
-        estimated=True,
+        one.input_tokens + other.input_tokens,
+        one.output_tokens + other.output_tokens,
+        one.cached_tokens + other.cached_tokens,
+        one.estimated or other.estimated,
     )

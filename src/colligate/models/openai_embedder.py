@@ -63,8 +63,10 @@ class OpenAIEmbedder:
         return self._dimension
 
     async def _discover(self) -> None:
-        await self.embed(["dimension"])
-        await self.aclose()
+        try:
+            await self.embed(["dimension"])
+        finally:
+            await self.aclose()
 
     def __repr__(self) -> str:
         return f"OpenAIEmbedder({self.name!r})"
@@ -124,17 +126,19 @@ class OpenAIEmbedder:
         """The vectors in the order asked, checked and scaled to unit length."""
         try:
             entries = answer["data"]  # type: ignore[index]
-            places = [entry.get("index", at) for at, entry in enumerate(entries)]
-            vectors = [_vector(entry["embedding"]) for entry in entries]
-        except (KeyError, TypeError, AttributeError, ValueError):
+            by_place = {
+                int(entry.get("index", at)): _vector(entry["embedding"])
+                for at, entry in enumerate(entries)
+            }
+        except (KeyError, TypeError, AttributeError, ValueError, OverflowError):
             raise Garbled("it holds no embeddings") from None
-        if sorted(places) != list(range(count)):
-            raise Garbled(f"it has embeddings {places} for {count} texts")
-        length = self._dimension or len(vectors[0])
-        if any(len(vector) != length for vector in vectors):
+        if len(entries) != count or sorted(by_place) != list(range(count)):
+            raise Garbled(f"it has embeddings {sorted(by_place)} for {count} texts")
+        vectors = [by_place[at] for at in range(count)]
+        length = self._dimension or vectors[0].size
+        if any(vector.shape != (length,) for vector in vectors):
             raise Garbled(f"its embeddings are not all of length {length}")
-        rows = np.empty((count, length), dtype=np.float32)
-        rows[places] = vectors
+        rows = np.stack(vectors)
         norms = np.linalg.norm(rows, axis=1, keepdims=True)
         if not (np.isfinite(norms).all() and (norms > 0).all()):
             raise Garbled("an embedding is zero or not finite")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from openai import AsyncOpenAI
@@ -121,8 +122,10 @@ def _scores(answer: object, count: int) -> list[float]:
     try:
         results = answer["results"]  # type: ignore[index]
         scores = {int(result["index"]): float(result["relevance_score"]) for result in results}
-    except (KeyError, TypeError):
+    except (KeyError, TypeError, ValueError, OverflowError):
         raise Garbled("it holds no rerank results") from None
     if len(results) != count or sorted(scores) != list(range(count)):
         raise Garbled(f"it scores texts {sorted(scores)} of {count}")
+    if not all(map(math.isfinite, scores.values())):
+        raise Garbled("a score is not finite")
     return [scores[index] for index in range(count)]

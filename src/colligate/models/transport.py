@@ -14,6 +14,7 @@ import contextlib
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from json import JSONDecodeError
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
@@ -146,7 +147,7 @@ class Endpoint:
                 if turn >= self.policy.attempts or not passing(error):
                     # Not chained: the client's errors hold the request, and that the key.
                     raise await self._refused(error, model, turn) from None
-            except (openai.OpenAIError, Garbled, ValueError) as error:
+            except (openai.OpenAIError, Garbled, JSONDecodeError, UnicodeDecodeError) as error:
                 asked = None
                 if turn >= self.policy.attempts:
                     raise self._failures.without_status(error, self.policy.timeout) from None
@@ -159,7 +160,7 @@ class Endpoint:
         if not is_unknown(error):
             return self._failures.with_status(error, attempts)
         served: dict[str, Any] = {}
-        with contextlib.suppress(openai.OpenAIError, Garbled, ValueError):
+        with contextlib.suppress(openai.OpenAIError, Garbled, JSONDecodeError, UnicodeDecodeError):
             served = await _list_models(self._client())
         return self._failures.not_found(error, model, served)
 
