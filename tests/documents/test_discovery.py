@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from colligate.documents.reading import find_files
-from colligate.errors import MissingPath, NoDocuments, NotPermitted, UnsupportedFormat
+from colligate.errors import MissingPath, NoDocuments, NotPermitted, ReadingError, UnsupportedFormat
 
 
 def make(folder: Path, *names: str) -> None:
@@ -113,3 +113,21 @@ def test_a_folder_without_permission_is_said_and_the_rest_found(
     (problem,) = found.problems
     assert isinstance(problem, NotPermitted)
     assert "locked" in str(problem)
+
+
+def test_a_pipe_named_directly_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.txt")
+    found = find_files([tmp_path / "pipe.txt"])
+    assert found.files == ()
+    (problem,) = found.problems
+    assert isinstance(problem, UnsupportedFormat)
+    assert "not a regular file" in str(problem)
+
+
+def test_a_name_that_is_not_utf8_costs_one_file(tmp_path: Path) -> None:
+    make(tmp_path, "good.md", os.fsdecode(b"bad\xff.md"))
+    found = find_files([tmp_path])
+    assert names(found, tmp_path) == ["good.md"]
+    (problem,) = found.problems
+    assert isinstance(problem, ReadingError)
+    assert "not UTF-8" in str(problem)

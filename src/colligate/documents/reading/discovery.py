@@ -9,9 +9,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from colligate.documents.reading.decoding import looks_binary
-from colligate.documents.reading.files import os_error
+from colligate.documents.reading.files import os_error, require_regular
 from colligate.documents.reading.formats import FORMATS, suffix_of
-from colligate.errors import ColligateError, MissingPath, NoDocuments, UnsupportedFormat
+from colligate.errors import (
+    ColligateError,
+    MissingPath,
+    NoDocuments,
+    ReadingError,
+    UnsupportedFormat,
+)
 
 _SNIFFED = 8192
 _SHOWN = 5
@@ -36,6 +42,14 @@ class _Search:
 
     def add(self, file: Path) -> None:
         real = os.path.realpath(file)
+        try:
+            real.encode()
+        except UnicodeEncodeError:
+            # No catalogue and no other program could name it.
+            self.problems.append(
+                ReadingError(f"cannot read {file}", "its path is not UTF-8", "rename it")
+            )
+            return
         # The file itself names a document better than a link to it.
         if real not in self.files or (self.files[real].is_symlink() and not file.is_symlink()):
             self.files[real] = file
@@ -64,16 +78,19 @@ def _expand(given: str | Path, search: _Search) -> None:
                     NoDocuments(f"no documents in {path}", "the folder is empty", "name another")
                 )
         elif path.exists():
+            require_regular(path, path.stat())
             search.add(path)
         elif glob.has_magic(str(path)):
             _glob(path, search)
         else:
             raise FileNotFoundError
-    except (OSError, ValueError) as error:
+    except UnsupportedFormat as error:
+        search.problems.append(error)
+    except OSError as error:
+        search.problems.append(os_error(path, error))
+    except ValueError as error:  # a NUL in it
         search.problems.append(
-            os_error(path, error)
-            if isinstance(error, OSError)
-            else MissingPath(f"no such path: {given!r}", str(error), "check the path")
+            MissingPath(f"no such path: {given!r}", str(error), "check the path")
         )
 
 

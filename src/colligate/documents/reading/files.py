@@ -53,6 +53,19 @@ def os_error(path: Path, error: OSError) -> ColligateError:
     return ReadingError(f"cannot read {path}", error.strerror or str(error), "check the path")
 
 
+def require_regular(path: Path, state: os.stat_result) -> None:
+    """Refuse what is no file of a certain length.
+
+    Raises:
+        UnsupportedFormat: if it is a folder, a pipe, a device, a socket.
+    """
+    if stat.S_ISDIR(state.st_mode):
+        raise UnsupportedFormat(f"cannot read {path}", "it is a folder", "name a file")
+    if not stat.S_ISREG(state.st_mode):
+        # A pipe or a device may never end.
+        raise UnsupportedFormat(f"cannot read {path}", "it is not a regular file", "name a file")
+
+
 def _bytes(path: Path, most: int) -> bytes:
     with path.open("rb") as file:
         # One byte beyond the limit, so a file that grows meanwhile cannot fill the memory.
@@ -60,11 +73,7 @@ def _bytes(path: Path, most: int) -> bytes:
 
 
 def _check(path: Path, state: os.stat_result, limits: Limits) -> None:
-    if stat.S_ISDIR(state.st_mode):
-        raise UnsupportedFormat(f"cannot read {path}", "it is a folder", "name a file")
-    if not stat.S_ISREG(state.st_mode):
-        # A pipe or a device may never end.
-        raise UnsupportedFormat(f"cannot read {path}", "it is not a regular file", "name a file")
+    require_regular(path, state)
     if state.st_size > limits.file_bytes:
         raise TooLarge(
             f"cannot read {path}",
