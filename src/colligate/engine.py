@@ -20,6 +20,7 @@ from colligate.library.ingestion import Ingested, Progress
 from colligate.library.library import Library
 from colligate.library.sources import Sources
 from colligate.models import ChatModel, Embedder, Reranker, Role
+from colligate.models.cached_chat import CachedChat
 from colligate.models.metering import Meter
 from colligate.models.names import (
     default_model,
@@ -28,7 +29,7 @@ from colligate.models.names import (
     open_reranker,
     pull_embedder,
 )
-from colligate.models.response_cache import CachedChat, ResponseCache
+from colligate.models.response_cache import ResponseCache
 from colligate.models.weights import OnProgress
 from colligate.strategies.answer import Answer
 from colligate.strategies.run import Budget, Run

@@ -47,6 +47,11 @@ def test_sums_by_role(meter: Meter) -> None:
     assert meter.report(seconds=9).to_json()["seconds"] == 9
 
 
+def test_more_cached_than_was_sent_does_not_pay_back(meter: Meter) -> None:
+    meter.chat("reader", "openai:dear", Usage(10, 0, cached_tokens=1000), seconds=1)
+    assert meter.report().cost_usd == pytest.approx(1000 * 0.5 / 1e6)
+
+
 def test_an_unknown_price_is_not_zero_and_said_once(meter: Meter) -> None:
     for _ in range(2):
         meter.chat("reader", "openai:mystery", Usage(1, 1), seconds=1)
@@ -73,8 +78,11 @@ def test_cached_answers_cost_nothing(meter: Meter) -> None:
         "bundled",
         "gguf:/some/file.gguf",
         "minilm",
+        "minilm-l6-v2-int8",
         "static",
+        "wordllama-256",
         "openai:llama@http://localhost:11434/v1",
+        "openai:llama@https://localhost/v1",
         "openai:llama@http://127.0.0.1:8000/v1",
         "openai:llama@http://[::1]:8000/v1",
     ],
@@ -86,7 +94,12 @@ def test_what_runs_here_is_free(model: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "model", ["openai:gpt-5.5@https://proxy.example/v1", "openai:x@http://localhost.example.com/v1"]
+    "model",
+    [
+        "openai:gpt-5.5@https://proxy.example/v1",
+        "openai:x@http://localhost.example.com/v1",
+        "openai:x@http://127.example.com/v1",
+    ],
 )
 def test_another_address_has_another_price(model: str) -> None:
     assert Prices.load().of(model) is None

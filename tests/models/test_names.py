@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from colligate import errors
-from colligate.models import weights
+from colligate.models import Capability, weights
+from colligate.models.cached_chat import CachedChat
 from colligate.models.names import (
     OPENAI_DEFAULT,
     default_model,
@@ -18,6 +19,7 @@ from colligate.models.names import (
     open_reranker,
 )
 from colligate.models.rerankers import EmbeddingReranker, HTTPReranker, LikelihoodReranker
+from colligate.models.response_cache import ResponseCache
 
 
 @pytest.mark.parametrize(
@@ -55,7 +57,10 @@ async def test_ollama_is_not_sent_the_openai_key(
         ("", "http://localhost:11434/v1"),
         ("0.0.0.0", "http://localhost:11434/v1"),
         ("box:99", "http://box:99/v1"),
+        ("box", "http://box:11434/v1"),
+        ("[::1]", "http://[::1]:11434/v1"),
         ("https://box:99/", "https://box:99/v1"),
+        ("https://ollama.example.com", "https://ollama.example.com/v1"),
         ("http://box:99/v1", "http://box:99/v1"),
     ],
 )
@@ -124,14 +129,17 @@ def test_missing_weights_are_pulled_with_progress(monkeypatch: pytest.MonkeyPatc
     assert seen == [(1, 2, weights.BUNDLED), (1, 2, "minilm-l6-v2-int8")]
 
 
-def test_rerankers(scripted_model: Any) -> None:
+def test_rerankers(scripted_model: Any, tmp_path: Path) -> None:
+    cache = ResponseCache(tmp_path / "responses.db")
+
     class Scorer(scripted_model):  # type: ignore[misc]
         async def likelihood(self, prefix: str, continuation: str) -> list[float]:
             return []
 
     embedder: Any = object()
     assert isinstance(open_reranker("embedding", embedder=embedder), EmbeddingReranker)
-    assert isinstance(open_reranker("likelihood", scorer=Scorer()), LikelihoodReranker)
+    scorer = Scorer(capabilities=[Capability.LIKELIHOOD])
+    assert isinstance(open_reranker("likelihood", scorer=scorer), LikelihoodReranker)
     http = open_reranker("http:rank-m@https://host/v1/rerank")
     assert isinstance(http, HTTPReranker)
     assert http.name == "http:rank-m@https://host/v1"
@@ -139,6 +147,9 @@ def test_rerankers(scripted_model: Any) -> None:
         open_reranker("embedding")
     with pytest.raises(errors.UsageError, match="scripted does not"):
         open_reranker("likelihood", scorer=scripted_model())
+    # It has the method, and says that what it wraps has not the capability.
+    with pytest.raises(errors.UsageError, match="scripted does not"):
+        open_reranker("likelihood", scorer=CachedChat(scripted_model(), cache))
 
 
 def test_default_without_anything() -> None:
@@ -165,6 +176,7 @@ def test_default_from_settings(
 
 def test_default_is_the_servers_first(openai_server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", openai_server.url)
+    monkeypatch.setenv("OPENAI_API_KEY", "key\n")  # as a file of secrets gives it
     openai_server.models = ["first", "second"]
     name, why = default_model()
     assert name == f"openai:first@{openai_server.url}"

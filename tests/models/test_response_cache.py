@@ -14,7 +14,8 @@ import pytest
 
 from colligate import errors
 from colligate.models import Capability, ChatModel, Completion, Message, Usage
-from colligate.models.response_cache import CachedChat, ResponseCache
+from colligate.models.cached_chat import CachedChat
+from colligate.models.response_cache import ResponseCache
 
 HELLO = [Message("user", "Hello?")]
 
@@ -184,6 +185,36 @@ async def test_a_place_that_cannot_be_written(scripted_model: Any, tmp_path: Pat
     assert first.text == "one"
     assert "cannot be used" in first.warnings[0]
     assert (await model.chat(HELLO, max_tokens=1)).warnings == ()
+
+
+async def test_text_that_is_no_unicode_is_kept(scripted_model: Any, cache: ResponseCache) -> None:
+    half = "half a pair: \ud83d"
+    model = CachedChat(scripted_model([half]), cache)
+    for _ in range(2):
+        completion = await model.chat(HELLO, max_tokens=1)
+        assert (completion.text, completion.warnings) == (half, ())
+
+
+def test_a_file_that_was_locked_at_first_is_used_later(tmp_path: Path) -> None:
+    cache = ResponseCache(tmp_path / "responses.db", wait=0)
+    with sqlite3.connect(cache.path, isolation_level=None) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        cache.put("k", "v")
+        assert "locked" in cache.warnings[0]
+        other.execute("ROLLBACK")
+    other.close()
+    cache.put("k", "v")
+    assert cache.get("k") == "v"
+    cache.close()
+
+
+async def test_other_weights_of_the_same_name_are_another_model(
+    scripted_model: Any, cache: ResponseCache
+) -> None:
+    for version in ("1", "2"):
+        inner = scripted_model([version])
+        inner.version = version
+        assert (await CachedChat(inner, cache).chat(HELLO, max_tokens=1)).text == version
 
 
 def test_entries_of_another_version_are_not_used(cache: ResponseCache) -> None:

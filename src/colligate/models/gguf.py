@@ -14,6 +14,8 @@ _FIXED = {
     0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d",
 }  # fmt: skip
 _STRING, _ARRAY = 8, 9
+_LONGEST_STRING = 1 << 20
+_LONGEST_ARRAY = 1 << 16  # before the vocabulary stand at most a few numbers a layer
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ def read_header(path: Path) -> Header:
         raise WeightsUnavailable(
             f"cannot load {path}", error.strerror or str(error), "check the path and its rights"
         ) from error
-    except (struct.error, ValueError) as error:
+    except (struct.error, ValueError, TypeError, OverflowError) as error:
         raise WeightsUnavailable(
             f"cannot load {path}", "its GGUF header is damaged", "fetch the file again"
         ) from error
@@ -72,7 +74,10 @@ def _header(metadata: dict[str, Any]) -> Header:
     def number(key: str) -> int:
         value = metadata.get(f"{architecture}.{key}", 0)
         # Some models give one number a layer.
-        return int(max(value) if isinstance(value, list) else value)
+        found = int(max(value) if isinstance(value, list) else value)
+        if not 0 <= found < 1 << 32:
+            raise ValueError(f"{key} is {found}")
+        return found
 
     heads = number("attention.head_count")
     width = number("embedding_length") // heads if heads else 0
@@ -91,7 +96,7 @@ def _unpack(stream: BinaryIO, layout: str) -> tuple[Any, ...]:
 
 def _string(stream: BinaryIO) -> str:
     (length,) = _unpack(stream, "Q")
-    if length > 1 << 24:
+    if length > _LONGEST_STRING:
         raise ValueError("a string longer than any in a real header")
     return stream.read(length).decode("utf-8")
 
@@ -101,8 +106,8 @@ def _value(stream: BinaryIO, kind: int) -> Any:
         return _string(stream)
     if kind == _ARRAY:
         item, length = _unpack(stream, "IQ")
-        if length > 1 << 24:
-            raise ValueError("an array longer than any in a real header")
+        if length > _LONGEST_ARRAY or item == _ARRAY:
+            raise ValueError("an array unlike any in a real header")
         return [_value(stream, item) for _ in range(length)]
     if kind not in _FIXED:
         raise ValueError(f"value type {kind}")

@@ -72,7 +72,9 @@ class LlamaCpp:
         path = Path(path).expanduser()
         header = read_header(path)
         context = context_tokens or _context(header, parallel)
+        stat = path.stat()
         self._name = name
+        self._version = f"{stat.st_size}-{stat.st_mtime_ns}"
         self._context = context
         self._engine = _Engine(path, name, context, parallel, threads or physical_cores())
         self._executor = ThreadPoolExecutor(parallel, thread_name_prefix="llama.cpp")
@@ -83,6 +85,11 @@ class LlamaCpp:
     def name(self) -> str:
         """The model string that names it."""
         return self._name
+
+    @property
+    def version(self) -> str:
+        """Another one when the file is another: its size and time."""
+        return self._version
 
     @property
     def capabilities(self) -> frozenset[Capability]:

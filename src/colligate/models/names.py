@@ -12,11 +12,12 @@ Backends are imported when they are named, so that the light ones start at once.
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 from colligate.errors import EndpointUnreachable, UnknownModel, UsageError
 from colligate.models import weights
-from colligate.models.protocols import ChatModel, Embedder, LikelihoodModel, Reranker
+from colligate.models.protocols import Capability, ChatModel, Embedder, LikelihoodModel, Reranker
 from colligate.models.suggest import closest
 
 OPENAI_DEFAULT = "gpt-6-luna"
@@ -117,11 +118,11 @@ def pull_embedder(name: str, *, on_progress: weights.OnProgress | None = None) -
 
 
 def open_reranker(
-    name: str, *, embedder: Embedder | None = None, scorer: object | None = None
+    name: str, *, embedder: Embedder | None = None, scorer: ChatModel | None = None
 ) -> Reranker:
     """The reranker of a name. `none` is the absence of one: there is nothing to open.
 
-    `embedding` needs the embedder, `likelihood` a scorer that is a `LikelihoodModel`.
+    `embedding` needs the embedder, `likelihood` a scorer with `Capability.LIKELIHOOD`.
 
     Raises:
         UnknownModel, ModelError: as `open_model`.
@@ -135,13 +136,13 @@ def open_reranker(
             raise UsageError("the reranker 'embedding' needs an embedder", mend="give --embedder")
         return EmbeddingReranker(embedder)
     if name == "likelihood":
-        if not isinstance(scorer, LikelihoodModel):
-            raise UsageError(
-                "the reranker 'likelihood' needs a scorer that gives likelihoods",
-                f"{getattr(scorer, 'name', 'none')} does not",
-                "give --scorer gguf:smollm2-135m",
-            )
-        return LikelihoodReranker(scorer)
+        if isinstance(scorer, LikelihoodModel) and Capability.LIKELIHOOD in scorer.capabilities:
+            return LikelihoodReranker(scorer)
+        raise UsageError(
+            "the reranker 'likelihood' needs a scorer that gives likelihoods",
+            f"{scorer.name if scorer else 'none'} does not",
+            "give --scorer gguf:smollm2-135m",
+        )
     if kind == "http":
         model, url = _at(rest)
         if url:
@@ -164,7 +165,7 @@ def default_model() -> tuple[str, str]:
     if name := os.environ.get("COLLIGATE_MODEL"):
         return name, "COLLIGATE_MODEL"
     url = os.environ.get("OPENAI_BASE_URL")
-    key = os.environ.get("OPENAI_API_KEY")
+    key = os.environ.get("OPENAI_API_KEY", "").strip()
     if not url and not key:
         return "bundled", "no other model is named"
     from colligate.models.transport import OPENAI_URL, shown_url
@@ -180,13 +181,15 @@ def default_model() -> tuple[str, str]:
 
 
 def ollama_url() -> str:
-    """Where Ollama answers: `OLLAMA_HOST` (host, host:port or URL), else this machine."""
-    host = os.environ.get("OLLAMA_HOST", "").strip().rstrip("/") or "localhost:11434"
-    url = host if "://" in host else f"http://{host}"
+    """Where Ollama answers: `OLLAMA_HOST` (host, host:port or URL), else this machine.
+
+    As Ollama reads it: without a scheme the port is 11434, with one it is the scheme's own.
+    """
+    host = os.environ.get("OLLAMA_HOST", "").strip().rstrip("/") or "localhost"
+    if "://" not in host:
+        host = f"http://{host}" + ("" if re.search(r":\d+$", host) else ":11434")
     # 0.0.0.0 is where a server listens, not where a client can call.
-    url = url.replace("://0.0.0.0", "://localhost")
-    if ":" not in url.split("://", 1)[1]:
-        url += ":11434"
+    url = host.replace("://0.0.0.0", "://localhost")
     return url if url.endswith("/v1") else f"{url}/v1"
 
 
@@ -238,7 +241,7 @@ def _unknown(what: str, name: str, forms: tuple[str, ...], words: tuple[str, ...
     return UnknownModel(f"no {what} {name!r}", "", f"{hint}names are {', '.join(forms)}")
 
 
-def _first_model(url: str, key: str | None) -> str:
+def _first_model(url: str, key: str) -> str:
     import httpx2
 
     from colligate.models.transport import shown_url

@@ -204,7 +204,7 @@ class Price:
     def of(self, usage: Usage) -> float:
         """What a call cost, in US dollars."""
         cached_price = self.input if self.cached is None else self.cached
-        fresh = usage.input_tokens - usage.cached_tokens
+        fresh = max(0, usage.input_tokens - usage.cached_tokens)
         return (
             fresh * self.input
             + usage.cached_tokens * cached_price

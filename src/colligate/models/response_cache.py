@@ -1,37 +1,23 @@
-"""Answers kept on disk, so that the same question to the same model is paid for once.
+"""Models' answers on disk, found by the digest of what was asked.
 
-An entry's key is the SHA-256 of the whole request; the request itself is not stored. Answers may
-repeat the documents they were made from, so entries carry the ids of those documents as
-tags, and removing a document removes its entries, bytes and all. Several processes may use
+Answers may repeat the documents they were made from, so entries carry the ids of those documents
+as tags, and removing a document removes its entries, bytes and all. Several processes may use
 one file at once (SQLite, write-ahead log). A cache is never worth failing for: what goes wrong
 with the file is said once and the model is asked.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import hashlib
 import json
 import sqlite3
 import threading
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
-from colligate.errors import ColligateError, MissingCapability
-from colligate.models.protocols import (
-    Capability,
-    ChatModel,
-    Completion,
-    LabelModel,
-    LikelihoodModel,
-    Message,
-    OnToken,
-    Usage,
-)
+from colligate.errors import ColligateError
 
 VERSION = 1
 """Of the entries' form: entries of another version are not used."""
@@ -47,11 +33,15 @@ CREATE TABLE IF NOT EXISTS tags (
 
 
 class ResponseCache:
-    """The file. Its methods block and may be called from any thread."""
+    """The file. Its methods block and may be called from any thread.
 
-    def __init__(self, path: Path) -> None:
+    `wait` is how many seconds to wait for another process that writes to it.
+    """
+
+    def __init__(self, path: Path, *, wait: float = 10.0) -> None:
         self.path = path
         self.warnings: list[str] = []
+        self._wait = wait
         self._lock = threading.Lock()
         self._connection: sqlite3.Connection | None = None
 
@@ -68,7 +58,7 @@ class ResponseCache:
 
     def put(self, key: str, value: Any, tags: Collection[str] = ()) -> None:
         """Store a JSON value; `tags` are the ids of the documents it may repeat."""
-        row = (key, VERSION, time.time(), json.dumps(value, ensure_ascii=False))
+        row = (key, VERSION, time.time(), json.dumps(value))
 
         def write(db: sqlite3.Connection) -> None:
             with db:
@@ -153,12 +143,16 @@ class ResponseCache:
     def _open(self) -> sqlite3.Connection:
         if self._connection is None:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            db = sqlite3.connect(self.path, timeout=10, check_same_thread=False)
+            db = sqlite3.connect(self.path, timeout=self._wait, check_same_thread=False)
+            try:
+                db.execute("PRAGMA journal_mode = WAL")
+                db.execute("PRAGMA synchronous = NORMAL")
+                db.execute("PRAGMA secure_delete = ON")
+                db.executescript(_TABLES)
+            except BaseException:
+                db.close()
+                raise
             self._connection = db
-            db.execute("PRAGMA journal_mode = WAL")
-            db.execute("PRAGMA synchronous = NORMAL")
-            db.execute("PRAGMA secure_delete = ON")
-            db.executescript(_TABLES)
         return self._connection
 
     def _set_aside(self, error: Exception) -> Path:
@@ -176,139 +170,3 @@ class ResponseCache:
     def _warn(self, warning: str) -> None:
         if warning not in self.warnings:
             self.warnings.append(warning)
-
-
-def request_key(kind: str, model: object, request: Mapping[str, Any]) -> str:
-    """SHA-256 of everything an answer depends on: kind of call, model and its weights, request."""
-    whole = {
-        "kind": kind,
-        "model": getattr(model, "name", ""),
-        "digest": getattr(model, "digest", ""),
-        "request": request,
-    }
-    text = json.dumps(whole, sort_keys=True, ensure_ascii=False, default=asdict)
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-class CachedChat:
-    """A chat model whose deterministic answers are kept; else the same as the model it wraps.
-
-    Kept are chat answers at temperature 0 or with a seed, likelihoods and label odds; failures
-    never. `tags` gives the ids of the documents in view when a call is made.
-    """
-
-    def __init__(
-        self,
-        model: ChatModel,
-        cache: ResponseCache,
-        tags: Collection[str] | Callable[[], Collection[str]] = (),
-    ) -> None:
-        self._model = model
-        self._cache = cache
-        self._tags = tags if callable(tags) else lambda: tags
-        self._said = 0
-
-    @property
-    def name(self) -> str:
-        """The wrapped model's."""
-        return self._model.name
-
-    @property
-    def capabilities(self) -> frozenset[Capability]:
-        """The wrapped model's."""
-        return self._model.capabilities
-
-    @property
-    def context_tokens(self) -> int | None:
-        """The wrapped model's."""
-        return self._model.context_tokens
-
-    async def chat(
-        self,
-        messages: Sequence[Message],
-        *,
-        max_tokens: int,
-        temperature: float = 0.0,
-        stop: Sequence[str] = (),
-        seed: int | None = None,
-        schema: Mapping[str, Any] | None = None,
-        on_token: OnToken | None = None,
-    ) -> Completion:
-        """As `ChatModel.chat`; an answer out of the cache says `cached`."""
-        fresh: list[Completion] = []
-
-        async def ask() -> dict[str, Any]:
-            completion = await self._model.chat(
-                messages,
-                max_tokens=max_tokens,
-                temperature=temperature,
-                stop=stop,
-                seed=seed,
-                schema=schema,
-                on_token=on_token,
-            )
-            fresh.append(completion)
-            return asdict(replace(completion, warnings=()))
-
-        if temperature != 0 and seed is None:
-            await ask()
-            return fresh[0]
-        request = {
-            "messages": [asdict(message) for message in messages],
-            "max_tokens": max_tokens,
-            "temperature": temperature,
-            "stop": list(stop),
-            "seed": seed,
-            "schema": schema,
-        }
-        value = await self._remember("chat", request, ask)
-        warnings = tuple(self._cache.warnings[self._said :])
-        self._said = len(self._cache.warnings)
-        if fresh:
-            return replace(fresh[0], warnings=fresh[0].warnings + warnings)
-        if on_token is not None and value["text"]:
-            on_token(value["text"])
-        return Completion(
-            **{**value, "usage": Usage(**value["usage"]), "warnings": warnings, "cached": True}
-        )
-
-    async def likelihood(self, prefix: str, continuation: str) -> list[float]:
-        """As `LikelihoodModel.likelihood`."""
-        model = self._model
-        if not isinstance(model, LikelihoodModel):
-            raise MissingCapability(f"{self.name} gives no likelihoods")
-        request = {"prefix": prefix, "continuation": continuation}
-        value: list[float] = await self._remember(
-            "likelihood", request, lambda: model.likelihood(prefix, continuation)
-        )
-        return value
-
-    async def labels(self, prefix: Sequence[Message], labels: Sequence[str]) -> dict[str, float]:
-        """As `LabelModel.labels`."""
-        model = self._model
-        if not isinstance(model, LabelModel):
-            raise MissingCapability(f"{self.name} gives no label probabilities")
-        request = {"prefix": [asdict(message) for message in prefix], "labels": list(labels)}
-        value: dict[str, float] = await self._remember(
-            "labels", request, lambda: model.labels(prefix, labels)
-        )
-        return value
-
-    async def _remember(
-        self, kind: str, request: Mapping[str, Any], ask: Callable[[], Awaitable[Any]]
-    ) -> Any:
-        key = request_key(kind, self._model, request)
-        value = await asyncio.to_thread(self._cache.get, key)
-        if value is None:
-            value = await ask()
-            await asyncio.to_thread(self._cache.put, key, value, self._tags())
-        return value
-
-    async def count_tokens(self, text: str) -> int:
-        """The wrapped model's."""
-        return await self._model.count_tokens(text)
-
-    async def aclose(self) -> None:
-        """Close the model and the cache. Safe to call twice."""
-        await self._model.aclose()
-        await asyncio.to_thread(self._cache.close)

@@ -1,0 +1,90 @@
+"""What a GGUF header says, and headers that lie."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import pytest
+
+from colligate.errors import UnknownModel, WeightsUnavailable
+from colligate.models.gguf import Header, read_header
+
+UINT32, INT32, FLOAT, STRING, ARRAY = 4, 5, 6, 8, 9
+
+
+def text(value: str) -> bytes:
+    return struct.pack("<Q", len(value)) + value.encode()
+
+
+def uint(value: int) -> bytes:
+    return struct.pack("<II", UINT32, value)
+
+
+def array(kind: int, *items: bytes, length: int | None = None) -> bytes:
+    head = struct.pack("<IIQ", ARRAY, kind, len(items) if length is None else length)
+    return head + b"".join(items)
+
+
+def gguf(path: Path, values: dict[str, bytes], *, version: int = 3) -> Path:
+    values = {"general.architecture": struct.pack("<I", STRING) + text("qwen2")} | values
+    body = b"".join(text(key) + value for key, value in values.items())
+    path.write_bytes(b"GGUF" + struct.pack("<IQQ", version, 0, len(values)) + body)
+    return path
+
+
+def test_the_facts(tmp_path: Path) -> None:
+    path = gguf(
+        tmp_path / "model.gguf",
+        {
+            "qwen2.context_length": uint(32768),
+            "qwen2.block_count": uint(28),
+            "qwen2.embedding_length": uint(1536),
+            "qwen2.attention.head_count": uint(12),
+            "qwen2.attention.head_count_kv": array(UINT32, *[struct.pack("<I", 2)] * 28),
+            "tokenizer.ggml.tokens": array(STRING, length=1 << 60),  # not read
+        },
+    )
+    assert read_header(path) == Header("qwen2", 32768, 28 * 2 * (128 + 128) * 2)
+
+
+def test_what_is_not_said_is_none(tmp_path: Path) -> None:
+    assert read_header(gguf(tmp_path / "model.gguf", {})) == Header("qwen2", None, None)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        struct.pack("<If", FLOAT, float("inf")),
+        struct.pack("<If", FLOAT, float("nan")),
+        struct.pack("<Ii", INT32, -7),
+        struct.pack("<I", STRING) + text("many"),
+        struct.pack("<IQ", STRING, 1 << 62),
+        struct.pack("<I", 99),
+        array(UINT32),
+        array(UINT32, length=1 << 60),
+        array(STRING, text("x")),
+        struct.pack("<I", ARRAY) + struct.pack("<IQ", ARRAY, 1) * 5000,
+        array(ARRAY, struct.pack("<IQ", UINT32, 1) + struct.pack("<I", 1)),
+        b"",
+    ],
+)
+def test_damaged_headers(tmp_path: Path, value: bytes) -> None:
+    path = gguf(tmp_path / "model.gguf", {"qwen2.context_length": value})
+    with pytest.raises(WeightsUnavailable, match="its GGUF header is damaged"):
+        read_header(path)
+
+
+def test_another_version(tmp_path: Path) -> None:
+    with pytest.raises(WeightsUnavailable, match="damaged"):
+        read_header(gguf(tmp_path / "model.gguf", {}, version=1))
+
+
+def test_files_that_are_none(tmp_path: Path) -> None:
+    with pytest.raises(UnknownModel, match="there is no such file"):
+        read_header(tmp_path / "missing.gguf")
+    with pytest.raises(WeightsUnavailable):
+        read_header(tmp_path)
+    (tmp_path / "text.gguf").write_text("not a model at all")
+    with pytest.raises(WeightsUnavailable, match="it is not a GGUF file"):
+        read_header(tmp_path / "text.gguf")
