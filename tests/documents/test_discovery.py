@@ -131,3 +131,41 @@ def test_a_name_that_is_not_utf8_costs_one_file(tmp_path: Path) -> None:
     (problem,) = found.problems
     assert isinstance(problem, ReadingError)
     assert "not UTF-8" in str(problem)
+
+
+def test_what_names_no_file_is_no_other_folder_and_no_crash(tmp_path: Path) -> None:
+    found = find_files(["", "~nobody-of-this-name/a.md"])
+    assert found.files == ()
+    assert [type(problem) for problem in found.problems] == [MissingPath, MissingPath]
+
+
+def test_a_tilde_in_a_name_is_a_letter_where_there_is_such_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(tmp_path, "~draft.md")
+    monkeypatch.chdir(tmp_path)
+    assert names(find_files(["~draft.md"]), Path()) == ["~draft.md"]
+
+
+def test_the_marks_of_open_office_files_are_hidden(tmp_path: Path) -> None:
+    make(tmp_path, "report.md", "~$report.md")
+    assert names(find_files([tmp_path]), tmp_path) == ["report.md"]
+
+
+def test_globs_end_where_symbolic_links_go_round(tmp_path: Path) -> None:
+    make(tmp_path, "sub/a.md", "sub/b.txt")
+    for name in ("one", "two", "three"):
+        (tmp_path / "sub" / name).symlink_to(tmp_path)
+    found = find_files([f"{tmp_path}/**/*.md"])
+    assert names(found, tmp_path) == ["sub/a.md"]
+
+
+def test_a_glob_that_names_folders_means_what_is_in_them(tmp_path: Path) -> None:
+    make(tmp_path, "a/notes/x.md", "b/notes/deep/y.md", "b/other.md")
+    for pattern in (f"{tmp_path}/**/notes", f"{tmp_path}/*/notes", f"{tmp_path}/**/notes/**"):
+        assert names(find_files([pattern]), tmp_path) == ["a/notes/x.md", "b/notes/deep/y.md"]
+
+
+def test_folders_to_be_left_out_are(tmp_path: Path) -> None:
+    make(tmp_path, "a.md", "library/b.md")
+    assert names(find_files([tmp_path], without=[tmp_path / "library"]), tmp_path) == ["a.md"]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import fnmatch
 import glob
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from colligate.errors import (
 )
 
 _SNIFFED = 8192
+_HIDDEN = (".", "~$")  # "~$report.docx" is there while Word has report.docx open
 _SHOWN = 5
 
 
@@ -33,50 +35,52 @@ class Found:
 
 @dataclass
 class _Search:
-    """What has been found so far."""
+    """What has been found so far; `without` are real paths of folders not to look into."""
 
+    without: set[str]
     files: dict[str, Path] = field(default_factory=dict)  # by real path
-    folders: set[str] = field(default_factory=set)  # real paths walked
-    problems: list[ColligateError] = field(default_factory=list)
-    skipped: list[Path] = field(default_factory=list)
+    problems: dict[str, ColligateError] = field(default_factory=dict)  # by what they say
+    skipped: dict[Path, None] = field(default_factory=dict)
 
     def add(self, file: Path) -> None:
         real = os.path.realpath(file)
         try:
             real.encode()
-        except UnicodeEncodeError:
-            # No catalogue and no other program could name it.
-            self.problems.append(
-                ReadingError(f"cannot read {file}", "its path is not UTF-8", "rename it")
-            )
+        except UnicodeEncodeError:  # no catalogue and no other program could name it
+            self.report(ReadingError(f"cannot read {file}", "its path is not UTF-8", "rename it"))
             return
         # The file itself names a document better than a link to it.
         if real not in self.files or (self.files[real].is_symlink() and not file.is_symlink()):
             self.files[real] = file
 
+    def report(self, problem: ColligateError) -> None:
+        self.problems.setdefault(str(problem), problem)
 
-def find_files(paths: Sequence[str | Path]) -> Found:
+
+def find_files(paths: Sequence[str | Path], without: Sequence[Path] = ()) -> Found:
     """The files that paths, folders and globs name.
 
     A file named directly is always in, whatever it is. Folders are walked recursively, in order,
-    without hidden entries; of files with an unknown suffix those that are text are in.
+    past hidden entries and the folders `without`; of files with an unknown suffix those that
+    are text are in.
     """
-    search = _Search()
+    search = _Search({os.path.realpath(folder) for folder in without})
     for given in paths:
         _expand(given, search)
     if search.skipped:
-        search.problems.append(_unsupported(search.skipped))
-    return Found(tuple(search.files.values()), tuple(search.problems))
+        search.report(_unsupported(list(search.skipped)))
+    return Found(tuple(search.files.values()), tuple(search.problems.values()))
 
 
 def _expand(given: str | Path, search: _Search) -> None:
-    path = Path(given).expanduser()
+    path = Path(given)
     try:
+        if given == "":  # a variable that was not set must not mean the current folder
+            raise ValueError("it is empty")
+        if not path.exists():
+            path = path.expanduser()
         if path.is_dir():
-            if not _walk(path, search):
-                search.problems.append(
-                    NoDocuments(f"no documents in {path}", "the folder is empty", "name another")
-                )
+            _folder(path, search)
         elif path.exists():
             require_regular(path, path.stat())
             search.add(path)
@@ -85,46 +89,69 @@ def _expand(given: str | Path, search: _Search) -> None:
         else:
             raise FileNotFoundError
     except UnsupportedFormat as error:
-        search.problems.append(error)
+        search.report(error)
     except OSError as error:
-        search.problems.append(os_error(path, error))
-    except ValueError as error:  # a NUL in it
-        search.problems.append(
-            MissingPath(f"no such path: {given!r}", str(error), "check the path")
-        )
+        search.report(os_error(path, error))
+    except (ValueError, RuntimeError) as error:  # a NUL in it; the home of nobody
+        search.report(MissingPath(f"no such path: {given!r}", str(error), "check the path"))
+
+
+def _folder(folder: Path, search: _Search) -> None:
+    said = len(search.problems)
+    empty = True
+    for file in _walk(folder, search):
+        _consider(file, search)
+        empty = False
+    if empty and len(search.problems) == said:
+        why = "the folder is empty"
+        search.report(NoDocuments(f"no documents in {folder}", why, "name another"))
 
 
 def _glob(pattern: Path, search: _Search) -> None:
-    matches = sorted(glob.glob(str(pattern), recursive=True))  # noqa: PTH207 (takes absolute patterns too)
-    if not matches:
-        search.problems.append(
+    parts = pattern.parts
+    # `glob` would go round in loops of symbolic links, so below "**" folders are walked.
+    at = parts.index("**") if "**" in parts else len(parts)
+    tops = sorted(glob.glob(str(Path(*parts[:at]))))  # noqa: PTH207 (takes absolute patterns too)
+    nothing = True
+    for top in map(Path, tops):
+        if top.is_file():
+            search.add(top)
+            nothing = False
+            continue
+        for file in _walk(top, search):
+            if _fits(file.relative_to(top).parts, parts[at:]):
+                _consider(file, search)
+                nothing = False
+    if nothing:
+        search.report(
             MissingPath(f"nothing matches {pattern}", "", "check the pattern and quote it")
         )
-    for match in map(Path, matches):
-        # "docs/**" names each folder and all it holds: the folder's files come by themselves.
-        if match.is_file():
-            search.add(match)
-        elif match.is_dir() and pattern.name != "**":
-            _walk(match, search)
 
 
-def _walk(top: Path, search: _Search) -> bool:
-    """Take in all under a folder, a folder's files before its folders; whether there was any."""
-    met_any = False
+def _fits(parts: Sequence[str], pattern: Sequence[str]) -> bool:
+    """Whether a path, or a folder above it, matches the parts of a pattern."""
+    if not pattern:
+        return True
+    if pattern[0] == "**":
+        return any(_fits(parts[at:], pattern[1:]) for at in range(len(parts) + 1))
+    return bool(parts) and fnmatch.fnmatch(parts[0], pattern[0]) and _fits(parts[1:], pattern[1:])
+
+
+def _walk(top: Path, search: _Search) -> Iterator[Path]:
+    """All files under a folder, a folder's files before its folders."""
+    seen = set(search.without)
     waiting = [top]
     while waiting:
         folder = waiting.pop()
         real = os.path.realpath(folder)
-        if real in search.folders:  # given twice, or a loop of symbolic links
-            met_any = True
+        if real in seen:  # a loop of symbolic links
             continue
-        search.folders.add(real)
+        seen.add(real)
         try:
             with os.scandir(folder) as entries:
-                visible = [entry for entry in entries if not entry.name.startswith(".")]
+                visible = [entry for entry in entries if not entry.name.startswith(_HIDDEN)]
         except OSError as error:
-            search.problems.append(os_error(folder, error))
-            met_any = True
+            search.report(os_error(folder, error))
             continue
         visible.sort(key=lambda entry: entry.name)
         folders = []
@@ -134,12 +161,10 @@ def _walk(top: Path, search: _Search) -> bool:
                 if entry.is_dir():
                     folders.append(path)
                 elif entry.is_file():
-                    _consider(path, search)
-                    met_any = True
+                    yield path
             except OSError as error:  # a symbolic link to itself
-                search.problems.append(os_error(path, error))
+                search.report(os_error(path, error))
         waiting += reversed(folders)
-    return met_any
 
 
 def _consider(path: Path, search: _Search) -> None:
@@ -150,12 +175,12 @@ def _consider(path: Path, search: _Search) -> None:
         with path.open("rb") as file:
             is_text = not looks_binary(file.read(_SNIFFED))
     except OSError as error:
-        search.problems.append(os_error(path, error))
+        search.report(os_error(path, error))
         return
     if is_text:
         search.add(path)
     else:
-        search.skipped.append(path)
+        search.skipped[path] = None
 
 
 def _unsupported(skipped: Sequence[Path]) -> UnsupportedFormat:
