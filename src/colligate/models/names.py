@@ -252,7 +252,7 @@ def _first_model(url: str, key: str) -> str:
         answer = httpx2.get(f"{url.rstrip('/')}/models", headers=headers, timeout=10)
         answer.raise_for_status()
         return str(answer.json()["data"][0]["id"])
-    except (httpx2.HTTPError, ValueError, LookupError, TypeError) as error:
+    except (httpx2.HTTPError, ImportError, ValueError, LookupError, TypeError) as error:
         status = getattr(getattr(error, "response", None), "status_code", None)
         why = f"HTTP {status}" if status else type(error).__name__
         raise EndpointUnreachable(

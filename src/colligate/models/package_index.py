@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from html.parser import HTMLParser
@@ -10,6 +11,7 @@ from urllib.parse import unquote, urljoin, urlsplit
 import httpx2
 
 _ACCEPT = "application/vnd.pypi.simple.v1+json, text/html;q=0.2"
+_LARGEST_PAGE = 64 << 20  # the longest of PyPI's are about a tenth of that
 
 
 def index_url() -> str:
@@ -28,18 +30,26 @@ def wheel_url(client: httpx2.Client, package: str, version: str) -> str:
         httpx2.HTTPError: if the index does not answer.
     """
     project = _normalised(package)
-    response = client.get(f"{index_url()}/{project}/", headers={"Accept": _ACCEPT})
-    if response.status_code == httpx2.codes.NOT_FOUND:
-        raise LookupError(f"the index has no package {package}")
-    response.raise_for_status()
+    url = f"{index_url()}/{project}/"
+    with client.stream("GET", url, headers={"Accept": _ACCEPT}) as response:
+        if response.status_code == httpx2.codes.NOT_FOUND:
+            raise LookupError(f"the index has no package {package}")
+        response.raise_for_status()
+        body = bytearray()
+        for piece in response.iter_bytes():
+            body += piece
+            if len(body) > _LARGEST_PAGE:
+                raise LookupError(f"the index's page of {package} is endless")
     # Private indexes put the user's name into the address; relative links must keep it.
     page = str(response.url)
-    for link in _links(response):
-        wheel = unquote(urlsplit(link).path).rpartition("/")[2]
-        if wheel.endswith(".whl"):
+    for link in _links(bytes(body), response.headers.get("Content-Type", "")):
+        try:
+            wheel = unquote(urlsplit(link).path).rpartition("/")[2]
             name, found, *_ = [*wheel.split("-"), ""]
-            if _normalised(name) == project and found == version:
+            if wheel.endswith(".whl") and _normalised(name) == project and found == version:
                 return urljoin(page, link)
+        except ValueError:
+            continue  # a link that is none
     raise LookupError(f"the index has no wheel of {package} {version}")
 
 
@@ -47,11 +57,14 @@ def _normalised(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def _links(response: httpx2.Response) -> list[str]:
-    if "json" in response.headers.get("Content-Type", ""):
-        return [file["url"] for file in response.json()["files"]]
+def _links(body: bytes, kind: str) -> list[str]:
+    if "json" in kind:
+        try:
+            return [str(file["url"]) for file in json.loads(body)["files"]]
+        except (ValueError, LookupError, TypeError, RecursionError):
+            raise LookupError("the index's page cannot be read") from None
     anchors = _Anchors()
-    anchors.feed(response.text)
+    anchors.feed(body.decode("utf-8", "replace"))
     return anchors.links
 
 

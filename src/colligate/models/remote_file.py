@@ -53,8 +53,14 @@ class RemoteFile(io.RawIOBase):
         return at
 
     def read(self, size: int = -1) -> bytes:
-        if size < 0:
-            return b"".join(iter(lambda: self.read(1 << 20), b""))
+        """`size` bytes, fewer only at the end: `zipfile` takes a short read for a cut file."""
+        pieces = []
+        while size and (piece := self._some(size if size > 0 else 1 << 20)):
+            pieces.append(piece)
+            size -= len(piece) if size > 0 else 0
+        return b"".join(pieces)
+
+    def _some(self, size: int) -> bytes:
         if self._size is not None and self._at >= self._size - len(self._tail):
             start = self._at - (self._size - len(self._tail))
             data = self._tail[start : start + size]
@@ -85,7 +91,7 @@ class RemoteFile(io.RawIOBase):
             chunk = next(self._chunks, None)
             if chunk is None:
                 if self._size is not None and self._at < self._size:
-                    raise httpx2.ReadError("the connection was cut")
+                    raise self._cut()
                 return b""
             self._rest = chunk
         data, self._rest = self._rest[:size], self._rest[size:]
@@ -98,20 +104,23 @@ class RemoteFile(io.RawIOBase):
         while skip > 0:
             chunk = next(self._chunks, b"")
             if not chunk:
-                raise httpx2.ReadError("the connection was cut")
+                raise self._cut()
             self._rest, skip = chunk[skip:], skip - len(chunk)
 
     def _length(self) -> int:
         """The file's size; its last bytes come in the same request, for `zipfile` reads them."""
         if self._size is None:
             response = self._request(f"bytes=-{_TAIL_BYTES}")
+            request = response.request
             try:
                 if response.status_code == httpx2.codes.PARTIAL_CONTENT:
                     self._tail = b"".join(response.iter_raw())
             finally:
                 response.close()
         if self._size is None:
-            raise httpx2.RemoteProtocolError(f"{self._url} does not say how long it is")
+            raise httpx2.RemoteProtocolError(
+                "it does not say how long the file is", request=request
+            )
         return self._size
 
     def _request(self, byte_range: str | None) -> httpx2.Response:
@@ -126,6 +135,10 @@ class RemoteFile(io.RawIOBase):
         if length is not None:
             self._size = int(length)
         return response
+
+    def _cut(self) -> httpx2.ReadError:
+        assert self._response is not None
+        return httpx2.ReadError("the connection was cut", request=self._response.request)
 
     def _hang_up(self) -> None:
         if self._response is not None:

@@ -106,13 +106,23 @@ class Endpoint:
         # Connections belong to the event loop they were opened in.
         loop = asyncio.get_running_loop()
         if loop not in self._clients:
+            timeout = httpx2.Timeout(self.policy.timeout, connect=self.policy.connect_timeout)
+            try:
+                http = httpx2.AsyncClient(timeout=timeout, follow_redirects=True)
+            except (ImportError, ValueError, httpx2.InvalidURL) as error:
+                raise errors.EndpointUnreachable(
+                    f"{self.url} cannot be asked through this proxy",
+                    str(error),
+                    "set HTTPS_PROXY, HTTP_PROXY and ALL_PROXY to http:// addresses, or to nothing",
+                ) from None
             headers: dict[str, Any] = {f"X-Stainless-{name}": Omit() for name in _UNSENT}
             self._clients[loop] = AsyncOpenAI(
                 base_url=self._base_url,
                 api_key=self._key or "none-needed",
                 max_retries=0,
-                timeout=httpx2.Timeout(self.policy.timeout, connect=self.policy.connect_timeout),
+                timeout=timeout,
                 default_headers={**headers, "User-Agent": "colligate"},
+                http_client=http,
             )
         return self._clients[loop]
 
