@@ -113,6 +113,12 @@ async def test_when_nothing_can_be_read_the_error_says_why(tmp_path, engine):
         await aask(QUESTION, [tmp_path / "empty"], **engine)
 
 
+async def test_a_wrong_path_is_said_before_a_model_is_opened(tmp_path, engine):
+    engine["model"] = "nonsense"
+    with pytest.raises(MissingPath):
+        await aask(QUESTION, [tmp_path / "absent.md"], **engine)
+
+
 async def test_an_empty_library_has_nothing_to_ask(engine):
     with pytest.raises(NoDocuments, match="is empty"):
         await aask(QUESTION, **engine)

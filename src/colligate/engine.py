@@ -12,9 +12,16 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
-from colligate.errors import BudgetExceeded, MissingCapability, NoDocuments, UsageError
+from colligate.documents.reading import find_files
+from colligate.errors import (
+    BudgetExceeded,
+    ColligateError,
+    MissingCapability,
+    NoDocuments,
+    UsageError,
+)
 from colligate.library.given import Given
 from colligate.library.ingestion import Ingested, Progress
 from colligate.library.library import Library
@@ -64,6 +71,7 @@ class Engine:
     cache: bool = False
     on_event: Listener | None = None
 
+    _opening: asyncio.Lock = field(default_factory=asyncio.Lock, init=False, repr=False)
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack, init=False, repr=False)
     _models: dict[str, ChatModel] = field(default_factory=dict, init=False, repr=False)
     _library: Library | None = field(default=None, init=False, repr=False)
@@ -111,8 +119,10 @@ class Engine:
         meter = Meter()
         began = time.perf_counter()
         try:
-            async with asyncio.timeout(timeout):
-                # Models before documents: a wrong name must not cost an ingestion.
+            async with asyncio.timeout(timeout) as deadline:
+                # A wrong path must not cost a download, nor a wrong model an ingestion.
+                if paths and chosen.needs.reads:
+                    await _look_for(paths)
                 models = await self._open_models(chosen, trace)
                 sources = await self._sources(paths, chosen, trace)
                 if self.cache:
@@ -127,12 +137,15 @@ class Engine:
                 )
                 answer = await chosen.answer(question, run)
         except TimeoutError as error:
+            if not deadline.expired():
+                raise
             raise BudgetExceeded(
                 f"no answer within {timeout:g} seconds", "", "raise --timeout"
             ) from error
         usage = meter.report(seconds=time.perf_counter() - began)
         warnings = tuple(dict.fromkeys((*run.warnings, *meter.warnings, *answer.warnings)))
-        return replace(answer, usage=usage, warnings=warnings)
+        reader = models[Role.READER].name
+        return replace(answer, usage=usage, warnings=warnings, model=reader)
 
     async def add(
         self,
@@ -190,13 +203,7 @@ class Engine:
         )
         errors = [*ingested.problems, *(error for _, error in ingested.failed)]
         if not ingested.document_ids:
-            if len(errors) == 1:
-                raise errors[0]  # best said in its own words
-            raise NoDocuments(
-                "nothing could be read",
-                "; ".join(str(error) for error in errors[:3]),
-                f"{len(errors) - 3} more failed" if len(errors) > 3 else "",
-            )
+            _nothing_read(errors)
         for error in errors:
             trace.emit(Noted(f"left out: {error}", warning=True))
         for warning in ingested.warnings:
@@ -228,12 +235,13 @@ class Engine:
     async def _open_model(self, given: str | ChatModel, trace: Trace) -> ChatModel:
         if not isinstance(given, str):
             return given
-        if given not in self._models:
-            listen = _pull_listener(trace)
-            model = await asyncio.to_thread(open_model, given, on_progress=listen)
-            self._stack.push_async_callback(model.aclose)
-            self._models[given] = model
-        return self._models[given]
+        async with self._opening:  # of questions asked at once, one opens it for all
+            if given not in self._models:
+                listen = _pull_listener(trace)
+                model = await asyncio.to_thread(open_model, given, on_progress=listen)
+                self._stack.push_async_callback(model.aclose)
+                self._models[given] = model
+            return self._models[given]
 
     async def _cached(
         self, models: Mapping[Role, ChatModel], sources: Sources
@@ -252,13 +260,15 @@ class Engine:
             return None
         if not isinstance(self.reranker, str):
             return self.reranker
-        if self._reranker is None:
-            embedder = await self._open_embedder() if self.reranker == "embedding" else None
-            scorer = models.get(Role.SCORER, models[Role.READER])
-            self._reranker = open_reranker(self.reranker, embedder=embedder, scorer=scorer)
-            if self._reranker is not None:
+        async with self._opening:
+            if self._reranker is None:
+                embedder = await self._open_embedder() if self.reranker == "embedding" else None
+                scorer = models.get(Role.SCORER, models[Role.READER])
+                self._reranker = await asyncio.to_thread(
+                    open_reranker, self.reranker, embedder=embedder, scorer=scorer
+                )
                 self._stack.push_async_callback(self._reranker.aclose)
-        return self._reranker
+            return self._reranker
 
     async def _pull_embedder(self, trace: Trace) -> None:
         """Fetch missing weights here, where the progress can be shown."""
@@ -292,6 +302,23 @@ async def aask(
             max_tokens_total=max_tokens_total,
             timeout=timeout,
         )
+
+
+async def _look_for(paths: Sequence[str | Path]) -> None:
+    """Raise what is wrong with paths that lead to no file at all."""
+    found = await asyncio.to_thread(find_files, paths)
+    if not found.files:
+        _nothing_read(found.problems)
+
+
+def _nothing_read(errors: Sequence[ColligateError]) -> NoReturn:
+    if len(errors) == 1:
+        raise errors[0]  # best said in its own words
+    raise NoDocuments(
+        "nothing could be read",
+        "; ".join(str(error) for error in errors[:3]),
+        f"{len(errors) - 3} more failed" if len(errors) > 3 else "",
+    )
 
 
 def _listed(paths: Sequence[str | Path] | str | Path) -> Sequence[str | Path]:

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from colligate.documents import Passage
 from colligate.evidence.citing import Evidence, cite
 from colligate.evidence.reader import REPLY_TOKENS, Reply, reader_messages
-from colligate.models import Role
 from colligate.strategies.answer import Answer, not_found
 from colligate.strategies.run import Run
 from colligate.strategies.trace import Answered
@@ -54,5 +53,4 @@ async def read(
         short=reply.value.short_answer.strip() or None,
         citations=cited.citations,
         evidence=shown,
-        model=run.model(Role.READER).name,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from colligate.models import Message, Role
+from colligate.models import Message
 from colligate.strategies.answer import Answer
 from colligate.strategies.run import Run
 from colligate.strategies.strategy import Needs
@@ -43,5 +43,4 @@ class Direct:
             text=text,
             found=bool(text),
             short=text or None,
-            model=run.model(Role.READER).name,
         )
