@@ -84,7 +84,7 @@ def fill(path: Path, size: int, words: Words) -> None:
     path.mkdir()
     catalogue = Catalogue(path / "catalogue.sqlite")
     for n in range(size // PASSAGES):
-        catalogue.store(FileRecord(f"/{n}", 0, 0, 0, str(n)), [document(n, words)])
+        catalogue.store(FileRecord(Path(f"/{n}"), 0, 0, 0, str(n)), [document(n, words)])
     catalogue.close()
 
 

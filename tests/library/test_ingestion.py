@@ -6,12 +6,14 @@ import asyncio
 import os
 import signal
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from colligate.documents.chunking import FixedWords
+from colligate.documents import Span
+from colligate.documents.chunking import FixedWords, Structural
 from colligate.documents.reading import Reading, read
 from colligate.errors import (
     CorruptFile,
@@ -37,10 +39,34 @@ def fragile(path: Path) -> Reading:
     return read(path)
 
 
+def noting(path: Path) -> Reading:
+    """A reader that keeps a list, outside the folder of documents, of what it read."""
+    with (path.parent.parent / "read.txt").open("a") as notes:
+        notes.write(f"{path.stem}\n")
+    return fragile(path)
+
+
 @pytest.fixture
 def fragile_reader(monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.syspath_prepend(str(Path(__file__).parent))
     return f"{Path(__file__).stem}:fragile"
+
+
+@pytest.fixture
+def noted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[], list[str]]:
+    """What the reader `NOTING` has read since the last call."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    notes = tmp_path / "read.txt"
+
+    def take() -> list[str]:
+        lines = notes.read_text().split() if notes.exists() else []
+        notes.unlink(missing_ok=True)
+        return lines
+
+    return take
+
+
+NOTING = f"{Path(__file__).stem}:noting"
 
 
 async def texts(library: Library) -> dict[str, str]:
@@ -210,6 +236,146 @@ async def test_a_file_that_turned_bad_keeps_what_it_said_out_of_view(
     assert len(await library.documents()) == len(before.document_ids)
 
 
+async def test_a_file_that_cannot_be_read_is_not_tried_again_until_it_changes(
+    tmp_path: Path, write: Any, embedder: Any, noted: Callable[[], list[str]]
+) -> None:
+    for name in ("empty.md", "good.md"):
+        folder = write(name, "" if name == "empty.md" else "All is well.").parent
+    async with Library(tmp_path / "library", embedder=embedder, reader=NOTING) as library:
+        first = await library.add(folder)
+        assert sorted(noted()) == ["empty", "good"]
+        again = await library.add(folder)
+        assert noted() == []
+        assert [str(error) for _, error in again.failed] == [str(e) for _, e in first.failed]
+        assert [type(error) for _, error in again.failed] == [NoText]
+        write("empty.md", "Empty no more.")
+        assert [path.stem for path in (await library.add(folder)).added] == ["empty"]
+        assert noted() == ["empty"]
+        write("good.md", "")
+        for _ in range(2):
+            assert [path.stem for path, _ in (await library.add(folder)).failed] == ["good"]
+        assert noted() == ["good"]
+        # It still says what it said before, and can be taken out.
+        assert await found(library, "well") == "All is well."
+        assert len(await library.remove([folder / "good.md"])) == 1
+        assert noted() == []
+        await library.add(folder)
+        assert noted() == ["good"]
+
+
+async def test_another_release_tries_again_what_one_could_not_read(
+    tmp_path: Path,
+    write: Any,
+    embedder: Any,
+    noted: Callable[[], list[str]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    empty = write("empty.md", "")
+    async with Library(tmp_path / "library", embedder=embedder, reader=NOTING) as library:
+        await library.add(empty)
+        monkeypatch.setattr("colligate.library.ingestion.__version__", "99.0")
+        await library.add(empty)
+    assert noted() == ["empty", "empty"]
+
+
+@pytest.mark.parametrize("fault", ["deadly", "broken"])
+async def test_what_may_be_a_fault_of_the_moment_is_tried_again(
+    tmp_path: Path, write: Any, embedder: Any, noted: Callable[[], list[str]], fault: str
+) -> None:
+    path = write(f"{fault}.md", "A text.")
+    async with Library(tmp_path / "library", embedder=embedder, reader=NOTING) as library:
+        for _ in range(2):
+            assert len((await library.add(path)).failed) == 1
+    assert noted() == [fault, fault]
+
+
+async def test_a_remembered_failure_names_the_file_as_it_is_named_now(
+    library: Library, write: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write("empty.md", "")
+    await library.add(path)
+    monkeypatch.chdir(path.parent)
+    ((_, error),) = (await library.add("empty.md")).failed
+    assert str(error).startswith("cannot read empty.md: ")
+
+
+async def test_a_file_changed_between_comparing_and_reading_is_read_again(
+    tmp_path: Path, write: Any, embedder: Any
+) -> None:
+    path = write("a.md", "# A\n\nApples.\n")
+
+    def change(progress: Progress) -> None:
+        if progress.phase == "reading" and progress.file:  # its hash has been taken
+            path.write_text("# A\n\nBananas.\n")
+
+    async with Library(tmp_path / "library", embedder=embedder) as library:
+        await library.add(write("other.md", "Other."))
+        await library.add(path, on_progress=change)
+        path.write_text("# A\n\nApples.\n")  # what was hashed, perhaps not what was read
+        await library.add(path)
+        assert await found(library, "apples")
+
+
+async def test_a_title_that_changed_is_shown_and_found(library: Library, write: Any) -> None:
+    line = '{{"id": "x", "title": "{0}", "text": "Some words."}}\n'.format
+    await library.add(write("a.jsonl", line("Oaks")))
+    await library.add(write("a.jsonl", line("Elms")))
+    assert [(info.id, info.title) for info in await library.documents()] == [("x", "Elms")]
+    assert await found(library, "elms")
+    assert not await found(library, "oaks")
+
+
+async def test_a_moved_file_is_shown_where_it_is(library: Library, folder: Path) -> None:
+    await library.add(folder)
+    (folder / "deep").mkdir()
+    moved = (folder / "otter.md").rename(folder / "deep" / "otter.md")
+    (before,) = [info for info in await library.documents() if info.title == "Otters"]
+    await library.document(before.id)
+    await library.add(folder, prune=True)
+    (info,) = [info for info in await library.documents() if info.title == "Otters"]
+    assert info.source == str(moved)
+    assert (await library.document(info.id)).source == str(moved)
+
+
+async def test_a_file_out_of_reach_is_not_pruned(library: Library, write: Any) -> None:
+    away = write("away/a.md", "Out of reach.").parent
+    folder = write("near.md", "Near.").parent
+    await library.add(folder)
+    away.rename(folder.parent / "elsewhere")
+    away.symlink_to(away)  # whatever is asked about what is in it, is an error
+    assert (await library.add(folder, prune=True)).removed == []
+    assert len(await library.documents()) == 2
+    away.unlink()
+    assert [path.name for path in (await library.add(folder, prune=True)).removed] == ["a.md"]
+
+
+async def test_a_document_without_passages(tmp_path: Path, write: Any, embedder: Any) -> None:
+    def nothing(_: object) -> list[Span]:
+        return []
+
+    path = write("a.md", "Some words.")
+    for _ in range(2):
+        async with Library(tmp_path / "library", embedder=embedder, chunker=nothing) as library:
+            await library.add(path)
+            assert await library.search("words", k=3) == []
+            assert await library.verify() == []
+            assert len(await library.documents()) == 1
+
+
+async def test_a_chunker_with_a_tokenizer_is_the_same_in_every_process(
+    tmp_path: Path, folder: Path, embedder: Any
+) -> None:
+    def chunker() -> Structural:
+        def letters(text: str) -> list[tuple[int, int]]:
+            return [(at, at + 1) for at in range(len(text))]
+
+        return Structural(100, tokenizer=letters)
+
+    for _ in range(2):
+        async with Library(tmp_path / "library", embedder=embedder, chunker=chunker()) as library:
+            assert len((await library.add(folder)).document_ids) == 3
+
+
 @pytest.mark.parametrize("workers", [1, 3])
 async def test_a_parser_that_dies_costs_one_file(
     tmp_path: Path, folder: Path, write: Any, embedder: Any, fragile_reader: str, workers: int
@@ -371,7 +537,10 @@ async def test_files_compared_are_told_of_when_they_are_many(library: Library, w
     await library.add(folder)
     steps: list[Progress] = []
     await library.add(folder, on_progress=steps.append)
-    assert [step.done for step in steps if step.phase == "comparing"] == list(range(120))
+    comparing = [step for step in steps if step.phase == "comparing"]
+    assert comparing[0].done == 0
+    assert {step.total for step in comparing} == {120}
+    assert comparing[0].file.endswith(".txt")
 
 
 async def test_cancelled_it_goes_on_later(library: Library, folder: Path) -> None:

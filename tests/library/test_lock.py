@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from colligate.errors import LibraryLocked
+from colligate.errors import LibraryError, LibraryLocked
 from colligate.library import Library, Progress
 
 HOLDER = """
@@ -119,3 +119,14 @@ async def test_two_libraries_of_one_process_exclude_each_other(
             await other.add(folder)
         await library.close()
         assert len((await other.add(folder)).unchanged) == 3
+
+
+async def test_a_lock_that_cannot_be_signed_is_let_go(library: Library, folder: Path) -> None:
+    await library.add(folder)
+    await library.close()
+    in_the_way = library.path / "holder.new"
+    in_the_way.mkdir()
+    with pytest.raises(LibraryError, match="name a folder you can write"):
+        await library.search("fish", k=1)
+    in_the_way.rmdir()
+    assert await library.search("fish", k=1)

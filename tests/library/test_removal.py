@@ -9,6 +9,7 @@ import pytest
 
 from colligate.errors import UnknownDocument
 from colligate.library import Library, SearchMode
+from colligate.library.edge import EdgeIndex
 
 MARKER = "xylophonequagmire"
 
@@ -137,3 +138,47 @@ async def test_removing_what_was_only_stored(library: Library, folder: Path) -> 
     assert await library.remove([ids[1]]) == [ids[1]]
     assert await library.index_pending() > 0
     assert await library.verify() == []
+
+
+async def test_an_interrupted_removal_is_finished_by_the_next_change(
+    library: Library,
+    folder: Path,
+    secret: Path,
+    embedder: Any,
+    write: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    await library.add(folder)
+    gone = next(text for text in embedder.passages if MARKER in text)
+    (vector,) = await embedder.embed([gone])
+
+    def fail(_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(EdgeIndex, "optimise", fail)
+        with pytest.raises(KeyboardInterrupt):
+            await library.remove([secret])
+    await library.add(write("new.md", "Something new."))
+    assert holding(library.path, MARKER) == []
+    files = [path for path in (library.path / "index").rglob("*") if path.is_file()]
+    assert not any(vector.tobytes() in path.read_bytes() for path in files)
+
+
+@pytest.mark.parametrize("name", ["~nobody/x", "a\0b", "a" * 5000, "\udce9"])
+async def test_removing_what_no_file_can_be_named(
+    library: Library, folder: Path, name: str
+) -> None:
+    await library.add(folder)
+    with pytest.raises(UnknownDocument, match="cannot remove"):
+        await library.remove([name])
+    assert len(await library.documents()) == 3
+
+
+async def test_nothing_is_made_where_there_is_no_library(tmp_path: Path) -> None:
+    async with Library(tmp_path / "none") as library:
+        with pytest.raises(UnknownDocument):
+            await library.remove(["a"])
+        assert await library.verify(repair=True) == []
+        assert await library.index_pending() == 0
+    assert not (tmp_path / "none").exists()

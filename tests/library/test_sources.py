@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from colligate.documents import Document
+from colligate.documents import Document, flat_tree
 from colligate.documents.reading import read
-from colligate.errors import UnknownDocument, UsageError
+from colligate.errors import CorruptFile, UnknownDocument, UsageError
 from colligate.library import Given, Library, SearchMode, Sources
 
 TEXTS = {
@@ -146,6 +146,22 @@ async def test_a_query_without_a_word_finds_nothing(
     assert await sources.search(query, k=5, mode=mode) == []
 
 
+async def test_half_a_surrogate_pair_in_a_query_is_no_word(
+    sources: Sources, mode: SearchMode
+) -> None:
+    assert await sources.search("earthworms \ud800", k=1, mode=mode)
+    assert await sources.search("\ud800", k=1, mode=mode) == []
+    with pytest.raises(UnknownDocument):
+        await sources.search("fish", k=1, mode=mode, documents=["\ud800"])
+
+
+async def test_all_that_match_are_found_however_many_are_asked_for(
+    sources: Sources, mode: SearchMode
+) -> None:
+    hits = await sources.search("lighthouse badgers herons otters", k=1 << 70, mode=mode)
+    assert {hit.passage.title for hit in hits} == {"Badgers", "Herons", "Otters", "Lighthouse"}
+
+
 async def test_words_that_are_nowhere_match_nothing(sources: Sources) -> None:
     assert await sources.search("quasar", k=5, mode=SearchMode.SPARSE) == []
 
@@ -180,6 +196,13 @@ async def test_nothing_given_is_searched_in_vain(embedder: Any) -> None:
     async with Given([], embedder) as given:
         assert await given.documents() == []
         assert await given.search("anything", k=3) == []
+
+
+async def test_a_given_text_that_no_encoding_can_write_is_refused(embedder: Any) -> None:
+    text = "half \ud800 pair"
+    async with Given([Document("a", "a", text, flat_tree("a", len(text)))], embedder) as given:
+        with pytest.raises(CorruptFile, match="surrogate"):
+            await given.search("half", k=1)
 
 
 async def test_two_given_documents_with_one_id_are_refused(documents: list[Document]) -> None:

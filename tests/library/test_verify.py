@@ -94,7 +94,7 @@ async def test_a_lost_index_is_said_and_rebuilt(full: Library, damage: str) -> N
 async def test_a_library_of_another_version(full: Library) -> None:
     with catalogue(full) as db:
         db.execute("PRAGMA user_version = 99")
-    with pytest.raises(LibraryVersion, match="version 99 and this colligate reads version 1"):
+    with pytest.raises(LibraryVersion, match="version 99 and this colligate reads version 2"):
         await full.documents()
 
 

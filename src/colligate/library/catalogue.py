@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -27,7 +28,9 @@ class Catalogue:
 
     def __init__(self, file: Path) -> None:
         self._file = file
-        self._connection = connect(file)
+        self._connection, writable = connect(file)
+        self.read_only = not writable
+        self.in_memory = str(file) == ":memory:"
         self._lock = threading.RLock()
 
     # Documents and passages
@@ -46,17 +49,23 @@ class Catalogue:
         query = "SELECT id, number FROM documents WHERE state != ?"
         if ids is None:
             return dict(self._rows(query + " ORDER BY number", State.LEAVING))
-        return dict(self._listed(query + " AND id IN (%s)", list(ids), State.LEAVING))
+        possible = [id_ for id_ in ids if rows.printable(id_) == id_]
+        return dict(self._listed(query + " AND id IN (%s)", possible, State.LEAVING))
 
-    def ids(self, numbers: Collection[int]) -> list[str]:
+    def ids(self, numbers: Sequence[int]) -> list[str]:
         """The ids of these documents, leaving or not."""
-        found = dict(self._rows("SELECT number, id FROM documents"))
-        return [found[number] for number in numbers if number in found]
+        found = self._listed("SELECT id FROM documents WHERE number IN (%s)", numbers)
+        return [id_ for (id_,) in found]
 
     def in_state(self, state: State) -> list[int]:
         """Document numbers, in order."""
         query = "SELECT number FROM documents WHERE state = ? ORDER BY number"
         return [number for (number,) in self._rows(query, state)]
+
+    def can_be_searched(self) -> bool:
+        """Whether any passage should be in the index."""
+        query = "SELECT 1 FROM documents WHERE state = ? AND passage_count > 0 LIMIT 1"
+        return bool(self._rows(query, State.INDEXED))
 
     def languages(self) -> list[str]:
         """The languages of the documents that can be searched."""
@@ -102,66 +111,68 @@ class Catalogue:
         )
         return dict(self._rows(query, state))
 
+    def count_passages(self, documents: Sequence[int]) -> int:
+        """How many passages these documents have together."""
+        query = "SELECT passage_count FROM documents WHERE number IN (%s)"
+        return sum(count for (count,) in self._listed(query, documents))
+
     # Files
 
-    def file(self, path: str) -> FileRecord | None:
-        """What is known of a file that was read."""
-        found = self._rows(f"SELECT {rows.FILE} FROM files WHERE path = ?", path)
+    def file(self, path: Path) -> FileRecord | None:
+        """What is known of a file that was read, or could not be."""
+        found = self._rows(f"SELECT {rows.FILE} FROM files WHERE path = ?", os.fsencode(path))
         return rows.file_of(found[0]) if found else None
 
-    def files(self) -> list[str]:
-        """The paths of all files that were read."""
-        return [path for (path,) in self._rows("SELECT path FROM files ORDER BY path")]
+    def files(self) -> list[Path]:
+        """The paths of all files of which something is known."""
+        found = self._rows("SELECT path FROM files ORDER BY path")
+        return [Path(os.fsdecode(path)) for (path,) in found]
 
-    def documents_of(self, path: str) -> dict[str, int]:
-        """The ids and numbers of a file's documents, in the file's order."""
+    def documents_of(self, path: Path) -> list[str]:
+        """The ids of a file's documents, in the file's order."""
         found = self._rows(
-            "SELECT d.id, d.number FROM file_documents f JOIN documents d ON d.number = f.document"
+            "SELECT d.id FROM file_documents f JOIN documents d ON d.number = f.document"
             " WHERE f.path = ? ORDER BY f.place",
-            path,
+            os.fsencode(path),
         )
-        return dict(found)
-
-    def pending_of(self, path: str) -> list[int]:
-        """The numbers of a file's documents that are not indexed yet."""
-        found = self._rows(
-            "SELECT d.number FROM file_documents f JOIN documents d ON d.number = f.document"
-            " WHERE f.path = ? AND d.state = ? ORDER BY f.place",
-            path,
-            State.PENDING,
-        )
-        return [number for (number,) in found]
+        return [id_ for (id_,) in found]
 
     # Changes, each one transaction
 
-    def touch(self, record: FileRecord) -> None:
-        """Record that a file was looked at and has the content it had."""
+    def note_file(self, file: FileRecord) -> None:
+        """Record how a file was found; its documents, if it has any, stay as they are."""
         with self._transaction() as db:
-            db.execute(
-                "UPDATE files SET size = ?, mtime_ns = ?, checked_ns = ? WHERE path = ?",
-                (record.size, record.mtime_ns, record.checked_ns, record.path),
-            )
+            rows.write_file(db, file)
 
-    def store(self, file: FileRecord, documents: Sequence[tuple[Document, list[Span]]]) -> None:
-        """Put a file's documents in place of those it had before.
+    def store(
+        self, file: FileRecord, documents: Sequence[tuple[Document, list[Span]]]
+    ) -> list[int]:
+        """Put a file's documents in place of those it had before; returns which are pending.
 
         New ones are pending; those that no file holds any more are leaving. A document that
         is here already stays as it is.
+
+        Raises:
+            CorruptFile: if a text cannot be written as UTF-8.
         """
         with self._transaction() as db:
             before = rows.linked(db, file.path)
-            rows.add_file(db, file)
+            rows.write_file(db, file)
+            rows.link(db, file.path, [])
             staying = {rows.same(db, document) for document, _ in documents}
             rows.leave_unlinked(db, before - staying)
-            for place, (document, spans) in enumerate(documents):
-                number = rows.same(db, document) or rows.add_document(db, document, spans)
-                rows.link(db, file.path, place, number)
+            numbers = [
+                rows.same(db, document) or rows.add_document(db, document, spans)
+                for document, spans in documents
+            ]
+            rows.link(db, file.path, numbers)
+            return [number for number in numbers if rows.is_pending(db, number)]
 
-    def forget_file(self, path: str) -> None:
+    def forget_file(self, path: Path) -> None:
         """Take a file out; documents that no other file holds are leaving."""
         with self._transaction() as db:
             before = rows.linked(db, path)
-            db.execute("DELETE FROM files WHERE path = ?", (path,))
+            db.execute("DELETE FROM files WHERE path = ?", (os.fsencode(path),))
             rows.leave_unlinked(db, before)
 
     def leave(self, numbers: Collection[int]) -> None:

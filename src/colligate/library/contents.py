@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,18 +14,18 @@ def ids_of(catalogue: Catalogue, files: Sequence[Path]) -> list[str]:
     """The ids of the documents of these files, in order and each once."""
     ids: dict[str, None] = {}
     for path in files:
-        ids.update(dict.fromkeys(catalogue.documents_of(str(path.resolve()))))
+        ids.update(dict.fromkeys(catalogue.documents_of(real(path))))
     return list(ids)
 
 
 def prune(catalogue: Catalogue, paths: Sequence[Path | str]) -> list[Path]:
     """Forget the files read from these folders before that are gone; returns them."""
     gone = []
-    for folder in (Path(path).expanduser().resolve() for path in paths):
+    for folder in map(real, paths):
         if folder.is_dir():
-            gone += [path for path in _under(catalogue, folder) if not path.exists()]
+            gone += [path for path in _under(catalogue, folder) if _is_gone(path)]
     for path in gone:
-        catalogue.forget_file(str(path))
+        catalogue.forget_file(path)
     return gone
 
 
@@ -41,8 +42,8 @@ def take_out(catalogue: Catalogue, ids_or_paths: Sequence[str | Path]) -> None:
         if str(meant) in known:
             numbers.append(known[str(meant)])
             continue
-        path = Path(meant).expanduser().resolve()
-        found = [path] if catalogue.file(str(path)) else _under(catalogue, path)
+        path = real(meant)
+        found = [path] if catalogue.file(path) else _under(catalogue, path)
         if not found:
             raise UnknownDocument(
                 f"cannot remove {meant}",
@@ -52,8 +53,26 @@ def take_out(catalogue: Catalogue, ids_or_paths: Sequence[str | Path]) -> None:
         files += found
     catalogue.leave(numbers)
     for path in files:
-        catalogue.forget_file(str(path))
+        catalogue.forget_file(path)
+
+
+def real(path: Path | str) -> Path:
+    """Where a file really stands, as the catalogue knows it."""
+    try:
+        return Path(os.path.realpath(os.path.expanduser(path)))  # noqa: PTH111 (pathlib may refuse)
+    except ValueError:  # no file is named so
+        return Path(path)
+
+
+def _is_gone(path: Path) -> bool:
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:  # out of reach is not gone
+        return False
+    return False
 
 
 def _under(catalogue: Catalogue, folder: Path) -> list[Path]:
-    return [path for path in map(Path, catalogue.files()) if folder in path.parents]
+    return [path for path in catalogue.files() if folder in path.parents]

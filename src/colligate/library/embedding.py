@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from colligate.errors import EmbedderMismatch
+from colligate.library.blocking import in_thread
 from colligate.library.catalogue import Catalogue
 from colligate.library.schema import State
 from colligate.models import Embedder
@@ -38,14 +39,13 @@ class LibraryEmbedder:
                     self._embedder = await asyncio.to_thread(open_embedder, self._named)
                 else:
                     self._embedder = self._named
-        await asyncio.to_thread(_check, catalogue, self._embedder)
+        await in_thread(_check, catalogue, self._embedder)
         return self._embedder
 
     async def record(self, catalogue: Catalogue) -> Embedder:
         """The embedder, for indexing: from now on it is the library's."""
         embedder = await self.open(catalogue)
-        facts = {"embedder": embedder.name, "dimension": str(embedder.dimension)}
-        await asyncio.to_thread(catalogue.set_meta, **facts)
+        await in_thread(_record, catalogue, embedder)
         return embedder
 
     async def close(self) -> None:
@@ -53,6 +53,11 @@ class LibraryEmbedder:
         if self._embedder is not None and isinstance(self._named, str):
             await self._embedder.aclose()
         self._embedder = None
+
+
+def _record(catalogue: Catalogue, embedder: Embedder) -> None:
+    # An embedder behind an endpoint may have to ask for its dimension, which blocks.
+    catalogue.set_meta(embedder=embedder.name, dimension=str(embedder.dimension))
 
 
 def _check(catalogue: Catalogue, embedder: Embedder) -> None:

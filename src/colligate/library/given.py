@@ -13,6 +13,7 @@ from typing import Self
 from colligate.documents import Document, Hit
 from colligate.documents.chunking import Chunker, Structural
 from colligate.errors import UsageError
+from colligate.library.blocking import in_thread
 from colligate.library.catalogue import Catalogue
 from colligate.library.edge import EdgeIndex
 from colligate.library.indexing import Indexing
@@ -81,13 +82,14 @@ class Given:
             UnknownDocument: if one of `documents` was not given.
             UsageError: if `mode` needs an embedder and none was given.
         """
-        await self._store.indexed()
         within = None if documents is None else list(documents)
         return await self._searching.search(query, k, mode, within)
 
     async def close(self) -> None:
         """Delete the temporary folder. Safe to call twice."""
-        await self._store.close()
+        async with self._searching.paused():
+            await self._store.close()
+            self._searching.forget()
 
 
 class _Temporary:
@@ -107,11 +109,9 @@ class _Temporary:
     async def reading(self) -> Catalogue:
         async with self._opening:
             if self._catalogue is None:
-                self._catalogue = await asyncio.to_thread(self._store)
+                await in_thread(self._store)
+            assert self._catalogue is not None
             return self._catalogue
-
-    async def index(self) -> EdgeIndex | None:
-        return self._index
 
     async def open(self, _: Catalogue) -> Embedder:
         if self._embedder is None:
@@ -122,19 +122,20 @@ class _Temporary:
             )
         return self._embedder
 
-    async def indexed(self) -> None:
-        """Index the documents, unless that is done."""
+    async def index(self) -> EdgeIndex | None:
+        """The index, with all documents in it; None if they have no passage."""
         catalogue = await self.reading()
         async with self._opening:
-            pending = await asyncio.to_thread(catalogue.in_state, State.PENDING)
+            pending = await in_thread(catalogue.in_state, State.PENDING)
             if pending:
                 ready = self._ready
                 await Indexing(catalogue, ready, set(), lambda *_: None).run(_only(pending))
+            return self._index
 
     async def close(self) -> None:
         async with self._opening:
             if self._index is not None:
-                await asyncio.to_thread(self._index.close)
+                await in_thread(self._index.close)
                 self._index = None
             if self._catalogue is not None:
                 self._catalogue.close()
@@ -143,18 +144,23 @@ class _Temporary:
 
     async def _ready(self) -> tuple[EdgeIndex, Embedder | None]:
         if self._index is None:
-            folder = tempfile.mkdtemp(prefix="colligate-")
-            self._clean = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
-            dimension = None if self._embedder is None else self._embedder.dimension
-            self._index = await asyncio.to_thread(EdgeIndex.create, Path(folder), dimension)
+            # An embedder behind an endpoint may have to ask for its dimension, which blocks.
+            await in_thread(self._create)
+        assert self._index is not None
         return self._index, self._embedder
 
-    def _store(self) -> Catalogue:
+    def _create(self) -> None:
+        folder = tempfile.mkdtemp(prefix="colligate-")
+        self._clean = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        dimension = None if self._embedder is None else self._embedder.dimension
+        self._index = EdgeIndex.create(Path(folder), dimension)
+
+    def _store(self) -> None:
         catalogue = Catalogue(Path(":memory:"))
         # Stored as one file: of two equal texts each document has its own.
         chunked = [(each, passages_of(each, self._chunker)) for each in self._documents]
-        catalogue.store(FileRecord("", 0, 0, 0, ""), chunked)
-        return catalogue
+        catalogue.store(FileRecord(Path(), 0, 0, 0, ""), chunked)
+        self._catalogue = catalogue
 
 
 def _nothing() -> None:

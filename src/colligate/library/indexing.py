@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from colligate.library.blocking import in_thread
 from colligate.library.bm25 import document_terms
 from colligate.library.catalogue import Catalogue
 from colligate.library.index import Entry, PassageIndex
@@ -91,10 +92,10 @@ class Indexing:
             await asyncio.gather(feeding, *writing, return_exceptions=True)
 
     async def _gather(self, number: int) -> None:
-        text = await asyncio.to_thread(self._catalogue.text, number)
+        text = await in_thread(self._catalogue.text, number)
         if text is None or number in self._left:
             return
-        placed = await asyncio.to_thread(self._catalogue.passages_of, number)
+        placed = await in_thread(self._catalogue.passages_of, number)
         self._left[number] = len(placed)
         self._unfinished.add(number)
         self._total += len(placed)
@@ -117,6 +118,7 @@ class Indexing:
             finally:
                 for task in tasks:
                     task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
             await self._written()
             self._writing = asyncio.create_task(self._write(index, some, vectors))
 
@@ -141,14 +143,14 @@ class Indexing:
         vectors: Sequence[NDArray[np.float32] | None],
     ) -> None:
         numbers = Counter(passage.document for passage in passages)
-        await asyncio.to_thread(_upsert, index, passages, vectors)
+        await in_thread(_upsert, index, passages, vectors)
         for number, count in numbers.items():
             self._left[number] -= count
         whole = [number for number in numbers if not self._left[number]]
         await self._finish(whole)
 
     async def _finish(self, numbers: list[int]) -> None:
-        await asyncio.to_thread(self._catalogue.mark, numbers, State.INDEXED)
+        await in_thread(self._catalogue.mark, numbers, State.INDEXED)
         self._unfinished.difference_update(numbers)
 
 

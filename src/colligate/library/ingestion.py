@@ -11,18 +11,31 @@ import asyncio
 import dataclasses
 import hashlib
 import itertools
+import stat
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from colligate import __version__, errors
 from colligate.documents import Document, Span
 from colligate.documents.chunking import Chunker
+from colligate.documents.reading import Limits
 from colligate.documents.reading.files import os_error
-from colligate.errors import ColligateError, CorruptFile, LibraryError
+from colligate.errors import (
+    ColligateError,
+    CorruptFile,
+    EncryptedFile,
+    LibraryError,
+    NoText,
+    UnsupportedFormat,
+)
+from colligate.library.blocking import in_thread
 from colligate.library.catalogue import Catalogue
+from colligate.library.contents import real
 from colligate.library.parsing import Parsers
 from colligate.library.passages import passages_of
 from colligate.library.rows import FileRecord
@@ -34,8 +47,14 @@ _TICK_NS = 2_000_000_000
 # Files parsed ahead of the one being stored, for each process.
 _AHEAD = 4
 
+# Seconds of comparing files between two looks at whether to go on.
+_STRETCH = 0.1
+
 # From so many files on, comparing them takes long enough to be told of.
 _MANY = 100
+
+# What is wrong with the content itself, and will be again until the file changes.
+_LASTING = (CorruptFile, EncryptedFile, NoText, UnsupportedFormat)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,12 +126,13 @@ class Ingestion:
 
         What happened to each file goes into `result`.
         """
-        jobs = []
-        for done, path in enumerate(files):
+        jobs: list[_Job] = []
+        uncompared = deque(files)
+        while uncompared:
             if len(files) >= _MANY:
-                self._tell(Progress("comparing", done, len(files), str(path)))
-            if job := await asyncio.to_thread(self._compare, path, result):
-                jobs.append(job)
+                done = len(files) - len(uncompared)
+                self._tell(Progress("comparing", done, len(files), str(uncompared[0])))
+            jobs += await in_thread(self._compare_some, uncompared, result)
         if not jobs:
             return
         workers = min(workers, len(jobs))
@@ -124,7 +144,7 @@ class Ingestion:
         def parse_ahead() -> None:
             loop = asyncio.get_running_loop()
             for job in itertools.islice(left, workers * _AHEAD - len(ahead)):
-                ahead.append(loop.run_in_executor(threads, self._parse, parsers, job.path))
+                ahead.append(loop.run_in_executor(threads, self._parse, parsers, job))
 
         try:
             for done, job in enumerate(jobs):
@@ -132,57 +152,83 @@ class Ingestion:
                 self._tell(Progress("reading", done, len(jobs), str(job.path)))
                 try:
                     parsed = await ahead.popleft()
-                    yield await asyncio.to_thread(self._store, job, parsed, result)
+                    yield await in_thread(self._store, job, parsed, result)
                 except LibraryError:
                     raise  # the library's fault, not the file's
                 except ColligateError as error:
                     result.failed.append((job.path, error))
+                    await in_thread(self._remember, job, error)
             self._tell(Progress("reading", len(jobs), len(jobs)))
         finally:
             for future in ahead:
                 future.cancel()
             parsers.close()
-            threads.shutdown(wait=True, cancel_futures=True)
+            await in_thread(threads.shutdown, cancel_futures=True)
+
+    def _compare_some(self, files: deque[Path], result: Ingested) -> list[_Job]:
+        """Compare the first files of these, taking them out; many that are as they were."""
+        until = time.monotonic() + _STRETCH
+        jobs = []
+        while files and time.monotonic() < until:
+            if job := self._compare(files.popleft(), result):
+                jobs.append(job)
+        return jobs
 
     def _compare(self, path: Path, result: Ingested) -> _Job | None:
         """What has to be done for a file: nothing if it is as it was."""
         try:
-            key = str(path.resolve())
-            known = self._catalogue.file(key)
             state = path.stat()
+            key = real(path)
+            known = self._catalogue.file(key)
             now = FileRecord(key, state.st_size, state.st_mtime_ns, time.time_ns(), "")
             if known is not None and _untouched(known, now):
-                self._unchanged(path, known, result)
-                return None
-            now = dataclasses.replace(now, sha256=_sha256(path))
+                return self._same(path, known, now, result)
+            if stat.S_ISREG(state.st_mode) and state.st_size <= Limits().file_bytes:
+                now = dataclasses.replace(now, sha256=_sha256(path))
         except OSError as error:
             result.failed.append((path, os_error(path, error)))
             return None
-        if known is not None and known.sha256 == now.sha256:
-            self._catalogue.touch(now)
-            self._unchanged(path, known, result)
+        if known is not None and known.sha256 and known.sha256 == now.sha256:
+            now = dataclasses.replace(now, warnings=known.warnings, failure=known.failure)
+            self._catalogue.note_file(now)
+            return self._same(path, known, now, result)
+        return _Job(path, now, known is not None and not known.failure)
+
+    def _same(
+        self, path: Path, known: FileRecord, now: FileRecord, result: Ingested
+    ) -> _Job | None:
+        """What has to be done for a file that is as it was: nothing, nor if it failed then.
+
+        What another release could not read is tried again.
+        """
+        if not known.failure:
+            result.unchanged.append(path)
+            result.warnings.extend(known.warnings)
             return None
-        return _Job(path, now, known is not None)
+        release, kind, why, mend = known.failure
+        if release != __version__:
+            return _Job(path, dataclasses.replace(now, sha256=known.sha256), known=False)
+        result.failed.append((path, getattr(errors, kind)(_cannot_read(path), why, mend)))
+        return None
 
-    def _unchanged(self, path: Path, known: FileRecord, result: Ingested) -> None:
-        result.unchanged.append(path)
-        result.warnings.extend(known.warnings)
-
-    def _parse(self, parsers: Parsers, path: Path) -> _Parsed:
-        reading = parsers.read(path)
+    def _parse(self, parsers: Parsers, job: _Job) -> _Parsed:
+        reading = parsers.read(job.path)
         documents = [(each, passages_of(each, self._chunker)) for each in reading.documents]
         return _Parsed(documents, reading.warnings)
 
     def _store(self, job: _Job, parsed: _Parsed, result: Ingested) -> list[int]:
-        record = dataclasses.replace(job.record, warnings=parsed.warnings)
-        try:
-            self._catalogue.store(record, parsed.documents)
-        except UnicodeEncodeError as error:
-            why = "its text holds half a surrogate pair, which is no character"
-            raise CorruptFile(f"cannot read {job.path}", why, "save it as UTF-8") from error
+        record = dataclasses.replace(_as_read(job), warnings=parsed.warnings)
+        pending = self._catalogue.store(record, parsed.documents)
         (result.updated if job.known else result.added).append(job.path)
         result.warnings.extend(parsed.warnings)
-        return self._catalogue.pending_of(record.path)
+        return pending
+
+    def _remember(self, job: _Job, error: ColligateError) -> None:
+        """Note that a file cannot be read, so that it need not be tried again as it is."""
+        record = _as_read(job)
+        if record.sha256 and type(error) in _LASTING and error.what == _cannot_read(job.path):
+            failure = (__version__, type(error).__name__, error.why, error.mend)
+            self._catalogue.note_file(dataclasses.replace(record, failure=failure))
 
 
 def hold_to_chunker(catalogue: Catalogue, chunker: Chunker) -> None:
@@ -191,10 +237,7 @@ def hold_to_chunker(catalogue: Catalogue, chunker: Chunker) -> None:
     Raises:
         LibraryError: if its documents were cut otherwise.
     """
-    if dataclasses.is_dataclass(chunker):
-        name = repr(chunker)
-    else:
-        name = str(getattr(chunker, "__qualname__", type(chunker).__qualname__))
+    name = _described(chunker)
     recorded = catalogue.meta("chunker")
     if recorded not in (None, name) and catalogue.numbers():
         raise LibraryError(
@@ -204,6 +247,29 @@ def hold_to_chunker(catalogue: Catalogue, chunker: Chunker) -> None:
         )
     if recorded != name:
         catalogue.set_meta(chunker=name)
+
+
+def _described(part: object) -> str:
+    """A chunker or what it is made of, in words that are the same in every process."""
+    if dataclasses.is_dataclass(part):
+        fields = [f"{f.name}={_described(getattr(part, f.name))}" for f in dataclasses.fields(part)]
+        return f"{type(part).__qualname__}({', '.join(fields)})"
+    if callable(part):
+        return str(getattr(part, "__qualname__", type(part).__qualname__))
+    return repr(part)
+
+
+def _cannot_read(path: Path) -> str:
+    return f"cannot read {path}"
+
+
+def _as_read(job: _Job) -> FileRecord:
+    """What is known of a file that has been read: not its hash, if it changed meanwhile."""
+    with suppress(OSError):
+        state = job.path.stat()
+        if (state.st_size, state.st_mtime_ns) == (job.record.size, job.record.mtime_ns):
+            return job.record
+    return dataclasses.replace(job.record, sha256="")
 
 
 def _untouched(known: FileRecord, now: FileRecord) -> bool:

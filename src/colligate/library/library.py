@@ -13,6 +13,7 @@ from colligate.documents.chunking import Chunker, Structural
 from colligate.documents.reading import find_files
 from colligate.errors import LibraryDamaged
 from colligate.library import contents
+from colligate.library.blocking import in_thread
 from colligate.library.catalogue import Catalogue
 from colligate.library.embedding import LibraryEmbedder
 from colligate.library.index import PassageIndex
@@ -144,20 +145,23 @@ class Library:
             prune: remove files that were added before from the folders given and are gone.
             on_progress: told of each step, in the event loop's thread.
 
-        Paths and files that cannot be read are in the result; the others are added.
+        Paths and files that cannot be read are in the result; the others are added. A file that
+        could be read before and no longer can keeps the documents it had, so that the library
+        still finds them; they are not in `Ingested.document_ids`, since the file may say
+        something else by now. Remove them with `remove`.
 
         Raises:
             ModelError: if the embedder fails. What was stored stays, and is indexed next time.
         """
         tell = on_progress or _silent
         several = [paths] if isinstance(paths, Path | str) else list(paths)
-        found = await asyncio.to_thread(find_files, several)
+        found = await in_thread(find_files, several, [self.path])
         result = Ingested(problems=list(found.problems))
         async with self._changing:
             catalogue = await self._writing(tell)
-            await asyncio.to_thread(hold_to_chunker, catalogue, self._chunker)
+            await in_thread(hold_to_chunker, catalogue, self._chunker)
             if prune:
-                result.removed = await asyncio.to_thread(contents.prune, catalogue, several)
+                result.removed = await in_thread(contents.prune, catalogue, several)
             ingestion = Ingestion(catalogue, self._chunker, self._reader, tell)
             workers = workers or min(os.cpu_count() or 1, _MOST_WORKERS)
             stored = ingestion.run(found.files, workers, result)
@@ -167,14 +171,18 @@ class Library:
                 async for _ in stored:
                     pass
             await self._tidy(catalogue, tell, embedded=result.passages)
+            if result.added or result.updated or result.removed:
+                self._searching.forget()
             unread = {path for path, _ in result.failed}
             read = [path for path in found.files if path not in unread]
-            result.document_ids = await asyncio.to_thread(contents.ids_of, catalogue, read)
+            result.document_ids = await in_thread(contents.ids_of, catalogue, read)
         return result
 
     async def index_pending(self, on_progress: OnProgress | None = None) -> int:
         """Index what was only stored; returns how many passages were embedded."""
         tell = on_progress or _silent
+        if not await in_thread((await self._store.reading()).in_state, State.PENDING):
+            return 0  # also where nothing may be written
         async with self._changing:
             catalogue = await self._writing(tell)
             embedded = await self._index(catalogue, _no_more(), tell)
@@ -192,12 +200,12 @@ class Library:
                 removed then.
         """
         async with self._changing:
-            catalogue = await self._writing(_silent)
-            before = await asyncio.to_thread(catalogue.numbers)
-            await asyncio.to_thread(contents.take_out, catalogue, list(ids_or_paths))
+            catalogue = await self._existing(_silent)
+            before = await in_thread(catalogue.numbers)
+            await in_thread(contents.take_out, catalogue, list(ids_or_paths))
             await self._tidy(catalogue, _silent, erase=True)
             self._searching.forget()
-            after = await asyncio.to_thread(catalogue.numbers)
+            after = await in_thread(catalogue.numbers)
         return [document_id for document_id in before if document_id not in after]
 
     async def verify(
@@ -210,30 +218,37 @@ class Library:
         """
         tell = on_progress or _silent
         async with self._changing:
-            catalogue = await self._writing(tell)
+            catalogue = await self._existing(tell)
             try:
                 index = await self._store.index()
-                findings = await asyncio.to_thread(verify, catalogue, index)
+                findings = await in_thread(verify, catalogue, index)
             except LibraryDamaged as error:
                 index = None
-                findings = await asyncio.to_thread(verify, catalogue, None)
+                findings = await in_thread(verify, catalogue, None)
                 findings.problems.append(str(error))
                 if repair:
-                    await self._store.drop_index()
+                    async with self._searching.paused():
+                        await self._store.drop_index()
             if repair and findings.problems:
                 await self._repair(catalogue, index, findings, tell)
         return findings.problems
 
     async def close(self) -> None:
-        """Let everything go. Safe to call twice."""
-        async with self._changing:
-            await asyncio.to_thread(self._store.close)
-            await self._embedder.close()
-            self._searching.forget()
+        """Let everything go, once searches under way have ended. Safe to call twice."""
+        async with self._changing, self._searching.paused():
+            try:
+                await in_thread(self._store.close)
+            finally:
+                self._searching.forget()
+                await self._embedder.close()
 
     async def _writing(self, tell: OnProgress) -> Catalogue:
-        self._store.on_wait = lambda holder: tell(Progress("waiting", 0, 1, holder))
-        return await self._store.writing()
+        return await self._store.writing(lambda holder: tell(Progress("waiting", 0, 1, holder)))
+
+    async def _existing(self, tell: OnProgress) -> Catalogue:
+        """The catalogue, with the lock held; a library that is not there is not made."""
+        catalogue = await self._store.reading()
+        return catalogue if catalogue.in_memory else await self._writing(tell)
 
     async def _index(
         self, catalogue: Catalogue, stored: AsyncIterator[list[int]], tell: OnProgress
@@ -247,7 +262,7 @@ class Library:
             return index, embedder
 
         async def everything() -> AsyncIterator[list[int]]:
-            yield await asyncio.to_thread(catalogue.in_state, State.PENDING)
+            yield await in_thread(catalogue.in_state, State.PENDING)
             async for numbers in stored:
                 yield numbers
 
@@ -266,20 +281,22 @@ class Library:
         With `erase` it is rebuilt in any case, so that nothing of what was removed is left in
         it. The catalogue forgets last: a crash before that leaves the work to the next opening.
         """
-        leaving = await asyncio.to_thread(catalogue.in_state, State.LEAVING)
+        leaving = await in_thread(catalogue.in_state, State.LEAVING)
         if not (leaving or embedded):
             return
         if index := await self._store.index():
-            removed = await asyncio.to_thread(_remove, index, leaving)
+            removed = await in_thread(_remove, index, leaving)
             changed = embedded + removed + int(await self._meta(catalogue, "changed") or 0)
-            count = await asyncio.to_thread(index.count)
+            count = await in_thread(index.count)
+            # A pass that was interrupted has taken some out already, and may have been to erase.
+            erase = erase or removed < await in_thread(catalogue.count_passages, leaving)
             if erase or changed > _REBUILD * count or (removed and count <= _FEW):
                 tell(Progress("optimising", 0, 1))
-                await asyncio.to_thread(index.optimise)
+                await in_thread(index.optimise)
                 tell(Progress("optimising", 1, 1))
                 changed = 0
-            await asyncio.to_thread(catalogue.set_meta, changed=str(changed))
-        await asyncio.to_thread(self._store.purge, catalogue)
+            await in_thread(catalogue.set_meta, changed=str(changed))
+        await in_thread(self._store.purge, catalogue)
 
     async def _repair(
         self,
@@ -289,15 +306,15 @@ class Library:
         tell: OnProgress,
     ) -> None:
         if index is not None:
-            await asyncio.to_thread(index.remove_passages, findings.orphans)
-            await asyncio.to_thread(index.flush)
-        await asyncio.to_thread(catalogue.mark, findings.unindexed, State.PENDING)
-        await asyncio.to_thread(catalogue.leave, findings.damaged)
+            await in_thread(index.remove_passages, findings.orphans)
+            await in_thread(index.flush)
+        await in_thread(catalogue.mark, findings.unindexed, State.PENDING)
+        await in_thread(catalogue.leave, findings.damaged)
         embedded = await self._index(catalogue, _no_more(), tell)
         await self._tidy(catalogue, tell, embedded=embedded, erase=True)
 
     async def _meta(self, catalogue: Catalogue, key: str) -> str | None:
-        return await asyncio.to_thread(catalogue.meta, key)
+        return await in_thread(catalogue.meta, key)
 
 
 def _silent(_: Progress) -> None:

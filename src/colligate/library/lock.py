@@ -8,6 +8,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
@@ -67,12 +68,17 @@ class LibraryLock:
                 on_wait(self._who())
                 told = True
             await asyncio.sleep(_POLL)
-        self._sign()
+        try:
+            self._sign()
+        except OSError as error:
+            self.release()
+            raise self._refused(error) from error
 
     def release(self) -> None:
         """Let go. Safe to call when it is not held."""
         if self.held:
-            self._holder.unlink(missing_ok=True)
+            with suppress(OSError):
+                self._holder.unlink(missing_ok=True)
             self._lock.release()
 
     def _try(self) -> bool:
@@ -81,12 +87,15 @@ class LibraryLock:
         except Timeout:
             return False
         except OSError as error:
-            raise LibraryError(
-                f"cannot open the library {self._library}",
-                error.strerror or str(error),
-                "name a folder you can write with --library",
-            ) from error
+            raise self._refused(error) from error
         return True
+
+    def _refused(self, error: OSError) -> LibraryError:
+        return LibraryError(
+            f"cannot open the library {self._library}",
+            error.strerror or str(error),
+            "name a folder you can write with --library",
+        )
 
     def _sign(self) -> None:
         since = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M:%S")

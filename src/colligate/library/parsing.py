@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from colligate.documents.reading import Reading
-from colligate.errors import ColligateError, CorruptFile, ReadingError, TooLarge
+from colligate.errors import ColligateError, ReadingError, TooLarge
 
 READER = "colligate.documents.reading:read"
 
@@ -46,7 +46,8 @@ class Parsers:
         """Read one file; blocks while all processes are busy. May be called from any thread.
 
         Raises:
-            ColligateError: what the reader raised; `CorruptFile` if it crashed or never ended.
+            ColligateError: what the reader raised; `ReadingError` itself if it crashed, never
+                ended, or raised something else.
         """
         parser = self._idle.get()
         try:
@@ -82,7 +83,7 @@ class _Parser:
             answer = pickle.load(process.stdout)
         except (EOFError, OSError, ValueError, pickle.UnpicklingError) as error:
             self.close()
-            raise CorruptFile(
+            raise ReadingError(
                 f"cannot read {path}",
                 f"its parser crashed ({_death(process.wait())})",
                 "leave it out, or convert it to another format",
@@ -153,7 +154,7 @@ def _answer(read: object, path: Path) -> object:
         return TooLarge(f"cannot read {path}", "the memory does not suffice", "split it")
     except Exception as error:  # a parser of somebody else's may raise anything
         why = f"its parser failed ({type(error).__name__}: {error})"
-        return CorruptFile(f"cannot read {path}", why, "leave it out, or convert it")
+        return ReadingError(f"cannot read {path}", why, "leave it out, or convert it")
 
 
 def _main() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from colligate.errors import LibraryDamaged, LibraryError, LibraryLocked, LibraryVersion
 
-VERSION = 1
+VERSION = 2
 _APPLICATION = 0x434F4C4C  # "COLL"
 _BUSY_SECONDS = 10
 
@@ -24,7 +24,7 @@ class State(IntEnum):
 
 
 # Numbers are never used twice: a passage's number is its point in the index. Long columns come
-# last, so that listing does not read them.
+# last, so that listing does not read them. Paths are bytes: not every file name is text.
 _TABLES = f"""
 CREATE TABLE documents (
     number INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -56,15 +56,16 @@ CREATE TABLE passages (
 );
 CREATE INDEX passages_document ON passages (document);
 CREATE TABLE files (
-    path TEXT PRIMARY KEY,
+    path BLOB PRIMARY KEY,
     size INTEGER NOT NULL,
     mtime_ns INTEGER NOT NULL,
     checked_ns INTEGER NOT NULL,
     sha256 TEXT NOT NULL,
-    warnings TEXT NOT NULL
+    warnings TEXT NOT NULL,
+    failure TEXT NOT NULL
 );
 CREATE TABLE file_documents (
-    path TEXT NOT NULL REFERENCES files ON DELETE CASCADE,
+    path BLOB NOT NULL REFERENCES files ON DELETE CASCADE,
     place INTEGER NOT NULL,
     document INTEGER NOT NULL REFERENCES documents ON DELETE CASCADE,
     PRIMARY KEY (path, place)
@@ -76,25 +77,30 @@ PRAGMA user_version = {VERSION};
 """
 
 
-def connect(file: Path) -> sqlite3.Connection:
-    """Open a catalogue, making a new one where there is none.
+def connect(file: Path) -> tuple[sqlite3.Connection, bool]:
+    """Open a catalogue, making a new one where there is none; and whether it can be written.
 
     Raises:
         LibraryDamaged: if the file is something else, or broken.
         LibraryVersion: if another version of colligate made it.
-        LibraryError: if it cannot be written here.
+        LibraryError: if it cannot be opened here.
     """
     with speaking_of(file):
-        connection = sqlite3.connect(
-            file, isolation_level=None, check_same_thread=False, timeout=_BUSY_SECONDS
-        )
-    try:
-        with speaking_of(file):
-            _prepare(connection, file)
-    except BaseException:
-        connection.close()
-        raise
-    return connection
+        try:
+            return _connect(file, file, writable=True), True
+        except sqlite3.OperationalError as error:
+            if not (file.exists() and _forbidden(error)):
+                raise
+        log = file.with_name(f"{file.name}-wal")
+        if log.exists() and log.stat().st_size:
+            raise LibraryError(
+                f"cannot read the catalogue {file}",
+                "it cannot be written here, and the process that wrote it last did not end it well",
+                "open the library once where it can be written, e.g. `colligate library verify`",
+            )
+        # Nobody writes it: SQLite needs no log and no lock, for which it would have to write.
+        uri = f"{file.resolve().as_uri()}?mode=ro&immutable=1"
+        return _connect(file, uri, writable=False), False
 
 
 @contextmanager
@@ -108,7 +114,7 @@ def speaking_of(file: Path) -> Iterator[None]:
             raise LibraryLocked(
                 f"cannot write the catalogue {file}", "another process is writing it", "try again"
             ) from error
-        if name.startswith(("SQLITE_FULL", "SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")):
+        if name.startswith("SQLITE_FULL") or _forbidden(error):
             raise LibraryError(
                 f"cannot write the catalogue {file}",
                 str(error),
@@ -119,7 +125,30 @@ def speaking_of(file: Path) -> Iterator[None]:
         raise _damaged(file, str(error)) from error
 
 
-def _prepare(connection: sqlite3.Connection, file: Path) -> None:
+def _forbidden(error: sqlite3.OperationalError) -> bool:
+    name = getattr(error, "sqlite_errorname", "")
+    return name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM"))
+
+
+def _connect(file: Path, target: Path | str, *, writable: bool) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        target,
+        isolation_level=None,
+        check_same_thread=False,
+        timeout=_BUSY_SECONDS,
+        uri=not writable,
+    )
+    try:
+        if writable:
+            _prepare(connection)
+        _check(connection, file)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _prepare(connection: sqlite3.Connection) -> None:
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = NORMAL")
     connection.execute("PRAGMA foreign_keys = ON")
@@ -130,6 +159,9 @@ def _prepare(connection: sqlite3.Connection, file: Path) -> None:
             for statement in _TABLES.split(";"):
                 connection.execute(statement)
         connection.execute("COMMIT")
+
+
+def _check(connection: sqlite3.Connection, file: Path) -> None:
     if _number(connection, "application_id") != _APPLICATION:
         raise _damaged(file, "it is not a catalogue of colligate")
     version = _number(connection, "user_version")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
 from typing import Protocol
 
 from colligate.documents import Document, Hit, Passage, Span
 from colligate.errors import UnknownDocument
 from colligate.library import ranking
+from colligate.library.blocking import in_thread
 from colligate.library.bm25 import query_terms, words
 from colligate.library.catalogue import Catalogue
 from colligate.library.index import PassageIndex, Scope, Scored
@@ -21,6 +23,8 @@ from colligate.models import Embedder
 # Characters of documents, and of their texts alone, kept in memory after use.
 _DOCUMENTS_KEPT = 8_000_000
 _TEXTS_KEPT = 32_000_000
+
+_MOST = 1 << 31  # passages asked for: the index counts no further
 
 
 class Opened(Protocol):
@@ -52,10 +56,14 @@ class Searching:
         self._unfinished = unfinished
         self._documents = Recent[Document](lambda document: len(document.text), _DOCUMENTS_KEPT)
         self._texts = Recent[Text](lambda text: len(text.text), _TEXTS_KEPT)
+        self._reading = 0  # how many calls are under way
+        self._begin = asyncio.Lock()
+        self._ended = asyncio.Event()
 
     async def documents(self) -> Sequence[DocumentInfo]:
         """All documents, in the order they were added."""
-        return await asyncio.to_thread((await self._store.reading()).infos)
+        async with self._under_way():
+            return await in_thread((await self._store.reading()).infos)
 
     async def document(self, document_id: str) -> Document:
         """One document, whole.
@@ -63,8 +71,9 @@ class Searching:
         Raises:
             UnknownDocument: if it is not in the library.
         """
-        catalogue = await self._store.reading()
-        return await asyncio.to_thread(self._load, catalogue, document_id)
+        async with self._under_way():
+            catalogue = await self._store.reading()
+            return await in_thread(self._load, catalogue, document_id)
 
     async def search(
         self,
@@ -82,11 +91,37 @@ class Searching:
         Raises:
             UnknownDocument: if one of those is not in the library.
         """
+        query = query.encode("utf-8", "replace").decode()  # it may hold half a surrogate pair
         if k < 1 or not any(True for _ in words(query)):
             return []
+        async with self._under_way():
+            return await self._search(query, k, mode, within, as_given)
+
+    @asynccontextmanager
+    async def paused(self) -> AsyncIterator[None]:
+        """Calls under way have ended, and new ones wait: the store may be closed."""
+        async with self._begin:
+            while self._reading:
+                self._ended.clear()
+                await self._ended.wait()
+            yield
+
+    @asynccontextmanager
+    async def _under_way(self) -> AsyncIterator[None]:
+        async with self._begin:
+            self._reading += 1
+        try:
+            yield
+        finally:
+            self._reading -= 1
+            self._ended.set()
+
+    async def _search(
+        self, query: str, k: int, mode: SearchMode, within: Sequence[str] | None, as_given: bool
+    ) -> list[Hit]:
         catalogue = await self._store.reading()
-        numbers = None if within is None else await asyncio.to_thread(_numbers, catalogue, within)
-        if numbers == [] or not await asyncio.to_thread(catalogue.languages):
+        numbers = None if within is None else await in_thread(_numbers, catalogue, within)
+        if numbers == []:
             return []
         index = await self._store.index()
         if index is None:
@@ -101,7 +136,7 @@ class Searching:
             best = ranking.rank(
                 index,
                 mode=mode,
-                k=k,
+                k=min(k, _MOST),
                 vector=vector,
                 terms=query_terms(query, catalogue.languages()),
                 scope=Scope(numbers, self._unfinished.union(catalogue.in_state(State.LEAVING))),
@@ -109,7 +144,7 @@ class Searching:
             )
             return self._hits(catalogue, best)
 
-        return await asyncio.to_thread(found)
+        return await in_thread(found)
 
     def forget(self) -> None:
         """Drop what is kept in memory."""

@@ -11,10 +11,13 @@ import asyncio
 import os
 import re
 import shutil
+import tempfile
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
 from colligate.errors import LibraryDamaged, LibraryError
+from colligate.library.blocking import in_thread
 from colligate.library.catalogue import Catalogue
 from colligate.library.edge import EdgeIndex
 from colligate.library.lock import LibraryLock
@@ -38,57 +41,62 @@ def default_path(embedder: str) -> Path:
 class Store:
     """The parts of a library on disk, each opened when it is first needed.
 
-    The catalogue alone can be read beside another process; everything else takes the lock.
+    The catalogue alone can be read beside another process; everything else takes the lock. A
+    library that cannot be written is searched in a temporary copy of its index.
     """
 
     def __init__(self, path: Path, wait: float) -> None:
         self.path = path
-        self.on_wait: Callable[[str], None] | None = None
         self._wait = wait
         self._catalogue: Catalogue | None = None
         self._nothing: Catalogue | None = None
         self._index: EdgeIndex | None = None
+        self._copy: tempfile.TemporaryDirectory[str] | None = None
         self._lock: LibraryLock | None = None
         self._opening = asyncio.Lock()
+        self._opening_catalogue = threading.Lock()
 
     async def reading(self) -> Catalogue:
         """The catalogue; an empty one where there is no library yet."""
         if self._catalogue is not None:
             return self._catalogue
-        return await asyncio.to_thread(self._open_catalogue, make=False)
+        return await in_thread(self._open_catalogue, make=False)
 
-    async def writing(self) -> Catalogue:
+    async def writing(self, on_wait: Callable[[str], None] | None = None) -> Catalogue:
         """The catalogue, with the lock held; the library is made if need be.
+
+        `on_wait` is told, once, which process has to be waited for.
 
         Raises:
             LibraryLocked: if another process holds it for longer than may be waited.
+            LibraryError: if it cannot be written.
         """
         async with self._opening:
-            await asyncio.to_thread(self._check_folder)
-            await self._hold()
-            return await asyncio.to_thread(self._open_catalogue, make=True)
+            await self._hold(on_wait)
+            return await in_thread(self._open_catalogue, make=True)
 
     async def index(self, dimension: int | None = None) -> EdgeIndex | None:
         """The passage index, with the lock held; made for vectors of `dimension` if need be.
 
         None if there is none and no dimension is given.
         """
-        catalogue = await self.writing()
+        catalogue = await self.reading()
+        writing = dimension is not None or (self._lock is not None and self._lock.held)
+        if not writing and not await in_thread(catalogue.can_be_searched):
+            return None  # nothing is made, and nobody waited for, to find nothing
         async with self._opening:
             if self._index is None:
-                self._index = await asyncio.to_thread(self._open_index, catalogue, dimension)
+                if not catalogue.read_only:
+                    await self._hold()
+                    catalogue = await in_thread(self._open_catalogue, make=True)
+                await in_thread(self._open_index, catalogue, dimension)
             return self._index
 
     async def drop_index(self) -> None:
         """Delete the index, whatever state it is in; all documents are pending again."""
         catalogue = await self.writing()
         async with self._opening:
-            if self._index is not None:
-                await asyncio.to_thread(self._index.close)
-                self._index = None
-            indexed = await asyncio.to_thread(catalogue.in_state, State.INDEXED)
-            await asyncio.to_thread(catalogue.mark, indexed, State.PENDING)
-            await asyncio.to_thread(shutil.rmtree, self.path / "index", ignore_errors=True)
+            await in_thread(self._drop_index, catalogue)
 
     def purge(self, catalogue: Catalogue) -> None:
         """Delete the documents that are leaving: from the kept responses, then for good."""
@@ -104,6 +112,9 @@ class Store:
         if self._index is not None:
             self._index.close()
             self._index = None
+        if self._copy is not None:
+            self._copy.cleanup()
+            self._copy = None
         if self._catalogue is not None:
             if self._lock is not None and self._lock.held:
                 self._catalogue.checkpoint()
@@ -115,11 +126,12 @@ class Store:
         if self._lock is not None:
             self._lock.release()
 
-    async def _hold(self) -> None:
+    async def _hold(self, on_wait: Callable[[str], None] | None = None) -> None:
         if self._lock is None:
             self._lock = LibraryLock(self.path)
         if not self._lock.held:
-            await self._lock.acquire(self._wait, self.on_wait)
+            await in_thread(self._check_folder)
+            await self._lock.acquire(self._wait, on_wait)
 
     def _check_folder(self) -> None:
         if self.path.exists() and not self.path.is_dir():
@@ -137,40 +149,66 @@ class Store:
             raise self._no_library("the folder holds other files")
 
     def _open_catalogue(self, *, make: bool) -> Catalogue:
-        if self._catalogue is not None:
+        with self._opening_catalogue:
+            if self._catalogue is None:
+                file = self.path / _CATALOGUE
+                if not make and not file.exists():
+                    if self.path.exists():
+                        self._check_folder()
+                    self._nothing = self._nothing or Catalogue(Path(":memory:"))
+                    return self._nothing
+                self._catalogue = Catalogue(file)
             return self._catalogue
-        file = self.path / _CATALOGUE
-        if not make and not file.exists():
-            if self.path.exists():
-                self._check_folder()
-            self._nothing = self._nothing or Catalogue(Path(":memory:"))
-            return self._nothing
-        self._catalogue = Catalogue(file)
-        return self._catalogue
 
-    def _open_index(self, catalogue: Catalogue, dimension: int | None) -> EdgeIndex | None:
+    def _open_index(self, catalogue: Catalogue, dimension: int | None) -> None:
         folder = self.path / "index"
-        if not catalogue.in_state(State.INDEXED):
+        if not catalogue.can_be_searched():
             # Nothing in it counts yet; a crash may have left it half made.
-            shutil.rmtree(folder, ignore_errors=True)
-            self.purge(catalogue)
-            return None if dimension is None else EdgeIndex.create(folder, dimension)
+            if not catalogue.read_only:
+                shutil.rmtree(folder, ignore_errors=True)
+                self.purge(catalogue)
+            if dimension is not None:
+                self._index = EdgeIndex.create(folder, dimension)
+            return
         if not folder.exists():
             raise LibraryDamaged(
                 f"cannot search the library {self.path}",
                 "its passage index is missing",
                 "rebuild it with `colligate library verify --repair`",
             )
-        index = EdgeIndex.open(folder)
+        if catalogue.read_only:
+            folder = self._copied(folder)
+        index = self._index = EdgeIndex.open(folder)
         # What a killed process left: passages of documents that never became searchable, and
         # of those that were being removed.
         leaving = catalogue.in_state(State.LEAVING)
         index.remove(catalogue.in_state(State.PENDING) + leaving)
         index.flush()
-        if leaving:
+        if leaving and not catalogue.read_only:
             index.optimise()
-        self.purge(catalogue)
-        return index
+            self.purge(catalogue)
+
+    def _copied(self, folder: Path) -> Path:
+        """A copy of the index that can be written: Qdrant opens no other."""
+        self._copy = tempfile.TemporaryDirectory(prefix="colligate-", ignore_cleanup_errors=True)
+        try:
+            copy = Path(shutil.copytree(folder, Path(self._copy.name) / "index"))
+            for each in (copy, *copy.rglob("*")):
+                each.chmod(0o700)  # the permissions were copied too
+            return copy
+        except (OSError, shutil.Error) as error:
+            raise LibraryError(
+                f"cannot search the library {self.path}",
+                f"it cannot be written, and its index not be copied ({error})",
+                "copy it to a folder you can write, and name that with --library",
+            ) from error
+
+    def _drop_index(self, catalogue: Catalogue) -> None:
+        if self._index is not None:
+            self._index.close()
+            self._index = None
+        catalogue.mark(catalogue.in_state(State.INDEXED), State.PENDING)
+        shutil.rmtree(self.path / "index", ignore_errors=True)
 
     def _no_library(self, why: str) -> LibraryDamaged:
         mend = "name a library, or a new or empty folder, with --library"
