@@ -8,7 +8,6 @@ import math
 import os
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,16 +18,10 @@ import pytest
 
 from colligate.errors import (
     ContextTooSmall,
-    ModelError,
     RequestRefused,
-    UnknownModel,
     WeightsUnavailable,
 )
 from colligate.models import (
-    Capability,
-    ChatModel,
-    LabelModel,
-    LikelihoodModel,
     Message,
     weights,
 )
@@ -57,14 +50,6 @@ def user(text: str) -> list[Message]:
     return [Message("system", "You answer questions."), Message("user", text)]
 
 
-async def test_it_declares_what_it_does(model: LlamaCpp) -> None:
-    assert isinstance(model, ChatModel)
-    assert isinstance(model, LikelihoodModel)
-    assert isinstance(model, LabelModel)
-    assert Capability.STRUCTURED in model.capabilities
-    assert model.context_tokens == WINDOW
-
-
 async def test_it_answers(model: LlamaCpp) -> None:
     answer = await model.chat(user("What is the capital of France?"), max_tokens=40)
     assert "Paris" in answer.text
@@ -82,24 +67,6 @@ async def test_streaming_gives_the_same_text_in_pieces(model: LlamaCpp) -> None:
     streamed = await model.chat(question, max_tokens=30, on_token=pieces.append)
     assert streamed.text == plain.text == "".join(pieces)
     assert len(pieces) > 5
-
-
-async def test_tokens_arrive_in_the_event_loops_thread(model: LlamaCpp) -> None:
-    threads: set[int] = set()
-
-    def note(piece: str) -> None:
-        threads.add(threading.get_ident())
-
-    await model.chat(user("Hello"), max_tokens=5, on_token=note)
-    assert threads == {threading.get_ident()}
-
-
-async def test_what_on_token_raises_reaches_the_caller(model: LlamaCpp) -> None:
-    def refuse(piece: str) -> None:
-        raise LookupError("enough")
-
-    with pytest.raises(LookupError, match="enough"):
-        await model.chat(user("Tell a long story."), max_tokens=900, on_token=refuse)
 
 
 async def test_a_shared_beginning_is_computed_once(model: LlamaCpp) -> None:
@@ -332,11 +299,6 @@ async def test_labels_follow_the_question(model: LlamaCpp) -> None:
     assert await yes('Say only "Yes".') > await yes('Say only "No".')
 
 
-async def test_an_empty_label_is_an_error(model: LlamaCpp) -> None:
-    with pytest.raises(ValueError, match="empty"):
-        await model.labels(user("Yes or no?"), ["Yes", ""])
-
-
 async def test_token_counts_are_the_models_own(model: LlamaCpp) -> None:
     assert await model.count_tokens("") == 0
     assert await model.count_tokens("Hello world") == 2
@@ -351,31 +313,10 @@ async def test_the_port_is_closed_to_others(model: LlamaCpp) -> None:
     assert answer.status_code == 401
 
 
-async def test_a_closed_model_says_so(gguf: Path) -> None:
-    model = LlamaCpp(gguf, name="closed", context_tokens=256)
-    await model.aclose()
-    await model.aclose()
-    with pytest.raises(ModelError, match="closed was closed"):
-        await model.chat(user("Hello"), max_tokens=1)
-
-
 async def test_the_window_is_the_trained_one_where_that_is_small(gguf: Path) -> None:
     model = LlamaCpp(gguf, name="default window")
     assert model.context_tokens == 8192
     await model.aclose()
-
-
-def test_files_that_are_no_models(tmp_path: Path, gguf: Path) -> None:
-    with pytest.raises(UnknownModel, match="there is no such file"):
-        LlamaCpp(tmp_path / "missing.gguf", name="gguf:missing")
-    with pytest.raises(WeightsUnavailable):
-        LlamaCpp(tmp_path, name="gguf:folder")
-    (tmp_path / "text.gguf").write_text("not a model at all")
-    with pytest.raises(WeightsUnavailable, match="it is not a GGUF file"):
-        LlamaCpp(tmp_path / "text.gguf", name="gguf:text")
-    (tmp_path / "header.gguf").write_bytes(gguf.read_bytes()[:200])
-    with pytest.raises(WeightsUnavailable, match="its GGUF header is damaged"):
-        LlamaCpp(tmp_path / "header.gguf", name="gguf:header")
 
 
 async def test_a_file_cut_short_is_one_line(
@@ -389,6 +330,17 @@ async def test_a_file_cut_short_is_one_line(
     await model.aclose()
     assert "\n" not in str(caught.value)
     assert capfd.readouterr() == ("", "")
+
+
+def test_another_file_of_the_same_name_is_another_version(tmp_path: Path, gguf: Path) -> None:
+    path, other = tmp_path / "model.gguf", tmp_path / "other.gguf"
+    with gguf.open("rb") as whole:
+        path.write_bytes(whole.read(100_000))
+    versions = [LlamaCpp(path, name="gguf:model").version for _ in range(2)]
+    other.write_bytes(path.read_bytes() + b"more")
+    other.replace(path)
+    versions.append(LlamaCpp(path, name="gguf:model").version)
+    assert versions[0] == versions[1] != versions[2]
 
 
 def test_a_program_that_forgets_to_close_ends_quietly(gguf: Path) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from colligate.errors import ModelError, WeightsUnavailable
-from colligate.models import Embedder, weights
+from colligate.errors import WeightsUnavailable
+from colligate.models import weights
 from colligate.models.minilm import NAME, MiniLM
 
 pytestmark = pytest.mark.model
@@ -35,21 +35,8 @@ PARAPHRASES = {
 }
 
 
-async def test_it_is_an_embedder(embedder: MiniLM) -> None:
-    assert isinstance(embedder, Embedder)
+def test_what_libraries_record(embedder: MiniLM) -> None:
     assert (embedder.name, embedder.dimension) == ("minilm-l6-v2-int8", 384)
-
-
-async def test_vectors_are_unit_rows(embedder: MiniLM) -> None:
-    vectors = await embedder.embed(["one", "two words", "three little words"])
-    assert (vectors.shape, vectors.dtype) == ((3, 384), np.float32)
-    assert np.linalg.norm(vectors, axis=1) == pytest.approx(1, abs=1e-5)
-
-
-async def test_nothing_and_the_empty_text(embedder: MiniLM) -> None:
-    assert (await embedder.embed([])).shape == (0, 384)
-    (vector,) = await embedder.embed([""])
-    assert np.linalg.norm(vector) == pytest.approx(1, abs=1e-5)
 
 
 async def test_a_paraphrase_is_the_nearest(embedder: MiniLM) -> None:
@@ -87,21 +74,6 @@ async def test_only_the_first_256_tokens_are_read(embedder: MiniLM) -> None:
     )
     assert np.array_equal(full, longer)
     assert not np.array_equal(full, shorter)
-
-
-async def test_calls_side_by_side(embedder: MiniLM) -> None:
-    texts = [f"text number {i}" for i in range(40)]
-    whole = await embedder.embed(texts)
-    parts = await asyncio.gather(*(embedder.embed(texts[i : i + 8]) for i in range(0, 40, 8)))
-    assert np.array_equal(np.vstack(parts), whole)
-
-
-async def test_a_closed_embedder_says_so() -> None:
-    embedder = MiniLM()
-    await embedder.aclose()
-    await embedder.aclose()
-    with pytest.raises(ModelError, match="was closed"):
-        await embedder.embed(["text"])
 
 
 def test_missing_weights_say_how_to_get_them(

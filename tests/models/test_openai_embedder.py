@@ -51,11 +51,6 @@ async def test_floats_where_base64_is_refused(openai_server: Any, embedder: Open
     assert len(openai_server.requests) == 4
 
 
-async def test_empty_texts_and_no_texts(openai_server: Any, embedder: OpenAIEmbedder) -> None:
-    assert (await embedder.embed(["", " ", "a"])).shape == (3, 8)
-    assert (await embedder.embed([])).shape == (0, 8)
-
-
 async def test_dimension_is_discovered(openai_server: Any, embedder: OpenAIEmbedder) -> None:
     openai_server.dimension = 48
     assert embedder.dimension == 48

@@ -15,6 +15,7 @@ import openai
 
 from colligate.models.failures import error_message
 from colligate.models.protocols import Message
+from colligate.models.text import encodable
 
 SchemaForm = Literal["json_schema", "json_object", "prompt"]
 
@@ -87,7 +88,7 @@ class Dialect:
         **optional: Any,
     ) -> dict[str, Any]:
         """The body of a request, without what is None or was refused before."""
-        turns = [{"role": message.role, "content": message.content} for message in messages]
+        turns = [{"role": m.role, "content": encodable(m.content)} for m in messages]
         body: dict[str, Any] = {
             "model": self._model,
             "messages": turns,

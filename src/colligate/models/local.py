@@ -5,20 +5,19 @@ A name that is not a folder is looked up in the hub, as sentence-transformers do
 
 from __future__ import annotations
 
-import asyncio
 import os
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from typing import Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from colligate.errors import MissingExtra, ModelError, WeightsUnavailable
+from colligate.errors import MissingExtra, WeightsUnavailable
+from colligate.models.threads import Threads
 
-_T = TypeVar("_T")
+T = TypeVar("T")
 
 
 class SentenceTransformerEmbedder:
@@ -116,7 +115,7 @@ class _Worker:
         self._name = name_or_path
         self._lock = threading.Lock()
         self._model: Any = None
-        self._executor = ThreadPoolExecutor(1, thread_name_prefix=kind)
+        self._threads = Threads(name_or_path)
 
     def loaded(self) -> Any:
         with self._lock:
@@ -129,14 +128,9 @@ class _Worker:
                     ) from error
             return self._model
 
-    async def run(self, work: Callable[[Any], _T]) -> _T:
-        loop = asyncio.get_running_loop()
-        try:
-            result = loop.run_in_executor(self._executor, lambda: work(self.loaded()))
-        except RuntimeError as error:
-            raise ModelError(f"{self._name} was closed", "", "make the model anew") from error
-        return await result
+    async def run(self, work: Callable[[Any], T]) -> T:
+        return await self._threads.run(lambda: work(self.loaded()))
 
     async def aclose(self) -> None:
-        await asyncio.to_thread(self._executor.shutdown)
+        await self._threads.aclose()
         self._model = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -13,9 +13,11 @@ import onnxruntime
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from colligate.errors import ModelError, WeightsUnavailable
+from colligate.errors import WeightsUnavailable
 from colligate.models import weights
 from colligate.models.cores import physical_cores
+from colligate.models.text import encodable
+from colligate.models.threads import Threads
 
 NAME = "minilm-l6-v2-int8"
 _DIMENSION = 384
@@ -44,9 +46,7 @@ class MiniLM:
         self._files = files
         self._lock = threading.Lock()
         self._loaded: tuple[Tokenizer, Any] | None = None
-        self._executor = ThreadPoolExecutor(
-            threads or physical_cores(), thread_name_prefix="minilm"
-        )
+        self._threads = Threads(NAME, threads or physical_cores())
 
     @property
     def name(self) -> str:
@@ -62,27 +62,23 @@ class MiniLM:
         self, texts: Sequence[str], kind: Literal["passage", "query"] = "passage"
     ) -> NDArray[np.float32]:
         """One row a text: (n, 384), float32, unit length. Queries and passages alike."""
-        loop = asyncio.get_running_loop()
         vectors = np.empty((len(texts), _DIMENSION), np.float32)
-        try:
-            slices = [
-                loop.run_in_executor(self._executor, self._embed, texts, vectors, start)
-                for start in range(0, len(texts), _SLICE)
-            ]
-        except RuntimeError as error:
-            raise ModelError(f"{NAME} was closed", "", "make the embedder anew") from error
+        slices = [
+            self._threads.run(partial(self._embed, texts, vectors, start))
+            for start in range(0, len(texts), _SLICE)
+        ]
         await asyncio.gather(*slices)
         return vectors
 
     async def aclose(self) -> None:
         """Free the model, once the calls under way are done. Safe to call twice."""
-        await asyncio.to_thread(self._executor.shutdown)
+        await self._threads.aclose()
         self._loaded = None
 
     def _embed(self, texts: Sequence[str], vectors: NDArray[np.float32], start: int) -> None:
         tokenizer, session = self._load()
         for i in range(start, min(start + _SLICE, len(texts))):
-            ids = np.array([tokenizer.encode(texts[i]).ids], np.int64)
+            ids = np.array([tokenizer.encode(encodable(texts[i])).ids], np.int64)
             (states,) = session.run(
                 None,
                 {

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from openai import AsyncOpenAI
 
 from colligate.models.failures import Garbled, is_context_error
+from colligate.models.text import encodable
 from colligate.models.tokens import estimate_tokens
 from colligate.models.transport import Endpoint, Policy
 
@@ -100,7 +101,7 @@ class OpenAIEmbedder:
             if batch and (len(batch) == self._batch or tokens + size > self._batch_tokens):
                 yield batch
                 batch, tokens = [], 0
-            batch.append(text if text.strip() else " ")  # an empty input is refused
+            batch.append(encodable(text) if text.strip() else " ")  # an empty input is refused
             tokens += size
         yield batch
 

@@ -9,6 +9,7 @@ from openai import AsyncOpenAI
 
 from colligate.models.failures import Garbled
 from colligate.models.protocols import Embedder, LikelihoodModel
+from colligate.models.text import encodable
 from colligate.models.transport import Endpoint, Policy
 
 
@@ -102,8 +103,8 @@ class HTTPReranker:
             return []
         body = {
             "model": self._model,
-            "query": query,
-            "documents": list(texts),
+            "query": encodable(query),
+            "documents": [encodable(text) for text in texts],
             "top_n": len(texts),
         }
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -85,6 +87,7 @@ class ScriptedModel:
         """
         call = ScriptedCall(tuple(messages), max_tokens, temperature, tuple(stop), seed, schema)
         self.calls.append(call)
+        await asyncio.sleep(0)  # like any other model, it lets others run
         if self._reply is not None:
             reply = self._reply(call)
         elif self._replies:
@@ -119,8 +122,8 @@ class ScriptedModel:
 
 def _stream(text: str, on_token: OnToken) -> None:
     visible = ThinkingFilter()
-    for piece in [*(visible.feed(word + " ") for word in text.split(" ")[:-1])]:
-        if piece:
+    for word in re.findall(r"\S*\s*", text):
+        if piece := visible.feed(word):
             on_token(piece)
-    if last := visible.feed(text.split(" ")[-1]) + visible.close():
+    if last := visible.close():
         on_token(last)

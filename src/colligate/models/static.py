@@ -15,6 +15,7 @@ from tokenizers import Tokenizer
 
 from colligate.errors import WeightsUnavailable
 from colligate.models import weights
+from colligate.models.text import encodable
 
 NAME = "wordllama-256"
 _DIMENSION = 256
@@ -65,7 +66,7 @@ class StaticEmbedder:
         tokenizer, table = self._load()
         vectors = np.empty((len(texts), _DIMENSION), np.float32)
         for i, text in enumerate(texts):
-            ids = tokenizer.encode(text, add_special_tokens=False).ids or [0]
+            ids = tokenizer.encode(encodable(text), add_special_tokens=False).ids or [0]
             mean = table[ids].mean(axis=0, dtype=np.float32)
             vectors[i] = mean / np.linalg.norm(mean)
         return vectors

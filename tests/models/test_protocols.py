@@ -1,0 +1,338 @@
+"""What the protocols promise, held by every implementation."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from colligate.errors import ContextTooSmall, MissingCapability, ModelError
+from colligate.models import (
+    Capability,
+    ChatModel,
+    Embedder,
+    LabelModel,
+    LikelihoodModel,
+    Message,
+    Reranker,
+    weights,
+)
+from colligate.models.cached_chat import CachedChat
+from colligate.models.llamacpp import LlamaCpp
+from colligate.models.minilm import MiniLM
+from colligate.models.openai_chat import OpenAIChat
+from colligate.models.openai_embedder import OpenAIEmbedder
+from colligate.models.rerankers import EmbeddingReranker, HTTPReranker, LikelihoodReranker
+from colligate.models.response_cache import ResponseCache
+from colligate.models.static import StaticEmbedder
+from colligate.models.transport import Policy
+
+real = pytest.mark.model
+ASK = [Message("system", "You answer questions."), Message("user", "Which colours has a flag?")]
+SCHEMA = {
+    "type": "object",
+    "properties": {"found": {"type": "boolean"}},
+    "required": ["found"],
+    "additionalProperties": False,
+}
+
+
+@pytest.fixture(scope="module")
+def llama() -> Iterator[LlamaCpp]:
+    path = weights.pull("smollm2-135m")["model"]
+    model = LlamaCpp(path, name="gguf:smollm2-135m", context_tokens=512, parallel=2, threads=1)
+    yield model
+    asyncio.run(model.aclose())
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Iterator[ResponseCache]:
+    cache = ResponseCache(tmp_path / "responses.db")
+    yield cache
+    cache.close()
+
+
+def say(body: Any) -> str:
+    """What the loopback server and the scripted model say: thinking, and what the schema wants."""
+    held = body.get("response_format") if isinstance(body, dict) else body.schema
+    return json.dumps({"found": True}) if held else "<think>hm</think>\nRed, white and blue."
+
+
+CHAT_MODELS = [
+    pytest.param("llama.cpp", marks=real),
+    pytest.param("cached llama.cpp", marks=real),
+    "openai",
+    "cached openai",
+    "scripted",
+    "cached scripted",
+]
+
+
+@pytest.fixture(params=CHAT_MODELS)
+async def chat_model(
+    request: pytest.FixtureRequest, openai_server: Any, policy: Policy, scripted_model: Any
+) -> AsyncIterator[ChatModel]:
+    kind = request.param.removeprefix("cached ")
+    model: ChatModel
+    if kind == "llama.cpp":
+        model = request.getfixturevalue("llama")
+    elif kind == "openai":
+        openai_server.answer, openai_server.logprobs = say, {"Yes": 0.6, "No": 0.3}
+        model = OpenAIChat("m", openai_server.url, policy=policy, context_tokens=4096)
+        assert isinstance(model, OpenAIChat)
+        await model.probe()
+    else:
+        model = scripted_model(say, capabilities=[Capability.CHAT, Capability.STRUCTURED])
+    if request.param != kind:
+        model = CachedChat(model, request.getfixturevalue("cache"))
+    yield model
+    if kind != "llama.cpp":  # that one serves all tests
+        await model.aclose()
+        await model.aclose()
+
+
+async def test_a_chat_model_says_what_it_is(chat_model: ChatModel) -> None:
+    assert isinstance(chat_model, ChatModel)
+    assert chat_model.name
+    assert Capability.CHAT in chat_model.capabilities
+    assert chat_model.context_tokens is None or chat_model.context_tokens > 0
+
+
+async def test_a_completion(chat_model: ChatModel) -> None:
+    completion = await chat_model.chat(ASK, max_tokens=12)
+    assert completion.text
+    assert "<think" not in completion.text
+    assert completion.model == chat_model.name
+    assert completion.finish_reason in ("stop", "length")
+    assert completion.usage.input_tokens > 5
+    assert 0 < completion.usage.output_tokens <= 12
+
+
+async def test_the_same_is_answered_the_same(chat_model: ChatModel) -> None:
+    first, second = [await chat_model.chat(ASK, max_tokens=12) for _ in range(2)]
+    assert first.text == second.text
+    assert first.thinking == second.thinking
+    assert first.usage.output_tokens == second.usage.output_tokens
+
+
+async def test_a_stream_is_the_same_text_in_the_callers_thread(chat_model: ChatModel) -> None:
+    whole = await chat_model.chat(ASK, max_tokens=12)
+    pieces: list[str] = []
+    threads: set[int] = set()
+
+    def note(piece: str) -> None:
+        pieces.append(piece)
+        threads.add(threading.get_ident())
+
+    streamed = await chat_model.chat(ASK, max_tokens=12, on_token=note)
+    assert streamed.text == whole.text == "".join(pieces)
+    assert all(pieces)
+    assert threads == {threading.get_ident()}
+
+
+async def test_what_on_token_raises_reaches_the_caller(chat_model: ChatModel) -> None:
+    def refuse(piece: str) -> None:
+        raise ValueError("enough")
+
+    with pytest.raises(ValueError, match="enough"):
+        await chat_model.chat(ASK, max_tokens=12, on_token=refuse)
+    assert (await chat_model.chat(ASK, max_tokens=12)).text
+
+
+async def test_structured_output_satisfies_the_schema(chat_model: ChatModel) -> None:
+    assert Capability.STRUCTURED in chat_model.capabilities
+    for _ in range(2):
+        completion = await chat_model.chat(ASK, max_tokens=40, schema=SCHEMA)
+        assert set(json.loads(completion.text)) == {"found"}
+
+
+async def test_likelihood_is_declared_or_refused(chat_model: ChatModel) -> None:
+    if Capability.LIKELIHOOD not in chat_model.capabilities:
+        if isinstance(chat_model, LikelihoodModel):
+            with pytest.raises(MissingCapability):
+                await chat_model.likelihood("a", "b")
+        return
+    assert isinstance(chat_model, LikelihoodModel)
+    for _ in range(2):
+        scores = await chat_model.likelihood("The cat sat on the", " mat today")
+        assert len(scores) == await chat_model.count_tokens(" mat today")
+        assert all(score <= 0 for score in scores)
+        assert await chat_model.likelihood("a", "") == []
+
+
+async def test_labels_are_declared_or_refused(chat_model: ChatModel) -> None:
+    if Capability.LABELS not in chat_model.capabilities:
+        if isinstance(chat_model, LabelModel):
+            with pytest.raises(MissingCapability):
+                await chat_model.labels(ASK, ["Yes", "No"])
+        return
+    assert isinstance(chat_model, LabelModel)
+    for _ in range(2):
+        odds = await chat_model.labels(ASK, ["Yes", "No"])
+        assert list(odds) == ["Yes", "No"]
+        assert sum(odds.values()) == pytest.approx(1)
+        assert all(0 <= odd <= 1 for odd in odds.values())
+    for wrong in ([], ["Yes", ""]):
+        with pytest.raises(ValueError, match="labels"):
+            await chat_model.labels(ASK, wrong)
+
+
+async def test_calls_side_by_side(chat_model: ChatModel) -> None:
+    alone = await chat_model.chat(ASK, max_tokens=8)
+    together = await asyncio.gather(*(chat_model.chat(ASK, max_tokens=8) for _ in range(5)))
+    assert {completion.text for completion in together} == {alone.text}
+
+
+async def test_cancelling_leaves_the_model_usable(chat_model: ChatModel) -> None:
+    task = asyncio.create_task(chat_model.chat(ASK, max_tokens=300))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert (await chat_model.chat(ASK, max_tokens=8)).text
+
+
+async def test_one_event_loop_after_another(chat_model: ChatModel) -> None:
+    here = (await chat_model.chat(ASK, max_tokens=8)).text
+
+    async def elsewhere() -> str:
+        try:
+            return (await chat_model.chat(ASK, max_tokens=8)).text
+        finally:
+            if isinstance(chat_model, OpenAIChat):  # its connections are the loop's
+                await chat_model.aclose()
+
+    for _ in range(2):
+        assert await asyncio.to_thread(lambda: asyncio.run(elsewhere())) == here
+
+
+async def test_counting_tokens(chat_model: ChatModel) -> None:
+    counts = [await chat_model.count_tokens(text) for text in ("", "one", "one two three" * 50)]
+    assert counts[0] == 0
+    assert 0 < counts[1] < counts[2]
+
+
+async def test_text_that_no_encoding_has(chat_model: ChatModel) -> None:
+    odd = "caf\udce9 and half a pair \ud83d"  # as arguments that are no UTF-8 come in
+    assert (await chat_model.chat([Message("user", odd)], max_tokens=8)).text
+    assert await chat_model.count_tokens(odd) > 3
+
+
+@real
+async def test_a_prompt_too_long_is_one_error(llama: LlamaCpp) -> None:
+    with pytest.raises(ContextTooSmall):
+        await llama.chat([Message("user", "word " * 600)], max_tokens=8)
+
+
+EMBEDDERS = [pytest.param("minilm", marks=real), pytest.param("static", marks=real), "openai"]
+
+
+@pytest.fixture(params=EMBEDDERS)
+async def embedder(
+    request: pytest.FixtureRequest, openai_server: Any, policy: Policy
+) -> AsyncIterator[Embedder]:
+    makers: dict[str, Callable[[], Embedder]] = {
+        "minilm": MiniLM,
+        "static": StaticEmbedder,
+        "openai": lambda: OpenAIEmbedder("e", openai_server.url, policy=policy, batch=4),
+    }
+    names = {"minilm": "minilm-l6-v2-int8", "static": "wordllama-256"}
+    if request.param in names:
+        weights.pull(names[request.param])
+    embedder = makers[request.param]()
+    yield embedder
+    await embedder.aclose()
+    await embedder.aclose()
+
+
+async def test_an_embedder_gives_unit_rows_in_order(embedder: Embedder) -> None:
+    assert isinstance(embedder, Embedder)
+    assert embedder.name
+    texts = [f"text number {number}" for number in range(10)]
+    rows = await embedder.embed(texts)
+    assert (rows.shape, rows.dtype) == ((10, embedder.dimension), np.float32)
+    assert np.linalg.norm(rows, axis=1) == pytest.approx(1, abs=1e-5)
+    alone = np.vstack([await embedder.embed([text]) for text in texts])
+    assert np.allclose(rows, alone, atol=1e-6)
+    assert len({row.tobytes() for row in rows}) == 10
+
+
+async def test_queries_and_passages_share_a_space(embedder: Embedder) -> None:
+    [query] = await embedder.embed(["a red bridge"], "query")
+    passages = await embedder.embed(["Otters eat fish.", "a red bridge"], "passage")
+    assert (passages @ query).argmax() == 1
+
+
+async def test_an_embedder_takes_any_text(embedder: Embedder) -> None:
+    odd = ["", " ", "\x00", "caf\udce9", "東京の橋 🙂", "long " * 3000]
+    rows = await embedder.embed(odd)
+    assert rows.shape == (6, embedder.dimension)
+    assert np.linalg.norm(rows, axis=1) == pytest.approx(1, abs=1e-5)
+    assert (await embedder.embed([])).shape == (0, embedder.dimension)
+
+
+async def test_embedding_side_by_side(embedder: Embedder) -> None:
+    texts = [f"text number {number}" for number in range(24)]
+    whole = await embedder.embed(texts)
+    parts = await asyncio.gather(*(embedder.embed(texts[at : at + 8]) for at in (0, 8, 16)))
+    assert np.allclose(np.vstack(parts), whole, atol=1e-6)
+
+
+RERANKERS = [
+    pytest.param("embedding", marks=real),
+    pytest.param("likelihood", marks=real),
+    "http",
+]
+
+
+@pytest.fixture(params=RERANKERS)
+async def reranker(
+    request: pytest.FixtureRequest, openai_server: Any, policy: Policy
+) -> AsyncIterator[Reranker]:
+    reranker: Reranker
+    if request.param == "embedding":
+        weights.pull("wordllama-256")
+        reranker = EmbeddingReranker(StaticEmbedder())
+    elif request.param == "likelihood":
+        reranker = LikelihoodReranker(request.getfixturevalue("llama"))
+    else:
+        reranker = HTTPReranker(openai_server.url, "r", policy=policy)
+    yield reranker
+    await reranker.aclose()
+    await reranker.aclose()
+
+
+async def test_a_reranker_scores_each_text_in_order(reranker: Reranker) -> None:
+    assert isinstance(reranker, Reranker)
+    assert reranker.name
+    query = "What do otters eat?"
+    texts = ["The bridge was opened in 1932.", "Otters eat fish.", "What otters do is eat fish."]
+    scores = await reranker.score(query, texts)
+    assert len(scores) == 3
+    assert min(scores[1:]) > scores[0]
+    assert await reranker.score(query, texts[::-1]) == pytest.approx(scores[::-1], abs=0.02)
+
+
+async def test_a_reranker_takes_any_text(reranker: Reranker) -> None:
+    assert await reranker.score("question", []) == []
+    assert len(await reranker.score("caf\udce9", ["", "caf\udce9", "東京の橋 🙂"])) == 3
+
+
+@real
+async def test_a_closed_model_says_so() -> None:
+    model = LlamaCpp(weights.pull("smollm2-135m")["model"], name="closed", context_tokens=256)
+    weights.pull("minilm-l6-v2-int8")
+    embedder = MiniLM()
+    for closed in (model, embedder):
+        await closed.aclose()
+        await closed.aclose()
+    with pytest.raises(ModelError, match="closed was closed"):
+        await model.chat(ASK, max_tokens=1)
+    with pytest.raises(ModelError, match="was closed"):
+        await embedder.embed(["text"])
