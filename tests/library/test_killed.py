@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +15,16 @@ import pytest
 from colligate.library import Library
 
 # A child does the work below and kills itself before its n-th write. Writes are the calls that
-# change catalogue or index; nothing else reaches the disk.
-CHILD = """
-import asyncio, os, signal, sys
+# change catalogue or index; nothing else reaches the disk. Each child is a fork of one process
+# that has imported everything already.
+CHILDREN = """
+import asyncio, json, os, signal, sys
 sys.path.insert(0, sys.argv[1])
 from conftest import WordEmbedder
 from colligate.library import Library
 from colligate.library.catalogue import Catalogue
 from colligate.library.edge import EdgeIndex
 
-library, documents, fatal = sys.argv[2], sys.argv[3], int(sys.argv[4])
 steps = 0
 
 def step():
@@ -38,30 +40,59 @@ def watch(owner, name):
         return inner(*arguments, **named)
     setattr(owner, name, outer)
 
-for name in ("store", "mark", "purge", "leave", "set_meta"):
+for name in ("store", "mark", "purge", "leave", "set_meta", "note_file"):
     watch(Catalogue, name)
 for name in ("upsert", "remove", "flush", "optimise"):
     watch(EdgeIndex, name)
 create = EdgeIndex.create
 EdgeIndex.create = lambda *arguments: (step(), create(*arguments))[1]
 
-async def main():
+async def work_in(library, documents):
     async with Library(library, embedder=WordEmbedder()) as opened:
         await opened.add(documents, workers=1)
         kept = [info.id for info in await opened.documents() if info.title == "Gone"]
         await opened.remove(kept)
 
-asyncio.run(main())
-print(steps)
+for line in sys.stdin:
+    library, documents, fatal = json.loads(line)
+    child = os.fork()
+    if not child:
+        asyncio.run(work_in(library, documents))
+        print(steps, flush=True)
+        os._exit(0)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if status:
+        print("killed" if status == -signal.SIGKILL else f"failed with {status}", flush=True)
 """
 
 QUERIES = ["fish in rivers", "badgers dig", "what do they eat", "moles", "replaced"]
 
 
-def work(library: Path, documents: Path, fatal: int) -> subprocess.CompletedProcess[str]:
-    here = str(Path(__file__).parent)
-    command = [sys.executable, "-c", CHILD, here, library, documents, str(fatal)]
-    return subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
+@pytest.fixture(scope="module")
+def work() -> Iterator[Callable[[Path, Path, int], str]]:
+    """`work(library, documents, n)` is done by a child, which says how many writes it made.
+
+    It says "killed" if there was an n-th.
+    """
+    process = subprocess.Popen(
+        [sys.executable, "-c", CHILDREN, str(Path(__file__).parent)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    questions, answers = process.stdin, process.stdout
+
+    def ask(library: Path, documents: Path, fatal: int) -> str:
+        questions.write(json.dumps([str(library), str(documents), fatal]) + "\n")
+        questions.flush()
+        return answers.readline().strip()
+
+    yield ask
+    questions.close()
+    process.wait()
+    answers.close()
 
 
 async def contents(path: Path, embedder: Any) -> dict[str, Any]:
@@ -100,28 +131,24 @@ def copy(library: Path, to: Path) -> Path:
 
 @pytest.mark.parametrize("start", ["new", "changed"])
 def test_killed_anywhere_it_goes_on_where_it_was(
-    tmp_path: Path, prepared: Path, folder: Path, embedder: Any, start: str
+    tmp_path: Path, prepared: Path, folder: Path, embedder: Any, work: Any, start: str
 ) -> None:
     def begin(name: str) -> Path:
         return copy(prepared, tmp_path / name) if start == "changed" else tmp_path / name
 
     whole = begin("whole")
-    finished = work(whole, folder, -1)
-    assert finished.returncode == 0, finished.stderr
+    steps = int(work(whole, folder, -1))
     expected = asyncio.run(contents(whole, embedder))
     assert expected["problems"] == []
     assert "Gone" not in str(expected["documents"])
 
-    steps = int(finished.stdout)
     assert steps > 10
     # Killed once at each of these points, the same library each time until it is through.
     stride = 3
     for first in range(stride):
         library = begin(f"killed-{first}")
         for fatal in range(first, steps, stride):
-            killed = work(library, folder, fatal)
-            if killed.returncode == 0:
+            if work(library, folder, fatal) != "killed":
                 break
-            assert killed.returncode == -9, killed.stderr
-        assert work(library, folder, -1).returncode == 0
+        assert int(work(library, folder, -1)) >= 0
         assert asyncio.run(contents(library, embedder)) == expected

@@ -18,9 +18,10 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from pathlib import Path
 
-from colligate import __version__, errors
+from colligate import errors
 from colligate.documents import Document, Span
 from colligate.documents.chunking import Chunker
 from colligate.documents.reading import Limits
@@ -39,6 +40,8 @@ from colligate.library.contents import real
 from colligate.library.parsing import Parsers
 from colligate.library.passages import passages_of
 from colligate.library.rows import FileRecord
+
+_RELEASE = version("colligate")
 
 # A file written this shortly before it was looked at may be written again within the same
 # tick of the clock, so its time proves nothing.
@@ -206,7 +209,7 @@ class Ingestion:
             result.warnings.extend(known.warnings)
             return None
         release, kind, why, mend = known.failure
-        if release != __version__:
+        if release != _RELEASE:
             return _Job(path, dataclasses.replace(now, sha256=known.sha256), known=False)
         result.failed.append((path, getattr(errors, kind)(_cannot_read(path), why, mend)))
         return None
@@ -227,7 +230,7 @@ class Ingestion:
         """Note that a file cannot be read, so that it need not be tried again as it is."""
         record = _as_read(job)
         if record.sha256 and type(error) in _LASTING and error.what == _cannot_read(job.path):
-            failure = (__version__, type(error).__name__, error.why, error.mend)
+            failure = (_RELEASE, type(error).__name__, error.why, error.mend)
             self._catalogue.note_file(dataclasses.replace(record, failure=failure))
 
 
