@@ -231,6 +231,32 @@ async def test_cancelling_frees_the_slot(openai_server: Any, policy: Policy) -> 
     assert (await ask(model)).text == "Hello."
 
 
+async def test_closing_during_a_call_ends_it(openai_server: Any, policy: Policy) -> None:
+    openai_server.hold()
+    model = OpenAIChat("m", openai_server.url, policy=policy)
+    asked = asyncio.create_task(model.chat(HELLO, max_tokens=5))
+    await asyncio.to_thread(openai_server.arrived.wait)
+    await model.aclose()
+    with pytest.raises(errors.ModelError, match="closed during a call"):
+        await asked
+    assert len(openai_server.requests) == 1
+
+
+async def test_what_a_url_hides_is_sent_and_not_shown(openai_server: Any, policy: Policy) -> None:
+    url = openai_server.url.replace("://", "://me:pass-hidden@") + "?api_key=query-hidden&v=2"
+    model = OpenAIChat("m", url, policy=policy)
+    with pytest.raises(errors.RequestRefused, match="Not Found") as caught:
+        await ask(model)  # this server knows no queries, and repeats them
+    asked = openai_server.requests[0]
+    assert asked["path"] == "/chat/completions?api_key=query-hidden&v=2"
+    assert asked["headers"]["authorization"].startswith("Basic ")
+    openai_server.fail(400, "bad: pass-hidden")
+    with pytest.raises(errors.RequestRefused) as again:
+        await ask(model)
+    shown = str(caught.value) + str(again.value) + repr(model) + model.name
+    assert "hidden" not in shown
+
+
 @pytest.mark.parametrize("proxy", ["socks5://proxy:1", "nonsense://me:secret@proxy:1"])
 async def test_a_proxy_that_cannot_be_used(
     openai_server: Any, policy: Policy, monkeypatch: pytest.MonkeyPatch, proxy: str

@@ -34,6 +34,8 @@ class Failures:
     url: str
     key: str = field(repr=False)
     key_variable: str
+    hidden: tuple[str, ...] = field(repr=False)
+    """What else must not be shown: passwords and keys in the URL."""
 
     def without_status(self, error: Exception, timeout: float) -> errors.ModelError:
         """The typed error for no connection, or an answer without sense."""
@@ -118,8 +120,8 @@ class Failures:
 
     def scrub(self, text: str) -> str:
         """A server's words without anything that looks like a key, at most 300 characters."""
-        if self.key:
-            text = text.replace(self.key, "[key]")
+        for secret in filter(None, (self.key, *self.hidden)):
+            text = text.replace(secret, "[key]")
         text = " ".join(_SECRETS.sub("[key]", text).split())
         return text if len(text) <= 300 else text[:299] + "…"
 

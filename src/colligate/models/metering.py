@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 from colligate.errors import UsageError
 from colligate.models.protocols import Price, Usage
@@ -40,6 +40,17 @@ class Call:
     cached: bool = False
 
 
+class Sums(TypedDict):
+    """What one role's calls cost together."""
+
+    calls: int
+    input_tokens: int
+    output_tokens: int
+    scoring_passes: int
+    seconds: float
+    cost_usd: float | None
+
+
 @dataclass(frozen=True)
 class UsageReport:
     """What a run cost, in all and by role. `cost_usd` is None when a price is not known.
@@ -54,7 +65,7 @@ class UsageReport:
     retrieval_rounds: int = 0
     seconds: float = 0.0
     cost_usd: float | None = 0.0
-    by_role: Mapping[str, Mapping[str, float | int | None]] = field(default_factory=dict)
+    by_role: Mapping[str, Sums] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """The usage as `ask --json` prints it."""
@@ -184,18 +195,22 @@ class Meter:
 
     def report(self, *, seconds: float | None = None) -> UsageReport:
         """The sums; `seconds` is the run's own time, default the time of its calls together."""
-        roles = dict.fromkeys(call.role for call in self.calls)
         sums = _sums(self.calls)
-        if seconds is not None:
-            sums["seconds"] = seconds
+        roles = dict.fromkeys(call.role for call in self.calls)
+        by_role = {role: _sums(c for c in self.calls if c.role == role) for role in roles}
         return UsageReport(
-            **sums,  # type: ignore[arg-type]
+            calls=sums["calls"],
+            input_tokens=sums["input_tokens"],
+            output_tokens=sums["output_tokens"],
+            scoring_passes=sums["scoring_passes"],
             retrieval_rounds=self.retrieval_rounds,
-            by_role={role: _sums(c for c in self.calls if c.role == role) for role in roles},
+            seconds=sums["seconds"] if seconds is None else seconds,
+            cost_usd=sums["cost_usd"],
+            by_role=by_role,
         )
 
 
-def _sums(calls: Iterable[Call]) -> dict[str, float | int | None]:
+def _sums(calls: Iterable[Call]) -> Sums:
     every = list(calls)
     fresh = [call for call in every if not call.cached]
     prices = [call.usd for call in fresh if call.usd is not None]

@@ -121,7 +121,7 @@ class OpenAIChat:
                     continue
                 if not self._only_thought(reply):
                     return reply
-                spent = _sum(spent, usage_of(reply, messages))
+                spent += usage_of(reply, messages)
                 self._dialect.give_room_to_think(_ROOM_TO_THINK)
 
         reply = await self._endpoint.call(attempt, model=self._model)
@@ -132,7 +132,7 @@ class OpenAIChat:
             warnings += ("the stream broke off and the answer differs from what was shown",)
         return Completion(
             text=text,
-            usage=_sum(spent, usage_of(reply, messages)),
+            usage=spent + usage_of(reply, messages),
             model=self.name,
             finish_reason=reply.finish_reason or "stop",
             thinking="\n\n".join(filter(None, (reply.thinking.strip(), inline_thinking))),
@@ -233,12 +233,3 @@ def _cut(text: str, stop: Sequence[str]) -> str:
     """The text before the first stop string: not every server stops."""
     ends = [at for string in stop if string and (at := text.find(string)) >= 0]
     return text[: min(ends)] if ends else text
-
-
-def _sum(one: Usage, other: Usage) -> Usage:
-    return Usage(
-        one.input_tokens + other.input_tokens,
-        one.output_tokens + other.output_tokens,
-        one.cached_tokens + other.cached_tokens,
-        one.estimated or other.estimated,
-    )

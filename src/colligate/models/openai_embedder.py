@@ -123,10 +123,10 @@ class OpenAIEmbedder:
 
         return attempt
 
-    def _rows(self, answer: object, count: int) -> NDArray[np.float32]:
+    def _rows(self, answer: Any, count: int) -> NDArray[np.float32]:
         """The vectors in the order asked, checked and scaled to unit length."""
         try:
-            entries = answer["data"]  # type: ignore[index]
+            entries = answer["data"]
             by_place = {
                 int(entry.get("index", at)): _vector(entry["embedding"])
                 for at, entry in enumerate(entries)

@@ -52,6 +52,15 @@ class Usage:
     cached_tokens: int = 0
     estimated: bool = False
 
+    def __add__(self, other: Usage) -> Usage:
+        """What two calls cost together."""
+        return Usage(
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.cached_tokens + other.cached_tokens,
+            self.estimated or other.estimated,
+        )
+
 
 @dataclass(frozen=True)
 class Completion:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from openai import AsyncOpenAI
 
@@ -119,9 +120,9 @@ class HTTPReranker:
         await self._endpoint.aclose()
 
 
-def _scores(answer: object, count: int) -> list[float]:
+def _scores(answer: Any, count: int) -> list[float]:
     try:
-        results = answer["results"]  # type: ignore[index]
+        results = answer["results"]
         scores = {int(result["index"]): float(result["relevance_score"]) for result in results}
     except (KeyError, TypeError, ValueError, OverflowError):
         raise Garbled("it holds no rerank results") from None

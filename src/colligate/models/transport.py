@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from json import JSONDecodeError
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 from weakref import WeakKeyDictionary
 
 import httpx2
@@ -73,11 +73,16 @@ class Endpoint:
         policy: Policy | None = None,
         key_variable: str = "OPENAI_API_KEY",
     ) -> None:
-        self._base_url = (base_url or OPENAI_URL).strip().rstrip("/")
-        self.url = shown_url(self._base_url)
+        whole = (base_url or OPENAI_URL).strip()
+        self.url = shown_url(whole)
+        parts = urlsplit(whole)
+        self._base_url = parts._replace(query="", fragment="").geturl().rstrip("/")
+        self._query = dict(parse_qsl(parts.query))
         self.policy = policy or Policy()
         self._key = (api_key or "").strip()
-        self._failures = Failures(self.url, self._key, key_variable)
+        # A short value is a version or a flag, not a key.
+        hidden = (parts.password or "", *(v for v in self._query.values() if len(v) >= 8))
+        self._failures = Failures(self.url, self._key, key_variable, hidden)
         self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncOpenAI] = (
             WeakKeyDictionary()
         )
@@ -121,6 +126,7 @@ class Endpoint:
                 api_key=self._key or "none-needed",
                 max_retries=0,
                 timeout=timeout,
+                default_query=self._query,
                 default_headers={**headers, "User-Agent": "colligate"},
                 http_client=http,
             )
@@ -148,10 +154,10 @@ class Endpoint:
                 ) from None
 
     async def _attempts(self, attempt: Callable[[AsyncOpenAI], Awaitable[T]], model: str) -> T:
-        turn = 1
-        while True:
+        turn, client = 1, self._client()
+        while not client.is_closed():
             try:
-                return await attempt(self._client())
+                return await attempt(client)
             except openai.APIStatusError as error:
                 asked = retry_after(error.response.headers)
                 if turn >= self.policy.attempts or not passing(error):
@@ -163,6 +169,7 @@ class Endpoint:
                     raise self._failures.without_status(error, self.policy.timeout) from None
             await self.policy.sleep(self.policy.wait(turn, asked))
             turn += 1
+        raise errors.ModelError(f"the connections to {self.url} were closed during a call")
 
     async def _refused(
         self, error: openai.APIStatusError, model: str, attempts: int
