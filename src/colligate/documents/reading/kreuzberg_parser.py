@@ -54,7 +54,7 @@ def to_markdown(
 
 
 def _refusal(source: Source, error: Exception) -> EncryptedFile | CorruptFile:
-    reason = str(error)
+    reason = re.sub(r"^\w+Error: ", "", str(error))
     if re.search(r"encrypt|password", reason, re.IGNORECASE):
         return EncryptedFile(f"cannot read {source.path}", "it is encrypted", "remove its password")
     return CorruptFile(f"cannot read {source.path}", reason[:200], "open and save it again")

@@ -128,7 +128,7 @@ def _parse(path: Path, data: bytes, page_count: int) -> tuple[list[ParsedPage], 
             failed.extend(error.page_num for error in batch.result.page_errors)
             if time.monotonic() > deadline and batch.end_page < page_count:
                 warnings.append(
-                    f"{path.name}: pages after {batch.end_page} were left out: "
+                    f"{path}: pages after {batch.end_page} were left out: "
                     f"parsing took longer than {TIME_LIMIT:g} s"
                 )
                 break
@@ -143,9 +143,9 @@ def _parse(path: Path, data: bytes, page_count: int) -> tuple[list[ParsedPage], 
             raise
         raise _corrupt(path, "the parser failed on it") from error
     if page_count > PAGE_LIMIT:
-        warnings.append(f"{path.name}: only the first {PAGE_LIMIT:,} of {page_count:,} pages read")
+        warnings.append(f"{path}: only the first {PAGE_LIMIT:,} of {page_count:,} pages read")
     if failed:
-        warnings.append(f"{path.name}: could not be parsed: {_page_list(failed)}")
+        warnings.append(f"{path}: could not be parsed: {_page_list(failed)}")
     blank = [n for n in range(1, page_count + 1) if n not in pages]
     pages.update((n, ParsedPage(page_num=n, width=0.0, height=0.0, text="")) for n in blank)
     return [pages[n] for n in sorted(pages)], warnings
@@ -165,7 +165,7 @@ def _check_text(path: Path, pages: Sequence[PageLayout], warnings: list[str]) ->
             "run OCR over it first, for example: ocrmypdf IN.pdf OUT.pdf",
         )
     if silent:
-        warnings.append(f"{path.name}: no text (blank or scanned): {_page_list(silent)}")
+        warnings.append(f"{path}: no text (blank or scanned): {_page_list(silent)}")
 
 
 def _page_list(numbers: Sequence[int]) -> str:
