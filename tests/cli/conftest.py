@@ -30,11 +30,13 @@ class Colligate:
 
     `colligate(...)` is a process; `colligate.here(...)` runs the same command line in this one,
     for what does not depend on streams and signals: starting Python takes most of the time.
-    A test may change `environment`. The library is a new folder.
+    A test may change `environment`, or set a `wrapper`: a command that runs the process. The
+    library is a new folder.
     """
 
     def __init__(self, folder: Path) -> None:
         self.library = folder / "library"
+        self.wrapper: list[str] = []
         # Keys, proxies and models of whoever runs the tests are taken out for all tests.
         self.environment = {
             **os.environ,
@@ -52,7 +54,7 @@ class Colligate:
         self, *arguments: str | Path, timeout: float = 60
     ) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [*COMMAND, *map(str, arguments)],
+            [*self.wrapper, *COMMAND, *map(str, arguments)],
             env=self.environment,
             stdin=subprocess.DEVNULL,
             capture_output=True,

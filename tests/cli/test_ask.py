@@ -68,7 +68,7 @@ def test_the_answer_goes_to_standard_output_and_all_else_to_standard_error(
     assert lines[0] == "The tower was built in 1871. [1]"
     assert lines[2] == "[1] The lighthouse › Building"
     assert lines[3].startswith("    The tower was built in 1871 by Ada Mercer.")
-    assert "reading 2" in done.stderr
+    assert "reading 2 files" in done.stderr
     assert "1 call" in done.stderr
     assert "\x1b" not in done.stdout + done.stderr
 
@@ -91,6 +91,8 @@ def test_what_is_not_in_the_documents_is_status_3(ask: Any, folder: Path) -> Non
         (["Who?", "--max-tokens-total", "0"], "--max-tokens-total"),
         (["  ", "FOLDER"], "the question is empty"),
         (["Who?", "FOLDER/none.txt"], "none.txt"),
+        (["Who?", ""], "it is empty"),
+        (["Wh\udcff?", "FOLDER"], "the question is not text"),
         (["Who?", "FOLDER/*.none"], "nothing matches"),
         (["Who?", "EMPTY"], "the folder is empty"),
         (["Who?", "FOLDER", "--strategy", "retreive-read"], "did you mean 'retrieve-read'?"),
@@ -150,6 +152,20 @@ def test_the_trace_holds_every_step_in_order(ask: Any, folder: Path, tmp_path: P
     assert [e["at"] for e in events] == sorted(e["at"] for e in events)
     asked = next(e for e in events if e["event"] == "asked")
     assert "When was the tower built?" in asked["messages"][-1]["content"]
+
+
+def test_a_trace_that_does_not_fit_the_disk_is_one_line(ask: Any, folder: Path) -> None:
+    done = ask(folder, "--trace", "/dev/full")
+    assert done.returncode == 1
+    assert "cannot write the trace /dev/full: No space left on device" in fault(done)
+
+
+def test_the_library_is_no_document_of_its_own_folder(ask: Any, folder: Path) -> None:
+    for _ in range(2):
+        done = ask(folder, "--library", folder / "library")
+        assert done.returncode == 0, done.stderr
+        assert "left out" not in done.stderr
+    assert "reading" not in done.stderr.replace("reading 2 files", "")
 
 
 def test_only_the_paths_given_are_in_view(ask: Any, folder: Path) -> None:

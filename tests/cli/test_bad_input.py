@@ -84,16 +84,20 @@ def test_a_bad_file_alone_is_a_fault(ask: Any, folder: Path, name: str) -> None:
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="the superuser may read anything")
-def test_a_folder_without_permission(ask: Any, folder: Path) -> None:
-    locked = folder / "locked"
-    locked.mkdir(mode=0)
+def test_what_may_not_be_read_is_said(ask: Any, colligate: Any, folder: Path) -> None:
+    if os.geteuid() == 0:  # the superuser may read anything, unless that is taken away
+        powers = "-dac_override,-dac_read_search"
+        colligate.wrapper = ["setpriv", f"--bounding-set={powers}", f"--inh-caps={powers}"]
+    (folder / "locked").mkdir(mode=0)
+    (folder / "secret.txt").touch(mode=0)
     try:
         done = ask(folder)
     finally:
-        locked.chmod(0o700)
-    assert done.returncode == 0
-    assert [line for line in done.stderr.splitlines() if "locked" in line]
+        (folder / "locked").chmod(0o700)
+    assert done.returncode == 0, done.stderr
+    for name in ("locked", "secret.txt"):
+        [said] = [line for line in done.stderr.splitlines() if name in line]
+        assert "permission denied" in said
 
 
 @pytest.mark.parametrize("command", ["tree", "index"])

@@ -79,6 +79,31 @@ def test_show(colligate: Any, indexed: list[dict[str, Any]]) -> None:
     assert colligate.here("library", "show", "nothing-like-it").returncode == 2
 
 
+def test_show_takes_a_file_and_the_beginning_of_an_id(
+    colligate: Any, indexed: list[dict[str, Any]], folder: Path
+) -> None:
+    for named in (folder / "tower.md", "tower-"):
+        shown = colligate.here("library", "show", named, "--json")
+        assert json.loads(shown.stdout)["title"] == "The lighthouse"
+    (folder / "tower.txt").write_text("The tower is gone.\n", encoding="utf-8")
+    assert colligate.here("index", folder, "--embedder", "static").returncode == 0
+    done = colligate.here("library", "show", "tower-")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "tower- may be 2 documents" in done.stderr
+
+
+def test_removing_one_of_two_files_that_say_the_same_is_said(
+    colligate: Any, indexed: list[dict[str, Any]], folder: Path
+) -> None:
+    (folder / "copy").mkdir()
+    (folder / "copy" / "tower.md").write_bytes((folder / "tower.md").read_bytes())
+    assert colligate.here("index", folder, "--embedder", "static").returncode == 0
+    done = colligate.here("library", "remove", folder / "copy" / "tower.md")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "other files hold the same text" in done.stderr
+    assert len(json.loads(colligate.here("library", "list", "--json").stdout)) == 2
+
+
 def test_remove(colligate: Any, indexed: list[dict[str, Any]], folder: Path) -> None:
     tower, harbour = (d["id"] for d in sorted(indexed, key=lambda d: d["title"], reverse=True))
     done = colligate.here("library", "remove", tower, "--embedder", "static")
@@ -133,7 +158,9 @@ def test_a_library_that_another_process_holds(ask: Any, colligate: Any, folder: 
         done = ask(folder, "--wait", "0")
         assert (done.returncode, done.stdout) == (1, "")
         assert "has held it since" in done.stderr.splitlines()[-1]
-        assert json.loads(colligate.here("doctor", "--json").stdout)["works"] is False
+        doctor = colligate.here("doctor")
+        assert doctor.returncode == 1
+        assert doctor.stdout.count("name another --library") == 1
     finally:
         lock.release()
     assert ask(folder, "--wait", "0").returncode == 0

@@ -32,6 +32,8 @@ def test_a_narrow_terminal_without_colour(
     assert status == 0, screen
     codes = [c for style in _STYLES.findall(screen) for c in style[2:-1].split(";") if c]
     assert [c for c in codes if 30 <= int(c) <= 49 or 90 <= int(c) <= 107] == []
+    progress = _MOVES.sub("", _STYLES.sub("", screen.split("\x1b[?25h")[0]))
+    assert re.search(r"reading +2 of 2\n", progress), "what and how much stand on one line"
     answer = _MOVES.sub("", _STYLES.sub("", screen.split("\x1b[?25h")[-1]))
     assert "The tower was built in 1871." in answer
     assert max(len(line) for line in answer.splitlines() if "tokens" not in line) <= 30

@@ -29,6 +29,10 @@ def test_help_loads_nothing_heavy(arguments: list[str]) -> None:
     assert HEAVY & set(done.stderr.split()) == set()
 
 
+def test_help_names_models_as_they_are_written(colligate: Any) -> None:
+    assert "openai:MODEL[@URL]" in " ".join(colligate.here("ask", "--help").stdout.split())
+
+
 def test_no_command_is_wrong_usage(colligate: Any) -> None:
     done = colligate.here()
     assert (done.returncode, done.stdout) == (2, "")

@@ -13,6 +13,7 @@ from colligate.cli import options
 from colligate.cli.failures import ANSWERED, NOT_FOUND
 from colligate.cli.running import run
 from colligate.cli.terminal import say_json, warn
+from colligate.errors import UsageError
 
 if TYPE_CHECKING:
     from colligate.strategies.answer import Answer
@@ -117,6 +118,11 @@ def ask(
     from colligate.cli.tracing import TraceFile
     from colligate.engine import aask
 
+    try:
+        question.encode()
+    except UnicodeEncodeError as error:
+        why = "its bytes are not valid in this terminal's encoding"
+        raise UsageError("the question is not text", why, "write it in UTF-8") from error
     with ExitStack() as stack:
         trace_file = stack.enter_context(TraceFile(trace)) if trace else None
         watcher = stack.enter_context(watching(sys.stderr))

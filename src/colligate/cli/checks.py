@@ -19,7 +19,6 @@ from colligate.cli.running import run
 from colligate.errors import (
     ColligateError,
     EndpointUnreachable,
-    LibraryLocked,
     WeightsUnavailable,
 )
 
@@ -62,6 +61,11 @@ def checks(model: str | None, embedder: str, library: Path | None) -> Iterator[C
     yield _space(model, embedder)
 
 
+def _failed(name: str, error: ColligateError, mend: str = "") -> Check:
+    found = f"{error.what}: {error.why}" if error.why else error.what
+    return Check(name, False, found, error.mend or mend)
+
+
 def _python() -> Check:
     found = f"{platform.python_version()} on {platform.platform(terse=True)}"
     return Check("python", sys.version_info >= (3, 11), found, "install Python 3.11 or later")
@@ -89,8 +93,7 @@ def _model(named: str | None) -> Iterator[Check]:
     try:
         name, why = model_taken(named)
     except ColligateError as error:
-        mend = "name one with --model, or set COLLIGATE_MODEL"
-        yield Check("model", False, f"{error.what}: {error.why}", error.mend or mend)
+        yield _failed("model", error, "name one with --model, or set COLLIGATE_MODEL")
         return
     yield Check("model", True, f"{name} ({why})")
     if weights := weights_of(name):
@@ -100,7 +103,7 @@ def _model(named: str | None) -> Iterator[Check]:
     try:
         has = run(_capabilities(name, ask=True))
     except ColligateError as error:
-        yield Check("model answers", False, f"{error.what}: {error.why}", error.mend)
+        yield _failed("model answers", error)
     else:
         yield Check("model answers", True, f"it offers {', '.join(sorted(has))}")
 
@@ -172,7 +175,7 @@ def _embedder(name: str) -> Check:
     try:
         run(open_embedder(name).aclose())
     except ColligateError as error:
-        return Check("embedder", False, str(error))
+        return _failed("embedder", error)
     return Check("embedder", True, name)
 
 
@@ -192,10 +195,8 @@ def _library(embedder: str, folder: Path | None) -> Check:
 
     try:
         return Check("library", True, run(look()))
-    except LibraryLocked as error:
-        return Check("library", False, f"{error.what}: {error.why}", error.mend)
     except ColligateError as error:
-        return Check("library", False, str(error), "name another folder with --library")
+        return _failed("library", error, "name another folder with --library")
 
 
 async def _take_lock(folder: Path) -> None:

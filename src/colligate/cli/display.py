@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from rich.padding import Padding
 from rich.text import Text
 
-from colligate.cli.terminal import console, note, one_line, visible
+from colligate.cli.terminal import console, counted, note, one_line, visible
 
 if TYPE_CHECKING:
     from colligate.evidence.citing import Citation
@@ -39,11 +39,10 @@ def show_answer(answer: Answer) -> None:
 def show_usage(answer: Answer) -> None:
     """What the answer cost, as one line to standard error."""
     usage = answer.usage
-    calls = "1 call" if usage.calls == 1 else f"{usage.calls} calls"
     tokens = f"{usage.input_tokens:,} tokens in, {usage.output_tokens:,} out"
     cost = f", ${usage.cost_usd:.4f}" if usage.cost_usd else ""
     model = f"{answer.model}: " if answer.model else ""
-    note(f"{model}{calls}, {tokens}{cost}, {usage.seconds:.1f} s")
+    note(f"{model}{counted(usage.calls, 'call')}, {tokens}{cost}, {usage.seconds:.1f} s")
 
 
 def _heading(number: int, citation: Citation, arrow: str) -> Text:

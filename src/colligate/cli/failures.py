@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import traceback
@@ -50,11 +51,18 @@ def _verdict(error: BaseException) -> tuple[str, int]:
         case MemoryError():
             return "out of memory; give fewer files, or a smaller model", FAULT
         case OSError():
-            return f"the operating system refused: {error}", FAULT
+            place = f": {error.filename}" if error.filename else ""
+            return f"{error.strerror or error}{place}; {_mend(error)}", FAULT
         case _:
             name = type(error).__name__
             mend = "COLLIGATE_DEBUG=1 shows the traceback, please report it"
             return f"internal error: {name}: {error}; {mend}", FAULT
+
+
+def _mend(error: OSError) -> str:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return "free some disk space"
+    return "COLLIGATE_DEBUG=1 shows where"
 
 
 def _usage(error: TyperException) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
@@ -12,21 +13,20 @@ import typer
 from colligate.cli import options
 from colligate.cli.failures import ANSWERED, FAULT
 from colligate.cli.running import run
-from colligate.cli.terminal import note, one_line, say, say_json, visible
-from colligate.errors import UsageError
+from colligate.cli.terminal import counted, note, one_line, say, say_json, visible
+from colligate.errors import UnknownDocument, UsageError
 
 if TYPE_CHECKING:
     from colligate.documents import Document
     from colligate.library.ingestion import Ingested
     from colligate.library.library import Library
+    from colligate.library.sources import DocumentInfo
 
 T = TypeVar("T")
 
-app = typer.Typer(help="What the library holds: list, show, remove, verify.")
+_MOST_NAMED = 5
 
-DocumentId = Annotated[
-    str, typer.Argument(metavar="DOCUMENT", help="A document's id, from `library list`.")
-]
+app = typer.Typer(help="What the library holds: list, show, remove, verify.")
 
 
 def index(
@@ -119,13 +119,19 @@ def list_documents(
     ]
     if rows:
         say(table(headings, rows))
-    note(f"{_documents(len(rows))} in {path}")
+    note(f"{counted(len(rows), 'document')} in {path}")
     return ANSWERED
 
 
 @app.command("show")
 def show_document(
-    document: DocumentId,
+    document: Annotated[
+        str,
+        typer.Argument(
+            metavar="DOCUMENT",
+            help="A document's id from `library list`, its beginning, or the document's file.",
+        ),
+    ],
     text: Annotated[
         bool,
         typer.Option("--text", help="Print the text that spans refer to, and nothing else."),
@@ -140,7 +146,7 @@ def show_document(
         raise UsageError("--text and --json exclude each other", mend="give one of them")
 
     async def one(opened: Library) -> Document:
-        return await opened.document(document)
+        return await opened.document(_meant(document, await opened.documents()))
 
     found = _with_library(library, embedder, wait, one)
     if text:
@@ -177,8 +183,11 @@ def remove_documents(
     async def remove(opened: Library) -> list[str]:
         return await opened.remove(documents)
 
-    for removed in _with_library(library, embedder, wait, remove):
-        say(f"removed {one_line(removed)}")
+    removed = _with_library(library, embedder, wait, remove)
+    for name in removed:
+        say(f"removed {one_line(name)}")
+    if not removed:
+        note("no document removed: other files hold the same text")
     return ANSWERED
 
 
@@ -222,6 +231,29 @@ def _with_library(
     return run(opened())
 
 
+def _meant(given: str, documents: Sequence[DocumentInfo]) -> str:
+    """The id of the one document that is meant by an id, the beginning of one, or a file.
+
+    Raises:
+        UnknownDocument: if there is none.
+        UsageError: if there are several.
+    """
+    ids = [info.id for info in documents]
+    if given in ids:
+        return given
+    meant = [
+        info.id for info in documents if Path(info.source).absolute() == Path(given).absolute()
+    ]
+    meant = meant or [name for name in ids if given and name.startswith(given)]
+    if not meant:
+        why = "the library holds no document of this name"
+        raise UnknownDocument(f"cannot show {given}", why, "see `colligate library list`")
+    if len(meant) > 1:
+        several = ", ".join(meant[:_MOST_NAMED]) + (", ..." if len(meant) > _MOST_NAMED else "")
+        raise UsageError(f"{given} may be {counted(len(meant), 'document')}", several, "name one")
+    return meant[0]
+
+
 def _processes(workers: str | None) -> int | None:
     if workers is None:
         return None
@@ -243,7 +275,3 @@ def _print_text(text: str) -> None:
     elif hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(newline="")
     sys.stdout.write(text)
-
-
-def _documents(count: int) -> str:
-    return "1 document" if count == 1 else f"{count:,} documents"

@@ -1,4 +1,7 @@
-"""Options that several commands share."""
+"""Options that several commands share.
+
+Help texts are read as rich markup, where `\\[` is a bracket.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ LIMITS = "Limits"
 Model = Annotated[
     str | None,
     typer.Option(
-        help="The model that reads and answers: bundled, gguf:PATH or openai:MODEL[@URL]. "
+        help="The model that reads and answers: bundled, gguf:PATH or openai:MODEL\\[@URL]. "
         "Default: COLLIGATE_MODEL, else the OPENAI_* environment, else bundled.",
         rich_help_panel=MODELS,
         show_default=False,
@@ -24,7 +27,7 @@ Model = Annotated[
 Embedder = Annotated[
     str,
     typer.Option(
-        help="What turns passages into vectors: minilm, static, openai:MODEL[@URL] or st:NAME.",
+        help="What turns passages into vectors: minilm, static, openai:MODEL\\[@URL] or st:NAME.",
         rich_help_panel=MODELS,
     ),
 ]
@@ -33,7 +36,8 @@ LibraryFolder = Annotated[
     typer.Option(
         "--library",
         metavar="DIR",
-        help="The folder of the library. Default: your own, in your data directory.",
+        help="The folder of the library. Default: COLLIGATE_LIBRARY, else your own, in your data "
+        "directory.",
         rich_help_panel=LIBRARY,
         show_default=False,
     ),

@@ -22,9 +22,10 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.table import Column
 from rich.text import Text
 
-from colligate.cli.terminal import console, is_terminal, note, one_line, warn
+from colligate.cli.terminal import console, counted, is_terminal, note, one_line, warn
 from colligate.strategies.trace import Asked, Noted, Progressed, Pruned, Retrieved, Scored
 
 if TYPE_CHECKING:
@@ -32,7 +33,9 @@ if TYPE_CHECKING:
 
 _SECONDS_BETWEEN_LINES = 60.0
 _BYTES = frozenset({"pulling"})
-_NAMED = frozenset({"pulling", "waiting"})
+_OF_FILES = frozenset({"comparing", "reading"})
+# Narrower than this a terminal has no room for bars.
+_ROOM = 80
 
 
 class Watcher(Protocol):
@@ -51,20 +54,25 @@ def watching(stream: TextIO) -> Iterator[Watcher]:
     if not is_terminal(stream):
         yield Lines()
         return
+    out = console(stream)
+    columns: list[ProgressColumn] = [SpinnerColumn(), _what(), _Amount(Column(no_wrap=True))]
+    if out.width >= _ROOM:
+        columns[2:2] = [BarColumn(bar_width=24)]
+        columns += [TimeElapsedColumn(), TimeRemainingColumn(elapsed_when_finished=True)]
     progress = Progress(
-        SpinnerColumn(),
-        TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=24),
-        _Amount(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(elapsed_when_finished=True),
-        console=console(stream),
+        *columns,
+        console=out,
         transient=True,
         redirect_stdout=False,
         redirect_stderr=False,
     )
     with progress:
         yield Live(progress)
+
+
+def _what() -> TextColumn:
+    column = Column(no_wrap=True, overflow="ellipsis")
+    return TextColumn("{task.description}", markup=False, table_column=column)
 
 
 class Lines:
@@ -93,10 +101,12 @@ class Lines:
         total = _count(event.phase, event.total) if event.total else ""
         if last is not None:
             note(f"{event.phase}: {_count(event.phase, event.done)} of {total or 'unknown'}")
-        elif event.phase in _NAMED:
-            note(f"{event.phase} {event.what}" + (f" ({total})" if total else ""))
+        elif event.phase in _BYTES:
+            note(f"{event.phase} {event.what} ({total or 'unknown size'})")
+        elif event.phase in _OF_FILES:
+            note(f"{event.phase} {counted(event.total, 'file')}")
         else:
-            note(f"{event.phase} {total}".rstrip())
+            note(f"{event.phase} {event.what}".rstrip())
 
 
 class Live:
@@ -117,11 +127,11 @@ class Live:
             case Progressed():
                 self._progressed(event)
             case Retrieved(spans=spans):
-                self._now(f"reading {_passages(len(spans))}")
+                self._now(f"reading {counted(len(spans), 'passage')}")
             case Scored(signal=signal, spans=spans):
-                self._now(f"scored {_passages(len(spans))} by {signal}")
+                self._now(f"scored {counted(len(spans), 'passage')} by {signal}")
             case Pruned(spans=spans):
-                self._now(f"left out {_passages(len(spans))}")
+                self._now(f"left out {counted(len(spans), 'passage')}")
             case Asked(model=model):
                 self._calls += 1
                 self._now(f"asked {model}, call {self._calls}")
@@ -167,10 +177,6 @@ class _Amount(ProgressColumn):
 
 def _count(phase: str, amount: int) -> str:
     return f"{amount / 1e6:,.0f} MB" if phase in _BYTES else f"{amount:,}"
-
-
-def _passages(count: int) -> str:
-    return "1 passage" if count == 1 else f"{count:,} passages"
 
 
 def _fitting(text: str, length: int = 40) -> str:

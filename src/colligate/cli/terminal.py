@@ -44,6 +44,11 @@ def one_line(text: str) -> str:
     return " ".join(visible(text).split())
 
 
+def counted(count: int, thing: str) -> str:
+    """`1 file`, `2,000 files`."""
+    return f"1 {thing}" if count == 1 else f"{count:,} {thing}s"
+
+
 def prepare_streams() -> None:
     """Let no character stop the output: what the stream's encoding lacks becomes `?`.
 

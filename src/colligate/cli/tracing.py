@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from colligate.errors import UsageError
+from colligate.errors import ColligateError, UsageError
 
 if TYPE_CHECKING:
     from colligate.strategies.trace import Event
@@ -26,18 +27,25 @@ class TraceFile:
         try:
             self._file = path.open("w", encoding="utf-8", errors="backslashreplace")
         except OSError as error:
-            why = error.strerror or str(error)
-            raise UsageError(f"cannot write the trace {path}", why, "name another file") from error
+            raise UsageError(*_said(path, error)) from error
+        self._path = path
         self._began = time.perf_counter()
         self._lock = threading.Lock()
 
     def write(self, event: Event) -> None:
-        """Add one event. May be called from any thread."""
+        """Add one event. May be called from any thread.
+
+        Raises:
+            ColligateError: if it cannot be written, on a full disk for example.
+        """
         at = round(time.perf_counter() - self._began, 4)
         line = json.dumps({"at": at, **event.to_json()}, ensure_ascii=False)
-        with self._lock:
-            self._file.write(line + "\n")
-            self._file.flush()
+        try:
+            with self._lock:
+                self._file.write(line + "\n")
+                self._file.flush()
+        except OSError as error:
+            raise ColligateError(*_said(self._path, error)) from error
 
     def __enter__(self) -> TraceFile:
         return self
@@ -48,4 +56,9 @@ class TraceFile:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._file.close()
+        with suppress(OSError):  # what a failed write left behind, which has been said
+            self._file.close()
+
+
+def _said(path: Path, error: OSError) -> tuple[str, str, str]:
+    return f"cannot write the trace {path}", error.strerror or str(error), "name another file"
