@@ -127,6 +127,15 @@ def test_a_damaged_member_is_corrupt(tmp_path: Path) -> None:
     assert "damaged" in refusal(tmp_path / "a.docx", CorruptFile)
 
 
+def test_an_opendocument_presentation_says_what_to_save_it_as(tmp_path: Path) -> None:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as packed:
+        packed.writestr("mimetype", "application/vnd.oasis.opendocument.presentation")
+        packed.writestr("content.xml", "<office/>")
+    (tmp_path / "a.odp").write_bytes(out.getvalue())
+    assert "save it as PDF" in refusal(tmp_path / "a.odp", UnsupportedFormat)
+
+
 def test_encrypted_office_file(tmp_path: Path) -> None:
     data = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + b"\x00" * 600
     data += "EncryptedPackage".encode("utf-16-le") + b"\x00" * 600

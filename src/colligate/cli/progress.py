@@ -118,6 +118,8 @@ class Live:
         self._phases: dict[str, TaskID] = {}
         self._step = progress.add_task("starting", total=None)
         self._calls = 0
+        # The amount needs the rest.
+        self._room = min(40, progress.console.width - 20)
 
     def see(self, event: Event) -> None:
         """Show one event."""
@@ -158,7 +160,7 @@ class Live:
             )
         self._progress.update(
             self._phases[event.phase],
-            description=_fitting(f"{event.phase} {event.what}"),
+            description=_fitting(f"{event.phase} {event.what}", self._room),
             completed=event.done,
             total=event.total or None,
         )
@@ -179,6 +181,6 @@ def _count(phase: str, amount: int) -> str:
     return f"{amount / 1e6:,.0f} MB" if phase in _BYTES else f"{amount:,}"
 
 
-def _fitting(text: str, length: int = 40) -> str:
+def _fitting(text: str, length: int) -> str:
     text = one_line(text)
     return text if len(text) <= length else text[: length - 1] + "…"

@@ -183,6 +183,10 @@ def _zip_format(path: PurePath, data: bytes, named: Format | None) -> Format:
             return format
     if named is not None and named.container is Container.ZIP:
         return named
+    if f"mimetype{_ODF}".encode() in data[:200]:
+        raise UnsupportedFormat(
+            f"cannot read {path}", "no reader for this kind of OpenDocument", "save it as PDF"
+        )
     raise UnsupportedFormat(
         f"cannot read {path}", "it looks binary: a zip archive", "unpack it and give the folder"
     )
