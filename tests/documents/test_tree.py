@@ -149,6 +149,25 @@ def test_a_node_that_does_not_nest_is_refused(children: list[tuple[int, int]]) -
         builder.build(Structure(1.0, Basis.NONE))
 
 
+@pytest.mark.parametrize("parent", [1, 7])
+def test_a_child_of_a_node_that_is_closed_or_unknown_is_refused(parent: int) -> None:
+    builder = TreeBuilder("d")
+    root = builder.add(Kind.ROOT, 0, 10, None)
+    builder.add(Kind.LIST_ITEM, 0, 5, root)
+    builder.add(Kind.LIST_ITEM, 5, 9, root)
+    builder.add(Kind.LIST_ITEM, 1, 2, parent)
+    with pytest.raises(SpanError):
+        builder.build(Structure(1.0, Basis.NONE))
+
+
+def test_a_heading_outside_its_section_is_refused() -> None:
+    builder = TreeBuilder("d")
+    root = builder.add(Kind.ROOT, 0, 10, None)
+    builder.add(Kind.SECTION, 2, 5, root, level=1, heading=(0, 3))
+    with pytest.raises(SpanError):
+        builder.build(Structure(1.0, Basis.NONE))
+
+
 def test_an_end_can_be_set_later() -> None:
     builder = TreeBuilder("d")
     root = builder.add(Kind.ROOT, 0, 10, None)

@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
+import sys
+import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -32,11 +35,20 @@ def fragile(path: Path) -> Reading:
         os.kill(os.getpid(), signal.SIGKILL)
     if path.stem == "quits":
         os._exit(3)
+    if path.stem == "interrupted":  # Ctrl-C in a terminal reaches parsers too
+        os.kill(os.getpid(), signal.SIGINT)
     if path.stem == "chatty":
         os.write(1, b"a parser prints what it likes\n")
     if path.stem == "broken":
         raise ZeroDivisionError("a bug in a parser")
     return read(path)
+
+
+def endless(path: Path) -> Reading:
+    """A reader that says who it is and never ends."""
+    Path(f"{path}.pid").write_text(str(os.getpid()))
+    while True:
+        signal.pause()
 
 
 def noting(path: Path) -> Reading:
@@ -380,11 +392,11 @@ async def test_a_chunker_with_a_tokenizer_is_the_same_in_every_process(
 async def test_a_parser_that_dies_costs_one_file(
     tmp_path: Path, folder: Path, write: Any, embedder: Any, fragile_reader: str, workers: int
 ) -> None:
-    for name in ("broken", "deadly", "chatty", "quits"):
+    for name in ("broken", "deadly", "chatty", "interrupted", "quits"):
         write(f"{name}.md", f"# {name}\n\nA text.\n")
     async with Library(tmp_path / "library", embedder=embedder, reader=fragile_reader) as library:
         result = await library.add(folder, workers=workers)
-    assert len(result.added) == 4
+    assert len(result.added) == 5
     failures = {path.stem: str(error) for path, error in result.failed}
     assert sorted(failures) == ["broken", "deadly", "quits"]
     assert "its parser crashed (signal 9)" in failures["deadly"]
@@ -553,3 +565,40 @@ async def test_cancelled_it_goes_on_later(library: Library, folder: Path) -> Non
     result = await library.add(folder)
     assert len(result.document_ids) == 3
     assert await library.verify() == []
+
+
+ENDLESS = """
+import asyncio, sys
+sys.path[:0] = [sys.argv[1]]
+from conftest import WordEmbedder
+from colligate.library import Library
+library = Library(sys.argv[2], embedder=WordEmbedder(), reader="test_ingestion:endless")
+asyncio.run(library.add(sys.argv[3], index=False))
+"""
+
+
+def test_no_parser_outlives_a_process_that_was_killed(tmp_path: Path, write: Any) -> None:
+    path = write("a.md", "Some words.")
+    here = str(Path(__file__).parent)
+    command = [sys.executable, "-c", ENDLESS, here, str(tmp_path / "library"), str(path)]
+    told = Path(f"{path}.pid")
+    with subprocess.Popen(command) as process:
+        _until(lambda: told.exists() and told.read_text() != "")
+        parser = int(told.read_text())
+        process.kill()
+    _until(lambda: not _runs(parser))
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except FileNotFoundError:
+        return False
+
+
+def _until(happened: Callable[[], bool]) -> None:
+    for _ in range(300):
+        if happened():
+            return
+        time.sleep(0.1)
+    pytest.fail("it did not happen within 30 seconds")

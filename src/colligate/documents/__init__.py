@@ -1,4 +1,9 @@
-"""What a document is: spans, trees, reading files, sentences, chunks, locating."""
+"""What a document is: spans, trees, reading files, sentences, chunks, locating.
+
+What a document is made of is here. What is done with one stands in the module of its name, so
+that nobody waits for parsers he does not use: `reading` (`read`, `find_files`), `markdown`,
+`sentences`, `chunking`, `locating` (`locate`), `languages`.
+"""
 
 from colligate.documents.document import Document, Page
 from colligate.documents.passage import Hit, Passage

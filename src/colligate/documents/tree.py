@@ -210,14 +210,19 @@ class TreeBuilder:
         """The finished tree.
 
         Raises:
-            SpanError: if a child leaves its parent or overlaps its elder sibling.
+            SpanError: if a child leaves its parent or overlaps its elder sibling, a heading
+                leaves its section, or the nodes are not in pre-order.
         """
         children: list[list[int]] = [[] for _ in self._rows]
+        around: list[int] = []  # the last node and its ancestors
         for i, row in enumerate(self._rows):
             parent = row[5]
+            while around and around[-1] != parent:
+                around.pop()
             if parent is not None:
-                self._check(i, parent, children[parent])
+                self._check(i, parent, children[parent] if around else None)
                 children[parent].append(i)
+            around.append(i)
         nodes = tuple(
             Node(
                 id=i,
@@ -233,13 +238,25 @@ class TreeBuilder:
         )
         return Tree(nodes, structure)
 
-    def _check(self, i: int, parent: int, elders: Sequence[int]) -> None:
-        start, end = self._rows[i][3], self._ends[i]
+    def _check(self, i: int, parent: int, elders: Sequence[int] | None) -> None:
+        """Check a node against its parent and its elder siblings; None if that one is closed."""
+        _, _, _, start, heading, _ = self._rows[i]
+        end = self._ends[i]
+        if elders is None:
+            raise SpanError(
+                f"node {i} of {self._document_id} is not in pre-order",
+                f"its parent {parent} does not stand around the node before it",
+            )
         earliest = self._ends[elders[-1]] if elders else self._rows[parent][3]
-        if not (parent < i and earliest <= start <= end <= self._ends[parent]):
+        if not earliest <= start <= end <= self._ends[parent]:
             raise SpanError(
                 f"node {i} at {start}-{end} of {self._document_id} does not nest",
                 f"its parent {parent} ends at {self._ends[parent]}, room starts at {earliest}",
+            )
+        if heading is not None and not start <= heading[0] <= heading[1] <= end:
+            raise SpanError(
+                f"node {i} at {start}-{end} of {self._document_id} does not hold its heading",
+                f"that stands at {heading[0]}-{heading[1]}",
             )
 
 

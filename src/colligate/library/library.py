@@ -285,16 +285,18 @@ class Library:
         if not (leaving or embedded):
             return
         if index := await self._store.index():
-            removed = await in_thread(_remove, index, leaving)
-            changed = embedded + removed + int(await self._meta(catalogue, "changed") or 0)
-            count = await in_thread(index.count)
+            removed = await in_thread(_remove, index, leaving) if leaving else 0
             # A pass that was interrupted has taken some out already, and may have been to erase.
             erase = erase or removed < await in_thread(catalogue.count_passages, leaving)
+            changed = embedded + removed + int(await in_thread(catalogue.meta, "changed") or 0)
+            count = await in_thread(index.count)
             if erase or changed > _REBUILD * count or (removed and count <= _FEW):
                 tell(Progress("optimising", 0, 1))
                 await in_thread(index.optimise)
                 tell(Progress("optimising", 1, 1))
                 changed = 0
+            elif removed:
+                await in_thread(index.flush)
             await in_thread(catalogue.set_meta, changed=str(changed))
         await in_thread(self._store.purge, catalogue)
 
@@ -313,9 +315,6 @@ class Library:
         embedded = await self._index(catalogue, _no_more(), tell)
         await self._tidy(catalogue, tell, embedded=embedded, erase=True)
 
-    async def _meta(self, catalogue: Catalogue, key: str) -> str | None:
-        return await in_thread(catalogue.meta, key)
-
 
 def _silent(_: Progress) -> None:
     pass
@@ -329,5 +328,4 @@ async def _no_more() -> AsyncIterator[list[int]]:
 def _remove(index: PassageIndex, documents: list[int]) -> int:
     before = index.count()
     index.remove(documents)
-    index.flush()
     return before - index.count()

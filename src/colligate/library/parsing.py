@@ -11,9 +11,11 @@ import os
 import pickle
 import pkgutil
 import queue
+import signal
 import subprocess
 import sys
 import threading
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
@@ -25,6 +27,9 @@ READER = "colligate.documents.reading:read"
 
 # Seconds a parser may think about one file before it is taken for lost.
 _PATIENCE = 900.0
+
+# Seconds between two looks of a parser at whether its parent lives.
+_WATCH = 0.5
 
 
 class Parsers:
@@ -157,7 +162,17 @@ def _answer(read: object, path: Path) -> object:
         return ReadingError(f"cannot read {path}", why, "leave it out, or convert it")
 
 
+def _end_with(parent: int) -> None:
+    """End this process soon after its parent, which may have been killed during a long file."""
+    while os.getppid() == parent:
+        time.sleep(_WATCH)
+    os._exit(1)
+
+
 def _main() -> None:
+    # Ctrl-C in a terminal reaches the whole group; whoever started this process ends it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     # What a parser prints must not be taken for an answer.
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
