@@ -11,7 +11,7 @@ import pytest
 from pydantic import BaseModel, Field
 
 from colligate import errors
-from colligate.models import Capability, ChatModel, LabelModel, Message
+from colligate.models import Capability, ChatModel, LabelModel, Message, Usage
 from colligate.models.dialect import Dialect
 from colligate.models.openai_chat import OpenAIChat
 from colligate.models.transport import Policy
@@ -124,12 +124,56 @@ async def test_null_content(openai_server: Any, model: OpenAIChat) -> None:
 
 
 @pytest.mark.parametrize(
-    "body", [b"", b"<html>Welcome</html>", b"[]", b'"text"', b'{"choices": "x"}', b"\xff\xfe"]
+    "body",
+    [
+        b"",
+        b"<html>Welcome</html>",
+        b"[]",
+        b'"text"',
+        b'{"choices": "x"}',
+        b"\xff\xfe",
+        b"[" * 200_000,
+        b'{"choices": [{"message": {"content": ["a"]}, "finish_reason": "stop"}]}',
+        b'{"choices": [{"message": {"content": "a"}, "finish_reason": 7}]}',
+    ],
 )
 async def test_nonsense_bodies(openai_server: Any, model: OpenAIChat, body: bytes) -> None:
     openai_server.garble(body, times=3)
     with pytest.raises(errors.MalformedOutput, match="OpenAI-compatible"):
         await model.chat(HELLO, max_tokens=9)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        b"[",
+        b'"text"',
+        b'{"choices": {"a": 1}}',
+        b'{"choices": [{"delta": {"content": ["a"]}, "finish_reason": "stop"}]}',
+        b'{"choices": [{"delta": {"content": "a"}, "finish_reason": 7}]}',
+    ],
+)
+async def test_nonsense_events(openai_server: Any, model: OpenAIChat, event: bytes) -> None:
+    openai_server.garble(b"data: " + event + b"\n\n", times=3)
+    with pytest.raises(errors.MalformedOutput, match="OpenAI-compatible"):
+        await model.chat(HELLO, max_tokens=9, on_token=lambda piece: None)
+
+
+async def test_usage_without_sense_is_an_estimate_or_nothing(
+    openai_server: Any, model: OpenAIChat
+) -> None:
+    openai_server.say("x", usage={"prompt_tokens": "many", "completion_tokens": -4})
+    assert (await model.chat(HELLO, max_tokens=9)).usage.estimated
+    openai_server.say("x", usage={"prompt_tokens": 5, "completion_tokens": "4"})
+    assert (await model.chat(HELLO, max_tokens=9)).usage == Usage(5, 0)
+
+
+async def test_everything_refused_ends(openai_server: Any, model: OpenAIChat) -> None:
+    said = "temperature, seed, stop, max_tokens, max_completion_tokens, schema: not supported"
+    openai_server.fail(400, said, times=100)
+    with pytest.raises(errors.RequestRefused, match="not supported"):
+        await model.chat(HELLO, max_tokens=9, seed=1, stop=["#"], schema=SCHEMA)
+    assert len(openai_server.requests) < 10
 
 
 async def test_a_stream_cut_and_asked_again_shows_nothing_twice(

@@ -20,7 +20,7 @@ def first_token(completion: Any) -> list[tuple[str, float]]:
     try:
         content = completion.choices[0].logprobs.content
         return [(str(entry.token), math.exp(entry.logprob)) for entry in content[0].top_logprobs]
-    except (AttributeError, IndexError, TypeError, OverflowError):
+    except (AttributeError, LookupError, TypeError, OverflowError):
         return []
 
 

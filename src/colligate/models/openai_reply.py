@@ -36,7 +36,7 @@ async def ask(client: AsyncOpenAI, body: dict[str, Any]) -> Reply:
         message = choice.message
         reply = Reply(message.content, _thinking(message), choice.finish_reason, completion.usage)
         refusal = getattr(message, "refusal", None)
-    except (AttributeError, IndexError, TypeError):
+    except (AttributeError, LookupError, TypeError):
         raise Garbled("it has no choices") from None
     if reply.content is None:
         reply.content = refusal
@@ -63,9 +63,11 @@ async def ask_streaming(
                 reply.finish_reason = choice.finish_reason or reply.finish_reason
                 piece = choice.delta.content or getattr(choice.delta, "refusal", None)
                 reply.thinking += _thinking(choice.delta)
-            except (AttributeError, TypeError):
+            except (AttributeError, LookupError, TypeError):
                 raise Garbled("it has no choices") from None
             if piece is not None:
+                if not isinstance(piece, str):
+                    raise Garbled("its content is not a text")
                 reply.content = (reply.content or "") + piece
                 visible += filtered.feed(piece)
                 if show is not None:
@@ -78,6 +80,8 @@ async def ask_streaming(
 def _usable(reply: Reply) -> Reply:
     if reply.content is not None and not isinstance(reply.content, str):
         raise Garbled("its content is not a text")
+    if not isinstance(reply.finish_reason, str | None):
+        raise Garbled("its finish_reason is not a text")
     if reply.content is None and not reply.thinking and reply.finish_reason in (None, "stop"):
         raise Garbled("its content is null")
     return reply

@@ -30,6 +30,8 @@ T = TypeVar("T")
 
 OPENAI_URL = "https://api.openai.com/v1"
 
+_NO_JSON = (JSONDecodeError, UnicodeDecodeError, RecursionError)
+
 # The client would describe this machine in headers; endpoints have no use for it.
 _UNSENT = ("Lang", "Package-Version", "OS", "Arch", "Runtime", "Runtime-Version", "Async")
 
@@ -163,7 +165,7 @@ class Endpoint:
                 if turn >= self.policy.attempts or not passing(error):
                     # Not chained: the client's errors hold the request, and that the key.
                     raise await self._refused(error, model, turn) from None
-            except (openai.OpenAIError, Garbled, JSONDecodeError, UnicodeDecodeError) as error:
+            except (openai.OpenAIError, Garbled, *_NO_JSON) as error:
                 asked = None
                 if turn >= self.policy.attempts:
                     raise self._failures.without_status(error, self.policy.timeout) from None
@@ -177,7 +179,7 @@ class Endpoint:
         if not is_unknown(error):
             return self._failures.with_status(error, attempts)
         served: dict[str, Any] = {}
-        with contextlib.suppress(openai.OpenAIError, Garbled, JSONDecodeError, UnicodeDecodeError):
+        with contextlib.suppress(openai.OpenAIError, Garbled, *_NO_JSON):
             served = await _list_models(self._client())
         return self._failures.not_found(error, model, served)
 
