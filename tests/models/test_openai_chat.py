@@ -384,10 +384,11 @@ async def test_none_of_the_labels(openai_server: Any, model: OpenAIChat) -> None
         await model.labels(HELLO, ["yes", "no"])
 
 
+@pytest.mark.parametrize("logprob", [1e9, float("nan"), float("inf"), "high", None])
 async def test_log_probabilities_without_sense_are_none(
-    openai_server: Any, model: OpenAIChat
+    openai_server: Any, model: OpenAIChat, logprob: object
 ) -> None:
-    first = {"top_logprobs": [{"token": None, "logprob": 1e9}]}
+    first = {"top_logprobs": [{"token": "yes", "logprob": logprob}]}
     reply = {"choices": [{"logprobs": {"content": [first]}}]}
     openai_server.garble(json.dumps(reply).encode())
     with pytest.raises(errors.MissingCapability):

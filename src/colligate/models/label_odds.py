@@ -19,9 +19,10 @@ def first_token(completion: Any) -> list[tuple[str, float]]:
     """The first token's alternatives with their probabilities; none when the server says none."""
     try:
         content = completion.choices[0].logprobs.content
-        return [(str(entry.token), math.exp(entry.logprob)) for entry in content[0].top_logprobs]
+        first = [(str(entry.token), math.exp(entry.logprob)) for entry in content[0].top_logprobs]
     except (AttributeError, LookupError, TypeError, OverflowError):
         return []
+    return first if all(math.isfinite(probability) for _, probability in first) else []
 
 
 def share(
