@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import charset_normalizer
 
 from colligate.documents.languages import detect
-from colligate.errors import NoText, UnsupportedFormat
+from colligate.errors import NoText
 
 # Control characters that text files hold: tab, newline, form feed, carriage return, escape.
 _STRANGE = bytes(set(range(32)) - {8, 9, 10, 11, 12, 13, 26, 27}) + b"\x7f"
@@ -77,13 +77,8 @@ def decode(data: bytes, name: str) -> Decoded:
     """The text of a file.
 
     Raises:
-        UnsupportedFormat: if it looks binary.
         NoText: if nothing but blanks is left.
     """
-    if looks_binary(data):
-        raise UnsupportedFormat(
-            f"cannot read {name}", f"it looks binary: {binary_kind(data)}", "leave it out"
-        )
     text, warnings = _decode(data, name)
     text = re.sub(r"\r\n?", "\n", text)
     if "\x00" in text:

@@ -37,7 +37,7 @@ class Source:
         """The bytes as text.
 
         Raises:
-            TooLarge, UnsupportedFormat, NoText: if they are not readable text.
+            TooLarge, NoText: if they are too many, or hold nothing but blanks.
         """
         if len(self.data) > self.limits.text_bytes:
             raise TooLarge(
