@@ -19,7 +19,7 @@ from colligate.documents.chunking import Structural
 from colligate.documents.reading import find_files, read
 from colligate.errors import ColligateError
 from colligate.library import Library
-from colligate.library.indexing import searched_text
+from colligate.library.passages import passages_of, searched_text
 from colligate.models import Embedder
 from colligate.models.names import open_embedder
 
@@ -55,7 +55,7 @@ async def texts_of(library: Library) -> list[str]:
     texts = []
     for info in await library.documents():
         document = await library.document(info.id)
-        for span in Structural()(document):
+        for span in passages_of(document, Structural()):
             passage = document.passage(span)
             texts.append(searched_text(passage.title, passage.section, passage.text))
     return texts

@@ -93,8 +93,10 @@ async def milliseconds(search: Callable[[str], Awaitable[object]], words: Words)
     times = []
     for question in [words.draw(QUESTION_WORDS) for _ in range(QUESTIONS)]:
         begun = time.perf_counter()
-        await search(question)
+        hits = await search(question)
         times.append((time.perf_counter() - begun) * 1000)
+        if not hits:
+            raise SystemExit(f"nothing was found for {question!r}")
     return sorted(times)
 
 

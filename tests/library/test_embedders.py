@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from colligate.errors import EmbedderMismatch
 from colligate.library import Library, SearchMode
 from colligate.models import weights
 
@@ -23,8 +25,7 @@ FACTS = {
 
 @pytest.fixture(params=list(WEIGHTS))
 def name(request: pytest.FixtureRequest) -> str:
-    if weights.find(WEIGHTS[request.param]) is None:
-        pytest.skip(f"the weights of {request.param} are not here")
+    weights.pull(WEIGHTS[request.param])  # `make setup` has done it
     return str(request.param)
 
 
@@ -55,3 +56,19 @@ async def test_an_interrupted_library_equals_a_whole_one(
         await whole.add(paths)
         for query in ("trucks", "law", "birth", "oven"):
             assert await whole.search(query, k=4) == await library.search(query, k=4)
+
+
+async def test_an_embedder_is_refused_by_the_name_that_opens_it(
+    library: Library, name: str, write: Any
+) -> None:
+    path = write("bridge.txt", FACTS["bridge"])
+    await library.add(path)
+    await library.close()
+    other = next(each for each in WEIGHTS if each != name)
+    async with Library(library.path, embedder=other) as mistaken:
+        with pytest.raises(EmbedderMismatch) as told:
+            await mistaken.search("bridge", k=1)
+    match = re.search(r"use --embedder (\S+),", str(told.value))
+    assert match is not None
+    async with Library(library.path, embedder=match[1]) as mended:
+        assert await mended.search("bridge", k=1)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from colligate.library.blocking import in_thread
 from colligate.library.bm25 import document_terms
 from colligate.library.catalogue import Catalogue
-from colligate.library.index import Entry, PassageIndex
+from colligate.library.passage_index import Entry, PassageIndex
+from colligate.library.passages import searched_text
 from colligate.library.schema import State
 from colligate.models import Embedder
 
@@ -27,12 +28,6 @@ from colligate.models import Embedder
 # one length, and little is spent on padding.
 _WINDOW = 1024
 _BATCH = 64
-
-
-def searched_text(title: str, section: Iterable[str], text: str) -> str:
-    """What a passage is found by: the document's title, the heading path, and its own text."""
-    headings = [title, *(heading for heading in section if heading != title)]
-    return "\n".join([" > ".join(filter(None, headings)), text])
 
 
 @dataclass(frozen=True, slots=True)

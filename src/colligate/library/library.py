@@ -15,8 +15,7 @@ from colligate.errors import LibraryDamaged
 from colligate.library import contents
 from colligate.library.blocking import in_thread
 from colligate.library.catalogue import Catalogue
-from colligate.library.embedding import LibraryEmbedder
-from colligate.library.index import PassageIndex
+from colligate.library.embedder import LibraryEmbedder
 from colligate.library.indexing import Indexing
 from colligate.library.ingestion import (
     Ingested,
@@ -26,6 +25,7 @@ from colligate.library.ingestion import (
     hold_to_chunker,
 )
 from colligate.library.parsing import READER
+from colligate.library.passage_index import PassageIndex
 from colligate.library.schema import State
 from colligate.library.searching import Searching
 from colligate.library.sources import DocumentInfo, SearchMode

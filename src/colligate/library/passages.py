@@ -1,6 +1,8 @@
-"""Which spans of a document are searched."""
+"""What of a document is searched: which spans, and the words each is found by."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 from colligate.documents import Document, Kind, Span
 from colligate.documents.chunking import Chunker
@@ -20,6 +22,12 @@ def passages_of(document: Document, chunker: Chunker) -> list[Span]:
     }
     trimmed = {_trimmed(document, heading) for heading in bare}
     return [span for span in chunker(document) if _trimmed(document, span) not in trimmed]
+
+
+def searched_text(title: str, section: Iterable[str], text: str) -> str:
+    """What a passage is found by: the document's title, the heading path, and its own text."""
+    headings = [title, *(heading for heading in section if heading != title)]
+    return "\n".join([" > ".join(filter(None, headings)), text])
 
 
 def _trimmed(document: Document, span: Span) -> tuple[int, int]:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colligate.library.bm25 import Terms
-from colligate.library.index import PassageIndex, Scope, Scored
+from colligate.library.passage_index import PassageIndex, Scope, Scored
 from colligate.library.sources import SearchMode
 
 # The constant of Cormack, Clarke and Buettcher (SIGIR 2009).

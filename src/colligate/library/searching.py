@@ -13,7 +13,7 @@ from colligate.library import ranking
 from colligate.library.blocking import in_thread
 from colligate.library.bm25 import query_terms, words
 from colligate.library.catalogue import Catalogue
-from colligate.library.index import PassageIndex, Scope, Scored
+from colligate.library.passage_index import PassageIndex, Scope, Scored
 from colligate.library.recent import Recent
 from colligate.library.rows import Text
 from colligate.library.schema import State

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from colligate.documents.document import digest
 from colligate.errors import SpanError
 from colligate.library.catalogue import Catalogue
-from colligate.library.index import PassageIndex
+from colligate.library.passage_index import PassageIndex
 from colligate.library.schema import State
 
 
