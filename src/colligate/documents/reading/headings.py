@@ -15,17 +15,24 @@ from dataclasses import dataclass
 from enum import Enum
 from itertools import pairwise
 
-from colligate.documents.reading.textblocks import Block, Line
+from colligate.documents.reading.line_shapes import (
+    WORD,
+    ends_early,
+    is_address,
+    is_capitals,
+    is_centred,
+    is_ruled,
+    is_short,
+    is_title,
+    unboxed,
+)
+from colligate.documents.reading.textblocks import Block
 from colligate.documents.tree import Basis, Structure
 
-_LONGEST = 100  # characters of a heading's line
-_MOST_WORDS = 14
 _MOST_LINES = 3
 _FEWEST = 2  # one heading alone is as likely a chance line
 _WIDEST = 120
-_CENTRED_WITHIN = 6  # columns
 
-_RULE = re.compile(r"([=\-~^*_#])\1{2,}")
 _NUMBER = re.compile(r"(?:§\s*)?(\d{1,3}(?:\.\d{1,3}){0,4})(\.|\)|:)?[ \t]+(?=\S)")
 _KEYWORD = re.compile(
     r"(?:chapter|part|section|article|book|appendix|annex|schedule|exhibit|item)\s+"
@@ -34,7 +41,6 @@ _KEYWORD = re.compile(
 )
 _RUN_IN = re.compile(r"([^.]{3,80}?)\.(?=\s|$)")
 _CONTENTS_LINE = re.compile(r"\.{4,}|(?:\. ){3,}|\s{3,}\d+$")
-_WORD = re.compile(r"[^\W\d_][\w'’-]*")
 
 
 class _Style(Enum):
@@ -97,8 +103,8 @@ def _candidates(text: str, block: Block, index: int, width: int) -> Iterator[_Ca
     lines = block.lines
     at = 0
     while at < len(lines):
-        inner = _inner(text, lines[at])
-        if at + 1 < len(lines) and _is_ruled(text, inner, below := _inner(text, lines[at + 1])):
+        inner = unboxed(text, lines[at])
+        if at + 1 < len(lines) and is_ruled(text, inner, below := unboxed(text, lines[at + 1])):
             mark = text[below.start]
             title = text[inner.start : inner.end]
             number = _number_of(title)
@@ -132,12 +138,12 @@ def _first_of_block(text: str, block: Block, index: int, width: int) -> _Candida
         return _numbered(text, block, index, match, width)
     if len(block.lines) > _MOST_LINES:
         return None
-    whole = " ".join(text[x.start : x.end] for x in block.lines if not _is_address(text, x))
-    if not _is_short(whole) or whole.endswith((",", ";")) or _WORD.search(whole) is None:
+    whole = " ".join(text[x.start : x.end] for x in block.lines if not is_address(text, x))
+    if not is_short(whole) or whole.endswith((",", ";")) or WORD.search(whole) is None:
         return None
     alone = (
-        _is_centred(block.lines, width)
-        or (_is_capitals(whole) and not whole.endswith("."))
+        is_centred(block.lines, width)
+        or (is_capitals(whole) and not whole.endswith("."))
         or (len(block.lines) == 1 and _KEYWORD.match(whole))
     )
     if not alone:
@@ -153,21 +159,21 @@ def _numbered(
     start = line.start
     rest = text[start + match.end() : block.end]
     words = text[start : line.end]
-    if len(number) == 1 and match[2] is None and not _is_capitals(rest):
+    if len(number) == 1 and match[2] is None and not is_capitals(rest):
         return None  # "12 people came": a bare number needs a mark, or a title in capitals
-    ended_early = len(block.lines) == 1 or _ends_early(text, block.lines, width)
+    ended_early = len(block.lines) == 1 or ends_early(text, block.lines, width)
     if (
         ended_early
-        and _is_short(words)
+        and is_short(words)
         and not words.endswith((",", ";"))
-        and (len(block.lines) == 1 or _is_title(text[start + match.end() : line.end]))
+        and (len(block.lines) == 1 or is_title(text[start + match.end() : line.end]))
     ):
         closes = len(block.lines) == 1
         return _Candidate(
             index, start, line.end, words, _Style.NUMBERED, number, "", line.indent, closes
         )
     run_in = _RUN_IN.match(rest)
-    if run_in is not None and _is_title(run_in[1]):
+    if run_in is not None and is_title(run_in[1]):
         end = start + match.end() + run_in.end()
         title = " ".join(text[start:end].split())
         return _Candidate(
@@ -264,61 +270,3 @@ def _levelled(kept: Sequence[_Candidate]) -> Iterator[Heading]:
 def _number_of(words: str) -> tuple[int, ...]:
     match = _NUMBER.match(words)
     return tuple(map(int, match[1].split("."))) if match else ()
-
-
-def _is_ruled(text: str, line: Line, below: Line) -> bool:
-    rule = text[below.start : below.end]
-    length = line.end - line.start
-    return (
-        _RULE.fullmatch(rule) is not None
-        and length <= _LONGEST
-        and length / 2 <= len(rule) <= length + 4
-        and abs(line.indent - below.indent) <= 2
-        and _WORD.search(text, line.start, line.end) is not None
-    )
-
-
-def _inner(text: str, line: Line) -> Line:
-    """The line without the sides of a box of asterisks or bars drawn around it."""
-    words = text[line.start : line.end]
-    side = words[0]
-    if side not in "*|" or len(words) < 5 or not words.endswith(side):
-        return line
-    inner = words.strip(side).strip()
-    start = line.start + words.find(inner)
-    return Line(start, start + len(inner), line.indent + start - line.start) if inner else line
-
-
-def _is_short(words: str) -> bool:
-    return len(words) <= _LONGEST and len(words.split()) <= _MOST_WORDS
-
-
-def _is_capitals(words: str) -> bool:
-    first_line = words.split("\n", 1)[0]
-    return first_line.isupper() and any(len(word) >= 3 for word in _WORD.findall(first_line))
-
-
-def _is_title(words: str) -> bool:
-    """Whether the words of four letters and more begin with capitals, as titles do."""
-    long = [word for word in _WORD.findall(words) if len(word) >= 4]
-    capital = sum(1 for word in long if word[0].isupper())
-    return _is_short(words) and bool(long) and capital >= 0.8 * len(long)
-
-
-def _is_centred(lines: Sequence[Line], width: int) -> bool:
-    return all(
-        line.indent >= 8
-        and abs(line.indent + (line.end - line.start) / 2 - width / 2) <= _CENTRED_WITHIN
-        for line in lines
-    )
-
-
-def _is_address(text: str, line: Line) -> bool:
-    return re.match(r"<?(?:https?://|www\.)\S*$", text[line.start : line.end]) is not None
-
-
-def _ends_early(text: str, lines: Sequence[Line], width: int) -> bool:
-    """Whether the next line's first word would still have fitted on the first line."""
-    first, second = lines[0], lines[1]
-    word = text[second.start : second.end].split(None, 1)[0]
-    return first.indent + (first.end - first.start) + 1 + len(word) <= 0.85 * width
