@@ -184,3 +184,14 @@ def test_default_is_the_servers_first(openai_server: Any, monkeypatch: pytest.Mo
     openai_server.models = []
     with pytest.raises(errors.EndpointUnreachable, match="OPENAI_MODEL"):
         default_model()
+
+
+@pytest.mark.parametrize(
+    "address", ["localhost:8000/v1", "localhost", "gpu-box:8000", "10.0.0.7:80/v1"]
+)
+def test_an_address_without_scheme_is_not_sent_to_openai(
+    monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
+    with pytest.raises(errors.UnknownModel, match="http://"):
+        open_model(f"openai:some-model@{address}")

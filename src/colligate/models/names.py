@@ -207,6 +207,11 @@ def _at(rest: str) -> tuple[str, str | None]:
         model, mark, url = rest.partition(scheme)
         if mark:
             return model, scheme[1:] + url
+    if re.search(r"@(?:localhost\b|[\w.-]+:\d+(?:/|$))", rest):
+        # Taken for a part of the model's name, it would send the documents to OpenAI.
+        raise UnknownModel(
+            f"no model {rest!r}", "its address has no http:// or https://", "write MODEL@http://..."
+        )
     return rest, None
 
 
