@@ -39,18 +39,17 @@ class Catalogue:
         """All documents that are not leaving, in the order they were added."""
         found = self._rows(
             "SELECT id, title, source, characters, page_count, passage_count, language"
-            " FROM documents WHERE state != ? ORDER BY number",
-            State.LEAVING,
+            f" FROM documents WHERE {rows.STAYING} ORDER BY number"
         )
         return [DocumentInfo(*row) for row in found]
 
     def numbers(self, ids: Iterable[str] | None = None) -> dict[str, int]:
         """The numbers of these documents (None: of all), those not in the library left out."""
-        query = "SELECT id, number FROM documents WHERE state != ?"
+        query = f"SELECT id, number FROM documents WHERE {rows.STAYING}"
         if ids is None:
-            return dict(self._rows(query + " ORDER BY number", State.LEAVING))
+            return dict(self._rows(query + " ORDER BY number"))
         possible = [id_ for id_ in ids if rows.printable(id_) == id_]
-        return dict(self._listed(query + " AND id IN (%s)", possible, State.LEAVING))
+        return dict(self._listed(query + " AND id IN (%s)", possible))
 
     def ids(self, numbers: Sequence[int]) -> list[str]:
         """The ids of these documents, leaving or not."""

@@ -45,6 +45,7 @@ CREATE TABLE documents (
     text TEXT NOT NULL
 );
 CREATE UNIQUE INDEX documents_id ON documents (id) WHERE state != {State.LEAVING:d};
+CREATE INDEX documents_digest ON documents (digest);
 CREATE INDEX documents_state ON documents (state, language);
 CREATE TABLE passages (
     number INTEGER PRIMARY KEY AUTOINCREMENT,
