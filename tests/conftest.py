@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import math
+import signal
 import struct
 import threading
 from collections.abc import Callable, Iterator
@@ -16,6 +17,11 @@ import pytest
 
 from colligate.models.scripted import ScriptedModel
 from colligate.models.transport import Policy
+
+# A shell starts background jobs with interrupts ignored, and their children inherit that: the
+# commands under test must be interruptible however the tests were started.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _SETTINGS = (
     "OPENAI_API_KEY OPENAI_BASE_URL OPENAI_MODEL OPENAI_ORG_ID OPENAI_PROJECT_ID OLLAMA_HOST"

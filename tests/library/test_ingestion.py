@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -602,3 +603,14 @@ def _until(happened: Callable[[], bool]) -> None:
             return
         time.sleep(0.1)
     pytest.fail("it did not happen within 30 seconds")
+
+
+async def test_a_full_disk_is_told_before_the_index_is_written(
+    library: Library, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full = shutil.disk_usage(folder)._replace(free=5 << 20)
+    with monkeypatch.context() as patched:
+        patched.setattr(shutil, "disk_usage", lambda path: full)
+        with pytest.raises(LibraryError, match="5 MB are free"):
+            await library.add(folder)
+    assert (await library.add(folder)).passages > 0

@@ -256,6 +256,7 @@ class Library:
         """Index what is pending and what comes; returns how many passages were embedded."""
 
         async def ready() -> tuple[PassageIndex, Embedder]:
+            await in_thread(self._store.check_space)
             embedder = await self._embedder.record(catalogue)
             index = await self._store.index(embedder.dimension)
             assert index is not None

@@ -28,6 +28,7 @@ from colligate.models.weights import home
 _CATALOGUE = "catalogue.sqlite"
 # Where models' responses over this library are kept, if they are: they may repeat its text.
 RESPONSES = "responses.sqlite"
+_SPARE = 64 << 20  # bytes
 _OURS = frozenset({"lock", "holder.json", "holder.new", "index", RESPONSES})
 
 
@@ -74,6 +75,20 @@ class Store:
         async with self._opening:
             await self._hold(on_wait)
             return await in_thread(self._open_catalogue, make=True)
+
+    def check_space(self) -> None:
+        """Refuse to fill the disk: the index maps its files, and a full disk kills the process.
+
+        Raises:
+            LibraryError: if little is free.
+        """
+        free = shutil.disk_usage(self.path).free
+        if free < _SPARE:
+            raise LibraryError(
+                f"cannot index into the library {self.path}",
+                f"{free >> 20} MB are free on its disk, and at least {_SPARE >> 20} MB are needed",
+                "free some space, or name a library elsewhere with --library",
+            )
 
     async def index(self, dimension: int | None = None) -> EdgeIndex | None:
         """The passage index, with the lock held; made for vectors of `dimension` if need be.
