@@ -305,10 +305,11 @@ async def aask(
 
 
 async def _look_for(paths: Sequence[str | Path]) -> None:
-    """Raise what is wrong with paths that lead to no file at all."""
-    found = await asyncio.to_thread(find_files, paths)
-    if not found.files:
-        _nothing_read(found.problems)
+    """Raise what is wrong with paths of which none is there; ingestion finds out the rest."""
+    if not any(Path(path).exists() for path in paths):
+        found = await asyncio.to_thread(find_files, paths)
+        if not found.files:
+            _nothing_read(found.problems)
 
 
 def _nothing_read(errors: Sequence[ColligateError]) -> NoReturn:
