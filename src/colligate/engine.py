@@ -7,6 +7,7 @@ question's worth of it.
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -122,7 +123,7 @@ class Engine:
             async with asyncio.timeout(timeout) as deadline:
                 # A wrong path must not cost a download, nor a wrong model an ingestion.
                 if paths and chosen.needs.reads:
-                    await _look_for(paths)
+                    await asyncio.to_thread(_look_for, paths)
                 models = await self._open_models(chosen, trace)
                 sources = await self._sources(paths, chosen, trace)
                 if self.cache:
@@ -304,10 +305,10 @@ async def aask(
         )
 
 
-async def _look_for(paths: Sequence[str | Path]) -> None:
+def _look_for(paths: Sequence[str | Path]) -> None:
     """Raise what is wrong with paths of which none is there; ingestion finds out the rest."""
-    if not any(Path(path).exists() for path in paths):
-        found = await asyncio.to_thread(find_files, paths)
+    if not any(os.path.lexists(path) for path in paths):
+        found = find_files(paths)
         if not found.files:
             _nothing_read(found.problems)
 
