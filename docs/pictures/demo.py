@@ -28,7 +28,7 @@ def run_in_terminal(command: list[str]) -> str:
     ours, theirs = pty.openpty()
     settings = {**os.environ, "COLUMNS": str(COLUMNS), "TERM": "xterm-256color"}
     settings.pop("NO_COLOR", None)
-    with subprocess.Popen(command, stdout=theirs, env=settings, cwd=HERE.parent.parent):
+    with subprocess.Popen(command, stdout=theirs, env=settings, cwd=HERE.parent.parent) as process:
         os.close(theirs)
         printed = b""
         while True:
@@ -39,6 +39,8 @@ def run_in_terminal(command: list[str]) -> str:
             if not piece:
                 break
             printed += piece
+    if process.returncode:
+        raise SystemExit(f"the command failed with status {process.returncode}")
     return printed.decode().replace("\r\n", "\n")
 
 
