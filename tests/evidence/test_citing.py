@@ -105,6 +105,22 @@ def test_a_short_quote_of_several_other_passages_does_not_count():
     assert not cite(QUESTION, [statement], [RENT, NOTICE, RENT], DOCUMENTS).citations
 
 
+def test_a_neighbour_that_differs_in_what_was_asked_is_not_cited():
+    text = (
+        "(6) The proposal on transparency was defeated.\n\n(8) The proposal on carbon was defeated."
+    )
+    minutes = Document("m", "Minutes", text, markdown_tree(text, "m"), language="en")
+    first, second = text.split("\n\n")
+    passages = [
+        minutes.passage(Span("m", 0, len(first))),
+        minutes.passage(Span("m", text.index("(8)"), len(text))),
+    ]
+    question = "What became of the proposal on carbon?"
+    quoted = said(1, "The proposal on carbon was defeated.", "The proposal on carbon was defeated.")
+    found = cite(question, [quoted], passages, {"m": minutes})
+    assert [c.quote for c in found.citations] == [second]
+
+
 def test_a_misquoted_claim_keeps_the_sentence_of_its_passage_that_says_it():
     found = cited(said(2, "notice in ink", "Notice is given in writing."))
     assert found.citations[0].quote == "Notice is given in writing."

@@ -138,9 +138,10 @@ def _place(
 ) -> tuple[_Place | None, str]:
     """Where a statement stands, or why it stands nowhere.
 
-    The passage it names comes first: its quote there, then sentences there that say it in other
-    words. Small models copy well and count badly, so a quote that stands word for word in one
-    other of the passages shown is taken from that one; a long quote from the best of several.
+    Its quote in the passage it names comes first. Small models copy well and count badly, so a
+    quote that stands word for word in one other of the passages shown is taken from that one, a
+    long quote from the best of several. Last come sentences of the named passage that were not
+    quoted but say the same.
     """
     claim = _Claim(question, sentence, statement.quote)
     named = passages[statement.passage - 1] if 0 < statement.passage <= len(passages) else None
@@ -148,8 +149,7 @@ def _place(
     if named is not None:
         document = documents[named.document_id]
         location = claim.quoted_in(document, named)
-        place = claim.supported_by(location, document, named) or claim.said_in(document, named)
-        if place is not None:
+        if place := claim.supported_by(location, document, named):
             return place, ""
         problem = f"passage {statement.passage} does not hold the quote “{_cut(statement.quote)}”"
         if location is not None:
@@ -162,6 +162,8 @@ def _place(
     ]
     if len(elsewhere) == 1 or (elsewhere and claim.quotes_at_length):
         return elsewhere[0], ""
+    if named is not None and (place := claim.said_in(documents[named.document_id], named)):
+        return place, ""
     return None, f"a citation was dropped: {problem}"
 
 

@@ -18,7 +18,7 @@ ENOUGH = 0.5
 # Of the whole claim, the question's words included: less is asked of words that were quoted
 # than of sentences that were only found to be near. "All rights reserved." supports nothing.
 QUOTED = 0.3
-NEAR = 0.5
+NEAR = 0.6
 
 
 @dataclass(frozen=True, slots=True)
