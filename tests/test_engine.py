@@ -119,6 +119,11 @@ async def test_a_wrong_path_is_said_before_a_model_is_opened(tmp_path, engine):
         await aask(QUESTION, [tmp_path / "absent.md"], **engine)
 
 
+async def test_one_path_need_not_be_a_list(folder, engine):
+    async with Engine(**engine) as opened:
+        assert (await opened.ask(QUESTION, str(folder))).found
+
+
 async def test_an_empty_library_has_nothing_to_ask(engine):
     with pytest.raises(NoDocuments, match="is empty"):
         await aask(QUESTION, **engine)

@@ -94,7 +94,7 @@ class Engine:
     async def ask(
         self,
         question: str,
-        paths: Sequence[str | Path] = (),
+        paths: Sequence[str | Path] | str | Path = (),
         *,
         strategy: str | Strategy = DEFAULT_STRATEGY,
         max_tokens_total: int | None = None,
@@ -115,7 +115,7 @@ class Engine:
         """
         if not question.strip():
             raise UsageError("the question is empty", mend="write a question")
-        chosen = _strategy(strategy)
+        paths, chosen = _listed(paths), _strategy(strategy)
         trace = Trace([listen for listen in (self.on_event, on_event) if listen])
         meter = Meter()
         began = time.perf_counter()
@@ -212,11 +212,14 @@ class Engine:
         return ingested
 
     async def _open_models(self, chosen: Strategy, trace: Trace) -> dict[Role, ChatModel]:
-        given = self.model
-        if given is None:
-            given, why = default_model()
-            trace.emit(Noted(f"model: {given} ({why})"))
-        models = {Role.READER: await self._open_model(given, trace)}
+        if self.model is None:
+            # It may ask a server which models it has.
+            name, why = await asyncio.to_thread(default_model)
+            trace.emit(Noted(f"model: {name} ({why})"))
+            reading = await self._open_model(name, trace)
+        else:
+            reading = await self._open_model(self.model, trace)
+        models = {Role.READER: reading}
         for role, other in ((Role.WORKER, self.worker_model), (Role.SCORER, self.scorer)):
             if other is not None:
                 models[role] = await self._open_model(other, trace)
@@ -298,7 +301,7 @@ async def aask(
     async with Engine(**engine) as opened:
         return await opened.ask(
             question,
-            _listed(paths),
+            paths,
             strategy=strategy,
             max_tokens_total=max_tokens_total,
             timeout=timeout,

@@ -34,7 +34,7 @@ def _loop() -> asyncio.AbstractEventLoop:
 
 
 def run(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end; an interrupt cancels it and waits until it has let go."""
+    """Run a coroutine to its end; an interrupt cancels it."""
     future = asyncio.run_coroutine_threadsafe(coroutine, _loop())
     try:
         return future.result()

@@ -17,7 +17,7 @@ from pydantic import BaseModel
 from colligate.documents import Document, Hit, Passage
 from colligate.errors import BudgetExceeded, ContextTooSmall
 from colligate.library.sources import SearchMode, Sources
-from colligate.models import Capability, ChatModel, Completion, Message, Reranker, Role
+from colligate.models import ChatModel, Completion, Message, Reranker, Role
 from colligate.models.metering import Meter
 from colligate.models.structured import Structured, structured
 from colligate.strategies.trace import Asked, Event, Noted, Retrieved, Scored, Trace
@@ -176,10 +176,6 @@ class Run:
                 f"{prompt + max_tokens}, the limit is {limit}",
                 "raise --max-tokens-total",
             )
-
-    def can(self, capability: Capability, role: Role = Role.READER) -> bool:
-        """Whether the model of a role has a capability."""
-        return capability in self.model(role).capabilities
 
 
 def shown(passage: Passage) -> str:
