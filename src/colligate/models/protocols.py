@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
@@ -132,6 +133,20 @@ class ChatModel(Protocol):
         """Tokens of a text: exact with the backend's own tokenizer, else an estimate."""
         ...
 
+    async def count_prompt(self, messages: Sequence[Message]) -> int:
+        """Tokens of messages as the model reads them, its template included; exact or estimated
+        as `count_tokens`.
+        """
+        ...
+
+    async def token_spans(self, text: str) -> list[tuple[int, int]]:
+        """The half-open character ranges of a text's tokens, in order; as many as `count_tokens`.
+
+        Neither beginnings nor ends go back. Tokens that share a character (bytes of a rare
+        letter) overlap; blanks may belong to no token.
+        """
+        ...
+
     async def aclose(self) -> None:
         """Free what the model holds. Safe to call twice."""
         ...
@@ -144,17 +159,92 @@ class LikelihoodModel(Protocol):
     async def likelihood(self, prefix: str, continuation: str) -> list[float]:
         """Natural log-probability of each token of `continuation` after `prefix`.
 
-        The two are tokenised apart, so the boundary is exact.
+        Both are literal text, without a chat template. They are tokenised apart, so the
+        boundary is exact; an empty prefix stands for the beginning of a text.
         """
         ...
+
+    async def likelihoods(self, pairs: Sequence[tuple[str, str]]) -> list[list[float]]:
+        """`likelihood` of each (prefix, continuation), in the order given, together.
+
+        What pairs share is computed once where the backend can: a prefix with many
+        continuations, an instruction that many prefixes begin with.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class LabelOdds:
+    """How likely each label is as what comes next.
+
+    `odds` sum to 1 over the labels asked for, in their order. `mass` is the probability they
+    had together before that: near 0, the model would rather say something else. `bounded` are
+    labels that the backend did not show: each got the most it can have had.
+    """
+
+    odds: Mapping[str, float]
+    mass: float
+    bounded: tuple[str, ...] = ()
 
 
 @runtime_checkable
 class LabelModel(Protocol):
     """`Capability.LABELS`."""
 
-    async def labels(self, prefix: Sequence[Message], labels: Sequence[str]) -> dict[str, float]:
-        """Probability of each label as the answer's beginning; they sum to 1."""
+    async def labels(
+        self, messages: Sequence[Message], labels: Sequence[str], *, forced: str = ""
+    ) -> LabelOdds:
+        """Odds of each label as the answer's beginning, labels of several tokens scored whole.
+
+        `forced` is how the answer already begins, e.g. "[" or "The passage is": the labels are
+        scored after it. They come exactly as given, so one may need its leading blank.
+
+        Raises:
+            ValueError: there are no labels, an empty or a doubled one.
+            MissingCapability: this model gives none, or none after a forced beginning.
+        """
+        ...
+
+
+Prompt = str | Sequence[Message]
+"""Literal text, or messages that the model's chat template is put around."""
+
+
+@runtime_checkable
+class AttentionModel(Protocol):
+    """`Capability.ATTENTION`."""
+
+    async def attention(self, prompt: Prompt, spans: Sequence[tuple[int, int]]) -> list[float]:
+        """Mean attention that one query token pays to a token of each span, in the order given.
+
+        Spans are half-open character ranges of the text, or of the last message's content; the
+        query is the last token of that text or content. Probabilities of the whole row (they
+        sum to 1 over all tokens before and at the query) are averaged over all layers and
+        heads, then over the tokens that overlap the span; 0.0 for a span without tokens.
+
+        The pass is remembered: a chat whose prompt begins with the same tokens does not
+        compute them again.
+
+        Raises:
+            ContextTooSmall: the prompt does not fit.
+            ValueError: a span lies outside the text, or the text is empty.
+        """
+        ...
+
+
+@runtime_checkable
+class AdapterModel(Protocol):
+    """`Capability.ADAPTERS`."""
+
+    async def with_adapter(self, adapter: str | Path) -> ChatModel:
+        """The same weights with a LoRA adapter, from a folder or by hub name.
+
+        A model with all the capabilities of this one; calls to both may be made side by side,
+        each with its own adapter. Closing it leaves this one open.
+
+        Raises:
+            WeightsUnavailable: there is no such adapter, or it is made for another model.
+        """
         ...
 
 
