@@ -16,10 +16,10 @@ from colligate.documents.chunking import (
     SixSentences,
     Structural,
     TokenWindow,
-    token_offsets,
 )
 from colligate.documents.markdown import markdown_tree
 from colligate.errors import UsageError
+from colligate.token_estimate import token_spans
 
 PROSE = "The licensee pays the fee. It is due at once. Late payment costs interest. "
 
@@ -76,7 +76,7 @@ def test_structural_cuts_a_table_at_rows_only_when_it_must() -> None:
 def test_structural_cuts_an_endless_sentence_at_blanks() -> None:
     chunks = cut(Structural(tokens=20), "lorem " * 200)
     assert all(set(chunk.split()) == {"lorem"} for chunk in chunks)
-    assert max(len(token_offsets(chunk)) for chunk in chunks) == 20
+    assert max(len(token_spans(chunk)) for chunk in chunks) == 20
 
 
 def test_structural_counts_with_the_tokenizer_it_is_given() -> None:
@@ -90,11 +90,11 @@ def test_structural_counts_with_the_tokenizer_it_is_given() -> None:
 def test_windows_overlap_by_about_what_is_asked() -> None:
     text = document(" ".join(f"w{i}" for i in range(1000)))
     spans = TokenWindow(tokens=100, overlap=25)(text)
-    sizes = [len(token_offsets(text.slice(span))) for span in spans]
+    sizes = [len(token_spans(text.slice(span))) for span in spans]
     shared = [b.intersection(a) for a, b in pairwise(spans)]
     assert max(sizes) <= 100
     assert min(sizes[:-1]) >= 95
-    assert all(24 <= len(token_offsets(text.slice(s))) <= 30 for s in shared if s)
+    assert all(24 <= len(token_spans(text.slice(s))) <= 30 for s in shared if s)
     assert all(shared)
 
 
@@ -134,7 +134,7 @@ def test_sizes_that_make_no_sense_are_refused(wrong: object) -> None:
 
 def test_estimated_tokens_of_several_scripts() -> None:
     text = "Licences, 2024 今天 привет"
-    assert [text[a:b] for a, b in token_offsets(text)] == [
+    assert [text[a:b] for a, b in token_spans(text)] == [
         *("Licenc", "es", ",", "20", "24", "今", "天", "пр", "ив", "ет"),
     ]
 
@@ -199,7 +199,7 @@ def test_chunks_are_in_order_and_leave_nothing_out(text: str, chunker: Chunker, 
 def test_structural_chunks_stay_in_one_section_and_in_the_limit(text: str, limit: int) -> None:
     found = document(text)
     for span in Structural(limit)(found):
-        assert len(token_offsets(found.slice(span))) <= limit
+        assert len(token_spans(found.slice(span))) <= limit
         owners = {
             _section(found, Span("d", place, place + 1))
             for place in range(span.start, span.end)
@@ -213,14 +213,14 @@ def test_structural_chunks_stay_in_one_section_and_in_the_limit(text: str, limit
 def test_windows_stay_in_the_limit(text: str, tokens: int, overlap: int) -> None:
     found = document(text)
     for span in TokenWindow(tokens, min(overlap, tokens - 1))(found):
-        assert len(token_offsets(found.slice(span))) <= tokens
+        assert len(token_spans(found.slice(span))) <= tokens
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.text(max_size=80))
 def test_estimated_tokens_cover_all_that_is_not_blank(text: str) -> None:
     rest, place = [], 0
-    for start, end in token_offsets(text):
+    for start, end in token_spans(text):
         rest.append(text[place:start])
         place = end
     assert not "".join([*rest, text[place:]]).strip()

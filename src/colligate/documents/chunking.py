@@ -19,15 +19,12 @@ from colligate.documents.sentences import sentence_spans, sentences
 from colligate.documents.span import Span
 from colligate.documents.tree import Kind
 from colligate.errors import UsageError
+from colligate.token_estimate import CJK, iter_token_spans
 
 Tokenizer = Callable[[str], Sequence[tuple[int, int]]]
 """A text in, the half-open offsets of its tokens out, in order."""
 
-_CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
-_TOKEN = re.compile(
-    rf"[A-Za-z]{{1,6}}|[{_CJK}]|(?:(?![{_CJK}])[^\W\d_]){{1,2}}|\d{{1,2}}|[^\w\s]|_|\w"
-)
-_WORD = re.compile(rf"[{_CJK}]|(?:(?![{_CJK}])\S)+")
+_WORD = re.compile(rf"[{CJK}]|(?:(?![{CJK}])\S)+")
 _LINE = re.compile(r"[^\r\n]+")
 _LONGEST_WORD = 60  # how far back a cut looks for a blank
 
@@ -40,17 +37,6 @@ class Chunker(Protocol):
         ...
 
 
-def token_offsets(text: str) -> list[tuple[int, int]]:
-    """An estimate of a model's tokens that needs no model: half-open offsets, in order.
-
-    Latin letters count six to a token, other alphabets two, digits two, Chinese, Japanese and
-    Korean characters and all marks one. Real tokens for each estimated one, measured: English
-    0.83-0.96 (WordPiece of MiniLM) and 0.87-1.34 (Llama 2, which counts each digit), German
-    and French 1.0-1.3, Chinese and Japanese 0.9-1.1, Russian 0.8-1.5, Greek 1.5-1.7.
-    """
-    return [match.span() for match in _TOKEN.finditer(text)]
-
-
 @dataclass(frozen=True)
 class Structural:
     """Chunks of up to `tokens` tokens that never cross a heading.
@@ -58,7 +44,7 @@ class Structural:
     Whole blocks of one section are packed together; a block that is too long is cut at the
     ends of sentences (a table or code at lines), a sentence that is too long at blanks. A
     heading stands with the text that follows it, alone only where its section has none of its
-    own. `tokenizer` makes the count exact; without one `token_offsets` estimates it.
+    own. `tokenizer` makes the count exact; without one `token_spans` estimates it.
     """
 
     tokens: int = 200
@@ -241,8 +227,7 @@ class _Ruler:
     def __init__(self, text: str, tokenizer: Tokenizer | None) -> None:
         self._text = text
         self._starts, self._ends = array("q"), array("q")
-        tokens = tokenizer(text) if tokenizer else (m.span() for m in _TOKEN.finditer(text))
-        for start, end in tokens:
+        for start, end in tokenizer(text) if tokenizer else iter_token_spans(text):
             if end > start:  # not a mark that the tokenizer adds
                 self._starts.append(start)
                 self._ends.append(end)

@@ -11,7 +11,7 @@ from typing import Any
 from colligate.errors import UsageError
 from colligate.models.protocols import Capability, Completion, Message, OnToken, Usage
 from colligate.models.thinking import ThinkingFilter, split_thinking
-from colligate.models.tokens import estimate_tokens
+from colligate.token_estimate import estimate_tokens
 
 Reply = str | Completion | BaseException
 
