@@ -1,0 +1,207 @@
+"""Finding a model by folder, GGUF file or hub name, and loading it. Blocks.
+
+What is on this machine is used as it is, without asking the hub; only a hub name whose files are
+not here is fetched. Code that comes with weights is never run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from colligate.errors import MissingExtra, UnknownModel, UsageError, WeightsUnavailable
+from colligate.models.gguf import read_header
+
+DTYPES = ("auto", "float32", "bfloat16", "float16")
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where the weights are: a folder or a hub name, and the GGUF file in it if it is one."""
+
+    place: str
+    gguf_file: str | None = None
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """What every `from_pretrained` is given."""
+        gguf = {"gguf_file": self.gguf_file} if self.gguf_file else {}
+        return {"pretrained_model_name_or_path": self.place, "trust_remote_code": False, **gguf}
+
+    @property
+    def version(self) -> str:
+        """Another one when the files are others: their sizes and times; empty for a hub name."""
+        folder = Path(self.place)
+        if not folder.is_dir():
+            return ""
+        files = [folder / self.gguf_file] if self.gguf_file else sorted(folder.iterdir())
+        stats = [file.stat() for file in files if file.is_file()]
+        return f"{sum(s.st_size for s in stats)}-{max((s.st_mtime_ns for s in stats), default=0)}"
+
+
+def find(target: str) -> Source:
+    """The source that a name stands for: a folder, a .gguf file, or else a hub name.
+
+    Raises:
+        UnknownModel: it looks like a path and nothing is there, or it cannot be a hub name.
+        WeightsUnavailable: the folder holds no model.
+    """
+    path = Path(target).expanduser()
+    if path.is_file():
+        read_header(path)  # says what is wrong with it
+        return Source(str(path.parent), path.name)
+    if path.is_dir():
+        if not (path / "config.json").is_file():
+            raise WeightsUnavailable(
+                f"cannot load {target}",
+                "the folder has no config.json",
+                "give a folder that save_pretrained wrote, or a .gguf file",
+            )
+        return Source(str(path))
+    if target.count("/") > 1 or target.startswith((".", "/", "~")) or target.endswith(".gguf"):
+        raise UnknownModel(
+            f"no model at {target}", "there is no such file or folder", "check the path after hf:"
+        )
+    return Source(target)
+
+
+def transformers() -> Any:
+    """The transformers library, quiet.
+
+    Raises:
+        MissingExtra: if it or torch is not installed.
+    """
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    try:
+        import_module("torch")
+        library = import_module("transformers")
+    except ImportError as error:
+        raise MissingExtra(
+            "hf: models need torch and transformers",
+            f"{error.name or 'one of them'} is not installed",
+            "pip install 'colligate[local]'",
+        ) from error
+    library.utils.logging.set_verbosity_error()
+    library.utils.logging.disable_progress_bar()
+    return library
+
+
+def facts(source: Source) -> tuple[int | None, int | None]:
+    """The trained context length and the bytes of keys and values a token takes in 16 bits.
+
+    None where the model does not say. A hub name's config is fetched if it is not here.
+    """
+    if source.gguf_file:
+        header = read_header(Path(source.place) / source.gguf_file)
+        return header.context_tokens, header.kv_bytes_per_token
+    config = _pretrained(transformers().AutoConfig, source).get_text_config()
+    length = getattr(config, "max_position_embeddings", None)
+    heads = getattr(config, "num_attention_heads", 0)
+    kv_heads = getattr(config, "num_key_value_heads", None) or heads
+    width = getattr(config, "head_dim", None) or (config.hidden_size // heads if heads else 0)
+    return length, 4 * getattr(config, "num_hidden_layers", 0) * kv_heads * width or None
+
+
+def load_tokenizer(source: Source) -> Any:
+    """The fast tokenizer.
+
+    Raises:
+        WeightsUnavailable: there is none, or it has no fast form.
+    """
+    tokenizer = _pretrained(transformers().AutoTokenizer, source)
+    if not getattr(tokenizer, "is_fast", False):
+        raise WeightsUnavailable(
+            f"cannot load the tokenizer of {source.place}",
+            "it has no tokenizer.json",
+            "convert it to a fast tokenizer",
+        )
+    return tokenizer
+
+
+def load_model(source: Source, *, device: str = "auto", dtype: str = "auto") -> Any:
+    """The causal language model, ready for inference.
+
+    `device` is one that torch knows ("cpu", "cuda:1", "mps") or "auto": all GPUs together if
+    there are any, else the processor. `dtype` "auto" is the checkpoint's 16-bit type on a GPU,
+    else bfloat16 where the hardware computes in it, else float32.
+
+    Raises:
+        UsageError: no such dtype, or torch has no such device.
+        WeightsUnavailable: the weights cannot be had, are damaged, or too large.
+    """
+    library, torch = transformers(), import_module("torch")
+    if dtype not in DTYPES:
+        raise UsageError(f"no dtype {dtype!r}", f"there are {', '.join(DTYPES)}")
+    place = _device(torch, device)
+    options: dict[str, Any] = {"dtype": _dtype(torch, place, dtype)}
+    if device == "auto" and place == "cuda":
+        options["device_map"] = "auto"
+    model = _pretrained(library.AutoModelForCausalLM, source, **options)
+    if model._is_stateful:
+        raise WeightsUnavailable(
+            f"cannot use {source.place}",
+            "it keeps a recurrent state, which cannot be cut back to a shared beginning",
+            "take a model with attention in every layer",
+        )
+    return (model if "device_map" in options else model.to(place)).eval()
+
+
+def _device(torch: Any, named: str) -> str:
+    if named == "auto":
+        found = (
+            torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+        )
+        return found.type if found is not None else "cpu"
+    try:
+        torch.empty(0, device=named)
+    except Exception as error:  # torch raises as it likes: RuntimeError, AssertionError, ...
+        raise UsageError(f"no device {named!r}", _first_line(error), "use cpu, or auto") from error
+    return named
+
+
+def _dtype(torch: Any, place: str, named: str) -> Any:
+    if named != "auto":
+        return getattr(torch, named)
+    if place.startswith("cuda"):
+        return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float16
+    if place == "cpu":
+        can: Mapping[str, Any] = torch.cpu.get_capabilities()
+        return torch.bfloat16 if can.get("avx512_bf16") or can.get("amx_bf16") else torch.float32
+    return torch.float16
+
+
+def _pretrained(kind: Any, source: Source, **options: Any) -> Any:
+    """What is here, else what the hub has."""
+    arguments = {**source.arguments, **options}
+    local = Path(source.place).is_dir()
+    try:
+        if not local:
+            with suppress(OSError):
+                return kind.from_pretrained(**arguments, local_files_only=True)
+        return kind.from_pretrained(**arguments, local_files_only=local)
+    except Exception as error:  # transformers, torch, safetensors and the hub raise as they like.
+        mend = "check the files" if local else "check the name and the connection, or give a folder"
+        raise WeightsUnavailable(
+            f"cannot load {source.place}" + (f"/{source.gguf_file}" if source.gguf_file else ""),
+            _reason(error),
+            mend,
+        ) from error
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, MemoryError) or "out of memory" in str(error).lower():
+        return "there is not enough memory for it"
+    if isinstance(error, json.JSONDecodeError):
+        return f"a JSON file of it is damaged ({error})"
+    return _first_line(error)
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0][:300]}" if lines else type(error).__name__

@@ -1,0 +1,1 @@
+"""Models in this process through transformers: every capability there is."""

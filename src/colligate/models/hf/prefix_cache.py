@@ -1,0 +1,71 @@
+"""Prompts computed before: their keys and values, for those that begin alike."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import Any
+
+Layers = Sequence[tuple[Any, Any]]
+"""Keys and values of each layer, tensors of [1, heads, tokens, width]."""
+
+
+@dataclass(frozen=True)
+class Remembered:
+    """Keys and values of `ids` under an adapter.
+
+    They are never written to: a cache that goes on from them makes new tensors.
+    """
+
+    ids: tuple[int, ...]
+    adapter: str
+    layers: Layers
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return sum(tensor.nbytes for pair in self.layers for tensor in pair)
+
+
+class PrefixCache:
+    """The prompts used last, in at most `limit` bytes. Not for several threads at once."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._entries: list[Remembered] = []
+
+    def longest(self, ids: Sequence[int], adapter: str = "") -> tuple[Layers, int]:
+        """Keys and values of the longest remembered beginning of `ids`, and how long it is."""
+        best, length = None, 0
+        for entry in self._entries:
+            if entry.adapter == adapter and (common := _common(entry.ids, ids)) > length:
+                best, length = entry, common
+        if best is None:
+            return (), 0
+        self._entries.remove(best)
+        self._entries.append(best)
+        layers = tuple((k[:, :, :length], v[:, :, :length]) for k, v in best.layers)
+        return layers, length
+
+    def keep(self, ids: Sequence[int], layers: Layers, adapter: str = "") -> None:
+        """Remember keys and values of exactly these tokens, and forget their beginnings."""
+        new = Remembered(tuple(ids), adapter, tuple(layers))
+        self._entries = [
+            entry
+            for entry in self._entries
+            if entry.adapter != adapter or _common(entry.ids, new.ids) < len(entry.ids)
+        ]
+        if new.size > self._limit:
+            return
+        self._entries.append(new)
+        while sum(entry.size for entry in self._entries) > self._limit:
+            self._entries.pop(0)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._entries.clear()
+
+
+def _common(one: Sequence[int], other: Sequence[int]) -> int:
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
