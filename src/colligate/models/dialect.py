@@ -6,7 +6,6 @@ know: the first refusal that names a parameter teaches it, every later call is r
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
@@ -15,6 +14,7 @@ import openai
 
 from colligate.models.failures import error_message
 from colligate.models.protocols import Message
+from colligate.models.schema_prompt import with_schema
 from colligate.models.text import encodable
 
 SchemaForm = Literal["json_schema", "json_object", "prompt"]
@@ -27,14 +27,6 @@ _NO_SUCH = re.compile(
     re.IGNORECASE,
 )
 _SCHEMA_WORDS = re.compile(r"response_format|json_schema|json_object|schema|grammar", re.IGNORECASE)
-
-
-def schema_instruction(schema: Mapping[str, Any]) -> str:
-    """What a prompt says when the decoding cannot be held to the schema."""
-    return (
-        "Answer with one JSON object that satisfies this JSON schema, and with nothing else:\n"
-        + json.dumps(schema, ensure_ascii=False)
-    )
 
 
 def strict_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -88,10 +80,11 @@ class Dialect:
         **optional: Any,
     ) -> dict[str, Any]:
         """The body of a request, without what is None or was refused before."""
-        turns = [{"role": m.role, "content": encodable(m.content)} for m in messages]
+        if schema is not None and self.schema_form != "json_schema":
+            messages = with_schema(messages, schema)
         body: dict[str, Any] = {
             "model": self._model,
-            "messages": turns,
+            "messages": [{"role": m.role, "content": encodable(m.content)} for m in messages],
             self._limit: max_tokens + self.thinking_room,
         }
         body |= {
@@ -104,14 +97,8 @@ class Dialect:
         if self.schema_form == "json_schema":
             held = {"name": "answer", "schema": strict_schema(schema), "strict": True}
             body["response_format"] = {"type": "json_schema", "json_schema": held}
-            return body
-        if self.schema_form == "json_object":
+        elif self.schema_form == "json_object":
             body["response_format"] = {"type": "json_object"}
-        turns.append({"role": "user", "content": schema_instruction(schema)})
-        if len(turns) > 1 and turns[-2]["role"] == "user":  # some templates need turns to alternate
-            turns[-2:] = [
-                {"role": "user", "content": f"{turns[-2]['content']}\n\n{turns[-1]['content']}"}
-            ]
         return body
 
     def learn(self, error: openai.APIStatusError, sent: Mapping[str, Any]) -> bool:

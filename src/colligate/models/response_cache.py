@@ -13,11 +13,12 @@ import json
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from colligate.errors import ColligateError
+from colligate.models.in_flight import InFlight
 
 VERSION = 1
 """Of the entries' form: entries of another version are not used."""
@@ -35,37 +36,51 @@ CREATE TABLE IF NOT EXISTS tags (
 class ResponseCache:
     """The file. Its methods block and may be called from any thread.
 
-    `wait` is how many seconds to wait for another process that writes to it.
+    `wait` is how many seconds to wait for another process that writes to it. `in_flight` are the
+    calls whose answers are on their way.
     """
 
     def __init__(self, path: Path, *, wait: float = 10.0) -> None:
         self.path = path
         self.warnings: list[str] = []
+        self.in_flight = InFlight()
         self._wait = wait
         self._lock = threading.Lock()
         self._connection: sqlite3.Connection | None = None
 
     def get(self, key: str) -> Any | None:
         """The value stored under the key, or None."""
+        return self.get_all([key]).get(key)
 
-        def read(db: sqlite3.Connection) -> Any | None:
-            row = db.execute(
-                "SELECT value FROM responses WHERE key = ? AND version = ?", (key, VERSION)
-            ).fetchone()
-            return None if row is None else json.loads(row[0])
+    def get_all(self, keys: Iterable[str]) -> dict[str, Any]:
+        """The values stored, by key; keys without one are left out."""
 
-        return self._try(read)
+        def read(db: sqlite3.Connection) -> dict[str, Any]:
+            found = {}
+            for key in keys:
+                row = db.execute(
+                    "SELECT value FROM responses WHERE key = ? AND version = ?", (key, VERSION)
+                ).fetchone()
+                if row is not None:
+                    found[key] = json.loads(row[0])
+            return found
+
+        return self._try(read) or {}
 
     def put(self, key: str, value: Any, tags: Collection[str] = ()) -> None:
         """Store a JSON value; `tags` are the ids of the documents it may repeat."""
-        row = (key, VERSION, time.time(), json.dumps(value))
+        self.put_all({key: value}, tags)
+
+    def put_all(self, values: Mapping[str, Any], tags: Collection[str] = ()) -> None:
+        """Store JSON values by key, all with the same tags."""
+        now = time.time()
+        rows = [(key, VERSION, now, json.dumps(value)) for key, value in values.items()]
+        pairs = [(tag, key) for key in values for tag in set(tags)]
 
         def write(db: sqlite3.Connection) -> None:
             with db:
-                db.execute("INSERT OR REPLACE INTO responses VALUES (?, ?, ?, ?)", row)
-                db.executemany(
-                    "INSERT OR IGNORE INTO tags VALUES (?, ?)", [(tag, key) for tag in set(tags)]
-                )
+                db.executemany("INSERT OR REPLACE INTO responses VALUES (?, ?, ?, ?)", rows)
+                db.executemany("INSERT OR IGNORE INTO tags VALUES (?, ?)", pairs)
 
         self._try(write)
 

@@ -8,12 +8,27 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from colligate.errors import UsageError
-from colligate.models.protocols import Capability, Completion, Message, OnToken, Usage
+from colligate.errors import MissingCapability, UsageError
+from colligate.models.protocols import (
+    Capability,
+    Completion,
+    LabelOdds,
+    Message,
+    OnToken,
+    Prompt,
+    Usage,
+)
 from colligate.models.thinking import ThinkingFilter, split_thinking
-from colligate.token_estimate import estimate_tokens
+from colligate.token_estimate import estimate_tokens, token_spans
 
 Reply = str | Completion | BaseException
+
+LikelihoodScript = Callable[[str, str], Sequence[float]]
+"""Prefix and continuation in, a log-probability a token out."""
+LabelScript = Callable[[Sequence[Message], Sequence[str], str], LabelOdds]
+"""Messages, labels and what the answer is forced to begin with in, their odds out."""
+AttentionScript = Callable[[Prompt, Sequence[tuple[int, int]]], Sequence[float]]
+"""Prompt and spans in, a number a span out."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +52,8 @@ class ScriptedModel:
     """Replies with the given replies in turn, or with what a function of the call returns.
 
     A reply is a text, a whole `Completion`, or an exception to raise. `calls` records every call.
+    `likelihood`, `labels` and `attention` are functions that give what those calls return; each
+    given one adds its capability.
     """
 
     def __init__(
@@ -46,11 +63,21 @@ class ScriptedModel:
         *,
         capabilities: Iterable[Capability] = (Capability.CHAT,),
         context_tokens: int | None = None,
+        likelihood: LikelihoodScript | None = None,
+        labels: LabelScript | None = None,
+        attention: AttentionScript | None = None,
     ) -> None:
         self._reply = replies if callable(replies) else None
         self._replies = [] if callable(replies) else list(replies)
         self._name = name
-        self._capabilities = frozenset(capabilities)
+        scripts = {
+            Capability.LIKELIHOOD: likelihood,
+            Capability.LABELS: labels,
+            Capability.ATTENTION: attention,
+        }
+        scripted = {capability for capability, script in scripts.items() if script is not None}
+        self._capabilities = frozenset(capabilities) | scripted
+        self._likelihood, self._labels, self._attention = likelihood, labels, attention
         self._context_tokens = context_tokens
         self.calls: list[ScriptedCall] = []
 
@@ -61,7 +88,7 @@ class ScriptedModel:
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        """As given."""
+        """As given, and what functions were given for."""
         return self._capabilities
 
     @property
@@ -112,9 +139,44 @@ class ScriptedModel:
             thinking=thinking,
         )
 
+    async def likelihood(self, prefix: str, continuation: str) -> list[float]:
+        """What the function says."""
+        return (await self.likelihoods([(prefix, continuation)]))[0]
+
+    async def likelihoods(self, pairs: Sequence[tuple[str, str]]) -> list[list[float]]:
+        """What the function says of each pair."""
+        if self._likelihood is None:
+            raise MissingCapability(f"{self._name} gives no likelihoods")
+        await asyncio.sleep(0)
+        return [list(self._likelihood(prefix, continuation)) for prefix, continuation in pairs]
+
+    async def labels(
+        self, messages: Sequence[Message], labels: Sequence[str], *, forced: str = ""
+    ) -> LabelOdds:
+        """What the function says."""
+        if self._labels is None:
+            raise MissingCapability(f"{self._name} gives no label probabilities")
+        await asyncio.sleep(0)
+        return self._labels(messages, labels, forced)
+
+    async def attention(self, prompt: Prompt, spans: Sequence[tuple[int, int]]) -> list[float]:
+        """What the function says."""
+        if self._attention is None:
+            raise MissingCapability(f"{self._name} gives no attention")
+        await asyncio.sleep(0)
+        return list(self._attention(prompt, spans))
+
     async def count_tokens(self, text: str) -> int:
         """An estimate (`estimate_tokens`)."""
         return estimate_tokens(text)
+
+    async def count_prompt(self, messages: Sequence[Message]) -> int:
+        """The messages' estimates together: it has no template."""
+        return sum(estimate_tokens(message.content) for message in messages)
+
+    async def token_spans(self, text: str) -> list[tuple[int, int]]:
+        """An estimate (`token_estimate.token_spans`)."""
+        return token_spans(text)
 
     async def aclose(self) -> None:
         """Nothing to free."""
