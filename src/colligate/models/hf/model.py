@@ -1,1 +1,257 @@
-"""Models in this process through transformers: every capability there is."""
+"""Models in this process through transformers and torch: every capability there is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from colligate.models.hf.loading import facts, find, transformers
+from colligate.models.label_odds import require_labels, whole
+from colligate.models.protocols import (
+    Capability,
+    Completion,
+    LabelOdds,
+    Message,
+    OnToken,
+    Prompt,
+    Usage,
+)
+from colligate.models.streaming import streamed
+from colligate.models.thinking import split_thinking
+from colligate.models.window import window
+
+if TYPE_CHECKING:
+    from colligate.models.hf.generation import Generated, Request
+    from colligate.models.hf.runtime import Stop
+
+_LONGEST_WINDOW = 32768
+
+
+class HFModel:
+    """A causal language model as `transformers` loads it: a folder, a GGUF file or a hub name.
+
+    Weights are loaded at the first call. Calls made at the same time are computed together, at
+    most `parallel` of them. `context_tokens` is what one call may use, prompt and answer
+    together; by default the length the model was trained with, at most 32,768, and halved until
+    its keys and values fit a quarter of the machine's memory. `device` and `dtype` are explained
+    in `loading.load_model`.
+
+    Raises:
+        MissingExtra: torch or transformers is not installed.
+        UnknownModel: there is no such file or folder.
+        WeightsUnavailable: what is there, or in the hub, is no model that can be used.
+    """
+
+    def __init__(
+        self,
+        target: str,
+        *,
+        name: str,
+        context_tokens: int | None = None,
+        parallel: int = 8,
+        device: str = "auto",
+        dtype: str = "auto",
+    ) -> None:
+        transformers()  # or say what is missing
+        from colligate.models.hf.parts import Parts
+
+        source = find(target)
+        trained, kv_bytes = facts(source)
+        self._name = name
+        self._version = source.version
+        self._adapter = ""
+        self._context = context_tokens or window(trained, kv_bytes, most=_LONGEST_WINDOW)
+        self._parts = Parts(
+            source,
+            name,
+            context=self._context,
+            parallel=parallel,
+            device=device,
+            dtype=dtype,
+        )
+
+    @property
+    def name(self) -> str:
+        """The model string that names it."""
+        return self._name
+
+    @property
+    def version(self) -> str:
+        """Another one when the files are others, the adapter's too."""
+        return self._version
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        """All of them."""
+        return frozenset(Capability)
+
+    @property
+    def context_tokens(self) -> int:
+        """How many tokens prompt and answer of one call may have together."""
+        return self._context
+
+    async def chat(
+        self,
+        messages: Sequence[Message],
+        *,
+        max_tokens: int,
+        temperature: float = 0.0,
+        stop: Sequence[str] = (),
+        seed: int | None = None,
+        schema: Mapping[str, Any] | None = None,
+        on_token: OnToken | None = None,
+    ) -> Completion:
+        """One call; see `ChatModel.chat`.
+
+        With `schema` the text is JSON that satisfies it, unless `finish_reason` is "length".
+
+        Raises:
+            ContextTooSmall: if the prompt does not fit.
+            RequestRefused: the chat template refuses the messages, or the schema cannot be held.
+        """
+        # Read in a thread of its own: a prompt must not wait for the answers under way.
+        request, inside = await self._parts.reading.run(
+            lambda: self._request(messages, max_tokens, temperature, stop, seed, schema)
+        )
+        with self._parts.stoppable(request.halt):
+            generated = await self._generate(request, on_token, inside)
+        text, thinking = split_thinking(("<think>" if inside else "") + generated.text)
+        return Completion(
+            text=text,
+            usage=Usage(generated.input_tokens, generated.output_tokens, generated.cached_tokens),
+            model=self._name,
+            finish_reason=generated.finish_reason,
+            thinking=thinking,
+            warnings=() if self._parts.prompts().has_template else (_no_template(self._name),),
+        )
+
+    def _request(
+        self,
+        messages: Sequence[Message],
+        max_tokens: int,
+        temperature: float,
+        stop: Sequence[str],
+        seed: int | None,
+        schema: Mapping[str, Any] | None,
+    ) -> tuple[Request, bool]:
+        """What is to be generated, and whether it begins inside a block of thinking."""
+        from colligate.models.hf.generation import Request
+
+        prompts = self._parts.prompts()
+        rendered = prompts.render(messages, think=schema is None)
+        request = Request(
+            prompts.encode(rendered),
+            max_tokens,
+            temperature=temperature,
+            seed=seed,
+            stop=tuple(string for string in stop if string),
+            grammar=None if schema is None else self._parts.grammars().of(schema),
+            adapter=self._adapter,
+        )
+        return request, prompts.opens_thinking(rendered)
+
+    async def _generate(
+        self, request: Request, on_token: OnToken | None, inside: bool
+    ) -> Generated:
+        from colligate.models.hf.runtime import Stopped
+
+        def generate(forward: Callable[[str], None]) -> Generated:
+            request.on_piece = forward
+            return generator.run(request)
+
+        generator = await self._parts.generating()
+        # From here, so that it joins the answers under way instead of waiting for their end.
+        generator.submit(request)
+        try:
+            return await streamed(
+                self._parts.computing, generate, request.halt.set, on_token, inside_thinking=inside
+            )
+        except Stopped:
+            raise self._parts.closed() from None
+
+    async def likelihood(self, prefix: str, continuation: str) -> list[float]:
+        """Natural log-probability of each token of `continuation` after `prefix`.
+
+        Raises:
+            ContextTooSmall: if the two do not fit together.
+        """
+        return (await self.likelihoods([(prefix, continuation)]))[0]
+
+    async def likelihoods(self, pairs: Sequence[tuple[str, str]]) -> list[list[float]]:
+        """`likelihood` of each pair, all in as few passes as they fit in; see `scoring.Scorer`."""
+        return await self._parts.compute(
+            lambda stop: self._parts.scorer().likelihoods(pairs, adapter=self._adapter, stop=stop)
+        )
+
+    async def labels(
+        self, messages: Sequence[Message], labels: Sequence[str], *, forced: str = ""
+    ) -> LabelOdds:
+        """Odds of each label, scored whole; see `LabelModel.labels`.
+
+        Raises:
+            ContextTooSmall: if the messages do not fit.
+        """
+        require_labels(labels)
+
+        def score(stop: Stop) -> list[list[float]]:
+            prompts = self._parts.prompts()
+            prefix = prompts.encode(prompts.render(messages, think=False)) + prompts.literal(forced)
+            given = [prompts.literal(label) for label in labels]
+            return self._parts.scorer().continuations(
+                prefix, given, adapter=self._adapter, stop=stop
+            )
+
+        scores = await self._parts.compute(score)
+        return whole({label: sum(s) for label, s in zip(labels, scores, strict=True)})
+
+    async def attention(self, prompt: Prompt, spans: Sequence[tuple[int, int]]) -> list[float]:
+        """Mean attention of the last token to a token of each span; see `AttentionModel`."""
+        from colligate.models.hf.attention import attention
+
+        return await self._parts.compute(
+            lambda stop: attention(
+                self._parts.runtime(),
+                self._parts.prompts(),
+                prompt,
+                spans,
+                adapter=self._adapter,
+                stop=stop,
+            )
+        )
+
+    async def with_adapter(self, adapter: str | Path) -> HFModel:
+        """The same weights with a LoRA adapter; see `AdapterModel.with_adapter`."""
+        key = await self._parts.compute(lambda _: self._parts.runtime().adapters.load(adapter))
+        view = copy(self)
+        view._name = f"{self._parts.name}+{adapter}"
+        view._version = f"{self._version}+{key}"
+        view._adapter = key
+        return view
+
+    async def count_tokens(self, text: str) -> int:
+        """Tokens of a text, exactly."""
+        return len(await self.token_spans(text))
+
+    async def count_prompt(self, messages: Sequence[Message]) -> int:
+        """Tokens of messages with their template, exactly."""
+
+        def count() -> int:
+            prompts = self._parts.prompts()
+            return len(prompts.encode(prompts.render(messages)))
+
+        return await self._parts.reading.run(count)
+
+    async def token_spans(self, text: str) -> list[tuple[int, int]]:
+        """The half-open character ranges of a text's tokens."""
+        return await self._parts.reading.run(lambda: self._parts.prompts().spans(text))
+
+    async def aclose(self) -> None:
+        """Free the model's memory; calls under way are stopped. Safe to call twice."""
+        if not self._adapter:
+            await self._parts.aclose()
+
+
+def _no_template(name: str) -> str:
+    return f"{name} has no chat template: it is not made for instructions, and was given plain text"

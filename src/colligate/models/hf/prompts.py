@@ -6,6 +6,7 @@ The chat template's marks become control tokens; what stands in a message never 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from threading import Lock
 from typing import Any
 
 from colligate.errors import ModelError, RequestRefused
@@ -16,11 +17,12 @@ _THINK = "<think>\n"
 
 
 class Prompts:
-    """A tokenizer and its chat template. Not for several threads at once."""
+    """A tokenizer and its chat template. Several threads may use it."""
 
     def __init__(self, tokenizer: Any, name: str) -> None:
         self.tokenizer = tokenizer
         self._name = name
+        self._lock = Lock()  # literal text changes a setting of the tokenizer for its time
         added = tokenizer.added_tokens_decoder.values()
         self._control = {token.content for token in added if token.special}
         begun = tokenizer("", add_special_tokens=True).input_ids
@@ -35,15 +37,13 @@ class Prompts:
         self,
         messages: Sequence[Message],
         *,
-        forced: str = "",
         think: bool = True,
         answer: bool = True,
     ) -> str:
         """The messages as the model reads them, up to where its answer begins.
 
-        `forced` is the answer's beginning, literally. Without `think`, templates that can are
-        told to leave no room for thinking, and a block that a template opens is closed. Without
-        `answer`, what calls for one is left out.
+        Without `think`, templates that can are told to leave no room for thinking, and a block
+        that a template opens is closed. Without `answer`, what calls for one is left out.
 
         Raises:
             RequestRefused: the template takes no such messages.
@@ -51,7 +51,7 @@ class Prompts:
         turns = [{"role": m.role, "content": self._harmless(m.content)} for m in messages]
         if not self.has_template:
             text = "\n\n".join(turn["content"] for turn in turns)
-            return text + "\n\n" + self._harmless(forced) if answer else text
+            return text + "\n\n" if answer else text
         try:
             text = self._apply(turns, think, answer)
         except Exception as error:
@@ -65,7 +65,7 @@ class Prompts:
                 raise self._refused(again) from again
         if not think and text.endswith(_THINK):
             text += "\n</think>\n\n"
-        return text + self._harmless(forced)
+        return text
 
     def opens_thinking(self, rendered: str) -> bool:
         """Whether the answer begins inside a block of thinking that the template opened."""
@@ -142,15 +142,17 @@ class Prompts:
         return disarm(encodable(text), self._control.__contains__)
 
     def _encoding(self, text: str) -> Any:
-        return self.tokenizer.backend_tokenizer.encode(text, add_special_tokens=False)
+        with self._lock:
+            return self.tokenizer.backend_tokenizer.encode(text, add_special_tokens=False)
 
     def _literal(self, text: str) -> Any:
         backend = self.tokenizer.backend_tokenizer
-        backend.encode_special_tokens = True
-        try:
-            return backend.encode(text, add_special_tokens=False)
-        finally:
-            backend.encode_special_tokens = False
+        with self._lock:
+            backend.encode_special_tokens = True
+            try:
+                return backend.encode(text, add_special_tokens=False)
+            finally:
+                backend.encode_special_tokens = False
 
 
 def _without_system(turns: list[dict[str, str]]) -> list[dict[str, str]]:
