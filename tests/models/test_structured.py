@@ -93,7 +93,7 @@ async def test_the_first_answer_will_do(scripted_model: Any) -> None:
     model = scripted_model(['{"name": "Paris", "people": 2}'])
     result = await structured(model.chat, ASK, City, max_tokens=50, seed=4)
     assert result.value == PARIS
-    assert result.stages == {"parsed": 1, "repaired": 0, "asked_again": 0}
+    assert result.stages == {"parsed": 1, "repaired": 0, "asked_again": 0, "failed": 0}
     assert len(result.completions) == 1
     assert model.calls[0].schema == City.model_json_schema()
     assert (model.calls[0].max_tokens, model.calls[0].seed) == (50, 4)

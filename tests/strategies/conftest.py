@@ -9,7 +9,7 @@ from colligate.documents.markdown import markdown_tree
 from colligate.models import weights
 from colligate.models.metering import Meter
 from colligate.models.minilm import MiniLM
-from colligate.models.protocols import Role
+from colligate.models.protocols import Capability, Role
 from colligate.models.scripted import ScriptedModel
 from colligate.strategies.run import Budget, Run
 
@@ -45,10 +45,14 @@ def minilm() -> MiniLM:
 
 @pytest.fixture
 def make_run():
-    """`make_run(sources, replies)` is a run whose reader says the replies."""
+    """`make_run(sources, replies)` is a run whose reader says the replies.
 
-    def make(sources, replies=(), *, max_tokens=None, context_tokens=None, reranker=None):
-        model = ScriptedModel(replies, context_tokens=context_tokens)
+    What is not named below is for the model, e.g. `likelihood=` or `context_tokens=`.
+    """
+
+    def make(sources, replies=(), *, max_tokens=None, reranker=None, **options):
+        options.setdefault("capabilities", (Capability.CHAT, Capability.STRUCTURED))
+        model = ScriptedModel(replies, **options)
         run = Run(
             sources, {Role.READER: model}, Meter(), budget=Budget(max_tokens), reranker=reranker
         )

@@ -6,7 +6,7 @@ from colligate.errors import BudgetExceeded, MalformedOutput
 from colligate.evidence.citing import NOT_FOUND
 from colligate.library.given import Given
 from colligate.strategies.baselines.retrieve_read import RetrieveRead
-from colligate.strategies.trace import Answered, Asked, Pruned, Retrieved
+from colligate.strategies.trace import Answered, Asked, Asking, Parsed, Pruned, Retrieved
 
 QUESTION = "What is the rent of the flat?"
 
@@ -105,8 +105,9 @@ async def test_the_trace_replays_the_run(documents, minilm, make_run, reply):
     async with Given(documents, minilm) as sources:
         run, _ = make_run(sources, [reply()])
         await RetrieveRead().answer(QUESTION, run)
-    assert [type(e) for _, e in run.trace.events] == [Retrieved, Asked, Answered]
-    asked = run.trace.to_json()[1]
+    happened = [type(e) for _, e in run.trace.events]
+    assert happened == [Retrieved, Asking, Asked, Parsed, Answered]
+    asked = run.trace.to_json()[2]
     assert asked["event"] == "asked"
     assert asked["messages"][1]["content"].endswith(f"Question: {QUESTION}")
 

@@ -14,12 +14,17 @@ from typing import Any, Literal, TypedDict
 
 from colligate.errors import UsageError
 from colligate.models.protocols import Price, Usage
+from colligate.models.structured import STAGES, Stage
 
 Kind = Literal["chat", "scoring", "embedding", "rerank"]
 
 _NOTHING = Usage()
 
 _DATED = re.compile(r"-20\d\d-?[01]\d-?[0-3]\d$")
+
+
+def _no_stages() -> dict[Stage, int]:
+    return dict.fromkeys(STAGES, 0)
 
 
 @dataclass(frozen=True)
@@ -56,6 +61,8 @@ class UsageReport:
     """What a run cost, in all and by role. `cost_usd` is None when a price is not known.
 
     `calls` and tokens are what was really asked of models, not what the cache answered.
+    `structured` counts all answers that had to be JSON by what became of them
+    (`structured.Stage`).
     """
 
     calls: int = 0
@@ -66,6 +73,7 @@ class UsageReport:
     seconds: float = 0.0
     cost_usd: float | None = 0.0
     by_role: Mapping[str, Sums] = field(default_factory=dict)
+    structured: Mapping[Stage, int] = field(default_factory=_no_stages)
 
     def to_json(self) -> dict[str, Any]:
         """The usage as `ask --json` prints it."""
@@ -78,6 +86,7 @@ class UsageReport:
             "seconds": round(self.seconds, 3),
             "cost_usd": self.cost_usd,
             "by_role": {role: dict(sums) for role, sums in self.by_role.items()},
+            "structured": dict(self.structured),
         }
 
 
@@ -139,6 +148,7 @@ class Meter:
     calls: list[Call] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     retrieval_rounds: int = 0
+    stages: dict[Stage, int] = field(default_factory=_no_stages)
 
     def chat(
         self, role: str, model: str, usage: Usage, *, seconds: float, cached: bool = False
@@ -147,10 +157,19 @@ class Meter:
         return self.record(role, model, "chat", usage, seconds=seconds, cached=cached)
 
     def scoring(
-        self, role: str, model: str, *, passes: int, seconds: float, usage: Usage = _NOTHING
+        self,
+        role: str,
+        model: str,
+        *,
+        passes: int,
+        seconds: float,
+        usage: Usage = _NOTHING,
+        cached: bool = False,
     ) -> Call:
         """Note likelihoods, labels, attention or rerankings, `passes` of them."""
-        return self.record(role, model, "scoring", usage, seconds=seconds, passes=passes)
+        return self.record(
+            role, model, "scoring", usage, seconds=seconds, passes=passes, cached=cached
+        )
 
     def embedding(self, role: str, model: str, usage: Usage, *, seconds: float) -> Call:
         """Note a call to an embedder."""
@@ -159,6 +178,10 @@ class Meter:
     def retrieval(self) -> None:
         """Note a search."""
         self.retrieval_rounds += 1
+
+    def structured(self, stage: Stage) -> None:
+        """Note what became of an answer that had to be JSON."""
+        self.stages[stage] += 1
 
     def record(
         self,
@@ -207,6 +230,7 @@ class Meter:
             seconds=sums["seconds"] if seconds is None else seconds,
             cost_usd=sums["cost_usd"],
             by_role=by_role,
+            structured=dict(self.stages),
         )
 
 

@@ -1,8 +1,8 @@
 """From a model's text to a Pydantic object, in bounded steps.
 
-Decoding held to the schema where the backend can; then always: extract, repair, validate; then
-ask again with the error, at most `retries` times. Constrained decoding alone is not enough: a
-server may ignore the schema, an answer may be cut.
+Decoding held to the schema where the backend can, the schema in the prompt where it cannot; then
+always: extract, repair, validate; then ask again with the error, at most `retries` times.
+Constrained decoding alone is not enough: a server may ignore the schema, an answer may be cut.
 """
 
 from __future__ import annotations
@@ -10,18 +10,26 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeVar, get_args
 
 import json_repair
 from pydantic import BaseModel, RootModel, ValidationError
 
-from colligate.errors import ContextTooSmall, MalformedOutput
+from colligate.errors import ColligateError, ContextTooSmall, MalformedOutput
 from colligate.models.protocols import Completion, Message
+from colligate.models.schema_prompt import with_schema
 
 T = TypeVar("T", bound=BaseModel)
+
+Stage = Literal["parsed", "repaired", "asked_again", "failed"]
+"""What became of an answer: it was good as it stood, it was good once repaired, nothing valid could
+be made of it and another was given, or nothing could and no other came. Each answer counts
+once."""
+
+STAGES: tuple[Stage, ...] = get_args(Stage)
 
 _FENCED = re.compile(r"```(?:json)?\s*\n?(.*?)```", re.DOTALL | re.IGNORECASE)
 _OPENING = re.compile(r"[{[]")
@@ -50,13 +58,12 @@ class Chat(Protocol):
 class Structured(Generic[T]):
     """The object and how it was come by.
 
-    `stages` counts the answers that were `parsed` as they stood, `repaired`, or `asked_again`
-    because nothing valid could be made of them.
+    `stages` counts the answers by what became of each (`Stage`).
     """
 
     value: T
     completions: tuple[Completion, ...]
-    stages: Mapping[str, int]
+    stages: Mapping[Stage, int]
     warnings: tuple[str, ...] = ()
 
 
@@ -69,18 +76,31 @@ async def structured(
     retries: int = 2,
     temperature: float = 0.0,
     seed: int | None = None,
+    schema_in_prompt: bool = False,
+    on_stage: Callable[[Stage], None] | None = None,
 ) -> Structured[T]:
     """Ask for an object of the Pydantic class `schema`; at most `1 + retries` calls.
+
+    `schema_in_prompt` writes the schema into the prompt too: for a model without
+    `Capability.STRUCTURED`, which may not look at the `schema` of a call. `on_stage` is told of
+    each stage as it happens, also of those before a failure.
 
     Raises:
         MalformedOutput: none of the answers could be made into one.
         ModelError: what `ChatModel.chat` raises.
     """
-    turns = list(messages)
     json_schema = schema.model_json_schema()
+    asked = with_schema(messages, json_schema) if schema_in_prompt else list(messages)
+    turns = asked
     completions: list[Completion] = []
-    stages = {"parsed": 0, "repaired": 0, "asked_again": 0}
+    stages: dict[Stage, int] = dict.fromkeys(STAGES, 0)
     problem = ""
+
+    def count(stage: Stage) -> None:
+        stages[stage] += 1
+        if on_stage is not None:
+            on_stage(stage)
+
     for _ in range(1 + retries):
         try:
             completion = await chat(
@@ -90,23 +110,29 @@ async def structured(
             if not completions:
                 raise
             break  # the prompt fits, but not with the failed answer in it
+        except ColligateError:
+            if completions:
+                count("failed")
+            raise
+        if completions:
+            count("asked_again")
         completions.append(completion)
         try:
             value, stage = parse(completion.text, schema)
         except ValueError as error:
-            stages["asked_again"] += 1
             problem = str(error)
             if completion.finish_reason == "length":
                 problem = f"it was cut at {max_tokens} tokens; {problem}"
-            turns = [*messages, *_ask_again(completion.text, problem)]
+            turns = [*asked, *_ask_again(completion.text, problem)]
             continue
-        stages[stage] += 1
+        count(stage)
         warnings = [warning for each in completions for warning in each.warnings]
         if completion.finish_reason == "length" and stage == "repaired":
             warnings.append(
                 f"{completion.model}'s answer was cut at {max_tokens} tokens and mended"
             )
         return Structured(value, tuple(completions), stages, tuple(warnings))
+    count("failed")
     raise MalformedOutput(
         f"{completions[-1].model} gives no valid {schema.__name__}",
         f"{len(completions)} answers, the last: {problem}",
@@ -114,7 +140,7 @@ async def structured(
     )
 
 
-def parse(text: str, schema: type[T]) -> tuple[T, str]:
+def parse(text: str, schema: type[T]) -> tuple[T, Literal["parsed", "repaired"]]:
     """The first JSON value in the text that the schema accepts, and `parsed` or `repaired`.
 
     Raises:

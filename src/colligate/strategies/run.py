@@ -1,7 +1,7 @@
 """What a strategy is given: the sources in view, the models by role, the budget, the trace.
 
-Every search and every model call of a strategy goes through its `Run`, which checks the budget,
-records the call in the meter and in the trace, and raises before a prompt that cannot fit.
+Every search and every model call of a strategy goes through its `Run`, which checks window and
+budget before the call, and records it in the meter and in the trace.
 """
 
 from __future__ import annotations
@@ -15,21 +15,36 @@ from typing import Any, TypeVar
 from pydantic import BaseModel
 
 from colligate.documents import Document, Hit, Passage
-from colligate.errors import BudgetExceeded, ContextTooSmall
 from colligate.library.sources import SearchMode, Sources
-from colligate.models import ChatModel, Completion, Message, Reranker, Role
+from colligate.models import (
+    Capability,
+    ChatModel,
+    Completion,
+    LabelOdds,
+    Message,
+    Prompt,
+    Reranker,
+    Role,
+)
 from colligate.models.metering import Meter
-from colligate.models.structured import Structured, structured
-from colligate.strategies.trace import Asked, Event, Noted, Retrieved, Scored, Trace
+from colligate.models.schema_prompt import with_schema
+from colligate.models.structured import STAGES, Stage, Structured, structured
+from colligate.strategies import scoring
+from colligate.strategies.budget import Budget, Purse, require_room
+from colligate.strategies.trace import (
+    Asked,
+    Asking,
+    Event,
+    Noted,
+    Parsed,
+    Retrieved,
+    Scored,
+    Trace,
+)
+
+__all__ = ["Budget", "Run", "shown"]
 
 T = TypeVar("T", bound=BaseModel)
-
-
-@dataclass(frozen=True)
-class Budget:
-    """What a run may spend: tokens in and out together. None is without limit."""
-
-    max_tokens: int | None = None
 
 
 @dataclass
@@ -40,9 +55,13 @@ class Run:
     models: Mapping[Role, ChatModel]
     meter: Meter
     trace: Trace = field(default_factory=Trace)
-    budget: Budget = Budget()
+    budget: Budget = field(default_factory=Budget)
     reranker: Reranker | None = None
     _documents: dict[str, Document] = field(default_factory=dict, repr=False)
+    purse: Purse = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.purse = Purse(self.budget, self.meter)
 
     def model(self, role: Role) -> ChatModel:
         """The model of a role; the reader fills roles that have none of their own."""
@@ -124,10 +143,27 @@ class Run:
     ) -> Structured[T]:
         """One chat call whose reply is a `schema`, and at most two more if it is not.
 
-        Each is checked against the budget and metered, whatever comes of it.
+        Each is checked against the budget and metered, whatever comes of it. A model that cannot
+        be held to a schema is told it in the prompt.
         """
-        ask = partial(self._ask, role)
-        result = await structured(ask, messages, schema, max_tokens=max_tokens)
+        stages: dict[Stage, int] = dict.fromkeys(STAGES, 0)
+
+        def count(stage: Stage) -> None:
+            stages[stage] += 1
+            self.meter.structured(stage)
+
+        try:
+            result = await structured(
+                partial(self._ask, role),
+                messages,
+                schema,
+                max_tokens=max_tokens,
+                schema_in_prompt=Capability.STRUCTURED not in self.model(role).capabilities,
+                on_stage=count,
+            )
+        finally:
+            if any(stages.values()):
+                self.emit(Parsed(schema.__name__, stages))
         for warning in result.warnings:
             self.warn(warning)
         return result
@@ -136,46 +172,81 @@ class Run:
         self, role: Role, messages: Sequence[Message], *, max_tokens: int, **options: Any
     ) -> Completion:
         model = self.model(role)
-        await self._must_fit(model, messages, max_tokens)
-        began = time.perf_counter()
-        completion = await model.chat(messages, max_tokens=max_tokens, **options)
-        seconds = time.perf_counter() - began
-        usage = completion.usage
-        self.meter.chat(role, model.name, usage, seconds=seconds, cached=completion.cached)
+        prompt = await model.count_prompt(messages)
+        require_room(model, prompt, max_tokens)
+        async with self.purse.hold(prompt + max_tokens):
+            self.emit(Asking(role, model.name, "chat", prompt))
+            began = time.perf_counter()
+            completion = await model.chat(messages, max_tokens=max_tokens, **options)
+            seconds = time.perf_counter() - began
+            usage = completion.usage
+            self.meter.chat(role, model.name, usage, seconds=seconds, cached=completion.cached)
         for warning in completion.warnings:
             self.warn(warning)
         self.emit(Asked(role, model.name, tuple(messages), completion.text, usage, seconds))
         return completion
 
-    async def room(self, role: Role, messages: Sequence[Message], max_tokens: int) -> int | None:
-        """Tokens left in the model's window beside a prompt and its reply; None if unbounded."""
+    async def room(
+        self,
+        role: Role,
+        messages: Sequence[Message],
+        max_tokens: int,
+        *,
+        schema: type[BaseModel] | None = None,
+    ) -> int | None:
+        """Tokens left in the model's window beside a prompt and its reply; None if unbounded.
+
+        With `schema` the prompt is counted as `structured` sends it. Exact where the model's
+        tokenizer is at hand, else an estimate.
+        """
         model = self.model(role)
         if model.context_tokens is None:
             return None
-        # A template adds a few tokens around each message; sixteen covers those in use.
-        prompt = sum([await model.count_tokens(m.content) + 16 for m in messages])
-        return model.context_tokens - prompt - max_tokens
+        if schema is not None and Capability.STRUCTURED not in model.capabilities:
+            messages = with_schema(messages, schema.model_json_schema())
+        return model.context_tokens - await model.count_prompt(messages) - max_tokens
 
-    async def _must_fit(
-        self, model: ChatModel, messages: Sequence[Message], max_tokens: int
-    ) -> None:
-        prompt = sum([await model.count_tokens(m.content) + 16 for m in messages])
-        window = model.context_tokens
-        if window is not None and prompt + max_tokens > window:
-            raise ContextTooSmall(
-                f"the prompt does not fit {model.name}",
-                f"it has about {prompt} tokens and the reply {max_tokens}, the window is {window}",
-                "take fewer documents, retrieve-read, or a model with a larger window",
-            )
-        limit = self.budget.max_tokens
-        used = self.meter.tokens
-        if limit is not None and used + prompt + max_tokens > limit:
-            raise BudgetExceeded(
-                "the token budget is spent",
-                f"{used} tokens are used and the next call may take "
-                f"{prompt + max_tokens}, the limit is {limit}",
-                "raise --max-tokens-total",
-            )
+    async def likelihoods(
+        self, pairs: Sequence[tuple[str, str]], *, role: Role = Role.SCORER
+    ) -> list[list[float]]:
+        """Natural log-probability of each token of each continuation after its prefix.
+
+        Pairs are (prefix, continuation), both literal text; see `LikelihoodModel.likelihoods`.
+
+        Raises:
+            MissingCapability: the role's model gives none.
+            ContextTooSmall, BudgetExceeded: a pair does not fit the window, or all the budget.
+        """
+        return await scoring.likelihoods(self, role, pairs)
+
+    async def labels(
+        self,
+        messages: Sequence[Message],
+        labels: Sequence[str],
+        *,
+        forced: str = "",
+        role: Role = Role.SCORER,
+    ) -> LabelOdds:
+        """Odds of each label as the reply's beginning, after `forced`; see `LabelModel.labels`.
+
+        Raises:
+            MissingCapability: the role's model gives none, or none after a forced beginning.
+            ContextTooSmall, BudgetExceeded: the prompt does not fit the window or the budget.
+            ValueError: there are no labels, an empty or a doubled one.
+        """
+        return await scoring.labels(self, role, messages, labels, forced)
+
+    async def attention(
+        self, prompt: Prompt, spans: Sequence[tuple[int, int]], *, role: Role = Role.SCORER
+    ) -> list[float]:
+        """Mean attention of the prompt's last token to each span; see `AttentionModel.attention`.
+
+        Raises:
+            MissingCapability: the role's model gives none.
+            ContextTooSmall, BudgetExceeded: the prompt does not fit the window or the budget.
+            ValueError: a span lies outside the text, or the text is empty.
+        """
+        return await scoring.attention(self, role, prompt, spans)
 
 
 def shown(passage: Passage) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 
 from colligate.documents import Span
 from colligate.models import Message, Usage
+from colligate.models.structured import Stage
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,19 @@ class Pruned(Event):
 
 
 @dataclass(frozen=True)
+class Asking(Event):
+    """A model is about to be asked for a `what`: "chat", "likelihood", "labels", "attention".
+
+    `prompt_tokens` are all it has to read, before what it computed already is left out.
+    """
+
+    role: str
+    model: str
+    what: str
+    prompt_tokens: int
+
+
+@dataclass(frozen=True)
 class Asked(Event):
     """A model was asked and replied."""
 
@@ -85,6 +99,36 @@ class Asked(Event):
     reply: str
     usage: Usage
     seconds: float
+
+
+@dataclass(frozen=True)
+class Measured(Event):
+    """A model gave numbers in place of words.
+
+    `values` has one for each thing measured: the sum of a pair's log-probabilities (nats), the
+    odds of each of `labels`, the attention to a span. `mass` is the probability that the labels
+    had together, `bounded` are labels with the most they can have had. `remembered` of the values
+    were known before and cost nothing; `usage` is what the others cost.
+    """
+
+    signal: str
+    role: str
+    model: str
+    values: tuple[float, ...]
+    usage: Usage
+    seconds: float
+    remembered: int = 0
+    labels: tuple[str, ...] = ()
+    mass: float | None = None
+    bounded: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Parsed(Event):
+    """Answers that had to be a `schema`, counted by what became of each (`structured.Stage`)."""
+
+    schema: str
+    stages: Mapping[Stage, int]
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from colligate.documents import Hit
 from colligate.evidence.citing import Evidence
-from colligate.evidence.reader import REPLY_TOKENS, reader_messages
+from colligate.evidence.reader import REPLY_TOKENS, Reply, reader_messages
 from colligate.library.sources import SearchMode
 from colligate.models import Role
 from colligate.strategies.answer import Answer
@@ -50,7 +50,7 @@ class RetrieveRead:
         kept = list(hits)
         while len(kept) > 1:
             messages = reader_messages(question, [hit.passage for hit in kept])
-            room = await run.room(Role.READER, messages, REPLY_TOKENS)
+            room = await run.room(Role.READER, messages, REPLY_TOKENS, schema=Reply)
             if room is None or room >= 0:
                 break
             kept.pop()

@@ -1,0 +1,82 @@
+"""What a run may spend, kept before each call and while calls are under way side by side."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from colligate.errors import BudgetExceeded, ContextTooSmall
+from colligate.models import ChatModel
+from colligate.models.metering import Meter
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What a run may spend: tokens in and out together. None is without limit."""
+
+    max_tokens: int | None = None
+
+
+class Purse:
+    """A budget being spent: what is used stands in the meter, what calls under way may take here.
+
+    So that calls side by side do not all spend the same last tokens.
+    """
+
+    def __init__(self, budget: Budget, meter: Meter) -> None:
+        self._limit = budget.max_tokens
+        self._meter = meter
+        self._held = 0
+        self._freed = asyncio.Event()
+
+    @asynccontextmanager
+    async def hold(self, tokens: int) -> AsyncIterator[None]:
+        """Set the most a call may take aside until it is done; the call is metered inside.
+
+        Waits for calls under way when these may leave enough.
+
+        Raises:
+            BudgetExceeded: not enough is left.
+        """
+        while not self._decided(tokens):
+            await self._freed.wait()
+        used = self._meter.tokens
+        if self._limit is not None and used + tokens > self._limit:
+            raise BudgetExceeded(
+                "the token budget is spent",
+                f"{used} tokens are used and the next call may take {tokens}, "
+                f"the limit is {self._limit}",
+                "raise --max-tokens-total",
+            )
+        self._held += tokens
+        try:
+            yield
+        finally:
+            self._held -= tokens
+            self._freed.set()
+            self._freed = asyncio.Event()
+
+    def _decided(self, tokens: int) -> bool:
+        """Whether there is enough for sure, or for sure not."""
+        used = self._meter.tokens
+        if self._limit is None:
+            return True
+        return used + self._held + tokens <= self._limit or used + tokens > self._limit
+
+
+def require_room(model: ChatModel, prompt: int, reply: int = 0) -> None:
+    """Refuse a prompt that does not fit the model's window with its reply.
+
+    Raises:
+        ContextTooSmall: it does not.
+    """
+    window = model.context_tokens
+    if window is not None and prompt + reply > window:
+        beside = f" and the reply {reply}" if reply else ""
+        raise ContextTooSmall(
+            f"the prompt does not fit {model.name}",
+            f"it has about {prompt} tokens{beside}, the window is {window}",
+            "take fewer documents, retrieve-read, or a model with a larger window",
+        )
