@@ -7,45 +7,34 @@ question's worth of it.
 from __future__ import annotations
 
 import asyncio
-import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
-from colligate.documents.reading import find_files
-from colligate.errors import (
-    BudgetExceeded,
-    ColligateError,
-    MissingCapability,
-    NoDocuments,
-    UsageError,
-)
+from colligate.errors import BudgetExceeded, NoDocuments, UsageError
+from colligate.ingesting import ingest, ingestion_listener, look_for
 from colligate.library.given import Given
-from colligate.library.ingestion import Ingested, Progress
+from colligate.library.ingestion import Ingested
 from colligate.library.library import Library
 from colligate.library.sources import Sources
-from colligate.models import ChatModel, Embedder, Reranker, Role
+from colligate.models import Capability, ChatModel, Embedder, Reranker, Role
 from colligate.models.cached_chat import CachedChat
 from colligate.models.metering import Meter
-from colligate.models.names import (
-    default_model,
-    open_embedder,
-    open_model,
-    open_reranker,
-    pull_embedder,
-)
+from colligate.models.names import pull_embedder
 from colligate.models.response_cache import ResponseCache
-from colligate.models.weights import OnProgress
+from colligate.opening import Opened, meet, pull_listener, say_named
+from colligate.settings import Named, Settings
 from colligate.strategies.answer import Answer
 from colligate.strategies.run import Budget, Run
 from colligate.strategies.strategy import Strategy
 from colligate.strategies.strategy import strategy as strategy_by_name
-from colligate.strategies.trace import Listener, Noted, Progressed, Trace
+from colligate.strategies.trace import Listener, Noted, Trace
 
 DEFAULT_STRATEGY = "retrieve-read"
+DEFAULT_EMBEDDER = Named("minilm")
 
 
 @dataclass
@@ -53,7 +42,11 @@ class Engine:
     """Models by role and a library, opened when first needed and closed together.
 
     Names are as on the command line; a model, embedder or reranker of your own may be given
-    instead of a name, and stays yours to close. `library` is a folder; None is the user's own.
+    instead of a name, and stays yours to close. `library` is a folder. What is None is found as
+    the command line finds it: in the environment (COLLIGATE_MODEL and so on), else in a
+    `colligate.toml`, else by default. `settings` stands in place of environment and file:
+    `Settings.load(path)` reads another file, `Settings()` names nothing.
+
     `wait` is how many seconds to wait for another process that holds the library. `cache` keeps
     the models' responses in the library's folder, so that the same question over the same
     documents is paid for once.
@@ -65,18 +58,19 @@ class Engine:
     model: str | ChatModel | None = None
     worker_model: str | ChatModel | None = None
     scorer: str | ChatModel | None = None
-    embedder: str | Embedder = "minilm"
+    judge: str | ChatModel | None = None
+    embedder: str | Embedder | None = None
     reranker: str | Reranker | None = None
     library: Path | str | None = None
+    settings: Settings | None = None
     wait: float = 30.0
     cache: bool = False
     on_event: Listener | None = None
 
-    _opening: asyncio.Lock = field(default_factory=asyncio.Lock, init=False, repr=False)
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack, init=False, repr=False)
-    _models: dict[str, ChatModel] = field(default_factory=dict, init=False, repr=False)
+    _opened: Opened = field(default_factory=Opened, init=False, repr=False)
+    _chosen: Settings | None = field(default=None, init=False, repr=False)
     _library: Library | None = field(default=None, init=False, repr=False)
-    _reranker: Reranker | None = field(default=None, init=False, repr=False)
     _responses: ResponseCache | None = field(default=None, init=False, repr=False)
 
     async def __aenter__(self) -> Engine:
@@ -87,9 +81,11 @@ class Engine:
 
     async def aclose(self) -> None:
         """Free the models and the library. Safe to call twice."""
-        await self._stack.aclose()
-        self._models.clear()
-        self._library = self._reranker = self._responses = None
+        try:
+            await self._stack.aclose()
+        finally:
+            await self._opened.aclose()
+        self._library = self._responses = None
 
     async def ask(
         self,
@@ -123,7 +119,7 @@ class Engine:
             async with asyncio.timeout(timeout) as deadline:
                 # A wrong path must not cost a download, nor a wrong model an ingestion.
                 if paths and chosen.needs.reads:
-                    await asyncio.to_thread(_look_for, paths)
+                    await asyncio.to_thread(look_for, paths)
                 models = await self._open_models(chosen, trace)
                 sources = await self._sources(paths, chosen, trace)
                 if self.cache:
@@ -163,9 +159,46 @@ class Engine:
     async def open_library(self) -> Library:
         """The library, opened. Its embedder is loaded when something is searched or indexed."""
         if self._library is None:
-            self._library = Library(self.library, embedder=self.embedder, wait=self.wait)
+            settings = await self._settings()
+            embedder = self._embedder(settings)
+            if isinstance(embedder, Named) and not embedder.with_key:
+                embedder = await self._opened.embedder(embedder)
+            self._library = Library(
+                settings.library.name if settings.library else None,
+                # Of a name it opens the embedder by itself, with the key.
+                embedder=embedder.name if isinstance(embedder, Named) else embedder,
+                wait=self.wait,
+            )
             self._stack.push_async_callback(self._library.close)
         return self._library
+
+    async def _settings(self) -> Settings:
+        """What was named: here, else by the environment or a file."""
+        if self._chosen is None:
+            loaded = self.settings
+            if loaded is None:
+                loaded = await asyncio.to_thread(Settings.load)
+            self._chosen = loaded.given(
+                **{role.value: given for role, given in self._given().items()},
+                embedder=self.embedder,
+                reranker=self.reranker,
+                library=None if self.library is None else str(self.library),
+            )
+        return self._chosen
+
+    def _embedder(self, settings: Settings) -> Embedder | Named:
+        """The embedder given, else the one named."""
+        if isinstance(self.embedder, str | None):
+            return settings.embedder or DEFAULT_EMBEDDER
+        return self.embedder
+
+    def _given(self) -> dict[Role, str | ChatModel | None]:
+        return {
+            Role.READER: self.model,
+            Role.WORKER: self.worker_model,
+            Role.SCORER: self.scorer,
+            Role.JUDGE: self.judge,
+        }
 
     async def _sources(
         self, paths: Sequence[str | Path], chosen: Strategy, trace: Trace
@@ -185,7 +218,7 @@ class Engine:
             )
         if chosen.needs.searches:
             await self._pull_embedder(trace)
-            await library.index_pending(on_progress=_ingestion_listener(trace))
+            await library.index_pending(on_progress=ingestion_listener(trace))
         return library
 
     async def _add(
@@ -199,53 +232,22 @@ class Engine:
         library = await self.open_library()
         if index:
             await self._pull_embedder(trace)
-        ingested = await library.add(
-            paths, index=index, workers=workers, on_progress=_ingestion_listener(trace)
-        )
-        errors = [*ingested.problems, *(error for _, error in ingested.failed)]
-        if not ingested.document_ids:
-            _nothing_read(errors)
-        for error in errors:
-            trace.emit(Noted(f"left out: {error}", warning=True))
-        for warning in ingested.warnings:
-            trace.emit(Noted(warning, warning=True))
-        return ingested
+        return await ingest(library, paths, trace, index=index, workers=workers)
 
     async def _open_models(self, chosen: Strategy, trace: Trace) -> dict[Role, ChatModel]:
-        if self.model is None:
-            # It may ask a server which models it has.
-            name, why = await asyncio.to_thread(default_model)
-            trace.emit(Noted(f"model: {name} ({why})"))
-            reading = await self._open_model(name, trace)
-        else:
-            reading = await self._open_model(self.model, trace)
-        models = {Role.READER: reading}
-        for role, other in ((Role.WORKER, self.worker_model), (Role.SCORER, self.scorer)):
-            if other is not None:
-                models[role] = await self._open_model(other, trace)
-        offered = {capability for model in models.values() for capability in model.capabilities}
-        reader = models[Role.READER].name
-        for capability in sorted(chosen.needs.required - offered):
-            raise MissingCapability(
-                f"{chosen.name} needs {capability.value}",
-                f"{reader} does not offer it",
-                "colligate strategies shows what each needs",
-            )
-        for capability in sorted(chosen.needs.optional - offered):
-            note = f"done without {capability.value}, which {reader} does not offer"
-            trace.emit(Noted(note, warning=True))
+        settings = await self._settings()
+        if settings.library is not None and chosen.needs.reads:
+            say_named("library", settings.library, trace)
+        models = await self._opened.by_role(self._given(), settings, trace)
+        reranker = settings.reranker if chosen.needs.searches else None
+        also = frozenset[Capability]()
+        if reranker is not None and isinstance(self.reranker, str | None):
+            say_named("reranker", reranker, trace)
+            if reranker.name == "likelihood":
+                also = frozenset({Capability.LIKELIHOOD})
+        for line in await meet(chosen.name, chosen.needs, models, self._opened, also=also):
+            trace.emit(Noted(line, warning=True))
         return models
-
-    async def _open_model(self, given: str | ChatModel, trace: Trace) -> ChatModel:
-        if not isinstance(given, str):
-            return given
-        async with self._opening:  # of questions asked at once, one opens it for all
-            if given not in self._models:
-                listen = _pull_listener(trace)
-                model = await asyncio.to_thread(open_model, given, on_progress=listen)
-                self._stack.push_async_callback(model.aclose)
-                self._models[given] = model
-            return self._models[given]
 
     async def _cached(
         self, models: Mapping[Role, ChatModel], sources: Sources
@@ -259,33 +261,27 @@ class Engine:
             role: CachedChat(model, self._responses, tags=in_view) for role, model in models.items()
         }
 
-    async def _open_reranker(self, models: dict[Role, ChatModel]) -> Reranker | None:
-        if self.reranker is None or self.reranker == "none":
-            return None
-        if not isinstance(self.reranker, str):
+    async def _open_reranker(self, models: Mapping[Role, ChatModel]) -> Reranker | None:
+        if not isinstance(self.reranker, str | None):
             return self.reranker
-        async with self._opening:
-            if self._reranker is None:
-                embedder = await self._open_embedder() if self.reranker == "embedding" else None
-                scorer = models.get(Role.SCORER, models[Role.READER])
-                self._reranker = await asyncio.to_thread(
-                    open_reranker, self.reranker, embedder=embedder, scorer=scorer
-                )
-                self._stack.push_async_callback(self._reranker.aclose)
-            return self._reranker
+        settings = await self._settings()
+        named = settings.reranker
+        if named is None or named.name == "none":
+            return None
+        embedder = None
+        if named.name == "embedding":
+            given = self._embedder(settings)
+            embedder = await self._opened.embedder(given) if isinstance(given, Named) else given
+        scorer = models.get(Role.SCORER, models[Role.READER])
+        return await self._opened.reranker(named, embedder=embedder, scorer=scorer)
 
     async def _pull_embedder(self, trace: Trace) -> None:
         """Fetch missing weights here, where the progress can be shown."""
-        if isinstance(self.embedder, str):
-            listen = _pull_listener(trace)
-            await asyncio.to_thread(pull_embedder, self.embedder, on_progress=listen)
-
-    async def _open_embedder(self) -> Embedder:
-        if not isinstance(self.embedder, str):
-            return self.embedder
-        embedder = await asyncio.to_thread(open_embedder, self.embedder)
-        self._stack.push_async_callback(embedder.aclose)
-        return embedder
+        named = self._embedder(await self._settings())
+        if isinstance(named, Named):
+            say_named("embedder", named, trace)
+            listen = pull_listener(trace)
+            await asyncio.to_thread(pull_embedder, named.name, on_progress=listen)
 
 
 async def aask(
@@ -308,41 +304,9 @@ async def aask(
         )
 
 
-def _look_for(paths: Sequence[str | Path]) -> None:
-    """Raise what is wrong with paths of which none is there; ingestion finds out the rest."""
-    if not any(os.path.lexists(path) for path in paths):
-        found = find_files(paths)
-        if not found.files:
-            _nothing_read(found.problems)
-
-
-def _nothing_read(errors: Sequence[ColligateError]) -> NoReturn:
-    if len(errors) == 1:
-        raise errors[0]  # best said in its own words
-    raise NoDocuments(
-        "nothing could be read",
-        "; ".join(str(error) for error in errors[:3]),
-        f"{len(errors) - 3} more failed" if len(errors) > 3 else "",
-    )
-
-
 def _listed(paths: Sequence[str | Path] | str | Path) -> Sequence[str | Path]:
     return [paths] if isinstance(paths, (str, Path)) else paths
 
 
 def _strategy(given: str | Strategy) -> Strategy:
     return strategy_by_name(given) if isinstance(given, str) else given
-
-
-def _ingestion_listener(trace: Trace) -> Callable[[Progress], None]:
-    def listen(progress: Progress) -> None:
-        trace.emit(Progressed(progress.phase, progress.done, progress.total, progress.file))
-
-    return listen
-
-
-def _pull_listener(trace: Trace) -> OnProgress:
-    def listen(done_bytes: int, total_bytes: int, what: str) -> None:
-        trace.emit(Progressed("pulling", done_bytes, total_bytes, what))
-
-    return listen

@@ -2,6 +2,7 @@
 
     bundled                      a pinned 1.5B model, pulled once
     gguf:PATH                    llama.cpp in process (or the name of pinned weights)
+    hf:NAME-OR-PATH[+ADAPTER]    transformers in process
     openai:MODEL[@BASE_URL]      any OpenAI-compatible endpoint
     openai/MODEL, ollama/MODEL   the same, as others write it
 
@@ -13,10 +14,14 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from colligate.errors import EndpointUnreachable, UnknownModel, UsageError
 from colligate.models import weights
+from colligate.models.name_parts import address, parts
+from colligate.models.name_parts import split_adapter as split_adapter
 from colligate.models.protocols import Capability, ChatModel, Embedder, LikelihoodModel, Reranker
 from colligate.models.suggest import closest
 
@@ -26,7 +31,7 @@ OPENAI_DEFAULT = "gpt-6-luna"
 MODEL_FORMS = (
     "bundled",
     "gguf:PATH",
-    "hf:NAME-OR-PATH",
+    "hf:NAME-OR-PATH[+ADAPTER]",
     "openai:MODEL[@BASE_URL]",
     "openai/MODEL",
     "ollama/MODEL",
@@ -41,45 +46,55 @@ RERANKER_FORMS = (
 )
 
 
-def open_model(name: str, *, on_progress: weights.OnProgress | None = None) -> ChatModel:
+def open_model(
+    name: str,
+    *,
+    on_progress: weights.OnProgress | None = None,
+    options: Mapping[str, Any] | None = None,
+    with_key: bool = True,
+) -> ChatModel:
     """The chat model of a name; weights that are missing are pulled.
+
+    `options` are those its backend takes (`options.OPTIONS`). Without `with_key` an endpoint is
+    not sent the key of the environment. An adapter is opened on its base: `split_adapter`, then
+    `AdapterModel.with_adapter`.
 
     Raises:
         UnknownModel: no backend understands the name.
         ModelError: the backend cannot be used, e.g. a key or the weights are missing.
     """
-    kind, rest = _parts(name)
+    kind, rest = parts(name)
+    options = dict(options or {})
     if name == "bundled":
-        return _llamacpp(weights.BUNDLED, "bundled", on_progress)
+        return _llamacpp(weights.BUNDLED, "bundled", on_progress, options)
     if kind == "gguf" and rest:
-        return _llamacpp(rest, name, on_progress)
+        return _llamacpp(rest, name, on_progress, options)
     if kind == "openai" and rest:
-        from colligate.models.openai_chat import OpenAIChat
-
-        model, url = _at(rest)
-        return OpenAIChat(model, url, os.environ.get("OPENAI_API_KEY"))
+        model, url = address(rest)
+        return _openai(model, url, _key("OPENAI_API_KEY", with_key), options)
     if kind == "ollama" and rest:
-        from colligate.models.openai_chat import OpenAIChat
+        return _openai(rest, ollama_url(), None, options)  # the key is not meant for it
+    if kind == "hf" and rest:
+        from colligate.models.hf.model import HFModel
 
-        return OpenAIChat(rest, ollama_url())  # without the key, which is not meant for it
-    if kind == "hf":
-        raise UnknownModel(
-            f"{name!r} cannot be opened",
-            "models through transformers are not in this version yet",
-            "serve it with vLLM and name it openai:MODEL@URL, or use gguf:PATH",
-        )
+        pinned = rest in _pinned_models() and not Path(rest).exists()
+        target = str(weights.pull(rest, on_progress)["model"]) if pinned else rest
+        return HFModel(target, name=name, **options)
     raise _unknown("model", name, MODEL_FORMS, ("bundled",))
 
 
 def open_embedder(
-    name: str = "minilm", *, on_progress: weights.OnProgress | None = None
+    name: str = "minilm",
+    *,
+    on_progress: weights.OnProgress | None = None,
+    with_key: bool = True,
 ) -> Embedder:
     """The embedder of a name; weights that are missing are pulled.
 
     Raises:
         UnknownModel, ModelError: as `open_model`.
     """
-    kind, rest = _parts(name)
+    kind, rest = parts(name)
     pull_embedder(name, on_progress=on_progress)
     # The second name of each is its vectors' own, which libraries record and errors tell.
     if name in ("minilm", "minilm-l6-v2-int8"):
@@ -93,8 +108,8 @@ def open_embedder(
     if kind == "openai" and rest:
         from colligate.models.openai_embedder import OpenAIEmbedder
 
-        model, url = _at(rest)
-        return OpenAIEmbedder(model, url, os.environ.get("OPENAI_API_KEY"))
+        model, url = address(rest)
+        return OpenAIEmbedder(model, url, _key("OPENAI_API_KEY", with_key))
     if kind == "ollama" and rest:
         from colligate.models.openai_embedder import OpenAIEmbedder
 
@@ -118,7 +133,11 @@ def pull_embedder(name: str, *, on_progress: weights.OnProgress | None = None) -
 
 
 def open_reranker(
-    name: str, *, embedder: Embedder | None = None, scorer: ChatModel | None = None
+    name: str,
+    *,
+    embedder: Embedder | None = None,
+    scorer: ChatModel | None = None,
+    with_key: bool = True,
 ) -> Reranker:
     """The reranker of a name. `none` is the absence of one: there is nothing to open.
 
@@ -130,7 +149,7 @@ def open_reranker(
     """
     from colligate.models.rerankers import EmbeddingReranker, HTTPReranker, LikelihoodReranker
 
-    kind, rest = _parts(name)
+    kind, rest = parts(name)
     if name == "embedding":
         if embedder is None:
             raise UsageError("the reranker 'embedding' needs an embedder", mend="give --embedder")
@@ -144,9 +163,9 @@ def open_reranker(
             "give --scorer gguf:smollm2-135m",
         )
     if kind == "http":
-        model, url = _at(rest)
+        model, url = address(rest)
         if url:
-            return HTTPReranker(url, model, os.environ.get("COLLIGATE_RERANKER_KEY"))
+            return HTTPReranker(url, model, _key("COLLIGATE_RERANKER_KEY", with_key))
     if kind == "cross-encoder" and rest:
         from colligate.models.local import CrossEncoderReranker
 
@@ -155,15 +174,13 @@ def open_reranker(
 
 
 def default_model() -> tuple[str, str]:
-    """The model taken when none is named, and why that one.
+    """The model taken when none is named anywhere, and why that one.
 
     With `OPENAI_BASE_URL` and no `OPENAI_MODEL` the server is asked what it has: this blocks.
 
     Raises:
         EndpointUnreachable: the server does not say.
     """
-    if name := os.environ.get("COLLIGATE_MODEL"):
-        return name, "COLLIGATE_MODEL"
     url = os.environ.get("OPENAI_BASE_URL")
     key = os.environ.get("OPENAI_API_KEY", "").strip()
     if not url and not key:
@@ -193,36 +210,24 @@ def ollama_url() -> str:
     return url if url.endswith("/v1") else f"{url}/v1"
 
 
-def _parts(name: str) -> tuple[str, str]:
-    for alias in ("openai", "ollama"):
-        if name.startswith(f"{alias}/"):
-            return alias, name.removeprefix(f"{alias}/")
-    kind, _, rest = name.partition(":")
-    return kind, rest
+def _key(variable: str, with_key: bool) -> str | None:
+    return os.environ.get(variable) if with_key else None
 
 
-def _at(rest: str) -> tuple[str, str | None]:
-    """Model and URL of MODEL[@URL]; a model's own name may hold an `@`."""
-    for scheme in ("@http://", "@https://"):
-        model, mark, url = rest.partition(scheme)
-        if mark:
-            return model, scheme[1:] + url
-    if re.search(r"@(?:localhost\b|[\w.-]+:\d+(?:/|$))", rest):
-        # Taken for a part of the model's name, it would send the documents to OpenAI.
-        raise UnknownModel(
-            f"no model {rest!r}", "its address has no http:// or https://", "write MODEL@http://..."
-        )
-    return rest, None
+def _openai(model: str, url: str | None, key: str | None, options: dict[str, Any]) -> ChatModel:
+    from colligate.models.openai_chat import OpenAIChat
+    from colligate.models.transport import Policy
+
+    patience = {option: options.pop(option) for option in ("in_flight", "timeout") & options.keys()}
+    return OpenAIChat(model, url, key, policy=Policy(**patience), **options)
 
 
-def _llamacpp(target: str, name: str, on_progress: weights.OnProgress | None) -> ChatModel:
+def _llamacpp(
+    target: str, name: str, on_progress: weights.OnProgress | None, options: Mapping[str, Any]
+) -> ChatModel:
     path = Path(target).expanduser()
     if not path.is_file():
-        pinned = [
-            known
-            for known, weight in weights.PINNED.items()
-            if weight.files["model"].name.endswith(".gguf")
-        ]
+        pinned = _pinned_models()
         if target not in pinned:
             near = closest(target, pinned)
             raise UnknownModel(
@@ -233,7 +238,15 @@ def _llamacpp(target: str, name: str, on_progress: weights.OnProgress | None) ->
         path = weights.pull(target, on_progress)["model"]
     from colligate.models.llamacpp import LlamaCpp
 
-    return LlamaCpp(path, name=name)
+    return LlamaCpp(path, name=name, **options)
+
+
+def _pinned_models() -> list[str]:
+    return [
+        name
+        for name, weight in weights.PINNED.items()
+        if weight.files["model"].name.endswith(".gguf")
+    ]
 
 
 def _unknown(what: str, name: str, forms: tuple[str, ...], words: tuple[str, ...]) -> UnknownModel:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, ClassVar, Protocol
 
 from colligate.errors import UnknownStrategy
-from colligate.models import Capability
+from colligate.models import Capability, Role
 from colligate.strategies.answer import Answer
 from colligate.strategies.run import Run
 
 GROUP = "colligate.strategies"
+
+SCORING = frozenset({Capability.LIKELIHOOD, Capability.LABELS, Capability.ATTENTION})
+"""What is asked of the scorer."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +32,59 @@ class Needs:
     optional: frozenset[Capability] = frozenset()
     searches: bool = True
     reads: bool = True
+
+
+@dataclass(frozen=True)
+class Need:
+    """A capability that a strategy must have (`required`) or can use.
+
+    `role` is whose model is asked for it. `met` is None when only its server knows.
+    """
+
+    capability: Capability
+    required: bool
+    role: Role
+    met: bool | None
+
+
+def met(
+    needs: Needs,
+    offered: Mapping[Role, Collection[Capability]],
+    unsure: Mapping[Role, Collection[Capability]] | None = None,
+) -> tuple[Need, ...]:
+    """Which needs the models chosen meet, the required ones first.
+
+    `offered` is what each role's own model offers, `unsure` what it may turn out to. Chat and
+    structured output must come from the reader, and from worker and judge where they have models
+    of their own; likelihood, labels and attention from the scorer; adapters from the reader or the
+    worker. The reader fills roles without a model.
+    """
+    unsure = unsure or {}
+
+    def offers(role: Role, capability: Capability) -> bool | None:
+        if capability in offered[role]:
+            return True
+        return None if capability in unsure.get(role, ()) else False
+
+    def need(capability: Capability, required: bool) -> Need:
+        if capability in SCORING:
+            role = Role.SCORER if Role.SCORER in offered else Role.READER
+            return Need(capability, required, role, offers(role, capability))
+        others = [Role.WORKER] if capability is Capability.ADAPTERS else [Role.WORKER, Role.JUDGE]
+        asked = [(role, offers(role, capability)) for role in others if role in offered]
+        asked.insert(0, (Role.READER, offers(Role.READER, capability)))
+        # Of adapters the best of those asked counts, of the others the worst: all take part.
+        best = capability is Capability.ADAPTERS
+        order = [True, None, False] if best else [False, None, True]
+        role, has = min(asked, key=lambda one: order.index(one[1]))
+        return Need(capability, required, role, has)
+
+    return tuple(
+        need(capability, required)
+        for required, wanted in ((True, needs.required), (False, needs.optional - needs.required))
+        for capability in Capability
+        if capability in wanted
+    )
 
 
 class Strategy(Protocol):

@@ -1,0 +1,196 @@
+"""Which models, embedder, reranker and library to take: from the environment and one file.
+
+What is given outright (a flag, a field of `Engine`) comes first, then the environment, then
+`colligate.toml`, then what is taken without any of them.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+
+from colligate.errors import UsageError
+from colligate.models.name_parts import anchored, key_is_meant_for
+from colligate.models.options import Options, wrong_option
+from colligate.models.protocols import Role
+from colligate.models.suggest import closest
+
+FILE = "colligate.toml"
+
+_VARIABLES = {
+    "reader": "COLLIGATE_MODEL",
+    "worker": "COLLIGATE_WORKER_MODEL",
+    "scorer": "COLLIGATE_SCORER",
+    "judge": "COLLIGATE_JUDGE",
+    "embedder": "COLLIGATE_EMBEDDER",
+    "reranker": "COLLIGATE_RERANKER",
+    "library": "COLLIGATE_LIBRARY",
+}
+_MODELS = tuple(name for name in _VARIABLES if name != "library")
+_MOST_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Named:
+    """A name, and who named it; `source` is empty for what was given outright.
+
+    `with_key`: whether a key from the environment may be sent to the endpoint it names.
+    """
+
+    name: str
+    source: str = ""
+    with_key: bool = True
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What was named for each role, for embedder, reranker and library; None where nothing was.
+
+    `options` say how models are opened, by model name. `file` is the file that was read, and
+    `trusted` whether a person chose it: a `colligate.toml` that merely lies in the working
+    folder may have come with the documents, so no key goes to an endpoint that it alone names.
+    `Settings()` names nothing.
+    """
+
+    reader: Named | None = None
+    worker: Named | None = None
+    scorer: Named | None = None
+    judge: Named | None = None
+    embedder: Named | None = None
+    reranker: Named | None = None
+    library: Named | None = None
+    options: Mapping[str, Options] = field(default_factory=dict)
+    file: Path | None = None
+    trusted: bool = True
+
+    @classmethod
+    def load(cls, path: str | Path | None = None) -> Settings:
+        """The environment's settings, and below them those of a file.
+
+        The file is `path`, else COLLIGATE_CONFIG, else `colligate.toml` in the working folder,
+        else in the user's configuration folder; the last two need not be there.
+
+        Raises:
+            UsageError: the file cannot be read, or says something that it cannot mean.
+        """
+        file, trusted = _find(path or os.environ.get("COLLIGATE_CONFIG"))
+        settings = cls() if file is None else _read(file, trusted)
+        named: dict[str, Any] = {
+            what: Named(value, variable)
+            for what, variable in _VARIABLES.items()
+            if (value := os.environ.get(variable))
+        }
+        return replace(settings, **named)
+
+    def given(self, **names: object) -> Settings:
+        """The same under names given outright, e.g. `given(reader="bundled", judge=None)`.
+
+        What is no text (None, or a model instead of its name) names nothing.
+        """
+        given: dict[str, Any] = {what: Named(n) for what, n in names.items() if isinstance(n, str)}
+        return replace(self, **given)
+
+    def of(self, role: Role) -> Named | None:
+        """What was named for a role."""
+        named: Named | None = getattr(self, role.value)
+        return named
+
+    def options_of(self, name: str) -> Options:
+        """How a model of this name is opened, as far as the file says."""
+        return self.options.get(anchored(name, Path.cwd()), {})
+
+
+def own_file() -> Path:
+    """The file in the user's configuration folder, whether or not it is there."""
+    return platformdirs.user_config_path("colligate", appauthor=False) / FILE
+
+
+def _find(chosen: str | Path | None) -> tuple[Path | None, bool]:
+    """The file to read, if any, and whether it is trusted."""
+    if chosen:
+        return Path(chosen).expanduser(), True
+    here, own = Path(FILE), own_file()
+    if here.is_file():
+        return here, own.is_file() and here.samefile(own)
+    return (own, True) if own.is_file() else (None, True)
+
+
+def _read(file: Path, trusted: bool) -> Settings:
+    try:
+        with file.open("rb") as opened:
+            content = opened.read(_MOST_BYTES + 1)
+        if len(content) > _MOST_BYTES:
+            raise UsageError(f"cannot use {file}", "it is larger than any settings are")
+        whole = tomllib.loads(content.decode())
+    except OSError as error:
+        raise UsageError(f"cannot read {file}", error.strerror or str(error)) from error
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{file} is no TOML", str(error), "docs/guide.md shows one") from error
+    return _File(file, trusted).settings(whole)
+
+
+@dataclass(frozen=True)
+class _File:
+    """A file, for reading what it says and for errors that name it."""
+
+    file: Path
+    trusted: bool
+
+    def settings(self, whole: Mapping[str, Any]) -> Settings:
+        self._known(whole, ("models", "options", "library"), "")
+        models = self._table(whole, "models")
+        self._known(models, _MODELS, "models.")
+        named = {what: self._model(what, value) for what, value in models.items()}
+        if "library" in whole:
+            library = Path(self._text("library", whole["library"])).expanduser()
+            named["library"] = Named(str(self._folder / library), str(self.file))
+        options = {
+            anchored(name, self._folder): self._options(name, value)
+            for name, value in self._table(whole, "options").items()
+        }
+        return Settings(**named, options=options, file=self.file, trusted=self.trusted)
+
+    @property
+    def _folder(self) -> Path:
+        return self.file.absolute().parent
+
+    def _model(self, what: str, value: Any) -> Named:
+        name = anchored(self._text(f"models.{what}", value), self._folder)
+        return Named(name, str(self.file), self.trusted or key_is_meant_for(name))
+
+    def _options(self, name: str, value: Any) -> Options:
+        key = f'options."{name}"'
+        if not isinstance(value, dict):
+            raise self._wrong(key, "it is no table")
+        for option, setting in value.items():
+            if why := wrong_option(name, option, setting):
+                raise self._wrong(f"{key}.{option}", *why)
+        return value
+
+    def _table(self, whole: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+        table = whole.get(key, {})
+        if not isinstance(table, dict):
+            raise self._wrong(key, "it is no table", f"write [{key}] above its entries")
+        return table
+
+    def _text(self, key: str, value: Any) -> str:
+        if not isinstance(value, str) or not value.strip():
+            raise self._wrong(key, "it is no name", 'write it in quotes, as in "bundled"')
+        return value
+
+    def _known(self, table: Mapping[str, Any], known: tuple[str, ...], prefix: str) -> None:
+        for key in table:
+            if key not in known:
+                near = closest(key, known)
+                there = ", ".join(prefix + name for name in known)
+                mend = f"did you mean {prefix}{near}?" if near else f"there are {there}"
+                raise self._wrong(prefix + key, "there is no such key", mend)
+
+    def _wrong(self, key: str, why: str, mend: str = "") -> UsageError:
+        return UsageError(f"{self.file}: {key}", why, mend)
