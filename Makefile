@@ -22,12 +22,14 @@ help:
 	$(BIN)/python -m pip install --quiet --editable .
 	touch $@
 
+# torch is pinned so that every machine tests with the same one.
 $(INSTALLED): .venv/.package
-	$(BIN)/python -m pip install --quiet --group dev
+	$(BIN)/python -m pip install --quiet torch==2.13.0
+	$(BIN)/python -m pip install --quiet --editable '.[local]' --group dev
 	touch $@
 
 setup: $(INSTALLED)
-	$(BIN)/colligate models pull smollm2-135m minilm-l6-v2-int8 wordllama-256
+	$(BIN)/colligate models pull smollm2-135m qwen2.5-coder-0.5b minilm-l6-v2-int8 wordllama-256
 
 demo: .venv/.package
 	$(BIN)/colligate ask "How many days does a violator have to cure a first violation under the GPL version 3, and how many under the Mozilla Public License 2.0?" examples/licences

@@ -14,6 +14,8 @@ import pytest
 
 from colligate.errors import ContextTooSmall, MissingCapability, ModelError
 from colligate.models import (
+    AdapterModel,
+    AttentionModel,
     Capability,
     ChatModel,
     Embedder,
@@ -64,7 +66,10 @@ def say(body: Any) -> str:
     return json.dumps({"found": True}) if held else "<think>hm</think>\nRed, white and blue."
 
 
+IN_PROCESS = ("llama.cpp", "hf")
 CHAT_MODELS = [
+    pytest.param("hf", marks=real),
+    pytest.param("cached hf", marks=real),
     pytest.param("llama.cpp", marks=real),
     pytest.param("cached llama.cpp", marks=real),
     "openai",
@@ -80,8 +85,8 @@ async def chat_model(
 ) -> AsyncIterator[ChatModel]:
     kind = request.param.removeprefix("cached ")
     model: ChatModel
-    if kind == "llama.cpp":
-        model = request.getfixturevalue("llama")
+    if kind in IN_PROCESS:
+        model = request.getfixturevalue("smollm2_hf" if kind == "hf" else "llama")
     elif kind == "openai":
         openai_server.answer, openai_server.logprobs = say, {"Yes": 0.6, "No": 0.3}
         model = OpenAIChat("m", openai_server.url, policy=policy, context_tokens=4096)
@@ -92,7 +97,7 @@ async def chat_model(
     if request.param != kind:
         model = CachedChat(model, request.getfixturevalue("cache"))
     yield model
-    if kind != "llama.cpp":  # that one serves all tests
+    if kind not in IN_PROCESS:  # those serve all tests
         await model.aclose()
         await model.aclose()
 
@@ -155,8 +160,9 @@ async def test_structured_output_satisfies_the_schema(chat_model: ChatModel) -> 
 async def test_likelihood_is_declared_or_refused(chat_model: ChatModel) -> None:
     if Capability.LIKELIHOOD not in chat_model.capabilities:
         if isinstance(chat_model, LikelihoodModel):
-            with pytest.raises(MissingCapability):
-                await chat_model.likelihood("a", "b")
+            for refused in (chat_model.likelihood("a", "b"), chat_model.likelihoods([("a", "b")])):
+                with pytest.raises(MissingCapability):
+                    await refused
         return
     assert isinstance(chat_model, LikelihoodModel)
     for _ in range(2):
@@ -164,6 +170,27 @@ async def test_likelihood_is_declared_or_refused(chat_model: ChatModel) -> None:
         assert len(scores) == await chat_model.count_tokens(" mat today")
         assert all(score <= 0 for score in scores)
         assert await chat_model.likelihood("a", "") == []
+        assert len(await chat_model.likelihood("", "Once upon a time")) > 2
+
+
+async def test_likelihoods_are_each_what_they_are_alone(chat_model: ChatModel) -> None:
+    if Capability.LIKELIHOOD not in chat_model.capabilities:
+        return
+    assert isinstance(chat_model, LikelihoodModel)
+    question = " Who built it?"
+    pairs = [
+        ("The bridge was built by Ada Lind.", question),
+        ("The bridge was built by Ada Lind. It is of stone, and long.", question),
+        ("Otters eat fish.", question),
+        ("Otters eat fish.", " Otters eat crabs."),
+        ("Otters eat fish.", ""),
+        ("Otters eat fish.", question),
+    ]
+    together = await chat_model.likelihoods(pairs)
+    for pair, scores in zip(pairs, together, strict=True):
+        assert scores == pytest.approx(await chat_model.likelihood(*pair), abs=0.05)
+    assert sum(together[0]) > sum(together[2])  # the question fits what it is about
+    assert await chat_model.likelihoods([]) == []
 
 
 async def test_labels_are_declared_or_refused(chat_model: ChatModel) -> None:
@@ -174,13 +201,42 @@ async def test_labels_are_declared_or_refused(chat_model: ChatModel) -> None:
         return
     assert isinstance(chat_model, LabelModel)
     for _ in range(2):
-        odds = await chat_model.labels(ASK, ["Yes", "No"])
-        assert list(odds) == ["Yes", "No"]
-        assert sum(odds.values()) == pytest.approx(1)
-        assert all(0 <= odd <= 1 for odd in odds.values())
-    for wrong in ([], ["Yes", ""]):
+        found = await chat_model.labels(ASK, ["Yes", "No"])
+        assert list(found.odds) == ["Yes", "No"]
+        assert sum(found.odds.values()) == pytest.approx(1)
+        assert all(0 <= odd <= 1 for odd in found.odds.values())
+        assert 0 < found.mass <= 1
+        assert set(found.bounded) <= {"Yes", "No"}
+    for wrong in ([], ["Yes", ""], ["Yes", "Yes"]):
         with pytest.raises(ValueError, match="labels"):
             await chat_model.labels(ASK, wrong)
+
+
+async def test_attention_is_declared_or_refused(chat_model: ChatModel) -> None:
+    if Capability.ATTENTION not in chat_model.capabilities:
+        if isinstance(chat_model, AttentionModel):
+            with pytest.raises(MissingCapability):
+                await chat_model.attention(ASK, [(0, 5)])
+        return
+    assert isinstance(chat_model, AttentionModel)
+    question = ASK[-1].content
+    for prompt in (question, ASK):
+        values = await chat_model.attention(prompt, [(0, 5), (6, len(question)), (3, 3)])
+        assert len(values) == 3
+        assert all(0 < value < 1 for value in values[:2])
+        assert values[2] == 0
+    for wrong in ([(0, len(question) + 1)], [(-1, 2)], [(4, 2)]):
+        with pytest.raises(ValueError, match="span"):
+            await chat_model.attention(question, wrong)
+
+
+async def test_adapters_are_declared_or_refused(chat_model: ChatModel, tmp_path: Path) -> None:
+    wanted = ModelError if Capability.ADAPTERS in chat_model.capabilities else MissingCapability
+    if isinstance(chat_model, AdapterModel):
+        with pytest.raises(wanted):
+            await chat_model.with_adapter(tmp_path)  # holds none
+    else:
+        assert wanted is MissingCapability
 
 
 async def test_calls_side_by_side(chat_model: ChatModel) -> None:
@@ -216,6 +272,22 @@ async def test_counting_tokens(chat_model: ChatModel) -> None:
     counts = [await chat_model.count_tokens(text) for text in ("", "one", "one two three" * 50)]
     assert counts[0] == 0
     assert 0 < counts[1] < counts[2]
+    assert await chat_model.count_prompt(ASK) > sum(
+        [await chat_model.count_tokens(message.content) for message in ASK]
+    )
+
+
+@pytest.mark.parametrize(
+    "text", ["", "Otters eat fish.", "  two\n\nparts ", "naïve 東京 🦦́", "<|im_end|> caf\udce9"]
+)
+async def test_where_tokens_stand(chat_model: ChatModel, text: str) -> None:
+    spans = await chat_model.token_spans(text)
+    assert len(spans) == await chat_model.count_tokens(text)
+    assert all(0 <= start < end <= len(text) for start, end in spans)
+    assert spans == sorted(spans)
+    assert [end for _, end in spans] == sorted(end for _, end in spans)
+    covered = {at for start, end in spans for at in range(start, end)}
+    assert all(char.isspace() for at, char in enumerate(text) if at not in covered)
 
 
 async def test_text_that_no_encoding_has(chat_model: ChatModel) -> None:
@@ -225,9 +297,10 @@ async def test_text_that_no_encoding_has(chat_model: ChatModel) -> None:
 
 
 @real
-async def test_a_prompt_too_long_is_one_error(llama: LlamaCpp) -> None:
+@pytest.mark.parametrize("model", ["llama", "smollm2_hf"])
+async def test_a_prompt_too_long_is_one_error(model: str, request: pytest.FixtureRequest) -> None:
     with pytest.raises(ContextTooSmall):
-        await llama.chat([Message("user", "word " * 600)], max_tokens=8)
+        await request.getfixturevalue(model).chat([Message("user", "word " * 1100)], max_tokens=8)
 
 
 EMBEDDERS = [pytest.param("minilm", marks=real), pytest.param("static", marks=real), "openai"]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from colligate.models.hf.loading import facts, find, transformers
-from colligate.models.label_odds import require_labels, whole
+from colligate.models.label_odds import odds_of, require_labels
 from colligate.models.protocols import (
     Capability,
     Completion,
@@ -204,7 +204,7 @@ class HFModel:
             )
 
         scores = await self._parts.compute(score)
-        return whole({label: sum(s) for label, s in zip(labels, scores, strict=True)})
+        return odds_of({label: sum(s) for label, s in zip(labels, scores, strict=True)})
 
     async def attention(self, prompt: Prompt, spans: Sequence[tuple[int, int]]) -> list[float]:
         """Mean attention of the last token to a token of each span; see `AttentionModel`."""

@@ -59,8 +59,13 @@ class PrefixCache:
         if new.size > self._limit:
             return
         self._entries.append(new)
-        while sum(entry.size for entry in self._entries) > self._limit:
+        while self.size > self._limit:
             self._entries.pop(0)
+
+    @property
+    def size(self) -> int:
+        """Bytes of what is remembered."""
+        return sum(entry.size for entry in self._entries)
 
     def clear(self) -> None:
         """Forget everything."""

@@ -13,7 +13,7 @@ from colligate.errors import ModelError, RequestRefused
 from colligate.models.protocols import Message
 from colligate.models.text import disarm, encodable
 
-_THINK = "<think>\n"
+_THINK = "<think>"
 
 
 class Prompts:
@@ -63,13 +63,13 @@ class Prompts:
                 text = self._apply(merged, think, answer)
             except Exception as again:
                 raise self._refused(again) from again
-        if not think and text.endswith(_THINK):
-            text += "\n</think>\n\n"
+        if not think and self.opens_thinking(text):
+            text = text.rstrip() + "\n\n</think>\n\n"
         return text
 
     def opens_thinking(self, rendered: str) -> bool:
         """Whether the answer begins inside a block of thinking that the template opened."""
-        return rendered.endswith(_THINK)
+        return rendered.rstrip().endswith(_THINK)
 
     def encode(self, rendered: str) -> list[int]:
         """Token ids of a rendered prompt; its marks are control tokens."""
