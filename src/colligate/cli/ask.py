@@ -41,32 +41,12 @@ def ask(
         ),
     ] = "retrieve-read",
     model: options.Model = None,
-    worker_model: Annotated[
-        str | None,
-        typer.Option(
-            help="The model for the many small calls of some strategies. Default: --model.",
-            rich_help_panel=options.MODELS,
-            show_default=False,
-        ),
-    ] = None,
-    scorer: Annotated[
-        str | None,
-        typer.Option(
-            help="The model that scores passages by likelihood. Default: --model.",
-            rich_help_panel=options.MODELS,
-            show_default=False,
-        ),
-    ] = None,
-    embedder: options.Embedder = "minilm",
-    reranker: Annotated[
-        str | None,
-        typer.Option(
-            help="What puts the passages found in a better order: none, embedding, likelihood, "
-            "cross-encoder:NAME or http:MODEL@URL. Default: none.",
-            rich_help_panel=options.MODELS,
-            show_default=False,
-        ),
-    ] = None,
+    worker_model: options.WorkerModel = None,
+    scorer: options.Scorer = None,
+    judge: options.Judge = None,
+    embedder: options.Embedder = None,
+    reranker: options.Reranker = None,
+    config: options.Config = None,
     library: options.LibraryFolder = None,
     wait: options.Wait = 30.0,
     cache: Annotated[
@@ -117,12 +97,14 @@ def ask(
     from colligate.cli.progress import watching
     from colligate.cli.tracing import TraceFile
     from colligate.engine import aask
+    from colligate.settings import Settings
 
     try:
         question.encode()
     except UnicodeEncodeError as error:
         why = "its bytes are not valid in this terminal's encoding"
         raise UsageError("the question is not text", why, "write it in UTF-8") from error
+    settings = Settings.load(config)
     with ExitStack() as stack:
         trace_file = stack.enter_context(TraceFile(trace)) if trace else None
         watcher = stack.enter_context(watching(sys.stderr))
@@ -140,9 +122,11 @@ def ask(
                 model=model,
                 worker_model=worker_model,
                 scorer=scorer,
+                judge=judge,
                 embedder=embedder,
                 reranker=reranker,
                 library=library,
+                settings=settings,
                 max_tokens_total=max_tokens_total,
                 timeout=timeout,
                 wait=wait,

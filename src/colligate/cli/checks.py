@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import platform
 import shutil
 import sys
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from colligate.cli.chosen import Chosen, chosen_models, verdict, weights_of
 from colligate.cli.running import run
-from colligate.errors import (
-    ColligateError,
-    EndpointUnreachable,
-    WeightsUnavailable,
-)
-
-if TYPE_CHECKING:
-    from colligate.models import Capability
+from colligate.engine import DEFAULT_EMBEDDER, DEFAULT_STRATEGY
+from colligate.errors import ColligateError
+from colligate.models import Capability, Role
+from colligate.models.name_parts import shown
+from colligate.opening import WHAT
+from colligate.settings import FILE, Named, Settings, own_file
+from colligate.strategies.strategy import available, strategy_type
 
 # What is compiled may be installed and still not run here.
 _COMPILED = (
@@ -31,7 +30,6 @@ _COMPILED = (
     *("kreuzberg", "liteparse", "pypdfium2"),
 )
 _LOCAL = ("torch", "transformers", "sentence_transformers")
-_SECONDS = 20.0
 _SPARE_BYTES = 200_000_000
 
 
@@ -50,15 +48,28 @@ class Check:
         return asdict(self)
 
 
-def checks(model: str | None, embedder: str, library: Path | None) -> Iterator[Check]:
-    """All checks, each made when it is asked for."""
+def checks(config: Path | None, given: Mapping[str, str | None]) -> Iterator[Check]:
+    """All checks, each made when it is asked for; `given` is what flags name."""
     yield _python()
     yield _packages()
     yield _extras()
-    yield from _model(model)
+    try:
+        settings = Settings.load(config).given(**given)
+    except ColligateError as error:
+        yield _failed("settings", error, "mend the file, or name another with --config")
+        return
+    yield _settings(settings)
+    chosen = run(chosen_models(settings, ask=True))
+    for one in chosen.values():
+        yield from _model(one, chosen)
+    embedder = settings.embedder or DEFAULT_EMBEDDER
     yield _embedder(embedder)
-    yield _library(embedder, library)
-    yield _space(model, embedder)
+    if settings.reranker is not None and settings.reranker.name != "none":
+        yield _reranker(settings.reranker, chosen)
+    yield _library(embedder.name, settings.library)
+    yield _space([*(one.named.name for one in chosen.values()), embedder.name])
+    for name in available():
+        yield _strategy(name, chosen)
 
 
 def _failed(name: str, error: ColligateError, mend: str = "") -> Check:
@@ -89,73 +100,49 @@ def _extras() -> Check:
     return Check("extra 'local'", not missing, found, mend, needed=False)
 
 
-def _model(named: str | None) -> Iterator[Check]:
-    try:
-        name, why = model_taken(named)
-    except ColligateError as error:
-        yield _failed("model", error, "name one with --model, or set COLLIGATE_MODEL")
+def _settings(settings: Settings) -> Check:
+    if settings.file is None:
+        found = f"no {FILE} here or in {own_file().parent}: environment and flags alone"
+    elif settings.trusted:
+        found = f"{settings.file}, trusted"
+    else:
+        found = f"{settings.file}, found here: no key goes to addresses that it alone names"
+    return Check("settings", True, found)
+
+
+def _model(one: Chosen, chosen: Mapping[Role, Chosen]) -> Iterator[Check]:
+    """Named by whom; its weights, if they are pinned ones; whether it opens, answers, and offers.
+
+    Whatever keeps a model from being opened keeps `ask` from working; a server that does not
+    answer does so only if it is the reader's.
+    """
+    what = WHAT[one.role]
+    same = next(o for o in chosen.values() if o.named.name == one.named.name)
+    as_above = "" if same is one else f", which is the {WHAT[same.role]} above"
+    yield Check(what, True, f"{one.name} ({one.source}){as_above}")
+    if as_above:
         return
-    yield Check("model", True, f"{name} ({why})")
-    if weights := weights_of(name):
-        yield (check := _weights("model weights", weights))
+    if weights := weights_of(one.named.name):
+        yield (check := _weights(f"{what} weights", weights))
         if not check.ok:
             return
-    try:
-        has = run(_capabilities(name, ask=True))
-    except ColligateError as error:
-        yield _failed("model answers", error)
+    if one.problem is None:
+        offers = [c.value for c in Capability if c in one.offers]
+        yield Check(f"{what} answers", True, f"it offers {', '.join(offers)}")
     else:
-        yield Check("model answers", True, f"it offers {', '.join(sorted(has))}")
+        needed = one.blocks or one.role is Role.READER
+        yield replace(_failed(f"{what} answers", one.problem), needed=needed)
 
 
-def model_taken(named: str | None) -> tuple[str, str]:
-    """The model that `ask` would take, and why.
-
-    Raises:
-        ModelError: if the server that was set does not say which models it has.
-    """
-    from colligate.models.names import default_model
-
-    return (named, "--model") if named else default_model()
-
-
-def capabilities(name: str) -> frozenset[Capability]:
-    """What a model offers, without asking it anything; nothing is fetched.
-
-    Raises:
-        UnknownModel, ModelError: if it cannot be opened here.
-    """
-    weights = weights_of(name)
-    if weights is not None and not (check := _weights(name, weights)).ok:
-        raise WeightsUnavailable(f"{name} cannot run yet", "its weights are not here", check.mend)
-    return run(_capabilities(name, ask=False))
-
-
-async def _capabilities(name: str, *, ask: bool) -> frozenset[Capability]:
-    from colligate.models.names import open_model
-    from colligate.models.openai_chat import OpenAIChat
-
-    model = open_model(name)
-    try:
-        if ask and isinstance(model, OpenAIChat):
-            # A call of one token: whether the server is there, takes the key, has the model.
-            async with asyncio.timeout(_SECONDS):
-                return await model.probe()
-        return model.capabilities
-    except TimeoutError:
-        why = f"no answer within {_SECONDS:g} seconds"
-        raise EndpointUnreachable(f"cannot ask {name}", why, "is the server busy?") from None
-    finally:
-        await model.aclose()
-
-
-def weights_of(name: str) -> str | None:
-    """The pinned weights behind the name of a model or embedder, None if it has none."""
-    from colligate.models.weights import BUNDLED, PINNED
-
-    behind = {"bundled": BUNDLED, "minilm": "minilm-l6-v2-int8", "static": "wordllama-256"}
-    weights = behind.get(name, name.removeprefix("gguf:"))
-    return weights if weights in PINNED else None
+def _strategy(name: str, chosen: Mapping[Role, Chosen]) -> Check:
+    said = verdict(strategy_type(name), chosen)
+    missing = [n["capability"] for n in said["needs"] if not n["required"] and not n["met"]]
+    found = "runs" + (f" without {', '.join(missing)}" if missing else "")
+    if not said["runs"]:
+        # What is amiss with a model has its mend above.
+        above = {str(one.problem): one.problem.what for one in chosen.values() if one.problem}
+        found = f"cannot run: {above.get(said['why_not'], said['why_not'])}"
+    return Check(f"strategy {name}", bool(said["runs"]), found, needed=name == DEFAULT_STRATEGY)
 
 
 def _weights(name: str, weights: str) -> Check:
@@ -167,23 +154,43 @@ def _weights(name: str, weights: str) -> Check:
     return Check(name, files is not None, found, f"colligate models pull {weights}")
 
 
-def _embedder(name: str) -> Check:
-    if weights := weights_of(name):
+def _embedder(named: Named) -> Check:
+    if weights := weights_of(named.name):
         return _weights("embedder", weights)
     from colligate.models.names import open_embedder
 
     try:
-        run(open_embedder(name).aclose())
+        run(open_embedder(named.name, with_key=named.with_key).aclose())
     except ColligateError as error:
         return _failed("embedder", error)
-    return Check("embedder", True, name)
+    return Check("embedder", True, _named(named, "--embedder"))
 
 
-def _library(embedder: str, folder: Path | None) -> Check:
+def _reranker(named: Named, chosen: Mapping[Role, Chosen]) -> Check:
+    from colligate.models.names import open_reranker
+
+    scorer = chosen.get(Role.SCORER, chosen[Role.READER])
+    try:
+        if named.name == "likelihood":
+            if Capability.LIKELIHOOD not in scorer.offers:
+                why = f"{scorer.name} gives no likelihoods"
+                raise ColligateError("it needs a scorer that does", why, "name another --scorer")
+        elif named.name != "embedding":
+            run(open_reranker(named.name, with_key=named.with_key).aclose())
+    except ColligateError as error:
+        return _failed("reranker", error)
+    return Check("reranker", True, _named(named, "--reranker"))
+
+
+def _named(named: Named, flag: str) -> str:
+    return f"{shown(named.name)} ({named.source or flag})"
+
+
+def _library(embedder: str, named: Named | None) -> Check:
     from colligate.library.library import Library
 
     async def look() -> str:
-        async with Library(folder, embedder=embedder) as library:
+        async with Library(named.name if named else None, embedder=embedder) as library:
             count = len(await library.documents())
             if library.path.exists():
                 await _take_lock(library.path)
@@ -207,10 +214,10 @@ async def _take_lock(folder: Path) -> None:
     lock.release()
 
 
-def _space(model: str | None, embedder: str) -> Check:
+def _space(names: list[str]) -> Check:
     from colligate.models.weights import PINNED, find, home
 
-    wanted = [weights_of(name) for name in (model or "bundled", embedder)]
+    wanted = {weights_of(name) for name in names}
     missing = sum(PINNED[name].size for name in wanted if name and find(name) is None)
     place = home()
     while not place.exists():

@@ -9,25 +9,41 @@ from colligate.cli.failures import ANSWERED, FAULT
 from colligate.cli.terminal import one_line, say, say_json
 
 if TYPE_CHECKING:
-    from rich.text import Text
+    from rich.table import Table
 
     from colligate.cli.checks import Check
 
 
 def doctor(
     model: options.Model = None,
-    embedder: options.Embedder = "minilm",
+    worker_model: options.WorkerModel = None,
+    scorer: options.Scorer = None,
+    judge: options.Judge = None,
+    embedder: options.Embedder = None,
+    reranker: options.Reranker = None,
+    config: options.Config = None,
     library: options.LibraryFolder = None,
     as_json: options.AsJson = False,
 ) -> int:
     """Check that `colligate ask` works here, and say how to mend what does not.
 
-    Exit status: 0 if `ask` would work, 1 if something it needs is missing.
+    Endpoints are asked, by a call of one token, what they offer; then each strategy is held to
+    what the models chosen offer. Exit status: 0 if `ask` would work with its default strategy, 1
+    if something it needs is missing.
     """
     from colligate.cli.checks import checks
 
+    given = {
+        "reader": model,
+        "worker": worker_model,
+        "scorer": scorer,
+        "judge": judge,
+        "embedder": embedder,
+        "reranker": reranker,
+        "library": None if library is None else str(library),
+    }
     done: list[Check] = []
-    for check in checks(model, embedder, library):
+    for check in checks(config, given):
         done.append(check)
         if not as_json:
             say(_line(check))
@@ -37,13 +53,18 @@ def doctor(
     return ANSWERED if works else FAULT
 
 
-def _line(check: Check) -> Text:
+def _line(check: Check) -> Table:
+    from rich.table import Table
     from rich.text import Text
 
     state, style = _STATES[check.ok, check.needed]
-    line = Text.assemble((f"{state:9}", style), f"{check.name}: {one_line(check.found)}")
+    found = f"{check.name}: {one_line(check.found)}"
     if check.mend and not check.ok:
-        line.append(f"; {one_line(check.mend)}")
+        found += f"; {one_line(check.mend)}"
+    line = Table.grid(padding=(0, 2, 0, 0))
+    line.add_column(min_width=8)
+    line.add_column(overflow="fold")
+    line.add_row(Text(state, style), Text(found))
     return line
 
 

@@ -37,7 +37,8 @@ def index(
         ),
     ],
     library: options.LibraryFolder = None,
-    embedder: options.Embedder = "minilm",
+    embedder: options.Embedder = None,
+    config: options.Config = None,
     workers: Annotated[
         str | None,
         typer.Option(
@@ -56,11 +57,15 @@ def index(
     """
     from colligate.cli.progress import watching
     from colligate.engine import Engine
+    from colligate.settings import Settings
 
     processes = _processes(workers)
+    settings = Settings.load(config)
 
     async def add() -> tuple[Ingested, Library]:
-        async with Engine(library=library, embedder=embedder, wait=wait) as engine:
+        async with Engine(
+            library=library, embedder=embedder, settings=settings, wait=wait
+        ) as engine:
             ingested = await engine.add(paths, workers=processes, on_event=watcher.see)
             return ingested, await engine.open_library()
 
@@ -90,7 +95,8 @@ def index(
 @app.command("list")
 def list_documents(
     library: options.LibraryFolder = None,
-    embedder: options.Embedder = "minilm",
+    embedder: options.Embedder = None,
+    config: options.Config = None,
     wait: options.Wait = 30.0,
     as_json: options.AsJson = False,
 ) -> int:
@@ -99,7 +105,7 @@ def list_documents(
     async def documents(opened: Library) -> tuple[list[Any], str]:
         return list(await opened.documents()), str(opened.path)
 
-    infos, path = _with_library(library, embedder, wait, documents)
+    infos, path = _with_library(library, embedder, config, wait, documents)
     if as_json:
         say_json([dataclasses.asdict(info) for info in infos])
         return ANSWERED
@@ -137,7 +143,8 @@ def show_document(
         typer.Option("--text", help="Print the text that spans refer to, and nothing else."),
     ] = False,
     library: options.LibraryFolder = None,
-    embedder: options.Embedder = "minilm",
+    embedder: options.Embedder = None,
+    config: options.Config = None,
     wait: options.Wait = 30.0,
     as_json: options.AsJson = False,
 ) -> int:
@@ -148,7 +155,7 @@ def show_document(
     async def one(opened: Library) -> Document:
         return await opened.document(_meant(document, await opened.documents()))
 
-    found = _with_library(library, embedder, wait, one)
+    found = _with_library(library, embedder, config, wait, one)
     if text:
         _print_text(found.text)
         return ANSWERED
@@ -175,7 +182,8 @@ def remove_documents(
         ),
     ],
     library: options.LibraryFolder = None,
-    embedder: options.Embedder = "minilm",
+    embedder: options.Embedder = None,
+    config: options.Config = None,
     wait: options.Wait = 30.0,
 ) -> int:
     """Remove documents; nothing of their text stays in the library."""
@@ -183,7 +191,7 @@ def remove_documents(
     async def remove(opened: Library) -> list[str]:
         return await opened.remove(documents)
 
-    removed = _with_library(library, embedder, wait, remove)
+    removed = _with_library(library, embedder, config, wait, remove)
     for name in removed:
         say(f"removed {one_line(name)}")
     if not removed:
@@ -195,7 +203,8 @@ def remove_documents(
 def verify_library(
     repair: Annotated[bool, typer.Option("--repair", help="Mend what is found.")] = False,
     library: options.LibraryFolder = None,
-    embedder: options.Embedder = "minilm",
+    embedder: options.Embedder = None,
+    config: options.Config = None,
     wait: options.Wait = 30.0,
     as_json: options.AsJson = False,
 ) -> int:
@@ -209,7 +218,7 @@ def verify_library(
         whole = not problems or (repair and not await opened.verify())
         return problems, whole
 
-    problems, whole = _with_library(library, embedder, wait, verify)
+    problems, whole = _with_library(library, embedder, config, wait, verify)
     if as_json:
         say_json({"whole": whole, "repaired": repair and whole, "problems": problems})
     else:
@@ -220,13 +229,25 @@ def verify_library(
 
 
 def _with_library(
-    folder: Any, embedder: str, wait: float, work: Callable[[Library], Awaitable[T]]
+    folder: Path | None,
+    embedder: str | None,
+    config: Path | None,
+    wait: float,
+    work: Callable[[Library], Awaitable[T]],
 ) -> T:
-    from colligate.library.library import Library
+    from colligate.engine import Engine
+    from colligate.settings import Settings
+
+    settings = Settings.load(config)
+    named = settings.library
+    if folder is None and named is not None and named.source == str(settings.file):
+        note(f"library: {named.name} ({named.source})")
 
     async def opened() -> T:
-        async with Library(folder, embedder=embedder, wait=wait) as library:
-            return await work(library)
+        async with Engine(
+            library=folder, embedder=embedder, settings=settings, wait=wait
+        ) as engine:
+            return await work(await engine.open_library())
 
     return run(opened())
 

@@ -18,17 +18,67 @@ LIMITS = "Limits"
 Model = Annotated[
     str | None,
     typer.Option(
-        help="The model that reads and answers: bundled, gguf:PATH or openai:MODEL\\[@URL]. "
-        "Default: COLLIGATE_MODEL, else the OPENAI_* environment, else bundled.",
+        help="The model that reads and answers: bundled, gguf:PATH, hf:NAME or "
+        "openai:MODEL\\[@URL]. Default: COLLIGATE_MODEL, else the file of --config, else the "
+        "OPENAI_* environment, else bundled.",
+        rich_help_panel=MODELS,
+        show_default=False,
+    ),
+]
+WorkerModel = Annotated[
+    str | None,
+    typer.Option(
+        help="The model for the many small calls of some strategies. Default: "
+        "COLLIGATE_WORKER_MODEL, else the file, else the model that reads.",
+        rich_help_panel=MODELS,
+        show_default=False,
+    ),
+]
+Scorer = Annotated[
+    str | None,
+    typer.Option(
+        help="The model asked for likelihoods, label odds and attention. Default: "
+        "COLLIGATE_SCORER, else the file, else the model that reads.",
+        rich_help_panel=MODELS,
+        show_default=False,
+    ),
+]
+Judge = Annotated[
+    str | None,
+    typer.Option(
+        help="The model that judges answers. Default: COLLIGATE_JUDGE, else the file, else the "
+        "model that reads.",
         rich_help_panel=MODELS,
         show_default=False,
     ),
 ]
 Embedder = Annotated[
-    str,
+    str | None,
     typer.Option(
-        help="What turns passages into vectors: minilm, static, openai:MODEL\\[@URL] or st:NAME.",
+        help="What turns passages into vectors: minilm, static, openai:MODEL\\[@URL] or st:NAME. "
+        "Default: COLLIGATE_EMBEDDER, else the file, else minilm.",
         rich_help_panel=MODELS,
+        show_default=False,
+    ),
+]
+Reranker = Annotated[
+    str | None,
+    typer.Option(
+        help="What puts the passages found in a better order: none, embedding, likelihood, "
+        "cross-encoder:NAME or http:MODEL@URL. Default: COLLIGATE_RERANKER, else the file, "
+        "else none.",
+        rich_help_panel=MODELS,
+        show_default=False,
+    ),
+]
+Config = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="The file that names models and library. Default: COLLIGATE_CONFIG, else "
+        "colligate.toml here, else in your configuration folder.",
+        rich_help_panel=MODELS,
+        show_default=False,
     ),
 ]
 LibraryFolder = Annotated[
@@ -36,8 +86,8 @@ LibraryFolder = Annotated[
     typer.Option(
         "--library",
         metavar="DIR",
-        help="The folder of the library. Default: COLLIGATE_LIBRARY, else your own, in your data "
-        "directory.",
+        help="The folder of the library. Default: COLLIGATE_LIBRARY, else the file of --config, "
+        "else your own, in your data directory.",
         rich_help_panel=LIBRARY,
         show_default=False,
     ),

@@ -6,65 +6,68 @@ from typing import TYPE_CHECKING, Any
 
 from colligate.cli import options
 from colligate.cli.failures import ANSWERED
+from colligate.cli.running import run
 from colligate.cli.terminal import note, say, say_json
-from colligate.errors import ColligateError, UsageError
+from colligate.errors import UsageError
 
 if TYPE_CHECKING:
-    from colligate.models import Capability
+    from colligate.cli.chosen import Chosen
+
+_RUNS = {True: "yes", False: "no", None: "not known"}
 
 
-def strategies(model: options.Model = None, as_json: options.AsJson = False) -> int:
-    """List the strategies: what each does, what it needs, and whether it can run here."""
-    from colligate.cli.checks import capabilities, model_taken
-    from colligate.strategies.strategy import available
+def strategies(
+    model: options.Model = None,
+    worker_model: options.WorkerModel = None,
+    scorer: options.Scorer = None,
+    judge: options.Judge = None,
+    config: options.Config = None,
+    as_json: options.AsJson = False,
+) -> int:
+    """List the strategies: what each does, what it needs, and whether it can run here.
 
-    has: frozenset[Capability] = frozenset()
-    problem = name = ""
-    try:
-        name, _ = model_taken(model)
-        has = capabilities(name)
-    except UsageError:
-        raise
-    except ColligateError as error:
-        problem = str(error)
-    rows = [_row(strategy, has, name, problem) for strategy in available()]
+    Behind each need stands whose model meets it; needs in brackets can be done without. No
+    server is asked: `colligate doctor` does.
+    """
+    from colligate.cli.chosen import chosen_models, verdict
+    from colligate.settings import Settings
+    from colligate.strategies.strategy import available, strategy_type
+
+    settings = Settings.load(config).given(
+        reader=model, worker=worker_model, scorer=scorer, judge=judge
+    )
+    chosen = run(chosen_models(settings, ask=False))
+    for one in chosen.values():
+        if isinstance(one.problem, UsageError):
+            raise one.problem
+    rows = [verdict(strategy_type(name), chosen) for name in available()]
     if as_json:
         say_json(rows)
         return ANSWERED
-    _show(rows)
-    note(problem or f"with the model {name}")
+    _show(rows, list(chosen.values()))
     return ANSWERED
 
 
-def _row(strategy: str, has: frozenset[Capability], model: str, problem: str) -> dict[str, Any]:
-    from colligate.strategies.strategy import strategy_type, summary
-
-    kind = strategy_type(strategy)
-    lacking = sorted(c.value for c in kind.needs.required - has)
-    why = problem or (f"{model} does not offer {', '.join(lacking)}" if lacking else "")
-    return {
-        "name": strategy,
-        "description": summary(kind),
-        "required": sorted(c.value for c in kind.needs.required),
-        "optional": sorted(c.value for c in kind.needs.optional),
-        "searches": kind.needs.searches,
-        "runs": not why,
-        "why_not": why,
-    }
-
-
-def _show(rows: list[dict[str, Any]]) -> None:
+def _show(rows: list[dict[str, Any]], chosen: list[Chosen]) -> None:
     from colligate.cli.tables import table
 
     cells = [
         (
             row["name"],
             row["description"],
-            ", ".join([*row["required"], *(f"({name})" for name in row["optional"])]),
-            "yes" if row["runs"] else "no",
+            ", ".join(_need(need) for need in row["needs"]),
+            _RUNS[row["runs"]],
         )
         for row in rows
     ]
     say(table(["strategy", "what it does", "needs (can use)", "runs here"], cells))
-    for why in dict.fromkeys(row["why_not"] for row in rows if row["why_not"]):
-        note(f"not here: {why}")
+    for one in chosen:
+        note(str(one))
+    for why, runs in {row["why_not"]: row["runs"] for row in rows if row["why_not"]}.items():
+        note(f"not here: {why}" if runs is False else f"{why}; colligate doctor asks")
+
+
+def _need(need: dict[str, Any]) -> str:
+    by = {True: need["role"], False: "missing", None: f"{need['role']}?"}[need["met"]]
+    said = f"{need['capability']}: {by}"
+    return said if need["required"] else f"({said})"
