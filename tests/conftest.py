@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import itertools
 import json
 import math
+import re
+import select
 import signal
+import socket
 import struct
 import threading
-from collections.abc import Callable, Iterator
+import zlib
+from collections.abc import Callable, Iterable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -73,11 +78,18 @@ def openai_server() -> Iterator[OpenAIServer]:
       (or one of the scripted replies below);
     - before that, one after another, what was scripted with
       `.say(text, reasoning=, finish_reason=, usage=)`; `text=None` is null content,
-      `.fail(status, message, code=, param=, retry_after=, times=1)`,
+      `.fail(status, message, code=, param=, retry_after=, times=1)`; `whole=False` breaks off
+      in the middle of the refusal's body, `retry_after_ms=` sets that header,
+      `.too_long(server)` (a prompt that does not fit, in the words of "openai", "vllm",
+      "llama-server"),
       `.stall()` (headers never come, until the client gives up or the test ends),
+      `.stall(after=text)` (half the stream, or half the body, then nothing more),
       `.cut(text)` (the connection breaks in the middle: half the stream, or half the body),
+      `.hang_up()` (the connection is closed without a word),
+      `.trickle(word, every)` (slow tokens: this word again and again, without an end),
       `.garble(body)` (status 200 and these bytes as JSON), `.no_choices()`.
-      Scripted replies are used for any path, so `.fail(503)` works for embeddings as well.
+      Scripted replies are used for any path but `/models` and `/tokenize`, so `.fail(503)` works
+      for embeddings as well; with `path=` for that path alone.
 
     Standing behaviour, set as attributes:
 
@@ -87,11 +99,19 @@ def openai_server() -> Iterator[OpenAIServer]:
     - `.refused`: names of parameters it refuses with 400; `.refused_forms`: `response_format`
       types it refuses;
     - `.logprobs`: {token: probability} of the first token, returned when asked for; None: never;
+    - `.continues`: whether `continue_final_message` is honoured (True), taken no notice of
+      (False) or refused (None); an answer continued after "Wednes" is "day";
+    - `.tokenizer`: "vllm" or "llama-server" serves `/tokenize` (beside `/v1`) in that form, with
+      `.bos` before a text and a chat template in vLLM's; `.ids(text)` are the tokens;
+    - `.likelihood`: "prompt_logprobs" or "echo" gives a prompt's log-probabilities in that form
+      at `/completions` (`.logprob(before, token)` each), after `.tamper` changed the list;
+      a form that it is not asked for in is ignored without a word;
     - `.dimension`: length of embeddings, which are a function of the text alone;
     - `.rerank`: function (query, document) -> score, by default the words they share;
     - `.hold()` makes every answer wait for `.release()`; `.in_flight` is how many requests are
       open, `.in_flight_most` how many ever were at once; `.arrived` is a threading.Event
-      that the first request sets.
+      that the first request sets, `.left` one that is set when a client closes its connection
+      while it stalls.
     """
     server = OpenAIServer()
     try:
@@ -103,9 +123,41 @@ def openai_server() -> Iterator[OpenAIServer]:
 class Scripted:
     """One scripted reply; see the methods of `OpenAIServer` that make them."""
 
-    def __init__(self, kind: str, **what: Any) -> None:
+    def __init__(self, kind: str, path: str | None = None, **what: Any) -> None:
         self.kind = kind
+        self.path = path
         self.what = what
+
+    def is_for(self, path: str) -> bool:
+        return path == self.path if self.path else path not in ("/models", "/tokenize")
+
+
+_TOO_LONG: dict[str, dict[str, Any]] = {
+    "openai": {
+        "message": "This model's maximum context length is 8192 tokens. However, your messages"
+        " resulted in 9001 tokens. Please reduce the length of the messages.",
+        "type": "invalid_request_error",
+        "param": "messages",
+        "code": "context_length_exceeded",
+    },
+    "vllm": {
+        "message": "This model's maximum context length is 2048 tokens. However, your request has"
+        " 2100 input tokens plus 16 'max_tokens'. Please reduce one or the other."
+        " (parameter=input_tokens, max_tokens, value=(2100, 16))",
+        "type": "BadRequestError",
+        "param": "input_tokens, max_tokens",
+        "code": 400,
+    },
+    "llama-server": {
+        "message": "request (2031 tokens) exceeds the available context size (1024 tokens), try"
+        " increasing it",
+        "type": "exceed_context_size_error",
+        "code": 400,
+        "n_prompt_tokens": 2031,
+        "n_ctx": 1024,
+    },
+}
+_PIECES = re.compile(r" ?[^\W\d_]{1,5}|\s|.", re.DOTALL)
 
 
 class OpenAIServer:
@@ -118,6 +170,11 @@ class OpenAIServer:
         self.refused: set[str] = set()
         self.refused_forms: set[str] = set()
         self.logprobs: dict[str, float] | None = None
+        self.continues: bool | None = None
+        self.tokenizer: str | None = None
+        self.bos: int | None = None
+        self.likelihood: str | None = None
+        self.tamper: Callable[[list[Any]], list[Any]] = list
         self.dimension = 8
         self.rerank: Callable[[str, str], float] = _shared_words
         self.in_flight = 0
@@ -128,6 +185,7 @@ class OpenAIServer:
         self.gate.set()
         self.closing = threading.Event()
         self.arrived = threading.Event()
+        self.left = threading.Event()
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
         self._http.daemon_threads = True
         self.url = f"http://127.0.0.1:{self._http.server_port}/v1"
@@ -157,21 +215,52 @@ class OpenAIServer:
         code: str | None = None,
         param: str | None = None,
         retry_after: str | None = None,
+        retry_after_ms: str | None = None,
+        whole: bool = True,
+        path: str | None = None,
         times: int = 1,
     ) -> None:
-        headers = {} if retry_after is None else {"Retry-After": retry_after}
+        waits = {"Retry-After": retry_after, "Retry-After-Ms": retry_after_ms}
+        headers = {name: value for name, value in waits.items() if value is not None}
         error = {"message": message, "type": code, "code": code, "param": param}
-        reply = Scripted("json", status=status, body={"error": error}, headers=headers)
-        self.script += [reply] * times
+        what = {"status": status, "body": {"error": error}, "headers": headers, "whole": whole}
+        self.script += [Scripted("json", path, **what)] * times
 
-    def stall(self, times: int = 1) -> None:
-        self.script += [Scripted("stall")] * times
+    def too_long(self, server: str, *, path: str | None = None, times: int = 1) -> None:
+        what = {"status": 400, "body": {"error": _TOO_LONG[server]}, "headers": {}}
+        self.script += [Scripted("json", path, **what)] * times
 
-    def cut(self, text: str = "This breaks off in the middle.", times: int = 1) -> None:
-        self.script += [Scripted("cut", text=text)] * times
+    def stall(self, times: int = 1, *, after: str | None = None, path: str | None = None) -> None:
+        kind = "stall" if after is None else "cut"
+        self.script += [Scripted(kind, path, text=after, stalls=True)] * times
 
-    def garble(self, body: bytes = b'{"choices": [', times: int = 1) -> None:
-        self.script += [Scripted("raw", body=body)] * times
+    def cut(
+        self,
+        text: str = "This breaks off in the middle.",
+        times: int = 1,
+        *,
+        path: str | None = None,
+    ) -> None:
+        self.script += [Scripted("cut", path, text=text)] * times
+
+    def hang_up(self, times: int = 1, *, path: str | None = None) -> None:
+        self.script += [Scripted("hang up", path)] * times
+
+    def trickle(self, word: str = "word ", every: float = 0.01, times: int = 1) -> None:
+        self.script += [Scripted("trickle", word=word, every=every)] * times
+
+    def garble(
+        self, body: bytes = b'{"choices": [', times: int = 1, *, path: str | None = None
+    ) -> None:
+        self.script += [Scripted("raw", path, body=body)] * times
+
+    def ids(self, text: str) -> list[int]:
+        """The tokens of a text; about five letters each, with the blank before them."""
+        return [zlib.crc32(piece.encode()) % 50_000 + 10 for piece in _PIECES.findall(text)]
+
+    def logprob(self, before: list[int], token: int) -> float:
+        """The log-probability of a token after others: made up, but always the same."""
+        return -(zlib.crc32(repr((before, token)).encode()) % 1000 + 1) / 100
 
     def no_choices(self, times: int = 1) -> None:
         self.script += [Scripted("json", status=200, body={"choices": []}, headers={})] * times
@@ -213,7 +302,9 @@ def _handler(server: OpenAIServer) -> type[BaseHTTPRequestHandler]:
                 server.arrived.set()
                 server.in_flight += 1
                 server.in_flight_most = max(server.in_flight_most, server.in_flight)
-                scripted = server.script.pop(0) if server.script and path != "/models" else None
+                scripted = next((reply for reply in server.script if reply.is_for(path)), None)
+                if scripted is not None:
+                    server.script.remove(scripted)
             try:
                 server.gate.wait()
                 self._reply(path, body, headers, scripted)
@@ -242,7 +333,14 @@ def _handler(server: OpenAIServer) -> type[BaseHTTPRequestHandler]:
                 self._error(400, said, "unsupported_parameter", refused[0])
             elif (form := body.get("response_format", {}).get("type")) in server.refused_forms:
                 self._error(400, f"response_format type {form} is not available", "invalid_request")
+            elif self.path == "/tokenize" and server.tokenizer:
+                self._tokenize(body)
+            elif path == "/completions":
+                self._complete(body)
             elif path == "/chat/completions":
+                if server.continues is None and "continue_final_message" in body:
+                    said = "Unrecognized request argument supplied: continue_final_message"
+                    return self._error(400, said, None)
                 answer = server.answer(body) if callable(server.answer) else server.answer
                 self._scripted(
                     answer if isinstance(answer, Scripted) else Scripted("say", text=answer), body
@@ -257,20 +355,31 @@ def _handler(server: OpenAIServer) -> type[BaseHTTPRequestHandler]:
         def _scripted(self, reply: Scripted, body: dict[str, Any]) -> None:
             what = reply.what
             if reply.kind == "stall":
-                server.closing.wait()
+                self._stall()
+            elif reply.kind == "hang up":
                 self.close_connection = True
+            elif reply.kind == "trickle":
+                chunks = _chunks(body, what["word"], None, "stop")[1:2]
+                self._stream(itertools.cycle(chunks), whole=False, every=what["every"])
             elif reply.kind == "raw":
                 self._send(200, what["body"], "application/json", {})
+            elif reply.kind == "json" and not what.get("whole", True):
+                whole = json.dumps(what["body"])
+                self._send(what["status"], whole.encode()[:9], "application/json", {}, len(whole))
+                self.close_connection = True
             elif reply.kind == "json":
                 self._json(what["status"], what["body"], what["headers"])
-            elif reply.kind == "cut" and body.get("stream"):
-                pieces = _chunks(body, what["text"], None, "stop")
-                self._stream(pieces[: len(pieces) // 2], whole=False)
             elif reply.kind == "cut":
-                whole = json.dumps(_completion(body, server, {**what, "finish_reason": "stop"}))
-                self._send(
-                    200, whole.encode()[: len(whole) // 2], "application/json", {}, len(whole)
-                )
+                if body.get("stream"):
+                    pieces = _chunks(body, what["text"], None, "stop")
+                    self._stream(pieces[: len(pieces) // 2], whole=False)
+                else:
+                    whole = json.dumps(_completion(body, server, {**what, "finish_reason": "stop"}))
+                    self._send(
+                        200, whole.encode()[: len(whole) // 2], "application/json", {}, len(whole)
+                    )
+                if what.get("stalls"):
+                    self._stall()
                 self.close_connection = True
             elif body.get("stream"):
                 finish = what.get("finish_reason", "stop")
@@ -281,19 +390,62 @@ def _handler(server: OpenAIServer) -> type[BaseHTTPRequestHandler]:
             else:
                 self._json(200, _completion(body, server, what))
 
-        def _stream(self, chunks: list[dict[str, Any]], *, whole: bool) -> None:
+        def _stall(self) -> None:
+            """Say nothing more until the client leaves or the test ends."""
+            self.close_connection = True
+            while not server.closing.is_set():
+                if select.select([self.connection], [], [], 0.02)[0]:
+                    if not self.connection.recv(1, socket.MSG_PEEK):
+                        server.left.set()
+                    return
+
+        def _stream(
+            self, chunks: Iterable[dict[str, Any]], *, whole: bool, every: float = 0.0
+        ) -> None:
             self.send_response(200)
             self.send_header("Content-Type", "text/event-stream")
             self.send_header("Transfer-Encoding", "chunked")
             self.end_headers()
-            events = [f"data: {json.dumps(chunk)}\n\n".encode() for chunk in chunks]
-            for event in [*events, b"data: [DONE]\n\n"] if whole else events:
+            events = (f"data: {json.dumps(chunk)}\n\n".encode() for chunk in chunks)
+            for event in itertools.chain(events, [b"data: [DONE]\n\n"] if whole else []):
                 self.wfile.write(b"%x\r\n%s\r\n" % (len(event), event))
                 self.wfile.flush()
+                if every and server.closing.wait(every):
+                    break
             if whole:
                 self.wfile.write(b"0\r\n\r\n")
             else:
                 self.close_connection = True
+
+        def _tokenize(self, body: dict[str, Any]) -> None:
+            begin = [] if server.bos is None else [server.bos]
+            if server.tokenizer == "llama-server":
+                ids = server.ids(body.get("content", ""))
+                ids = begin + ids if body.get("add_special") else ids
+                return self._json(200, {"tokens": ids})
+            if "messages" in body:
+                turns = [f"<|{turn['role']}|>{turn['content']}<|end|>" for turn in body["messages"]]
+                ids = begin + _marked_ids(server, "".join(turns) + "<|assistant|>")
+            else:
+                ids = _marked_ids(server, body["prompt"])
+                ids = begin + ids if body.get("add_special_tokens", True) else ids
+            self._json(200, {"count": len(ids), "max_model_len": server.window, "tokens": ids})
+
+        def _complete(self, body: dict[str, Any]) -> None:
+            ids = body["prompt"]
+            if server.window and len(ids) + body["max_tokens"] > server.window:
+                return self._json(400, {"error": _TOO_LONG["vllm"]})
+            choice: dict[str, Any] = {"index": 0, "text": " ok", "finish_reason": "length"}
+            odds = [server.logprob(ids[:at], ids[at]) for at in range(1, len(ids))]
+            if server.likelihood == "prompt_logprobs" and "prompt_logprobs" in body:
+                entries = [{str(t): {"logprob": p}} for t, p in zip(ids[1:], odds, strict=True)]
+                choice["prompt_logprobs"] = server.tamper([None, *entries])
+            elif server.likelihood == "echo" and body.get("echo"):
+                choice["logprobs"] = {"token_logprobs": server.tamper([None, *odds, -0.5])}
+            elif body.get("logprobs"):
+                written = {"id": 11, "token": " ok", "logprob": -0.5, "top_logprobs": []}
+                choice["logprobs"] = {"content": [written]}
+            self._json(200, {"choices": [choice], "usage": {"prompt_tokens": len(ids)}})
 
         def _embeddings(self, body: dict[str, Any]) -> None:
             texts = [body["input"]] if isinstance(body["input"], str) else body["input"]
@@ -346,13 +498,26 @@ def _handler(server: OpenAIServer) -> type[BaseHTTPRequestHandler]:
     return Handler
 
 
+def _marked_ids(server: OpenAIServer, text: str) -> list[int]:
+    """Tokens of a text in which <|word|> is one: a control token, wherever it stands."""
+    pieces = re.split(r"(<\|\w+\|>)", text)
+    control = [[zlib.crc32(piece.encode()) % 1000 + 60_000] for piece in pieces[1::2]]
+    plain = [server.ids(piece) for piece in pieces[::2]]
+    return [
+        *itertools.chain(*itertools.chain(*itertools.zip_longest(plain, control, fillvalue=[])))
+    ]
+
+
 def _completion(body: dict[str, Any], server: OpenAIServer, what: dict[str, Any]) -> dict[str, Any]:
     message: dict[str, Any] = {"role": "assistant", "content": what["text"]}
     if what.get("reasoning") is not None:
         message["reasoning_content"] = what["reasoning"]
     choice = {"index": 0, "message": message, "finish_reason": what.get("finish_reason", "stop")}
-    if body.get("logprobs") and server.logprobs:
-        top = sorted(server.logprobs.items(), key=lambda item: -item[1])[: body["top_logprobs"]]
+    odds = server.logprobs
+    if server.continues and body.get("continue_final_message"):
+        odds = {"day": 1.0} if body["messages"][-1]["content"].endswith("Wednes") else odds
+    if body.get("logprobs") and odds:
+        top = sorted(odds.items(), key=lambda item: -item[1])[: body["top_logprobs"]]
         entries = [{"token": token, "logprob": math.log(share)} for token, share in top]
         choice["logprobs"] = {"content": [{**entries[0], "top_logprobs": entries}]}
     completion = {"id": "chat-1", "object": "chat.completion", "model": body.get("model")}

@@ -362,26 +362,97 @@ async def test_schema_falls_back(
 async def test_labels(openai_server: Any, model: OpenAIChat) -> None:
     assert Capability.LABELS not in model.capabilities
     openai_server.logprobs = {"Yes": 0.6, " yes": 0.1, "No": 0.2, "The": 0.05}
-    odds = await model.labels(HELLO, ["yes", "no"])
-    assert odds == pytest.approx({"yes": 7 / 9, "no": 2 / 9})
+    found = await model.labels(HELLO, ["yes", "no"])
+    assert found.odds == pytest.approx({"yes": 7 / 9, "no": 2 / 9})
+    assert found.mass == pytest.approx(0.9)
+    assert found.bounded == ()
     assert Capability.LABELS in model.capabilities
-    assert openai_server.requests[0]["temperature"] == 1.0
+    assert openai_server.requests[-1]["temperature"] == 1.0
 
 
 async def test_a_label_not_returned_gets_no_more_than_it_can_have(
     openai_server: Any, model: OpenAIChat
 ) -> None:
     openai_server.logprobs = {"A": 0.7, "B": 0.2, "Z": 0.04}
-    odds = await model.labels(HELLO, ["A", "B", "C", "D"])
+    found = await model.labels(HELLO, ["A", "B", "C", "D"])
     # 0.06 is left over for two labels; each could also be at most 0.04.
-    assert odds["C"] == odds["D"] == pytest.approx(0.03 / 0.96)
-    assert sum(odds.values()) == pytest.approx(1)
+    assert found.odds["C"] == found.odds["D"] == pytest.approx(0.03 / 0.96)
+    assert sum(found.odds.values()) == pytest.approx(1)
+    assert found.mass == pytest.approx(0.96)
+    assert found.bounded == ("C", "D")
+
+
+async def test_a_longer_word_is_no_label(openai_server: Any, model: OpenAIChat) -> None:
+    openai_server.logprobs = {"None": 0.5, "No,": 0.1, "Yes": 0.3, "Y": 0.1}
+    found = await model.labels(HELLO, ["Yes", "No"])
+    assert found.odds == pytest.approx({"Yes": 0.8, "No": 0.2})
+    assert found.mass == pytest.approx(0.5)
+
+
+async def test_labels_that_begin_alike_are_not_told_apart(
+    openai_server: Any, model: OpenAIChat
+) -> None:
+    labels = ["Yes, fully", "Yes, in part", "No"]
+    openai_server.logprobs = {"Yes": 0.6, "No": 0.3}
+    with pytest.raises(errors.MissingCapability, match="Yes, fully, Yes, in part apart"):
+        await model.labels(HELLO, labels)
+    openai_server.logprobs = {"Yes": 0.001, "No": 0.9}  # decides nothing
+    found = await model.labels(HELLO, labels)
+    assert found.odds["No"] > 0.99
+
+
+@pytest.mark.parametrize(
+    ("odds", "expected"), [({"1": 0.6, "10": 0.2}, {"1": 0.75, "10": 0.25}), ({"1": 0.6}, None)]
+)
+async def test_a_number_that_begins_another(
+    openai_server: Any, model: OpenAIChat, odds: dict[str, float], expected: Any
+) -> None:
+    openai_server.logprobs = odds
+    if expected is None:  # "10" may be written as "1" and "0"
+        with pytest.raises(errors.MissingCapability, match="begin differently"):
+            await model.labels(HELLO, ["1", "10"])
+    else:
+        assert (await model.labels(HELLO, ["1", "10"])).odds == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("labels", [[], ["yes", ""], ["yes", "no", "yes"]])
+async def test_labels_that_are_none(
+    openai_server: Any, model: OpenAIChat, labels: list[str]
+) -> None:
+    with pytest.raises(ValueError, match="labels"):
+        await model.labels(HELLO, labels)
+    assert openai_server.requests == []
 
 
 async def test_none_of_the_labels(openai_server: Any, model: OpenAIChat) -> None:
     openai_server.logprobs = {"Well": 1.0}
     with pytest.raises(errors.MalformedOutput, match="none is among"):
         await model.labels(HELLO, ["yes", "no"])
+
+
+async def test_labels_after_a_forced_beginning(openai_server: Any, model: OpenAIChat) -> None:
+    openai_server.continues, openai_server.logprobs = True, {"yes": 0.6, "no": 0.2}
+    for _ in range(2):
+        found = await model.labels(HELLO, ["yes", "no"], forced="The answer is")
+        assert found.odds == pytest.approx({"yes": 0.75, "no": 0.25})
+    asked = [sent for sent in openai_server.requests if sent["path"] == "/chat/completions"]
+    assert len(asked) == 3  # the server was tried once
+    sent = asked[-1]
+    assert sent["messages"][-1] == {"role": "assistant", "content": "The answer is"}
+    assert (sent["continue_final_message"], sent["add_generation_prompt"]) == (True, False)
+
+
+@pytest.mark.parametrize(("continues", "why"), [(False, "goes on with 'yes'"), (None, "Unrecog")])
+async def test_a_server_that_does_not_continue(
+    openai_server: Any, model: OpenAIChat, continues: bool | None, why: str
+) -> None:
+    openai_server.continues, openai_server.logprobs = continues, {"yes": 0.6, "no": 0.2}
+    for _ in range(2):
+        with pytest.raises(errors.MissingCapability, match=f"does not continue.*{why}.*use a"):
+            await model.labels(HELLO, ["yes", "no"], forced="The answer is")
+    asked = [sent for sent in openai_server.requests if sent["path"] == "/chat/completions"]
+    assert len(asked) == 1
+    assert (await model.labels(HELLO, ["yes", "no"])).odds["yes"] == pytest.approx(0.75)
 
 
 @pytest.mark.parametrize("logprob", [1e9, float("nan"), float("inf"), "high", None])

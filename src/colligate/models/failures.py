@@ -39,14 +39,15 @@ class Failures:
 
     def without_status(self, error: Exception, timeout: float) -> errors.ModelError:
         """The typed error for no connection, or an answer without sense."""
-        if isinstance(error, openai.APITimeoutError):
+        if isinstance(error, openai.APITimeoutError | httpx2.TimeoutException):
             return errors.EndpointUnreachable(
                 f"no answer from {self.url}",
                 f"nothing arrived for {timeout:g} s",
                 "is the server overloaded?",
             )
-        if isinstance(error, openai.APIConnectionError):
-            why = self.scrub(str(error.__cause__ or "no connection"))
+        if isinstance(error, openai.APIConnectionError | httpx2.RequestError):
+            cause = error.__cause__ if isinstance(error, openai.APIConnectionError) else error
+            why = self.scrub(str(cause or "no connection"))
             return errors.EndpointUnreachable(
                 f"nobody answers at {self.url}", why, "is the server running, and the URL right?"
             )
@@ -171,5 +172,7 @@ def quota_spent(error: openai.APIStatusError) -> bool:
 def passing(error: openai.APIStatusError) -> bool:
     """Whether the same request may succeed later."""
     if is_context_error(error) and error.status_code != 429:
+        return False
+    if error.status_code == 501:  # not implemented
         return False
     return error.status_code >= 500 or (error.status_code == 429 and not quota_spent(error))

@@ -10,20 +10,21 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import openai
 from openai import AsyncOpenAI
 
 from colligate.errors import MalformedOutput, MissingCapability, RequestRefused
-from colligate.models.dialect import Dialect, refused_parameter
+from colligate.models.dialect import Dialect
 from colligate.models.failures import is_context_error
-from colligate.models.label_odds import first_token, require_labels, share
-from colligate.models.openai_reply import Reply, ask, ask_streaming, usage_of
-from colligate.models.protocols import Capability, Completion, Message, OnToken, Usage
+from colligate.models.found_once import FoundOnce
+from colligate.models.label_odds import require_labels
+from colligate.models.openai_reply import Reply, ask, ask_streaming, estimate_prompt, usage_of
+from colligate.models.prompt_logprobs import PromptLogprobs
+from colligate.models.protocols import Capability, Completion, LabelOdds, Message, OnToken, Usage
 from colligate.models.thinking import split_thinking
-from colligate.models.tokens import estimate_tokens
+from colligate.models.top_logprobs import REFUSALS, TopLogprobs
 from colligate.models.transport import Endpoint, Policy
+from colligate.token_estimate import estimate_tokens, token_spans
 
-_REFUSALS = (openai.BadRequestError, openai.UnprocessableEntityError)
 _ROOM_TO_THINK = 4096
 
 
@@ -32,7 +33,8 @@ class OpenAIChat:
 
     `base_url` defaults to `OPENAI_BASE_URL`, else OpenAI's own; only the latter must have a key.
     `Capability.STRUCTURED` is declared until the server refuses a JSON schema,
-    `Capability.LABELS` once `probe` or `labels` has seen the server return log-probabilities.
+    `Capability.LABELS` and `Capability.LIKELIHOOD` once `probe`, or a first use, has seen that
+    the server's log-probabilities can be had.
     """
 
     def __init__(
@@ -50,7 +52,8 @@ class OpenAIChat:
         )
         self._context_tokens = context_tokens
         self._dialect = Dialect(model, is_openai=self._endpoint.is_openai)
-        self._has_labels = False
+        self._top = TopLogprobs(self._endpoint, self._dialect, model, self.name)
+        self._scorer = FoundOnce(self._find_scorer)
 
     @property
     def name(self) -> str:
@@ -65,13 +68,15 @@ class OpenAIChat:
         known = {Capability.CHAT}
         if self._dialect.schema_form == "json_schema":
             known.add(Capability.STRUCTURED)
-        if self._has_labels:
+        if self._top.seen:
             known.add(Capability.LABELS)
+        if self._scorer.there:
+            known.add(Capability.LIKELIHOOD)
         return frozenset(known)
 
     @property
     def context_tokens(self) -> int | None:
-        """As given, or as `probe` found it (vLLM says); else None."""
+        """As given, or as the server said when it was asked (vLLM does); else None."""
         return self._context_tokens
 
     def __repr__(self) -> str:
@@ -115,7 +120,7 @@ class OpenAIChat:
                         # Where the server does not stop by itself, only the end shows the cut.
                         live = not stop or self._dialect.takes("stop")
                         reply = await ask_streaming(client, body, display.show if live else None)
-                except _REFUSALS as error:
+                except REFUSALS as error:
                     if is_context_error(error) or not self._dialect.learn(error, body):
                         raise
                     continue
@@ -150,52 +155,71 @@ class OpenAIChat:
             and self._dialect.thinking_room < _ROOM_TO_THINK
         )
 
-    async def labels(self, prefix: Sequence[Message], labels: Sequence[str]) -> dict[str, float]:
-        """Probability of each label as the answer's beginning, from `top_logprobs` of one token.
+    async def labels(
+        self, messages: Sequence[Message], labels: Sequence[str], *, forced: str = ""
+    ) -> LabelOdds:
+        """Odds of each label as the answer's beginning; see `LabelModel.labels`.
 
-        How tokens count for labels, and what labels get that are not among them, is said in
-        `label_odds.share`.
+        Labels of several tokens, and labels after `forced`, are scored whole where the server
+        gives likelihoods and templates conversations (vLLM), one pass a label. Else the odds are
+        those of the first token, in one call: `label_odds.share` says how tokens count for
+        labels and what those get that are not shown; a blank that ends `forced` may be lost.
 
         Raises:
-            MissingCapability: the server returns no log-probabilities.
+            MissingCapability: the server returns no log-probabilities, does not continue a
+                forced beginning, or cannot tell these labels apart.
             MalformedOutput: none of the labels is among the tokens it returns.
-            ValueError: there are no labels, or an empty one.
+            ValueError: there are no labels, an empty or a doubled one.
         """
         require_labels(labels)
-        top = 20
+        scorer = await self._whole_scorer(labels, forced)
+        if scorer is None:
+            return await self._top.labels(messages, labels, forced)
+        return await scorer.labels(messages, labels, forced, self.context_tokens)
 
-        async def attempt(client: AsyncOpenAI) -> list[tuple[str, float]]:
-            nonlocal top
-            while True:
-                # At temperature 1 the log-probabilities are the model's own on every server.
-                body = self._dialect.request(
-                    prefix, max_tokens=1, temperature=1.0, logprobs=True, top_logprobs=top
-                )
-                try:
-                    return first_token(await client.chat.completions.create(**body))
-                except _REFUSALS as error:
-                    named = refused_parameter(error, ["top_logprobs", "logprobs"])
-                    if named == "top_logprobs" and top > 5:
-                        top = 5
-                    elif named is not None:
-                        return []
-                    elif is_context_error(error) or not self._dialect.learn(error, body):
-                        raise
+    async def _whole_scorer(self, labels: Sequence[str], forced: str) -> PromptLogprobs | None:
+        """What scores labels whole, where there is one and the first token is not enough."""
+        try:
+            scorer = await self._scorer.get()
+        except MissingCapability:
+            return None
+        if not scorer.tokenizer.has_template:
+            return None
+        several = any(len(ids) > 1 for ids in await scorer.label_ids(labels))
+        return scorer if forced or several else None
 
-        alternatives = await self._endpoint.call(attempt, model=self._model)
-        if not alternatives:
+    async def likelihood(self, prefix: str, continuation: str) -> list[float]:
+        """Log-probability of each token of `continuation`; see `LikelihoodModel.likelihood`.
+
+        Tokens are those of the server's own tokenizer. An empty prefix is its BOS token, or a
+        line break where it has none.
+
+        Raises:
+            MissingCapability: the server gives no log-probabilities of a prompt's tokens.
+            ContextTooSmall: the two do not fit together.
+        """
+        return (await self.likelihoods([(prefix, continuation)]))[0]
+
+    async def likelihoods(self, pairs: Sequence[tuple[str, str]]) -> list[list[float]]:
+        """`likelihood` of each pair, side by side within the endpoint's calls in flight."""
+        scorer = await self._scorer.get()
+        return await scorer.likelihoods(pairs, self.context_tokens)
+
+    async def _find_scorer(self) -> PromptLogprobs:
+        if self._endpoint.is_openai:
             raise MissingCapability(
-                f"{self.name} gives no label probabilities",
-                "the server returns no top_logprobs",
-                "use another scorer, such as vLLM or a gguf: model",
+                f"{self.name} gives no likelihoods",
+                "OpenAI's models give none of a prompt",
+                "use a gguf: or hf: model, or vLLM",
             )
-        self._has_labels = True
-        return share(alternatives, labels, self.name)
+        return await PromptLogprobs.find(self._endpoint, self._model)
 
     async def probe(self) -> frozenset[Capability]:
-        """Ask the server what cannot be known otherwise: label odds and the context window."""
-        with contextlib.suppress(MissingCapability, MalformedOutput):
-            await self.labels([Message("user", "Answer with yes or no: is water wet?")], ["yes"])
+        """Ask the server what cannot be known otherwise: labels, likelihood, the window."""
+        with contextlib.suppress(MissingCapability):
+            await self._top.alternatives([Message("user", "Is water wet? Answer yes or no.")])
+        with contextlib.suppress(MissingCapability):
+            await self._scorer.get()
         with contextlib.suppress(RequestRefused, MalformedOutput):  # not every server lists models
             entry = (await self._endpoint.models()).get(self._model, {})
             window = entry.get("max_model_len")  # vLLM, SGLang
@@ -204,8 +228,16 @@ class OpenAIChat:
         return self.capabilities
 
     async def count_tokens(self, text: str) -> int:
-        """An estimate (`estimate_tokens`): the protocol has no way to ask the tokenizer."""
+        """An estimate (`token_estimate`): asking a server's tokenizer would cost a request."""
         return estimate_tokens(text)
+
+    async def count_prompt(self, messages: Sequence[Message]) -> int:
+        """An estimate: `count_tokens` of each message and what a template puts around it."""
+        return estimate_prompt(messages)
+
+    async def token_spans(self, text: str) -> list[tuple[int, int]]:
+        """About where the text's tokens would stand; as many as `count_tokens`."""
+        return token_spans(text)
 
     async def aclose(self) -> None:
         """Close the connections. Safe to call twice."""

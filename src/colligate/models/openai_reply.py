@@ -11,7 +11,7 @@ from openai import AsyncOpenAI
 from colligate.models.failures import Garbled
 from colligate.models.protocols import Message, Usage
 from colligate.models.thinking import ThinkingFilter
-from colligate.models.tokens import estimate_tokens
+from colligate.token_estimate import estimate_tokens
 
 
 @dataclass
@@ -95,6 +95,15 @@ def _thinking(message: Any) -> str:
     return ""
 
 
+def estimate_prompt(messages: Sequence[Message]) -> int:
+    """About how many tokens messages have in a chat template.
+
+    Four mark a message (begin, role, line break, end), three more call for the answer: as in
+    OpenAI's models and in ChatML. Templates that add a system prompt of their own cost more.
+    """
+    return sum(estimate_tokens(message.content) + 4 for message in messages) + 3
+
+
 def usage_of(reply: Reply, messages: Sequence[Message]) -> Usage:
     """What the answer to the messages cost; an estimate where the server does not say."""
     said = reply.usage
@@ -106,7 +115,7 @@ def usage_of(reply: Reply, messages: Sequence[Message]) -> Usage:
             cached_tokens=_count(details, "cached_tokens"),
         )
     return Usage(
-        input_tokens=sum(estimate_tokens(message.content) + 4 for message in messages),
+        input_tokens=estimate_prompt(messages),
         output_tokens=estimate_tokens(reply.thinking + (reply.content or "")),
         estimated=True,
     )

@@ -30,7 +30,15 @@ T = TypeVar("T")
 
 OPENAI_URL = "https://api.openai.com/v1"
 
-_NO_JSON = (JSONDecodeError, UnicodeDecodeError, RecursionError)
+# The client lets httpx's own errors through while it reads the body of a refused stream.
+_FAILURES = (
+    openai.OpenAIError,
+    httpx2.RequestError,
+    Garbled,
+    JSONDecodeError,
+    UnicodeDecodeError,
+    RecursionError,
+)
 
 # The client would describe this machine in headers; endpoints have no use for it.
 _UNSENT = ("Lang", "Package-Version", "OS", "Arch", "Runtime", "Runtime-Version", "Async")
@@ -102,6 +110,11 @@ class Endpoint:
             )
 
     @property
+    def root(self) -> str:
+        """The base URL without its final /v1; it may hold a password, so never show it."""
+        return self._base_url.removesuffix("/v1")
+
+    @property
     def is_openai(self) -> bool:
         """Whether this is OpenAI's own API."""
         return urlsplit(self._base_url).hostname == "api.openai.com"
@@ -114,8 +127,12 @@ class Endpoint:
         loop = asyncio.get_running_loop()
         if loop not in self._clients:
             timeout = httpx2.Timeout(self.policy.timeout, connect=self.policy.connect_timeout)
+            # `call` bounds the calls in flight; each may keep its connection for the next.
+            limits = httpx2.Limits(
+                max_connections=None, max_keepalive_connections=self.policy.in_flight
+            )
             try:
-                http = httpx2.AsyncClient(timeout=timeout, follow_redirects=True)
+                http = httpx2.AsyncClient(timeout=timeout, limits=limits, follow_redirects=True)
             except (ImportError, ValueError, httpx2.InvalidURL) as error:
                 raise errors.EndpointUnreachable(
                     f"{self.url} cannot be asked through this proxy",
@@ -145,7 +162,7 @@ class Endpoint:
         async with slots.setdefault(key, asyncio.Semaphore(self.policy.in_flight)):
             try:
                 async with asyncio.timeout(self.policy.deadline) as timer:
-                    return await self._attempts(attempt, model)
+                    return await self._attempts(attempt, model, timer)
             except TimeoutError:
                 if not timer.expired():
                     raise
@@ -155,23 +172,34 @@ class Endpoint:
                     "is the server overloaded, or the model too large for it?",
                 ) from None
 
-    async def _attempts(self, attempt: Callable[[AsyncOpenAI], Awaitable[T]], model: str) -> T:
+    async def _attempts(
+        self,
+        attempt: Callable[[AsyncOpenAI], Awaitable[T]],
+        model: str,
+        timer: asyncio.Timeout,
+    ) -> T:
         turn, client = 1, self._client()
         while not client.is_closed():
             try:
                 return await attempt(client)
             except openai.APIStatusError as error:
-                asked = retry_after(error.response.headers)
-                if turn >= self.policy.attempts or not passing(error):
+                wait = self.policy.wait(turn, retry_after(error.response.headers))
+                if not passing(error) or self._was_last(turn, wait, timer):
                     # Not chained: the client's errors hold the request, and that the key.
                     raise await self._refused(error, model, turn) from None
-            except (openai.OpenAIError, Garbled, *_NO_JSON) as error:
-                asked = None
-                if turn >= self.policy.attempts:
+            except _FAILURES as error:
+                wait = self.policy.wait(turn, None)
+                if self._was_last(turn, wait, timer):
                     raise self._failures.without_status(error, self.policy.timeout) from None
-            await self.policy.sleep(self.policy.wait(turn, asked))
+            await self.policy.sleep(wait)
             turn += 1
         raise errors.ModelError(f"the connections to {self.url} were closed during a call")
+
+    def _was_last(self, turn: int, wait: float, timer: asyncio.Timeout) -> bool:
+        """Whether no attempt follows this one: there were enough, or no time is left to wait."""
+        end = timer.when()
+        late = end is not None and asyncio.get_running_loop().time() + wait >= end
+        return late or turn >= self.policy.attempts
 
     async def _refused(
         self, error: openai.APIStatusError, model: str, attempts: int
@@ -179,7 +207,7 @@ class Endpoint:
         if not is_unknown(error):
             return self._failures.with_status(error, attempts)
         served: dict[str, Any] = {}
-        with contextlib.suppress(openai.OpenAIError, Garbled, *_NO_JSON):
+        with contextlib.suppress(*_FAILURES):
             served = await _list_models(self._client())
         return self._failures.not_found(error, model, served)
 
