@@ -286,7 +286,8 @@ async def test_likelihood_reads_marks_in_a_text_as_text(model: LlamaCpp) -> None
 
 async def test_labels_are_probabilities(model: LlamaCpp) -> None:
     question = "Is Paris the capital of France? Answer Yes or No."
-    odds = await model.labels(user(question), ["Yes", "No", "A purple elephant"])
+    found = await model.labels(user(question), ["Yes", "No", "A purple elephant"])
+    odds = found.odds
     assert set(odds) == {"Yes", "No", "A purple elephant"}
     assert sum(odds.values()) == pytest.approx(1)
     assert odds["A purple elephant"] < 0.01
@@ -294,7 +295,7 @@ async def test_labels_are_probabilities(model: LlamaCpp) -> None:
 
 async def test_labels_follow_the_question(model: LlamaCpp) -> None:
     async def yes(text: str) -> float:
-        return (await model.labels(user(text), ["Yes", "No"]))["Yes"]
+        return (await model.labels(user(text), ["Yes", "No"])).odds["Yes"]
 
     assert await yes('Say only "Yes".') > await yes('Say only "No".')
 

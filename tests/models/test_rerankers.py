@@ -35,11 +35,14 @@ class Overlap:
     """A likelihood: each word of the continuation is likelier when the prefix has it."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[str, str]] = []
+        self.asked: list[list[tuple[str, str]]] = []
 
     async def likelihood(self, prefix: str, continuation: str) -> list[float]:
-        self.asked.append((prefix, continuation))
         return [-1.0 if word in prefix.split() else -5.0 for word in continuation.split()]
+
+    async def likelihoods(self, pairs: Sequence[tuple[str, str]]) -> list[list[float]]:
+        self.asked.append(list(pairs))
+        return [await self.likelihood(*pair) for pair in pairs]
 
 
 async def test_embedding_similarity() -> None:
@@ -55,7 +58,17 @@ async def test_question_likelihood() -> None:
     assert isinstance(reranker, Reranker)
     scores = await reranker.score("big cats", ["Cats\nabout big cats", "Dogs\nabout dogs"])
     assert scores == pytest.approx([-1.0, -5.0])
-    assert model.asked[0] == ("Cats\nabout big cats\n\nQuestion:", " big cats")
+    [together] = model.asked
+    assert together[0] == ("Cats\nabout big cats\n\nQuestion:", " big cats")
+    assert together[1] == ("Dogs\nabout dogs\n\nQuestion:", " big cats")
+
+
+async def test_question_likelihood_of_no_texts_and_of_no_question() -> None:
+    model = Overlap()
+    reranker = LikelihoodReranker(model)
+    assert await reranker.score("big cats", []) == []
+    assert not model.asked
+    assert await reranker.score("", TEXTS) == [0.0, 0.0, 0.0]
 
 
 @pytest.mark.parametrize("ending", ["", "/rerank"])

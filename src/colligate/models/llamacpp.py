@@ -6,18 +6,24 @@ import asyncio
 import os
 import threading
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+from colligate.errors import MissingCapability
+from colligate.models import llama_scores
 from colligate.models.cores import physical_cores
 from colligate.models.gguf import Header, read_header
 from colligate.models.label_odds import require_labels
 from colligate.models.llama_engine import Engine
-from colligate.models.protocols import Capability, Completion, Message, OnToken
+from colligate.models.protocols import Capability, Completion, LabelOdds, Message, OnToken
 from colligate.models.text import encodable
 from colligate.models.thinking import ThinkingFilter
 from colligate.models.threads import Threads
+from colligate.models.token_spans import token_spans
+
+T = TypeVar("T")
 
 _DEFAULT_CONTEXT = 16384
 _LEAST_CONTEXT = 2048
@@ -99,13 +105,9 @@ class LlamaCpp:
             RequestRefused: if llama.cpp cannot make a grammar of the schema.
         """
         request: dict[str, Any] = {
-            "messages": _turns(messages),
             "max_tokens": max_tokens,
             "temperature": temperature,
             "stop": [string for string in stop if string],
-            "stream": True,
-            "stream_options": {"include_usage": True},
-            "return_progress": True,
         }
         if seed is not None:
             request["seed"] = seed
@@ -123,7 +125,7 @@ class LlamaCpp:
             except RuntimeError:  # The loop was closed: nobody is listening any more.
                 stopped.set()
 
-        answer = self._threads.run(lambda: self._engine.chat(request, forward, stopped))
+        answer = self._threads.run(lambda: self._engine.chat(messages, request, forward, stopped))
         answer.add_done_callback(lambda _: pieces.put_nowait(None))
         try:
             visible = ThinkingFilter()
@@ -146,32 +148,91 @@ class LlamaCpp:
         Raises:
             ContextTooSmall: if the two do not fit together.
         """
-        before, after = encodable(prefix), encodable(continuation)
-        return await self._threads.run(lambda: self._engine.likelihood(before, after))
+        [scores] = await self.likelihoods([(prefix, continuation)])
+        return scores
 
-    async def labels(self, prefix: Sequence[Message], labels: Sequence[str]) -> dict[str, float]:
-        """Probability of each label, scored whole and normalised over the labels given.
+    async def likelihoods(self, pairs: Sequence[tuple[str, str]]) -> list[list[float]]:
+        """`likelihood` of each (prefix, continuation), in the order given.
+
+        They are computed in the order of their prefixes: what two neighbours begin with
+        alike, llama.cpp keeps. Different prefixes run side by side where there are several slots.
+
+        Raises:
+            ContextTooSmall: if a pair does not fit; the others are given up.
+        """
+        together: dict[str, list[int]] = {}
+        for index, (prefix, _) in enumerate(pairs):
+            together.setdefault(encodable(prefix), []).append(index)
+        prefixes = sorted(together)
+
+        def score(prefix: str, stopped: threading.Event) -> list[list[float]]:
+            texts = [encodable(pairs[index][1]) for index in together[prefix]]
+            return llama_scores.likelihoods(self._engine, prefix, texts, stopped)
+
+        calls = [asyncio.ensure_future(self._stoppable(partial(score, p))) for p in prefixes]
+        try:
+            found = dict(zip(prefixes, await asyncio.gather(*calls), strict=True))
+        finally:
+            for call in calls:
+                call.cancel()
+        scored = {i: s for p in prefixes for i, s in zip(together[p], found[p], strict=True)}
+        return [scored[index] for index in range(len(pairs))]
+
+    async def labels(
+        self, messages: Sequence[Message], labels: Sequence[str], *, forced: str = ""
+    ) -> LabelOdds:
+        """Odds of each label as the answer's beginning, or after `forced`; scored whole.
 
         Raises:
             ContextTooSmall: if the messages do not fit.
-            ValueError: there are no labels, or an empty one.
+            ValueError: there are no labels, an empty or a doubled one.
         """
         require_labels(labels)
-        turns = _turns(prefix)
-        return await self._threads.run(lambda: self._engine.labels(turns, labels))
+        begun = encodable(forced)
+
+        def score(stopped: threading.Event) -> LabelOdds:
+            return llama_scores.label_odds(self._engine, messages, labels, begun, stopped)
+
+        return await self._stoppable(score)
 
     async def count_tokens(self, text: str) -> int:
         """Tokens of a text, exactly."""
         return await self._threads.run(lambda: len(self._engine.tokens(encodable(text))))
 
+    async def count_prompt(self, messages: Sequence[Message]) -> int:
+        """Tokens of messages in the model's template, exactly."""
+        return await self._threads.run(lambda: len(self._engine.prompt_tokens(messages)))
+
+    async def token_spans(self, text: str) -> list[tuple[int, int]]:
+        """The half-open character ranges of a text's tokens, exactly; see `ChatModel`.
+
+        Raises:
+            MissingCapability: the tokenizer changes more of a text than its blanks.
+        """
+        text = encodable(text)
+        tokens = await self._threads.run(lambda: self._engine.pieces(text))
+        try:
+            return token_spans(text, [token.piece for token in tokens])
+        except ValueError as error:
+            raise MissingCapability(
+                f"{self._name} cannot tell where a text's tokens lie",
+                "its tokenizer rewrites the text",
+                "use another model",
+            ) from error
+
     async def aclose(self) -> None:
-        """Free the model's memory, once the calls under way are done. Safe to call twice."""
+        """Stop the calls under way, which fail, and free the model's memory. Safe to call twice."""
+        self._engine.stop()
         await self._threads.aclose()
         await asyncio.to_thread(self._finalizer)
 
-
-def _turns(messages: Sequence[Message]) -> list[dict[str, str]]:
-    return [{"role": m.role, "content": encodable(m.content)} for m in messages]
+    async def _stoppable(self, work: Callable[[threading.Event], T]) -> T:
+        """The work's result; cancelling stops it at the next token or batch of the prompt."""
+        stopped = threading.Event()
+        try:
+            return await self._threads.run(lambda: work(stopped))
+        finally:
+            stopped.set()
 
 
 def _context(header: Header, parallel: int) -> int:

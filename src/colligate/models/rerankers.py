@@ -43,7 +43,7 @@ class LikelihoodReranker:
     The score is the mean natural log-probability of the tokens of `" " + question` after
     `f"{text}\\n\\nQuestion:"`, where the text begins with the document's title on its own line
     (query likelihood, as UPR ranks: Sachan et al. 2022). It needs no instruction following, so
-    very small models do it well. One prefill a text; texts are scored one after another.
+    very small models do it well. One prefill a text, all asked for in one call.
     """
 
     def __init__(self, model: LikelihoodModel) -> None:
@@ -56,11 +56,11 @@ class LikelihoodReranker:
 
     async def score(self, query: str, texts: Sequence[str]) -> list[float]:
         """One mean log-probability a text, in the order given; at most 0."""
-        scores = []
-        for text in texts:
-            tokens = await self._model.likelihood(f"{text}\n\nQuestion:", f" {query}")
-            scores.append(sum(tokens) / max(1, len(tokens)))
-        return scores
+        if not texts:
+            return []
+        pairs = [(f"{text}\n\nQuestion:", f" {query}") for text in texts]
+        scored = await self._model.likelihoods(pairs)
+        return [sum(tokens) / max(1, len(tokens)) for tokens in scored]
 
     async def aclose(self) -> None:
         """The model is its owner's to close."""

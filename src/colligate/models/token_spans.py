@@ -1,0 +1,56 @@
+"""Where the tokens of a text lie in it, from what each token is written as."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+_SPACE = ord(" ")
+_LOWER_ONE_EIGHTH_BLOCK = "\u2581".encode()  # SentencePiece's space; it reads this one as a space
+
+
+def token_spans(text: str, pieces: Sequence[bytes]) -> list[tuple[int, int]]:
+    """The half-open character range of each token, given its bytes in UTF-8, all in order.
+
+    Tokens may part a character: each of them has the whole of it. Blanks that a tokenizer puts in
+    (SentencePiece, at the beginning) have an empty range, and those it leaves out are in none.
+
+    Raises:
+        ValueError: the tokens are not of this text, beyond blanks.
+
+    >>> token_spans("né 東", [b" n", b"\\xc3\\xa9", b" \\xe6\\x9d", b"\\xb1"])
+    [(0, 1), (1, 2), (2, 4), (3, 4)]
+    """
+    data = text.encode()
+    letters = [index for index, letter in enumerate(text) for _ in letter.encode()] + [len(text)]
+    spans = []
+    at = 0
+    for piece in pieces:
+        start = at
+        if data.startswith(piece, at):
+            at += len(piece)
+        else:
+            start, at = _but_for_blanks(data, at, piece)
+        spans.append((letters[start], letters[at - 1] + 1 if at > start else letters[start]))
+    if data[at:].strip():
+        raise ValueError("the tokens end before the text")
+    return spans
+
+
+def _but_for_blanks(data: bytes, at: int, piece: bytes) -> tuple[int, int]:
+    """Where the piece begins and ends at or after `at`, blanks aside."""
+    start = None
+    for byte in piece:
+        if byte != _SPACE:
+            while data[at : at + 1].isspace() and data[at] != byte:
+                at += 1
+        if data[at : at + 1] == bytes([byte]):
+            width = 1
+        elif byte == _SPACE and data.startswith(_LOWER_ONE_EIGHTH_BLOCK, at):
+            width = len(_LOWER_ONE_EIGHTH_BLOCK)
+        elif byte == _SPACE:
+            continue
+        else:
+            raise ValueError("a token is not of the text")
+        start = at if start is None else start
+        at += width
+    return at if start is None else start, at
