@@ -47,6 +47,25 @@ def test_sums_by_role(meter: Meter) -> None:
     assert meter.report(seconds=9).to_json()["seconds"] == 9
 
 
+def test_what_became_of_structured_answers_is_counted(meter: Meter) -> None:
+    nothing = {"parsed": 0, "repaired": 0, "asked_again": 0, "failed": 0}
+    assert meter.report().to_json()["structured"] == nothing
+    for stage in ("parsed", "asked_again", "parsed", "failed"):
+        meter.structured(stage)  # type: ignore[arg-type]
+    assert meter.report().to_json()["structured"] == {
+        "parsed": 2,
+        "repaired": 0,
+        "asked_again": 1,
+        "failed": 1,
+    }
+
+
+def test_scores_that_were_remembered_cost_nothing(meter: Meter) -> None:
+    meter.scoring("scorer", "openai:mystery", passes=0, seconds=0.1, usage=Usage(), cached=True)
+    assert (meter.report().scoring_passes, meter.report().cost_usd) == (0, 0)
+    assert meter.warnings == []
+
+
 def test_more_cached_than_was_sent_does_not_pay_back(meter: Meter) -> None:
     meter.chat("reader", "openai:dear", Usage(10, 0, cached_tokens=1000), seconds=1)
     assert meter.report().cost_usd == pytest.approx(1000 * 0.5 / 1e6)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 import subprocess
 import sys
@@ -13,8 +14,8 @@ from typing import Any
 import pytest
 
 from colligate import errors
-from colligate.models import Capability, ChatModel, Completion, Message, Usage
-from colligate.models.cached_chat import CachedChat
+from colligate.models import Capability, ChatModel, Completion, LabelOdds, Message, Usage
+from colligate.models.cached_chat import CachedChat, recalls
 from colligate.models.response_cache import ResponseCache
 
 HELLO = [Message("user", "Hello?")]
@@ -82,25 +83,66 @@ async def test_failures_are_not_kept(scripted_model: Any, cache: ResponseCache) 
     assert (await model.chat(HELLO, max_tokens=9)).text == "up"
 
 
-async def test_likelihoods_and_labels(scripted_model: Any, cache: ResponseCache) -> None:
+async def test_only_pairs_not_known_are_asked_and_in_one_call(
+    scripted_model: Any, cache: ResponseCache
+) -> None:
+    asked: list[list[tuple[str, str]]] = []
+
     class Scorer(scripted_model):  # type: ignore[misc]
-        asked = 0
+        async def likelihoods(self, pairs: Any) -> Any:
+            asked.append(list(pairs))
+            return [[-float(len(prefix)), -0.5] for prefix, _ in pairs]
 
-        async def likelihood(self, prefix: str, continuation: str) -> list[float]:
-            self.asked += 1
-            return [-0.1, -2.5]
+    model = CachedChat(Scorer(capabilities=[Capability.LIKELIHOOD]), cache)
+    assert model.capabilities == {Capability.LIKELIHOOD}
+    assert await model.likelihood("a", "x") == [-1.0, -0.5]
+    with recalls() as remembered:
+        scores = await model.likelihoods([("aaa", "x"), ("a", "x"), ("aa", "x"), ("aaa", "x")])
+    assert scores == [[-3.0, -0.5], [-1.0, -0.5], [-2.0, -0.5], [-3.0, -0.5]]
+    assert remembered == [False, True, False, True]
+    assert asked == [[("a", "x")], [("aaa", "x"), ("aa", "x")]]
+    assert await model.likelihoods([("aa", "x"), ("a", "x")]) == [[-2.0, -0.5], [-1.0, -0.5]]
+    assert await model.likelihoods([]) == []
+    assert len(asked) == 2
 
-        async def labels(self, prefix: Any, labels: Any) -> dict[str, float]:
-            self.asked += 1
-            return {label: 1 / len(labels) for label in labels}
 
-    inner = Scorer(capabilities=[Capability.LIKELIHOOD, Capability.LABELS])
-    model = CachedChat(inner, cache)
-    assert model.capabilities == {Capability.LIKELIHOOD, Capability.LABELS}
-    for _ in range(2):
-        assert await model.likelihood("a", "b") == [-0.1, -2.5]
-        assert await model.labels(HELLO, ["yes", "no"]) == {"yes": 0.5, "no": 0.5}
-    assert inner.asked == 2
+async def test_label_odds_and_attention_are_remembered(
+    scripted_model: Any, cache: ResponseCache
+) -> None:
+    asked: list[Any] = []
+
+    def labels(messages: Any, labels: Any, forced: str) -> LabelOdds:
+        asked.append(forced)
+        return LabelOdds({label: 1 / len(labels) for label in labels}, 0.25, (labels[-1],))
+
+    def attention(prompt: Any, spans: Any) -> list[float]:
+        asked.append(prompt)
+        return [0.5 for _ in spans]
+
+    model = CachedChat(scripted_model(labels=labels, attention=attention), cache)
+    for turn in range(2):
+        with recalls() as remembered:
+            odds = await model.labels(HELLO, ["yes", "no"], forced="[")
+            assert await model.attention("some text", [(0, 4)]) == [0.5]
+        assert odds == LabelOdds({"yes": 0.5, "no": 0.5}, 0.25, ("no",))
+        assert list(odds.odds) == ["yes", "no"]
+        assert remembered == [turn == 1] * 3
+    await model.labels(HELLO, ["yes", "no"])
+    await model.labels(HELLO, ["no", "yes"])
+    await model.attention("some text", [(0, 3)])
+    await model.attention(HELLO, [(0, 4)])
+    assert asked == ["[", "some text", "", "", "some text", HELLO]
+
+
+async def test_an_adapted_model_is_another_one(scripted_model: Any, cache: ResponseCache) -> None:
+    class Adaptable(scripted_model):  # type: ignore[misc]
+        async def with_adapter(self, adapter: str) -> Any:
+            return scripted_model([f"as {adapter}"], name=f"{self.name}+{adapter}")
+
+    base = CachedChat(Adaptable(["plain"], capabilities=[Capability.ADAPTERS]), cache)
+    router = await base.with_adapter("router")
+    for model, text in ((base, "plain"), (router, "as router")) * 2:
+        assert (await model.chat(HELLO, max_tokens=9)).text == text
 
 
 async def test_what_the_model_lacks_stays_missing(
@@ -111,6 +153,72 @@ async def test_what_the_model_lacks_stays_missing(
         await model.likelihood("a", "b")
     with pytest.raises(errors.MissingCapability):
         await model.labels(HELLO, ["a"])
+    with pytest.raises(errors.MissingCapability):
+        await model.attention("a", [])
+    with pytest.raises(errors.MissingCapability):
+        await model.with_adapter("a")
+
+
+async def test_counts_are_the_models(scripted_model: Any, cache: ResponseCache) -> None:
+    inner = scripted_model()
+    model = CachedChat(inner, cache)
+    assert await model.count_prompt(HELLO) == await inner.count_prompt(HELLO) == 2
+    assert await model.token_spans("Hello?") == await inner.token_spans("Hello?")
+
+
+class Slow:
+    """A reply that is given when `go` is set; `asked` is set when the first was asked for."""
+
+    def __init__(self, scripted_model: Any) -> None:
+        self.asked, self.go = asyncio.Event(), asyncio.Event()
+        slow = self
+
+        class Model(scripted_model):  # type: ignore[misc]
+            async def chat(self, *args: Any, **options: Any) -> Completion:
+                slow.asked.set()
+                await slow.go.wait()
+                completion: Completion = await super().chat(*args, **options)
+                return completion
+
+        self.model = Model(["one", "two"])
+
+
+async def test_equal_calls_at_the_same_time_are_asked_once(
+    scripted_model: Any, cache: ResponseCache
+) -> None:
+    slow = Slow(scripted_model)
+    # Two roles with the same model have a `CachedChat` each.
+    reader, worker = CachedChat(slow.model, cache), CachedChat(slow.model, cache)
+    first = asyncio.create_task(reader.chat(HELLO, max_tokens=9))
+    await slow.asked.wait()
+    pieces: list[str] = []
+    second = asyncio.create_task(worker.chat(HELLO, max_tokens=9, on_token=pieces.append))
+    third = asyncio.create_task(worker.chat(HELLO, max_tokens=9))
+    await asyncio.sleep(0)
+    slow.go.set()
+    said = await asyncio.gather(first, second, third)
+    assert [(each.text, each.cached) for each in said] == [
+        ("one", False),
+        ("one", True),
+        ("one", True),
+    ]
+    assert pieces == ["one"]
+    assert len(slow.model.calls) == 1
+
+
+async def test_the_first_to_ask_may_give_up(scripted_model: Any, cache: ResponseCache) -> None:
+    slow = Slow(scripted_model)
+    model = CachedChat(slow.model, cache)
+    first = asyncio.create_task(model.chat(HELLO, max_tokens=9))
+    await slow.asked.wait()
+    second = asyncio.create_task(model.chat(HELLO, max_tokens=9))
+    await asyncio.sleep(0)
+    first.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    slow.go.set()
+    assert (await second).text == "one"
+    assert (await model.chat(HELLO, max_tokens=9)).cached
 
 
 def bytes_on_disk(cache: ResponseCache) -> bytes:

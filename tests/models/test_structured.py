@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from typing import Any
@@ -14,6 +15,7 @@ from pydantic import BaseModel, Field
 from colligate import errors
 from colligate.models import Completion, Message
 from colligate.models.openai_chat import OpenAIChat
+from colligate.models.schema_prompt import schema_instruction, with_schema
 from colligate.models.structured import parse, structured
 from colligate.models.transport import Policy
 
@@ -81,6 +83,62 @@ def test_the_time_that_hostile_text_takes_is_bounded(bit: str) -> None:
     assert time.process_time() - began < 3  # in the square of its length it would be minutes
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("```" + " " * 60_000, id="an open fence before blanks"),
+        pytest.param("```json\n" + "\n" * 60_000, id="an open fence before lines"),
+        pytest.param('{"a":[' + "1," * 50, id="arrays in arrays"),
+        pytest.param("```{'a': {'b'" + " x" * 20_000 + "```", id="broken fences"),
+        pytest.param("word {x} ", id="braces in prose"),
+        pytest.param('{"name": "' + "a" * 100, id="open strings"),
+        pytest.param("1" * 10_000, id="long numbers"),
+    ],
+)
+def test_the_time_that_a_huge_answer_takes_is_bounded(text: str) -> None:
+    huge = text * (2_000_000 // len(text))
+    began = time.process_time()
+    with pytest.raises(ValueError, match=r"JSON|name|people|valid"):
+        parse(huge, City)
+    assert time.process_time() - began < 3
+
+
+class Nested(BaseModel):
+    inner: Nested | None = None
+
+
+@pytest.mark.parametrize("depth", [20, 2_000, 200_000])
+@pytest.mark.parametrize("closed", [True, False])
+def test_deep_nesting_is_read_or_refused(depth: int, closed: bool) -> None:
+    text = '{"inner": ' * depth + ("null" + "}" * depth if closed else "")
+    read = False
+    with contextlib.suppress(ValueError):
+        read = isinstance(parse(text, Nested)[0], Nested)
+    assert read or depth > 20 or not closed
+
+
+def test_what_is_said_of_a_fault_is_short_whatever_the_answer_holds() -> None:
+    class Strict(BaseModel, extra="forbid"):
+        name: str
+
+    with pytest.raises(ValueError, match="name") as caught:
+        parse(json.dumps({"x\n\n" * 50_000: 1, "name": 2}), Strict)
+    assert len(str(caught.value)) <= 500
+    assert "\n" not in str(caught.value)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text(alphabet='{}[]":,`\\n\\\\ aname01\ud800é', max_size=80))
+def test_any_text_is_read_or_refused(text: str) -> None:
+    for schema in (City, Loose):
+        try:
+            value, stage = parse(text, schema)
+        except ValueError:
+            continue
+        assert isinstance(value, schema)
+        assert stage in ("parsed", "repaired")
+
+
 @settings(max_examples=100, deadline=None)
 @given(st.text(), st.integers(0, 10**6), st.text(alphabet="ab {}\n", max_size=10))
 def test_any_object_is_found_in_any_prose(name: str, people: int, prose: str) -> None:
@@ -120,9 +178,68 @@ async def test_only_the_last_failure_is_shown_again(scripted_model: Any) -> None
 @pytest.mark.parametrize("retries", [0, 1, 3])
 async def test_never_endless(scripted_model: Any, retries: int) -> None:
     model = scripted_model(lambda call: "I would rather not.")
+    stages: list[str] = []
     with pytest.raises(errors.MalformedOutput, match=r"City.*no JSON object"):
-        await structured(model.chat, ASK, City, max_tokens=50, retries=retries)
+        await structured(
+            model.chat, ASK, City, max_tokens=50, retries=retries, on_stage=stages.append
+        )
     assert len(model.calls) == retries + 1
+    assert stages == ["asked_again"] * retries + ["failed"]
+
+
+async def test_each_answer_is_counted_once_as_it_happens(scripted_model: Any) -> None:
+    model = scripted_model(["no", "{'name': 'Paris', 'people': 2}"])
+    stages: list[str] = []
+    result = await structured(model.chat, ASK, City, max_tokens=50, on_stage=stages.append)
+    assert stages == ["asked_again", "repaired"]
+    assert result.stages == {"parsed": 0, "repaired": 1, "asked_again": 1, "failed": 0}
+
+
+@pytest.mark.parametrize(
+    "failure", [errors.RateLimited("later"), errors.ContextTooSmall("too long")]
+)
+async def test_an_answer_no_other_came_after_has_failed(
+    scripted_model: Any, failure: Exception
+) -> None:
+    stages: list[str] = []
+    with pytest.raises(errors.ModelError):
+        await structured(
+            scripted_model(["no", failure]).chat, ASK, City, max_tokens=9, on_stage=stages.append
+        )
+    assert stages == ["failed"]
+
+
+async def test_a_model_that_ignores_schemas_is_told_in_the_prompt(scripted_model: Any) -> None:
+    model = scripted_model(["no", '{"name": "Paris", "people": 2}'])
+    await structured(model.chat, ASK, City, max_tokens=50, schema_in_prompt=True)
+    instruction = schema_instruction(City.model_json_schema())
+    for call in model.calls:
+        assert call.messages[0] == Message("user", f"Which city?\n\n{instruction}")
+        assert call.prompt.count("JSON schema") == 1
+    assert [message.role for message in model.calls[1].messages] == ["user", "assistant", "user"]
+
+
+def test_the_schema_is_a_turn_of_its_own_after_another_role_and_never_twice() -> None:
+    system = [Message("system", "Be brief.")]
+    once = with_schema(system, {"type": "object"})
+    assert [message.role for message in once] == ["system", "user"]
+    assert with_schema(once, {"type": "object"}) == once
+    asked_again = [*once, Message("assistant", "no"), Message("user", "Answer again.")]
+    assert with_schema(asked_again, {"type": "object"}) == asked_again
+
+
+@pytest.mark.parametrize("forms", [{"json_schema"}, {"json_schema", "json_object"}])
+async def test_over_http_the_schema_stands_in_the_prompt_once(
+    openai_server: Any, policy: Policy, forms: set[str]
+) -> None:
+    openai_server.refused_forms = forms
+    openai_server.answer = '{"name": "Paris", "people": 2}'
+    model = OpenAIChat("m", openai_server.url, policy=policy)
+    for in_prompt in (False, True):  # before the server has refused the schema, and after
+        await structured(model.chat, ASK, City, max_tokens=50, schema_in_prompt=in_prompt)
+        sent = openai_server.requests[-1]["messages"]
+        assert sum(message["content"].count("JSON schema") for message in sent) == 1
+    await model.aclose()
 
 
 async def test_a_cut_answer_that_was_mended_is_said(scripted_model: Any) -> None:

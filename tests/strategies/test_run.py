@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import io
+from typing import Any
+
 import pytest
 from pydantic import BaseModel
 
-from colligate.errors import BudgetExceeded, MalformedOutput, RateLimited
-from colligate.models import Completion, Message, Usage
-from colligate.strategies.trace import Asked
+from colligate.cli.progress import watching
+from colligate.errors import BudgetExceeded, ContextTooSmall, MalformedOutput, RateLimited
+from colligate.models import Capability, Completion, Message, Role, Usage
+from colligate.strategies.trace import Asked, Asking, Parsed
 
 ASK = [Message("user", "Which city?")]
 
@@ -48,3 +53,120 @@ async def test_the_trace_has_each_prompt_as_it_was_asked(make_run) -> None:
     first, second = [event for _, event in run.trace.events if isinstance(event, Asked)]
     assert first.messages == tuple(ASK)
     assert [message.role for message in second.messages] == ["user", "assistant", "user"]
+
+
+async def test_what_became_of_structured_answers_is_counted_and_traced(make_run) -> None:
+    run, _ = make_run(None, [reply("No."), reply("{'name': 'Paris'}"), *[reply("No.")] * 3])
+    await run.structured(ASK, City, max_tokens=20)
+    with pytest.raises(MalformedOutput):
+        await run.structured(ASK, City, max_tokens=20)
+    counts = {"parsed": 0, "repaired": 1, "asked_again": 3, "failed": 1}
+    assert run.meter.report().to_json()["structured"] == counts
+    parsed = [event for _, event in run.trace.events if isinstance(event, Parsed)]
+    assert [event.stages["failed"] for event in parsed] == [0, 1]
+    assert parsed[0].to_json() == {
+        "event": "parsed",
+        "schema": "City",
+        "stages": {"parsed": 0, "repaired": 1, "asked_again": 1, "failed": 0},
+    }
+
+
+async def test_a_model_that_cannot_be_held_to_a_schema_is_told_it(make_run) -> None:
+    for capabilities, told in (([Capability.STRUCTURED], 0), ([], 1)):
+        run, model = make_run(None, ['{"name": "Paris"}'], capabilities=capabilities)
+        await run.structured(ASK, City, max_tokens=20)
+        assert model.calls[0].prompt.count('"name"') == told * 2  # a property, and required
+
+
+async def test_room_counts_the_schema_where_it_is_in_the_prompt(make_run) -> None:
+    rooms = []
+    for capabilities in ([Capability.STRUCTURED], []):
+        run, model = make_run(
+            None, ['{"name": "Paris"}'] * 2, capabilities=capabilities, context_tokens=500
+        )
+        assert await run.room(Role.READER, ASK, 20) == 500 - 3 - 20
+        room = await run.room(Role.READER, ASK, 20, schema=City)
+        assert room is not None
+        await run.structured(ASK, City, max_tokens=20 + room)  # all of it, and
+        with pytest.raises(ContextTooSmall):  # not one more
+            await run.structured(ASK, City, max_tokens=20 + room + 1)
+        assert len(model.calls) == 1
+        rooms.append(room)
+    assert rooms[0] == 477 > rooms[1]
+
+
+async def test_it_is_said_before_the_model_works(make_run) -> None:
+    seen: list[type] = []
+
+    def answer(call: Any) -> str:
+        seen.extend(type(event) for _, event in run.trace.events)
+        return "Paris"
+
+    run, _ = make_run(None, answer)
+    await run.chat(ASK, max_tokens=20)
+    assert seen == [Asking]
+    _, asking = run.trace.events[0]
+    assert asking == Asking("reader", "scripted", "chat", 3)
+
+
+async def test_the_progress_display_bears_every_event(make_run, capsys) -> None:
+    run, _ = make_run(
+        None,
+        ['{"name": "Paris"}'],
+        attention=lambda prompt, spans: [0.5],
+        likelihood=lambda prefix, continuation: [-1.0],
+    )
+    await run.structured(ASK, City, max_tokens=20)
+    await run.attention("text", [(0, 4)])
+    await run.likelihoods([("a", "b")])
+
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    for stream in (io.StringIO(), Terminal()):
+        with watching(stream) as watcher:
+            for _, event in run.trace.events:
+                watcher.see(event)
+
+
+class Gate:
+    """Replies when opened, and counts how many calls were under way at once."""
+
+    def __init__(self, model: Any) -> None:
+        self.now = self.most = 0
+        self._chat = model.chat
+        model.chat = self
+
+    async def __call__(self, messages: Any, **options: Any) -> Completion:
+        self.now += 1
+        self.most = max(self.most, self.now)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        self.now -= 1
+        completion: Completion = await self._chat(messages, **options)
+        return completion
+
+
+@pytest.mark.parametrize(("replied", "answered"), [(7, 6), (97, 2)])
+async def test_calls_side_by_side_do_not_spend_the_same_tokens(
+    make_run, replied: int, answered: int
+) -> None:
+    # Each may take 3 + 97 tokens, so that two at a time are within 250.
+    run, model = make_run(None, lambda call: Completion("Paris", Usage(3, replied)), max_tokens=250)
+    gate = Gate(model)
+    calls = [run.chat(ASK, max_tokens=97) for _ in range(6)]
+    outcomes = await asyncio.gather(*calls, return_exceptions=True)
+    kinds = [type(outcome) for outcome in outcomes]
+    assert kinds == [Completion] * answered + [BudgetExceeded] * (6 - answered)
+    assert run.meter.tokens == answered * (3 + replied)
+    assert gate.most == 2
+
+
+async def test_a_call_that_failed_or_was_given_up_leaves_its_tokens_to_others(make_run) -> None:
+    run, _ = make_run(None, [RateLimited("later"), reply("Paris")], max_tokens=120)
+    failing = asyncio.create_task(run.chat(ASK, max_tokens=100))
+    waiting = asyncio.create_task(run.chat(ASK, max_tokens=100))
+    with pytest.raises(RateLimited):
+        await failing
+    assert (await waiting).text == "Paris"

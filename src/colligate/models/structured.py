@@ -31,13 +31,17 @@ once."""
 
 STAGES: tuple[Stage, ...] = get_args(Stage)
 
-_FENCED = re.compile(r"```(?:json)?\s*\n?(.*?)```", re.DOTALL | re.IGNORECASE)
+_FENCED = re.compile(r"```(?:json)?(.*?)```", re.DOTALL | re.IGNORECASE)
 _OPENING = re.compile(r"[{[]")
 _DECODER = json.JSONDecoder()
 
-# Parsing must stay quick whatever is written: repair takes time in the square of the brackets.
+# Parsing must stay quick whatever is written: repair takes time in the square of the brackets, and
+# each brace may begin an object that breaks off only at the end of the text.
 _MOST_BRACKETS = 1000
 _LONGEST_REPAIRED = 1 << 16
+_MOST_REPAIRED = 4
+_MOST_READ_IN_VAIN = 1 << 22
+_LONGEST_PROBLEM = 500
 
 
 class Chat(Protocol):
@@ -170,7 +174,7 @@ def _candidates(text: str) -> Iterator[tuple[str, Any]]:
     for value in islice(_objects(text), _MOST_BRACKETS):
         if value is not None:
             yield "found", value
-    for block in reversed(blocks):
+    for block in [*blocks[1:][-_MOST_REPAIRED:][::-1], text]:
         first = _OPENING.search(block)
         if first is None:
             continue
@@ -183,11 +187,13 @@ def _candidates(text: str) -> Iterator[tuple[str, Any]]:
 def _objects(text: str) -> Iterator[Any]:
     """What each brace begins: a JSON object, and on after it; or None."""
     at = 0
-    while (at := text.find("{", at)) >= 0:
+    in_vain = 0
+    while in_vain < _MOST_READ_IN_VAIN and (at := text.find("{", at)) >= 0:
         try:
             value, at = _DECODER.raw_decode(text, at)
             yield value
-        except (ValueError, RecursionError):
+        except (ValueError, RecursionError) as error:
+            in_vain += getattr(error, "pos", len(text)) - at
             at += 1
             yield None
 
@@ -205,7 +211,8 @@ def _in_words(error: ValidationError) -> str:
         f"{'.'.join(str(step) for step in fault['loc']) or 'the object'}: {fault['msg']}"
         for fault in error.errors(include_url=False, include_input=False)[:5]
     ]
-    return "; ".join(faults)
+    # Where a fault is may be named by the model, at any length.
+    return " ".join("; ".join(faults).split())[:_LONGEST_PROBLEM]
 
 
 def _ask_again(text: str, problem: str) -> list[Message]:
