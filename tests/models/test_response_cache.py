@@ -162,7 +162,7 @@ async def test_what_the_model_lacks_stays_missing(
 async def test_counts_are_the_models(scripted_model: Any, cache: ResponseCache) -> None:
     inner = scripted_model()
     model = CachedChat(inner, cache)
-    assert await model.count_prompt(HELLO) == await inner.count_prompt(HELLO) == 2
+    assert await model.count_prompt(HELLO) == await inner.count_prompt(HELLO) == 6
     assert await model.token_spans("Hello?") == await inner.token_spans("Hello?")
 
 

@@ -44,4 +44,4 @@ async def test_its_counts_agree() -> None:
     model = ScriptedModel()
     text = "Four words are here."
     assert await model.count_tokens(text) == len(await model.token_spans(text)) == 5
-    assert await model.count_prompt([Message("system", text), Message("user", text)]) == 10
+    assert await model.count_prompt([Message("system", text), Message("user", text)]) == 2 * (5 + 4)

@@ -84,7 +84,7 @@ async def test_room_counts_the_schema_where_it_is_in_the_prompt(make_run) -> Non
         run, model = make_run(
             None, ['{"name": "Paris"}'] * 2, capabilities=capabilities, context_tokens=500
         )
-        assert await run.room(Role.READER, ASK, 20) == 500 - 3 - 20
+        assert await run.room(Role.READER, ASK, 20) == 500 - 7 - 20
         room = await run.room(Role.READER, ASK, 20, schema=City)
         assert room is not None
         await run.structured(ASK, City, max_tokens=20 + room)  # all of it, and
@@ -92,7 +92,7 @@ async def test_room_counts_the_schema_where_it_is_in_the_prompt(make_run) -> Non
             await run.structured(ASK, City, max_tokens=20 + room + 1)
         assert len(model.calls) == 1
         rooms.append(room)
-    assert rooms[0] == 477 > rooms[1]
+    assert rooms[0] == 473 > rooms[1]
 
 
 async def test_it_is_said_before_the_model_works(make_run) -> None:
@@ -106,7 +106,7 @@ async def test_it_is_said_before_the_model_works(make_run) -> None:
     await run.chat(ASK, max_tokens=20)
     assert seen == [Asking]
     _, asking = run.trace.events[0]
-    assert asking == Asking("reader", "scripted", "chat", 3)
+    assert asking == Asking("reader", "scripted", "chat", 7)
 
 
 async def test_the_progress_display_bears_every_event(make_run, capsys) -> None:
@@ -148,18 +148,18 @@ class Gate:
         return completion
 
 
-@pytest.mark.parametrize(("replied", "answered"), [(7, 6), (97, 2)])
+@pytest.mark.parametrize(("replied", "answered"), [(3, 6), (93, 2)])
 async def test_calls_side_by_side_do_not_spend_the_same_tokens(
     make_run, replied: int, answered: int
 ) -> None:
-    # Each may take 3 + 97 tokens, so that two at a time are within 250.
-    run, model = make_run(None, lambda call: Completion("Paris", Usage(3, replied)), max_tokens=250)
+    # Each may take 7 + 93 tokens, so that two at a time are within 250.
+    run, model = make_run(None, lambda call: Completion("Paris", Usage(7, replied)), max_tokens=250)
     gate = Gate(model)
-    calls = [run.chat(ASK, max_tokens=97) for _ in range(6)]
+    calls = [run.chat(ASK, max_tokens=93) for _ in range(6)]
     outcomes = await asyncio.gather(*calls, return_exceptions=True)
     kinds = [type(outcome) for outcome in outcomes]
     assert kinds == [Completion] * answered + [BudgetExceeded] * (6 - answered)
-    assert run.meter.tokens == answered * (3 + replied)
+    assert run.meter.tokens == answered * (7 + replied)
     assert gate.most == 2
 
 

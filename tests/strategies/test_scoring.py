@@ -64,7 +64,7 @@ async def test_label_odds_are_metered_traced_and_bounds_are_said_once(
         given = await run.labels(ASK, ["yes", "no"], forced="[")
         assert given == LabelOdds({"yes": 0.5, "no": 0.5}, 0.5, ("no",))
     assert run.meter.report().scoring_passes == 4
-    assert run.meter.tokens == 2 * (4 + 1 + 2)
+    assert run.meter.tokens == 2 * (8 + 1 + 2)
     measured = events(run, Measured)[0]
     assert (measured.signal, measured.labels, measured.values) == (
         "labels",
@@ -81,7 +81,7 @@ async def test_attention_is_metered_and_traced(make_run: Any, scripts: Any) -> N
     assert await run.attention("one two three", [(0, 3), (4, 7)]) == [0.25, 0.25]
     assert await run.attention(ASK, [(0, 2)]) == [0.25]
     assert run.meter.report().scoring_passes == 2
-    assert run.meter.tokens == 3 + 4
+    assert run.meter.tokens == 3 + 8
     assert [event.values for event in events(run, Measured)] == [(0.25, 0.25), (0.25,)]
 
 
@@ -112,14 +112,14 @@ async def test_what_a_model_does_not_declare_is_refused_in_one_line(make_run: An
 async def test_what_does_not_fit_the_window_is_refused_before_the_call(
     make_run: Any, scripts: Any
 ) -> None:
-    run, _ = make_run(None, context_tokens=4, **scripts)
-    await run.likelihoods([("one two three", " four")])
+    run, _ = make_run(None, context_tokens=8, **scripts)
+    await run.likelihoods([("one two three four", " five six seven eight")])
     for call in (
-        run.likelihoods([("one", "two"), ("one two three", " four five")]),
+        run.likelihoods([("one", "two"), ("one two three four", " five six seven eight nine")]),
         run.labels(ASK, ["yes"]),
-        run.attention("one two three four five", [(0, 1)]),
+        run.attention("one two three four five six seven eight nine", [(0, 1)]),
     ):
-        with pytest.raises(ContextTooSmall, match="about 5 tokens, the window is 4"):
+        with pytest.raises(ContextTooSmall, match="about 9 tokens, the window is 8"):
             await call
     assert len(run.meter.calls) == 1
 
@@ -127,17 +127,17 @@ async def test_what_does_not_fit_the_window_is_refused_before_the_call(
 async def test_what_the_budget_does_not_hold_is_refused_before_the_call(
     make_run: Any, scripts: Any
 ) -> None:
-    run, _ = make_run(None, max_tokens=11, **scripts)
+    run, _ = make_run(None, max_tokens=15, **scripts)
     await run.likelihoods(PAIRS)
     for call in (
-        run.likelihoods(PAIRS),
+        run.likelihoods([(" one" * 9, " two")]),
         run.labels(ASK, ["yes", "no"]),
-        run.attention("one two three four five six", [(0, 1)]),
+        run.attention(" one" * 10, [(0, 1)]),
     ):
-        with pytest.raises(BudgetExceeded, match=r"6 tokens are used.*take 6, the limit is 11"):
+        with pytest.raises(BudgetExceeded, match=r"6 tokens are used.*take 10, the limit is 15"):
             await call
-    await run.attention("one two three four five", [(0, 1)])
-    assert run.meter.tokens == 11
+    await run.attention(" one" * 9, [(0, 1)])
+    assert run.meter.tokens == 15
 
 
 async def test_no_pairs_are_no_call(make_run: Any, scripts: Any) -> None:
@@ -162,5 +162,5 @@ async def test_what_was_remembered_costs_nothing(cache: ResponseCache, scripts: 
     await run.likelihoods(PAIRS)
     await run.labels(ASK, ["yes", "no"])
     await run.labels(ASK, ["yes", "no"])
-    assert (run.meter.tokens, run.meter.report().scoring_passes) == (6 + 6, 4)
+    assert (run.meter.tokens, run.meter.report().scoring_passes) == (6 + 10, 4)
     assert [event.remembered for event in events(run, Measured)] == [0, 1, 2, 0, 2]

@@ -16,8 +16,8 @@ from openai import AsyncOpenAI
 
 from colligate.models.failures import Garbled, is_context_error
 from colligate.models.text import encodable
-from colligate.models.tokens import estimate_tokens
 from colligate.models.transport import Endpoint, Policy
+from colligate.token_estimate import estimate_tokens
 
 
 class OpenAIEmbedder:

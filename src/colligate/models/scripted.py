@@ -134,7 +134,11 @@ class ScriptedModel:
         text, thinking = split_thinking(reply)
         return Completion(
             text=text,
-            usage=Usage(estimate_tokens(call.prompt), estimate_tokens(reply), estimated=True),
+            usage=Usage(
+                input_tokens=await self.count_prompt(messages),
+                output_tokens=estimate_tokens(text) + estimate_tokens(thinking),
+                estimated=True,
+            ),
             model=self._name,
             thinking=thinking,
         )
@@ -171,8 +175,8 @@ class ScriptedModel:
         return estimate_tokens(text)
 
     async def count_prompt(self, messages: Sequence[Message]) -> int:
-        """The messages' estimates together: it has no template."""
-        return sum(estimate_tokens(message.content) for message in messages)
+        """An estimate, with four tokens a message for a template."""
+        return sum(estimate_tokens(message.content) + 4 for message in messages)
 
     async def token_spans(self, text: str) -> list[tuple[int, int]]:
         """An estimate (`token_estimate.token_spans`)."""
