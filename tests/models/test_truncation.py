@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterator
 from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from colligate.models import weights
+from colligate.models.llamacpp import LlamaCpp
 from colligate.models.scripted import ScriptedModel
 from colligate.models.truncation import Keep, truncate, truncated
 from colligate.token_estimate import token_spans
@@ -97,6 +101,36 @@ def test_a_character_of_several_tokens_is_kept_whole_or_not_at_all() -> None:
     assert truncate(text, spans, 4, "head") == [(0, 3)]
     assert truncate(text, spans, 2, "tail") == [(3, 5)]
     assert truncate("東", [(0, 1)] * 3, 2, "head+tail") == []
+
+
+@pytest.fixture(scope="module")
+def llama() -> Iterator[LlamaCpp]:
+    path = weights.pull("smollm2-135m")["model"]
+    model = LlamaCpp(path, name="gguf:smollm2-135m", context_tokens=256, threads=1)
+    yield model
+    asyncio.run(model.aclose())
+
+
+REAL = (
+    "The tenant pays 900 euros a month — not later than the 3rd.\n\n\tNaïve 東京の橋, 🦦́ "
+    "\U0001f469\u200d\U0001f467 and ไทย; 'quoted' text,  two blanks, internationalisation. "
+) * 3
+
+
+@pytest.mark.model
+@pytest.mark.parametrize("keep", KEEP)
+async def test_what_is_kept_counts_as_much_when_a_real_model_reads_it(
+    llama: LlamaCpp, keep: Keep
+) -> None:
+    whole = await llama.count_tokens(REAL)
+    for budget in [*range(1, whole, 7), whole, whole + 1]:
+        kept = await truncated(llama, REAL, budget, keep)
+        again = await llama.count_tokens(kept.text)
+        # Less by the tokens that share a character with the first one cut off, and no more than
+        # the letters that meet where head and tail are put together.
+        assert min(budget, whole) - 6 <= again <= budget + (2 if keep == "head+tail" else 0)
+        assert "\ufffd" not in kept.text
+    assert kept.text == REAL
 
 
 @settings(max_examples=100, deadline=None)

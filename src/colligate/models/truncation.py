@@ -71,8 +71,10 @@ class Truncated:
 async def truncated(model: ChatModel, text: str, budget: int, keep: Keep = "head") -> Truncated:
     """A text cut to `budget` tokens of the model, as its tokenizer (or its estimate) has them.
 
-    What is kept may count a token or two more or less when it is tokenised again: at a cut, and
-    where head and tail meet, letters may merge that did not before.
+    The budget holds for the tokens as they stood in the whole text. Tokenised again, what is kept
+    may count a few more or less: at a cut, and where head and tail meet, letters may merge that
+    did not before. Measured with SmolLM2 and Qwen 2.5, a head or a tail took up to two tokens
+    less and never more, both together from four less to two more.
     """
     ranges = truncate(text, await model.token_spans(text), budget, keep)
     return Truncated("".join(text[start:end] for start, end in ranges), tuple(ranges))
