@@ -320,7 +320,8 @@ def real(request: pytest.FixtureRequest) -> Iterator[Tiny]:
 
 @pytest.mark.model
 def test_real_models(real: Tiny) -> None:
-    for prompt in [TEXT, MESSAGES] if real.prompts.has_template else [TEXT]:
-        assert 100 < len(real.prompts.question(prompt)[0]) < 200
+    longer = "\n".join([TEXT] * 6)  # than the 512 tokens that most layers of Gemma look back
+    for prompt in [TEXT, longer, *([MESSAGES] if real.prompts.has_template else [])]:
         expected = naive(real.runtime, real.prompts, prompt, SPANS)
         assert real.ask(prompt, SPANS) == pytest.approx(expected, abs=1e-5)
+    assert len(real.prompts.question(longer)[0]) > 512

@@ -67,7 +67,11 @@ class Adapters:
         peft = _peft()
         folder = _folder(adapter)
         config, weights = _files(folder, adapter)
-        key = hashlib.sha256(f"{digest(config)} {digest(weights)}".encode()).hexdigest()[:16]
+        try:
+            content = f"{digest(config)} {digest(weights)}"
+        except OSError as error:
+            raise _unavailable(adapter, str(error), "check the files") from error
+        key = hashlib.sha256(content.encode()).hexdigest()[:16]
         if key not in self._loaded:
             settings = _settings(config, adapter)
             matrices = _matrices(weights, adapter)
@@ -219,5 +223,4 @@ def _unavailable(adapter: str | Path, why: str, mend: str) -> WeightsUnavailable
 
 
 def _reason(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0][:300] if lines else type(error).__name__
+    return " ".join(str(error).split())[:300] or type(error).__name__

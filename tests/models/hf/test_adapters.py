@@ -1,0 +1,335 @@
+"""LoRA adapters: the same as peft computes, and the base model untouched by them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from colligate.errors import MissingExtra, WeightsUnavailable
+from colligate.models.hf.loading import find
+from colligate.models.hf.runtime import Runtime
+
+IDS = [5, 80, 31, 200, 17, 9, 44, 120]
+
+
+@pytest.fixture
+def folder(tiny_folder: Callable[..., Path]) -> Path:
+    return tiny_folder("llama")
+
+
+@pytest.fixture
+def runtime(folder: Path) -> Runtime:
+    return Runtime(find(str(folder)), "hf:tiny", context=512, dtype="float32")
+
+
+@pytest.fixture
+def save(folder: Path, tmp_path: Path) -> Callable[..., Path]:
+    """`save("name", seed=, of=, **settings of LoRA)` is a folder with a random adapter."""
+
+    def make(name: str, *, seed: int = 1, of: Path = folder, **settings: Any) -> Path:
+        import peft
+
+        base = plain(of)
+        torch.manual_seed(seed)
+        settings = {"r": 4, "target_modules": ["q_proj"], "init_lora_weights": False, **settings}
+        with quiet():
+            model = peft.get_peft_model(base, peft.LoraConfig(**settings))
+            model.save_pretrained(tmp_path / name)
+        return tmp_path / name
+
+    return make
+
+
+def quiet() -> Any:
+    """What peft itself warns of while tests make adapters with it is not under test."""
+    return warnings.catch_warnings(action="ignore")
+
+
+def plain(folder: Path) -> Any:
+    import transformers
+
+    return transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+
+
+def by_peft(base: Path, adapter: Path, *, merged: bool = False) -> torch.Tensor:
+    """What a fresh model with this one adapter computes."""
+    import peft
+
+    with quiet(), torch.inference_mode():
+        model = peft.PeftModel.from_pretrained(plain(base), adapter)
+        return (model.merge_and_unload() if merged else model)(torch.tensor([IDS])).logits
+
+
+def computed(runtime: Runtime, key: str = "") -> torch.Tensor:
+    with runtime.working(adapter=key):
+        logits: torch.Tensor = runtime.forward(IDS, logits_to_keep=0).logits
+        return logits
+
+
+SETTINGS: list[dict[str, Any]] = [
+    {},
+    {"r": 8, "lora_alpha": 32, "target_modules": ["v_proj", "down_proj"], "lora_dropout": 0.5},
+    {"r": 2, "target_modules": "all-linear", "use_rslora": True},
+    {"use_dora": True, "rank_pattern": {"layers.1.self_attn.q_proj": 3}},
+    {"layers_to_transform": [1], "lora_bias": True},
+]
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=["q", "dropout", "all", "dora", "bias"])
+def test_it_computes_what_peft_does(
+    runtime: Runtime, folder: Path, save: Callable[..., Path], settings: dict[str, Any]
+) -> None:
+    adapter = save("adapter", **settings)
+    base = computed(runtime)
+    got = computed(runtime, runtime.adapters.load(adapter))
+    assert (got - base).abs().max() > 0.01
+    assert torch.allclose(got, by_peft(folder, adapter), atol=1e-5)
+    if not settings.get("lora_bias"):  # which cannot be merged into layers without a bias
+        assert torch.allclose(got, by_peft(folder, adapter, merged=True), atol=1e-5, rtol=1e-5)
+    assert torch.equal(computed(runtime), base)
+
+
+def test_switching_is_exact(runtime: Runtime, folder: Path, save: Callable[..., Path]) -> None:
+    base = computed(runtime)
+    folders = [save(f"adapter-{i}", seed=i, **settings) for i, settings in enumerate(SETTINGS)]
+    keys, alone = [], {"": base}
+    for adapter in folders:
+        key = runtime.adapters.load(adapter)
+        alone[key] = computed(runtime, key)
+        keys.append(key)
+        assert torch.equal(computed(runtime), base)
+    assert len(set(keys)) == len(folders)
+    for key in [*keys, "", *reversed(keys), "", keys[0], keys[2], keys[0]]:
+        assert torch.equal(computed(runtime, key), alone[key])
+    for key, adapter in zip(keys, folders, strict=True):
+        assert torch.allclose(alone[key], by_peft(folder, adapter), atol=1e-5)
+
+
+def test_loading_leaves_the_one_in_use_in_use(
+    runtime: Runtime, save: Callable[..., Path], tmp_path: Path
+) -> None:
+    one = runtime.adapters.load(save("one"))
+    expected = computed(runtime, one)
+    damaged = save("damaged", seed=3, target_modules=["o_proj"])
+    (damaged / "adapter_model.safetensors").write_bytes(b"no tensors")
+    other = save("other", seed=2, target_modules=["q_proj", "k_proj"])
+    with runtime.working(adapter=one):
+        with pytest.raises(WeightsUnavailable):
+            runtime.adapters.load(damaged)
+        runtime.adapters.load(other)
+        assert torch.equal(runtime.forward(IDS, logits_to_keep=0).logits, expected)
+
+
+def test_the_key_is_that_of_the_content(
+    runtime: Runtime, save: Callable[..., Path], tmp_path: Path
+) -> None:
+    one = save("adapter")
+    key = runtime.adapters.load(one)
+    expected = computed(runtime, key)
+    assert runtime.adapters.load(str(one)) == key
+    assert runtime.adapters.load(shutil.copytree(one, tmp_path / "copy")) == key
+    again = runtime.adapters.load(save("adapter", seed=2))  # another in the same place
+    assert again != key
+    assert not torch.allclose(computed(runtime, again), expected, atol=1e-3)
+    assert torch.equal(computed(runtime, key), expected)
+
+
+def test_it_takes_the_precision_of_the_model(folder: Path, save: Callable[..., Path]) -> None:
+    half = Runtime(find(str(folder)), "hf:tiny", context=512, dtype="bfloat16")
+    half.adapters.load(save("adapter"))
+    added = [p for name, p in half.model.named_parameters() if "lora_" in name]
+    assert len(added) == 4
+    assert {parameter.dtype for parameter in half.model.parameters()} == {torch.bfloat16}
+    assert {parameter.device for parameter in added} == {half.model.device}
+
+
+def test_what_is_remembered_belongs_to_one_adapter(
+    runtime: Runtime, save: Callable[..., Path]
+) -> None:
+    key = runtime.adapters.load(save("adapter", target_modules=["k_proj", "v_proj"]))
+    with runtime.working(adapter=key):
+        _, fresh = runtime.prefill(IDS, adapter=key, keep=False)
+    with runtime.working():
+        runtime.prefill(IDS)
+    with runtime.working(adapter=key):
+        _, logits = runtime.prefill(IDS, adapter=key)
+    assert torch.equal(logits, fresh)
+
+
+def test_an_older_file_of_weights(
+    runtime: Runtime, folder: Path, save: Callable[..., Path]
+) -> None:
+    from safetensors.torch import load_file
+
+    adapter = save("adapter")
+    expected = by_peft(folder, adapter)
+    weights = adapter / "adapter_model.safetensors"
+    torch.save(load_file(weights), adapter / "adapter_model.bin")
+    weights.unlink()
+    got = computed(runtime, runtime.adapters.load(adapter))
+    assert torch.allclose(got, expected, atol=1e-5)
+
+
+class Malicious:
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (pytest.fail, ("code in the file was run",))
+
+
+def test_code_in_an_older_file_is_not_run(runtime: Runtime, save: Callable[..., Path]) -> None:
+    adapter = save("adapter")
+    (adapter / "adapter_model.safetensors").unlink()
+    torch.save({"a.lora_A.weight": Malicious()}, adapter / "adapter_model.bin")
+    refused(runtime, adapter, r"adapter_model\.bin is damaged")
+
+
+def refused(runtime: Runtime, adapter: str | Path, why: str) -> None:
+    """Refused in one line, for this reason, and the model is as it was."""
+    base, names = computed(runtime), {name for name, _ in runtime.model.named_parameters()}
+    with pytest.raises(WeightsUnavailable, match=why) as caught:
+        runtime.adapters.load(adapter)
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 600
+    assert torch.equal(computed(runtime), base)
+    left = {name.replace(".base_layer", "") for name, _ in runtime.model.named_parameters()}
+    assert left == {name.replace(".base_layer", "") for name in names}
+
+
+@pytest.mark.parametrize("loaded", [False, True], ids=["first", "after another"])
+@pytest.mark.parametrize(
+    ("sizes", "why"),
+    [
+        ({"hidden_size": 48}, "does not fit hf:tiny: .*size mismatch"),
+        ({"num_hidden_layers": 1}, "does not fit hf:tiny: .*layers.1.self_attn.q_proj"),
+        ({"num_hidden_layers": 3}, "does not fit hf:tiny: .*layers.2.self_attn.q_proj"),
+    ],
+    ids=["width", "fewer layers", "more layers"],
+)
+def test_one_made_for_another_model(
+    runtime: Runtime,
+    tiny_folder: Callable[..., Path],
+    save: Callable[..., Path],
+    sizes: dict[str, int],
+    why: str,
+    loaded: bool,
+) -> None:
+    if loaded:
+        runtime.adapters.load(save("good", seed=4))
+    adapter = save("foreign", of=tiny_folder("llama", **sizes))
+    refused(runtime, adapter, why)
+    key = runtime.adapters.load(save("good", seed=4))
+    assert not torch.equal(computed(runtime, key), computed(runtime))
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"target_modules": ["no_such_proj"]}, "does not fit hf:tiny: .*no_such_proj"),
+        ({"target_modules": ["self_attn"]}, "does not fit hf:tiny"),
+        ({"target_modules": ["q_proj", "v_proj"]}, "does not fit hf:tiny: .*v_proj"),
+        ({"r": "four"}, "does not fit hf:tiny"),
+        ({"peft_type": "PROMPT_TUNING"}, "its type is PROMPT_TUNING"),
+        ({"peft_type": None}, "its type is unknown"),
+        ({"bias": "all"}, "more than plain LoRA: bias"),
+        ({"modules_to_save": ["lm_head"]}, "more than plain LoRA: modules_to_save"),
+        ({"layer_replication": [[0, 2], [1, 2]]}, "more than plain LoRA: layer_replication"),
+        ({"made_up_later": {"depth": 3}}, "more than plain LoRA: made_up_later"),
+        ({"init_lora_weights": "pissa_niter_4"}, "init_lora_weights=pissa_niter_4"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_settings_that_cannot_be_used(
+    runtime: Runtime, save: Callable[..., Path], change: dict[str, Any], why: str
+) -> None:
+    adapter = save("adapter")
+    config = adapter / "adapter_config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | change))
+    refused(runtime, adapter, why)
+
+
+def test_the_bases_own_weights_are_never_written_over(
+    runtime: Runtime, save: Callable[..., Path]
+) -> None:
+    from safetensors.torch import load_file, save_file
+
+    weights = save("adapter") / "adapter_model.safetensors"
+    tensors = load_file(weights)
+    name = "base_model.model.model.embed_tokens.weight"
+    save_file({**tensors, name: torch.zeros(400, 32)}, weights)
+    refused(runtime, weights.parent, "more than plain LoRA: it holds .*embed_tokens.weight")
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "why"),
+    [
+        ("adapter_config.json", None, "it has no adapter_config.json"),
+        ("adapter_config.json", b'{"peft_type": "LORA", ', "adapter_config.json is damaged"),
+        ("adapter_config.json", b"\xff\xfe", "adapter_config.json is damaged"),
+        ("adapter_config.json", b"[1, 2]", "its type is unknown"),
+        ("adapter_model.safetensors", None, "it has no adapter_model.safetensors or "),
+        ("adapter_model.safetensors", b"", "adapter_model.safetensors is damaged"),
+        ("adapter_model.safetensors", b"\x00" * 40, "adapter_model.safetensors is damaged"),
+    ],
+)
+def test_files_missing_or_damaged(
+    runtime: Runtime, save: Callable[..., Path], file: str, content: bytes | None, why: str
+) -> None:
+    adapter = save("adapter")
+    if content is None:
+        (adapter / file).unlink()
+    else:
+        (adapter / file).write_bytes(content)
+    refused(runtime, adapter, why)
+
+
+def test_weights_cut_short(runtime: Runtime, save: Callable[..., Path]) -> None:
+    weights = save("adapter") / "adapter_model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-100])
+    refused(runtime, weights.parent, "adapter_model.safetensors is damaged")
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """An empty cache of the hub, and no way to it."""
+    from huggingface_hub import constants
+
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    return tmp_path / "hub"
+
+
+@pytest.mark.parametrize("name", ["no-such-folder", "./no/such", "/no/such", "a/b/c"])
+def test_no_such_folder(runtime: Runtime, hub: Path, name: str) -> None:
+    refused(runtime, name, "no such folder")
+    refused(runtime, Path(name), "no such folder")
+
+
+def test_a_name_of_the_hub(runtime: Runtime, hub: Path, save: Callable[..., Path]) -> None:
+    refused(runtime, "somebody/router", "check the name and the connection")
+    adapter = save("adapter")
+    repository = hub / "models--somebody--router"
+    shutil.copytree(adapter, repository / "snapshots" / "0123abc")
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text("0123abc")
+    assert runtime.adapters.load("somebody/router") == runtime.adapters.load(adapter)
+
+
+def test_without_peft(
+    runtime: Runtime, save: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    adapter = save("adapter")
+    monkeypatch.setitem(sys.modules, "peft.functional", None)
+    with pytest.raises(MissingExtra, match=r"adapters need peft: .*; pip install"):
+        runtime.adapters.load(adapter)
+
+
+def test_a_key_that_was_not_loaded(runtime: Runtime) -> None:
+    with pytest.raises(WeightsUnavailable, match="it was not loaded"):
+        runtime.adapters.use("0123456789abcdef")
