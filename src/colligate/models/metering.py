@@ -61,7 +61,7 @@ class UsageReport:
     """What a run cost, in all and by role. `cost_usd` is None when a price is not known.
 
     `calls` and tokens are what was really asked of models, not what the cache answered.
-    `structured` counts all answers that had to be JSON by what became of them
+    `structured` counts the answers that had to be JSON, cached ones too, by what became of them
     (`structured.Stage`).
     """
 

@@ -22,7 +22,8 @@ class Budget:
 class Purse:
     """A budget being spent: what is used stands in the meter, what calls under way may take here.
 
-    So that calls side by side do not all spend the same last tokens.
+    So that calls side by side do not all spend the same last tokens. It is kept as exactly as the
+    model counts its prompts and keeps to `max_tokens`.
     """
 
     def __init__(self, budget: Budget, meter: Meter) -> None:
