@@ -41,6 +41,7 @@ class Colligate:
         self.environment = {
             **os.environ,
             "COLLIGATE_LIBRARY": str(self.library),
+            "XDG_CONFIG_HOME": str(folder / "configuration"),
             "PYTHONWARNINGS": "default",
             "PYTHONUTF8": "0",
             "PYTHONIOENCODING": "utf-8",

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import inspect
+import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from colligate import errors
-from colligate.models import Capability, weights
+from colligate.models import Capability, Message, weights
 from colligate.models.cached_chat import CachedChat
 from colligate.models.names import (
     OPENAI_DEFAULT,
@@ -18,8 +22,10 @@ from colligate.models.names import (
     open_model,
     open_reranker,
 )
+from colligate.models.options import OPTIONS
 from colligate.models.rerankers import EmbeddingReranker, HTTPReranker, LikelihoodReranker
 from colligate.models.response_cache import ResponseCache
+from colligate.models.transport import Policy
 
 
 @pytest.mark.parametrize(
@@ -111,9 +117,58 @@ def test_weights_of_no_chat_model_are_not_pulled(monkeypatch: pytest.MonkeyPatch
         open_model("gguf:minilm-l6-v2-int8")
 
 
-def test_transformers_are_said_to_be_missing() -> None:
-    with pytest.raises(errors.UnknownModel, match="not in this version yet"):
+def test_transformers_are_said_to_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(errors.MissingExtra, match=r"colligate\[local\]"):
         open_model("hf:Qwen/Qwen3-1.7B")
+
+
+@pytest.mark.parametrize(
+    ("kind", "backend"),
+    [
+        ("gguf", "llamacpp:LlamaCpp"),
+        ("bundled", "llamacpp:LlamaCpp"),
+        ("hf", "hf.model:HFModel"),
+        ("openai", "openai_chat:OpenAIChat"),
+        ("ollama", "openai_chat:OpenAIChat"),
+    ],
+)
+def test_options_are_what_the_backend_takes(kind: str, backend: str) -> None:
+    module, _, name = backend.partition(":")
+    made = getattr(import_module(f"colligate.models.{module}"), name)
+    taken = set(inspect.signature(made).parameters)
+    if "policy" in taken:
+        taken |= set(inspect.signature(Policy).parameters)
+    assert set(OPTIONS[kind]) <= taken
+
+
+async def test_options_reach_an_endpoint(openai_server: Any) -> None:
+    name = f"openai:m@{openai_server.url}"
+    model = open_model(name, options={"in_flight": 2, "context_tokens": 99, "timeout": 20})
+    assert model.context_tokens == 99
+    await asyncio.gather(*(model.chat([Message("user", "?")], max_tokens=1) for _ in range(8)))
+    await model.aclose()
+    assert 1 <= openai_server.in_flight_most <= 2
+
+
+async def test_a_key_is_kept_back_when_told(
+    openai_server: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable in ("OPENAI_API_KEY", "COLLIGATE_RERANKER_KEY"):
+        monkeypatch.setenv(variable, "secret")
+    name = f"openai:m@{openai_server.url}"
+    for with_key in (False, True):
+        model = open_model(name, with_key=with_key)
+        await model.chat([Message("user", "?")], max_tokens=1)
+        await model.aclose()
+        embedder = open_embedder(name, with_key=with_key)
+        await embedder.embed(["text"])
+        await embedder.aclose()
+        reranker = open_reranker(f"http:r@{openai_server.url}", with_key=with_key)
+        await reranker.score("question", ["text"])
+        await reranker.aclose()
+    sent = ["secret" in str(request["headers"]) for request in openai_server.requests]
+    assert sent == [False] * 3 + [True] * 3
 
 
 def test_missing_weights_are_pulled_with_progress(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,7 +214,6 @@ def test_default_without_anything() -> None:
 @pytest.mark.parametrize(
     ("settings", "name"),
     [
-        ({"COLLIGATE_MODEL": "gguf:x", "OPENAI_API_KEY": "k"}, "gguf:x"),
         ({"OPENAI_API_KEY": "k"}, f"openai:{OPENAI_DEFAULT}"),
         ({"OPENAI_API_KEY": "k", "OPENAI_MODEL": "m"}, "openai:m"),
         ({"OPENAI_BASE_URL": "http://h/v1", "OPENAI_MODEL": "m"}, "openai:m@http://h/v1"),

@@ -26,7 +26,16 @@ from rich.table import Column
 from rich.text import Text
 
 from colligate.cli.terminal import console, counted, is_terminal, note, one_line, warn
-from colligate.strategies.trace import Asked, Noted, Progressed, Pruned, Retrieved, Scored
+from colligate.strategies.trace import (
+    Asked,
+    Asking,
+    Measured,
+    Noted,
+    Progressed,
+    Pruned,
+    Retrieved,
+    Scored,
+)
 
 if TYPE_CHECKING:
     from colligate.strategies.trace import Event
@@ -81,6 +90,7 @@ class Lines:
     def __init__(self) -> None:
         self.warned: set[str] = set()
         self._said: dict[str, float] = {}
+        self._calls = 0
 
     def see(self, event: Event) -> None:
         """Say notes, the beginning of each phase, and now and then how far it is."""
@@ -91,15 +101,27 @@ class Lines:
                 (warn if warning else note)(text)
             case Progressed():
                 self._progressed(event)
+            case Asking(model=model, what=what):
+                self._calls += 1
+                last = self._due(f"asking {model} {what}")
+                if last is not None:
+                    note(_asking(model, what) + (f", call {self._calls:,}" if last else ""))
+
+    def _due(self, what: str) -> float | None:
+        """When this was last said (0.0: never) if it is time to say it now, else None."""
+        now = time.monotonic()
+        last = self._said.get(what, 0.0)
+        if last and now - last < _SECONDS_BETWEEN_LINES:
+            return None
+        self._said[what] = now
+        return last
 
     def _progressed(self, event: Progressed) -> None:
-        now = time.monotonic()
-        last = self._said.get(event.phase)
-        if last is not None and now - last < _SECONDS_BETWEEN_LINES:
+        last = self._due(event.phase)
+        if last is None:
             return
-        self._said[event.phase] = now
         total = _count(event.phase, event.total) if event.total else ""
-        if last is not None:
+        if last:
             note(f"{event.phase}: {_count(event.phase, event.done)} of {total or 'unknown'}")
         elif event.phase in _BYTES:
             note(f"{event.phase} {event.what} ({total or 'unknown size'})")
@@ -134,9 +156,11 @@ class Live:
                 self._now(f"scored {counted(len(spans), 'passage')} by {signal}")
             case Pruned(spans=spans):
                 self._now(f"left out {counted(len(spans), 'passage')}")
-            case Asked(model=model):
+            case Asking(model=model, what=what, prompt_tokens=tokens):
                 self._calls += 1
-                self._now(f"asked {model}, call {self._calls}")
+                self._now(f"call {self._calls:,}, {tokens:,} tokens: {_asking(model, what)}")
+            case Asked(model=model) | Measured(model=model):
+                self._now(f"call {self._calls:,}: {model} replied")
 
     def _say(self, text: str, warning: bool) -> None:
         if warning:
@@ -175,6 +199,10 @@ class _Amount(ProgressColumn):
         phase = str(task.fields.get("phase", ""))
         done, total = _count(phase, int(task.completed)), _count(phase, int(task.total))
         return Text(f"{done} of {total}", style="progress.download")
+
+
+def _asking(model: str, what: str) -> str:
+    return f"asking {model}" + ("" if what == "chat" else f" for {what}")
 
 
 def _count(phase: str, amount: int) -> str:

@@ -1,0 +1,303 @@
+"""Models by role on the command line: flags, environment, `colligate.toml`, doctor, strategies."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+QUESTION = "When was the tower built?"
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working folder of the commands under test."""
+    made = tmp_path / "here"
+    made.mkdir()
+    monkeypatch.chdir(made)
+    return made
+
+
+@pytest.fixture
+def file(here: Path) -> Callable[..., Path]:
+    """`file(reader=..., ...)` writes `colligate.toml` into the working folder."""
+
+    def write(**models: str) -> Path:
+        lines = [f"{role} = {json.dumps(name)}" for role, name in models.items()]
+        (here / "colligate.toml").write_text("\n".join(["[models]", *lines, ""]))
+        return here / "colligate.toml"
+
+    return write
+
+
+def _models(server: Any) -> set[str]:
+    return {r["model"] for r in server.requests if r["path"] == "/chat/completions"}
+
+
+def test_flag_then_environment_then_file(
+    colligate: Any, tower_reader: Any, folder: Path, file: Any
+) -> None:
+    url = tower_reader.url
+    file(reader=f"openai:file@{url}", embedder="static")
+    done = colligate.here("ask", QUESTION, folder)
+    assert done.returncode == 0, done.stderr
+    assert _models(tower_reader) == {"file"}
+    assert f"model: openai:file@{url} (colligate.toml)" in done.stderr
+    assert "embedder: static (colligate.toml)" in done.stderr
+    colligate.environment["COLLIGATE_MODEL"] = f"openai:variable@{url}"
+    assert colligate.here("ask", QUESTION, folder).returncode == 0
+    assert _models(tower_reader) == {"file", "variable"}
+    done = colligate.here("ask", QUESTION, folder, "--model", f"openai:flag@{url}")
+    assert done.returncode == 0
+    assert _models(tower_reader) == {"file", "variable", "flag"}
+    assert "model: " not in done.stderr
+
+
+def test_the_file_of_the_configuration_folder_and_of_a_flag(
+    colligate: Any, tower_reader: Any, folder: Path, here: Path, tmp_path: Path
+) -> None:
+    own = tmp_path / "configuration" / "colligate" / "colligate.toml"
+    own.parent.mkdir(parents=True)
+    own.write_text(f'[models]\nreader = "openai:own@{tower_reader.url}"\nembedder = "static"\n')
+    done = colligate.here("ask", QUESTION, folder)
+    assert done.returncode == 0, done.stderr
+    assert f"({own})" in done.stderr
+    other = tmp_path / "other.toml"
+    other.write_text(own.read_text().replace("own", "other"))
+    assert colligate.here("ask", QUESTION, folder, "--config", other).returncode == 0
+    assert _models(tower_reader) == {"own", "other"}
+
+
+def test_index_and_library_commands_take_the_same_file(
+    colligate: Any, folder: Path, here: Path
+) -> None:
+    del colligate.environment["COLLIGATE_LIBRARY"]
+    (here / "colligate.toml").write_text('library = "mine"\n[models]\nembedder = "static"\n')
+    done = colligate.here("index", folder)
+    assert done.returncode == 0, done.stderr
+    assert (here / "mine" / "catalogue.sqlite").is_file()
+    done = colligate.here("library", "list", "--json")
+    assert len(json.loads(done.stdout)) == 2
+    assert f"library: {here / 'mine'} (colligate.toml)" in done.stderr
+    assert colligate.here("library", "verify").returncode == 0
+
+
+def test_a_file_among_the_documents_is_not_sent_the_key(
+    colligate: Any, tower_reader: Any, folder: Path, file: Any
+) -> None:
+    colligate.environment["OPENAI_API_KEY"] = "sk-secret"
+    written = file(reader=f"openai:theirs@{tower_reader.url}", embedder="static")
+    done = colligate.here("ask", QUESTION, folder)
+    assert done.returncode == 0, done.stderr
+    assert tower_reader.requests
+    assert "sk-secret" not in str(tower_reader.requests)
+    assert f"model: openai:theirs@{tower_reader.url} (colligate.toml)" in done.stderr
+    assert "OPENAI_API_KEY is not sent there" in done.stderr
+    for command in ("doctor", "strategies"):
+        assert "sk-secret" not in str(tower_reader.requests), command
+        colligate.here(command)
+    done = colligate.here("ask", QUESTION, folder, "--config", written)
+    assert done.returncode == 0
+    assert tower_reader.requests[-1]["headers"]["authorization"] == "Bearer sk-secret"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["ask", "Who?"], ["strategies"], ["library", "list"], ["index", "."]],
+    ids=lambda c: c[0],
+)
+def test_a_wrong_file_is_wrong_usage(
+    colligate: Any, here: Path, file: Any, command: list[str]
+) -> None:
+    file(raeder="bundled")
+    done = colligate.here(*command)
+    assert (done.returncode, done.stdout) == (2, "")
+    [line] = done.stderr.splitlines()
+    assert "colligate.toml: models.raeder: there is no such key" in line
+    assert "did you mean models.reader?" in line
+    done = colligate.here(*command, "--config", here / "none.toml")
+    assert done.returncode == 2
+    assert "none.toml: No such file" in done.stderr
+
+
+def test_hostile_names_in_a_file_drive_no_terminal(colligate: Any, file: Any) -> None:
+    file(reader="\x1b]0;title\x07bundled", embedder="static")
+    for command in (["ask", "Who?", "."], ["strategies"], ["doctor"]):
+        done = colligate.here(*command)
+        assert done.returncode in (1, 2)
+        assert not set("\x1b\x07") & set(done.stdout + done.stderr)
+
+
+# strategies
+
+
+def _rows(colligate: Any, *arguments: str) -> dict[str, Any]:
+    done = colligate.here("strategies", "--json", *arguments)
+    assert done.returncode == 0, done.stderr
+    return {row["name"]: row for row in json.loads(done.stdout)}
+
+
+@pytest.mark.model
+def test_each_need_says_whose_model_meets_it(
+    colligate: Any, openai_server: Any, able: None
+) -> None:
+    url = openai_server.url
+    rows = _rows(colligate, "--model", f"openai:m@{url}", "--scorer", "gguf:smollm2-135m")
+    assert rows["scoring"]["needs"] == [
+        {"capability": "chat", "required": True, "met": True, "role": "reader",
+         "model": f"openai:m@{url}"},
+        {"capability": "likelihood", "required": True, "met": True, "role": "scorer",
+         "model": "gguf:smollm2-135m"},
+        {"capability": "labels", "required": False, "met": True, "role": "scorer",
+         "model": "gguf:smollm2-135m"},
+        {"capability": "attention", "required": False, "met": False, "role": "scorer",
+         "model": "gguf:smollm2-135m"},
+    ]  # fmt: skip
+    assert (rows["scoring"]["runs"], rows["scoring"]["why_not"]) == (True, "")
+    shown = colligate.here(
+        "strategies", "--model", f"openai:m@{url}", "--scorer", "gguf:smollm2-135m"
+    )
+    [line] = [line for line in shown.stdout.splitlines() if line.startswith("scoring")]
+    assert "chat: reader, likelihood: scorer, (labels: scorer), (attention: missing)" in line
+    assert line.endswith("yes")
+    assert "scorer: gguf:smollm2-135m (--scorer)" in shown.stderr
+    assert openai_server.requests == []
+
+
+def test_what_only_a_server_knows_is_not_guessed(
+    colligate: Any, openai_server: Any, able: None
+) -> None:
+    named = ["--model", f"openai:m@{openai_server.url}"]
+    row = _rows(colligate, *named)["scoring"]
+    assert row["runs"] is None
+    assert {n["capability"]: n["met"] for n in row["needs"]} == {
+        "chat": True, "likelihood": None, "labels": None, "attention": False,
+    }  # fmt: skip
+    shown = colligate.here("strategies", *named)
+    assert "likelihood: reader?" in shown.stdout
+    assert "colligate doctor asks" in shown.stderr
+    assert openai_server.requests == []
+
+
+@pytest.fixture
+def able(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A strategy that needs a scorer, and is registered here alone."""
+    from dataclasses import dataclass
+    from typing import ClassVar
+
+    from colligate.models import Capability
+    from colligate.strategies import strategy as registered
+    from colligate.strategies.strategy import Needs
+
+    @dataclass(frozen=True)
+    class Scoring:
+        """Scores what it reads."""
+
+        name: ClassVar[str] = "scoring"
+        needs: ClassVar[Needs] = Needs(
+            frozenset({Capability.CHAT, Capability.LIKELIHOOD}),
+            frozenset({Capability.LABELS, Capability.ATTENTION}),
+        )
+
+        async def answer(self, question: str, run: Any) -> Any:
+            raise AssertionError
+
+    class Entry:
+        def load(self) -> type[Scoring]:
+            return Scoring
+
+    both = {**registered.available(), "scoring": Entry()}
+    monkeypatch.setattr(registered, "available", lambda: both)
+    monkeypatch.setattr("colligate.cli.checks.available", lambda: both)
+
+
+def test_the_table_fits_eighty_columns(colligate: Any, openai_server: Any) -> None:
+    named = ["--model", f"openai:m@{openai_server.url}"]
+    status, screen = colligate.in_terminal("strategies", *named, width=80)
+    assert status == 0
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen)
+    lines = [line for line in plain.splitlines() if not line.startswith("reader:")]
+    assert max(map(len, lines)) <= 80
+    assert next(line for line in lines if line.startswith("retrieve-read")).split()[-1] == "yes"
+
+
+# doctor
+
+
+def _doctor(colligate: Any, *arguments: str | Path) -> tuple[int, dict[str, Any]]:
+    done = colligate.here("doctor", "--embedder", "static", "--json", *arguments)
+    said = json.loads(done.stdout)
+    assert said["works"] == (done.returncode == 0)
+    return done.returncode, {check["name"]: check for check in said["checks"]}
+
+
+@pytest.mark.model
+def test_doctor_checks_every_role_and_holds_each_strategy_to_it(
+    colligate: Any, openai_server: Any, able: None
+) -> None:
+    openai_server.logprobs = {"yes": 0.9, "no": 0.1}
+    url = openai_server.url
+    status, checks = _doctor(
+        colligate, "--model", f"openai:m@{url}", "--worker-model", f"openai:m@{url}",
+        "--scorer", "gguf:smollm2-135m", "--judge", f"openai:j@{url}",
+    )  # fmt: skip
+    assert status == 0, checks
+    assert checks["model"]["found"] == f"openai:m@{url} (--model)"
+    assert "chat, structured, labels" in checks["model answers"]["found"]
+    assert "which is the model above" in checks["worker"]["found"]
+    assert checks["scorer weights"]["ok"]
+    assert "likelihood" in checks["scorer answers"]["found"]
+    assert checks["judge answers"]["ok"]
+    assert checks["strategy retrieve-read"]["found"] == "runs"
+    assert checks["strategy scoring"]["found"] == "runs without attention"
+    status, checks = _doctor(colligate, "--model", f"openai:m@{url}")
+    assert status == 0
+    found = checks["strategy scoring"]["found"]
+    assert found.startswith("cannot run: the reader openai:m@")
+    assert found.endswith("does not offer likelihood")
+    assert checks["strategy scoring"]["needed"] is False
+
+
+def test_a_scorer_that_does_not_answer_is_not_in_the_way_of_ask(
+    colligate: Any, openai_server: Any, able: None
+) -> None:
+    named = ["--model", f"openai:m@{openai_server.url}"]
+    status, checks = _doctor(colligate, *named, "--scorer", "openai:s@http://127.0.0.1:9/v1")
+    assert status == 0
+    assert (checks["scorer answers"]["ok"], checks["scorer answers"]["needed"]) == (False, False)
+    assert "nobody answers" in checks["strategy scoring"]["found"]
+    status, checks = _doctor(colligate, *named, "--scorer", "gguf:none.gguf")
+    assert status == 1, "ask would stop at this name"
+    assert checks["scorer answers"]["needed"] is True
+    assert checks["strategy retrieve-read"]["ok"] is False
+
+
+def test_doctor_says_which_file_it_found_and_whether_it_is_trusted(
+    colligate: Any, openai_server: Any, file: Any, here: Path
+) -> None:
+    status, checks = _doctor(colligate, "--model", f"openai:m@{openai_server.url}")
+    assert checks["settings"]["found"].startswith("no colligate.toml here or in ")
+    written = file(reader=f"openai:m@{openai_server.url}", reranker="likelihood")
+    status, checks = _doctor(colligate)
+    assert "no key goes to addresses that it alone names" in checks["settings"]["found"]
+    assert checks["model"]["found"].endswith("(colligate.toml)")
+    assert (status, checks["reranker"]["ok"]) == (1, False)
+    assert "gives no likelihoods" in checks["reranker"]["found"]
+    status, checks = _doctor(colligate, "--config", written, "--reranker", "none")
+    assert status == 0
+    assert checks["settings"]["found"] == f"{written}, trusted"
+    written.write_text("[models]\nreader = 3\n")
+    status, checks = _doctor(colligate)
+    assert (status, checks["settings"]["ok"]) == (1, False)
+    assert "models.reader" in checks["settings"]["found"]
+
+
+def test_doctor_at_eighty_columns(colligate: Any, openai_server: Any) -> None:
+    named = ["--model", f"openai:m@{openai_server.url}", "--embedder", "static"]
+    _, screen = colligate.in_terminal("doctor", *named, width=80)
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen)
+    lines = plain.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert {line[:10].strip() for line in lines} <= {"ok", "missing", "optional", ""}

@@ -1,0 +1,395 @@
+"""Which model is asked what: roles, shared models, needs, keys."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from colligate import Engine, aask, ask
+from colligate.errors import EndpointUnreachable, MissingCapability, UsageError
+from colligate.models import Capability, Message, Role
+from colligate.models.scripted import ScriptedModel
+from colligate.opening import Opened
+from colligate.settings import Named, Settings
+from colligate.strategies.answer import Answer
+from colligate.strategies.run import Run
+from colligate.strategies.strategy import Needs, met
+from colligate.strategies.trace import Noted
+
+CHAT, STRUCTURED = Capability.CHAT, Capability.STRUCTURED
+LIKELIHOOD, LABELS = Capability.LIKELIHOOD, Capability.LABELS
+ATTENTION, ADAPTERS = Capability.ATTENTION, Capability.ADAPTERS
+READER, WORKER, SCORER, JUDGE = Role.READER, Role.WORKER, Role.SCORER, Role.JUDGE
+
+
+BY_HEART = Needs(searches=False, reads=False)
+SEARCHING = Needs()
+
+
+@dataclass(frozen=True)
+class Roll:
+    """Asks the model of each role once."""
+
+    name: ClassVar[str] = "roll"
+    needs: Needs = BY_HEART
+
+    async def answer(self, question: str, run: Run) -> Answer:
+        replies = [
+            await run.chat([Message("user", f"I ask the {role}")], role=role, max_tokens=9)
+            for role in Role
+        ]
+        return Answer(question, "roll", " ".join(reply.text for reply in replies), found=True)
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty working folder, and an empty folder for the user's configuration."""
+    made = tmp_path / "here"
+    made.mkdir()
+    monkeypatch.chdir(made)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "configuration"))
+    monkeypatch.setenv("COLLIGATE_LIBRARY", str(tmp_path / "library"))
+    return made
+
+
+@pytest.fixture
+def served(openai_server: Any) -> Any:
+    """A server whose models say their names."""
+    openai_server.answer = lambda body: body["model"]
+    return openai_server
+
+
+def chats(server: Any) -> dict[str, str]:
+    """Model -> what it was asked."""
+    asked = [r for r in server.requests if r["path"] == "/chat/completions"]
+    return {r["model"]: r["messages"][-1]["content"] for r in asked}
+
+
+def test_each_role_reaches_its_own_model(
+    served: Any, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (here / "colligate.toml").write_text(
+        f'[models]\nreader = "openai:file-reader@{served.url}"\n'
+        f'worker = "openai:file-worker@{served.url}"\njudge = "openai:file-judge@{served.url}"\n'
+    )
+    monkeypatch.setenv("COLLIGATE_JUDGE", f"openai:env-judge@{served.url}")
+    answer = ask("?", strategy=Roll(), model=f"openai:given-reader@{served.url}")
+    assert chats(served) == {
+        "given-reader": "I ask the scorer",  # it fills the role that has no model of its own
+        "file-worker": "I ask the worker",
+        "env-judge": "I ask the judge",
+    }
+    assert answer.text == "given-reader file-worker given-reader env-judge"
+    assert answer.model == f"openai:given-reader@{served.url}"
+
+
+async def test_what_was_not_given_is_said_with_its_source(
+    served: Any, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    named = f"openai:w@{served.url.replace('://', '://me:secret@')}"
+    (here / "colligate.toml").write_text(f'[models]\nworker = "{named}"\n')
+    monkeypatch.setenv("COLLIGATE_SCORER", f"openai:s@{served.url}")
+    seen: list[Any] = []
+    async with Engine(model=f"openai:r@{served.url}", on_event=seen.append) as engine:
+        await engine.ask("?", strategy=Roll())
+    assert [event.text for event in seen if isinstance(event, Noted)] == [
+        f"worker: openai:w@{served.url} (colligate.toml)",
+        f"scorer: openai:s@{served.url} (COLLIGATE_SCORER)",
+    ]
+
+
+async def test_settings_stand_in_place_of_environment_and_file(
+    served: Any, here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLLIGATE_WORKER_MODEL", "openai:nobody@http://127.0.0.1:9/v1")
+    await aask("?", strategy=Roll(), model=f"openai:r@{served.url}", settings=Settings())
+    assert set(chats(served)) == {"r"}
+    other = tmp_path / "other.toml"
+    other.write_text(f'[models]\nreader = "openai:other@{served.url}"\n')
+    monkeypatch.delenv("COLLIGATE_WORKER_MODEL")
+    await aask("?", strategy=Roll(), settings=Settings.load(other))
+    assert set(chats(served)) == {"r", "other"}
+
+
+async def test_a_file_found_here_is_not_trusted_with_the_key(
+    served: Any, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
+    monkeypatch.setenv("COLLIGATE_RERANKER_KEY", "rk-secret")
+    (here / "notes.md").write_text("# Notes\n\nThe gate is green.\n")
+    file = here / "colligate.toml"
+    file.write_text(
+        f'[models]\nreader = "openai:m@{served.url}"\nworker = "openai:w@{served.url}"\n'
+        f'embedder = "openai:e@{served.url}"\nreranker = "http:r@{served.url}"\n'
+    )
+
+    @dataclass(frozen=True)
+    class Search(Roll):
+        needs: Needs = SEARCHING
+
+        async def answer(self, question: str, run: Run) -> Answer:
+            await run.search("gate", k=1, pool=2)
+            return await super().answer(question, run)
+
+    seen: list[Any] = []
+    async with Engine(on_event=seen.append) as engine:
+        await engine.ask("?", ["notes.md"], strategy=Search())
+    reached = {request["path"] for request in served.requests}
+    assert {"/chat/completions", "/embeddings", "/rerank"} <= reached
+    assert "secret" not in str(served.requests)
+    said = " ".join(event.text for event in seen if isinstance(event, Noted))
+    assert "OPENAI_API_KEY is not sent there" in said
+    assert "COLLIGATE_RERANKER_KEY is not sent there" in said
+
+    served.requests.clear()
+    async with Engine(settings=Settings.load(file), library=here / "other") as engine:
+        await engine.ask("?", ["notes.md"], strategy=Search())
+    sent = {request["path"]: request["headers"]["authorization"] for request in served.requests}
+    assert sent["/chat/completions"] == sent["/embeddings"] == "Bearer sk-secret"
+    assert sent["/rerank"] == "Bearer rk-secret"
+
+
+async def test_the_key_goes_where_the_environment_says(
+    served: Any, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
+    monkeypatch.setenv("OPENAI_BASE_URL", served.url)
+    (here / "colligate.toml").write_text(f'[models]\nreader = "openai:m@{served.url}"\n')
+    await aask("?", strategy=Roll())
+    assert served.requests[-1]["headers"]["authorization"] == "Bearer sk-secret"
+
+
+# Needs
+
+
+def having(**roles: set[Capability]) -> dict[Role, set[Capability]]:
+    return {Role(role): {CHAT, *offers} for role, offers in roles.items()}
+
+
+@pytest.mark.parametrize(
+    ("capability", "models", "role", "is_met"),
+    [
+        (CHAT, having(reader=set()), READER, True),
+        (STRUCTURED, having(reader={STRUCTURED}), READER, True),
+        (STRUCTURED, having(reader={STRUCTURED}, worker=set()), WORKER, False),
+        (STRUCTURED, having(reader={STRUCTURED}, judge=set()), JUDGE, False),
+        (STRUCTURED, having(reader={STRUCTURED}, scorer=set()), READER, True),
+        (STRUCTURED, having(reader=set(), worker={STRUCTURED}), READER, False),
+        (LIKELIHOOD, having(reader={LIKELIHOOD}), READER, True),
+        (LIKELIHOOD, having(reader={LIKELIHOOD}, scorer=set()), SCORER, False),
+        (LIKELIHOOD, having(reader=set(), scorer={LIKELIHOOD}), SCORER, True),
+        (LABELS, having(reader=set(), judge={LABELS}, worker={LABELS}), READER, False),
+        (ATTENTION, having(reader=set(), scorer={ATTENTION}), SCORER, True),
+        (ADAPTERS, having(reader={ADAPTERS}, worker=set()), READER, True),
+        (ADAPTERS, having(reader=set(), worker={ADAPTERS}), WORKER, True),
+        (ADAPTERS, having(reader=set(), scorer={ADAPTERS}), READER, False),
+    ],
+)
+def test_a_need_is_met_by_the_role_it_is_asked_of(
+    capability: Capability, models: Any, role: Role, is_met: bool
+) -> None:
+    for needs in (Needs(frozenset({capability})), Needs(frozenset(), frozenset({capability}))):
+        (need,) = met(needs, models)
+        assert (need.capability, need.role, need.met) == (capability, role, is_met)
+        assert need.required == (capability in needs.required)
+
+
+def test_what_only_a_server_knows_is_neither_met_nor_missing() -> None:
+    needs = Needs(frozenset({CHAT, LABELS}), frozenset({LIKELIHOOD, ATTENTION}))
+    found = met(needs, having(reader=set()), {READER: {LABELS, LIKELIHOOD}})
+    assert [(need.capability, need.met) for need in found] == [
+        (CHAT, True),
+        (LABELS, None),
+        (LIKELIHOOD, None),
+        (ATTENTION, False),
+    ]
+
+
+async def test_a_capability_of_the_judge_does_not_help_the_scorer() -> None:
+    engine = {
+        "model": ScriptedModel(lambda call: "x", "plain"),
+        "judge": ScriptedModel(lambda call: "x", "able", capabilities=[CHAT, LIKELIHOOD]),
+    }
+    strict = Roll(Needs(frozenset({CHAT, LIKELIHOOD}), searches=False, reads=False))
+    with pytest.raises(MissingCapability, match=r"the reader plain does not offer it.*--scorer"):
+        await aask("?", strategy=strict, **engine)
+    lenient = Roll(Needs(optional=frozenset({LIKELIHOOD}), searches=False, reads=False))
+    answer = await aask("?", strategy=lenient, **engine)
+    assert "done without likelihood, which the reader plain does not offer" in answer.warnings
+    answer = await aask("?", strategy=lenient, scorer=engine["judge"], **engine)
+    assert "done without" not in " ".join(answer.warnings)
+
+
+LABELLING = Needs(optional=frozenset({LABELS}), searches=False, reads=False)
+
+
+async def test_a_server_is_asked_what_it_offers_only_where_that_counts(served: Any) -> None:
+    served.logprobs = {"yes": 0.9, "no": 0.1}
+    model = f"openai:m@{served.url}"
+    await aask("?", strategy=Roll(), model=model)
+    assert not [request for request in served.requests if "logprobs" in request]
+    async with Engine(model=model, scorer=f"openai:s@{served.url}") as engine:
+        for _ in range(2):
+            answer = await engine.ask("?", strategy=Roll(LABELLING))
+            assert answer.warnings == ()
+    asked = [request["model"] for request in served.requests if "logprobs" in request]
+    assert set(asked) == {"s"}, "the scorer's server, and no other"
+    first = len(asked)
+    async with Engine(model=model, scorer=f"openai:s@{served.url}") as engine:
+        await engine.ask("?", strategy=Roll(LABELLING))
+    asked = [request["model"] for request in served.requests if "logprobs" in request]
+    assert len(asked) == 2 * first, "two questions to one engine ask it once"
+
+
+async def test_a_server_that_does_not_answer_is_a_warning_or_an_error(
+    served: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = f"openai:m@{served.url}"
+    dead = "openai:s@http://127.0.0.1:9/v1"
+    scorer_is_needed = Needs(frozenset({CHAT, LABELS}), searches=False, reads=False)
+    async with Engine(model=model, scorer=dead) as engine:
+        with pytest.raises(EndpointUnreachable, match=r"127\.0\.0\.1:9"):
+            await engine.ask("?", strategy=Roll(scorer_is_needed))
+
+
+async def test_asking_what_a_server_offers_takes_bounded_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Silent(ScriptedModel):
+        async def probe(self) -> frozenset[Capability]:
+            await asyncio.Event().wait()
+            raise AssertionError
+
+    @dataclass(frozen=True)
+    class ReaderOnly(Roll):
+        async def answer(self, question: str, run: Run) -> Answer:
+            return Answer(question, "roll", "done", found=True)
+
+    monkeypatch.setattr("colligate.opening._SECONDS_TO_PROBE", 0.05)
+    model = Silent(name="silent")
+    answer = await aask("?", strategy=ReaderOnly(LABELLING), model=model)
+    assert answer.text == "done"
+    assert "done without labels" in answer.warnings[0]
+    assert "no answer within 0.05 seconds" in answer.warnings[0]
+    needed = Needs(frozenset({LABELS}), searches=False, reads=False)
+    with pytest.raises(EndpointUnreachable, match="what it offers"):
+        await aask("?", strategy=ReaderOnly(needed), model=model)
+
+
+# Shared models
+
+
+class Base(ScriptedModel):
+    """Says its name, takes adapters, and writes down when it is closed."""
+
+    closed: ClassVar[list[str]] = []
+
+    def __init__(self, name: str, **how: Any) -> None:
+        super().__init__(lambda call: name, name, capabilities=list(Capability))
+        self.how = how
+
+    async def with_adapter(self, adapter: str | Path) -> Base:
+        return Base(f"{self.name}+{adapter}")
+
+    async def aclose(self) -> None:
+        self.closed.append(self.name)
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[Base]:
+    """Every model that was opened by name, in order."""
+    made: list[Base] = []
+
+    def open_model(name: str, **how: Any) -> Base:
+        made.append(Base(name, **how))
+        return made[-1]
+
+    monkeypatch.setattr("colligate.opening.open_model", open_model)
+    monkeypatch.setattr(Base, "closed", [])
+    return made
+
+
+async def test_a_name_is_opened_once_and_adapters_share_their_base(opened: list[Base]) -> None:
+    async with Engine(
+        model="hf:base", worker_model="hf:base+one", scorer="hf:base", judge="hf:base+two"
+    ) as engine:
+        answers = await asyncio.gather(*(engine.ask("?", strategy=Roll()) for _ in range(5)))
+    assert {answer.text for answer in answers} == {"hf:base hf:base+one hf:base hf:base+two"}
+    assert [model.name for model in opened] == ["hf:base"]
+    assert sorted(Base.closed) == ["hf:base", "hf:base+one", "hf:base+two"]
+    assert Base.closed[-1] == "hf:base", "what stands on it is closed before it"
+
+
+async def test_an_adapter_alone_opens_its_base_as_the_file_says(
+    opened: list[Base], here: Path
+) -> None:
+    (here / "colligate.toml").write_text(
+        '[models]\nreader = "hf:org/base+org/one"\n[options."hf:org/base"]\ndtype = "float16"\n'
+    )
+    assert (await aask("?", strategy=Roll())).text.startswith("hf:org/base+org/one ")
+    assert [(model.name, model.how["options"]) for model in opened] == [
+        ("hf:org/base", {"dtype": "float16"})
+    ]
+    assert Base.closed == ["hf:org/base+org/one", "hf:org/base"]
+
+
+async def test_a_base_without_adapters_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("colligate.opening.open_model", lambda name, **_: ScriptedModel(name=name))
+    with pytest.raises(MissingCapability, match="hf:base takes no adapter"):
+        await aask("?", strategy=Roll(), model="hf:base+one")
+
+
+async def test_a_closed_engine_opens_its_models_anew(opened: list[Base]) -> None:
+    engine = Engine(model="hf:base")
+    for _ in range(2):
+        await engine.ask("?", strategy=Roll())
+        await engine.aclose()
+        await engine.aclose()
+    assert Base.closed == ["hf:base", "hf:base"]
+
+
+async def test_options_reach_the_model(here: Path, served: Any) -> None:
+    name = f"openai:m@{served.url}"
+    (here / "colligate.toml").write_text(f'[options."{name}"]\ncontext_tokens = 321\n')
+    opened = Opened()
+    model = await opened.model(Named(name), Settings.load())
+    assert model.context_tokens == 321
+    await opened.aclose()
+
+
+async def test_the_likelihood_reranker_scores_with_this_questions_scorer(
+    tmp_path: Path, here: Path
+) -> None:
+    class Scorer(ScriptedModel):
+        async def likelihood(self, prefix: str, continuation: str) -> list[float]:
+            return [0.0]
+
+        async def likelihoods(self, pairs: Any) -> list[list[float]]:
+            return [[0.0] for _ in pairs]
+
+    @dataclass(frozen=True)
+    class Search(Roll):
+        needs: Needs = SEARCHING
+
+        async def answer(self, question: str, run: Run) -> Answer:
+            seen.append(run.reranker)
+            await run.search(question, k=1, pool=2)
+            return Answer(question, "roll", "", found=True)
+
+    seen: list[Any] = []
+    for name in ("a", "b"):
+        (here / f"{name}.md").write_text(f"# {name}\n\nThe gate of {name} is green.\n")
+    scorer = Scorer(capabilities=[CHAT, LIKELIHOOD])
+    async with Engine(
+        model=ScriptedModel(), scorer=scorer, reranker="likelihood", embedder="static", cache=True
+    ) as engine:
+        await engine.ask("gate of a", ["a.md"], strategy=Search())
+        await engine.ask("gate of b", ["b.md"], strategy=Search())
+        assert seen[0] is not seen[1], "it remembers under the documents of its own question"
+    with pytest.raises(UsageError, match="needs a scorer"):
+        await aask("?", ["a.md"], strategy=Search(), model=ScriptedModel(),
+                   reranker="likelihood", embedder="static")  # fmt: skip

@@ -1,0 +1,268 @@
+"""What is taken where nothing is given outright: environment, then one file."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from colligate.errors import UsageError
+from colligate.models import Role
+from colligate.models.name_parts import anchored, key_is_meant_for, shown, split_adapter
+from colligate.settings import Named, Settings
+
+VARIABLES = {
+    "reader": "COLLIGATE_MODEL",
+    "worker": "COLLIGATE_WORKER_MODEL",
+    "scorer": "COLLIGATE_SCORER",
+    "judge": "COLLIGATE_JUDGE",
+    "embedder": "COLLIGATE_EMBEDDER",
+    "reranker": "COLLIGATE_RERANKER",
+}
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty working folder, and an empty folder for the user's configuration."""
+    made = tmp_path / "here"
+    made.mkdir()
+    monkeypatch.chdir(made)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "configuration"))
+    monkeypatch.delenv("COLLIGATE_LIBRARY", raising=False)
+    return made
+
+
+def write(folder: Path, text: str, name: str = "colligate.toml") -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text(text, encoding="utf-8")
+    return folder / name
+
+
+def models(**named: str) -> str:
+    return "[models]\n" + "".join(f'{role} = "{name}"\n' for role, name in named.items())
+
+
+def test_without_anything_nothing_is_named() -> None:
+    assert Settings.load() == Settings()
+
+
+@pytest.mark.parametrize("what", VARIABLES)
+def test_given_goes_before_environment_and_that_before_the_file(
+    what: str, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(here, models(**{what: "openai:of-the-file"}))
+    assert getattr(Settings.load(), what) == Named("openai:of-the-file", "colligate.toml")
+    monkeypatch.setenv(VARIABLES[what], "openai:of-the-environment")
+    named = getattr(Settings.load(), what)
+    assert named == Named("openai:of-the-environment", VARIABLES[what])
+    assert Settings.load().given(**{what: None}) == Settings.load()
+    given = Settings.load().given(**{what: "openai:given"})
+    assert getattr(given, what) == Named("openai:given")
+
+
+def test_an_empty_variable_is_none(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(here, models(reader="bundled"))
+    for variable in [*VARIABLES.values(), "COLLIGATE_CONFIG", "COLLIGATE_LIBRARY"]:
+        monkeypatch.setenv(variable, "")
+    assert Settings.load().of(Role.READER) == Named("bundled", "colligate.toml")
+    assert Settings.load().library is None
+
+
+def test_one_file_is_read_the_nearest_first(
+    here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = write(tmp_path / "configuration" / "colligate", models(reader="openai:own", judge="x"))
+    assert (Settings.load().file, Settings.load().trusted) == (own, True)
+    write(here, models(reader="openai:here"))
+    loaded = Settings.load()
+    assert (loaded.reader, loaded.judge) == (Named("openai:here", "colligate.toml"), None)
+    assert loaded.trusted is False
+    named = write(tmp_path / "elsewhere", models(reader="openai:named"), "mine.toml")
+    monkeypatch.setenv("COLLIGATE_CONFIG", str(named))
+    assert Settings.load().reader == Named("openai:named", str(named))
+    assert Settings.load().trusted is True
+    flag = write(tmp_path / "elsewhere", models(reader="openai:flag"), "flag.toml")
+    assert Settings.load(flag).reader == Named("openai:flag", str(flag))
+
+
+def test_the_own_file_is_trusted_also_when_one_works_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = write(tmp_path / "configuration" / "colligate", models(reader="openai:m@http://box/v1"))
+    monkeypatch.chdir(own.parent)
+    loaded = Settings.load()
+    assert loaded.trusted
+    assert loaded.reader == Named("openai:m@http://box/v1", "colligate.toml", with_key=True)
+
+
+def test_paths_in_a_file_start_from_its_folder(here: Path, tmp_path: Path) -> None:
+    place = tmp_path / "project"
+    (place / "models" / "reader").mkdir(parents=True)
+    (place / "models" / "a+b").mkdir()
+    (place / "models" / "adapter").mkdir()
+    text = """
+        library = "../lib"
+        [models]
+        reader = "hf:models/reader"
+        worker = "hf:models/reader+models/adapter"
+        scorer = "gguf:models/not-there.gguf"
+        judge = "hf:models/a+b"
+        embedder = "st:./models/reader"
+        reranker = "cross-encoder:org/name"
+        [options."gguf:models/not-there.gguf"]
+        threads = 3
+        """
+    loaded = Settings.load(write(place, text))
+    inside = place / "models"
+    assert {what: getattr(loaded, what).name for what in VARIABLES} == {
+        "reader": f"hf:{inside}/reader",
+        "worker": f"hf:{inside}/reader+{inside}/adapter",
+        "scorer": f"gguf:{inside}/not-there.gguf",
+        "judge": f"hf:{inside}/a+b",
+        "embedder": f"st:{inside}/reader",
+        "reranker": "cross-encoder:org/name",
+    }
+    assert loaded.library is not None
+    assert Path(loaded.library.name).resolve() == tmp_path / "lib"
+    # Options count for the same model, however a flag writes its path.
+    assert loaded.options_of("gguf:../project/models/not-there.gguf") == {"threads": 3}
+    assert loaded.options_of("gguf:models/not-there.gguf") == {}
+
+
+def test_names_that_are_no_paths_stay(here: Path) -> None:
+    for name in ("bundled", "gguf:smollm2-135m", "hf:org/model", "hf:org/base+org/lora", "minilm",
+                 "openai:models/x", "openai:m@http://h/v1", "none"):  # fmt: skip
+        assert anchored(name, here) == name
+    assert anchored("gguf:~/m.gguf", here) == f"gguf:{Path.home() / 'm.gguf'}"
+
+
+def test_options_are_kept_by_model(here: Path) -> None:
+    text = """
+        [options."hf:org/m"]
+        context_tokens = 8192
+        dtype = "bfloat16"
+        [options."openai:m@http://h/v1"]
+        in_flight = 64
+        timeout = 30
+        [options.bundled]
+        threads = 2
+        """
+    loaded = Settings.load(write(here, text))
+    assert loaded.options_of("hf:org/m") == {"context_tokens": 8192, "dtype": "bfloat16"}
+    assert loaded.options_of("openai:m@http://h/v1") == {"in_flight": 64, "timeout": 30}
+    assert loaded.options_of("bundled") == {"threads": 2}
+    assert loaded.options_of("hf:org/other") == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "says"),
+    [
+        ('[models]\nraeder = "bundled"', "models.raeder", "did you mean models.reader?"),
+        ("[modles]", "modles", "did you mean models?"),
+        ('reader = "bundled"', "reader", "there are models, options, library"),
+        ("models = 3", "models", "it is no table"),
+        ("[models]\nreader = 3", "models.reader", "it is no name"),
+        ('[models]\nreader = " "', "models.reader", "it is no name"),
+        ("library = true", "library", "it is no name"),
+        ("[options]\nbundled = 3", 'options."bundled"', "it is no table"),
+        ("[options.bundled]\nthread = 3", 'options."bundled".thread', "did you mean threads?"),
+        ('[options.bundled]\nthreads = "3"', 'options."bundled".threads', "whole number"),
+        ("[options.bundled]\nthreads = true", 'options."bundled".threads', "whole number"),
+        ("[options.bundled]\nthreads = 0", 'options."bundled".threads', "above 0"),
+        ('[options."openai:m"]\ntimeout = nan', 'options."openai:m".timeout', "above 0"),
+        ('[options."openai:m"]\ndtype = "x"', 'options."openai:m".dtype', "in_flight"),
+        ('[options."hf:m"]\ndtype = 16', 'options."hf:m".dtype', "it is not a text"),
+        ('[options."hf:m+a"]\ndtype = "x"', 'options."hf:m+a".dtype', "options to hf:m"),
+        ("[options.minilm]\nthreads = 1", 'options."minilm".threads', "no model that takes"),
+        ("[models", "colligate.toml", "no TOML"),
+        ("a = " + "[" * 5000, "colligate.toml", "no TOML"),
+        ("a = '\udcff'", "colligate.toml", "no TOML"),
+        ("#" * (1 << 20) + "\n", "colligate.toml", "larger"),
+    ],
+)
+def test_a_wrong_file_is_one_line_with_file_and_key(
+    here: Path, text: str, key: str, says: str
+) -> None:
+    (here / "colligate.toml").write_bytes(text.encode("utf-8", "surrogateescape"))
+    with pytest.raises(UsageError) as caught:
+        Settings.load()
+    line = str(caught.value)
+    assert "colligate.toml" in line
+    assert key in line
+    assert says in line
+    assert "\n" not in line
+
+
+def test_a_file_that_was_named_must_be_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(UsageError, match=r"none\.toml: No such file"):
+        Settings.load("none.toml")
+    monkeypatch.setenv("COLLIGATE_CONFIG", str(tmp_path))
+    with pytest.raises(UsageError, match="Is a directory"):
+        Settings.load()
+
+
+def test_what_is_no_file_is_not_read(here: Path) -> None:
+    os.mkfifo(here / "colligate.toml")
+    assert Settings.load().file is None
+
+
+@pytest.mark.parametrize(
+    "endpoint",
+    [
+        "http://evil.example/v1",
+        "https://evil.example/v1",
+        "http://api.openai.com/v1",  # in the clear
+        "https://api.openai.com.evil.example/v1",
+        "https://api.openai.com@evil.example/v1",
+        "https://evil.example\\@api.openai.com/v1",
+        "https://evil.example#@api.openai.com/v1",
+        "https://evil.example/@https://api.openai.com/v1",
+        "https://api.openai.com:8443/v1",
+        "http://box.example:9000/v1",
+        "http://[api.openai.com]/v1",
+    ],
+)
+def test_a_file_found_here_gets_no_key_for_an_address_of_its_own(
+    here: Path, monkeypatch: pytest.MonkeyPatch, endpoint: str
+) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://box.example:8000/v1")
+    text = (
+        f"[models]\nreader = 'openai:m@{endpoint}'\nembedder = 'openai/e@{endpoint}'\n"
+        f"reranker = 'http:r@{endpoint}'\n"
+    )
+    file = write(here, text)
+    found = Settings.load()
+    chosen = Settings.load(file)
+    for what in ("reader", "embedder", "reranker"):
+        assert getattr(found, what).with_key is False
+        assert getattr(chosen, what).with_key is True
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["openai:m", "openai/m", "openai:m@https://api.openai.com/v1", "openai:m@http://Box:8000/x",
+     "bundled", "gguf:x.gguf", "hf:org/m"],
+)  # fmt: skip
+def test_the_keys_own_addresses_get_it(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://box:8000/v1")
+    assert key_is_meant_for(name)
+
+
+def test_an_adapter_is_what_follows_the_last_plus(here: Path) -> None:
+    assert split_adapter("hf:a/b+c/d") == ("hf:a/b", "c/d")
+    assert split_adapter("hf:a+b+c") == ("hf:a+b", "c")
+    assert split_adapter("hf:a/b") == ("hf:a/b", None)
+    assert split_adapter("hf:a+") == ("hf:a+", None)
+    assert split_adapter("gguf:a+b.gguf") == ("gguf:a+b.gguf", None)
+    (here / "a+b").mkdir()
+    assert split_adapter("hf:a+b") == ("hf:a+b", None)
+    assert split_adapter("hf:a+b+c") == ("hf:a+b", "c")
+
+
+def test_passwords_in_names_are_not_shown() -> None:
+    assert shown("openai:m@http://me:secret@h:1/v1?key=secret") == "openai:m@http://h:1/v1"
+    assert "secret" not in shown("openai:m@http://me:secret@/v1")
+    assert shown("hf:a+b") == "hf:a+b"
