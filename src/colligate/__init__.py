@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from colligate.library.given import Given
     from colligate.library.library import Library as AsyncLibrary
     from colligate.library.sources import Sources
+    from colligate.settings import Settings
     from colligate.strategies.answer import Answer
     from colligate.strategies.run import Run
     from colligate.strategies.strategy import Strategy
@@ -39,6 +40,7 @@ _HOME = {
     "Page": "colligate.documents",
     "Passage": "colligate.documents",
     "Run": "colligate.strategies.run",
+    "Settings": "colligate.settings",
     "Sources": "colligate.library.sources",
     "Span": "colligate.documents",
     "Strategy": "colligate.strategies.strategy",
@@ -61,6 +63,7 @@ __all__ = [
     "Page",
     "Passage",
     "Run",
+    "Settings",
     "Sources",
     "Span",
     "Strategy",

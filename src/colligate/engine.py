@@ -111,7 +111,8 @@ class Engine:
         """
         if not question.strip():
             raise UsageError("the question is empty", mend="write a question")
-        paths, chosen = _listed(paths), _strategy(strategy)
+        paths = [paths] if isinstance(paths, str | Path) else paths
+        chosen = strategy_by_name(strategy) if isinstance(strategy, str) else strategy
         trace = Trace([listen for listen in (self.on_event, on_event) if listen])
         meter = Meter()
         began = time.perf_counter()
@@ -163,13 +164,12 @@ class Engine:
             embedder = self._embedder(settings)
             if isinstance(embedder, Named) and not embedder.with_key:
                 embedder = await self._opened.embedder(embedder)
-            self._library = Library(
-                settings.library.name if settings.library else None,
-                # Of a name it opens the embedder by itself, with the key.
-                embedder=embedder.name if isinstance(embedder, Named) else embedder,
-                wait=self.wait,
-            )
-            self._stack.push_async_callback(self._library.close)
+            # A library opens an embedder by name itself, with the key.
+            by_name = embedder.name if isinstance(embedder, Named) else embedder
+            folder = settings.library.name if settings.library else None
+            if self._library is None:  # still: of calls made at once, one opens it for all
+                self._library = Library(folder, embedder=by_name, wait=self.wait)
+                self._stack.push_async_callback(self._library.close)
         return self._library
 
     async def _settings(self) -> Settings:
@@ -265,15 +265,10 @@ class Engine:
         if not isinstance(self.reranker, str | None):
             return self.reranker
         settings = await self._settings()
-        named = settings.reranker
-        if named is None or named.name == "none":
+        if settings.reranker is None or settings.reranker.name == "none":
             return None
-        embedder = None
-        if named.name == "embedding":
-            given = self._embedder(settings)
-            embedder = await self._opened.embedder(given) if isinstance(given, Named) else given
         scorer = models.get(Role.SCORER, models[Role.READER])
-        return await self._opened.reranker(named, embedder=embedder, scorer=scorer)
+        return await self._opened.reranker(settings.reranker, self._embedder(settings), scorer)
 
     async def _pull_embedder(self, trace: Trace) -> None:
         """Fetch missing weights here, where the progress can be shown."""
@@ -302,11 +297,3 @@ async def aask(
             max_tokens_total=max_tokens_total,
             timeout=timeout,
         )
-
-
-def _listed(paths: Sequence[str | Path] | str | Path) -> Sequence[str | Path]:
-    return [paths] if isinstance(paths, (str, Path)) else paths
-
-
-def _strategy(given: str | Strategy) -> Strategy:
-    return strategy_by_name(given) if isinstance(given, str) else given

@@ -153,9 +153,9 @@ class Opened:
             return self._embedders[named]
 
     async def reranker(
-        self, named: Named, *, embedder: Embedder | None, scorer: ChatModel
+        self, named: Named, embedder: Embedder | Named, scorer: ChatModel
     ) -> Reranker:
-        """The reranker of a name, on the embedder or the scorer given if it stands on one.
+        """The reranker of a name, on this embedder or this scorer if it stands on one.
 
         Raises:
             UnknownModel, ModelError, UsageError: as `open_reranker`.
@@ -163,10 +163,13 @@ class Opened:
         if named.name == "likelihood":
             # A thin face of a scorer that may be wrapped for one question: not kept for others.
             return open_reranker(named.name, scorer=scorer)
+        under = None
+        if named.name == "embedding":
+            under = await self.embedder(embedder) if isinstance(embedder, Named) else embedder
         async with self._opening:
             if named not in self._rerankers:
                 reranker = await asyncio.to_thread(
-                    open_reranker, named.name, embedder=embedder, with_key=named.with_key
+                    open_reranker, named.name, embedder=under, with_key=named.with_key
                 )
                 self._stack.push_async_callback(reranker.aclose)
                 self._rerankers[named] = reranker
