@@ -156,6 +156,8 @@ async def test_a_key_is_kept_back_when_told(
 ) -> None:
     for variable in ("OPENAI_API_KEY", "COLLIGATE_RERANKER_KEY"):
         monkeypatch.setenv(variable, "secret")
+    monkeypatch.setenv("OPENAI_ORG_ID", "secret")
+    monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", "X-Gateway: secret\nauthorization: secret")
     name = f"openai:m@{openai_server.url}"
     for with_key in (False, True):
         model = open_model(name, with_key=with_key)
@@ -169,6 +171,7 @@ async def test_a_key_is_kept_back_when_told(
         await reranker.aclose()
     sent = ["secret" in str(request["headers"]) for request in openai_server.requests]
     assert sent == [False] * 3 + [True] * 3
+    assert openai_server.requests[0]["headers"]["authorization"] == "Bearer none-needed"
 
 
 def test_missing_weights_are_pulled_with_progress(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,8 +15,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from colligate.errors import EndpointUnreachable, UnknownModel, UsageError
 from colligate.models import weights
@@ -24,6 +25,9 @@ from colligate.models.name_parts import address, parts
 from colligate.models.name_parts import split_adapter as split_adapter
 from colligate.models.protocols import Capability, ChatModel, Embedder, LikelihoodModel, Reranker
 from colligate.models.suggest import closest
+
+if TYPE_CHECKING:
+    from colligate.models.transport import Policy
 
 OPENAI_DEFAULT = "gpt-6-luna"
 """The model taken when only OPENAI_API_KEY is set: OpenAI's cheapest current one."""
@@ -56,8 +60,8 @@ def open_model(
     """The chat model of a name; weights that are missing are pulled.
 
     `options` are those its backend takes (`options.OPTIONS`). Without `with_key` an endpoint is
-    not sent the key of the environment. An adapter is opened on its base: `split_adapter`, then
-    `AdapterModel.with_adapter`.
+    sent neither key nor headers of the environment. An adapter is opened on its base:
+    `split_adapter`, then `AdapterModel.with_adapter`.
 
     Raises:
         UnknownModel: no backend understands the name.
@@ -71,9 +75,9 @@ def open_model(
         return _llamacpp(rest, name, on_progress, options)
     if kind == "openai" and rest:
         model, url = address(rest)
-        return _openai(model, url, _key("OPENAI_API_KEY", with_key), options)
+        return _openai(model, url, options, *_identity("OPENAI_API_KEY", with_key))
     if kind == "ollama" and rest:
-        return _openai(rest, ollama_url(), None, options)  # the key is not meant for it
+        return _openai(rest, ollama_url(), options)  # without the key, which is not meant for it
     if kind == "hf" and rest:
         from colligate.models.hf.model import HFModel
 
@@ -109,7 +113,8 @@ def open_embedder(
         from colligate.models.openai_embedder import OpenAIEmbedder
 
         model, url = address(rest)
-        return OpenAIEmbedder(model, url, _key("OPENAI_API_KEY", with_key))
+        key, policy = _identity("OPENAI_API_KEY", with_key)
+        return OpenAIEmbedder(model, url, key, policy=policy)
     if kind == "ollama" and rest:
         from colligate.models.openai_embedder import OpenAIEmbedder
 
@@ -165,7 +170,8 @@ def open_reranker(
     if kind == "http":
         model, url = address(rest)
         if url:
-            return HTTPReranker(url, model, _key("COLLIGATE_RERANKER_KEY", with_key))
+            key, policy = _identity("COLLIGATE_RERANKER_KEY", with_key)
+            return HTTPReranker(url, model, key, policy=policy)
     if kind == "cross-encoder" and rest:
         from colligate.models.local import CrossEncoderReranker
 
@@ -210,16 +216,26 @@ def ollama_url() -> str:
     return url if url.endswith("/v1") else f"{url}/v1"
 
 
-def _key(variable: str, with_key: bool) -> str | None:
-    return os.environ.get(variable) if with_key else None
+def _identity(variable: str, with_key: bool) -> tuple[str | None, Policy]:
+    """What an endpoint is told of who asks: a key, or nothing at all."""
+    from colligate.models.transport import Policy
+
+    return os.environ.get(variable) if with_key else None, Policy(bare=not with_key)
 
 
-def _openai(model: str, url: str | None, key: str | None, options: dict[str, Any]) -> ChatModel:
+def _openai(
+    model: str,
+    url: str | None,
+    options: dict[str, Any],
+    key: str | None = None,
+    policy: Policy | None = None,
+) -> ChatModel:
     from colligate.models.openai_chat import OpenAIChat
     from colligate.models.transport import Policy
 
     patience = {option: options.pop(option) for option in ("in_flight", "timeout") & options.keys()}
-    return OpenAIChat(model, url, key, policy=Policy(**patience), **options)
+    policy = replace(policy or Policy(), **patience)
+    return OpenAIChat(model, url, key, policy=policy, **options)
 
 
 def _llamacpp(

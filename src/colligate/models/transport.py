@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -55,6 +56,7 @@ class Policy:
     first_wait: float = 0.5  # doubled each time; the wait is uniform between 0 and that
     longest_wait: float = 30.0  # also caps what Retry-After may ask
     in_flight: int = 16
+    bare: bool = False  # send no headers of the environment, which may say who asks
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
     random: Callable[[], float] = random.random
 
@@ -140,6 +142,9 @@ class Endpoint:
                     "set HTTPS_PROXY, HTTP_PROXY and ALL_PROXY to http:// addresses, or to nothing",
                 ) from None
             headers: dict[str, Any] = {f"X-Stainless-{name}": Omit() for name in _UNSENT}
+            if self.policy.bare:
+                headers |= dict.fromkeys(_of_the_environment(), Omit())
+                headers["Authorization"] = "Bearer none-needed"  # instead of the environment's
             self._clients[loop] = AsyncOpenAI(
                 base_url=self._base_url,
                 api_key=self._key or "none-needed",
@@ -220,6 +225,14 @@ class Endpoint:
         client = self._clients.pop(asyncio.get_running_loop(), None)
         if client is not None:
             await client.close()
+
+
+def _of_the_environment() -> list[str]:
+    """The headers that the client would take from the environment by itself."""
+    lines = os.environ.get("OPENAI_CUSTOM_HEADERS", "").split("\n")
+    named = [line.partition(":")[0].strip() for line in lines if ":" in line]
+    others = [name for name in named if name.lower() != "authorization"]
+    return ["OpenAI-Organization", "OpenAI-Project", *others]
 
 
 def shown_url(url: str) -> str:
