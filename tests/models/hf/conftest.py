@@ -23,23 +23,23 @@ def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]
 
     Architectures: llama, mistral (sliding window of 16), qwen2, qwen3, gemma2 (sliding window in
     every other layer, capped scores), gemma3 (sliding window in five layers of six).
-    Keyword arguments go to its configuration. float32, two or more layers, grouped-query
-    attention, a window of 512 tokens, the template of ChatML.
+    With `endless=True` it hardly ever ends an answer by itself; other keyword arguments go to its
+    configuration. float32, two or more layers, grouped-query attention, a window of 512 tokens,
+    the template of ChatML.
     """
     made: dict[str, Path] = {}
 
-    def make(architecture: str, **options: Any) -> Path:
-        key = f"{architecture}-{'-'.join(f'{k}={v}' for k, v in sorted(options.items()))}"
+    def make(architecture: str, *, endless: bool = False, **options: Any) -> Path:
+        key = repr((architecture, endless, sorted(options.items())))
         if key not in made:
-            folder = tmp_path_factory.mktemp(architecture)
-            _make(architecture, folder, options)
-            made[key] = folder
+            made[key] = tmp_path_factory.mktemp(architecture)
+            _make(architecture, made[key], endless, options)
         return made[key]
 
     return make
 
 
-def _make(architecture: str, folder: Path, options: dict[str, Any]) -> None:
+def _make(architecture: str, folder: Path, endless: bool, options: dict[str, Any]) -> None:
     import torch
     import transformers
 
@@ -75,6 +75,8 @@ def _make(architecture: str, folder: Path, options: dict[str, Any]) -> None:
     torch.manual_seed(7)
     kind = "Gemma3" if architecture == "gemma3" else names[architecture]
     model = getattr(transformers, f"{kind}ForCausalLM")(config)
+    if endless:  # the control tokens come first, and are now as likely as any on average
+        model.lm_head.weight.data[:3] = 0
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
 
