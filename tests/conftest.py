@@ -12,6 +12,7 @@ import select
 import signal
 import socket
 import struct
+import sys
 import threading
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -30,7 +31,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 _SETTINGS = (
     "OPENAI_API_KEY OPENAI_BASE_URL OPENAI_MODEL OPENAI_ORG_ID OPENAI_PROJECT_ID OLLAMA_HOST"
-    " COLLIGATE_MODEL COLLIGATE_PRICES COLLIGATE_RERANKER_KEY"
+    " COLLIGATE_MODEL COLLIGATE_WORKER_MODEL COLLIGATE_SCORER COLLIGATE_JUDGE COLLIGATE_EMBEDDER"
+    " COLLIGATE_RERANKER COLLIGATE_CONFIG COLLIGATE_PRICES COLLIGATE_RERANKER_KEY"
     " HTTP_PROXY HTTPS_PROXY ALL_PROXY http_proxy https_proxy all_proxy"
 )
 
@@ -109,9 +111,10 @@ def openai_server() -> Iterator[OpenAIServer]:
     - `.dimension`: length of embeddings, which are a function of the text alone;
     - `.rerank`: function (query, document) -> score, by default the words they share;
     - `.hold()` makes every answer wait for `.release()`; `.in_flight` is how many requests are
-      open, `.in_flight_most` how many ever were at once; `.arrived` is a threading.Event
+      open, `.in_flight_most` how many ever were at once; `.until(condition)` waits for requests;
+      `.arrived` is a threading.Event
       that the first request sets, `.left` one that is set when a client closes its connection
-      while it stalls.
+      before it has its whole answer.
     """
     server = OpenAIServer()
     try:
@@ -179,15 +182,14 @@ class OpenAIServer:
         self.rerank: Callable[[str, str], float] = _shared_words
         self.in_flight = 0
         self.in_flight_most = 0
-        self.lock = threading.Lock()
+        self.lock = threading.Condition()
         self.script: list[Scripted] = []
         self.gate = threading.Event()
         self.gate.set()
         self.closing = threading.Event()
         self.arrived = threading.Event()
         self.left = threading.Event()
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
-        self._http.daemon_threads = True
+        self._http = _Listening(("127.0.0.1", 0), _handler(self))
         self.url = f"http://127.0.0.1:{self._http.server_port}/v1"
         # A short poll: shutting down waits for it.
         self._thread = threading.Thread(target=self._http.serve_forever, args=(0.01,), daemon=True)
@@ -265,6 +267,11 @@ class OpenAIServer:
     def no_choices(self, times: int = 1) -> None:
         self.script += [Scripted("json", status=200, body={"choices": []}, headers={})] * times
 
+    def until(self, condition: Callable[[], bool]) -> bool:
+        """Wait (in a thread) for requests to come or go; False when it never comes true."""
+        with self.lock:
+            return self.lock.wait_for(condition, timeout=10)
+
     def hold(self) -> None:
         self.gate.clear()
 
@@ -277,6 +284,14 @@ class OpenAIServer:
         self._http.shutdown()
         self._http.server_close()
         self._thread.join()
+
+
+class _Listening(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exception(), ConnectionError):  # clients may leave at any time
+            super().handle_error(request, client_address)
 
 
 def _handler(server: OpenAIServer) -> type[BaseHTTPRequestHandler]:
@@ -302,6 +317,7 @@ def _handler(server: OpenAIServer) -> type[BaseHTTPRequestHandler]:
                 server.arrived.set()
                 server.in_flight += 1
                 server.in_flight_most = max(server.in_flight_most, server.in_flight)
+                server.lock.notify_all()
                 scripted = next((reply for reply in server.script if reply.is_for(path)), None)
                 if scripted is not None:
                     server.script.remove(scripted)
@@ -310,9 +326,11 @@ def _handler(server: OpenAIServer) -> type[BaseHTTPRequestHandler]:
                 self._reply(path, body, headers, scripted)
             except (BrokenPipeError, ConnectionResetError):
                 self.close_connection = True
+                server.left.set()
             finally:
                 with server.lock:
                     server.in_flight -= 1
+                    server.lock.notify_all()
 
         def _reply(
             self, path: str, body: dict[str, Any], headers: dict[str, str], scripted: Any

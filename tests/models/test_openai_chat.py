@@ -89,40 +89,6 @@ async def test_a_model_that_only_thought_gets_room(openai_server: Any, model: Op
     assert [sent["max_tokens"] for sent in openai_server.requests] == [10, 4106, 4106]
 
 
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("fault", ["no_choices", "cut", "garble"])
-async def test_a_broken_answer_is_asked_for_again(
-    openai_server: Any, model: OpenAIChat, fault: str, stream: bool
-) -> None:
-    getattr(openai_server, fault)()
-    completion = await model.chat(HELLO, max_tokens=9, on_token=print if stream else None)
-    assert completion.text == "Hello."
-    assert len(openai_server.requests) == 2
-
-
-@pytest.mark.parametrize(
-    ("fault", "kind"),
-    [
-        ("no_choices", errors.MalformedOutput),
-        ("garble", errors.MalformedOutput),
-        ("cut", errors.EndpointUnreachable),
-    ],
-)
-async def test_always_broken(
-    openai_server: Any, model: OpenAIChat, fault: str, kind: type[errors.ModelError]
-) -> None:
-    getattr(openai_server, fault)(times=9)
-    with pytest.raises(kind):
-        await model.chat(HELLO, max_tokens=9)
-    assert len(openai_server.requests) == 3
-
-
-async def test_null_content(openai_server: Any, model: OpenAIChat) -> None:
-    openai_server.say(None, times=3)
-    with pytest.raises(errors.MalformedOutput, match="null"):
-        await model.chat(HELLO, max_tokens=9)
-
-
 @pytest.mark.parametrize(
     "body",
     [

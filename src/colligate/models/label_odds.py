@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from colligate.errors import MalformedOutput, MissingCapability
+from colligate.models.failures import Garbled
 from colligate.models.protocols import LabelOdds
 
 _NEGLIGIBLE = 0.01  # of the labels' probability: so much may be shared without changing a choice
@@ -21,10 +22,18 @@ def require_labels(labels: Sequence[str]) -> None:
 
 
 def first_token(completion: Any) -> list[tuple[str, float]]:
-    """The first token's alternatives with their probabilities; none when the server says none."""
+    """The first token's alternatives with their probabilities; none when the server says none.
+
+    Raises:
+        Garbled: it is no answer.
+    """
     try:
-        content = completion.choices[0].logprobs.content
-        first = [(str(entry.token), math.exp(entry.logprob)) for entry in content[0].top_logprobs]
+        choice = completion.choices[0]
+    except (AttributeError, LookupError, TypeError):
+        raise Garbled("it has no choices") from None
+    try:
+        entries = choice.logprobs.content[0].top_logprobs
+        first = [(str(entry.token), math.exp(entry.logprob)) for entry in entries]
     except (AttributeError, LookupError, TypeError, OverflowError):
         return []
     return first if all(math.isfinite(probability) for _, probability in first) else []

@@ -212,7 +212,9 @@ class OpenAIChat:
                 "OpenAI's models give none of a prompt",
                 "use a gguf: or hf: model, or vLLM",
             )
-        return await PromptLogprobs.find(self._endpoint, self._model)
+        scorer = await PromptLogprobs.find(self._endpoint, self._model)
+        self._context_tokens = self._context_tokens or scorer.tokenizer.window
+        return scorer
 
     async def probe(self) -> frozenset[Capability]:
         """Ask the server what cannot be known otherwise: labels, likelihood, the window."""

@@ -116,7 +116,6 @@ class PromptLogprobs:
         if not continuation:
             return []
         ids = prefix + continuation
-        window = window or self.tokenizer.window
         if window is not None and len(ids) >= window:  # the server wants to write a token too
             raise ContextTooSmall(
                 f"the prompt does not fit the model at {self._endpoint.url}",

@@ -60,14 +60,16 @@ class ServerTokenizer:
             tokenizer = cls(endpoint, model, llama=llama)
             try:
                 plain = await tokenizer._ask(tokenizer._text(_SAMPLE))
+                if len(plain) < 2:  # a server that knows the other form finds no text in this one
+                    continue
                 marked = await tokenizer._ask(tokenizer._text(_SAMPLE, beginning=True))
             except NOT_THERE as error:
                 why = f"its /tokenize cannot be used ({error.why or error.what})"
                 continue
-            if len(plain) > 1:
-                tokenizer._beginning = _before(plain, marked)
+            tokenizer._beginning = _before(plain, marked)
+            if not llama:
                 await tokenizer._find_template()
-                return tokenizer
+            return tokenizer
         raise MissingCapability(f"{endpoint.url} has no tokenizer to ask", why)
 
     async def ids(self, text: str) -> list[int]:
@@ -96,7 +98,7 @@ class ServerTokenizer:
     async def _find_template(self) -> None:
         with contextlib.suppress(*NOT_THERE):
             ids = await self.prompt_ids([Message("user", _SAMPLE)])
-            self.has_template = len(ids) > 1  # llama-server gives none
+            self.has_template = len(ids) > 1
 
     def _text(self, text: str, *, beginning: bool = False) -> dict[str, Any]:
         if self._llama:
