@@ -204,6 +204,16 @@ def test_a_file_that_was_named_must_be_there(
         Settings.load()
 
 
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may look into every folder")
+def test_a_configuration_folder_that_may_not_be_looked_into_is_none(tmp_path: Path) -> None:
+    write(tmp_path / "configuration" / "colligate", models(reader="bundled"))
+    (tmp_path / "configuration").chmod(0)
+    try:
+        assert Settings.load() == Settings()
+    finally:
+        (tmp_path / "configuration").chmod(0o700)
+
+
 def test_what_is_no_file_is_not_read(here: Path) -> None:
     os.mkfifo(here / "colligate.toml")
     assert Settings.load().file is None

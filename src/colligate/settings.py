@@ -103,7 +103,7 @@ class Settings:
 
     def options_of(self, name: str) -> Options:
         """How a model of this name is opened, as far as the file says."""
-        return self.options.get(anchored(name, Path.cwd()), {})
+        return self.options.get(anchored(name, Path.cwd()), {}) if self.options else {}
 
 
 def own_file() -> Path:
@@ -116,9 +116,10 @@ def _find(chosen: str | Path | None) -> tuple[Path | None, bool]:
     if chosen:
         return Path(chosen).expanduser(), True
     here, own = Path(FILE), own_file()
-    if here.is_file():
-        return here, own.is_file() and here.samefile(own)
-    return (own, True) if own.is_file() else (None, True)
+    # Not `Path.is_file`, which raises where a folder above may not be looked into.
+    if os.path.isfile(here):  # noqa: PTH113
+        return here, os.path.isfile(own) and here.samefile(own)  # noqa: PTH113
+    return (own, True) if os.path.isfile(own) else (None, True)  # noqa: PTH113
 
 
 def _read(file: Path, trusted: bool) -> Settings:

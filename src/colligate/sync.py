@@ -78,7 +78,8 @@ class Library:
             library.add("papers/")
             print(library.ask("Which of these measured latency?"))
 
-    `path` None is the user's own library; `engine` takes the other fields of `Engine`.
+    `path` None is the library that the environment or a `colligate.toml` names, else the user's
+    own; `engine` takes the other fields of `Engine`.
     """
 
     def __init__(self, path: str | Path | None = None, **engine: Any) -> None:

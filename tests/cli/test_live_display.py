@@ -1,9 +1,13 @@
 """What a person sees in a terminal."""
 
+import io
 import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from colligate.cli.progress import Lines, watching
+from colligate.strategies.trace import Event
 
 _STYLES = re.compile(r"\x1b\[[0-9;]*m")
 _MOVES = re.compile(r"\x1b\[[0-9;?]*[A-Za-ln-z]")
@@ -44,3 +48,21 @@ def test_the_model_taken_is_said(colligate: Any, tower_reader: Any, folder: Path
     done = colligate("ask", "When was the tower built?", folder, "--embedder", "static")
     assert done.returncode == 0, done.stderr
     assert f"model: openai:reader@{tower_reader.url} (COLLIGATE_MODEL)" in done.stderr
+
+
+def test_the_model_asked_is_said_before_it_replies(
+    colligate: Any, asked: Callable[..., Any], ask: Any, openai_server: Any, folder: Path
+) -> None:
+    named = f"asking openai:reader@{openai_server.url}"
+    assert ask(folder).stderr.splitlines().count(named) == 1
+    openai_server.hold()
+    _, screen = colligate.in_terminal(*asked(folder, "--timeout", "2"))
+    assert re.search(r"call 1, \d+ tokens: asking openai:reader@", _MOVES.sub("", screen))
+    openai_server.release()
+
+
+def test_events_that_are_not_shown_are_ignored(capsys: Any) -> None:
+    Lines().see(Event())
+    with watching(io.StringIO()) as watcher:
+        watcher.see(Event())
+    assert capsys.readouterr().err == ""

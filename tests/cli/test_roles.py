@@ -274,6 +274,15 @@ def test_a_scorer_that_does_not_answer_is_not_in_the_way_of_ask(
     assert checks["strategy retrieve-read"]["ok"] is False
 
 
+def test_a_server_that_does_not_say_what_it_has(colligate: Any, here: Path) -> None:
+    colligate.environment["OPENAI_BASE_URL"] = "http://127.0.0.1:9/v1"
+    status, checks = _doctor(colligate)
+    assert (status, checks["model"]["ok"]) == (1, False)
+    assert "OPENAI_MODEL" in checks["model"]["mend"]
+    assert _rows(colligate)["direct"]["runs"] is False
+    assert "reader: unknown (OPENAI_BASE_URL)" in colligate.here("strategies").stderr
+
+
 def test_doctor_says_which_file_it_found_and_whether_it_is_trusted(
     colligate: Any, openai_server: Any, file: Any, here: Path
 ) -> None:

@@ -117,6 +117,9 @@ def _model(one: Chosen, chosen: Mapping[Role, Chosen]) -> Iterator[Check]:
     answer does so only if it is the reader's.
     """
     what = WHAT[one.role]
+    if not one.named.name and one.problem is not None:
+        yield _failed(what, one.problem, "name one with --model, or set COLLIGATE_MODEL")
+        return
     same = next(o for o in chosen.values() if o.named.name == one.named.name)
     as_above = "" if same is one else f", which is the {WHAT[same.role]} above"
     yield Check(what, True, f"{one.name} ({one.source}){as_above}")

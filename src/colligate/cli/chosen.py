@@ -36,8 +36,8 @@ class Chosen:
 
     @property
     def name(self) -> str:
-        """As it may be shown."""
-        return shown(self.named.name)
+        """As it may be shown; nothing is named where a server does not say what it has."""
+        return shown(self.named.name) or "unknown"
 
     @property
     def source(self) -> str:
@@ -62,7 +62,7 @@ async def chosen_models(settings: Settings, *, ask: bool) -> dict[Role, Chosen]:
                 try:
                     named = await default_reader()
                 except ColligateError as error:
-                    unknown = Named("unknown", "OPENAI_BASE_URL")
+                    unknown = Named("", "OPENAI_BASE_URL")
                     chosen[role] = Chosen(role, unknown, problem=error, blocks=True)
             if named is not None:
                 chosen[role] = await _chosen(role, named, settings, opened, ask=ask)
