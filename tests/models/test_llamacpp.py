@@ -328,8 +328,8 @@ async def test_likelihood_ranks_the_right_passage_first(model: LlamaCpp, questio
     [
         ("Paris is the capital of", " France."),
         # Tokens that are no whole characters, and one that ends strings in C.
-        ("The Japanese word for east is", " \u6771\u4eac."),
-        ("Bytes:", " a\0b"),
+        ("The Japanese word for east is", " \u6771."),
+        ("Bytes:", "\0b"),
     ],
 )
 async def test_likelihood_agrees_with_what_the_server_says_step_by_step(
