@@ -91,7 +91,10 @@ class Grammars:
             # A model often has rows for more tokens than there are; never for fewer.
             size = max(self._vocabulary, len(self._tokenizer))
             self._tokens = hf.from_tokenizer(self._tokenizer, n_vocab=size)
-        grammar = library.LLMatcher.grammar_from_json_schema(schema, overrides=_COMPACT)
+        try:
+            grammar = library.LLMatcher.grammar_from_json_schema(schema, overrides=_COMPACT)
+        except ValueError as error:
+            raise _refused(str(error)) from error
         matcher = library.LLMatcher(self._tokens, grammar, log_level=0)
         if matcher.is_error():
             raise _refused(matcher.get_error())
