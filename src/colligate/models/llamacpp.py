@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -14,19 +13,19 @@ from typing import Any, TypeVar
 from colligate.errors import MissingCapability
 from colligate.models import llama_scores
 from colligate.models.cores import physical_cores
-from colligate.models.gguf import Header, read_header
+from colligate.models.gguf import read_header
 from colligate.models.label_odds import require_labels
 from colligate.models.llama_engine import Engine
 from colligate.models.protocols import Capability, Completion, LabelOdds, Message, OnToken
+from colligate.models.streaming import streamed
 from colligate.models.text import encodable
-from colligate.models.thinking import ThinkingFilter
 from colligate.models.threads import Threads
 from colligate.models.token_spans import token_spans
+from colligate.models.window import window
 
 T = TypeVar("T")
 
-_DEFAULT_CONTEXT = 16384
-_LEAST_CONTEXT = 2048
+_LONGEST_WINDOW = 16384
 
 
 class LlamaCpp:
@@ -53,7 +52,12 @@ class LlamaCpp:
     ) -> None:
         path = Path(path).expanduser()
         header = read_header(path)
-        context = context_tokens or _context(header, parallel)
+        context = context_tokens or window(
+            header.context_tokens,
+            header.kv_bytes_per_token,
+            most=_LONGEST_WINDOW,
+            parallel=parallel,
+        )
         stat = path.stat()
         self._name = name
         self._version = f"{stat.st_size}-{stat.st_mtime_ns}"
@@ -115,30 +119,13 @@ class LlamaCpp:
             held = {"name": "answer", "schema": dict(schema)}
             request["response_format"] = {"type": "json_schema", "json_schema": held}
 
-        loop = asyncio.get_running_loop()
-        pieces: asyncio.Queue[str | None] = asyncio.Queue()
         stopped = threading.Event()
-
-        def forward(piece: str) -> None:
-            try:
-                loop.call_soon_threadsafe(pieces.put_nowait, piece)
-            except RuntimeError:  # The loop was closed: nobody is listening any more.
-                stopped.set()
-
-        answer = self._threads.run(lambda: self._engine.chat(messages, request, forward, stopped))
-        answer.add_done_callback(lambda _: pieces.put_nowait(None))
-        try:
-            visible = ThinkingFilter()
-            while (piece := await pieces.get()) is not None:
-                shown = visible.feed(piece)
-                if on_token and shown:
-                    on_token(shown)
-            if on_token and (shown := visible.close()):
-                on_token(shown)
-            return await answer
-        finally:
-            stopped.set()
-            answer.cancel()  # Does nothing to one that is done.
+        return await streamed(
+            self._threads,
+            lambda forward: self._engine.chat(messages, request, forward, stopped),
+            stopped.set,
+            on_token,
+        )
 
     async def likelihood(self, prefix: str, continuation: str) -> list[float]:
         """Natural log-probability of each token of `continuation` after `prefix`.
@@ -233,21 +220,3 @@ class LlamaCpp:
             return await self._threads.run(lambda: work(stopped))
         finally:
             stopped.set()
-
-
-def _context(header: Header, parallel: int) -> int:
-    context = min(header.context_tokens or _DEFAULT_CONTEXT, _DEFAULT_CONTEXT)
-    memory = _memory_bytes()
-    if memory is not None and header.kv_bytes_per_token is not None:
-        while (
-            context > _LEAST_CONTEXT and context * parallel * header.kv_bytes_per_token > memory / 4
-        ):
-            context //= 2
-    return context
-
-
-def _memory_bytes() -> int | None:
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):  # Not a POSIX system.
-        return None

@@ -6,12 +6,13 @@ The chat template's marks become control tokens; what stands in a message never 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from threading import Lock
 from typing import Any
 
 from colligate.errors import ModelError, RequestRefused
 from colligate.models.protocols import Message
-from colligate.models.text import disarm, encodable
+from colligate.models.text import blunt, encodable, marks
 
 _THINK = "<think>"
 
@@ -24,7 +25,8 @@ class Prompts:
         self._name = name
         self._lock = Lock()  # literal text changes a setting of the tokenizer for its time
         added = tokenizer.added_tokens_decoder.values()
-        self._control = {token.content for token in added if token.special}
+        self._marks = {token.content for token in added if token.special}
+        self._marks.update(self._of_template())
         begun = tokenizer("", add_special_tokens=True).input_ids
         self._bos: list[int] = [i for i in begun[:1] if i == tokenizer.bos_token_id]
 
@@ -138,8 +140,17 @@ class Prompts:
         why = str(error).splitlines()[0] if str(error) else type(error).__name__
         return RequestRefused(f"{self._name}'s chat template refuses the messages", why)
 
+    def _of_template(self) -> list[str]:
+        """The marks that the template writes: some are spelt in ordinary letters, as [INST]."""
+        turns = [{"role": r, "content": "."} for r in ("system", "user", "assistant", "user")]
+        for probe in (turns, turns[1:]) if self.has_template else ():
+            with suppress(Exception):  # A template may have no place for a system's turn.
+                return marks(self._apply(probe, think=True, answer=True))
+        return []
+
     def _harmless(self, text: str) -> str:
-        return disarm(encodable(text), self._control.__contains__)
+        text = encodable(text)
+        return blunt(text, [mark for mark in self._marks if mark in text])
 
     def _encoding(self, text: str) -> Any:
         with self._lock:
