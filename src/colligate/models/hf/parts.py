@@ -77,7 +77,9 @@ class Parts:
 
     async def generating(self) -> Generator:
         """What writes answers, for the event loop."""
-        return self._generator or await self.computing.run(self.generator)
+        if self._generator is not None:
+            return self._generator
+        return await self.computing.run(self.generator)
 
     def scorer(self) -> Scorer:
         """What scores continuations. In `computing`."""
