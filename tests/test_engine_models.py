@@ -245,8 +245,8 @@ async def test_a_server_is_asked_what_it_offers_only_where_that_counts(served: A
     assert len(asked) == 2 * first, "two questions to one engine ask it once"
 
 
-async def test_a_server_that_does_not_answer_is_a_warning_or_an_error(
-    served: Any, monkeypatch: pytest.MonkeyPatch
+async def test_a_scorer_that_must_answer_and_does_not_is_an_error_before_the_first_call(
+    served: Any,
 ) -> None:
     model = f"openai:m@{served.url}"
     dead = "openai:s@http://127.0.0.1:9/v1"
@@ -254,6 +254,7 @@ async def test_a_server_that_does_not_answer_is_a_warning_or_an_error(
     async with Engine(model=model, scorer=dead) as engine:
         with pytest.raises(EndpointUnreachable, match=r"127\.0\.0\.1:9"):
             await engine.ask("?", strategy=Roll(scorer_is_needed))
+    assert served.requests == []
 
 
 async def test_asking_what_a_server_offers_takes_bounded_time(

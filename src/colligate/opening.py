@@ -252,14 +252,14 @@ async def meet(
             raise MissingCapability(
                 f"{strategy} needs {need.capability.value}",
                 f"{whose} does not offer it",
-                f"{mend(need)}; colligate strategies shows what each needs",
+                f"{_mend(need)}; colligate strategies shows what each needs",
             )
         why = f" ({failed[need.role]})" if need.role in failed else ""
         without.append(f"done without {need.capability.value}, which {whose} does not offer{why}")
     return without
 
 
-def mend(need: Need) -> str:
+def _mend(need: Need) -> str:
     """What to do about a need that is not met."""
     if need.capability in SCORING:
         return "name a --scorer that does"
