@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from colligate import errors
-from colligate.models import Capability, LikelihoodModel, Message
+from colligate.models import Capability, LikelihoodModel, Message, llama_engine, weights
 from colligate.models.openai_chat import OpenAIChat
 from colligate.models.transport import Policy
 
@@ -267,6 +267,7 @@ async def test_labels_of_several_tokens_are_scored_whole(
     assert found.odds == pytest.approx({label: one / total for label, one in scores.items()})
     assert (list(found.odds), found.bounded) == (LABELS, ())
     assert asked(openai_server, "/chat/completions") == []
+    assert Capability.LABELS in model.capabilities
 
 
 async def test_labels_of_one_token_take_one_call(openai_server: Any, model: OpenAIChat) -> None:
@@ -286,3 +287,28 @@ async def test_without_a_chat_template_the_first_token_counts(
     assert found.odds == pytest.approx({"Yes, it does": 0.75, "No": 0.25})
     with pytest.raises(errors.MissingCapability, match="apart"):
         await model.labels(ASK, LABELS)
+
+
+@pytest.mark.model
+async def test_a_real_llama_server(policy: Policy) -> None:
+    xllamacpp = llama_engine.xllamacpp
+    params = xllamacpp.CommonParams()
+    params.model.path = str(weights.pull("smollm2-135m")["model"])
+    params.n_ctx, params.n_parallel, params.verbosity, params.warmup = 512, 1, -1, False
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1
+    server = xllamacpp.Server(params)
+    model = OpenAIChat("m", f"{server.listening_address}/v1", policy=policy)
+    # It takes `echo` and `prompt_logprobs` and says nothing of the prompt.
+    found = await model.probe()
+    assert Capability.LABELS in found
+    assert Capability.LIKELIHOOD not in found
+    with pytest.raises(errors.MissingCapability, match="no log-probabilities of the prompt"):
+        await model.likelihood(PREFIX, CONTINUATION)
+    question = [Message("user", "What is the capital of France?")]
+    cities = ["Paris", "London", "Rome"]
+    odds = await model.labels(question, cities, forced="The capital of France is")
+    assert odds.odds["Paris"] > 0.9
+    assert odds.mass > 0.5
+    with pytest.raises(errors.ContextTooSmall):
+        await model.chat([Message("user", "word " * 600)], max_tokens=8)
+    await model.aclose()

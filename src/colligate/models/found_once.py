@@ -29,9 +29,9 @@ class FoundOnce(Generic[T]):
         )
 
     @property
-    def there(self) -> bool:
-        """Whether it was asked for and found."""
-        return self._found is not None
+    def known(self) -> T | None:
+        """What was found so far, without asking."""
+        return None if self._found is None else self._found[0]
 
     async def get(self) -> T:
         """What there is.

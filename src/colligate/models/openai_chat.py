@@ -68,9 +68,10 @@ class OpenAIChat:
         known = {Capability.CHAT}
         if self._dialect.schema_form == "json_schema":
             known.add(Capability.STRUCTURED)
-        if self._top.seen:
+        scorer = self._scorer.known
+        if self._top.seen or (scorer is not None and scorer.tokenizer.has_template):
             known.add(Capability.LABELS)
-        if self._scorer.there:
+        if scorer is not None:
             known.add(Capability.LIKELIHOOD)
         return frozenset(known)
 
@@ -185,8 +186,10 @@ class OpenAIChat:
             return None
         if not scorer.tokenizer.has_template:
             return None
-        several = any(len(ids) > 1 for ids in await scorer.label_ids(labels))
-        return scorer if forced or several else None
+        tokens = await scorer.label_ids(labels)
+        if not all(tokens):
+            raise ValueError("labels must not be empty to the model's tokenizer")
+        return scorer if forced or any(len(ids) > 1 for ids in tokens) else None
 
     async def likelihood(self, prefix: str, continuation: str) -> list[float]:
         """Log-probability of each token of `continuation`; see `LikelihoodModel.likelihood`.

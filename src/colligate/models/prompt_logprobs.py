@@ -84,7 +84,7 @@ class PromptLogprobs:
                 *map(self.tokenizer.ids, continuations),
             ]
         )
-        before = dict(zip(prefixes, ids, strict=False))
+        before = dict(zip(prefixes, ids[: len(prefixes)], strict=True))
         after = dict(zip(continuations, ids[len(prefixes) :], strict=True))
         return await together(
             self._score(before[prefix], after[continuation], window)

@@ -1,0 +1,134 @@
+"""What the client adds to many calls at once, beside the plain openai client.
+
+    python benchmarks/concurrency.py [--calls 64] [--delay 0.1] [--rounds 5]
+
+A server in a process of its own answers each chat call after a fixed delay, however many there
+are. With so many calls in flight the whole cannot take less than ceil(calls / in flight) delays:
+the figures are times that ideal, the median of rounds in which the two clients take turns, after
+one round that opens the connections. What a client adds is its processor time, which calls in
+flight together pay one after another; so that is a figure too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import math
+import multiprocessing
+import statistics
+import time
+
+from openai import AsyncOpenAI
+
+from colligate.models.openai_chat import OpenAIChat
+from colligate.models.protocols import Message
+from colligate.models.transport import Policy
+
+IN_FLIGHT = (8, 16, 64)
+ANSWER = json.dumps(
+    {
+        "id": "chat-1",
+        "object": "chat.completion",
+        "created": 0,
+        "model": "m",
+        "choices": [
+            {
+                "index": 0,
+                "finish_reason": "stop",
+                "message": {"role": "assistant", "content": "An answer of a few words."},
+            }
+        ],
+        "usage": {"prompt_tokens": 400, "completion_tokens": 8, "total_tokens": 408},
+    }
+).encode()
+RESPONSE = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s" % (
+    len(ANSWER),
+    ANSWER,
+)
+
+
+async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, delay: float) -> None:
+    """One connection: each request is read whole and answered after the delay."""
+    try:
+        while True:
+            head = await reader.readuntil(b"\r\n\r\n")
+            length = head.lower().split(b"content-length:")[1].split(b"\r\n")[0]
+            await reader.readexactly(int(length))
+            await asyncio.sleep(delay)
+            writer.write(RESPONSE)
+    except (asyncio.IncompleteReadError, ConnectionError):
+        writer.close()
+
+
+def serve(delay: float, told) -> None:
+    async def run() -> None:
+        server = await asyncio.start_server(lambda r, w: answer(r, w, delay), "127.0.0.1", 0)
+        told.send(server.sockets[0].getsockname()[1])
+        await server.serve_forever()
+
+    asyncio.run(run())
+
+
+async def measure(call, calls: int) -> tuple[float, float]:
+    """Seconds and processor seconds that so many calls at once take."""
+    began, spent = time.perf_counter(), time.process_time()
+    await asyncio.gather(*(call() for _ in range(calls)))
+    return time.perf_counter() - began, time.process_time() - spent
+
+
+async def compare(url: str, in_flight: int, calls: int, delay: float, rounds: int) -> None:
+    question = "Which of these passages says when the bridge was opened? " * 40
+    model = OpenAIChat("m", url, policy=Policy(in_flight=in_flight))
+    client = AsyncOpenAI(base_url=url, api_key="none", max_retries=0)
+    slots = asyncio.Semaphore(in_flight)
+
+    async def ours():
+        await model.chat([Message("user", question)], max_tokens=50)
+
+    async def plain():
+        turns = [{"role": "user", "content": question}]
+        async with slots:
+            await client.chat.completions.create(
+                model="m", messages=turns, max_tokens=50, temperature=0.0
+            )
+
+    clients = {"colligate": ours, "openai client": plain}
+    taken = {name: [] for name in clients}
+    for _ in range(rounds + 1):
+        for name, call in clients.items():
+            taken[name].append(await measure(call, calls))
+    ideal = math.ceil(calls / in_flight) * delay
+    for name, [_, *measured] in taken.items():
+        whole, own = (statistics.median(column) for column in zip(*measured, strict=True))
+        figure = f"{calls} calls, {in_flight} in flight, {name}"
+        against = f"ideal {ideal:.2f} s, goal <= 1.1"
+        show(f"{figure}, time", whole / ideal, "times the ideal", against)
+        show(f"{figure}, processor time a call", own / calls * 1000, "ms", f"delay {delay:g} s")
+    await model.aclose()
+    await client.close()
+
+
+def show(figure: str, value: float, unit: str, against: str) -> None:
+    row = {"figure": figure, "value": round(value, 3), "unit": unit, "against": against}
+    print(json.dumps(row), flush=True)
+
+
+async def main(url: str, calls: int, delay: float, rounds: int) -> None:
+    for in_flight in IN_FLIGHT:
+        await compare(url, in_flight, calls, delay, rounds)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--calls", type=int, default=64)
+    parser.add_argument("--delay", type=float, default=0.1, help="seconds")
+    parser.add_argument("--rounds", type=int, default=5)
+    arguments = parser.parse_args()
+    processes = multiprocessing.get_context("spawn")
+    here, there = processes.Pipe()
+    server = processes.Process(target=serve, args=(arguments.delay, there), daemon=True)
+    server.start()
+    url = f"http://127.0.0.1:{here.recv()}/v1"
+    asyncio.run(main(url, arguments.calls, arguments.delay, arguments.rounds))
+    server.terminate()
