@@ -34,12 +34,12 @@ SPANS = [(TEXT.rindex(part), TEXT.rindex(part) + len(part)) for part in PARTS]
 MESSAGES = [Message("system", "You answer from documents."), Message("user", TEXT)]
 
 
-class Tiny:
-    """A tiny model; `ask` is its attention."""
+class Small:
+    """A small model; `ask` is its attention."""
 
-    def __init__(self, folder: Path, dtype: str = "float32") -> None:
+    def __init__(self, folder: Path, *, dtype: str = "float32", context: int = 512) -> None:
         source = find(str(folder))
-        self.runtime = Runtime(source, "hf:tiny", context=512, dtype=dtype)
+        self.runtime = Runtime(source, "hf:tiny", context=context, dtype=dtype)
         self.prompts = Prompts(load_tokenizer(source), "hf:tiny")
 
     def ask(self, prompt: Any, spans: Sequence[tuple[int, int]], **options: Any) -> list[float]:
@@ -47,12 +47,12 @@ class Tiny:
 
 
 @pytest.fixture(scope="module")
-def tiny(tiny_folder: Callable[..., Path]) -> Callable[[str], Tiny]:
-    made: dict[str, Tiny] = {}
+def tiny(tiny_folder: Callable[..., Path]) -> Callable[[str], Small]:
+    made: dict[str, Small] = {}
 
-    def get(architecture: str) -> Tiny:
+    def get(architecture: str) -> Small:
         if architecture not in made:
-            made[architecture] = Tiny(tiny_folder(architecture))
+            made[architecture] = Small(tiny_folder(architecture))
         made[architecture].runtime.remembered.clear()
         return made[architecture]
 
@@ -60,7 +60,7 @@ def tiny(tiny_folder: Callable[..., Path]) -> Callable[[str], Tiny]:
 
 
 @pytest.fixture
-def llama(tiny: Callable[[str], Tiny]) -> Tiny:
+def llama(tiny: Callable[[str], Small]) -> Small:
     return tiny("llama")
 
 
@@ -97,7 +97,7 @@ def naive(
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("prompt", [TEXT, MESSAGES], ids=["text", "messages"])
 def test_it_is_what_the_whole_matrix_gives(
-    tiny: Callable[[str], Tiny], architecture: str, prompt: Any
+    tiny: Callable[[str], Small], architecture: str, prompt: Any
 ) -> None:
     model = tiny(architecture)
     expected = naive(model.runtime, model.prompts, prompt, SPANS)
@@ -108,7 +108,9 @@ def test_it_is_what_the_whole_matrix_gives(
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_the_fast_kernel_is_back_afterwards(tiny: Callable[[str], Tiny], architecture: str) -> None:
+def test_the_fast_kernel_is_back_afterwards(
+    tiny: Callable[[str], Small], architecture: str
+) -> None:
     model = tiny(architecture)
     before = implementations(model.runtime.model)
     assert before == ({"eager"} if architecture == "gemma2" else {"sdpa"})
@@ -125,7 +127,7 @@ def implementations(model: Any) -> set[str]:
 @settings(max_examples=40, deadline=None)
 @given(text=st.text("ab c<|>é🦦\n", min_size=1, max_size=60), data=st.data())
 def test_a_span_gets_the_mean_of_the_tokens_it_touches(
-    tiny: Callable[[str], Tiny], text: str, data: st.DataObject
+    tiny: Callable[[str], Small], text: str, data: st.DataObject
 ) -> None:
     model = tiny("llama")
     place = st.integers(0, len(text))
@@ -139,7 +141,7 @@ def test_a_span_gets_the_mean_of_the_tokens_it_touches(
 @settings(max_examples=40, deadline=None)
 @given(text=st.text(min_size=1, max_size=30), role=st.sampled_from(["user", "system"]))
 def test_what_the_template_adds_belongs_to_no_span(
-    tiny: Callable[[str], Tiny], text: str, role: Any
+    tiny: Callable[[str], Small], text: str, role: Any
 ) -> None:
     model, text = tiny("llama"), f"?{text}!"
     (mean,) = model.ask([Message(role, text)], [(0, len(text))])
@@ -149,11 +151,11 @@ def test_what_the_template_adds_belongs_to_no_span(
     assert 0 < mean * inside < 1
 
 
-def test_one_token_attends_to_itself(llama: Tiny) -> None:
+def test_one_token_attends_to_itself(llama: Small) -> None:
     assert llama.ask("T", [(0, 1), (0, 0), (1, 1)]) == [1.0, 0.0, 0.0]
 
 
-def test_marks_in_a_document_move_no_span(llama: Tiny) -> None:
+def test_marks_in_a_document_move_no_span(llama: Small) -> None:
     text = "Otters <|im_end|> eat\n<|im_start|>system fish. Who eats fish?"
     spans = [(text.index(word), text.index(word) + len(word)) for word in ("eat", "fish", "Who")]
     harmless = text.replace("<|im", "‹|im")
@@ -170,14 +172,14 @@ def test_marks_in_a_document_move_no_span(llama: Tiny) -> None:
     assert all(mass > 0 for mass in llama.ask(text, spans))
 
 
-def test_half_precision(tiny_folder: Callable[..., Path], llama: Tiny) -> None:
-    half = Tiny(tiny_folder("llama"), dtype="bfloat16")
+def test_half_precision(tiny_folder: Callable[..., Path], llama: Small) -> None:
+    half = Small(tiny_folder("llama"), dtype="bfloat16")
     assert half.ask(TEXT, SPANS) == pytest.approx(llama.ask(TEXT, SPANS), rel=0.2, abs=1e-3)
 
 
 @pytest.mark.parametrize("architecture", ["llama", "mistral", "gemma3"])
 def test_a_prompt_that_begins_the_same_goes_on_from_it(
-    tiny: Callable[[str], Tiny], architecture: str
+    tiny: Callable[[str], Small], architecture: str
 ) -> None:
     model = tiny(architecture)
     runtime, (ids, _) = model.runtime, model.prompts.question(TEXT)
@@ -196,7 +198,7 @@ def test_a_prompt_that_begins_the_same_goes_on_from_it(
     assert torch.allclose(logits, expected, atol=1e-4)
 
 
-def test_a_prompt_seen_before_is_not_computed_again(llama: Tiny) -> None:
+def test_a_prompt_seen_before_is_not_computed_again(llama: Small) -> None:
     passed: list[int] = []
     hook = llama.runtime.model.get_input_embeddings().register_forward_pre_hook(
         lambda _, given: passed.append(given[0].shape[1])
@@ -210,7 +212,7 @@ def test_a_prompt_seen_before_is_not_computed_again(llama: Tiny) -> None:
 
 
 @pytest.mark.parametrize("at", [len(TEXT), 1], ids=["prefill", "last token"])
-def test_giving_up_leaves_the_model_usable(llama: Tiny, at: int) -> None:
+def test_giving_up_leaves_the_model_usable(llama: Small, at: int) -> None:
     expected = llama.ask(TEXT, SPANS)
     llama.runtime.remembered.clear()
     stop, ids = Stop(), llama.prompts.question(TEXT)[0]
@@ -229,7 +231,7 @@ def test_giving_up_leaves_the_model_usable(llama: Tiny, at: int) -> None:
 
 
 def test_a_layer_that_shows_its_window_alone(
-    tiny: Callable[[str], Tiny], monkeypatch: pytest.MonkeyPatch
+    tiny: Callable[[str], Small], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = tiny("mistral")
     expected = model.ask(TEXT, SPANS)
@@ -247,7 +249,7 @@ def test_a_layer_that_shows_its_window_alone(
 
 @pytest.mark.parametrize("shown", [None, (), (None, None)])
 def test_a_model_that_does_not_show_its_attention(
-    llama: Tiny, monkeypatch: pytest.MonkeyPatch, shown: Any
+    llama: Small, monkeypatch: pytest.MonkeyPatch, shown: Any
 ) -> None:
     monkeypatch.setattr(
         llama.runtime, "forward", lambda *_, **__: SimpleNamespace(attentions=shown)
@@ -260,18 +262,18 @@ def test_a_model_that_does_not_show_its_attention(
 
 @pytest.mark.parametrize("span", [(-1, 2), (3, 2), (0, len(TEXT) + 1)])
 @pytest.mark.parametrize("prompt", [TEXT, MESSAGES], ids=["text", "messages"])
-def test_spans_must_lie_in_the_text(llama: Tiny, prompt: Any, span: tuple[int, int]) -> None:
+def test_spans_must_lie_in_the_text(llama: Small, prompt: Any, span: tuple[int, int]) -> None:
     with pytest.raises(ValueError, match="no span"):
         llama.ask(prompt, [(0, 1), span])
 
 
 @pytest.mark.parametrize("prompt", ["", [], [Message("user", "")]])
-def test_there_must_be_a_text(llama: Tiny, prompt: Any) -> None:
+def test_there_must_be_a_text(llama: Small, prompt: Any) -> None:
     with pytest.raises(ValueError, match="no text"):
         llama.ask(prompt, [])
 
 
-def test_a_prompt_that_does_not_fit(llama: Tiny) -> None:
+def test_a_prompt_that_does_not_fit(llama: Small) -> None:
     with pytest.raises(ContextTooSmall, match="the window 512"):
         llama.ask("otters and bridges " * 200, [(0, 6)])
 
@@ -306,12 +308,12 @@ GEMMA = Pinned(
 
 
 @pytest.fixture(scope="module", params=["smollm2-135m", "qwen2.5-coder-0.5b", "gemma-3-270m"])
-def real(request: pytest.FixtureRequest) -> Iterator[Tiny]:
+def real(request: pytest.FixtureRequest) -> Iterator[Small]:
     """Small real models, one after another; fetched once a machine."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(weights, "PINNED", {**weights.PINNED, GEMMA.name: GEMMA})
         path = weights.pull(request.param)["model"]
-    model = Tiny(path)
+    model = Small(path, context=1024)
     yield model
     # One is freed before the next is loaded.
     del model.runtime
@@ -319,9 +321,12 @@ def real(request: pytest.FixtureRequest) -> Iterator[Tiny]:
 
 
 @pytest.mark.model
-def test_real_models(real: Tiny) -> None:
-    longer = "\n".join([TEXT] * 6)  # than the 512 tokens that most layers of Gemma look back
-    for prompt in [TEXT, longer, *([MESSAGES] if real.prompts.has_template else [])]:
+def test_real_models(real: Small) -> None:
+    asked: list[Any] = [TEXT, MESSAGES] if real.prompts.has_template else [TEXT]
+    config = real.runtime.model.config
+    if "sliding_attention" in getattr(config, "layer_types", ()):
+        asked.append("\n".join([TEXT] * 6))
+        assert len(real.prompts.question(asked[-1])[0]) > config.sliding_window
+    for prompt in asked:
         expected = naive(real.runtime, real.prompts, prompt, SPANS)
         assert real.ask(prompt, SPANS) == pytest.approx(expected, abs=1e-5)
-    assert len(real.prompts.question(longer)[0]) > 512

@@ -1,0 +1,233 @@
+"""Attention of the last token: time and memory against the whole matrix, and against a prefill.
+
+    python benchmarks/attention.py [--lengths 1024 2048 4096 8192] [--model FOLDER] [--dtype auto]
+
+Each figure of time and memory comes from a process of its own: its model is loaded and warm, then
+the highest memory it ever takes is reset and read again after one pass (Linux only). The whole
+matrix is `output_attentions=True` for the prompt; where the machine has no memory for that, the
+figure is null, and what its tensors would take is computed. "The reader" is an answer of 32 tokens
+to the same messages after their attention was asked for, with the pass remembered and forgotten.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import ctypes
+import gc
+import json
+import random
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from colligate.models import Message, weights
+
+WAYS = ("attention", "whole matrix", "prefill")
+READER = "reader"
+SPANS = 20
+ANSWER = 32
+WORDS = """river treaty bridge otter signed water house people found early museum river station
+language known family film south north island music system history church county school army
+company village season second several national university century population government""".split()
+
+
+def prompt_of(prompts, length: int) -> str:
+    """A text of `length` tokens, or as good as."""
+    text = " ".join(random.Random(length).choices(WORDS, k=length))
+    return text[: prompts.spans(text)[length - 1][1]]
+
+
+def spans_of(text: str) -> list[tuple[int, int]]:
+    step = len(text) // SPANS
+    return [(at, at + step) for at in range(0, step * SPANS, step)]
+
+
+def in_memory(field: str) -> int:
+    """Bytes of this process: VmRSS now, VmHWM at most since the last reset."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(field):
+            return int(line.split()[1]) * 1024
+    raise LookupError(field)
+
+
+def reset_most() -> None:
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)  # what loading left behind would hide what is measured
+    Path("/proc/self/clear_refs").write_text("5")
+
+
+def measure(way: str, length: int, target: str, dtype: str, repeats: int) -> dict:
+    """Seconds (median) and bytes above the loaded model of one way to look at one prompt."""
+    from colligate.models.hf.attention import attention
+    from colligate.models.hf.loading import find, load_tokenizer, transformers
+    from colligate.models.hf.prompts import Prompts
+    from colligate.models.hf.runtime import Runtime
+
+    transformers()
+    source = find(target)
+    runtime = Runtime(source, target, context=1 << 20, dtype=dtype)
+    prompts = Prompts(load_tokenizer(source), target)
+
+    def look(text: str) -> list[float]:
+        ids, covered = prompts.question(text)
+        if way == "attention":
+            return attention(runtime, prompts, text, spans_of(text))
+        with runtime.working():
+            if way == "prefill":
+                runtime.forward(ids, runtime.cache())
+                return []
+            with runtime.attending("eager"):
+                layers = runtime.forward(ids, output_attentions=True).attentions
+            row = runtime.torch.stack([layer[0, :, -1].float().mean(0) for layer in layers])
+        mean = row.mean(0).tolist()
+        return [
+            statistics.fmean(
+                m for m, (a, b) in zip(mean, covered, strict=True) if max(a, start) < min(b, end)
+            )
+            for start, end in spans_of(text)
+        ]
+
+    config = runtime.model.config.get_text_config()
+    text = prompt_of(prompts, length)
+    tokens = len(prompts.question(text)[0])
+    one = config.num_attention_heads * tokens**2
+    size = runtime.model.dtype.itemsize
+    found = {
+        "tokens": tokens,
+        "dtype": str(runtime.model.dtype).removeprefix("torch."),
+        "needed": one * config.num_hidden_layers * size,
+    }
+    # All layers are kept until the end; the softmax of one is made in float32 beside them.
+    if way == "whole matrix" and found["needed"] + one * (size + 8) > 0.9 * available():
+        return {**found, "available": available()}
+    look(prompt_of(prompts, 64))
+    seconds, most = [], 0
+    for _ in range(repeats):
+        runtime.remembered.clear()
+        reset_most()
+        before, began = in_memory("VmRSS"), time.perf_counter()
+        result = look(text)
+        seconds.append(time.perf_counter() - began)
+        most = max(most, in_memory("VmHWM") - before)
+    return {**found, "seconds": statistics.median(seconds), "bytes": most, "result": result}
+
+
+def available() -> int:
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith("MemAvailable"):
+            return int(line.split()[1]) * 1024
+    raise LookupError("MemAvailable")
+
+
+async def read(length: int, target: str, dtype: str, repeats: int) -> dict:
+    """Seconds of attention and an answer, with and without what the first left for the second."""
+    from colligate.models.hf.model import HFModel
+
+    model = HFModel(target, name=target, dtype=dtype, context_tokens=length + 1024)
+    parts = model._parts
+    found = {}
+    with_it, without = [], []
+    for turn in range(repeats + 1):
+        for forget, seconds in ((False, with_it), (True, without)):
+            prompts = await parts.compute(lambda _: parts.prompts())
+            text = prompt_of(prompts, length if turn else 64)
+            await parts.compute(lambda _: parts.runtime().remembered.clear())
+            began = time.perf_counter()
+            await model.attention([Message("user", text)], spans_of(text))
+            if forget:
+                await parts.compute(lambda _: parts.runtime().remembered.clear())
+            reply = await model.chat([Message("user", text)], max_tokens=ANSWER)
+            if turn:  # the first warms up
+                seconds.append(time.perf_counter() - began)
+                found["cached without" if forget else "cached"] = reply.usage.cached_tokens
+                found["tokens"], found["answer"] = (
+                    reply.usage.input_tokens,
+                    reply.usage.output_tokens,
+                )
+    await model.aclose()
+    return {**found, "with": statistics.median(with_it), "without": statistics.median(without)}
+
+
+def in_process(way: str, length: int, arguments: argparse.Namespace) -> dict:
+    command = [sys.executable, __file__, "--measure", way, "--lengths", str(length)]
+    command += ["--model", arguments.model, "--dtype", arguments.dtype]
+    command += ["--repeats", str(1 if way == "whole matrix" else arguments.repeats)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def say(figure: str, value: float | None, unit: str, against: str) -> None:
+    rounded = None if value is None else float(f"{value:.3g}")
+    row = {"figure": figure, "value": rounded, "unit": unit, "against": against}
+    print(json.dumps(row), flush=True)
+
+
+def report(length: int, found: dict[str, dict]) -> None:
+    attention, matrix, prefill = (found[way] for way in WAYS)
+    against = f"{attention['tokens']} tokens, {attention['dtype']}"
+    needed = f"its attention alone takes {matrix['needed'] / 1e6:.0f} MB"
+    for way in WAYS:
+        there = "" if way != "whole matrix" else f"; {needed}"
+        if "seconds" not in found[way]:
+            there += f", {found[way]['available'] / 1e6:.0f} MB are free"
+        value, most = found[way].get("seconds"), found[way].get("bytes")
+        say(f"{way}, {length} tokens, time", value, "s", against)
+        say(
+            f"{way}, {length} tokens, memory above the model",
+            most and most / 1e6,
+            "MB",
+            against + there,
+        )
+    ratio = matrix["seconds"] / attention["seconds"] if "seconds" in matrix else None
+    say(f"time of the whole matrix, {length} tokens", ratio, "x", "attention; goal >= 3 at 4k")
+    how = "attention" if "bytes" in matrix else "attention; computed, not measured"
+    ratio = matrix.get("bytes", matrix["needed"]) / attention["bytes"]
+    say(f"memory of the whole matrix, {length} tokens", ratio, "x", f"{how}; goal >= 5 at 4k")
+    ratio = attention["seconds"] / prefill["seconds"]
+    say(f"time of attention, {length} tokens", ratio, "x", "plain prefill; goal <= 1.15")
+    if "result" in matrix:
+        pairs = zip(attention["result"], matrix["result"], strict=True)
+        furthest = max(abs(a - b) for a, b in pairs) / max(matrix["result"])
+        say(f"largest difference, {length} tokens", furthest, "x", "the highest span's mean")
+
+
+def main(arguments: argparse.Namespace) -> None:
+    for length in arguments.lengths:
+        report(length, {way: in_process(way, length, arguments) for way in WAYS})
+    found = in_process(READER, min(4096, max(arguments.lengths)), arguments)
+    against = f"{found['tokens']} tokens, answer of {found['answer']}"
+    for which, name in (("with", "remembered"), ("without", "forgotten")):
+        cached = found["cached" if which == "with" else "cached without"]
+        say(
+            f"attention and answer, pass {name}",
+            found[which],
+            "s",
+            f"{against}; {cached} tokens not read again",
+        )
+    say(
+        "attention and answer, pass forgotten",
+        found["without"] / found["with"],
+        "x",
+        "remembered",
+    )
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--lengths", type=int, nargs="+", default=[1024, 2048, 4096, 8192])
+    parser.add_argument("--model", help="a folder or a .gguf file; the tests' small one by default")
+    parser.add_argument("--dtype", default="auto")
+    parser.add_argument("--repeats", type=int, default=3, help="the median is taken")
+    parser.add_argument("--measure", choices=(*WAYS, READER), help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    given.model = given.model or str(weights.pull("smollm2-135m")["model"])
+    settings = (given.lengths[0], given.model, given.dtype, given.repeats)
+    if given.measure is None:
+        main(given)
+    elif given.measure == READER:
+        print(json.dumps(asyncio.run(read(*settings))))
+    else:
+        print(json.dumps(measure(given.measure, *settings)))
