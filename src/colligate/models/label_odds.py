@@ -28,13 +28,13 @@ def first_token(completion: Any) -> list[tuple[str, float]]:
         Garbled: it is no answer.
     """
     try:
-        choice = completion.choices[0]
-    except (AttributeError, LookupError, TypeError):
+        choice = completion["choices"][0]
+    except (LookupError, TypeError):
         raise Garbled("it has no choices") from None
     try:
-        entries = choice.logprobs.content[0].top_logprobs
-        first = [(str(entry.token), math.exp(entry.logprob)) for entry in entries]
-    except (AttributeError, LookupError, TypeError, OverflowError):
+        entries = choice["logprobs"]["content"][0]["top_logprobs"]
+        first = [(str(entry["token"]), math.exp(entry["logprob"])) for entry in entries]
+    except (LookupError, TypeError, OverflowError):
         return []
     return first if all(math.isfinite(probability) for _, probability in first) else []
 

@@ -17,7 +17,14 @@ from colligate.models.dialect import Dialect
 from colligate.models.failures import is_context_error
 from colligate.models.found_once import FoundOnce
 from colligate.models.label_odds import require_labels
-from colligate.models.openai_reply import Reply, ask, ask_streaming, estimate_prompt, usage_of
+from colligate.models.openai_reply import (
+    Reply,
+    ask,
+    ask_streaming,
+    count,
+    estimate_prompt,
+    usage_of,
+)
 from colligate.models.prompt_logprobs import PromptLogprobs
 from colligate.models.protocols import Capability, Completion, LabelOdds, Message, OnToken, Usage
 from colligate.models.thinking import split_thinking
@@ -147,8 +154,8 @@ class OpenAIChat:
 
     def _only_thought(self, reply: Reply) -> bool:
         """Whether thinking ate the tokens meant for the answer, and more could help."""
-        details = getattr(reply.usage, "completion_tokens_details", None)
-        thought = bool(reply.thinking or getattr(details, "reasoning_tokens", None))
+        said = count(reply.usage, "completion_tokens_details", "reasoning_tokens")
+        thought = bool(reply.thinking or said)
         return (
             reply.finish_reason == "length"
             and thought

@@ -13,6 +13,7 @@ from colligate.models.dialect import Dialect, refused_parameter
 from colligate.models.failures import is_context_error
 from colligate.models.found_once import FoundOnce
 from colligate.models.label_odds import first_token, share
+from colligate.models.openai_reply import post_chat
 from colligate.models.protocols import LabelOdds, Message
 from colligate.models.transport import Endpoint
 
@@ -58,7 +59,7 @@ class TopLogprobs:
         Raises:
             MissingCapability: the server does not say.
         """
-        extra: dict[str, Any] | None = None
+        extra: dict[str, Any] = {}
         if forced:
             messages = [*messages, Message("assistant", forced)]
             extra = {"continue_final_message": True, "add_generation_prompt": False}
@@ -74,10 +75,10 @@ class TopLogprobs:
                     temperature=1.0,
                     logprobs=True,
                     top_logprobs=top,
-                    extra_body=extra,
+                    **extra,
                 )
                 try:
-                    return first_token(await client.chat.completions.create(**body))
+                    return first_token(await post_chat(client, body))
                 except REFUSALS as error:
                     named = refused_parameter(error, ["top_logprobs", "logprobs"])
                     if named == "top_logprobs" and top > 5:
