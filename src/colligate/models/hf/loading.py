@@ -142,6 +142,10 @@ def load_model(source: Source, *, device: str = "auto", dtype: str = "auto") -> 
     options: dict[str, Any] = {"dtype": _dtype(torch, place, dtype)}
     if device == "auto" and place == "cuda":
         options["device_map"] = "auto"
+    if source.gguf_file:
+        # The one progress bar that transformers shows whatever it is told.
+        bars = import_module("transformers.modeling_gguf_pytorch_utils")
+        bars.tqdm = lambda tensors, **_: tensors
     model = _pretrained(library.AutoModelForCausalLM, source, **options)
     if model._is_stateful:
         raise WeightsUnavailable(
