@@ -13,8 +13,14 @@ from numpy.typing import NDArray
 from colligate.errors import MissingExtra, RequestRefused
 
 _KEPT = 64  # schemas whose grammars are kept
+_LARGEST = 1 << 53
 # One blank after a comma or colon and none elsewhere: a model cannot go on with blanks for ever.
 _COMPACT = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
+
+_SCHEMAS = {"items", "prefixItems", "anyOf", "oneOf", "additionalProperties"}
+_NAMES = {"properties", "patternProperties"}
+_NAMED_SCHEMAS = _NAMES | {"$defs", "definitions"}
+_SAYS_MORE = {"additionalProperties", "unevaluatedProperties", "anyOf", "oneOf", "$ref"}
 
 
 class Grammar:
@@ -67,6 +73,9 @@ class Grammars:
     def of(self, schema: Mapping[str, Any]) -> Grammar:
         """The grammar of a JSON schema at its beginning; each answer goes on from a copy.
 
+        An object has the properties that are named and no others, unless the schema says more:
+        else a model may add properties for ever.
+
         Raises:
             RequestRefused: the schema uses what cannot be held, or nothing satisfies it.
             MissingExtra: llguidance is not installed.
@@ -75,10 +84,15 @@ class Grammars:
         if key not in self._made:
             if len(self._made) == _KEPT:
                 del self._made[next(iter(self._made))]
-            self._made[key] = self._make(key)
+            plain = json.loads(key, parse_int=_number, parse_float=_number)
+            closed = plain if '"allOf"' in key else _closed(plain)
+            matcher = self._matcher(json.dumps(closed))
+            if matcher.is_error():
+                raise _refused(matcher.get_error())
+            self._made[key] = Grammar(matcher)
         return self._made[key]
 
-    def _make(self, schema: str) -> Grammar:
+    def _matcher(self, schema: str) -> Any:
         try:
             library, hf = import_module("llguidance"), import_module("llguidance.hf")
         except ImportError as error:
@@ -95,10 +109,32 @@ class Grammars:
             grammar = library.LLMatcher.grammar_from_json_schema(schema, overrides=_COMPACT)
         except ValueError as error:
             raise _refused(str(error)) from error
-        matcher = library.LLMatcher(self._tokens, grammar, log_level=0)
-        if matcher.is_error():
-            raise _refused(matcher.get_error())
-        return Grammar(matcher)
+        return library.LLMatcher(self._tokens, grammar, log_level=0)
+
+
+def _closed(schema: Any) -> Any:
+    """The schema, or list of schemas, with no properties but those it names."""
+    if isinstance(schema, list):
+        return [_closed(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    closed = dict(schema)
+    for key, value in schema.items():
+        if key in _SCHEMAS:
+            closed[key] = _closed(value)
+        elif key in _NAMED_SCHEMAS and isinstance(value, dict):
+            closed[key] = {name: _closed(each) for name, each in value.items()}
+    if _NAMES & schema.keys() and not _SAYS_MORE & schema.keys():
+        closed["additionalProperties"] = False
+    return closed
+
+
+def _number(digits: str) -> int | float:
+    """A number of a schema. llguidance takes others for larger ones, or ends the process."""
+    number = float(digits)
+    if abs(number) >= _LARGEST:
+        raise _refused(f"it has the number {digits[:40]}, and the largest is {_LARGEST - 1}")
+    return number if any(mark in digits for mark in ".eE") else int(digits)
 
 
 def _refused(why: str) -> RequestRefused:

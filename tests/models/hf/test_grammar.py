@@ -1,0 +1,304 @@
+"""Decoding held to a JSON schema: whatever a model would rather write, the answer satisfies it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from datetime import date
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pydantic import BaseModel, Field, TypeAdapter, create_model
+
+from colligate.errors import RequestRefused
+from colligate.models.hf.generation import Generated, Generator, Request
+from colligate.models.hf.grammar import Grammars
+from colligate.models.hf.loading import find, load_tokenizer
+from colligate.models.hf.prompts import Prompts
+from colligate.models.hf.runtime import Runtime
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread() -> Iterator[None]:
+    """Models this small lose by sharing work, most of all on a busy machine."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+class Tiny:
+    """A random model that would write anything, and answers of it held to schemas."""
+
+    def __init__(self, folder: Path) -> None:
+        source = find(str(folder))
+        self.runtime = Runtime(source, "hf:tiny", context=512, dtype="float32")
+        self.tokenizer = load_tokenizer(source)
+        self.grammars = Grammars(self.tokenizer, self.runtime.model.config.vocab_size)
+        self.generator = Generator(self.runtime, Prompts(self.tokenizer, "hf:tiny"))
+
+    def answers(
+        self, *schemas: dict[str, Any], max_tokens: int = 300, temperature: float = 1.0
+    ) -> list[Generated]:
+        requests = [
+            Request(
+                [17, 80, 31 + number],
+                max_tokens,
+                temperature=temperature,
+                seed=number,
+                grammar=self.grammars.of(schema),
+            )
+            for number, schema in enumerate(schemas)
+        ]
+        for request in requests:
+            self.generator.submit(request)
+        return [self.generator.run(request) for request in requests]
+
+    def accepts(self, schema: dict[str, Any], text: str) -> bool:
+        """Whether the decoding may write this text and end there."""
+        grammar, end = self.grammars.of(schema).copy(), self.tokenizer.eos_token_id
+        for token in self.tokenizer.encode(text):
+            if not grammar.allowed(448, [end])[token]:
+                return False
+            grammar.take(token)
+        return grammar.complete or bool(grammar.allowed(448, [end])[end])
+
+
+@pytest.fixture(scope="module")
+def tiny(tiny_folder: Callable[..., Path]) -> Tiny:
+    # More rows of logits than there are tokens, as many models have.
+    return Tiny(tiny_folder("llama", vocab_size=448))
+
+
+class Verdict(Enum):
+    YES = "yes"
+    NO = "no, never"
+
+
+class Quote(BaseModel):
+    kind: Literal["quote"]
+    passage: int = Field(ge=1, le=12)
+    text: str = Field(max_length=12)
+
+
+class Gap(BaseModel):
+    kind: Literal["gap"]
+    why: str = Field(pattern=r"^[A-Z]{2}-\d{1,3}$")
+
+
+class Finding(BaseModel):
+    """What a strategy may ask for."""
+
+    found: bool
+    verdict: Verdict
+    evidence: list[Annotated[Quote | Gap, Field(discriminator="kind")]] = Field(
+        min_length=1, max_length=3
+    )
+    either: Quote | Gap
+    note: Annotated[str, Field(max_length=8)] | None
+    pair: tuple[bool, Literal[7, "x", None]]
+    when: date
+    by_name: dict[Annotated[str, Field(pattern="^[a-z]{1,3}$")], bool] = Field(max_length=2)
+
+
+class Chain(BaseModel):
+    last: bool
+    next: Chain | None = None
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0, 9.0])
+def test_a_model_of_pydantic_is_satisfied(tiny: Tiny, temperature: float) -> None:
+    schema = Finding.model_json_schema()
+    answers = tiny.answers(*[schema] * 6, temperature=temperature, max_tokens=500)
+    whole = [answer for answer in answers if answer.finish_reason == "stop"]
+    assert len(whole) >= 5
+    for answer in whole:
+        finding = Finding.model_validate_json(answer.text)
+        assert finding.evidence
+        # No blanks but those of the separators.
+        bare = re.sub(r'"(\\.|[^"\\])*"', "s", answer.text)
+        assert not re.search(r"\s", re.sub(r"[,:] (?=\S)", "", bare))
+
+
+Field_ = tuple[Any, Any]
+
+
+def fields() -> st.SearchStrategy[Field_]:
+    """Types and constraints with which answers end soon."""
+    text = st.builds(
+        lambda least, more: (str, Field(min_length=least, max_length=least + more)),
+        st.integers(0, 3),
+        st.integers(0, 4),
+    )
+    number = st.builds(
+        lambda least, more: (int, Field(ge=least, le=least + more)),
+        st.integers(-1000, 1000),
+        st.integers(0, 1000),
+    )
+    pattern = st.sampled_from([r"^\w\d{2}$", "^(a|bc)*d$", r"é+\s?x"]).map(
+        lambda p: (str, Field(pattern=p, max_length=9))
+    )
+    chosen = st.lists(
+        st.text(max_size=5) | st.integers(-(2**53) + 1, 2**53 - 1) | st.booleans() | st.none(),
+        min_size=1,
+        max_size=3,
+    ).map(lambda values: (Literal[tuple(values)], ...))
+    leaf = st.one_of(text, number, pattern, chosen, st.just((bool, ...)), st.just((None, ...)))
+    return st.recursive(
+        leaf,
+        lambda inner: st.one_of(
+            st.builds(
+                lambda field, least, more: (
+                    list[Annotated[field]],  # type: ignore[valid-type]
+                    Field(min_length=least, max_length=least + more),
+                ),
+                inner,
+                st.integers(0, 2),
+                st.integers(0, 2),
+            ),
+            st.builds(
+                lambda field: (Annotated[field] | None, None),  # type: ignore[valid-type]
+                inner,
+            ),
+            objects(inner),
+        ),
+        max_leaves=6,
+    )
+
+
+def objects(inner: st.SearchStrategy[Field_]) -> st.SearchStrategy[Field_]:
+    name = st.from_regex(r"[a-z][a-z_]{0,6}", fullmatch=True).filter(
+        lambda n: not hasattr(BaseModel, n)
+    )
+    given_fields = st.dictionaries(name, inner, min_size=1, max_size=3)
+    return given_fields.map(lambda f: (create_model("Part", **f), ...))
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(field=objects(fields()), temperature=st.sampled_from([0.0, 1.0, 5.0]))
+def test_any_schema_is_satisfied(tiny: Tiny, field: Field_, temperature: float) -> None:
+    model: TypeAdapter[Any] = TypeAdapter(field[0])
+    for answer in tiny.answers(*[model.json_schema()] * 2, temperature=temperature):
+        if answer.finish_reason == "stop":
+            model.validate_json(answer.text)
+        else:
+            assert answer.output_tokens == 300
+
+
+def test_an_answer_cut_short_says_so(tiny: Tiny) -> None:
+    (answer,) = tiny.answers(Finding.model_json_schema(), max_tokens=5)
+    assert (answer.finish_reason, answer.output_tokens) == ("length", 5)
+
+
+def test_it_ends_where_nothing_may_follow_without_an_end_token(tiny: Tiny) -> None:
+    (answer,) = tiny.answers({"enum": [True]})
+    assert (answer.text, answer.finish_reason) == ("true", "stop")
+    text = tiny.tokenizer.encode(answer.text)
+    assert answer.output_tokens <= max(len(text), 4)
+
+
+def test_the_model_decides_where_more_may_follow(tiny: Tiny) -> None:
+    texts = {a.text for a in tiny.answers(*[{"type": "integer"}] * 30)}
+    assert len({len(text) for text in texts}) > 1
+    assert all(isinstance(json.loads(text), int) for text in texts)
+
+
+def test_properties_come_in_the_order_given(tiny: Tiny) -> None:
+    names = ["zeta", "alpha", "mid"]
+    parts = {name: {"type": "boolean"} for name in names}
+    for order in (names, names[::-1]):
+        schema = {"type": "object", "properties": {n: parts[n] for n in order}, "required": names}
+        (answer,) = tiny.answers(schema)
+        assert list(json.loads(answer.text)) == order
+
+
+def test_objects_have_more_properties_only_where_the_schema_says_so(tiny: Tiny) -> None:
+    # Named like parts of schemas, to see that names are not taken for them.
+    names = {"properties": {"type": "null"}, "items": {"enum": [{"properties": 1}]}}
+    part: dict[str, Any] = {"type": "object", "properties": names}
+    more = {"additionalProperties": {"type": "null"}}
+    whole = '{"properties": null, "items": {"properties": 1}}'
+    for held in (part, {"$ref": "#/$defs/p", "$defs": {"p": part}}, {"anyOf": [part]}):
+        assert tiny.accepts(held, whole)
+        assert not tiny.accepts(held, '{"b": null}')
+        assert not tiny.accepts(held, whole[:-1] + ', "b": null}')
+    for open_ in (part | more, {"type": "object"} | more, {"allOf": [part, {"required": ["b"]}]}):
+        assert tiny.accepts(open_, '{"b": null}')
+    assert tiny.accepts({"type": "array", "items": part}, f"[{whole}, {{}}]")
+    assert not tiny.accepts({"type": "array", "items": part}, '[{"b": null}]')
+    patterns = {"type": "object", "patternProperties": {"^x$": part}}
+    assert tiny.accepts(patterns, f'{{"x": {whole}}}')
+    assert not tiny.accepts(patterns, '{"y": 1}')
+
+
+@pytest.mark.parametrize("depth", [1, 4])
+def test_schemas_that_hold_themselves(tiny: Tiny, depth: int) -> None:
+    text = '{"last": false, "next": ' * depth + '{"last": true, "next": null}' + "}" * depth
+    assert tiny.accepts(Chain.model_json_schema(), text)
+    assert not tiny.accepts(Chain.model_json_schema(), text[:-1])
+    assert not tiny.accepts(Chain.model_json_schema(), text.replace("true", "0"))
+
+
+def test_blanks_cannot_go_on(tiny: Tiny) -> None:
+    blank = torch.tensor([i for i in range(400) if not tiny.tokenizer.decode([i]).strip(" \t\n\r")])
+    assert len(blank) >= 4
+
+    def hook(_module: Any, _inputs: Any, logits: torch.Tensor) -> torch.Tensor:
+        return logits.index_add(-1, blank, torch.full((*logits.shape[:-1], len(blank)), 50.0))
+
+    handle = tiny.runtime.model.get_output_embeddings().register_forward_hook(hook)
+    try:
+        schema = {
+            "type": "object",
+            "properties": {"a": {"type": "array", "items": {"type": "boolean"}, "maxItems": 3}},
+            "required": ["a"],
+        }
+        (answer,) = tiny.answers(schema)
+    finally:
+        handle.remove()
+    assert answer.finish_reason == "stop"
+    assert answer.text == json.dumps(json.loads(answer.text))
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "array", "items": {"type": "string"}, "uniqueItems": True},
+        {"type": "string", "pattern": "(?=a)b"},
+        {"type": "string", "pattern": "(a"},
+        {"$ref": "https://example.org/schema"},
+        {"$ref": "#/$defs/absent"},
+        {"type": "strin"},
+        {"not": {"type": "string"}},
+        {"type": "integer", "minimum": 5, "maximum": 1},
+        {"const": "\ud800"},
+        {"enum": []},
+        {"type": "integer", "enum": [1, 9223372036854775808]},
+        {"type": "integer", "minimum": -1e30, "maximum": -1e29},
+        {"const": -(10**400)},
+    ],
+    ids=lambda schema: str(schema)[:60],
+)
+def test_a_schema_that_cannot_be_held_is_refused_in_a_line(
+    tiny: Tiny, schema: dict[str, Any]
+) -> None:
+    with pytest.raises(RequestRefused, match="cannot be held to this schema: ") as caught:
+        tiny.grammars.of(schema)
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 400
+    assert tiny.answers({"type": "null"})[0].text == "null"
+
+
+def test_a_schema_is_made_ready_once(tiny: Tiny) -> None:
+    schema = Finding.model_json_schema()
+    grammar = tiny.grammars.of(schema)
+    assert tiny.grammars.of(json.loads(json.dumps(schema))) is grammar
+    assert tiny.grammars.of({"type": "boolean"}) is not grammar
+    # Answers do not advance it for those that come later.
+    assert [a.text for a in tiny.answers(*[{"const": 12}] * 3)] == ["12"] * 3
