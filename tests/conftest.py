@@ -316,6 +316,7 @@ def _handler(server: OpenAIServer) -> type[BaseHTTPRequestHandler]:
                 server.requests.append({**body, "path": path, "headers": headers})
                 server.arrived.set()
                 server.in_flight += 1
+                self.open = 1
                 server.in_flight_most = max(server.in_flight_most, server.in_flight)
                 server.lock.notify_all()
                 scripted = next((reply for reply in server.script if reply.is_for(path)), None)
@@ -328,9 +329,16 @@ def _handler(server: OpenAIServer) -> type[BaseHTTPRequestHandler]:
                 self.close_connection = True
                 server.left.set()
             finally:
-                with server.lock:
-                    server.in_flight -= 1
-                    server.lock.notify_all()
+                self._answered()
+
+        def _answered(self) -> None:
+            """No longer in flight: said before the last bytes go out, so that no client who has
+            them is still counted.
+            """
+            with server.lock:
+                server.in_flight -= self.open
+                self.open = 0
+                server.lock.notify_all()
 
         def _reply(
             self, path: str, body: dict[str, Any], headers: dict[str, str], scripted: Any
@@ -431,6 +439,7 @@ def _handler(server: OpenAIServer) -> type[BaseHTTPRequestHandler]:
                 if every and server.closing.wait(every):
                     break
             if whole:
+                self._answered()
                 self.wfile.write(b"0\r\n\r\n")
             else:
                 self.close_connection = True
@@ -510,6 +519,8 @@ def _handler(server: OpenAIServer) -> type[BaseHTTPRequestHandler]:
             self.send_header("Content-Length", str(len(content) if length is None else length))
             for name, value in headers.items():
                 self.send_header(name, value)
+            if length is None:
+                self._answered()
             self.end_headers()
             self.wfile.write(content)
 
