@@ -71,25 +71,28 @@ def measure(way: str, length: int, target: str, dtype: str, repeats: int) -> dic
     runtime = Runtime(source, target, context=1 << 20, dtype=dtype)
     prompts = Prompts(load_tokenizer(source), target)
 
-    def look(text: str) -> list[float]:
-        ids, covered = prompts.question(text)
-        if way == "attention":
-            return attention(runtime, prompts, text, spans_of(text))
+    def by_attention(text: str) -> list[float]:
+        runtime.remembered.clear()
+        return attention(runtime, prompts, text, spans_of(text))
+
+    def by_prefill(text: str) -> None:
         with runtime.working():
-            if way == "prefill":
-                runtime.forward(ids, runtime.cache())
-                return []
-            with runtime.attending("eager"):
-                layers = runtime.forward(ids, output_attentions=True).attentions
+            runtime.forward(prompts.question(text)[0], runtime.cache())
+
+    def by_matrix(text: str) -> list[float]:
+        ids, covered = prompts.question(text)
+        with runtime.working(), runtime.attending("eager"):
+            layers = runtime.forward(ids, output_attentions=True).attentions
             row = runtime.torch.stack([layer[0, :, -1].float().mean(0) for layer in layers])
-        mean = row.mean(0).tolist()
+            masses = row.mean(0).tolist()
         return [
             statistics.fmean(
-                m for m, (a, b) in zip(mean, covered, strict=True) if max(a, start) < min(b, end)
+                m for m, (a, b) in zip(masses, covered, strict=True) if max(a, start) < min(b, end)
             )
             for start, end in spans_of(text)
         ]
 
+    look = dict(zip(WAYS, (by_attention, by_matrix, by_prefill), strict=True))[way]
     config = runtime.model.config.get_text_config()
     text = prompt_of(prompts, length)
     tokens = len(prompts.question(text)[0])
@@ -106,13 +109,25 @@ def measure(way: str, length: int, target: str, dtype: str, repeats: int) -> dic
     look(prompt_of(prompts, 64))
     seconds, most = [], 0
     for _ in range(repeats):
-        runtime.remembered.clear()
         reset_most()
-        before, began = in_memory("VmRSS"), time.perf_counter()
-        result = look(text)
-        seconds.append(time.perf_counter() - began)
+        before = in_memory("VmRSS")
+        took, result = timed(look, text)
+        seconds.append(took)
         most = max(most, in_memory("VmHWM") - before)
-    return {**found, "seconds": statistics.median(seconds), "bytes": most, "result": result}
+    found |= {"seconds": statistics.median(seconds), "bytes": most, "result": result}
+    if way == "prefill":
+        # In turns and in one process, so that what else the machine does weighs on both alike.
+        by_attention(text)
+        turns = [timed(by_attention, text)[0] / timed(look, text)[0] for _ in range(repeats)]
+        found["attention"] = statistics.median(turns)
+    return found
+
+
+def timed(call, *given) -> tuple:
+    """Seconds, and what it returned."""
+    began = time.perf_counter()
+    result = call(*given)
+    return time.perf_counter() - began, result
 
 
 def available() -> int:
@@ -131,9 +146,9 @@ async def read(length: int, target: str, dtype: str, repeats: int) -> dict:
     found = {}
     with_it, without = [], []
     for turn in range(repeats + 1):
+        prompts = await parts.compute(lambda _: parts.prompts())
+        text = prompt_of(prompts, length if turn else 64)
         for forget, seconds in ((False, with_it), (True, without)):
-            prompts = await parts.compute(lambda _: parts.prompts())
-            text = prompt_of(prompts, length if turn else 64)
             await parts.compute(lambda _: parts.runtime().remembered.clear())
             began = time.perf_counter()
             await model.attention([Message("user", text)], spans_of(text))
@@ -142,11 +157,8 @@ async def read(length: int, target: str, dtype: str, repeats: int) -> dict:
             reply = await model.chat([Message("user", text)], max_tokens=ANSWER)
             if turn:  # the first warms up
                 seconds.append(time.perf_counter() - began)
-                found["cached without" if forget else "cached"] = reply.usage.cached_tokens
-                found["tokens"], found["answer"] = (
-                    reply.usage.input_tokens,
-                    reply.usage.output_tokens,
-                )
+                found["cached without" if forget else "cached with"] = reply.usage.cached_tokens
+                found |= {"tokens": reply.usage.input_tokens, "answer": reply.usage.output_tokens}
     await model.aclose()
     return {**found, "with": statistics.median(with_it), "without": statistics.median(without)}
 
@@ -186,8 +198,8 @@ def report(length: int, found: dict[str, dict]) -> None:
     how = "attention" if "bytes" in matrix else "attention; computed, not measured"
     ratio = matrix.get("bytes", matrix["needed"]) / attention["bytes"]
     say(f"memory of the whole matrix, {length} tokens", ratio, "x", f"{how}; goal >= 5 at 4k")
-    ratio = attention["seconds"] / prefill["seconds"]
-    say(f"time of attention, {length} tokens", ratio, "x", "plain prefill; goal <= 1.15")
+    against = "plain prefill, in turns; goal <= 1.15"
+    say(f"time of attention, {length} tokens", prefill["attention"], "x", against)
     if "result" in matrix:
         pairs = zip(attention["result"], matrix["result"], strict=True)
         furthest = max(abs(a - b) for a, b in pairs) / max(matrix["result"])
@@ -200,19 +212,10 @@ def main(arguments: argparse.Namespace) -> None:
     found = in_process(READER, min(4096, max(arguments.lengths)), arguments)
     against = f"{found['tokens']} tokens, answer of {found['answer']}"
     for which, name in (("with", "remembered"), ("without", "forgotten")):
-        cached = found["cached" if which == "with" else "cached without"]
-        say(
-            f"attention and answer, pass {name}",
-            found[which],
-            "s",
-            f"{against}; {cached} tokens not read again",
-        )
-    say(
-        "attention and answer, pass forgotten",
-        found["without"] / found["with"],
-        "x",
-        "remembered",
-    )
+        again = f"{against}; {found[f'cached {which}']} tokens not read again"
+        say(f"attention and answer, pass {name}", found[which], "s", again)
+    ratio = found["without"] / found["with"]
+    say("attention and answer, pass forgotten", ratio, "x", "remembered")
 
 
 if __name__ == "__main__":
