@@ -350,6 +350,16 @@ def test_any_text_in_any_tokens_streams_up_to_what_stops_it(
         assert all(pieces)
 
 
+def test_of_several_strings_the_one_complete_first_ends_the_answer(tiny: Tiny) -> None:
+    assert " quick" in tiny.tokenizer.batch_decode([[i] for i in range(400)])  # in one token too
+    for seed in range(6):
+        request = Request(
+            PROMPTS[0], 9, temperature=2.0, seed=seed, stop=(" quick", "ui"),
+            grammar=tiny.literal(" quick fox"),
+        )  # fmt: skip
+        assert tiny.run(request).text == " q"
+
+
 def test_pieces_come_as_soon_as_they_are_certain(tiny: Tiny) -> None:
     text = "ab<x<y<endless"
     pieces: list[str] = []

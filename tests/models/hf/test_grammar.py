@@ -209,6 +209,23 @@ def test_the_model_decides_where_more_may_follow(tiny: Tiny) -> None:
     assert all(isinstance(json.loads(text), int) for text in texts)
 
 
+def test_any_end_token_of_the_model_ends_an_answer_where_it_may_end(tiny: Tiny) -> None:
+    end = tiny.tokenizer.convert_tokens_to_ids("<|endoftext|>")
+    assert end != tiny.tokenizer.eos_token_id
+
+    def hook(_module: Any, _inputs: Any, logits: torch.Tensor) -> None:
+        logits[..., end] = 1e6
+
+    handle = tiny.runtime.model.get_output_embeddings().register_forward_hook(hook)
+    try:
+        number, listed = tiny.answers({"type": "integer"}, {"const": [1, "a"]})
+    finally:
+        handle.remove()
+    assert number.text in set("-0123456789") or number.text[1:] in set("123456789")
+    assert number.finish_reason == "stop"
+    assert listed.text == '[1, "a"]'
+
+
 def test_properties_come_in_the_order_given(tiny: Tiny) -> None:
     names = ["zeta", "alpha", "mid"]
     parts = {name: {"type": "boolean"} for name in names}
