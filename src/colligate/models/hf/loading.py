@@ -208,4 +208,4 @@ def _reason(error: Exception) -> str:
 
 def _first_line(error: Exception) -> str:
     lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0][:300]}" if lines else type(error).__name__
+    return lines[0][:300].rstrip(".") if lines else type(error).__name__
