@@ -78,6 +78,8 @@ def transformers() -> Any:
         MissingExtra: if it or torch is not installed.
     """
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    # OpenMP's threads wait by spinning: beside another busy process that costs many times the work.
+    os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     try:
         import_module("torch")
         library = import_module("transformers")

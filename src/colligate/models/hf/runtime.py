@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
-from colligate.errors import ContextTooSmall, ModelError, ServerFailed
+from colligate.errors import ContextTooSmall, MissingCapability, ServerFailed
 from colligate.models.hf.adapters import Adapters
 from colligate.models.hf.loading import Source, load_model
 from colligate.models.hf.prefix_cache import Layers, PrefixCache
@@ -130,13 +130,17 @@ class Runtime:
         """Compute attention in another way (`eager` returns its probabilities).
 
         Raises:
-            ModelError: the model cannot.
+            MissingCapability: the model cannot.
         """
         before = self.model.config._attn_implementation
         try:
             self.model.set_attn_implementation(implementation)
         except (ValueError, ImportError) as error:
-            raise ModelError(f"{self.name} cannot compute this", str(error)) from error
+            raise MissingCapability(
+                f"{self.name} cannot compute its attention as {implementation}",
+                str(error),
+                "take a model of another architecture",
+            ) from error
         try:
             yield
         finally:
