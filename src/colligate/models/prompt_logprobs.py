@@ -132,7 +132,7 @@ class PromptLogprobs:
     async def _send(self, client: AsyncOpenAI, ids: list[int]) -> Any:
         # At temperature 1 the log-probabilities are the model's own on every server.
         body = {"model": self._model, "prompt": ids, "max_tokens": 1, "temperature": 1.0}
-        return await client.post("/completions", body=body | self._form, cast_to=object)
+        return await client.post("/completions", body={**body, **self._form}, cast_to=object)
 
 
 def read(answer: Any, ids: Sequence[int]) -> list[float]:
@@ -145,7 +145,7 @@ def read(answer: Any, ids: Sequence[int]) -> list[float]:
         choice = answer["choices"][0]
         by_id = choice.get("prompt_logprobs")
         if by_id is not None:
-            values = [
+            values: list[Any] = [
                 None if entry is None else entry[str(token)]["logprob"]
                 for entry, token in zip(by_id, ids, strict=True)
             ]

@@ -124,7 +124,8 @@ class ServerTokenizer:
                 )
             except openai.NotFoundError:
                 raise RequestRefused(f"{self._endpoint.url} has no /tokenize") from None
-            if not isinstance(answer, dict) or not _are_ids(ids := answer.get("tokens")):
+            ids: Any = answer.get("tokens") if isinstance(answer, dict) else None
+            if not isinstance(answer, dict) or not _are_ids(ids):
                 raise Garbled("/tokenize gives no token ids")
             if isinstance(window := answer.get("max_model_len"), int) and window > 0:
                 self.window = window

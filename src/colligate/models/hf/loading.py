@@ -146,7 +146,7 @@ def load_model(source: Source, *, device: str = "auto", dtype: str = "auto") -> 
         options["device_map"] = "auto"
     if source.gguf_file:
         # The one progress bar that transformers shows whatever it is told.
-        bars = import_module("transformers.modeling_gguf_pytorch_utils")
+        bars: Any = import_module("transformers.modeling_gguf_pytorch_utils")
         bars.tqdm = lambda tensors, **_: tensors
     model = _pretrained(library.AutoModelForCausalLM, source, **options)
     if model._is_stateful:
