@@ -23,6 +23,7 @@ ATTENTION = "colligate_forest"
 
 _SMALL = 128  # tokens: short runs attend together up to here, to spare calls
 _LARGE = 512  # tokens: longer runs that take a mask attend piece by piece, to spare memory
+_STRIP = 64  # tokens: the pieces in which a processor computes what takes no mask as a whole
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ class Forest:
         self._ends = [0] * known  # of the branch that begins with each token
         self._runs: list[_Run] = []
         self._paths: list[Slices] = [()] * len(sequences)
-        self._blocks: dict[int | None, list[Block]] = {}
+        self._blocks: dict[tuple[int | None, bool], list[Block]] = {}
         self._masks: dict[Any, Any] = {}
         path: Slices = ((0, known),) if known else ()
         before: Sequence[int] = ()
@@ -91,16 +92,17 @@ class Forest:
         """Where the half-open range of a sequence's tokens stands."""
         return [p for start, end in cut(self._paths[index], first, last) for p in range(start, end)]
 
-    def blocks(self, window: int | None = None) -> list[Block]:
+    def blocks(self, window: int | None = None, *, strips: bool = False) -> list[Block]:
         """The row in pieces that attend one after the other.
 
-        A token sees at most `window` tokens, itself among them.
+        A token sees at most `window` tokens, itself among them. `strips` are for kernels that
+        compute what a plain block does not see, and then leave it out: in strips it is half.
         """
-        if window not in self._blocks:
-            self._blocks[window] = list(self._cut(window))
-        return self._blocks[window]
+        if (window, strips) not in self._blocks:
+            self._blocks[window, strips] = list(self._cut(window, strips))
+        return self._blocks[window, strips]
 
-    def _cut(self, window: int | None) -> Iterator[Block]:
+    def _cut(self, window: int | None, strips: bool) -> Iterator[Block]:
         groups: list[list[_Run]] = []
         for run in self._runs:
             if groups and run.end - groups[-1][0].start <= _SMALL:
@@ -109,22 +111,21 @@ class Forest:
                 groups.append([run])
         for group in groups:
             start, end, path = group[0].start, group[-1].end, group[0].path
-            if not path and len(group) == 1 and (window is None or end - start <= window):
-                yield Block(start, end, ((start, end),), plain=True)
-                continue
-            for a in range(start, end, _LARGE):
-                b = min(a + _LARGE, end)
+            plain = not path and len(group) == 1 and (window is None or end - start <= window)
+            step = _LARGE if not plain else _STRIP if strips else end - start
+            for a in range(start, end, step):
+                b = min(a + step, end)
                 # What leads to the first token of a block holds all keys before the block: what
                 # leads to a later one and stands before the first leads to the first as well.
                 lead = joined(path, (start, a))
                 shallowest = min(self.depths[a - self.known : b - self.known])
                 first = max(0, shallowest + 1 - window) if window else 0
                 keys = joined(cut(lead, first, self.depths[a - self.known]), (a, b))
-                yield Block(a, b, keys)
+                yield Block(a, b, keys, plain and a == start)
 
     def mask(self, block: Block, window: int | None, like: Any) -> Any:
         """What a block adds to its scores, [1, 1, queries, keys]: 0, or -inf where unseen."""
-        key = block.start, window, like.device, like.dtype
+        key = block, window, like.device, like.dtype
         if key not in self._masks:
             torch = import_module("torch")
             positions = [p for start, end in block.keys for p in range(start, end)]
@@ -142,6 +143,28 @@ class Forest:
         return self._masks[key]
 
 
+class Unfit(Exception):
+    """A layer attends in a way that `attend` does not know."""
+
+
+def fits(model: Any) -> bool:
+    """Whether a model may be computed over a forest, as far as its configuration tells.
+
+    Not if it has layers that are no attention, or attend to chunks; nor if its rotations depend
+    on the longest sequence of a pass. `attend` sees the rest, layer by layer.
+    """
+    config = model.config.get_text_config()
+    layers = set(getattr(config, "layer_types", None) or ())
+    ropes = getattr(config, "rope_parameters", None) or {}
+    kinds = {ropes.get("rope_type")}
+    kinds |= {rope.get("rope_type") for rope in ropes.values() if isinstance(rope, dict)}
+    return (
+        bool(model._supports_attention_backend)
+        and layers <= {"full_attention", "sliding_attention"}
+        and not kinds & {"dynamic", "longrope"}
+    )
+
+
 def attend(
     module: Any,
     query: Any,
@@ -149,63 +172,57 @@ def attend(
     value: Any,
     attention_mask: Any,
     *,
-    forest: Forest,
+    forest: Forest | None = None,
     scaling: float | None = None,
-    sliding_window: int | None = None,
     **options: Any,
 ) -> tuple[Any, None]:
     """The attention of one layer over a forest, block by block; for `AttentionInterface`.
 
-    Query is [1, heads, new tokens, width], keys and values [1, heads, all tokens, width].
+    Query is [1, heads, new tokens, width]; keys and values are [1, heads, all tokens, width].
 
     Raises:
-        RuntimeError: the model asks of attention what this does not do.
+        Unfit: the layer asks for more: capped scores, sinks, a window it does not tell.
     """
-    if attention_mask is not None or any(options.get(name) is not None for name in _UNKNOWN):
-        raise RuntimeError("its attention takes more than a forest knows of")
+    window = options.get("sliding_window")
+    windowed = getattr(getattr(module, "config", None), "sliding_window", None)
+    if (
+        forest is None
+        or attention_mask is not None
+        or any(options[name] is not None for name in options.keys() - _KNOWN)
+        or (windowed and "sliding_window" not in options)
+        or False in (options.get("is_causal"), getattr(module, "is_causal", True))
+    ):
+        raise Unfit
     torch = import_module("torch")
-    sdpa = import_module("transformers").AttentionInterface()["sdpa"]
+    on_cpu = query.device.type == "cpu"
+    groups = query.shape[1] // key.shape[1]
+    if groups > 1 and not on_cpu:  # There a mask and shared heads together have no fast kernel.
+        key, value = (states.repeat_interleave(groups, dim=1) for states in (key, value))
 
     def gathered(states: Any, slices: Slices) -> Any:
         parts = [states[:, :, start:end] for start, end in slices]
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=2)
 
-    results = []
-    for block in forest.blocks(sliding_window):
-        result, _ = sdpa(
-            module,
+    results = [
+        torch.nn.functional.scaled_dot_product_attention(
             query[:, :, block.start - forest.known : block.end - forest.known],
             gathered(key, block.keys),
             gathered(value, block.keys),
-            None if block.plain else forest.mask(block, sliding_window, query),
-            scaling=scaling,
+            None if block.plain else forest.mask(block, window, query),
             is_causal=block.plain,
+            scale=scaling,
+            enable_gqa=groups > 1 and on_cpu,
         )
-        results.append(result)
-    return torch.cat(results, dim=1), None
+        for block in forest.blocks(window, strips=on_cpu)
+    ]
+    return torch.cat(results, dim=2).transpose(1, 2), None
 
 
-_UNKNOWN = ("softcap", "s_aux", "sinks", "position_bias", "indices", "block_indices")
-
-
-def fits(model: Any) -> bool:
-    """Whether `attend` is all the attention a model has.
-
-    It does not know capped scores, sinks, chunks, or layers that are no attention; nor
-    rotations that depend on the longest sequence of a pass. Those models are computed
-    sequence by sequence.
-    """
-    config = model.config.get_text_config()
-    rope = getattr(config, "rope_parameters", None) or {}
-    ropes = rope.values() if all(isinstance(value, dict) for value in rope.values()) else [rope]
-    layers = set(getattr(config, "layer_types", None) or ())
-    return (
-        bool(model._supports_attention_backend)
-        and layers <= {"full_attention", "sliding_attention"}
-        and getattr(config, "attn_logit_softcapping", None) is None
-        and not any(name.rpartition(".")[2] == "sinks" for name, _ in model.named_parameters())
-        and not any(r.get("rope_type") in ("dynamic", "longrope") for r in ropes)
-    )
+# What a layer may be told besides; positions are in its queries and keys already.
+_KNOWN = {
+    "sliding_window", "is_causal", "dropout", "position_ids", "use_cache", "cache_position",
+    "output_attentions", "output_hidden_states", "output_router_logits",
+}  # fmt: skip
 
 
 def common(one: Sequence[int], other: Sequence[int]) -> int:

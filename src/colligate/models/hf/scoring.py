@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from colligate.models.hf.forest import ATTENTION, Forest, attend, common, fits
+from colligate.models.hf.forest import ATTENTION, Forest, Unfit, attend, common, fits
 from colligate.models.hf.prompts import Prompts
 from colligate.models.hf.runtime import Runtime, Stop
 
-_TOKENS = 4096  # computed in one forward pass
+_TOKENS = 2048  # in one forward pass: enough for fast products, few enough for their memory
 _LOGITS = 1 << 28  # bytes of one pass's logits in float32
 _SLICE = 1 << 25  # bytes of logits turned into log-probabilities at a time
 _WORTH = 64  # tokens: a shared beginning from here on is remembered for other calls
@@ -87,9 +87,12 @@ class Scorer:
         found: dict[_Scored, list[float]] = {}
         with self._runtime.working(stop, adapter):
             if self._packs and asked:
-                self._together(asked, adapter, found)
-            else:
-                for one in asked:
+                try:
+                    self._together(asked, adapter, found)
+                except Unfit:  # told by its first such layer; known from then on
+                    self._packs = False
+            for one in asked:
+                if one not in found:
                     found[one] = self._alone(one, adapter)
         return [list(found.get(one, ())) for one in scored]
 
