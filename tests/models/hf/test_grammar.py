@@ -40,7 +40,7 @@ class Tiny:
         source = find(str(folder))
         self.runtime = Runtime(source, "hf:tiny", context=512, dtype="float32")
         self.tokenizer = load_tokenizer(source)
-        self.grammars = Grammars(self.tokenizer, self.runtime.model.config.vocab_size)
+        self.grammars = Grammars(self.tokenizer)
         self.generator = Generator(self.runtime, Prompts(self.tokenizer, "hf:tiny"))
 
     def answers(

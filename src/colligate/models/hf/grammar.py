@@ -41,6 +41,8 @@ class Grammar:
     def allowed(self, vocabulary: int, ends: Iterable[int]) -> NDArray[np.bool_]:
         """Which tokens of a vocabulary may come next; `ends` may when the JSON can end here.
 
+        A model often has logits for more tokens than there are: those never may.
+
         Raises:
             RequestRefused: the schema became too complex.
         """
@@ -64,9 +66,8 @@ class Grammar:
 class Grammars:
     """Grammars over the tokens of a (fast) tokenizer, made once for each schema."""
 
-    def __init__(self, tokenizer: Any, vocabulary: int) -> None:
+    def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
-        self._vocabulary = vocabulary
         self._tokens: Any = None
         self._made: dict[str, Grammar] = {}
 
@@ -102,9 +103,7 @@ class Grammars:
                 "pip install 'colligate[local]'",
             ) from error
         if self._tokens is None:
-            # A model often has rows for more tokens than there are; never for fewer.
-            size = max(self._vocabulary, len(self._tokenizer))
-            self._tokens = hf.from_tokenizer(self._tokenizer, n_vocab=size)
+            self._tokens = hf.from_tokenizer(self._tokenizer)
         try:
             grammar = library.LLMatcher.grammar_from_json_schema(schema, overrides=_COMPACT)
         except ValueError as error:

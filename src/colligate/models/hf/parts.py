@@ -54,7 +54,7 @@ class Parts:
     def grammars(self) -> Grammars:
         """What answers can be held to. In `reading`."""
         if self._grammars is None:
-            self._grammars = Grammars(self.prompts().tokenizer, 0)
+            self._grammars = Grammars(self.prompts().tokenizer)
         return self._grammars
 
     def runtime(self) -> Runtime:
