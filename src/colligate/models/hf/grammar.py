@@ -102,11 +102,11 @@ class Grammars:
                 f"{error.name} is not installed",
                 "pip install 'colligate[local]'",
             ) from error
-        if self._tokens is None:
-            self._tokens = hf.from_tokenizer(self._tokenizer)
         try:
+            if self._tokens is None:
+                self._tokens = hf.from_tokenizer(self._tokenizer)
             grammar = library.LLMatcher.grammar_from_json_schema(schema, overrides=_COMPACT)
-        except ValueError as error:
+        except ValueError as error:  # no such tokens, or no JSON
             raise _refused(str(error)) from error
         return library.LLMatcher(self._tokens, grammar, log_level=0)
 
