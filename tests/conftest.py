@@ -7,6 +7,7 @@ import hashlib
 import itertools
 import json
 import math
+import os
 import re
 import select
 import signal
@@ -23,6 +24,10 @@ import pytest
 
 from colligate.models.scripted import ScriptedModel
 from colligate.models.transport import Policy
+
+# Threads of torch and llama.cpp wait by spinning, which costs dearly beside a busy process. It is
+# read when their libraries are loaded, which tests may do before colligate does.
+os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
 # A shell starts background jobs with interrupts ignored, and their children inherit that: the
 # commands under test must be interruptible however the tests were started.

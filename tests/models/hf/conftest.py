@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,17 @@ TEMPLATE = (
 )
 TEXT = """The quick brown fox jumps over the lazy dog. Otters eat fish, and bridges cross rivers.
 Who signed the treaty of 1932? {"found": true, "answer": "yes"} Numbers: 0 1 2 3 4 5 6 7 8 9."""
+
+
+@pytest.fixture(scope="module")
+def one_thread() -> Iterator[None]:
+    """Models this small lose by sharing work, most of all on a busy machine."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import date
 from enum import Enum
 from pathlib import Path
@@ -23,14 +23,7 @@ from colligate.models.hf.loading import find, load_tokenizer
 from colligate.models.hf.prompts import Prompts
 from colligate.models.hf.runtime import Runtime
 
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Iterator[None]:
-    """Models this small lose by sharing work, most of all on a busy machine."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 class Tiny:
