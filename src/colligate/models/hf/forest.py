@@ -21,7 +21,7 @@ Slices = tuple[tuple[int, int], ...]
 ATTENTION = "colligate_forest"
 """The name of `attend` among the attention functions of transformers."""
 
-_SMALL = 128  # tokens: short runs attend together up to here, to spare calls
+_SMALL = 128  # tokens: short runs attend together up to here, to spare calls; not over _LARGE
 _LARGE = 512  # tokens: longer runs that take a mask attend piece by piece, to spare memory
 _STRIP = 64  # tokens: the pieces in which a processor computes what takes no mask as a whole
 

@@ -1,0 +1,302 @@
+"""Likelihoods computed together are those of full passes, one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from colligate.errors import ContextTooSmall
+from colligate.models.hf import scoring
+from colligate.models.hf.forest import Forest
+from colligate.models.hf.loading import find, load_tokenizer
+from colligate.models.hf.prompts import Prompts
+from colligate.models.hf.runtime import Runtime, Stop, Stopped
+from colligate.models.hf.scoring import Scorer
+
+ARCHITECTURES = ("llama", "mistral", "qwen2", "qwen3", "gemma2", "gemma3")
+INSTRUCTION = "Numbers: 0 1 2 3 4 5 6 7 8 9. " * 4
+OTTERS = "Otters eat fish, and bridges cross rivers. "
+TREATY = "The treaty of 1932 was signed by two of the otters, and by no bridge. "
+QUESTION = "Who signed the treaty of 1932?"
+PAIRS = [
+    (INSTRUCTION + OTTERS, QUESTION),
+    (INSTRUCTION + TREATY * 3, QUESTION),
+    (INSTRUCTION + TREATY, QUESTION),  # a beginning of the one before
+    (TREATY, QUESTION),
+    (TREATY, ""),
+    (TREATY, "W"),
+    (TREATY + QUESTION, " Otters"),
+    ("", QUESTION),
+    ("", "W"),
+    (INSTRUCTION + OTTERS, QUESTION),  # once more
+    (INSTRUCTION + OTTERS, "yes"),
+    (INSTRUCTION + OTTERS, "no <|im_end|>"),
+]
+
+
+class Small:
+    """A small model, what scores with it, and what it computes."""
+
+    def __init__(self, folder: Path) -> None:
+        source = find(str(folder))
+        self.runtime = Runtime(source, "hf:tiny", context=512, dtype="float32")
+        self.prompts = Prompts(load_tokenizer(source), "hf:tiny")
+        self.scorer = Scorer(self.runtime, self.prompts)
+        self.read = 0  # tokens
+        self.runtime.model.get_input_embeddings().register_forward_hook(self._count)
+
+    def _count(self, module: object, given: tuple[Any, ...], output: object) -> None:
+        self.read += given[0].numel()
+
+    def ids(self, pair: tuple[str, str]) -> tuple[list[int], list[int]]:
+        return self.prompts.literal(pair[0], beginning=True), self.prompts.literal(pair[1])
+
+    def naive(self, prefix: Sequence[int], continuation: Sequence[int]) -> list[float]:
+        """By a full pass over the one sequence."""
+        ids = [*prefix, *continuation]
+        with torch.inference_mode():
+            logits = self.runtime.model(torch.tensor([ids])).logits[0]
+        odds = logits.float().log_softmax(-1)
+        return [odds[i - 1, ids[i]].item() for i in range(len(prefix), len(ids))]
+
+
+@pytest.fixture(scope="module")
+def models(tiny_folder: Callable[..., Path]) -> Callable[[str], Small]:
+    made: dict[str, Small] = {}
+
+    def get(architecture: str) -> Small:
+        if architecture not in made:
+            made[architecture] = Small(tiny_folder(architecture))
+        made[architecture].runtime.remembered.clear()
+        made[architecture].read = 0
+        return made[architecture]
+
+    return get
+
+
+@pytest.fixture
+def llama(models: Callable[[str], Small]) -> Small:
+    return models("llama")
+
+
+@contextmanager
+def limits(tokens: int, logit_bytes: int) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(scoring, "_TOKENS", tokens)
+        patch.setattr(scoring, "_LOGITS", logit_bytes)
+        patch.setattr(scoring, "_SLICE", logit_bytes // 2)
+        yield
+
+
+def assert_equal(values: list[list[float]], expected: list[list[float]]) -> None:
+    assert [len(row) for row in values] == [len(row) for row in expected]
+    for row, other in zip(values, expected, strict=True):
+        assert row == pytest.approx(other, abs=1e-4)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_the_same_as_full_passes(architecture: str, models: Callable[[str], Small]) -> None:
+    model = models(architecture)
+    before = model.runtime.model.config._attn_implementation
+    expected = [model.naive(*model.ids(pair)) for pair in PAIRS]
+    assert max(len(prefix) for prefix, _ in map(model.ids, PAIRS)) > 100  # beyond all windows
+    assert_equal(model.scorer.likelihoods(PAIRS), expected)
+    assert_equal(model.scorer.likelihoods(PAIRS), expected)  # with what is remembered now
+    assert model.runtime.model.config._attn_implementation == before
+
+
+TEXTS = st.lists(st.sampled_from([INSTRUCTION, OTTERS, TREATY, QUESTION, "W", " "]), max_size=4)
+
+
+@pytest.mark.parametrize("architecture", ["llama", "mistral", "gemma2"])
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    pairs=st.lists(st.tuples(TEXTS.map("".join), st.sampled_from(["", "W", OTTERS])), max_size=7),
+    tokens=st.sampled_from([40, 100, 2048]),
+    rows=st.sampled_from([1, 5, 1000]),
+)
+def test_random_pairs_in_passes_of_any_size(
+    architecture: str,
+    models: Callable[[str], Small],
+    pairs: list[tuple[str, str]],
+    tokens: int,
+    rows: int,
+) -> None:
+    model = models(architecture)
+    with limits(tokens, rows * 4 * model.runtime.model.config.vocab_size):
+        values = Scorer(model.runtime, model.prompts).likelihoods(pairs)
+    assert_equal(values, [model.naive(*model.ids(pair)) for pair in pairs])
+
+
+def test_what_is_shared_is_computed_once(llama: Small) -> None:
+    pairs = [llama.ids(pair) for pair in PAIRS if pair[1]]
+    read = [(*prefix, *continuation)[:-1] for prefix, continuation in pairs]
+    llama.scorer.likelihoods(PAIRS)
+    assert llama.read == len({ids[: n + 1] for ids in read for n in range(len(ids))})
+
+
+def test_a_long_prefix_is_remembered(llama: Small) -> None:
+    prefix = llama.prompts.literal(TREATY * 6)
+    continuations = [llama.prompts.literal(text) for text in ("yes", "no", "W", QUESTION)]
+    expected = [llama.naive(prefix, each) for each in continuations]
+    llama.read = 0
+    assert_equal(llama.scorer.continuations(prefix, continuations), expected)
+    assert llama.read < len(prefix) + sum(map(len, continuations))
+    llama.read = 0
+    assert_equal(llama.scorer.continuations(prefix, continuations), expected)
+    assert llama.read <= sum(map(len, continuations))
+
+
+def test_a_long_prefix_is_computed_once_for_several_passes(llama: Small) -> None:
+    prefix = llama.prompts.literal(TREATY * 6)
+    continuations = [llama.prompts.literal(word + OTTERS) for word in "ABCDEFGH"]
+    expected = [llama.naive(prefix, each) for each in continuations]
+    llama.read = 0
+    with limits(60, 1 << 28):
+        assert_equal(llama.scorer.continuations(prefix, continuations), expected)
+    assert llama.read < len(prefix) + sum(map(len, continuations))
+
+
+def test_capped_scores_go_one_by_one(models: Callable[[str], Small]) -> None:
+    model = models("gemma2")
+    shapes = []
+    handle = (
+        model.runtime.model.get_decoder()
+        .layers[-1]
+        .register_forward_pre_hook(lambda _, given: shapes.append(given[0].shape[1]))
+    )
+    try:
+        model.scorer.likelihoods([(OTTERS, QUESTION), (TREATY, QUESTION)])
+    finally:
+        handle.remove()
+    assert len(shapes) >= 2  # a pass for each at least, none over both
+
+
+@pytest.mark.parametrize(
+    "rope",
+    [
+        {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 10000.0},
+        {
+            "rope_type": "longrope",
+            "rope_theta": 10000.0,
+            "short_factor": [1.0] * 4,
+            "long_factor": [3.0] * 4,
+            "original_max_position_embeddings": 100,
+        },
+    ],
+)
+def test_rotations_by_length_are_those_of_each_sequence(
+    rope: dict[str, Any], tiny_folder: Callable[..., Path]
+) -> None:
+    """A long sequence beside a short one must not change how the short one is read."""
+    model = Small(tiny_folder("llama", rope_parameters=rope))
+    short, long = (OTTERS, QUESTION), (TREATY * 10, QUESTION)
+    expected = model.naive(*model.ids(short))
+    assert model.scorer.likelihoods([long, short])[1] == pytest.approx(expected, abs=1e-4)
+
+
+def test_nothing_asked(llama: Small) -> None:
+    assert llama.scorer.likelihoods([]) == []
+    assert llama.scorer.likelihoods([(OTTERS, ""), ("", "")]) == [[], []]
+    assert llama.scorer.continuations([3], []) == []
+    assert llama.read == 0
+    with pytest.raises(ValueError, match="before a continuation"):
+        llama.scorer.continuations([], [[3]])
+
+
+def test_too_long_before_anything_is_computed(llama: Small) -> None:
+    with pytest.raises(ContextTooSmall, match="512"):
+        llama.scorer.likelihoods([(OTTERS, QUESTION), (TREATY * 40, QUESTION)])
+    assert llama.read == 0
+
+
+def test_as_long_as_the_window(llama: Small) -> None:
+    prefix, continuation = [5] * 500, [6] * 12
+    expected = llama.naive(prefix, continuation)
+    assert_equal(llama.scorer.continuations(prefix, [continuation]), [expected])
+
+
+def test_stopped_between_layers_and_usable_after(llama: Small) -> None:
+    stop = Stop()
+    layers = llama.runtime.model.get_decoder().layers
+    handle = layers[0].register_forward_hook(lambda *_: stop.set())
+    try:
+        with pytest.raises(Stopped):
+            llama.scorer.likelihoods(PAIRS, stop=stop)
+    finally:
+        handle.remove()
+    assert_equal(llama.scorer.likelihoods(PAIRS[:1]), [llama.naive(*llama.ids(PAIRS[0]))])
+
+
+IDS = st.lists(st.integers(1, 3), min_size=1, max_size=12)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    beginning=st.lists(st.integers(1, 3), max_size=5),
+    rests=st.lists(IDS, min_size=1, max_size=6),
+    window=st.none() | st.integers(1, 6),
+    strips=st.booleans(),
+    sizes=st.tuples(st.integers(1, 8), st.integers(1, 8), st.integers(1, 8)),
+)
+def test_each_token_sees_what_leads_to_it(
+    beginning: list[int],
+    rests: list[list[int]],
+    window: int | None,
+    strips: bool,
+    sizes: tuple[int, int, int],
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        small, more, strip = sizes
+        for name, size in (("_SMALL", small), ("_LARGE", small + more), ("_STRIP", strip)):
+            patch.setattr(f"colligate.models.hf.forest.{name}", size)
+        sequences = [[*beginning, *rest] for rest in rests]
+        known = len(beginning)
+        forest = Forest(sequences, known)
+        blocks = forest.blocks(window, strips=strips)
+    assert len(forest.ids) <= sum(map(len, rests))
+    row = [*beginning, *forest.ids]
+    seen: dict[int, set[int]] = {}
+    for block in blocks:
+        keys = [p for start, end in block.keys for p in range(start, end)]
+        if block.plain:
+            assert keys == list(range(block.start, block.end))
+            seen |= {p: set(range(block.start, p + 1)) for p in keys}
+        else:
+            mask = forest.mask(block, window, torch.zeros(0))[0, 0]
+            for query, scores in zip(range(block.start, block.end), mask.tolist(), strict=True):
+                seen[query] = {key for key, score in zip(keys, scores, strict=True) if score == 0}
+    assert sorted(seen) == list(range(known, len(row)))
+    for index, ids in enumerate(sequences):
+        path = forest.positions(index, 0, len(ids))
+        assert [row[p] for p in path] == ids
+        for depth, position in enumerate(path[known:], known):
+            assert forest.depths[position - known] == depth
+            nearest = 0 if window is None else max(0, depth + 1 - window)
+            assert seen[position] == set(path[nearest : depth + 1])
+
+
+@pytest.mark.parametrize("length", [100, 700])
+@pytest.mark.parametrize("architecture", ["llama", "mistral"])
+def test_runs_longer_than_a_block(
+    architecture: str, length: int, tiny_folder: Callable[..., Path]
+) -> None:
+    """Long documents beside each other, with and without a shared beginning."""
+    model = Small(tiny_folder(architecture, max_position_embeddings=2048))
+    model.runtime.context = 2048
+    generator = torch.Generator().manual_seed(length)
+    one, other, shared = torch.randint(3, 200, (3, length), generator=generator).tolist()
+    with limits(10_000, 1 << 30):
+        for beginning in ([9], shared[:30], shared[:200]):
+            values = model.scorer.continuations(beginning, [one, other, [*one[:50], *other[:50]]])
+            assert_equal(
+                values,
+                [model.naive(beginning, c) for c in (one, other, [*one[:50], *other[:50]])],
+            )
