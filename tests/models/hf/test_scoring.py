@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 from colligate.errors import ContextTooSmall
 from colligate.models.hf import scoring
-from colligate.models.hf.forest import Forest
+from colligate.models.hf.forest import Forest, Unfit, attend
 from colligate.models.hf.loading import find, load_tokenizer
 from colligate.models.hf.prompts import Prompts
 from colligate.models.hf.runtime import Runtime, Stop, Stopped
@@ -180,6 +181,26 @@ def test_capped_scores_go_one_by_one(models: Callable[[str], Small]) -> None:
 
 
 @pytest.mark.parametrize(
+    "options",
+    [
+        {"softcap": 50.0},
+        {"s_aux": torch.zeros(4)},
+        {"position_bias": torch.zeros(4)},
+        {"is_causal": False},
+        {"window": 16},  # in its configuration alone
+        {"sliding_window": 16, "window": 16, "attention_mask": torch.zeros(1)},
+    ],
+    ids=lambda options: "-".join(options),
+)
+def test_attention_that_is_more_than_known_is_not_guessed(options: dict[str, Any]) -> None:
+    module = SimpleNamespace(config=SimpleNamespace(sliding_window=options.pop("window", None)))
+    states = torch.zeros(1, 1, 2, 8)
+    mask = options.pop("attention_mask", None)
+    with pytest.raises(Unfit):
+        attend(module, states, states, states, mask, forest=Forest([[1, 2]]), **options)
+
+
+@pytest.mark.parametrize(
     "rope",
     [
         {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 10000.0},
@@ -196,7 +217,7 @@ def test_rotations_by_length_are_those_of_each_sequence(
     rope: dict[str, Any], tiny_folder: Callable[..., Path]
 ) -> None:
     """A long sequence beside a short one must not change how the short one is read."""
-    model = Small(tiny_folder("llama", rope_parameters=rope))
+    model = Small(tiny_folder("llama", rope_parameters=rope, max_position_embeddings=100))
     short, long = (OTTERS, QUESTION), (TREATY * 10, QUESTION)
     expected = model.naive(*model.ids(short))
     assert model.scorer.likelihoods([long, short])[1] == pytest.approx(expected, abs=1e-4)
