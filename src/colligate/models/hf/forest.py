@@ -96,7 +96,7 @@ class Forest:
         """The row in pieces that attend one after the other.
 
         A token sees at most `window` tokens, itself among them. `strips` are for kernels that
-        compute what a plain block does not see, and then leave it out: in strips it is half.
+        compute the unseen half of a plain block too, and then leave it out.
         """
         if (window, strips) not in self._blocks:
             self._blocks[window, strips] = list(self._cut(window, strips))
@@ -144,7 +144,7 @@ class Forest:
 
 
 class Unfit(Exception):
-    """A layer attends in a way that `attend` does not know."""
+    """A layer attends in a way that `attend` does not know: to be computed without a forest."""
 
 
 def fits(model: Any) -> bool:

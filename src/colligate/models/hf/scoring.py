@@ -16,7 +16,6 @@ _LOGITS = 1 << 28  # bytes of one pass's logits in float32
 _SLICE = 1 << 25  # bytes of logits turned into log-probabilities at a time
 _WORTH = 64  # tokens: a shared beginning from here on is remembered for other calls
 
-
 Ids = Sequence[int]
 
 
@@ -89,7 +88,7 @@ class Scorer:
             if self._packs and asked:
                 try:
                     self._together(asked, adapter, found)
-                except Unfit:  # told by its first such layer; known from then on
+                except Unfit:  # its first such layer tells; known from then on
                     self._packs = False
             for one in asked:
                 if one not in found:
