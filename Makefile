@@ -46,6 +46,7 @@ test: setup lint
 bench: setup
 	$(BIN)/python benchmarks/overhead.py
 	$(BIN)/python benchmarks/search.py --sizes 1000 20000
+	$(BIN)/python benchmarks/concurrency.py --delay 1
 
 clean:
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
