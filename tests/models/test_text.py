@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colligate.models.text import blunt, disarm, encodable, marks
+from colligate.models.text import blunt, encodable, marks
 
 CONTROLS = [
     "<|im_start|>",
@@ -31,7 +31,7 @@ texts = st.lists(st.sampled_from([*CONTROLS, *ORDINARY, "<", ">", "[", "]", "\U0
 @pytest.mark.parametrize("control", CONTROLS)
 def test_a_control_token_is_found_wherever_it_stands(control: str) -> None:
     for text in (control, f"a{control}b", f"<{control}>", f"[a {control}]", f"<x{control * 2}"):
-        safe = disarm(text, {control}.__contains__)
+        safe = blunt(text, [control])
         assert control not in safe
         assert len(safe) == len(text)
         assert sum(a != b for a, b in zip(text, safe, strict=True)) == text.count(control)
@@ -39,32 +39,23 @@ def test_a_control_token_is_found_wherever_it_stands(control: str) -> None:
 
 @given(texts)
 def test_what_is_left_has_no_control_token_and_the_same_places(text: str) -> None:
-    safe = disarm(text, CONTROLS.__contains__)
+    safe = blunt(text, CONTROLS)
     assert not any(control in safe for control in CONTROLS)
     assert len(safe) == len(text)
-    assert disarm(safe, CONTROLS.__contains__) == safe
+    assert blunt(safe, CONTROLS) == safe
     assert all(a in "<[" for a, b in zip(text, safe, strict=True) if a != b)
 
 
-@given(st.text())
-def test_a_text_without_control_tokens_is_the_same(text: str) -> None:
-    assert disarm(text, lambda mark: False) is text
+@given(texts)
+def test_the_marks_of_a_text_are_all_there(text: str) -> None:
+    found = marks(text)
+    assert set(found) >= {control for control in CONTROLS if control in text}
+    assert all(mark in text for mark in found)
 
 
-def test_only_what_the_model_takes_for_control_changes() -> None:
+def test_only_what_is_named_changes() -> None:
     html = "<s>struck</s> and <b>bold</b> [INST]"
-    assert disarm(html, {"</s>"}.__contains__) == "<s>struck\u2039/s> and <b>bold</b> [INST]"
-
-
-def test_each_mark_is_asked_about_once() -> None:
-    asked: list[str] = []
-
-    def is_control(mark: str) -> bool:
-        asked.append(mark)
-        return False
-
-    disarm("<b>one</b> <b>two</b>", is_control)
-    assert asked == ["<b>", "</b>"]
+    assert blunt(html, ["</s>"]) == "<s>struck\u2039/s> and <b>bold</b> [INST]"
 
 
 def test_marks_end_with_their_line_and_have_bounds() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -24,20 +24,6 @@ def encodable(text: str) -> str:
     return _SURROGATE.sub("\ufffd", text)
 
 
-def disarm(text: str, is_control: Callable[[str], bool]) -> str:
-    """The text with every mark that the model would take for a control token made harmless.
-
-    `is_control` says whether the model reads one mark, such as `<|im_end|>`, `</s>` or `[INST]`,
-    as more than its letters. The first character of each that it does becomes a look-alike: the
-    text reads the same to the model, has the same length, and spans of it stay valid. Any other
-    text comes back unchanged.
-
-    >>> disarm("<b>bold</b> <|im_end|>", {"<|im_end|>"}.__contains__)
-    '<b>bold</b> ‹|im_end|>'
-    """
-    return blunt(text, filter(is_control, marks(text)))
-
-
 def marks(text: str) -> list[str]:
     """What could be a control token by its form: in `<>` or `[]`; each once, overlapping ones too.
 
@@ -48,7 +34,13 @@ def marks(text: str) -> list[str]:
 
 
 def blunt(text: str, controls: Iterable[str]) -> str:
-    """The text with the first character of each of the control tokens replaced by a look-alike."""
+    """The text with these control tokens made harmless: the first character of each a look-alike.
+
+    The text reads the same to the model, has the same length, and spans of it stay valid.
+
+    >>> blunt("<b>bold</b> <|im_end|>", ["<|im_end|>"])
+    '<b>bold</b> ‹|im_end|>'
+    """
     for control in controls:
         text = text.replace(control, _LOOK_ALIKE.get(control[0], "\ufffd") + control[1:])
     return text

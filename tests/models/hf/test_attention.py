@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from threading import Event
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,7 +19,7 @@ from colligate.models import Message, weights
 from colligate.models.hf.attention import attention
 from colligate.models.hf.loading import find, load_tokenizer
 from colligate.models.hf.prompts import Prompts
-from colligate.models.hf.runtime import Runtime, Stop, Stopped
+from colligate.models.hf.runtime import Runtime, Stopped
 from colligate.models.pinned import Pinned, PinnedFile, Wheel
 
 ARCHITECTURES = ("llama", "mistral", "qwen2", "qwen3", "gemma2", "gemma3")
@@ -215,7 +216,7 @@ def test_a_prompt_seen_before_is_not_computed_again(llama: Small) -> None:
 def test_giving_up_leaves_the_model_usable(llama: Small, at: int) -> None:
     expected = llama.ask(TEXT, SPANS)
     llama.runtime.remembered.clear()
-    stop, ids = Stop(), llama.prompts.question(TEXT)[0]
+    stop, ids = Event(), llama.prompts.question(TEXT)[0]
 
     def give_up(_: Any, given: Any, __: Any) -> None:
         if (given[0].shape[1] == 1) == (at == 1):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Event
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,7 +19,7 @@ from colligate.models.hf import scoring
 from colligate.models.hf.forest import Forest, Unfit, attend
 from colligate.models.hf.loading import find, load_tokenizer
 from colligate.models.hf.prompts import Prompts
-from colligate.models.hf.runtime import Runtime, Stop, Stopped
+from colligate.models.hf.runtime import Runtime, Stopped
 from colligate.models.hf.scoring import Scorer
 
 ARCHITECTURES = ("llama", "mistral", "qwen2", "qwen3", "gemma2", "gemma3")
@@ -245,7 +246,7 @@ def test_as_long_as_the_window(llama: Small) -> None:
 
 
 def test_stopped_between_layers_and_usable_after(llama: Small) -> None:
-    stop = Stop()
+    stop = Event()
     layers = llama.runtime.model.get_decoder().layers
     handle = layers[0].register_forward_hook(lambda *_: stop.set())
     try:

@@ -8,11 +8,12 @@ token costs: never is a matrix of tokens by tokens made for it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from threading import Event
 from typing import Any
 
 from colligate.errors import MissingCapability
 from colligate.models.hf.prompts import Prompts
-from colligate.models.hf.runtime import Runtime, Stop
+from colligate.models.hf.runtime import Runtime
 from colligate.models.protocols import Prompt
 
 Span = tuple[int, int]
@@ -25,7 +26,7 @@ def attention(
     spans: Sequence[Span],
     *,
     adapter: str = "",
-    stop: Stop | None = None,
+    stop: Event | None = None,
 ) -> list[float]:
     """Mean attention of the last token to a token of each span, as `AttentionModel` says.
 
@@ -48,7 +49,7 @@ def attention(
     return [_mean(row, covered, span) for span in spans]
 
 
-def _row(runtime: Runtime, ids: list[int], adapter: str, stop: Stop | None) -> list[float]:
+def _row(runtime: Runtime, ids: list[int], adapter: str, stop: Event | None) -> list[float]:
     """Attention of the last token to each token, over all layers and heads; sums to 1."""
     runtime.must_fit(len(ids))
     *before, last = ids

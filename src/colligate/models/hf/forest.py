@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from itertools import takewhile
 from typing import Any
+
+from colligate.models.hf.prefix_cache import common
 
 Slices = tuple[tuple[int, int], ...]
 """Half-open ranges of positions, in order."""
@@ -223,11 +224,6 @@ _KNOWN = {
     "sliding_window", "is_causal", "dropout", "position_ids", "use_cache", "cache_position",
     "output_attentions", "output_hidden_states", "output_router_logits",
 }  # fmt: skip
-
-
-def common(one: Sequence[int], other: Sequence[int]) -> int:
-    """How many tokens two sequences begin with in common."""
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
 def cut(path: Slices, first: int, last: int) -> Slices:

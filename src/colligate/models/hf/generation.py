@@ -11,13 +11,14 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from threading import Event
 from typing import Any, Literal
 
 from colligate.errors import RequestRefused, ServerFailed
 from colligate.models.hf.decoding import Batch, Row, choose
 from colligate.models.hf.grammar import Grammar
 from colligate.models.hf.prompts import Prompts
-from colligate.models.hf.runtime import Runtime, Stop, Stopped
+from colligate.models.hf.runtime import Runtime, Stopped
 from colligate.models.hf.written import Written
 
 # What ends a turn in the templates of model families, where a configuration forgets to say so.
@@ -53,7 +54,7 @@ class Request:
     grammar: Grammar | None = None
     adapter: str = ""
     on_piece: Callable[[str], None] | None = None
-    halt: Stop = field(default_factory=Stop)
+    halt: Event = field(default_factory=Event)
     outcome: Generated | Exception | None = field(default=None, init=False, repr=False)
 
 
@@ -96,7 +97,7 @@ class Generator:
             self._waiting.append(self._submitted.popleft())
         under_way = [answer.request for lane in self._lanes.values() for answer in lane.answers]
         for request in (*self._waiting, *under_way):
-            if request.halt.is_set:
+            if request.halt.is_set():
                 request.outcome = Stopped()
         self._waiting = [request for request in self._waiting if request.outcome is None]
         if self._waiting and len(under_way) < self._most:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from pathlib import Path
+from threading import Event
 from typing import TYPE_CHECKING, Any
 
 from colligate.models.hf.loading import facts, find, transformers
@@ -24,7 +25,6 @@ from colligate.models.window import window
 
 if TYPE_CHECKING:
     from colligate.models.hf.generation import Generated, Request
-    from colligate.models.hf.runtime import Stop
 
 _LONGEST_WINDOW = 32768
 
@@ -195,7 +195,7 @@ class HFModel:
         """
         require_labels(labels)
 
-        def score(stop: Stop) -> list[list[float]]:
+        def score(stop: Event) -> list[list[float]]:
             prompts = self._parts.prompts()
             prefix = prompts.encode(prompts.render(messages, think=False)) + prompts.literal(forced)
             given = [prompts.literal(label) for label in labels]

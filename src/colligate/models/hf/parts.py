@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from threading import Lock
+from threading import Event, Lock
 from typing import TypeVar
 
 from colligate.errors import ModelError
@@ -12,7 +12,7 @@ from colligate.models.hf.generation import Generator
 from colligate.models.hf.grammar import Grammars
 from colligate.models.hf.loading import Source, load_tokenizer
 from colligate.models.hf.prompts import Prompts
-from colligate.models.hf.runtime import Runtime, Stop, Stopped
+from colligate.models.hf.runtime import Runtime, Stopped
 from colligate.models.hf.scoring import Scorer
 from colligate.models.threads import Threads
 
@@ -42,7 +42,7 @@ class Parts:
         self._runtime: Runtime | None = None
         self._generator: Generator | None = None
         self._scorer: Scorer | None = None
-        self._stops: set[Stop] = set()
+        self._stops: set[Event] = set()
 
     def prompts(self) -> Prompts:
         """The tokenizer; from either thread."""
@@ -87,16 +87,16 @@ class Parts:
             self._scorer = Scorer(self.runtime(), self.prompts())
         return self._scorer
 
-    async def compute(self, work: Callable[[Stop], T]) -> T:
+    async def compute(self, work: Callable[[Event], T]) -> T:
         """Do some work in `computing`; it is stopped when nobody waits for it any more."""
-        with self.stoppable(Stop()) as stop:
+        with self.stoppable(Event()) as stop:
             try:
                 return await self.computing.run(lambda: work(stop))
             except Stopped:
                 raise self.closed() from None
 
     @contextmanager
-    def stoppable(self, stop: Stop) -> Iterator[Stop]:
+    def stoppable(self, stop: Event) -> Iterator[Event]:
         """`stop` is set when the block is left, or when the model is closed meanwhile."""
         self._stops.add(stop)
         try:

@@ -39,8 +39,8 @@ class PrefixCache:
         """Keys and values of the longest remembered beginning of `ids`, and how long it is."""
         best, length = None, 0
         for entry in self._entries:
-            if entry.adapter == adapter and (common := _common(entry.ids, ids)) > length:
-                best, length = entry, common
+            if entry.adapter == adapter and (shared := common(entry.ids, ids)) > length:
+                best, length = entry, shared
         if best is None:
             return (), 0
         self._entries.remove(best)
@@ -54,7 +54,7 @@ class PrefixCache:
         self._entries = [
             entry
             for entry in self._entries
-            if entry.adapter != adapter or _common(entry.ids, new.ids) < len(entry.ids)
+            if entry.adapter != adapter or common(entry.ids, new.ids) < len(entry.ids)
         ]
         if new.size > self._limit:
             return
@@ -72,5 +72,6 @@ class PrefixCache:
         self._entries.clear()
 
 
-def _common(one: Sequence[int], other: Sequence[int]) -> int:
+def common(one: Sequence[int], other: Sequence[int]) -> int:
+    """How many tokens two sequences begin with in common."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))

@@ -1,6 +1,6 @@
 """The loaded model, and the forward passes that generation, scoring and attention share.
 
-All of it runs in one thread; only `Stop` is for others to set.
+All of it runs in one thread; only the events that stop a pass are set from others.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
+from threading import Event
 from typing import Any
 
 from colligate.errors import ContextTooSmall, MissingCapability, ServerFailed
@@ -23,17 +24,6 @@ class Stopped(Exception):
     """The caller gave up; the forward pass was left between two layers."""
 
 
-class Stop:
-    """Whether the caller of some work has given up on it. Set from any thread."""
-
-    def __init__(self) -> None:
-        self.is_set = False
-
-    def set(self) -> None:
-        """Give up."""
-        self.is_set = True
-
-
 class Runtime:
     """A causal language model of transformers, loaded when made."""
 
@@ -46,7 +36,7 @@ class Runtime:
         self.model = load_model(source, device=device, dtype=dtype)
         self.remembered = PrefixCache(_REMEMBERED_BYTES)
         self.adapters = Adapters(self.model, name)
-        self._stop: Stop | None = None
+        self._stop: Event | None = None
         for layer in getattr(self.model.get_decoder(), "layers", ()):
             layer.register_forward_pre_hook(self._check)
 
@@ -60,7 +50,7 @@ class Runtime:
             )
 
     @contextmanager
-    def working(self, stop: Stop | None = None, adapter: str = "") -> Iterator[None]:
+    def working(self, stop: Event | None = None, adapter: str = "") -> Iterator[None]:
         """Compute with an adapter, without gradients, until done or stopped.
 
         Raises:
@@ -147,5 +137,5 @@ class Runtime:
             self.model.set_attn_implementation(before)
 
     def _check(self, *_: object) -> None:
-        if self._stop is not None and self._stop.is_set:
+        if self._stop is not None and self._stop.is_set():
             raise Stopped

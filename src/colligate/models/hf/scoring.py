@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from threading import Event
 from typing import Any
 
-from colligate.models.hf.forest import ATTENTION, Forest, Unfit, attend, common, fits
+from colligate.models.hf.forest import ATTENTION, Forest, Unfit, attend, fits
+from colligate.models.hf.prefix_cache import common
 from colligate.models.hf.prompts import Prompts
-from colligate.models.hf.runtime import Runtime, Stop
+from colligate.models.hf.runtime import Runtime
 
 _TOKENS = 2048  # in one forward pass: enough for fast products, few enough for their memory
 _LOGITS = 1 << 28  # bytes of one pass's logits in float32
@@ -41,7 +43,7 @@ class Scorer:
         import_module("transformers").AttentionInterface.register(ATTENTION, attend)
 
     def likelihoods(
-        self, pairs: Sequence[tuple[str, str]], *, adapter: str = "", stop: Stop | None = None
+        self, pairs: Sequence[tuple[str, str]], *, adapter: str = "", stop: Event | None = None
     ) -> list[list[float]]:
         """Natural log-probability of each token of each (prefix, continuation), in their order.
 
@@ -64,7 +66,7 @@ class Scorer:
         continuations_ids: Sequence[Ids],
         *,
         adapter: str = "",
-        stop: Stop | None = None,
+        stop: Event | None = None,
     ) -> list[list[float]]:
         """Natural log-probability of each token of each continuation of one prefix.
 
@@ -77,7 +79,7 @@ class Scorer:
         return self._score([(prefix_ids, ids) for ids in continuations_ids], adapter, stop)
 
     def _score(
-        self, pairs: Sequence[tuple[Ids, Ids]], adapter: str, stop: Stop | None
+        self, pairs: Sequence[tuple[Ids, Ids]], adapter: str, stop: Event | None
     ) -> list[list[float]]:
         scored = [_Scored((*prefix, *continuation), len(prefix)) for prefix, continuation in pairs]
         for one in scored:
