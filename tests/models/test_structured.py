@@ -270,3 +270,24 @@ async def test_over_http_without_any_schema_support(openai_server: Any, policy: 
     assert result.stages["repaired"] == 1
     assert len(result.warnings) == 2
     await model.aclose()
+
+
+async def test_a_schema_no_decoder_can_be_held_to_is_asked_for_in_the_prompt(
+    scripted_model: Any,
+) -> None:
+    refusal = errors.RequestRefused("m cannot be held to this schema", "it has uniqueItems")
+    model = scripted_model([refusal, PARIS.model_dump_json()])
+    result = await structured(model.chat, ASK, City, max_tokens=50, retries=0)
+    assert result.value == PARIS
+    held, free = model.calls
+    assert held.schema == City.model_json_schema()
+    assert free.schema is None
+    assert free.prompt.endswith(schema_instruction(City.model_json_schema()))
+    assert "could not be held to City (it has uniqueItems)" in result.warnings[0]
+
+
+async def test_what_is_refused_without_a_schema_too_is_refused(scripted_model: Any) -> None:
+    model = scripted_model([errors.RequestRefused(f"refusal {n}") for n in range(9)])
+    with pytest.raises(errors.RequestRefused, match="refusal 1"):
+        await structured(model.chat, ASK, City, max_tokens=50)
+    assert len(model.calls) == 2

@@ -12,13 +12,14 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import Any, Generic, Literal, Protocol, TypeVar, get_args
 
 import json_repair
 from pydantic import BaseModel, RootModel, ValidationError
 
-from colligate.errors import ColligateError, ContextTooSmall, MalformedOutput
+from colligate.errors import ColligateError, ContextTooSmall, MalformedOutput, RequestRefused
 from colligate.models.protocols import Completion, Message
 from colligate.models.schema_prompt import with_schema
 
@@ -54,7 +55,7 @@ class Chat(Protocol):
         max_tokens: int,
         temperature: float,
         seed: int | None,
-        schema: Mapping[str, Any],
+        schema: Mapping[str, Any] | None,
     ) -> Completion: ...
 
 
@@ -86,16 +87,19 @@ async def structured(
     """Ask for an object of the Pydantic class `schema`; at most `1 + retries` calls.
 
     `schema_in_prompt` writes the schema into the prompt too: for a model without
-    `Capability.STRUCTURED`, which may not look at the `schema` of a call. `on_stage` is told of
-    each stage as it happens, also of those before a failure.
+    `Capability.STRUCTURED`, which may not look at the `schema` of a call. A call that is refused
+    with the schema is made without it, and the prompt then asks for it: no decoder can be held to
+    every schema. `on_stage` is told of each stage as it happens, also of those before a failure.
 
     Raises:
         MalformedOutput: none of the answers could be made into one.
         ModelError: what `ChatModel.chat` raises.
     """
     json_schema = schema.model_json_schema()
+    held: Mapping[str, Any] | None = json_schema
     asked = with_schema(messages, json_schema) if schema_in_prompt else list(messages)
     turns = asked
+    refused = ""
     completions: list[Completion] = []
     stages: dict[Stage, int] = dict.fromkeys(STAGES, 0)
     problem = ""
@@ -105,11 +109,17 @@ async def structured(
         if on_stage is not None:
             on_stage(stage)
 
+    ask = partial(chat, max_tokens=max_tokens, temperature=temperature, seed=seed)
     for _ in range(1 + retries):
         try:
-            completion = await chat(
-                turns, max_tokens=max_tokens, temperature=temperature, seed=seed, schema=json_schema
-            )
+            try:
+                completion = await ask(turns, schema=held)
+            except RequestRefused as error:
+                if held is None or completions:
+                    raise
+                held, refused = None, error.why or error.what
+                turns = asked = with_schema(messages, json_schema)
+                completion = await ask(turns, schema=None)
         except ContextTooSmall:
             if not completions:
                 raise
@@ -131,6 +141,11 @@ async def structured(
             continue
         count(stage)
         warnings = [warning for each in completions for warning in each.warnings]
+        if held is None:
+            warnings.append(
+                f"{completion.model} could not be held to {schema.__name__} ({refused}); "
+                "the prompt alone asked for it"
+            )
         if completion.finish_reason == "length" and stage == "repaired":
             warnings.append(
                 f"{completion.model}'s answer was cut at {max_tokens} tokens and mended"
