@@ -7,7 +7,6 @@ import hashlib
 import itertools
 import json
 import math
-import os
 import re
 import select
 import signal
@@ -22,12 +21,11 @@ from typing import Any
 
 import pytest
 
+from colligate.models.cores import wait_without_spinning
 from colligate.models.scripted import ScriptedModel
 from colligate.models.transport import Policy
 
-# Threads of torch and llama.cpp wait by spinning, which costs dearly beside a busy process. It is
-# read when their libraries are loaded, which tests may do before colligate does.
-os.environ.setdefault("GOMP_SPINCOUNT", "1000")
+wait_without_spinning()  # tests may load torch before colligate does
 
 # A shell starts background jobs with interrupts ignored, and their children inherit that: the
 # commands under test must be interruptible however the tests were started.

@@ -7,7 +7,6 @@ prompts and computes only from the first token that differs, so put what is comm
 from __future__ import annotations
 
 import json
-import os
 import secrets
 import threading
 from collections import Counter
@@ -25,15 +24,14 @@ from colligate.errors import (
     ServerFailed,
     WeightsUnavailable,
 )
+from colligate.models.cores import wait_without_spinning
 from colligate.models.protocols import Completion, Message, Usage
 from colligate.models.text import blunt, encodable, marks
 from colligate.models.thinking import split_thinking
 
-# OpenMP's threads spin while they wait for one another; beside another busy process that costs
-# ten times the work. This is what libgomp does itself when it sees more threads than cores.
-os.environ.setdefault("GOMP_SPINCOUNT", "1000")
+wait_without_spinning()
 
-import xllamacpp
+import xllamacpp  # noqa: E402 (libgomp reads the setting when it is loaded)
 
 _BATCH = 128  # prompt tokens between two chances to cancel; larger is no faster on a CPU
 _PROMPT_CACHE_MIB = 512

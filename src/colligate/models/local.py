@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colligate.errors import MissingExtra, WeightsUnavailable
+from colligate.models.cores import wait_without_spinning
 from colligate.models.threads import Threads
 
 T = TypeVar("T")
@@ -100,6 +101,7 @@ class _Worker:
 
     def __init__(self, kind: str, name_or_path: str) -> None:
         os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+        wait_without_spinning()
         try:
             library = import_module("sentence_transformers")
             logging = import_module("transformers.utils.logging")

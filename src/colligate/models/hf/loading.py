@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from colligate.errors import MissingExtra, UnknownModel, UsageError, WeightsUnavailable
+from colligate.models.cores import wait_without_spinning
 from colligate.models.gguf import read_header
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
@@ -78,8 +79,7 @@ def transformers() -> Any:
         MissingExtra: if it or torch is not installed.
     """
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
-    # OpenMP's threads wait by spinning: beside another busy process that costs many times the work.
-    os.environ.setdefault("GOMP_SPINCOUNT", "1000")
+    wait_without_spinning()
     try:
         import_module("torch")
         library = import_module("transformers")
