@@ -1,0 +1,126 @@
+"""A strategy's parameters as a person writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import ClassVar
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from colligate.errors import UsageError
+from colligate.library.sources import SearchMode
+from colligate.strategies.baselines.direct import Direct
+from colligate.strategies.baselines.retrieve_read import RetrieveRead
+from colligate.strategies.parameters import configured, parameters
+from colligate.strategies.strategy import available, strategy_type
+
+
+class Colour(StrEnum):
+    RED = "red"
+    GREEN = "green"
+
+
+@dataclass(frozen=True)
+class Everything:
+    name: ClassVar[str] = "everything"
+
+    k: int = 5
+    share: float = 0.5
+    quick: bool = False
+    prompt: str = "plain"
+    colour: Colour = Colour.RED
+    cap: int | None = None
+    skipped: tuple[str, ...] = ()
+    colours: tuple[Colour, ...] = (Colour.RED, Colour.GREEN)
+    measure: Callable[[str], int] = field(default=len)
+
+    def __post_init__(self) -> None:
+        if self.k < 1:
+            raise ValueError("k is at least 1")
+
+
+def test_each_type_is_read_as_it_is_written() -> None:
+    made = configured(
+        Everything,
+        ["k=3", "share=0.25", "quick=YES", "prompt=a=b", "colour=green", "cap=7",
+         "skipped=See also, Notes,", "colours=green"],
+    )  # fmt: skip
+    assert made == Everything(
+        3, 0.25, True, "a=b", Colour.GREEN, 7, ("See also", "Notes"), (Colour.GREEN,)
+    )
+    assert isinstance(made.colour, Colour)
+
+
+def test_none_empty_and_the_last_of_two() -> None:
+    made = configured(Everything, ["cap=3", "cap=none", "skipped=", "k=1", " k = 2 "])
+    assert (made.cap, made.skipped, made.k) == (None, (), 2)
+
+
+def test_what_is_not_said_keeps_its_default() -> None:
+    assert configured(Everything, []) == Everything()
+    assert configured(RetrieveRead, ["mode=sparse"]) == RetrieveRead(mode=SearchMode.SPARSE)
+
+
+def test_parameters_are_listed_with_type_and_default() -> None:
+    assert [(p.name, p.type, p.default) for p in parameters(Everything)] == [
+        ("k", "int", 5),
+        ("share", "float", 0.5),
+        ("quick", "bool", False),
+        ("prompt", "str", "plain"),
+        ("colour", "red|green", "red"),
+        ("cap", "int|none", None),
+        ("skipped", "str,...", []),
+        ("colours", "red|green,...", ["red", "green"]),
+    ]  # a function is no text
+
+
+@pytest.mark.parametrize(
+    ("setting", "says"),
+    [
+        ("quik=true", "everything has no parameter 'quik': there are k, share, quick, "),
+        ("quik=true", "did you mean quick?"),
+        ("measure=len", "everything has no parameter 'measure'"),
+        ("=3", "has no parameter ''"),
+        ("quick", "no value for quick of everything; write quick=VALUE"),
+        ("k=three", "cannot set k of everything: 'three' is no whole number"),
+        ("k=2.5", "'2.5' is no whole number"),
+        ("k=", "'' is no whole number"),
+        ("cap=all", "'all' is no whole number, nor none"),
+        ("share=half", "'half' is no number"),
+        ("share=nan", "'nan' is no number"),
+        ("share=1e999", "is no number"),
+        ("quick=maybe", "'maybe' is neither true nor false"),
+        ("colour=blue", "'blue' is none of red, green"),
+        ("colours=green,blue", "is none of red, green"),
+        ("k=0", "everything cannot be set up so: k is at least 1"),
+    ],
+)
+def test_what_is_wrong_is_one_line(setting: str, says: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        configured(Everything, [setting])
+    assert says in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_strategy_without_such_a_parameter() -> None:
+    with pytest.raises(UsageError, match="direct has no parameter 'k': there are max_tokens"):
+        configured(Direct, ["k=1"])
+
+
+@given(st.integers(), st.floats(allow_nan=False, allow_infinity=False), st.booleans())
+def test_what_is_printed_can_be_given_back(number: int, share: float, quick: bool) -> None:
+    made = configured(Everything, [f"cap={number}", f"share={share}", f"quick={quick}"])
+    assert (made.cap, made.share, made.quick) == (number, share, quick)
+
+
+@pytest.mark.parametrize("name", available())
+def test_every_default_can_be_written_as_text(name: str) -> None:
+    kind = strategy_type(name)
+    for parameter in parameters(kind):
+        default = parameter.default
+        text = ",".join(default) if isinstance(default, list) else str(default).lower()
+        assert configured(kind, [f"{parameter.name}={text}"]) == kind()
