@@ -122,5 +122,5 @@ def test_every_default_can_be_written_as_text(name: str) -> None:
     kind = strategy_type(name)
     for parameter in parameters(kind):
         default = parameter.default
-        text = ",".join(default) if isinstance(default, list) else str(default).lower()
+        text = ",".join(default) if isinstance(default, list) else str(default)
         assert configured(kind, [f"{parameter.name}={text}"]) == kind()

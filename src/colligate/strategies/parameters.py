@@ -91,14 +91,15 @@ def _name(kind: type) -> str:
     return str(getattr(kind, "name", kind.__name__.lower()))
 
 
-def _settable(kind: Any) -> Mapping[str, tuple[Field[Any], _Form]]:
+def _settable(kind: type) -> Mapping[str, tuple[Field[Any], _Form]]:
     """The fields whose values can be written as text, by name."""
+    name = _name(kind)
     if not is_dataclass(kind):
         return {}
     try:
         hints = get_type_hints(kind)
     except NameError as error:
-        raise UsageError(f"the parameters of {_name(kind)} cannot be read", str(error)) from error
+        raise UsageError(f"the parameters of {name} cannot be read", str(error)) from error
     forms = {field: _form(hints[field.name]) for field in fields(kind) if field.init}
     return {field.name: (field, form) for field, form in forms.items() if form is not None}
 
