@@ -1,5 +1,5 @@
 from colligate.documents import Passage, Span
-from colligate.evidence.reader import INSTRUCTION, Reply, reader_messages, render
+from colligate.evidence.reader import FORMS, Form, Reply, reader_messages, render
 
 
 def passage(text: str, title: str = "A", section: tuple[str, ...] = (), page: int | None = None):
@@ -36,7 +36,7 @@ def test_turn_tokens_of_chat_templates_are_taken_apart():
 
 def test_instructions_come_first_and_the_question_last():
     system, user = reader_messages(" Who signed? ", [passage("x")])
-    assert (system.role, system.content) == ("system", INSTRUCTION)
+    assert (system.role, system.content) == ("system", FORMS[Form.SHORT].instruction)
     assert user.content.endswith("Question: Who signed?")
 
 
@@ -44,3 +44,11 @@ def test_the_quote_is_decoded_before_the_sentence_and_the_verdict_last():
     schema = Reply.model_json_schema()
     assert list(schema["properties"]) == ["statements", "short_answer", "found"]
     assert list(schema["$defs"]["Statement"]["properties"]) == ["passage", "quote", "sentence"]
+
+
+def test_a_list_and_an_explanation_have_room_and_say_what_they_are():
+    for form, words in ((Form.LIST, "separated by commas"), (Form.LONG, "neutral tone")):
+        system, _ = reader_messages("Which?", [passage("x")], form)
+        assert words in system.content
+        assert FORMS[form].reply.model_json_schema()["properties"]["statements"]["maxItems"] == 12
+        assert FORMS[form].tokens > FORMS[Form.SHORT].tokens

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 
 from colligate.documents import Passage
 from colligate.evidence.citing import Evidence, cite
-from colligate.evidence.reader import REPLY_TOKENS, Reply, reader_messages
+from colligate.evidence.reader import FORMS, Form, reader_messages
+from colligate.models import Role
 from colligate.strategies.answer import Answer, not_found
 from colligate.strategies.run import Run
-from colligate.strategies.trace import Answered
+from colligate.strategies.trace import Answered, Pruned
 
 
 async def read(
@@ -20,6 +21,7 @@ async def read(
     *,
     strategy: str,
     evidence: Sequence[Evidence],
+    form: Form = Form.SHORT,
 ) -> Answer:
     """Ask the reader, resolve what it cites, and say what was not found.
 
@@ -30,8 +32,9 @@ async def read(
     if not passages:
         run.emit(Answered(False, "", ()))
         return not_found(question, strategy, shown)
+    wanted = FORMS[form]
     reply = await run.structured(
-        reader_messages(question, passages), Reply, max_tokens=REPLY_TOKENS
+        reader_messages(question, passages, form), wanted.reply, max_tokens=wanted.tokens
     )
     documents = await run.documents_of(passages)
     # Locating a quote in a long document takes a while: not on the event loop.
@@ -54,3 +57,26 @@ async def read(
         citations=cited.citations,
         evidence=shown,
     )
+
+
+async def fitting(
+    question: str, ranked: Sequence[Passage], run: Run, form: Form = Form.SHORT
+) -> list[Passage]:
+    """The first passages that fit the reader's window; those left out are said, never in silence.
+
+    One is always kept: whether it fits is the call's to say.
+    """
+    kept = list(ranked)
+    wanted = FORMS[form]
+    while len(kept) > 1:
+        messages = reader_messages(question, kept, form)
+        room = await run.room(Role.READER, messages, wanted.tokens, schema=wanted.reply)
+        if room is None or room >= 0:
+            break
+        kept.pop()
+    if len(kept) < len(ranked):
+        left_out = tuple(passage.span for passage in ranked[len(kept) :])
+        reason = f"{len(left_out)} of {len(ranked)} passages do not fit the model's window"
+        run.emit(Pruned(left_out, reason))
+        run.warn(reason)
+    return kept

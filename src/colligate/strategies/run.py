@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
 from colligate.documents import Document, Hit, Passage
+from colligate.errors import MissingCapability
 from colligate.library.sources import SearchMode, Sources
 from colligate.models import (
+    AdapterModel,
     Capability,
     ChatModel,
     Completion,
@@ -31,6 +35,7 @@ from colligate.models.schema_prompt import with_schema
 from colligate.models.structured import STAGES, Stage, Structured, structured
 from colligate.strategies import scoring
 from colligate.strategies.budget import Budget, Purse, require_room
+from colligate.strategies.kept import InMemory, Kept
 from colligate.strategies.trace import (
     Asked,
     Asking,
@@ -49,7 +54,10 @@ T = TypeVar("T", bound=BaseModel)
 
 @dataclass
 class Run:
-    """One run of one strategy over one question."""
+    """One run of one strategy over one question.
+
+    `kept` outlives the run: what a strategy worked out about a document for all questions.
+    """
 
     sources: Sources
     models: Mapping[Role, ChatModel]
@@ -57,6 +65,7 @@ class Run:
     trace: Trace = field(default_factory=Trace)
     budget: Budget = field(default_factory=Budget)
     reranker: Reranker | None = None
+    kept: Kept = field(default_factory=InMemory)
     _documents: dict[str, Document] = field(default_factory=dict, repr=False)
     purse: Purse = field(init=False, repr=False)
 
@@ -66,6 +75,28 @@ class Run:
     def model(self, role: Role) -> ChatModel:
         """The model of a role; the reader fills roles that have none of their own."""
         return self.models.get(role) or self.models[Role.READER]
+
+    async def adapted(self, role: Role, adapter: str | Path | None) -> Run:
+        """This run with a LoRA adapter on a role's model; itself where `adapter` is None.
+
+        Budget, meter and trace are the same ones.
+
+        Raises:
+            MissingCapability: the model takes no adapters.
+            WeightsUnavailable: there is no such adapter, or it is made for another model.
+        """
+        if adapter is None:
+            return self
+        model = self.model(role)
+        if Capability.ADAPTERS not in model.capabilities or not isinstance(model, AdapterModel):
+            raise MissingCapability(
+                f"{model.name} takes no adapter",
+                f"it is the {role.value} of this run, and {adapter} cannot be put on it",
+                "take hf:NAME, or a server that names the adapted model",
+            )
+        other = copy(self)
+        other.models = {**self.models, role: await model.with_adapter(adapter)}
+        return other
 
     def emit(self, event: Event) -> None:
         """Record an event in the trace."""
@@ -117,15 +148,20 @@ class Run:
         return hits[:k]
 
     async def _reranked(self, query: str, hits: list[Hit]) -> list[Hit]:
-        assert self.reranker is not None
-        began = time.perf_counter()
-        scores = await self.reranker.score(query, [shown(h.passage) for h in hits])
-        seconds = time.perf_counter() - began
-        self.meter.scoring(Role.SCORER, self.reranker.name, passes=len(hits), seconds=seconds)
-        spans = tuple(h.passage.span for h in hits)
-        self.emit(Scored(self.reranker.name, spans, tuple(scores), seconds))
+        scores = await self.rerank_scores(query, [hit.passage for hit in hits])
         ranked = sorted(zip(scores, hits, strict=True), key=lambda pair: -pair[0])
         return [replace(hit, score=score) for score, hit in ranked]
+
+    async def rerank_scores(self, query: str, passages: Sequence[Passage]) -> list[float]:
+        """The reranker's score of each passage, in the order given; there must be a reranker."""
+        assert self.reranker is not None
+        began = time.perf_counter()
+        scores = await self.reranker.score(query, [shown(passage) for passage in passages])
+        seconds = time.perf_counter() - began
+        self.meter.scoring(Role.SCORER, self.reranker.name, passes=len(passages), seconds=seconds)
+        spans = tuple(passage.span for passage in passages)
+        self.emit(Scored(self.reranker.name, spans, tuple(scores), seconds))
+        return scores
 
     async def chat(
         self, messages: Sequence[Message], *, role: Role = Role.READER, max_tokens: int

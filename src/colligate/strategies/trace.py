@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Any
 
 from colligate.documents import Span
+from colligate.evidence.router import Action, Expelled
 from colligate.models import Message, Usage
 from colligate.models.structured import Stage
 
@@ -129,6 +130,80 @@ class Parsed(Event):
 
     schema: str
     stages: Mapping[Stage, int]
+
+
+@dataclass(frozen=True)
+class Routed(Event):
+    """A router saw a subtree of a document and chose (RDR2).
+
+    `round` is 0 for a subtree of the search, else it counts the document's expansions, and
+    `expanded` is the heading opened. `lit` are the nodes it was made from, `shown` its text,
+    `omitted` the nodes left out of it for its length. `verdict` is "routed", "refused", or
+    "collapsed" where nothing could be made of the reply.
+    """
+
+    document: str
+    round: int
+    expanded: int | None
+    lit: tuple[int, ...]
+    shown: str
+    omitted: tuple[int, ...]
+    verdict: str
+    actions: tuple[Action, ...]
+    expelled: tuple[Expelled, ...]
+    dropped: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Structured(Event):
+    """A document's structure stands (LongRefiner): where it comes from, and how much it covers.
+
+    `basis` is "headings", "model" or "chunks"; `coverage` the share of its characters that a
+    model's structure brought back, `lost` the pieces that it did not; `kept`, known from before.
+    """
+
+    document: str
+    basis: str
+    nodes: int
+    coverage: float = 1.0
+    lost: tuple[str, ...] = ()
+    kept: bool = False
+
+
+@dataclass(frozen=True)
+class NodeScore:
+    """The scores of a node: `score` = `local` + scope x `global_`, and whether it was kept."""
+
+    span: Span
+    level: str
+    title: str
+    local: float
+    global_: float
+    score: float
+    kept: bool
+
+
+@dataclass(frozen=True)
+class Weighed(Event):
+    """Every node of a document has its scores (LongRefiner).
+
+    `selected` are the titles that the model found helpful in the outline.
+    """
+
+    document: str
+    scope: float
+    selected: tuple[str, ...]
+    nodes: tuple[NodeScore, ...]
+
+
+@dataclass(frozen=True)
+class Refined(Event):
+    """What was kept of the documents in view, and its tokens against the budget."""
+
+    spans: tuple[Span, ...]
+    tokens: int
+    budget: int
+    documents: int
 
 
 @dataclass(frozen=True)

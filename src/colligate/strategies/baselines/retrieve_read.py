@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from colligate.documents import Hit
 from colligate.evidence.citing import Evidence
-from colligate.evidence.reader import REPLY_TOKENS, Reply, reader_messages
 from colligate.library.sources import SearchMode
-from colligate.models import Role
 from colligate.strategies.answer import Answer
-from colligate.strategies.reading import read
+from colligate.strategies.reading import fitting, read
 from colligate.strategies.run import Run
 from colligate.strategies.strategy import Needs
-from colligate.strategies.trace import Pruned
 
 
 @dataclass(frozen=True)
@@ -37,26 +32,9 @@ class RetrieveRead:
     async def answer(self, question: str, run: Run) -> Answer:
         """Search, read, cite."""
         hits = await run.search(question, k=self.k, pool=self.pool, mode=self.mode)
-        hits = await self._fitting(question, hits, run)
-        passages = [hit.passage for hit in hits]
+        passages = await fitting(question, [hit.passage for hit in hits], run)
         evidence = [
             Evidence(hit.passage.span, hit.score, f"rank {rank} of the search")
-            for rank, hit in enumerate(hits, 1)
+            for rank, hit in enumerate(hits[: len(passages)], 1)
         ]
         return await read(question, passages, run, strategy=self.name, evidence=evidence)
-
-    async def _fitting(self, question: str, hits: Sequence[Hit], run: Run) -> list[Hit]:
-        """The best hits that fit the reader's window."""
-        kept = list(hits)
-        while len(kept) > 1:
-            messages = reader_messages(question, [hit.passage for hit in kept])
-            room = await run.room(Role.READER, messages, REPLY_TOKENS, schema=Reply)
-            if room is None or room >= 0:
-                break
-            kept.pop()
-        if len(kept) < len(hits):
-            left_out = tuple(hit.passage.span for hit in hits[len(kept) :])
-            reason = f"{len(left_out)} of {len(hits)} passages do not fit the model's window"
-            run.emit(Pruned(left_out, reason))
-            run.warn(reason)
-        return kept
