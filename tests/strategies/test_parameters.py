@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import pytest
 from hypothesis import given
@@ -33,6 +33,7 @@ class Everything:
     quick: bool = False
     prompt: str = "plain"
     colour: Colour = Colour.RED
+    on_nothing: Literal["passages", "nothing"] = "nothing"
     cap: int | None = None
     skipped: tuple[str, ...] = ()
     colours: tuple[Colour, ...] = (Colour.RED, Colour.GREEN)
@@ -46,11 +47,11 @@ class Everything:
 def test_each_type_is_read_as_it_is_written() -> None:
     made = configured(
         Everything,
-        ["k=3", "share=0.25", "quick=YES", "prompt=a=b", "colour=green", "cap=7",
-         "skipped=See also, Notes,", "colours=green"],
+        ["k=3", "share=0.25", "quick=YES", "prompt=a=b", "colour=green",
+         "on_nothing=passages", "cap=7", "skipped=See also, Notes,", "colours=green"],
     )  # fmt: skip
     assert made == Everything(
-        3, 0.25, True, "a=b", Colour.GREEN, 7, ("See also", "Notes"), (Colour.GREEN,)
+        3, 0.25, True, "a=b", Colour.GREEN, "passages", 7, ("See also", "Notes"), (Colour.GREEN,)
     )
     assert isinstance(made.colour, Colour)
 
@@ -72,6 +73,7 @@ def test_parameters_are_listed_with_type_and_default() -> None:
         ("quick", "bool", False),
         ("prompt", "str", "plain"),
         ("colour", "red|green", "red"),
+        ("on_nothing", "passages|nothing", "nothing"),
         ("cap", "int|none", None),
         ("skipped", "str,...", []),
         ("colours", "red|green,...", ["red", "green"]),
@@ -95,6 +97,7 @@ def test_parameters_are_listed_with_type_and_default() -> None:
         ("share=1e999", "is no number"),
         ("quick=maybe", "'maybe' is neither true nor false"),
         ("colour=blue", "'blue' is none of red, green"),
+        ("on_nothing=read", "'read' is none of passages, nothing"),
         ("colours=green,blue", "is none of red, green"),
         ("k=0", "everything cannot be set up so: k is at least 1"),
     ],

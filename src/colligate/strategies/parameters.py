@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from enum import StrEnum
 from types import NoneType, UnionType
-from typing import Any, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Any,
+    Literal,
+    NamedTuple,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from colligate.errors import UsageError
 from colligate.models.suggest import closest
@@ -27,7 +36,7 @@ class Parameter:
     """A field of a strategy that can be set by text.
 
     `type` is how its values are written: "int", "float", "bool", "str", the names of an
-    enumeration ("hybrid|dense|sparse"), any of these with "|none", or with ",..." where several
+    enumeration or literal ("hybrid|dense|sparse"), any of these with "|none", or with ",..." where several
     stand between commas. `default` is a JSON value.
     """
 
@@ -117,9 +126,10 @@ def _form(hint: Any) -> _Form | None:
         return _optional(_form(next(each for each in inner if each is not NoneType)))
     if origin is tuple and len(inner) == 2 and inner[1] is Ellipsis:
         return _several(_form(inner[0]))
+    if origin is Literal and all(isinstance(each, str) for each in inner):
+        return _chosen(inner)
     if isinstance(hint, type) and issubclass(hint, StrEnum):
-        names = [member.value for member in hint]
-        return _Form("|".join(names), f"none of {', '.join(names)}", hint)
+        return _chosen([member.value for member in hint], hint)
     return _PLAIN.get(hint) if isinstance(hint, type) else None
 
 
@@ -141,6 +151,15 @@ def _several(form: _Form | None) -> _Form | None:
         form.said,
         lambda text: tuple(form.read(each.strip()) for each in text.split(",") if each.strip()),
     )
+
+
+def _chosen(names: Sequence[str], made: Callable[[str], Any] = str) -> _Form:
+    def read(text: str) -> Any:
+        if text not in names:
+            raise ValueError(text)
+        return made(text)
+
+    return _Form("|".join(names), f"none of {', '.join(names)}", read)
 
 
 def _truth(text: str) -> bool:
