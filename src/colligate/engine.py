@@ -1,40 +1,62 @@
 """Asking: from a question and a folder to a cited answer.
 
-`Engine` opens models and library once and answers many questions; `aask` and `ask` are one
-question's worth of it.
+`Engine` opens models and library once and answers many questions; `aask` is one question's
+worth of it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from colligate.errors import BudgetExceeded, NoDocuments, UsageError
-from colligate.ingesting import ingest, ingestion_listener, look_for
-from colligate.library.given import Given
+from colligate.errors import BudgetExceeded, UsageError
+from colligate.ingesting import look_for
 from colligate.library.ingestion import Ingested
 from colligate.library.library import Library
-from colligate.library.sources import Sources
-from colligate.models import Capability, ChatModel, Embedder, Reranker, Role
-from colligate.models.cached_chat import CachedChat
-from colligate.models.metering import Meter
-from colligate.models.names import pull_embedder
-from colligate.models.response_cache import ResponseCache
-from colligate.opening import Opened, meet, pull_listener, say_named
-from colligate.settings import Named, Settings
+from colligate.models import ChatModel, Embedder, Reranker, Role
+from colligate.models.metering import Meter, UsageReport
+from colligate.resources import Resources
+from colligate.settings import Settings
 from colligate.strategies.answer import Answer
+from colligate.strategies.rdr2 import RDR2, Routing
 from colligate.strategies.run import Budget, Run
-from colligate.strategies.strategy import Strategy
+from colligate.strategies.strategy import Needs, Strategy
 from colligate.strategies.strategy import strategy as strategy_by_name
-from colligate.strategies.trace import Listener, Noted, Trace
+from colligate.strategies.trace import Listener, Trace
 
 DEFAULT_STRATEGY = "retrieve-read"
-DEFAULT_EMBEDDER = Named("minilm")
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Routes:
+    """Where routing a question went in each document, the document found first coming first."""
+
+    question: str
+    routings: tuple[Routing, ...]
+    usage: UsageReport = field(default_factory=UsageReport)
+    warnings: tuple[str, ...] = ()
+    model: str = ""
+
+    @property
+    def found(self) -> bool:
+        """Whether the router accepted anything."""
+        return any(routing.answers for routing in self.routings)
+
+    def to_json(self) -> dict[str, Any]:
+        """For programs."""
+        return {
+            "question": self.question,
+            "found": self.found,
+            "documents": [routing.to_json() for routing in self.routings],
+            "usage": self.usage.to_json(),
+            "warnings": list(self.warnings),
+        }
 
 
 @dataclass
@@ -67,11 +89,22 @@ class Engine:
     cache: bool = False
     on_event: Listener | None = None
 
-    _stack: AsyncExitStack = field(default_factory=AsyncExitStack, init=False, repr=False)
-    _opened: Opened = field(default_factory=Opened, init=False, repr=False)
-    _chosen: Settings | None = field(default=None, init=False, repr=False)
-    _library: Library | None = field(default=None, init=False, repr=False)
-    _responses: ResponseCache | None = field(default=None, init=False, repr=False)
+    _resources: Resources = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._resources = Resources(
+            models={
+                Role.READER: self.model,
+                Role.WORKER: self.worker_model,
+                Role.SCORER: self.scorer,
+                Role.JUDGE: self.judge,
+            },
+            embedder=self.embedder,
+            reranker=self.reranker,
+            folder=self.library,
+            settings=self.settings,
+            wait=self.wait,
+        )
 
     async def __aenter__(self) -> Engine:
         return self
@@ -81,11 +114,7 @@ class Engine:
 
     async def aclose(self) -> None:
         """Free the models and the library. Safe to call twice."""
-        try:
-            await self._stack.aclose()
-        finally:
-            await self._opened.aclose()
-        self._library = self._responses = None
+        await self._resources.aclose()
 
     async def ask(
         self,
@@ -109,41 +138,51 @@ class Engine:
             BudgetExceeded: tokens or time are spent.
             ModelError, LibraryError: what the models or the library could not do.
         """
-        if not question.strip():
-            raise UsageError("the question is empty", mend="write a question")
-        paths = [paths] if isinstance(paths, str | Path) else paths
         chosen = strategy_by_name(strategy) if isinstance(strategy, str) else strategy
-        trace = Trace([listen for listen in (self.on_event, on_event) if listen])
-        meter = Meter()
-        began = time.perf_counter()
-        try:
-            async with asyncio.timeout(timeout) as deadline:
-                # A wrong path must not cost a download, nor a wrong model an ingestion.
-                if paths and chosen.needs.reads:
-                    await asyncio.to_thread(look_for, paths)
-                models = await self._open_models(chosen, trace)
-                sources = await self._sources(paths, chosen, trace)
-                if self.cache:
-                    models = await self._cached(models, sources)
-                run = Run(
-                    sources=sources,
-                    models=models,
-                    meter=meter,
-                    trace=trace,
-                    budget=Budget(max_tokens_total),
-                    reranker=await self._open_reranker(models) if chosen.needs.searches else None,
-                )
-                answer = await chosen.answer(question, run)
-        except TimeoutError as error:
-            if not deadline.expired():
-                raise
-            raise BudgetExceeded(
-                f"no answer within {timeout:g} seconds", "", "raise --timeout"
-            ) from error
-        usage = meter.report(seconds=time.perf_counter() - began)
-        warnings = tuple(dict.fromkeys((*run.warnings, *meter.warnings, *answer.warnings)))
-        reader = models[Role.READER].name
-        return replace(answer, usage=usage, warnings=warnings, model=reader)
+        answer, cost = await self._run(
+            chosen.answer,
+            question,
+            paths,
+            chosen.name,
+            chosen.needs,
+            max_tokens_total=max_tokens_total,
+            timeout=timeout,
+            on_event=on_event,
+        )
+        warnings = tuple(dict.fromkeys((*cost.warnings, *answer.warnings)))
+        return replace(answer, usage=cost.usage, warnings=warnings, model=cost.model)
+
+    async def route(
+        self,
+        question: str,
+        paths: Sequence[str | Path] | str | Path = (),
+        *,
+        strategy: RDR2 | None = None,
+        max_tokens_total: int | None = None,
+        timeout: float | None = None,
+        on_event: Listener | None = None,
+    ) -> Routes:
+        """Walk the documents' heading trees as RDR2 does before it reads; nothing is answered.
+
+        Limits and errors are those of `ask`.
+        """
+        chosen = strategy or RDR2()
+
+        async def work(question: str, run: Run) -> list[Routing]:
+            hits = await run.search(question, k=chosen.k, pool=chosen.pool, mode=chosen.mode)
+            return await chosen.route(question, run, hits)
+
+        routings, cost = await self._run(
+            work,
+            question,
+            paths,
+            chosen.name,
+            chosen.needs,
+            max_tokens_total=max_tokens_total,
+            timeout=timeout,
+            on_event=on_event,
+        )
+        return Routes(question, tuple(routings), cost.usage, cost.warnings, cost.model)
 
     async def add(
         self,
@@ -154,129 +193,72 @@ class Engine:
         on_event: Listener | None = None,
     ) -> Ingested:
         """Read files and folders into the library; unchanged files are left as they are."""
-        trace = Trace([listen for listen in (self.on_event, on_event) if listen])
-        return await self._add(paths, trace, index=index, workers=workers)
+        trace = self._trace(on_event)
+        return await self._resources.add(paths, trace, index=index, workers=workers)
 
     async def open_library(self) -> Library:
         """The library, opened. Its embedder is loaded when something is searched or indexed."""
-        if self._library is None:
-            settings = await self._settings()
-            embedder = self._embedder(settings)
-            if isinstance(embedder, Named) and not embedder.with_key:
-                embedder = await self._opened.embedder(embedder)
-            # A library opens an embedder by name itself, with the key.
-            by_name = embedder.name if isinstance(embedder, Named) else embedder
-            folder = settings.library.name if settings.library else None
-            if self._library is None:  # still: of calls made at once, one opens it for all
-                self._library = Library(folder, embedder=by_name, wait=self.wait)
-                self._stack.push_async_callback(self._library.close)
-        return self._library
+        return await self._resources.library()
 
-    async def _settings(self) -> Settings:
-        """What was named: here, else by the environment or a file."""
-        if self._chosen is None:
-            loaded = self.settings
-            if loaded is None:
-                loaded = await asyncio.to_thread(Settings.load)
-            self._chosen = loaded.given(
-                **{role.value: given for role, given in self._given().items()},
-                embedder=self.embedder,
-                reranker=self.reranker,
-                library=None if self.library is None else str(self.library),
-            )
-        return self._chosen
-
-    def _embedder(self, settings: Settings) -> Embedder | Named:
-        """The embedder given, else the one named."""
-        if isinstance(self.embedder, str | None):
-            return settings.embedder or DEFAULT_EMBEDDER
-        return self.embedder
-
-    def _given(self) -> dict[Role, str | ChatModel | None]:
-        return {
-            Role.READER: self.model,
-            Role.WORKER: self.worker_model,
-            Role.SCORER: self.scorer,
-            Role.JUDGE: self.judge,
-        }
-
-    async def _sources(
-        self, paths: Sequence[str | Path], chosen: Strategy, trace: Trace
-    ) -> Sources:
-        """The documents in view: those of the paths, or the whole library without paths."""
-        if not chosen.needs.reads:
-            return Given(())
-        library = await self.open_library()
-        if paths:
-            ingested = await self._add(paths, trace, index=chosen.needs.searches)
-            return library.view(ingested.document_ids)
-        if not await library.documents():
-            raise NoDocuments(
-                "there is nothing to ask",
-                f"the library {library.path} is empty",
-                "name files or folders after the question",
-            )
-        if chosen.needs.searches:
-            await self._pull_embedder(trace)
-            await library.index_pending(on_progress=ingestion_listener(trace))
-        return library
-
-    async def _add(
+    async def _run(
         self,
-        paths: Sequence[str | Path],
-        trace: Trace,
+        work: Callable[[str, Run], Awaitable[T]],
+        question: str,
+        paths: Sequence[str | Path] | str | Path,
+        name: str,
+        needs: Needs,
         *,
-        index: bool,
-        workers: int | None = None,
-    ) -> Ingested:
-        library = await self.open_library()
-        if index:
-            await self._pull_embedder(trace)
-        return await ingest(library, paths, trace, index=index, workers=workers)
+        max_tokens_total: int | None,
+        timeout: float | None,
+        on_event: Listener | None,
+    ) -> tuple[T, _Cost]:
+        """Open what `name` needs, do its work within the limits, and say what it cost."""
+        if not question.strip():
+            raise UsageError("the question is empty", mend="write a question")
+        paths = [paths] if isinstance(paths, str | Path) else paths
+        resources, trace, meter = self._resources, self._trace(on_event), Meter()
+        began = time.perf_counter()
+        try:
+            async with asyncio.timeout(timeout) as deadline:
+                # A wrong path must not cost a download, nor a wrong model an ingestion.
+                if paths and needs.reads:
+                    await asyncio.to_thread(look_for, paths)
+                models = await resources.open_models(name, needs, trace)
+                sources = await resources.sources(paths, needs, trace)
+                if self.cache:
+                    models = await resources.cached(models, sources)
+                run = Run(
+                    sources=sources,
+                    models=models,
+                    meter=meter,
+                    trace=trace,
+                    budget=Budget(max_tokens_total),
+                    reranker=await resources.open_reranker(models) if needs.searches else None,
+                    kept=await resources.kept(needs),
+                )
+                said = len(resources.warnings)
+                result = await work(question, run)
+        except TimeoutError as error:
+            if not deadline.expired():
+                raise
+            raise BudgetExceeded(
+                f"no answer within {timeout:g} seconds", "", "raise --timeout"
+            ) from error
+        usage = meter.report(seconds=time.perf_counter() - began)
+        warnings = dict.fromkeys((*run.warnings, *meter.warnings, *resources.warnings[said:]))
+        return result, _Cost(usage, tuple(warnings), models[Role.READER].name)
 
-    async def _open_models(self, chosen: Strategy, trace: Trace) -> dict[Role, ChatModel]:
-        settings = await self._settings()
-        if settings.library is not None and chosen.needs.reads:
-            say_named("library", settings.library, trace)
-        models = await self._opened.by_role(self._given(), settings, trace)
-        reranker = settings.reranker if chosen.needs.searches else None
-        also = frozenset[Capability]()
-        if reranker is not None and isinstance(self.reranker, str | None):
-            say_named("reranker", reranker, trace)
-            if reranker.name == "likelihood":
-                also = frozenset({Capability.LIKELIHOOD})
-        for line in await meet(chosen.name, chosen.needs, models, self._opened, also=also):
-            trace.emit(Noted(line, warning=True))
-        return models
+    def _trace(self, on_event: Listener | None) -> Trace:
+        return Trace([listen for listen in (self.on_event, on_event) if listen])
 
-    async def _cached(
-        self, models: Mapping[Role, ChatModel], sources: Sources
-    ) -> dict[Role, ChatModel]:
-        """The same models, with a memory in the library's folder."""
-        if self._responses is None:
-            self._responses = ResponseCache((await self.open_library()).responses)
-            self._stack.callback(self._responses.close)
-        in_view = [info.id for info in await sources.documents()]
-        return {
-            role: CachedChat(model, self._responses, tags=in_view) for role, model in models.items()
-        }
 
-    async def _open_reranker(self, models: Mapping[Role, ChatModel]) -> Reranker | None:
-        if not isinstance(self.reranker, str | None):
-            return self.reranker
-        settings = await self._settings()
-        if settings.reranker is None or settings.reranker.name == "none":
-            return None
-        scorer = models.get(Role.SCORER, models[Role.READER])
-        return await self._opened.reranker(settings.reranker, self._embedder(settings), scorer)
+@dataclass(frozen=True)
+class _Cost:
+    """What a run took: its usage, what it warned of, and the reader's name."""
 
-    async def _pull_embedder(self, trace: Trace) -> None:
-        """Fetch missing weights here, where the progress can be shown."""
-        named = self._embedder(await self._settings())
-        if isinstance(named, Named):
-            say_named("embedder", named, trace)
-            listen = pull_listener(trace)
-            await asyncio.to_thread(pull_embedder, named.name, on_progress=listen)
+    usage: UsageReport
+    warnings: tuple[str, ...]
+    model: str
 
 
 async def aask(

@@ -35,9 +35,9 @@ _NONE = "none"
 class Parameter:
     """A field of a strategy that can be set by text.
 
-    `type` is how its values are written: "int", "float", "bool", "str", the names of an
-    enumeration or literal ("hybrid|dense|sparse"), any of these with "|none", or with ",..." where several
-    stand between commas. `default` is a JSON value.
+    `type` is how its values are written: "int", "float", "bool", "str", the names there are
+    ("hybrid|dense|sparse"), any of these with "|none", or with ",..." where several stand
+    between commas. `default` is a JSON value.
     """
 
     name: str

@@ -1,0 +1,191 @@
+"""What runs stand on: models by role, a library, a reranker; opened when first needed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from colligate.errors import NoDocuments
+from colligate.ingesting import ingest, ingestion_listener
+from colligate.library.given import Given
+from colligate.library.ingestion import Ingested
+from colligate.library.library import Library
+from colligate.library.sources import Sources
+from colligate.models import Capability, ChatModel, Embedder, Reranker, Role
+from colligate.models.cached_chat import CachedChat
+from colligate.models.names import pull_embedder
+from colligate.models.response_cache import ResponseCache
+from colligate.opening import Opened, meet, pull_listener, say_named
+from colligate.settings import Named, Settings
+from colligate.strategies.kept import InMemory, Kept
+from colligate.strategies.strategy import Needs
+from colligate.strategies.trace import Noted, Trace
+
+DEFAULT_EMBEDDER = Named("minilm")
+
+
+@dataclass
+class Resources:
+    """Models and a library, opened once and closed together; what was given stays its owner's.
+
+    The fields are those of `Engine`.
+    """
+
+    models: Mapping[Role, str | ChatModel | None]
+    embedder: str | Embedder | None
+    reranker: str | Reranker | None
+    folder: Path | str | None
+    settings: Settings | None
+    wait: float
+
+    _stack: AsyncExitStack = field(default_factory=AsyncExitStack, init=False)
+    _opened: Opened = field(default_factory=Opened, init=False)
+    _chosen: Settings | None = field(default=None, init=False)
+    _library: Library | None = field(default=None, init=False)
+    _responses: ResponseCache | None = field(default=None, init=False)
+
+    @property
+    def warnings(self) -> Sequence[str]:
+        """What went wrong so far with the file that `cached` and `kept` use."""
+        return () if self._responses is None else self._responses.warnings
+
+    async def aclose(self) -> None:
+        """Free the models and the library. Safe to call twice."""
+        try:
+            await self._stack.aclose()
+        finally:
+            await self._opened.aclose()
+        self._library = self._responses = None
+
+    async def library(self) -> Library:
+        """The library, opened. Its embedder is loaded when something is searched or indexed."""
+        if self._library is None:
+            settings = await self._named()
+            embedder = self._embedder(settings)
+            if isinstance(embedder, Named) and not embedder.with_key:
+                embedder = await self._opened.embedder(embedder)
+            # A library opens an embedder by name itself, with the key.
+            by_name = embedder.name if isinstance(embedder, Named) else embedder
+            folder = settings.library.name if settings.library else None
+            if self._library is None:  # still: of calls made at once, one opens it for all
+                self._library = Library(folder, embedder=by_name, wait=self.wait)
+                self._stack.push_async_callback(self._library.close)
+        return self._library
+
+    async def add(
+        self,
+        paths: Sequence[str | Path],
+        trace: Trace,
+        *,
+        index: bool,
+        workers: int | None = None,
+    ) -> Ingested:
+        """Read files and folders into the library."""
+        library = await self.library()
+        if index:
+            await self._pull_embedder(trace)
+        return await ingest(library, paths, trace, index=index, workers=workers)
+
+    async def sources(self, paths: Sequence[str | Path], needs: Needs, trace: Trace) -> Sources:
+        """The documents in view: those of the paths, or the whole library without paths.
+
+        Raises:
+            NoDocuments: there are none.
+        """
+        if not needs.reads:
+            return Given(())
+        library = await self.library()
+        if paths:
+            ingested = await self.add(paths, trace, index=needs.searches)
+            return library.view(ingested.document_ids)
+        if not await library.documents():
+            raise NoDocuments(
+                "there is nothing to ask",
+                f"the library {library.path} is empty",
+                "name files or folders after the question",
+            )
+        if needs.searches:
+            await self._pull_embedder(trace)
+            await library.index_pending(on_progress=ingestion_listener(trace))
+        return library
+
+    async def open_models(self, name: str, needs: Needs, trace: Trace) -> dict[Role, ChatModel]:
+        """The models by role, held to the needs of what is called `name`.
+
+        Raises:
+            MissingCapability: a model cannot do what is needed.
+            UnknownModel, ModelError: as `open_model`.
+        """
+        settings = await self._named()
+        if settings.library is not None and needs.reads:
+            say_named("library", settings.library, trace)
+        models = await self._opened.by_role(self.models, settings, trace)
+        reranker = settings.reranker if needs.searches else None
+        also = frozenset[Capability]()
+        if reranker is not None and isinstance(self.reranker, str | None):
+            say_named("reranker", reranker, trace)
+            if reranker.name == "likelihood":
+                also = frozenset({Capability.LIKELIHOOD})
+        for line in await meet(name, needs, models, self._opened, also=also):
+            trace.emit(Noted(line, warning=True))
+        return models
+
+    async def cached(
+        self, models: Mapping[Role, ChatModel], sources: Sources
+    ) -> dict[Role, ChatModel]:
+        """The same models, with a memory in the library's folder."""
+        responses = await self._response_cache()
+        in_view = [info.id for info in await sources.documents()]
+        return {role: CachedChat(model, responses, tags=in_view) for role, model in models.items()}
+
+    async def kept(self, needs: Needs) -> Kept:
+        """Where what is worked out about documents is kept: in the library's folder."""
+        return await self._response_cache() if needs.reads else InMemory()
+
+    async def open_reranker(self, models: Mapping[Role, ChatModel]) -> Reranker | None:
+        """The reranker given, else the one named, if any."""
+        if not isinstance(self.reranker, str | None):
+            return self.reranker
+        settings = await self._named()
+        if settings.reranker is None or settings.reranker.name == "none":
+            return None
+        scorer = models.get(Role.SCORER, models[Role.READER])
+        return await self._opened.reranker(settings.reranker, self._embedder(settings), scorer)
+
+    async def _response_cache(self) -> ResponseCache:
+        path = (await self.library()).responses
+        if self._responses is None:
+            self._responses = ResponseCache(path)
+            self._stack.callback(self._responses.close)
+        return self._responses
+
+    async def _named(self) -> Settings:
+        """What was named: here, else by the environment or a file."""
+        if self._chosen is None:
+            loaded = self.settings
+            if loaded is None:
+                loaded = await asyncio.to_thread(Settings.load)
+            self._chosen = loaded.given(
+                **{role.value: given for role, given in self.models.items()},
+                embedder=self.embedder,
+                reranker=self.reranker,
+                library=None if self.folder is None else str(self.folder),
+            )
+        return self._chosen
+
+    def _embedder(self, settings: Settings) -> Embedder | Named:
+        """The embedder given, else the one named."""
+        if isinstance(self.embedder, str | None):
+            return settings.embedder or DEFAULT_EMBEDDER
+        return self.embedder
+
+    async def _pull_embedder(self, trace: Trace) -> None:
+        """Fetch missing weights here, where the progress can be shown."""
+        named = self._embedder(await self._named())
+        if isinstance(named, Named):
+            say_named("embedder", named, trace)
+            listen = pull_listener(trace)
+            await asyncio.to_thread(pull_embedder, named.name, on_progress=listen)
