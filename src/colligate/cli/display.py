@@ -13,6 +13,7 @@ from colligate.cli.terminal import console, counted, note, one_line, visible
 
 if TYPE_CHECKING:
     from colligate.evidence.citing import Citation
+    from colligate.models.metering import UsageReport
     from colligate.strategies.answer import Answer
 
 _INDENT = 4
@@ -36,13 +37,12 @@ def show_answer(answer: Answer) -> None:
                 out.print(Text(" " * _INDENT + line if line.strip() else ""))
 
 
-def show_usage(answer: Answer) -> None:
-    """What the answer cost, as one line to standard error."""
-    usage = answer.usage
+def show_usage(usage: UsageReport, model: str) -> None:
+    """What a run cost, as one line to standard error."""
     tokens = f"{usage.input_tokens:,} tokens in, {usage.output_tokens:,} out"
     cost = f", ${usage.cost_usd:.4f}" if usage.cost_usd else ""
-    model = f"{answer.model}: " if answer.model else ""
-    note(f"{model}{counted(usage.calls, 'call')}, {tokens}{cost}, {usage.seconds:.1f} s")
+    by = f"{model}: " if model else ""
+    note(f"{by}{counted(usage.calls, 'call')}, {tokens}{cost}, {usage.seconds:.1f} s")
 
 
 def _heading(number: int, citation: Citation, arrow: str) -> Text:

@@ -15,6 +15,28 @@ LIBRARY = "Library"
 OUTPUT = "Output"
 LIMITS = "Limits"
 
+Question = Annotated[
+    str, typer.Argument(metavar="QUESTION", help="What to ask.", show_default=False)
+]
+Paths = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="PATH...",
+        help="Files, folders and globs to answer over; without any, the whole library.",
+        show_default=False,
+    ),
+]
+Set = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="Set a parameter, as often as you like: `colligate strategies NAME` shows what "
+        "there is.",
+        rich_help_panel=MODELS,
+        show_default=False,
+    ),
+]
 Model = Annotated[
     str | None,
     typer.Option(
@@ -99,6 +121,44 @@ Wait = Annotated[
         metavar="SECONDS",
         help="How long to wait while another process holds the library.",
         rich_help_panel=LIBRARY,
+    ),
+]
+Cache = Annotated[
+    bool,
+    typer.Option(
+        "--cache",
+        help="Keep the model's replies in the library's folder: the same question over the "
+        "same documents is paid for once.",
+        rich_help_panel=LIMITS,
+    ),
+]
+MaxTokensTotal = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        metavar="N",
+        help="The most tokens all model calls may take together, in and out.",
+        rich_help_panel=LIMITS,
+        show_default=False,
+    ),
+]
+Timeout = Annotated[
+    float | None,
+    typer.Option(
+        min=0.001,
+        metavar="SECONDS",
+        help="The longest the whole run may take.",
+        rich_help_panel=LIMITS,
+        show_default=False,
+    ),
+]
+Trace = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Write every step to FILE as it happens, as JSON lines.",
+        rich_help_panel=OUTPUT,
+        show_default=False,
     ),
 ]
 AsJson = Annotated[
