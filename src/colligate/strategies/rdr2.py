@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from dataclasses import dataclass
+from typing import ClassVar, Literal
 
-from colligate.documents import Document, Hit, Passage
+from colligate.documents import Document, Hit
 from colligate.evidence.citing import Evidence
 from colligate.evidence.reader import Form
 from colligate.evidence.router import Decision, decision, router_messages
@@ -19,66 +18,13 @@ from colligate.library.sources import SearchMode
 from colligate.models import Capability, Role
 from colligate.strategies.answer import Answer
 from colligate.strategies.reading import fitting, read
+from colligate.strategies.routing import Routing as Routing
 from colligate.strategies.run import Run
+from colligate.strategies.side_by_side import side_by_side
 from colligate.strategies.strategy import Needs
 from colligate.strategies.trace import Routed
 
 _SHORTEST = 200  # tokens of a subtree below which a router has nothing to go by
-
-
-@dataclass(frozen=True)
-class Routing:
-    """Where routing went in one document; nodes are those of `tree`.
-
-    `retrieved` are the blocks of the passages found. `answers` and `expanded` map a block
-    accepted and a heading opened to the round it was in: 0 is the search, n the n-th expansion.
-    `refused` of `shown` subtrees gave nothing. `passages` are the blocks accepted, in document
-    order, neighbours of one section together.
-    """
-
-    tree: StructureTree
-    retrieved: tuple[int, ...] = ()
-    answers: dict[int, int] = field(default_factory=dict)
-    expanded: dict[int, int] = field(default_factory=dict)
-    shown: int = 0
-    refused: int = 0
-
-    @property
-    def passages(self) -> tuple[Passage, ...]:
-        """What the reader is given of this document."""
-        return self.tree.passages(self.answers)
-
-    def to_json(self) -> dict[str, Any]:
-        """For programs; spans count code points of the document's text."""
-
-        def node(number: int, found: int) -> dict[str, Any]:
-            at = self.tree.nodes[number]
-            return {
-                "node": number,
-                "text": at.text,
-                "start": at.span.start,
-                "end": at.span.end,
-                "round": found,
-            }
-
-        return {
-            "document": self.tree.document.id,
-            "title": self.tree.document.title,
-            "retrieved": list(self.retrieved),
-            "answers": [node(number, found) for number, found in sorted(self.answers.items())],
-            "expanded": [node(number, found) for number, found in sorted(self.expanded.items())],
-            "subtrees_shown": self.shown,
-            "subtrees_refused": self.refused,
-            "passages": [
-                {
-                    "section": list(p.section),
-                    "page": p.page,
-                    "start": p.span.start,
-                    "end": p.span.end,
-                }
-                for p in self.passages
-            ],
-        }
 
 
 @dataclass(frozen=True)
@@ -121,9 +67,9 @@ class RDR2:
         hits = await run.search(question, k=self.k, pool=self.pool, mode=self.mode)
         routings = await self.route(question, run, hits)
         evidence = [
-            Evidence(passage.span, 1.0, f"routed: document {rank} of the search, {accepted}")
+            Evidence(passage.span, 1.0, _reason(rank, routing.rounds_of(passage)))
             for rank, routing in enumerate(routings, 1)
-            for passage, accepted in _accepted(routing)
+            for passage in routing.passages
         ]
         passages = [passage for routing in routings for passage in routing.passages]
         if not passages and hits and self.on_nothing == "passages":
@@ -149,12 +95,10 @@ class RDR2:
         found: dict[str, list[Hit]] = {}
         for hit in hits:
             found.setdefault(hit.passage.document_id, []).append(hit)
-        async with asyncio.TaskGroup() as group:
-            walks = [
-                group.create_task(self._walk(question, router, document_id, of_document))
-                for document_id, of_document in found.items()
-            ]
-        return [walk.result() for walk in walks]
+        return await side_by_side(
+            self._walk(question, router, document_id, of_document)
+            for document_id, of_document in found.items()
+        )
 
     async def _walk(
         self, question: str, run: Run, document_id: str, hits: Sequence[Hit]
@@ -173,14 +117,12 @@ class RDR2:
         most = await self._room(question, run)
 
         first = {view.visible: view for view in (self._view(tree, c, most) for c in chunks)}
-        async with asyncio.TaskGroup() as group:
-            asked = [
-                group.create_task(self._ask(question, run, view, 0, None))
-                for view in first.values()
-            ]
+        decisions = await side_by_side(
+            self._ask(question, run, view, 0, None) for view in first.values()
+        )
         queue: deque[tuple[int, tuple[int, ...]]] = deque()
-        for task, view in zip(asked, first.values(), strict=True):
-            self._take(task.result(), view, 0, routing, queue, seen)
+        for made, view in zip(decisions, first.values(), strict=True):
+            self._take(made, view, 0, routing, queue, seen)
 
         rounds = 0
         while queue and rounds < self.expansions:
@@ -268,17 +210,9 @@ class RDR2:
         return max(most, _SHORTEST)
 
 
-def _accepted(routing: Routing) -> list[tuple[Passage, str]]:
-    """The passages of a document, each with the rounds in which its blocks were accepted."""
-    nodes = routing.tree.nodes
-    said = []
-    for passage in routing.passages:
-        rounds = {
-            found for n, found in routing.answers.items() if passage.span.contains(nodes[n].span)
-        }
-        names = ["as found" if found == 0 else f"expansion {found}" for found in sorted(rounds)]
-        said.append((passage, " and ".join(names)))
-    return said
+def _reason(rank: int, rounds: Sequence[int]) -> str:
+    said = ["as found" if found == 0 else f"expansion {found}" for found in rounds]
+    return f"accepted by the router ({', '.join(said)}) in document {rank} of the search"
 
 
 def _content(tree: StructureTree, node: int) -> bool:

@@ -197,7 +197,7 @@ class Weighed(Event):
 
 
 @dataclass(frozen=True)
-class Refined(Event):
+class Selected(Event):
     """What was kept of the documents in view, and its tokens against the budget."""
 
     spans: tuple[Span, ...]
