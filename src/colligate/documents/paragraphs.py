@@ -125,6 +125,8 @@ def _span(document: Document, area: Span, held: Sequence[_Unit]) -> Span:
 
 def _between_headings(document: Document, area: Span) -> Iterator[list[_Block]]:
     """The blocks of an area, each running to where the next begins, parted at headings."""
+    if not len(area):
+        return
     blocks: list[_Block] = []
     marks = list(_marks(document, area))
     ends = [start for start, _ in marks[1:]] + [len(area)]
@@ -143,8 +145,6 @@ def _between_headings(document: Document, area: Span) -> Iterator[list[_Block]]:
 
 def _marks(document: Document, area: Span) -> Iterator[tuple[int, Kind]]:
     """Where headings (SECTION) and blocks of an area begin, whatever the tree covers."""
-    if not len(area):
-        return
     yield 0, Kind.PARAGRAPH
     nodes = document.tree.nodes
     around = document.tree.node_at(area.start)

@@ -13,7 +13,7 @@ from enum import StrEnum
 from functools import cached_property
 from typing import NamedTuple
 
-from colligate.documents import Document, Node, Span, Tree
+from colligate.documents import Document, Span, Tree
 from colligate.documents.chunking import SixSentences
 from colligate.documents.paragraphs import (
     LEAST_WORDS,
@@ -89,15 +89,15 @@ def article(
 ) -> Article:
     """The article of a document, by `tree` (default: its own; a model may have made another).
 
-    A single top section that is only the document's title is not a section of the article. The
-    text before the first section is the abstract, and so is a first section with the title
-    "Abstract" or "Summary". Without any section a long text stands in one, which has the
-    document's title, in chunks of six sentences; a short one is a paragraph by itself. Sections
-    without text are left out. `within` leaves only what lies inside these spans; spans of other
-    documents are passed over.
+    A section at the top that has the document's title, or that alone holds all others, is not a
+    section of the article. The text before the first section is the abstract, and so is a first
+    section with the title "Abstract" or "Summary". Without any section a long text stands in one
+    that has the document's title, in chunks of six sentences; a short one is a paragraph by
+    itself. Sections without text are left out. `within` leaves only what lies inside these
+    spans; spans of other documents are passed over.
 
     Raises:
-        UsageError: unless `1 <= least_words <= most_words`.
+        UsageError: as `paragraphs` does.
         SpanError: if one of `within` reaches beyond the text.
     """
     areas = _areas(document, within)
@@ -150,11 +150,11 @@ def _sectioned(document: Document, tree: Tree) -> list[_Leaf]:
 def _owners(document: Document, tree: Tree) -> list[_Owners]:
     """Of each node of the tree, the sections it belongs to."""
     sections = _counted(tree)
-    title_section = _title_section(document, tree, sections)
+    titling = _titling(document, tree, sections)
     found: list[_Owners] = []
     depths: list[int] = []
     for node in tree:
-        if node.parent is None or node is title_section:
+        if node.parent is None or node.id in titling:
             found.append(_ABSTRACT)
             depths.append(0)
             continue
@@ -179,13 +179,19 @@ def _counted(tree: Tree) -> frozenset[int]:
     return frozenset(node.id for node in headed or titled)
 
 
-def _title_section(document: Document, tree: Tree, sections: Collection[int]) -> Node | None:
-    """The top section that holds the whole document, or whose heading is only its title."""
-    tops = [node for node in tree.children(tree.root) if node.id in sections]
-    if not tops:
-        return None
-    holds_all = len(tops) == 1 and any(child in sections for child in tops[0].children)
-    return tops[0] if holds_all or same_title(tops[0].title, document.title) else None
+def _titling(document: Document, tree: Tree, sections: Collection[int]) -> set[int]:
+    """The sections at the top that are only the document's title, or hold all there is."""
+    found: set[int] = set()
+    tops = [child for child in tree.root.children if child in sections]
+    while tops:
+        first = tree.nodes[tops[0]]
+        below = [child for child in first.children if child in sections]
+        holds_all = len(tops) == 1 and below
+        if not holds_all and not same_title(first.title, document.title):
+            break
+        found.add(first.id)
+        tops = below + tops[1:]
+    return found
 
 
 def same_title(one: str, other: str) -> bool:
