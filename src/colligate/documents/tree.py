@@ -59,6 +59,7 @@ class Basis(StrEnum):
     CONTENTS = "contents"  # the printed table of contents
     NUMBERING = "numbering"  # "2.", "2.1", "Item 1A."
     LAYOUT = "layout"  # font size and weight alone
+    MODEL = "model"  # sections a language model made out
     NONE = "none"  # no headings: a flat tree
 
 

@@ -1,0 +1,169 @@
+"""The skeleton of a document: its headings, and of each paragraph how it begins and ends.
+
+This is what LongRefiner's structuring model is trained to write (about a tenth of the text it
+reads) and what `skeleton_recovery.recover` brings back to the text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+
+from colligate.documents.document import Document
+from colligate.documents.omissions import LONGEST, Pieces, escape
+from colligate.documents.tree import Kind, Node, Tree
+from colligate.errors import UsageError
+from colligate.token_estimate import CJK, token_spans
+
+_LONGEST_PIECE = LONGEST - 2000  # so that it is found whatever is cut off
+_LONGEST_TITLE = 300
+_BLOCK = re.compile(r"\S.*(?:\n(?!\s*\n).*)*")
+_LETTERS = re.compile(rf"(?:(?![{CJK}])\w){{0,30}}")
+_MARKUP = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
+_TITLE_MARKUP = re.compile(r"[<>]|&(?=(?:amp|lt|gt);)")
+
+_Path = tuple[tuple[int, str], ...]  # (node, what its tags say), the outermost first
+_ABSTRACT: _Path = ((0, "abstract"),)
+
+
+def skeleton(
+    document: Document,
+    tree: Tree | None = None,
+    *,
+    tokens: int = 8,
+    token_spans: Callable[[str], Sequence[tuple[int, int]]] = token_spans,
+) -> str:
+    """A document as `<abstract>`, `<section: T>` and `<sub-section: T>`, `<br>` between blocks.
+
+    Of a block of more than twice `tokens` tokens only that many of its first and last are
+    written, with "..." between; more of them, or all, where it could not be told from another
+    text. `token_spans` gives the offsets of a text's tokens. What stands before the first
+    heading is the abstract. The document's title is left out: a lone section at the top that has
+    others in it, or bears its name. Text under deeper headings than two stands in the
+    sub-section above, and sections without text are left out. What looks like a tag gets a blank
+    put in; `recover` knows of it.
+
+    Raises:
+        UsageError: if `tokens` is less than 1.
+    """
+    if tokens < 1:
+        raise UsageError(
+            f"{tokens} tokens of each end of a paragraph", "there must be at least one"
+        )
+    area = Pieces(document)
+    written: list[str] = []
+    around: _Path = ()
+    reached = 0
+    for path, blocks in groupby(_blocks(document, tree or document.tree), lambda block: block[0]):
+        shared = 0
+        while shared < min(len(path), len(around)) and path[shared] == around[shared]:
+            shared += 1
+        written += [f"</{says}>" for _, says in reversed(around[shared:])]
+        written += [f"<{says}>" for _, says in path[shared:]]
+        around = path
+        pieces = []
+        for _, start, end in blocks:
+            line = " ".join(document.text[start:end].split())
+            pieces.append(_shortened(line, token_spans(line), tokens, area, (reached, start, end)))
+            reached = end
+        written.append("<br>".join(pieces))
+    written += [f"</{says}>" for _, says in reversed(around)]
+    return "".join(written)
+
+
+def _shortened(
+    line: str,
+    spans: Sequence[tuple[int, int]],
+    tokens: int,
+    area: Pieces,
+    place: tuple[int, int, int],
+) -> str:
+    """A block on one line without its middle, as long as it takes to find it again."""
+    reached, start, end = place
+    spans = [span for span in spans if span[1] > span[0]]  # not marks that a tokenizer adds
+    while 2 * tokens < len(spans):
+        head_end = _letters_after(line, spans[tokens - 1][1])
+        tail_start = _letters_before(line, spans[-tokens][0])
+        if head_end >= tail_start:
+            break
+        piece = escape(line[:head_end].rstrip()) + "..." + escape(line[tail_start:].lstrip())
+        if area.exactly(piece, reached, len(area.text)) == (start, end):
+            return piece
+        tokens *= 2
+    return escape(line)
+
+
+def _blocks(document: Document, tree: Tree) -> Iterator[tuple[_Path, int, int]]:
+    """The text of all blocks, without blanks around it, each with the sections it stands in."""
+    title = _title(document, tree)
+    paths: list[_Path] = []
+    empty = True
+    for node in tree:
+        path = () if node.parent is None else paths[node.parent]
+        if node.kind is Kind.SECTION and not node.synthetic and node.id != title and len(path) < 2:
+            path = (*path, (node.id, f"{'sub-' * len(path)}section: {_harmless(node.title)}"))
+        paths.append(path)
+        if node.kind in (Kind.ROOT, Kind.SECTION):
+            continue
+        start = node.span.start
+        end = tree.nodes[node.children[0]].span.start if node.children else node.span.end
+        for stretch in _cut(document.text, start, end):
+            empty = False
+            yield path or _ABSTRACT, *stretch
+    if empty:  # a tree that knows of no blocks
+        for block in _BLOCK.finditer(Pieces(document).text):
+            for stretch in _cut(document.text, *block.span()):
+                yield _ABSTRACT, *stretch
+
+
+def _title(document: Document, tree: Tree) -> int | None:
+    """The section that is the document's title."""
+    tops = [node for node in tree.children(tree.root) if _announced(node)]
+    if len(tops) != 1:
+        return None
+    names = (
+        " ".join(tops[0].title.split()).casefold() == " ".join(document.title.split()).casefold()
+    )
+    return tops[0].id if names or any(map(_announced, tree.children(tops[0]))) else None
+
+
+def _announced(node: Node) -> bool:
+    return node.kind is Kind.SECTION and not node.synthetic
+
+
+def _harmless(title: str) -> str:
+    """A title as it stands in a tag."""
+    title = " ".join(title.split())[:_LONGEST_TITLE]
+    if title[:1] + title[-1:] in ('""', "''", "“”"):
+        title = f'"{title}"'  # the reader takes one pair of quotes away
+    return _TITLE_MARKUP.sub(lambda mark: _MARKUP[mark.group()], title)
+
+
+def _cut(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """A stretch without the blanks around it, in parts where it is very long."""
+    while start < end:
+        stop = end
+        if end - start > _LONGEST_PIECE:
+            stop = start + _LONGEST_PIECE
+            cuts = (text.rfind(mark, start + 1, stop) for mark in ("\n", " "))
+            stop = next((cut for cut in cuts if cut > 0), stop)
+        part = text[start:stop]
+        if bare := part.strip():
+            first = start + len(part) - len(part.lstrip())
+            yield first, first + len(bare)
+        start = stop
+
+
+def _letters_after(line: str, place: int) -> int:
+    """The end of the word that is cut at a place."""
+    inside = _LETTERS.match(line[place - 1 : place]) if place else None
+    if not (inside and inside.group()):
+        return place
+    rest = _LETTERS.match(line, place)
+    return rest.end() if rest else place
+
+
+def _letters_before(line: str, place: int) -> int:
+    """The start of the word that is cut at a place."""
+    return len(line) - _letters_after(line[::-1], len(line) - place)
