@@ -119,7 +119,8 @@ def decision(reply: str, subtree: SubTree) -> Decision:
 _REFUSED = re.compile(r"cannot answer|\[REFUSE\]", re.IGNORECASE)
 _START = re.compile(r"[^\w\[]*")  # a bullet, a quotation mark
 _ACTION = re.compile(
-    r"\[?(answer|expand)\]?[\s:]*(?:id\b[\s:]*)?(\[?-?\d+\]?(?:\s*(?:,|and)\s*\[?\d+\]?(?![\w.]))*)(?![\w.])\s*(:?)",
+    r"\[?(answer|expand)\]?[\s:]*(?:id\b[\s:]*)?"
+    r"(\[?-?\d+\]?(?:\s*(?:,|and)\s*\[?\d+\]?(?!\w|\.\d))*)(?!\w|\.\d)\s*(:?)",
     re.IGNORECASE,
 )
 _ID = re.compile(r"-?\d+")
