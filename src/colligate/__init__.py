@@ -13,7 +13,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from colligate.documents import Document, Hit, Page, Passage, Span, Tree
-    from colligate.engine import Engine, aask
+    from colligate.engine import Engine, Routes, aask, arefine
     from colligate.errors import ColligateError
     from colligate.evidence.citing import Citation, Evidence
     from colligate.library.given import Given
@@ -21,9 +21,14 @@ if TYPE_CHECKING:
     from colligate.library.sources import Sources
     from colligate.settings import Settings
     from colligate.strategies.answer import Answer
+    from colligate.strategies.longrefiner import LongRefiner
+    from colligate.strategies.rdr2 import RDR2
+    from colligate.strategies.refined import Refined
+    from colligate.strategies.refiner import Refiner
+    from colligate.strategies.routing import Routing
     from colligate.strategies.run import Run
     from colligate.strategies.strategy import Strategy
-    from colligate.sync import Library, ask
+    from colligate.sync import Library, ask, refine
 
 # Where each public name lives. Loaded when first used: `colligate --help` needs none of them.
 _HOME = {
@@ -37,8 +42,14 @@ _HOME = {
     "Given": "colligate.library.given",
     "Hit": "colligate.documents",
     "Library": "colligate.sync",
+    "LongRefiner": "colligate.strategies.longrefiner",
     "Page": "colligate.documents",
     "Passage": "colligate.documents",
+    "RDR2": "colligate.strategies.rdr2",
+    "Refined": "colligate.strategies.refined",
+    "Refiner": "colligate.strategies.refiner",
+    "Routes": "colligate.engine",
+    "Routing": "colligate.strategies.routing",
     "Run": "colligate.strategies.run",
     "Settings": "colligate.settings",
     "Sources": "colligate.library.sources",
@@ -46,10 +57,13 @@ _HOME = {
     "Strategy": "colligate.strategies.strategy",
     "Tree": "colligate.documents",
     "aask": "colligate.engine",
+    "arefine": "colligate.engine",
     "ask": "colligate.sync",
+    "refine": "colligate.sync",
 }
 
 __all__ = [
+    "RDR2",
     "Answer",
     "AsyncLibrary",
     "Citation",
@@ -60,8 +74,13 @@ __all__ = [
     "Given",
     "Hit",
     "Library",
+    "LongRefiner",
     "Page",
     "Passage",
+    "Refined",
+    "Refiner",
+    "Routes",
+    "Routing",
     "Run",
     "Settings",
     "Sources",
@@ -69,7 +88,9 @@ __all__ = [
     "Strategy",
     "Tree",
     "aask",
+    "arefine",
     "ask",
+    "refine",
 ]
 
 

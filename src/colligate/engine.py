@@ -1,36 +1,36 @@
 """Asking: from a question and a folder to a cited answer.
 
-`Engine` opens models and library once and answers many questions; `aask` is one question's
-worth of it.
+`Engine` opens models and library once and answers many questions; `aask` and `arefine` are one
+question's worth of it.
 """
 
 from __future__ import annotations
 
-import asyncio
-import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from colligate.errors import BudgetExceeded, UsageError
-from colligate.ingesting import look_for
 from colligate.library.ingestion import Ingested
 from colligate.library.library import Library
 from colligate.models import ChatModel, Embedder, Reranker, Role
-from colligate.models.metering import Meter, UsageReport
+from colligate.models.metering import UsageReport
 from colligate.resources import Resources
+from colligate.running import Limits, carried_out
 from colligate.settings import Settings
 from colligate.strategies.answer import Answer
-from colligate.strategies.rdr2 import RDR2, Routing
-from colligate.strategies.run import Budget, Run
-from colligate.strategies.strategy import Needs, Strategy
+from colligate.strategies.longrefiner import LongRefiner
+from colligate.strategies.maxp import best_documents
+from colligate.strategies.rdr2 import RDR2
+from colligate.strategies.refined import Refined
+from colligate.strategies.refiner import Refiner
+from colligate.strategies.routing import Routing
+from colligate.strategies.run import Run
+from colligate.strategies.strategy import Strategy
 from colligate.strategies.strategy import strategy as strategy_by_name
 from colligate.strategies.trace import Listener, Trace
 
 DEFAULT_STRATEGY = "retrieve-read"
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -104,6 +104,7 @@ class Engine:
             folder=self.library,
             settings=self.settings,
             wait=self.wait,
+            cache=self.cache,
         )
 
     async def __aenter__(self) -> Engine:
@@ -139,18 +140,58 @@ class Engine:
             ModelError, LibraryError: what the models or the library could not do.
         """
         chosen = strategy_by_name(strategy) if isinstance(strategy, str) else strategy
-        answer, cost = await self._run(
+        answer, cost = await carried_out(
             chosen.answer,
             question,
             paths,
-            chosen.name,
-            chosen.needs,
-            max_tokens_total=max_tokens_total,
-            timeout=timeout,
-            on_event=on_event,
+            self._resources,
+            name=chosen.name,
+            needs=chosen.needs,
+            trace=self._trace(on_event),
+            limits=Limits(max_tokens_total, timeout),
         )
         warnings = tuple(dict.fromkeys((*cost.warnings, *answer.warnings)))
         return replace(answer, usage=cost.usage, warnings=warnings, model=cost.model)
+
+    async def refine(
+        self,
+        question: str,
+        paths: Sequence[str | Path] | str | Path = (),
+        *,
+        refiner: Refiner | None = None,
+        budget: int | None = None,
+        max_tokens_total: int | None = None,
+        timeout: float | None = None,
+        on_event: Listener | None = None,
+    ) -> Refined:
+        """What a question needs of the documents, under a budget of tokens; nothing is answered.
+
+        A `LongRefiner` (which None stands for) ranks the documents and refines the best of them;
+        a `Refiner` refines all in view, in their order. `budget` stands in place of its own.
+        Limits and errors are those of `ask`.
+        """
+        chosen = LongRefiner() if refiner is None else refiner
+        if budget is not None:
+            chosen = replace(chosen, budget=budget)
+
+        async def work(question: str, run: Run) -> Refined:
+            best = None
+            if isinstance(chosen, LongRefiner):
+                best = await best_documents(question, run, chosen.documents, chosen.mode)
+            return await chosen.refine(question, run, documents=best)
+
+        refined, cost = await carried_out(
+            work,
+            question,
+            paths,
+            self._resources,
+            name="refining",
+            needs=LongRefiner.needs,
+            trace=self._trace(on_event),
+            limits=Limits(max_tokens_total, timeout),
+        )
+        warnings = tuple(dict.fromkeys((*cost.warnings, *refined.warnings)))
+        return replace(refined, usage=cost.usage, warnings=warnings)
 
     async def route(
         self,
@@ -172,15 +213,15 @@ class Engine:
             hits = await run.search(question, k=chosen.k, pool=chosen.pool, mode=chosen.mode)
             return await chosen.route(question, run, hits)
 
-        routings, cost = await self._run(
+        routings, cost = await carried_out(
             work,
             question,
             paths,
-            chosen.name,
-            chosen.needs,
-            max_tokens_total=max_tokens_total,
-            timeout=timeout,
-            on_event=on_event,
+            self._resources,
+            name=chosen.name,
+            needs=chosen.needs,
+            trace=self._trace(on_event),
+            limits=Limits(max_tokens_total, timeout),
         )
         return Routes(question, tuple(routings), cost.usage, cost.warnings, cost.model)
 
@@ -200,65 +241,8 @@ class Engine:
         """The library, opened. Its embedder is loaded when something is searched or indexed."""
         return await self._resources.library()
 
-    async def _run(
-        self,
-        work: Callable[[str, Run], Awaitable[T]],
-        question: str,
-        paths: Sequence[str | Path] | str | Path,
-        name: str,
-        needs: Needs,
-        *,
-        max_tokens_total: int | None,
-        timeout: float | None,
-        on_event: Listener | None,
-    ) -> tuple[T, _Cost]:
-        """Open what `name` needs, do its work within the limits, and say what it cost."""
-        if not question.strip():
-            raise UsageError("the question is empty", mend="write a question")
-        paths = [paths] if isinstance(paths, str | Path) else paths
-        resources, trace, meter = self._resources, self._trace(on_event), Meter()
-        began = time.perf_counter()
-        try:
-            async with asyncio.timeout(timeout) as deadline:
-                # A wrong path must not cost a download, nor a wrong model an ingestion.
-                if paths and needs.reads:
-                    await asyncio.to_thread(look_for, paths)
-                models = await resources.open_models(name, needs, trace)
-                sources = await resources.sources(paths, needs, trace)
-                if self.cache:
-                    models = await resources.cached(models, sources)
-                run = Run(
-                    sources=sources,
-                    models=models,
-                    meter=meter,
-                    trace=trace,
-                    budget=Budget(max_tokens_total),
-                    reranker=await resources.open_reranker(models) if needs.searches else None,
-                    kept=await resources.kept(needs),
-                )
-                said = len(resources.warnings)
-                result = await work(question, run)
-        except TimeoutError as error:
-            if not deadline.expired():
-                raise
-            raise BudgetExceeded(
-                f"no answer within {timeout:g} seconds", "", "raise --timeout"
-            ) from error
-        usage = meter.report(seconds=time.perf_counter() - began)
-        warnings = dict.fromkeys((*run.warnings, *meter.warnings, *resources.warnings[said:]))
-        return result, _Cost(usage, tuple(warnings), models[Role.READER].name)
-
     def _trace(self, on_event: Listener | None) -> Trace:
         return Trace([listen for listen in (self.on_event, on_event) if listen])
-
-
-@dataclass(frozen=True)
-class _Cost:
-    """What a run took: its usage, what it warned of, and the reader's name."""
-
-    usage: UsageReport
-    warnings: tuple[str, ...]
-    model: str
 
 
 async def aask(
@@ -276,6 +260,28 @@ async def aask(
             question,
             paths,
             strategy=strategy,
+            max_tokens_total=max_tokens_total,
+            timeout=timeout,
+        )
+
+
+async def arefine(
+    question: str,
+    paths: Sequence[str | Path] | str | Path = (),
+    *,
+    refiner: Refiner | None = None,
+    budget: int | None = None,
+    max_tokens_total: int | None = None,
+    timeout: float | None = None,
+    **engine: Any,
+) -> Refined:
+    """What one question needs of files and folders; `engine` takes the fields of `Engine`."""
+    async with Engine(**engine) as opened:
+        return await opened.refine(
+            question,
+            paths,
+            refiner=refiner,
+            budget=budget,
             max_tokens_total=max_tokens_total,
             timeout=timeout,
         )

@@ -40,6 +40,7 @@ class Resources:
     folder: Path | str | None
     settings: Settings | None
     wait: float
+    cache: bool
 
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack, init=False)
     _opened: Opened = field(default_factory=Opened, init=False)
@@ -49,7 +50,7 @@ class Resources:
 
     @property
     def warnings(self) -> Sequence[str]:
-        """What went wrong so far with the file that `cached` and `kept` use."""
+        """What went wrong so far with the file that `remembering` and `kept` use."""
         return () if self._responses is None else self._responses.warnings
 
     async def aclose(self) -> None:
@@ -133,10 +134,12 @@ class Resources:
             trace.emit(Noted(line, warning=True))
         return models
 
-    async def cached(
-        self, models: Mapping[Role, ChatModel], sources: Sources
+    async def remembering(
+        self, models: dict[Role, ChatModel], sources: Sources
     ) -> dict[Role, ChatModel]:
-        """The same models, with a memory in the library's folder."""
+        """The same models, with a memory in the library's folder if `cache` asks for one."""
+        if not self.cache:
+            return models
         responses = await self._response_cache()
         in_view = [info.id for info in await sources.documents()]
         return {role: CachedChat(model, responses, tags=in_view) for role, model in models.items()}

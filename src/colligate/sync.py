@@ -16,11 +16,13 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from colligate.documents import Document, Hit
-from colligate.engine import DEFAULT_STRATEGY, Engine, aask
+from colligate.engine import DEFAULT_STRATEGY, Engine, aask, arefine
 from colligate.library.ingestion import Ingested
 from colligate.library.library import Library as AsyncLibrary
 from colligate.library.sources import DocumentInfo, SearchMode
 from colligate.strategies.answer import Answer
+from colligate.strategies.refined import Refined
+from colligate.strategies.refiner import Refiner
 from colligate.strategies.strategy import Strategy
 
 T = TypeVar("T")
@@ -64,6 +66,36 @@ def ask(
             question,
             paths,
             strategy=strategy,
+            max_tokens_total=max_tokens_total,
+            timeout=timeout,
+            **engine,
+        )
+    )
+
+
+def refine(
+    question: str,
+    paths: Sequence[str | Path] | str | Path = (),
+    *,
+    refiner: Refiner | None = None,
+    budget: int | None = None,
+    max_tokens_total: int | None = None,
+    timeout: float | None = None,
+    **engine: Any,
+) -> Refined:
+    """What a question needs of files and folders; `engine` takes the fields of `Engine`.
+
+        refined = refine("Who signed the lease?", "contracts/", budget=2048)
+
+    Raises:
+        ColligateError: as `Engine.refine`.
+    """
+    return run(
+        arefine(
+            question,
+            paths,
+            refiner=refiner,
+            budget=budget,
             max_tokens_total=max_tokens_total,
             timeout=timeout,
             **engine,
@@ -116,6 +148,26 @@ class Library:
         return run(
             self._engine.ask(
                 question, strategy=strategy, max_tokens_total=max_tokens_total, timeout=timeout
+            )
+        )
+
+    def refine(
+        self,
+        question: str,
+        *,
+        refiner: Refiner | None = None,
+        budget: int | None = None,
+        max_tokens_total: int | None = None,
+        timeout: float | None = None,
+    ) -> Refined:
+        """What a question needs of the whole library, under a budget of tokens."""
+        return run(
+            self._engine.refine(
+                question,
+                refiner=refiner,
+                budget=budget,
+                max_tokens_total=max_tokens_total,
+                timeout=timeout,
             )
         )
 
