@@ -91,6 +91,7 @@ class Searching:
         Raises:
             UnknownDocument: if one of those is not in the library.
         """
+        mode = SearchMode(mode)  # its name will do
         query = query.encode("utf-8", "replace").decode()  # it may hold half a surrogate pair
         if k < 1 or not any(True for _ in words(query)):
             return []
