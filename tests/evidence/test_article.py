@@ -1,0 +1,297 @@
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from colligate.documents import Basis, Document, Kind, Span, Structure, Tree, TreeBuilder, flat_tree
+from colligate.documents.markdown import markdown_tree
+from colligate.documents.paragraphs import word_spans
+from colligate.errors import SpanError, UsageError
+from colligate.evidence.article import Article, ArticleNode, Level, article
+
+
+def document(text: str, title: str = "Lighthouse", *, flat: bool = False) -> Document:
+    tree = flat_tree("d", len(text)) if flat else markdown_tree(text, "d")
+    return Document("d", title, text, tree, language="en")
+
+
+def drawn(made: Article) -> list[str]:
+    """One line a node, indented by its depth: its title, or the text of a paragraph."""
+    depth: dict[int | None, int] = {None: 0}
+    lines = []
+    for node in made.nodes:
+        depth[node.id] = depth[node.parent] + 1
+        said = made.document.slice(node.span) if node.level is Level.PARAGRAPH else node.title
+        lines.append(f"{'  ' * depth[node.parent]}{node.level}: {said}")
+    return lines
+
+
+def test_two_levels_of_headings_over_paragraphs() -> None:
+    text = """# Lighthouse
+
+A tower with a light.
+
+## History
+
+Fires came first.
+
+### Rome
+
+Ostia had one.
+
+#### Its height
+
+Fifty metres.
+
+### Today
+
+Few are manned.
+
+## Lenses
+
+Fresnel's.
+"""
+    made = article(document(text))
+    assert drawn(made) == [
+        "abstract: abstract",
+        "  paragraph: A tower with a light.",
+        "section: History",
+        "  paragraph: Fires came first.",
+        "  subsection: Rome",
+        "    paragraph: Ostia had one.",
+        "    paragraph: Fifty metres.",
+        "  subsection: Today",
+        "    paragraph: Few are manned.",
+        "section: Lenses",
+        "  paragraph: Fresnel's.",
+    ]
+    assert [made.nodes[leaf].level for leaf in made.leaves] == [Level.PARAGRAPH] * 6
+    assert made.leaves_under[2] == (3, 5, 6, 8)
+    assert made.leaves_under[5] == (5,)
+
+
+def test_a_section_runs_from_its_heading_to_its_last_paragraph() -> None:
+    made = article(document("# A\n\none\n\n## B\n\ntwo\n\n# C\n\nthree", "T"))
+    spans = {node.title: made.document.slice(node.span) for node in made.nodes}
+    assert spans["A"] == "# A\n\none\n\n## B\n\ntwo"
+    assert spans["B"] == "## B\n\ntwo"
+    assert spans["C"] == "# C\n\nthree"
+
+
+def test_a_top_section_that_holds_all_others_is_no_section() -> None:
+    text = "# Lighthouse\n\n# ACME\n\nlead\n\n## Part I\n\none\n\n### Item 1\n\ntwo"
+    text += "\n\n## Part II\n\nthree"
+    assert drawn(article(document(text))) == [
+        "abstract: abstract",
+        "  paragraph: lead",
+        "section: Part I",
+        "  paragraph: one",
+        "  subsection: Item 1",
+        "    paragraph: two",
+        "section: Part II",
+        "  paragraph: three",
+    ]
+
+
+def test_a_top_section_among_others_is_one_unless_it_has_the_title() -> None:
+    text = "# lighthouse\n\nlead\n\n# A\n\none"
+    assert drawn(article(document(text)))[0::2] == ["abstract: abstract", "section: A"]
+    assert drawn(article(document(text, "Towers")))[0::2] == ["section: lighthouse", "section: A"]
+
+
+@pytest.mark.parametrize("heading", ["Abstract", "ABSTRACT.", "1. Summary", "*Abstract*:"])
+def test_a_first_section_called_abstract_is_the_abstract(heading: str) -> None:
+    text = f"# Lighthouse\n\nA. Author\n\n#### {heading}\n\nWe light.\n\n## Introduction\n\nSea."
+    assert drawn(article(document(text))) == [
+        "abstract: abstract",
+        "  paragraph: A. Author",
+        "  paragraph: We light.",
+        "section: Introduction",
+        "  paragraph: Sea.",
+    ]
+
+
+def test_a_later_section_called_summary_is_a_section() -> None:
+    made = article(document("# A\n\none\n\n# Summary\n\ntwo", "T"))
+    assert [node.title for node in made.nodes if node.children] == ["A", "Summary"]
+
+
+def test_sections_without_text_are_left_out() -> None:
+    text = "# A\n\n## B\n\n## C\n\ntext\n\n# D\n\n# E\n\nmore"
+    assert drawn(article(document(text))) == [
+        "section: A",
+        "  subsection: C",
+        "    paragraph: text",
+        "section: E",
+        "  paragraph: more",
+    ]
+
+
+def test_sections_of_one_name_stay_apart() -> None:
+    made = article(document("# A\n\n## B\n\none\n\n# C\n\n## B\n\ntwo\n\n# A\n\nthree", "T"))
+    assert [node.title for node in made.nodes if node.children] == ["A", "B", "C", "B", "A"]
+
+
+def test_a_short_text_without_headings_is_one_paragraph() -> None:
+    assert drawn(article(document("A tower.\n\nIt has a light."))) == [
+        "paragraph: A tower.\n\nIt has a light."
+    ]
+    titled = document("# Lighthouse\n\nA tower.")
+    assert drawn(article(titled)) == ["paragraph: A tower."]
+
+
+@pytest.mark.parametrize("flat", [False, True])
+def test_a_long_text_without_headings_is_one_section_of_six_sentences_each(flat: bool) -> None:
+    sentences = [f"The light of tower {n} turns all night and is seen far out." for n in range(25)]
+    made = article(document(" ".join(sentences), flat=flat))
+    assert made.nodes[0].level is Level.SECTION
+    assert made.nodes[0].title == "Lighthouse"
+    assert [made.document.slice(made.nodes[leaf].span) for leaf in made.leaves] == [
+        " ".join(sentences[i : i + 6]) for i in range(0, 25, 6)
+    ]
+
+
+def test_six_sentences_that_never_end_are_cut() -> None:
+    made = article(document("light " * 1000), least_words=100, most_words=250)
+    assert len(made.leaves) == 4
+    assert all(len(made.nodes[leaf].span) < 1500 for leaf in made.leaves)
+
+
+def test_nothing_at_all_is_no_node() -> None:
+    assert article(document("")).nodes == ()
+    assert article(document("# Lighthouse\n\n## A")).nodes == ()
+    assert article(document("text"), within=[]).nodes == ()
+
+
+def model_tree(text: str, rows: list[tuple[str | None, str, int | None]]) -> Tree:
+    """A tree as a model makes one: titles that the text does not have, and spans with gaps."""
+    builder = TreeBuilder("d")
+    builder.add(Kind.ROOT, 0, len(text), None)
+    for title, words, parent in rows:
+        start = text.index(words)
+        kind = Kind.PARAGRAPH if title is None else Kind.SECTION
+        builder.add(kind, start, start + len(words), parent, title=title or "", level=1)
+    return builder.build(Structure(0.9, Basis.LAYOUT))
+
+
+def test_a_tree_that_a_model_made_over_text_without_headings() -> None:
+    text = "lead. gap one. first. gap two. second. third. gap three."
+    tree = model_tree(
+        text,
+        [
+            ("abstract", "lead.", 0),
+            (None, "lead.", 1),
+            ("Rise", "first. gap two. second. third.", 0),
+            (None, "first.", 3),
+            ("Peak", "second.", 3),
+            (None, "second.", 5),
+            (None, "third.", 3),
+        ],
+    )
+    made = article(document(text, flat=True), tree)
+    assert drawn(made) == [
+        "abstract: abstract",
+        "  paragraph: lead. gap one.",
+        "section: Rise",
+        "  paragraph: first. gap two.",
+        "  subsection: Peak",
+        "    paragraph: second.",
+        "  paragraph: third. gap three.",
+    ]
+    assert made.document.slice(made.nodes[2].span) == text[text.index("first") :]
+
+
+def test_within_leaves_only_what_lies_inside() -> None:
+    found = document("# A\n\none two three\n\nfour five six\n\n# B\n\nseven\n\n# C\n\neight")
+    start = found.text.index("two")
+    spans = [
+        found.span(start, found.text.index("seven") + 5),
+        found.span(start - 4, start),
+        Span("another", 0, 3),
+    ]
+    assert drawn(article(found, within=spans, least_words=1, most_words=5)) == [
+        "section: A",
+        "  paragraph: one two three",
+        "  paragraph: four five six",
+        "section: B",
+        "  paragraph: seven",
+    ]
+    with pytest.raises(SpanError):
+        article(found, within=[Span("d", 0, len(found) + 1)])
+
+
+def test_neighbouring_spans_are_taken_as_one() -> None:
+    found = document("one\n\ntwo\n\nthree\n\nfour", flat=True)
+    spans = [found.span(0, 3), found.span(5, 8), found.span(17, 21)]
+    assert drawn(article(found, within=spans)) == ["paragraph: one\n\ntwo", "paragraph: four"]
+
+
+def test_lengths_of_paragraphs_are_passed_on() -> None:
+    text = "# A\n\none two\n\nthree four"
+    assert len(article(document(text)).leaves) == 1
+    assert len(article(document(text), least_words=2, most_words=5).leaves) == 2
+    with pytest.raises(UsageError):
+        article(document(text), least_words=9, most_words=5)
+
+
+BLOCK = st.one_of(
+    st.tuples(st.integers(1, 5), st.sampled_from(["A", "B", "Abstract", "Lighthouse", ""])).map(
+        lambda made: f"{'#' * made[0]} {made[1]}"
+    ),
+    st.sampled_from(["A short one.", "First. Second! Third?", "- item\n  - inner", "学校。" * 9]),
+    st.integers(1, 90).map(lambda n: "some words that go on " * n),
+    st.text(max_size=20),
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(data=st.data(), blocks=st.lists(BLOCK, max_size=14), flat=st.booleans())
+def test_an_article_is_a_tree_that_leaves_out_no_text(
+    data: st.DataObject, blocks: list[str], flat: bool
+) -> None:
+    found = document("\n\n".join(blocks), flat=flat)
+    places = st.integers(0, len(found))
+    within = data.draw(
+        st.none()
+        | st.lists(st.tuples(places, places).map(lambda p: found.span(min(p), max(p))), max_size=3)
+    )
+    made = article(found, least_words=10, most_words=30, within=within)
+    leaves = [made.nodes[leaf] for leaf in made.leaves]
+
+    assert [node.id for node in made.nodes] == list(range(len(made.nodes)))
+    assert walked(made) == [node.id for node in made.nodes]
+    for node in made.nodes:
+        assert (node.level is Level.PARAGRAPH) == (not node.children)
+        inside = [made.nodes[child] for child in node.children]
+        assert all(child.parent == node.id and node.span.contains(child.span) for child in inside)
+        assert made.leaves_under[node.id] == tuple(
+            leaf.id for leaf in leaves if node in lineage(made, leaf)
+        )
+        assert node.children or found.slice(node.span) == found.slice(node.span).strip() != ""
+    assert all(one.span.end <= other.span.start for one, other in pairwise(leaves))
+    assert all(len(word_spans(found.slice(leaf.span))) < 40 for leaf in leaves)
+
+    headings = [node.heading for node in found.tree.sections if node.heading]
+    wanted = {
+        i
+        for area in ([found.span(0, len(found))] if within is None else within)
+        for i in range(area.start, area.end)
+    }
+    wanted -= {i for span in headings for i in range(span.start, span.end)}
+    held = {i for leaf in leaves for i in range(leaf.span.start, leaf.span.end)}
+    solid = {i for i, character in enumerate(found.text) if not character.isspace()}
+    assert held & solid == wanted & solid
+
+
+def walked(made: Article) -> list[int]:
+    def under(ids: list[int]) -> list[int]:
+        return [i for each in ids for i in [each, *under(list(made.nodes[each].children))]]
+
+    return under([node.id for node in made.nodes if node.parent is None])
+
+
+def lineage(made: Article, node: ArticleNode) -> list[ArticleNode]:
+    return [node, *([] if node.parent is None else lineage(made, made.nodes[node.parent]))]
