@@ -1,0 +1,345 @@
+"""Questions, their documents, and what shows that a piece of evidence answers them.
+
+`load` reads one of `SUITES` out of a data folder: the documents as `Document`s with trees, and for
+each question which documents may be read and a `Gold` that measures evidence. What the folder
+holds is described where it is made; nothing of it is part of this project.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import string
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from colligate.documents import Document, Page, Passage, Span
+from colligate.documents.markdown import markdown_tree
+from colligate.documents.reading import read
+from colligate.documents.reading.plain import text_tree
+
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What a reader is given: the whole text, and the spans of documents in it."""
+
+    text: str
+    passages: Sequence[Passage]
+
+
+class Gold(Protocol):
+    """What a question's evidence should hold."""
+
+    def __call__(self, shown: Shown) -> dict[str, float]:
+        """Measures by name, each in [0, 1]; one that says nothing here is left out."""
+        ...
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question, the documents it is asked of (none: the pages a search finds), its gold."""
+
+    id: str
+    text: str
+    documents: tuple[str, ...]
+    gold: Gold
+
+
+@dataclass(frozen=True)
+class Suite:
+    """Documents by id, and questions over them."""
+
+    name: str
+    documents: Mapping[str, Document]
+    questions: Sequence[Question]
+
+
+def load(name: str, data: Path, limit: int | None = None) -> Suite:
+    """A suite, its first `limit` questions only; documents no question reads are left out."""
+    documents, questions = SUITES[name](data, limit)
+    if all(question.documents for question in questions):
+        read_by = {id_ for question in questions for id_ in question.documents}
+        documents = {id_: each for id_, each in documents.items() if id_ in read_by}
+    return Suite(name, documents, questions)
+
+
+# Gold
+
+
+def squad(text: str) -> str:
+    """SQuAD's normalisation: lower case, no ASCII punctuation, no articles, single blanks."""
+    text = text.lower().translate(str.maketrans("", "", string.punctuation))
+    return " ".join(re.sub(r"\b(a|an|the)\b", " ", text).split())
+
+
+def words(text: str) -> list[str]:
+    """Runs of letters and digits, lower case: what marks and blanks stand between."""
+    return re.findall(r"[^\W_]+", text.casefold())
+
+
+def holds(text: str, sought: str) -> bool:
+    """Whether the words of `sought` stand in a text, whole and in order ("13" not in "2013")."""
+    return f" {' '.join(words(sought))} " in f" {' '.join(words(text))} "
+
+
+def figures(text: str) -> list[str]:
+    """The numbers of a text, as written."""
+    return re.findall(r"(?<![\d.,])\d+(?:[.,]\d+)*", text)
+
+
+@dataclass(frozen=True)
+class Answers:
+    """One of the answer's strings stands in the evidence; also: its passage is there."""
+
+    answers: Sequence[str]
+    passages: frozenset[str] = frozenset()  # ids of documents that are the gold passages
+
+    def __call__(self, shown: Shown) -> dict[str, float]:
+        plain = squad(shown.text)
+        normalised = [answer for answer in map(squad, self.answers) if answer]
+        measures = {
+            "answer": float(any(answer in plain for answer in normalised)),
+            "answer in whole words": float(any(holds(shown.text, a) for a in self.answers)),
+        }
+        if self.passages:
+            measures["gold passage"] = float(
+                any(p.document_id in self.passages for p in shown.passages)
+            )
+        return measures
+
+
+@dataclass(frozen=True)
+class Pages:
+    """The pages the evidence stands on are touched; how much of its words is shown from there."""
+
+    pages: Sequence[Span]
+    evidence: str
+
+    def __call__(self, shown: Shown) -> dict[str, float]:
+        there = [
+            passage.text[part.start - passage.span.start : part.end - passage.span.start]
+            for passage in shown.passages
+            for page in self.pages
+            if (part := passage.span.intersection(page)) is not None
+        ]
+        touched = [any(p.span.overlaps(page) for p in shown.passages) for page in self.pages]
+        measures = {
+            "evidence page": float(any(touched)),
+            "all evidence pages": float(all(touched)),
+            "evidence words": _share(words(self.evidence), words("\n".join(there))),
+        }
+        if sought := figures(self.evidence):
+            measures["evidence figures"] = _share(sought, figures("\n".join(there)))
+        return measures
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure stands in a passage of one document."""
+
+    figure: str
+    document: str
+
+    def __call__(self, shown: Shown) -> dict[str, float]:
+        here = [p for p in shown.passages if p.document_id == self.document]
+        found = any(self.figure in figures(passage.text) for passage in here)
+        return {"figure": float(found), "right document": float(bool(here))}
+
+
+@dataclass(frozen=True)
+class Mentions:
+    """Titles stand in passages of the documents that mention them: the share of those pairs."""
+
+    pairs: Sequence[tuple[str, str]]  # (document, title of another)
+
+    def __call__(self, shown: Shown) -> dict[str, float]:
+        found = [
+            any(p.document_id == document and holds(p.text, title) for p in shown.passages)
+            for document, title in self.pairs
+        ]
+        return {"mentions": sum(found) / len(found)}
+
+
+def _share(sought: Iterable[str], found: Iterable[str]) -> float:
+    """How much of a bag of words is in another."""
+    wanted = Counter(sought)
+    return (wanted & Counter(found)).total() / max(1, wanted.total())
+
+
+# Suites
+
+
+def _wiki(data: Path, limit: int | None, *, gold_page: bool = False) -> _Loaded:
+    """Wikipedia pages with headings; the answer's string."""
+    folder = data / "wiki_structured"
+    documents = _documents(_records(folder / "pages.jsonl.gz"), markdown=True)
+    questions = [
+        Question(
+            r["id"],
+            r["question"],
+            tuple(r["gold_document_ids"]) if gold_page else (),
+            Answers(r["answers"]),
+        )
+        for r in _records(folder / "questions_dev.jsonl.gz")[:limit]
+    ]
+    return documents, questions
+
+
+def _nq20(data: Path, limit: int | None) -> _Loaded:
+    """20 passages of 100 words a question, the gold one in the middle."""
+    records = _records(data / "dev" / "nq20_gold_at_9.jsonl.gz")[:limit]
+    documents = {
+        d["id"]: Document(
+            d["id"],
+            d["title"],
+            d["text"],
+            text_tree(d["text"], d["id"], prose=False),
+            language="en",
+        )
+        for record in records
+        for d in record["documents"]
+    }
+    questions = [
+        Question(
+            r["id"],
+            r["question"],
+            tuple(d["id"] for d in r["documents"]),
+            Answers(r["answers"], frozenset(r["gold_document_ids"])),
+        )
+        for r in records
+    ]
+    return documents, questions
+
+
+def _financebench(data: Path, limit: int | None) -> _Loaded:
+    """Filings as plain text; the pages and words the answer rests on."""
+    records = _records(data / "dev" / "financebench.jsonl.gz")[:limit]
+    wanted = {r["meta"]["doc_name"] for r in records}
+    by_filing: dict[str, list[tuple[int, str]]] = {}
+    for page in _records(data / "dev" / "financebench.corpus.jsonl.gz"):
+        name, number = page["id"].removeprefix("financebench:").rsplit("#p", 1)
+        if name in wanted:
+            by_filing.setdefault(name, []).append((int(number), page["text"]))
+    documents = {name: _filing(name, sorted(pages)) for name, pages in by_filing.items()}
+    return documents, [_of_filing(r, documents[r["meta"]["doc_name"]]) for r in records]
+
+
+def _financebench_pdf(data: Path, limit: int | None) -> _Loaded:
+    """The same over the filings whose PDF is at hand, read as a user's would be."""
+    paths = {path.stem: path for path in (data / "pdf").glob("*.pdf")}
+    records = [
+        r
+        for r in _records(data / "dev" / "financebench.jsonl.gz")
+        if r["meta"]["doc_name"] in paths
+    ][:limit]
+    names = dict.fromkeys(r["meta"]["doc_name"] for r in records)
+    read_ones = {name: read(paths[name]).documents[0] for name in names}
+    questions = [_of_filing(r, read_ones[r["meta"]["doc_name"]]) for r in records]
+    return {document.id: document for document in read_ones.values()}, questions
+
+
+def _filing(name: str, pages: Sequence[tuple[int, str]]) -> Document:
+    ranges, parts, start = [], [], 0
+    for number, text in pages:
+        ranges.append(Page(number + 1, start, start + len(text)))
+        parts.append(text)
+        start += len(text) + 2
+    whole = "\n\n".join(parts)
+    return Document(name, name, whole, text_tree(whole, name), tuple(ranges), language="en")
+
+
+def _of_filing(record: Record, document: Document) -> Question:
+    numbers = {number + 1 for number in record["meta"]["evidence_pages"]}
+    pages = [document.span(p.start, p.end) for p in document.pages if p.number in numbers]
+    evidence = "\n".join(record["meta"]["evidence_text"])
+    return Question(record["id"], record["question"], (document.id,), Pages(pages, evidence))
+
+
+def _loong(data: Path, limit: int | None) -> _Loaded:
+    """Several long financial reports a question; the figure of the answer in its report.
+
+    Level 1 of the financial records: the only ones whose answer stands in one place. Where the
+    company is asked for, the question's figure must stand in a passage of that company's report.
+    """
+    records = [
+        r
+        for r in _records(data / "dev" / "loong_en.jsonl.gz")
+        if (r["meta"]["type"], r["meta"]["level"]) == ("financial", 1)
+    ][:limit]
+    questions = []
+    for record in records:
+        asked, answer = record["question"], record["answers"][0]
+        by_company = not figures(answer)
+        figure = figures(asked.rpartition("$")[2] if by_company else answer)[0]
+        named = answer if by_company else asked
+        gold = next(d for d in record["documents"] if d["title"].lower() in named.lower())
+        ids = tuple(d["id"] for d in record["documents"])
+        questions.append(Question(record["id"], asked, ids, Figure(figure, gold["id"])))
+    return _loong_documents(data, questions), questions
+
+
+def _loong_papers(data: Path, limit: int | None) -> _Loaded:
+    """About eleven papers a question: who cites whom, by titles in their texts."""
+    records = [
+        r
+        for r in _records(data / "dev" / "loong_en.jsonl.gz")
+        if (r["meta"]["type"], r["meta"]["level"]) == ("paper", 3)
+    ]
+    texts = {r["id"]: r for r in _records(data / "dev" / "loong_en.corpus.jsonl.gz")}
+    questions = []
+    for record in records:
+        asked = record["question"].lstrip("# ").strip()
+        titles = {d["id"]: d["title"] for d in record["documents"]}
+        own = [id_ for id_, title in titles.items() if words(title) == words(asked)]
+        if not own:
+            continue
+        others = {id_: title for id_, title in titles.items() if id_ != own[0]}
+        pairs = [(own[0], title) for title in others.values()]
+        pairs += [(id_, asked) for id_ in others]
+        pairs = [pair for pair in pairs if holds(texts[pair[0]]["text"], pair[1])]
+        if pairs:
+            text = f'Which of these papers does "{asked}" cite, and which of them cite it?'
+            questions.append(Question(record["id"], text, tuple(titles), Mentions(pairs)))
+        if len(questions) == limit:
+            break
+    return _loong_documents(data, questions), questions
+
+
+def _loong_documents(data: Path, questions: Sequence[Question]) -> dict[str, Document]:
+    wanted = {id_ for question in questions for id_ in question.documents}
+    records = _records(data / "dev" / "loong_en.corpus.jsonl.gz")
+    papers = [r for r in records if r["id"] in wanted and r["id"].endswith(".md")]
+    reports = [r for r in records if r["id"] in wanted and not r["id"].endswith(".md")]
+    return {**_documents(papers, markdown=True), **_documents(reports, markdown=False)}
+
+
+def _documents(records: Sequence[Record], *, markdown: bool) -> dict[str, Document]:
+    grow = markdown_tree if markdown else text_tree
+    return {
+        r["id"]: Document(r["id"], r["title"], r["text"], grow(r["text"], r["id"]), language="en")
+        for r in records
+    }
+
+
+def _records(path: Path) -> list[Record]:
+    with gzip.open(path, "rt", encoding="utf-8") as lines:
+        return [json.loads(line) for line in lines]
+
+
+_Loaded = tuple[dict[str, Document], list[Question]]
+
+SUITES: Mapping[str, Callable[[Path, int | None], _Loaded]] = {
+    "wiki": _wiki,
+    "wiki-page": lambda data, limit: _wiki(data, limit, gold_page=True),
+    "nq20": _nq20,
+    "financebench": _financebench,
+    "financebench-pdf": _financebench_pdf,
+    "loong": _loong,
+    "loong-papers": _loong_papers,
+}

@@ -1,0 +1,233 @@
+"""What the benchmarks of evidence share: chunks in a budget, vectors and rows kept, intervals."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colligate.documents import Document, Node, Passage, Span
+from colligate.models import ChatModel, Embedder
+from evidence_data import Shown
+
+Row = dict[str, Any]
+
+SEPARATOR = "\n\n"
+RESAMPLES = 10_000
+
+# Chunks under a budget
+
+
+class Ruler:
+    """Tokens of texts by a model's own count, which has to be asked for beforehand."""
+
+    def __init__(self, model: ChatModel) -> None:
+        self.name = model.name
+        self._model = model
+        self._known: dict[str, int] = {}
+
+    async def learn(self, texts: Iterable[str]) -> None:
+        """Count texts that will be measured."""
+        for text in texts:
+            if text not in self._known:
+                self._known[text] = await self._model.count_tokens(text)
+
+    def __call__(self, text: str) -> int:
+        """The tokens of a text that was learnt."""
+        return self._known[text]
+
+
+async def filled(
+    ranked: Sequence[Passage], documents: Mapping[str, Document], budget: int, ruler: Ruler
+) -> Shown:
+    """The best passages that fit a budget: each next one that does not is passed over.
+
+    They are shown as a refiner shows what it selected: documents by their best passage, inside
+    each in order, its title once and each heading once, above what stands under it. The budget
+    holds for the sum of the tokens of these pieces.
+    """
+    spans = [passage.span for passage in ranked]
+    await ruler.learn(piece for span in spans for piece in pieces([span], documents))
+    chosen: list[Span] = []
+    for span in spans:
+        if not any(span.overlaps(other) for other in chosen):
+            more = [*chosen, span]
+            if sum(map(ruler, pieces(more, documents))) <= budget:
+                chosen = more
+    return shown(chosen, documents)
+
+
+def shown(chosen: Sequence[Span], documents: Mapping[str, Document]) -> Shown:
+    """Spans as a reader gets them."""
+    passages = [documents[span.document_id].passage(span) for span in chosen]
+    return Shown("".join(pieces(chosen, documents)).strip(), passages)
+
+
+def pieces(chosen: Sequence[Span], documents: Mapping[str, Document]) -> Iterator[str]:
+    """Title, headings and texts as they are put together."""
+    for id_ in dict.fromkeys(span.document_id for span in chosen):
+        document = documents[id_]
+        spans = sorted(span for span in chosen if span.document_id == id_)
+        above: dict[int, Node] = {}
+        for span in spans:
+            above.update({node.id: node for node in _headings(document, span)})
+        shown_by_chunk = {
+            n for n, node in above.items() if any(s.overlaps(_heading(node)) for s in spans)
+        }
+        titled = [node for node in above.values() if node.title == document.title]
+        if not any(node.id in shown_by_chunk for node in titled):
+            yield f"# {document.title}{SEPARATOR}"
+        done = shown_by_chunk | {node.id for node in titled}
+        for span in spans:
+            for node in _headings(document, span):
+                if node.id not in done:
+                    done.add(node.id)
+                    yield document.slice(_heading(node)).strip() + SEPARATOR
+            yield document.slice(span) + SEPARATOR
+
+
+def _headings(document: Document, span: Span) -> list[Node]:
+    """The headings above a span, the outermost first."""
+    node = document.tree.node_at(span.start)
+    around = [node, *document.tree.ancestors(node)]
+    return [node for node in reversed(around) if node.heading is not None]
+
+
+def _heading(node: Node) -> Span:
+    assert node.heading is not None
+    return node.heading
+
+
+# What is kept between runs
+
+
+class RememberedEmbedder:
+    """An embedder whose vectors are kept in a file, by its name and the text's digest."""
+
+    def __init__(self, embedder: Embedder, file: Path) -> None:
+        self.name = embedder.name
+        self.dimension = embedder.dimension
+        self._embedder = embedder
+        file.parent.mkdir(parents=True, exist_ok=True)
+        self._kept = sqlite3.connect(file, timeout=60, isolation_level=None)
+        self._kept.execute("PRAGMA journal_mode=WAL")
+        self._kept.execute("CREATE TABLE IF NOT EXISTS vectors (key BLOB PRIMARY KEY, vector BLOB)")
+
+    async def embed(
+        self, texts: Sequence[str], kind: Literal["passage", "query"] = "passage"
+    ) -> NDArray[np.float32]:
+        keys = [hashlib.sha256(f"{self.name}\0{kind}\0{t}".encode()).digest() for t in texts]
+        rows = [self._of(key) for key in keys]
+        missing = [i for i, row in enumerate(rows) if row is None]
+        if missing:
+            fresh = await self._embedder.embed([texts[i] for i in missing], kind=kind)
+            self._kept.executemany(
+                "INSERT OR REPLACE INTO vectors VALUES (?, ?)",
+                [(keys[i], row.tobytes()) for i, row in zip(missing, fresh, strict=True)],
+            )
+            for i, row in zip(missing, fresh, strict=True):
+                rows[i] = row
+        found = [row for row in rows if row is not None]
+        return np.stack(found) if found else np.empty((0, self.dimension), np.float32)
+
+    async def aclose(self) -> None:
+        self._kept.close()
+        await self._embedder.aclose()
+
+    def _of(self, key: bytes) -> NDArray[np.float32] | None:
+        found = self._kept.execute("SELECT vector FROM vectors WHERE key = ?", (key,)).fetchone()
+        return None if found is None else np.frombuffer(found[0], np.float32)
+
+
+class Rows:
+    """A row for each question and method, on disk as soon as there is one.
+
+    What stands in the file already is not measured again: a run that was stopped goes on. `keys`
+    are what tells rows apart.
+    """
+
+    def __init__(self, file: Path | None, keys: Sequence[str]) -> None:
+        self._file = file
+        self._keys = keys
+        self._rows: dict[tuple[Any, ...], Row] = {}
+        if file is not None and file.exists():
+            for line in file.read_text("utf-8").splitlines():
+                row = json.loads(line)
+                self._rows[self._key(row)] = row
+
+    def __contains__(self, row: Row) -> bool:
+        return self._key(row) in self._rows
+
+    def __getitem__(self, row: Row) -> Row:
+        return self._rows[self._key(row)]
+
+    def add(self, row: Row) -> None:
+        """Keep a row."""
+        self._rows[self._key(row)] = row
+        if self._file is not None:
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            with self._file.open("a", encoding="utf-8") as lines:
+                lines.write(json.dumps(row, ensure_ascii=False) + "\n")
+
+    def _key(self, row: Row) -> tuple[Any, ...]:
+        return tuple(row[key] for key in self._keys)
+
+
+# Figures
+
+
+def say(figure: str, value: float | None, unit: str, against: object = None) -> None:
+    """Print one figure."""
+    rounded = None if value is None else round(value, 3)
+    line = {"figure": figure, "value": rounded, "unit": unit, "against": against}
+    print(json.dumps(line, ensure_ascii=False), flush=True)
+
+
+def say_means(rows: Sequence[Row], what: str) -> None:
+    """The mean of each measure over a method's rows, one a question; `what` has a place for it."""
+    for name in dict.fromkeys(name for row in rows for name in row["measures"]):
+        values = [row["measures"][name] for row in rows if name in row["measures"]]
+        say(what.format(name), float(np.mean(values)), "share", f"{len(values)} questions")
+
+
+def by_question(rows: Sequence[Row], measure: str) -> dict[str, float]:
+    """One measure of rows that come a question each."""
+    return {r["question"]: r["measures"][measure] for r in rows if measure in r["measures"]}
+
+
+def say_difference(
+    what: str, first: Mapping[str, float], second: Mapping[str, float], seed: int, unit: str
+) -> None:
+    """How much more the first is than the second, by question, over those that both have."""
+    both = [question for question in first if question in second]
+    if not both:
+        return
+    pairs = np.array([[first[q], second[q]] for q in both])
+    low, high, p = paired_bootstrap(pairs[:, 0], pairs[:, 1], seed)
+    interval = f"95% interval {low:.3f} to {high:.3f}, p {p:.4f}, {len(both)} questions"
+    say(what, float(np.mean(pairs[:, 0] - pairs[:, 1])), unit, interval)
+
+
+def paired_bootstrap(
+    first: NDArray[np.float64], second: NDArray[np.float64], seed: int
+) -> tuple[float, float, float]:
+    """The 95% interval of mean(first) - mean(second) over questions, and its two-sided p.
+
+    Questions are drawn with replacement, the same for both. p is twice the share of samples
+    whose difference contradicts the observed one in sign, those without any counted half; at
+    most 1, at least one in the number of samples.
+    """
+    differences = first - second
+    drawn = np.random.default_rng(seed).integers(len(differences), size=(RESAMPLES, len(first)))
+    # Sums of the same parts in another order differ in the last bits; zero must be zero.
+    means = differences[drawn].mean(axis=1).round(12)
+    low, high = np.percentile(means, [2.5, 97.5])
+    observed = np.sign(differences.mean())
+    against = (np.sign(means) == -observed).mean() + (means == 0).mean() / 2 if observed else 0.5
+    return float(low), float(high), float(min(1.0, max(2 * against, 1 / RESAMPLES)))

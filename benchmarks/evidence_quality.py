@@ -1,0 +1,265 @@
+"""What of the answer stands in the evidence: LongRefiner beside chunks, at equal token budgets.
+
+    python benchmarks/evidence_quality.py --suite wiki --data DIR --cache DIR --out rows.jsonl
+        [--budgets 512 2048] [--methods bm25 dense hybrid ...] [--local-only] [--model NAME]
+
+Every method chooses from the same documents and may show the same number of tokens, titles and
+headings included, as the worker model counts them (an estimate without one). The chunks are the
+library's own and, as "-six", the paper's of six sentences, taken in the order of the search until
+none fits any more. `refiner` is LongRefiner's `Refiner` with the models named, `refiner-local` the
+same by local scores alone, without a call to a language model; what follows says where local
+scores come from. "everything" is the documents whole, without any budget: the most that could be
+found.
+
+Rows go to `--out` as they are made; a run that was stopped goes on from there. The figures are
+printed at the end: means, then differences to each baseline with 95% intervals of the paired
+bootstrap. `evidence_data.py` says what the suites are.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from colligate.documents import Span
+from colligate.documents.chunking import Chunker, SixSentences, Structural
+from colligate.library.given import Given
+from colligate.library.sources import SearchMode
+from colligate.models import ChatModel, Role
+from colligate.models.metering import Meter
+from colligate.models.names import open_embedder
+from colligate.models.rerankers import EmbeddingReranker
+from colligate.models.response_cache import ResponseCache
+from colligate.models.scripted import ScriptedModel
+from colligate.opening import Opened
+from colligate.settings import Settings
+from colligate.strategies.maxp import best_documents
+from colligate.strategies.parameters import configured
+from colligate.strategies.refiner import Refiner
+from colligate.strategies.run import Run
+from colligate.strategies.trace import Trace
+from evidence_data import SUITES, Question, Shown, Suite, load, words
+from evidence_measuring import (
+    RememberedEmbedder,
+    Row,
+    Rows,
+    Ruler,
+    by_question,
+    filled,
+    say,
+    say_difference,
+    say_means,
+    shown,
+)
+
+CHUNKS: Mapping[str, Chunker] = {"": Structural(), "-six": SixSentences()}
+MODES = {"bm25": SearchMode.SPARSE, "dense": SearchMode.DENSE, "hybrid": SearchMode.HYBRID}
+BASELINES = [mode + chunks for chunks in CHUNKS for mode in MODES]
+# Local scores: of the search, spread over paragraphs, or of the embedder for each paragraph.
+SCORERS = [*MODES, "embedding"]
+REFINERS = [f"refiner-{scorer}" for scorer in SCORERS]
+LOCAL = [f"refiner-local-{scorer}" for scorer in SCORERS]
+WHOLE = "everything"
+DEFAULT = [WHOLE, *BASELINES, "refiner-local-hybrid", "refiner-local-embedding"]
+KEYS = ("suite", "question", "method", "budget", "models", "embedder", "measure", "set")
+PAGES = 8  # LongRefiner: the documents whose best passages are best
+MOST = 500  # passages ranked for a question
+COSTS = ("tokens", "words", "calls", "input_tokens", "output_tokens", "scope", "seconds")
+
+
+class Comparison:
+    """The documents of a suite, searched in two kinds of chunks, and the models."""
+
+    def __init__(
+        self,
+        suite: Suite,
+        embedder: RememberedEmbedder,
+        models: Mapping[Role, ChatModel],
+        kept: ResponseCache,
+        settings: Sequence[str],
+        stack: AsyncExitStack,
+    ) -> None:
+        self.suite = suite
+        self.embedder = embedder
+        self.models = models
+        self.ruler = Ruler(models.get(Role.WORKER, models[Role.READER]))
+        self._kept = kept
+        self._settings = settings
+        self._stack = stack
+        self._sources: dict[str, Given] = {}
+
+    async def sources(self, chunks: str = "") -> Given:
+        """The documents, indexed once in this kind of chunks."""
+        if chunks not in self._sources:
+            documents = list(self.suite.documents.values())
+            given = Given(documents, self.embedder, chunker=CHUNKS[chunks])
+            self._stack.push_async_callback(given.close)
+            await given.search("index", k=1)  # not in the time of the first question
+            self._sources[chunks] = given
+        return self._sources[chunks]
+
+    async def show(self, method: str, question: Question, budget: int) -> tuple[Shown, Row]:
+        """What a method shows for a question, and what else is known of that."""
+        run = Run(await self.sources(), self.models, Meter(), kept=self._kept)
+        read_by = list(question.documents) or await best_documents(question.text, run, PAGES)
+        if method == WHOLE:
+            spans = [Span(id_, 0, len(self.suite.documents[id_])) for id_ in read_by]
+            return shown(spans, self.suite.documents), {}
+        if method in BASELINES:
+            mode, six, _ = method.partition("-six")
+            hits = await (await self.sources(six)).search(
+                question.text, k=MOST, mode=MODES[mode], documents=read_by
+            )
+            ranked = [hit.passage for hit in hits]
+            return await filled(ranked, self.suite.documents, budget, self.ruler), {}
+        refined = await self._refiner(method, budget, run).refine(
+            question.text, run, documents=read_by
+        )
+        cost = run.meter.report()
+        return Shown(refined.text, refined.passages), {
+            "scope": refined.scope,
+            "calls": cost.calls,
+            "input_tokens": cost.input_tokens,
+            "output_tokens": cost.output_tokens,
+            "warnings": list(run.warnings),
+        }
+
+    def _refiner(self, method: str, budget: int, run: Run) -> Refiner:
+        scorer = method.rpartition("-")[2]
+        settings = [f"budget={budget}", *self._settings]
+        if method in LOCAL:
+            settings += ["no_global=true", "structuring=headings"]
+        if scorer in MODES:
+            settings.append(f"mode={MODES[scorer]}")
+        else:
+            run.reranker = EmbeddingReranker(self.embedder)
+        return configured(Refiner, settings)
+
+
+async def measure(arguments: argparse.Namespace) -> None:
+    suite = load(arguments.suite, arguments.data, arguments.limit)
+    rows = Rows(arguments.out, KEYS)
+    wanted: list[Row] = []
+    async with AsyncExitStack() as stack:
+        embedder = RememberedEmbedder(
+            await asyncio.to_thread(open_embedder, arguments.embedder),
+            arguments.cache / "vectors.sqlite",
+        )
+        stack.push_async_callback(embedder.aclose)
+        models = await opened(arguments, stack)
+        kept = ResponseCache(arguments.cache / "structures.sqlite")
+        stack.callback(kept.close)
+        comparison = Comparison(suite, embedder, models, kept, arguments.set, stack)
+        for question in suite.questions:
+            for method in arguments.methods:
+                for budget in arguments.budgets if method != WHOLE else [0]:
+                    refines = method in REFINERS or method in LOCAL
+                    names = {r.value: m.name for r, m in models.items()}
+                    row: Row = {
+                        "suite": suite.name,
+                        "question": question.id,
+                        "method": method,
+                        "budget": budget,
+                        "models": json.dumps(names) if method in REFINERS else "",
+                        "embedder": embedder.name,
+                        "measure": comparison.ruler.name,
+                        "set": " ".join(arguments.set) if refines else "",
+                    }
+                    if row not in rows:
+                        rows.add(row | await one(comparison, question, method, budget))
+                    wanted.append(rows[row])
+            print(f"{suite.name}: {question.id}", file=sys.stderr, flush=True)
+    report(wanted, suite.name, arguments.seed)
+
+
+async def opened(arguments: argparse.Namespace, stack: AsyncExitStack) -> dict[Role, ChatModel]:
+    """The models named; one that only estimates tokens where no method asks any."""
+    if arguments.local_only or arguments.model is None:
+        return {Role.READER: ScriptedModel(name="estimate")}
+    opened = Opened()
+    stack.push_async_callback(opened.aclose)
+    settings = Settings.load().given(
+        reader=arguments.model, worker=arguments.worker_model, scorer=arguments.scorer
+    )
+    return await opened.by_role({}, settings, Trace())
+
+
+async def one(comparison: Comparison, question: Question, method: str, budget: int) -> Row:
+    """What one method shows for one question, measured."""
+    began = time.perf_counter()
+    evidence, known = await comparison.show(method, question, budget)
+    seconds = time.perf_counter() - began
+    await comparison.ruler.learn([evidence.text])
+    tokens = comparison.ruler(evidence.text)
+    if budget and tokens > budget:
+        raise SystemExit(f"{method} shows {tokens} tokens where {budget} are allowed")
+    return {
+        "seconds": round(seconds, 3),
+        "tokens": tokens,
+        "words": len(words(evidence.text)),
+        "measures": question.gold(evidence),
+        "spans": [[p.document_id, p.span.start, p.span.end] for p in evidence.passages],
+        **known,
+    }
+
+
+def report(rows: Sequence[Row], suite: str, seed: int) -> None:
+    """Print means and costs, then what each refiner has over each baseline."""
+    for budget in sorted({row["budget"] for row in rows}):
+        where = f"{suite} at {budget} tokens" if budget else suite
+        by_method: dict[str, list[Row]] = {}
+        for row in rows:
+            if row["budget"] == budget:
+                by_method.setdefault(row["method"], []).append(row)
+        for method, own in by_method.items():
+            say_means(own, f"{where}: {{}}, {method}")
+            for cost in COSTS:
+                values = [row[cost] for row in own if row.get(cost) is not None]
+                if values:
+                    figure = f"{where}: {cost} a question, {method}"
+                    say(figure, sum(values) / len(values), "mean", own[0]["models"] or None)
+        for method in (m for m in by_method if m.startswith("refiner")):
+            for other in (m for m in by_method if m in BASELINES or (m in LOCAL and m != method)):
+                for name in dict.fromkeys(n for row in by_method[method] for n in row["measures"]):
+                    say_difference(
+                        f"{where}: {name}, {method} over {other}",
+                        by_question(by_method[method], name),
+                        by_question(by_method[other], name),
+                        seed,
+                        "share",
+                    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--suite", choices=SUITES, required=True)
+    parser.add_argument("--data", type=Path, required=True, help="the folder of questions")
+    parser.add_argument("--cache", type=Path, required=True, help="keeps vectors and structures")
+    parser.add_argument("--out", type=Path, help="rows, one a question and method (JSONL)")
+    parser.add_argument("--limit", type=int, help="the first questions only")
+    parser.add_argument("--budgets", type=int, nargs="+", default=[2048])
+    parser.add_argument("--methods", nargs="+", choices=[WHOLE, *BASELINES, *LOCAL, *REFINERS])
+    parser.add_argument("--local-only", action="store_true", help="ask no language model")
+    parser.add_argument("--model", help="of the refiners; its tokenizer measures all methods")
+    parser.add_argument("--worker-model")
+    parser.add_argument("--scorer")
+    parser.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE", help="of Refiner")
+    parser.add_argument("--embedder", default="minilm")
+    parser.add_argument("--seed", type=int, default=1)
+    arguments = parser.parse_args()
+    asks = bool(arguments.model) and not arguments.local_only
+    if arguments.methods is None:
+        arguments.methods = DEFAULT + (["refiner-hybrid", "refiner-embedding"] if asks else [])
+    if not asks and any(method in REFINERS for method in arguments.methods):
+        parser.error("refiners need --model and no --local-only; refiner-local-... ask none")
+    asyncio.run(measure(arguments))
+
+
+if __name__ == "__main__":
+    main()
