@@ -4,7 +4,7 @@ import random
 import time
 
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from colligate.documents import Document, Kind, Span
@@ -157,14 +157,25 @@ def test_a_chunk_of_which_nothing_is_there_has_an_empty_span(chunk: str) -> None
 
 
 # Few letters and many repetitions: much is alike, and the first of equals must be found.
-_LETTERS = st.text("ab \n", min_size=1, max_size=60)
-
-
-@example("ab\nabab", "a")
-@given(_LETTERS, _LETTERS)
+@given(st.text("ab", min_size=1, max_size=40), st.text("abc ", min_size=20, max_size=120))
 def test_no_window_is_missed(chunk: str, text: str) -> None:
-    it = document(text * 3)
-    assert align(chunk, it) == align_exhaustively(chunk, it)
+    assert align(chunk, document(text)) == align_exhaustively(chunk, document(text))
+
+
+@given(st.integers(0, 100_000), st.integers(1, 6), st.integers(20, 120), st.integers(1, 4))
+def test_no_window_is_missed_where_a_text_repeats_itself(
+    seed: int, period: int, length: int, changes: int
+) -> None:
+    chance = random.Random(seed)
+    text = list("".join(chance.choices("ab", k=period)) * (300 // period))
+    for place in chance.choices(range(len(text)), k=10):
+        text[place] = "c"
+    start = chance.randrange(len(text) - length)
+    chunk = text[start : start + length]
+    for place in chance.choices(range(length), k=changes):
+        chunk[place] = "d"
+    it = document("".join(text))
+    assert align("".join(chunk), it) == align_exhaustively("".join(chunk), it)
 
 
 def article(words: int) -> Document:
