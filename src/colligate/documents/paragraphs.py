@@ -14,7 +14,7 @@ from typing import NamedTuple
 from colligate.documents.document import Document
 from colligate.documents.sentences import sentences
 from colligate.documents.span import Span
-from colligate.documents.tree import Kind
+from colligate.documents.tree import Kind, Node
 from colligate.errors import UsageError
 from colligate.token_estimate import CJK
 
@@ -148,10 +148,9 @@ def _marks(document: Document, area: Span) -> Iterator[tuple[int, Kind]]:
     yield 0, Kind.PARAGRAPH
     nodes = document.tree.nodes
     around = document.tree.node_at(area.start)
-    first = bisect_left(nodes, area.start, key=lambda node: node.span.start)
-    for node in (around, *nodes[max(first, around.id + 1) :]):
-        if node.span.start >= area.end:
-            return
+    first = max(bisect_left(nodes, area.start, key=_start), around.id + 1)
+    last = bisect_left(nodes, area.end, key=_start)
+    for node in (around, *nodes[first:last]):
         if node.heading is not None:
             for place, kind in (
                 (node.heading.start, Kind.SECTION),
@@ -160,6 +159,10 @@ def _marks(document: Document, area: Span) -> Iterator[tuple[int, Kind]]:
                 yield min(max(place - area.start, 0), len(area)), kind
         elif node.kind not in (Kind.ROOT, Kind.SECTION):
             yield max(node.span.start - area.start, 0), node.kind
+
+
+def _start(node: Node) -> int:
+    return node.span.start
 
 
 def _units(text: str, block: _Block, language: str, most_words: int) -> Iterator[_Unit]:

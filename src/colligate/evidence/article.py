@@ -153,6 +153,7 @@ def _owners(document: Document, tree: Tree) -> list[_Owners]:
     titling = _titling(document, tree, sections)
     found: list[_Owners] = []
     depths: list[int] = []
+    begun = False  # a section has been seen
     for node in tree:
         if node.parent is None or node.id in titling:
             found.append(_ABSTRACT)
@@ -160,13 +161,14 @@ def _owners(document: Document, tree: Tree) -> list[_Owners]:
             continue
         owners, depth = found[node.parent], depths[node.parent]
         if node.id in sections and depth < len(_LEVELS):
-            if depth == 0 and 1 not in depths and _is_abstract(node.title):
+            if not begun and _is_abstract(node.title):
                 depth = len(_LEVELS)  # what stands inside it is abstract too
             else:
                 start = None if node.heading is None else node.heading.start
                 owner = _Owner(node.id, _LEVELS[depth], node.title, start)
                 owners = (*owners, owner) if depth else (owner,)
                 depth += 1
+                begun = True
         found.append(owners)
         depths.append(depth)
     return found
@@ -182,15 +184,15 @@ def _counted(tree: Tree) -> frozenset[int]:
 def _titling(document: Document, tree: Tree, sections: Collection[int]) -> set[int]:
     """The sections at the top that are only the document's title, or hold all there is."""
     found: set[int] = set()
-    tops = [child for child in tree.root.children if child in sections]
+    tops = [child for child in reversed(tree.root.children) if child in sections]
     while tops:
-        first = tree.nodes[tops[0]]
-        below = [child for child in first.children if child in sections]
-        holds_all = len(tops) == 1 and below
+        first = tree.nodes[tops.pop()]
+        below = [child for child in reversed(first.children) if child in sections]
+        holds_all = below and not tops
         if not holds_all and not same_title(first.title, document.title):
             break
         found.add(first.id)
-        tops = below + tops[1:]
+        tops.extend(below)
     return found
 
 
