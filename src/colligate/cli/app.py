@@ -22,6 +22,7 @@ from colligate.cli.failures import ANSWERED, WRONG_USAGE, hush, report
 from colligate.cli.library import app as library
 from colligate.cli.library import index
 from colligate.cli.models import app as models
+from colligate.cli.refine import refine
 from colligate.cli.strategies import strategies
 from colligate.cli.terminal import prepare_streams
 from colligate.cli.tree import tree
@@ -36,6 +37,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("ask")(ask)
+app.command("refine")(refine)
 app.command("index")(index)
 app.add_typer(library, name="library")
 app.command("tree")(tree)

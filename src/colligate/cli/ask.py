@@ -8,7 +8,7 @@ import typer
 
 from colligate.cli import options
 from colligate.cli.failures import ANSWERED, NOT_FOUND
-from colligate.cli.terminal import say_json
+from colligate.cli.terminal import note, say_json
 
 
 def ask(
@@ -42,7 +42,7 @@ def ask(
 
     Exit status: 0 answered, 3 not found in the documents, 2 wrong usage, 1 a fault.
     """
-    from colligate.cli.display import show_answer, show_usage
+    from colligate.cli.display import show_answer, usage_line
     from colligate.cli.watched import hold_to_text, watched
     from colligate.engine import aask
     from colligate.settings import Settings
@@ -77,5 +77,5 @@ def ask(
         say_json(answer.to_json())
     else:
         show_answer(answer)
-        show_usage(answer.usage, answer.model)
+        note(usage_line(answer.usage, answer.model))
     return ANSWERED if answer.found else NOT_FOUND

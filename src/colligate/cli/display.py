@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from rich.padding import Padding
 from rich.text import Text
 
-from colligate.cli.terminal import console, counted, note, one_line, visible
+from colligate.cli.terminal import console, counted, one_line, visible
 
 if TYPE_CHECKING:
     from colligate.evidence.citing import Citation
@@ -37,12 +37,12 @@ def show_answer(answer: Answer) -> None:
                 out.print(Text(" " * _INDENT + line if line.strip() else ""))
 
 
-def show_usage(usage: UsageReport, model: str) -> None:
-    """What a run cost, as one line to standard error."""
+def usage_line(usage: UsageReport, model: str) -> str:
+    """What a run cost, for standard error."""
     tokens = f"{usage.input_tokens:,} tokens in, {usage.output_tokens:,} out"
     cost = f", ${usage.cost_usd:.4f}" if usage.cost_usd else ""
     by = f"{model}: " if model else ""
-    note(f"{by}{counted(usage.calls, 'call')}, {tokens}{cost}, {usage.seconds:.1f} s")
+    return f"{by}{counted(usage.calls, 'call')}, {tokens}{cost}, {usage.seconds:.1f} s"
 
 
 def _heading(number: int, citation: Citation, arrow: str) -> Text:

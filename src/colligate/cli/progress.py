@@ -34,7 +34,11 @@ from colligate.strategies.trace import (
     Progressed,
     Pruned,
     Retrieved,
+    Routed,
     Scored,
+    Selected,
+    Structured,
+    Weighed,
 )
 
 if TYPE_CHECKING:
@@ -156,6 +160,16 @@ class Live:
                 self._now(f"scored {counted(len(spans), 'passage')} by {signal}")
             case Pruned(spans=spans):
                 self._now(f"left out {counted(len(spans), 'passage')}")
+            case Routed(document=document, verdict=verdict, actions=actions):
+                done = counted(len(actions), "action") if actions else verdict
+                self._now(f"routing {document}: {done}")
+            case Structured(document=document, nodes=nodes, basis=basis):
+                self._now(f"structured {document}: {counted(nodes, 'part')} from {basis}")
+            case Weighed(document=document, nodes=scored):
+                self._now(f"weighed {counted(len(scored), 'part')} of {document}")
+            case Selected(tokens=tokens, budget=budget, documents=documents):
+                kept = f"kept {tokens:,} of {budget:,} tokens"
+                self._now(f"{kept} from {counted(documents, 'document')}")
             case Asking(model=model, what=what, prompt_tokens=tokens):
                 self._calls += 1
                 self._now(f"call {self._calls:,}, {tokens:,} tokens: {_asking(model, what)}")

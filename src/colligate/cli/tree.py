@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from colligate.cli import options
-from colligate.cli.failures import ANSWERED
-from colligate.cli.terminal import one_line, say, say_json, warn
+from colligate.cli.failures import ANSWERED, NOT_FOUND
+from colligate.cli.terminal import note, one_line, say, say_json, warn
+from colligate.errors import UsageError
 
 if TYPE_CHECKING:
     from rich.tree import Tree as Drawing
@@ -26,10 +27,102 @@ _BLOCKS = {
 
 
 def tree(
+    context: typer.Context,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Any file colligate can read.")],
+    *,
+    route: Annotated[
+        str | None,
+        typer.Option(
+            "--route",
+            metavar="QUESTION",
+            help="Light what the strategy rdr2 would read for a question. The options below are "
+            "for this alone.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: options.AsJson = False,
+    trace: options.Trace = None,
+    parameters: options.Set = None,
+    model: options.Model = None,
+    worker_model: options.WorkerModel = None,
+    scorer: options.Scorer = None,
+    embedder: options.Embedder = None,
+    reranker: options.Reranker = None,
+    config: options.Config = None,
+    library: options.LibraryFolder = None,
+    wait: options.Wait = 30.0,
+    cache: options.Cache = False,
+    max_tokens_total: options.MaxTokensTotal = None,
+    timeout: options.Timeout = None,
 ) -> int:
-    """Show the structure tree of a file: headings, pages, blocks, and how sure it is."""
+    """Show the structure tree of a file: headings, pages, blocks, and how sure it is.
+
+    With --route, show where a question leads in it: the blocks a search finds, the headings a
+    model opens, the blocks it accepts. Exit status 3: it accepted nothing.
+    """
+    if route is None:
+        _refuse_options_of_route(context)
+        return _show_structure(file, as_json)
+    from colligate.cli.display import usage_line
+    from colligate.cli.routed import routes_drawn
+    from colligate.cli.watched import hold_to_text, watched
+    from colligate.engine import Engine, Routes
+    from colligate.settings import Settings
+    from colligate.strategies.parameters import configured
+    from colligate.strategies.rdr2 import RDR2
+    from colligate.strategies.trace import Event, Listener
+
+    hold_to_text(route)
+    strategy = configured(RDR2, parameters or [])
+    settings = Settings.load(config)
+    events: list[Event] = []
+
+    async def routed(question: str, on_event: Listener) -> Routes:
+        async with Engine(
+            model=model,
+            worker_model=worker_model,
+            scorer=scorer,
+            embedder=embedder,
+            reranker=reranker,
+            library=library,
+            settings=settings,
+            wait=wait,
+            cache=cache,
+            on_event=on_event,
+        ) as engine:
+            return await engine.route(
+                question,
+                [file],
+                strategy=strategy,
+                max_tokens_total=max_tokens_total,
+                timeout=timeout,
+                on_event=events.append,
+            )
+
+    question = route
+    routes = watched(lambda on_event: routed(question, on_event), trace)
+    if as_json:
+        say_json({"file": str(file), **routes.to_json()})
+    else:
+        say(routes_drawn(routes, events))
+        note(usage_line(routes.usage, routes.model))
+    return ANSWERED if routes.found else NOT_FOUND
+
+
+def _refuse_options_of_route(context: typer.Context) -> None:
+    """Options that would change nothing are a mistake.
+
+    Raises:
+        UsageError: one was given.
+    """
+    for option in context.command.params:
+        named = str(context.get_parameter_source(option.name or ""))
+        if option.name not in ("file", "as_json") and named.endswith("COMMANDLINE"):
+            why = "it is for --route alone"
+            raise UsageError(f"{option.opts[0]} does nothing here", why, "add --route QUESTION")
+
+
+def _show_structure(file: Path, as_json: bool) -> int:
     from colligate.documents.reading import read
 
     reading = read(file)
