@@ -93,6 +93,11 @@ def test_only_whole_titles_are_skipped() -> None:
     ]
 
 
+def test_a_document_is_not_skipped_for_its_title() -> None:
+    tree = structure_tree(document("# Notes\n\nKept.\n", "Notes"), skipped=["notes"])
+    assert lines(tree) == ["-1: Notes", "  0: ==Introduction==", "    1: Kept."]
+
+
 def test_a_top_section_of_another_name_stays() -> None:
     text = "# Report\n\nAbout.\n\n## Results\n\nGood.\n"
     assert lines(structure_tree(document(text, "file-1"))) == [

@@ -171,9 +171,9 @@ class _Growing:
         self._introduction = introduction
         self._source = _with_content(document)
         self._own = [own_span(document, node) for node in self._source]
-        self._left_out = self._without_content(skipped)
         self._title = _line(document.title) or document.id
         self._folded = self._title_section()
+        self._left_out = self._without_content(skipped)
         self._rows: list[_Row] = []
         self._lead: int | None = None  # the row of the introduction
         self._places: list[int] = []
@@ -224,8 +224,8 @@ class _Growing:
         """The skipped sections with all they hold, and the sections that then hold no content."""
         out: set[int] = set()
         for node in self._source:
-            is_skipped = node.kind is Kind.SECTION and _line(node.title).casefold() in skipped
-            if is_skipped or node.parent in out:
+            named = node.kind is Kind.SECTION and _line(node.title).casefold() in skipped
+            if (named and node.id != self._folded) or node.parent in out:
                 out.add(node.id)
         holding: set[int | None] = set()
         for node in reversed(self._source.nodes):

@@ -1,0 +1,272 @@
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from colligate.documents import Document
+from colligate.documents.markdown import markdown_tree
+from colligate.evidence.structure_tree import StructureTree, structure_tree
+from colligate.evidence.subtree import subtree
+from colligate.token_estimate import estimate_tokens
+
+TEXT = """# Park
+
+A theme park.
+
+## History
+
+### Construction
+
+Built in a year.
+
+Opened in 1961.
+
+## Records
+
+Of all rides.
+
+- Tallest coaster: Titan
+  - at 245 feet
+    - with a long tunnel
+  - in 2001
+- Tallest swing
+
+## Later
+
+Still open.
+"""
+# -1 Park, 0 Introduction, 1 A theme park., 2 History, 3 Construction, 4 Built, 5 Opened, 6 Records,
+# 7 Of all rides., 8 coaster, 9 feet, 10 tunnel, 11 2001, 12 swing, 13 Later, 14 Still open.
+HEADINGS = {-1, 0, 2, 3, 6, 13}
+
+
+def made(text: str = TEXT, title: str = "Park") -> StructureTree:
+    return structure_tree(Document("d", title, text, markdown_tree(text, "d")))
+
+
+TREE = made()
+
+
+def test_all_headings_and_the_content_beside_are_shown() -> None:
+    shown = subtree(TREE, [4])
+    assert shown.text == (
+        "-1: Park\n\t0: ==Introduction==\n\t2: ==History==\n\t\t3: ===Construction===\n"
+        "\t\t\t4: Built in a year.\n\t\t\t5: Opened in 1961.\n\t6: ==Records==\n\t13: ==Later=="
+    )
+    assert shown.mapped == (4,)
+    assert shown.visible == HEADINGS | {4, 5}
+    assert shown.omitted == frozenset()
+
+
+def test_beside_nested_content_stands_its_own_level_and_what_it_hangs_on() -> None:
+    # 7 and 12 are beside 8, which 9 hangs on, but not beside 9.
+    assert subtree(TREE, [9]).visible == HEADINGS | {8, 9, 10, 11}
+
+
+def test_what_hangs_on_content_beside_is_shown() -> None:
+    assert subtree(TREE, [12]).visible == HEADINGS | {7, 8, 9, 10, 11, 12}
+
+
+def test_a_mapped_heading_shows_the_content_beside_it() -> None:
+    tree = made("# Park\n\nA\n\n## B\n\nb\n\n### C\n\nc\n", "Other")
+    section = next(i for i, node in tree.nodes.items() if node.text == "====C====")
+    shown = [tree.nodes[i].text for i in sorted(subtree(tree, [section]).visible)]
+    assert "b" in shown
+    assert "c" not in shown
+    assert "A" not in shown
+
+
+@pytest.mark.parametrize("mapped", [[], [-1]])
+def test_without_content_found_headings_are_shown(mapped: list[int]) -> None:
+    assert subtree(TREE, mapped).visible == HEADINGS
+
+
+def test_without_structure_only_what_was_found_and_its_place() -> None:
+    shown = subtree(TREE, [10, 4], structure=False)
+    assert shown.visible == {-1, 2, 3, 4, 6, 8, 9, 10}
+    assert shown.mapped == (4, 10)
+    assert subtree(TREE, [4, 5, 6, 7], structure=False).visible == {-1, 2, 3, 4, 5, 6, 7}
+
+
+def test_without_siblings_nothing_beside_or_below() -> None:
+    assert subtree(TREE, [9], siblings=False).visible == HEADINGS | {8, 9}
+
+
+def test_without_content_headings_alone() -> None:
+    assert subtree(TREE, [4, 9], content=False).visible == HEADINGS
+    assert subtree(TREE, [4], structure=False, content=False).visible == {-1, 2, 3}
+    assert subtree(TREE, [4], content=False, most_tokens=8).visible < HEADINGS
+
+
+def visible_under(lines: int, mapped: Collection[int] = (4,)) -> set[int]:
+    shown = subtree(TREE, mapped, most_tokens=lines, count=lambda text: len(text.splitlines()))
+    assert shown.omitted == subtree(TREE, mapped).visible - shown.visible
+    return set(shown.visible)
+
+
+def test_the_limit_keeps_what_was_found_then_headings_then_the_rest() -> None:
+    assert visible_under(4) == {-1, 2, 3, 4}
+    assert visible_under(5) == {-1, 2, 3, 4, 6}
+    assert visible_under(6) == {-1, 0, 2, 3, 4, 6}
+    assert visible_under(7) == HEADINGS | {4}
+    assert visible_under(8) == HEADINGS | {4, 5}
+
+
+def test_of_too_much_found_the_first_is_kept() -> None:
+    assert visible_under(6, [12, 4, 9]) == {-1, 2, 3, 4, 6, 13}
+    assert visible_under(7, [12, 4, 9]) == {-1, 2, 3, 4, 6, 8, 9}
+
+
+def test_headings_come_outermost_first() -> None:
+    assert visible_under(6, [14]) == {-1, 0, 2, 6, 13, 14}
+    assert visible_under(7, [14]) == HEADINGS | {14}
+
+
+def test_content_beside_comes_nearest_first() -> None:
+    assert visible_under(8, [12]) == HEADINGS | {12, 8}
+    assert visible_under(9, [12]) == HEADINGS | {12, 8, 11}
+    assert visible_under(11, [12]) == HEADINGS | {12, 8, 11, 9, 10}
+
+
+def test_content_longer_than_the_limit_is_cut_and_leaves_room_for_headings() -> None:
+    words = " ".join(f"word{i}" for i in range(500))
+    tree = made(f"# Park\n\n## A\n\n{words}\n\n## B\n\nb\n\n## C\n\nc\n")
+    shown = subtree(tree, [1], most_tokens=100)
+    assert 90 <= estimate_tokens(shown.text) <= 100
+    assert shown.visible == {-1, 0, 1, 2, 4}
+    assert shown.omitted == frozenset()
+    assert re.search(r"\t\t1: word0 .* word\d+…\n", shown.text)
+    assert tree.nodes[1].text == words
+
+
+def test_content_cut_has_at_least_half_of_the_limit() -> None:
+    headings = "".join(f"## Heading {i}\n\ntext\n\n" for i in range(100))
+    tree = made(f"# Park\n\n{'word ' * 500}\n\n{headings}")
+    shown = subtree(tree, [1], most_tokens=200)
+    line = shown.text.splitlines()[2]
+    assert line.endswith("…")
+    assert 85 <= estimate_tokens(line) <= 110
+    assert estimate_tokens(shown.text) > 190
+
+
+def test_text_without_blanks_is_cut_too() -> None:
+    tree = made(f"# Park\n\n{'長い文書' * 300}\n")
+    assert 95 <= estimate_tokens(subtree(tree, [1], most_tokens=100).text) <= 100
+
+
+@pytest.mark.parametrize("limit", [0, 1, 2])
+def test_where_not_even_the_title_fits_nothing_is_shown(limit: int) -> None:
+    shown = subtree(TREE, [4], most_tokens=limit)
+    assert (shown.text, shown.visible) == ("", frozenset())
+    assert shown.omitted == HEADINGS | {4, 5}
+
+
+def test_a_long_title_is_cut() -> None:
+    shown = subtree(made("text\n", "title " * 100), [], most_tokens=20)
+    assert shown.text.startswith("-1: title title")
+    assert "title…" in shown.text
+    assert 15 <= estimate_tokens(shown.text) <= 20
+
+
+def test_a_count_that_grows_with_the_text_keeps_the_limit() -> None:
+    def count(text: str) -> int:
+        return len(text) + len(text) ** 2 // 50
+
+    for limit in range(0, 2000, 50):
+        assert count(subtree(TREE, [9], most_tokens=limit, count=count).text) <= limit
+
+
+def test_many_neighbours_take_no_time() -> None:
+    items = "\n".join(f"- item {i} of a long list" for i in range(3000))
+    tree = made(f"# Park\n\n{items}\n\n## B\n\nb\n")
+    kids = tree.content_children(0)
+    assert len(subtree(tree, kids).visible) == 3003
+    near = subtree(tree, [kids[1500]], most_tokens=500).visible
+    assert kids[1490] in near
+    assert kids[1510] in near
+    assert kids[1000] not in near
+
+
+def by_the_book(tree: StructureTree, mapped: Collection[int]) -> set[int]:
+    """Algorithm 1 of the paper, word for word."""
+    nodes = tree.nodes
+    visible = {i for i in nodes if nodes[i].structure}
+
+    def light(node: int) -> None:
+        visible.add(node)
+        for child in nodes[node].children:
+            if not nodes[child].structure:
+                light(child)
+
+    for found in mapped:
+        parent = nodes[found].parent
+        siblings = [found] if parent is None else list(nodes[parent].children)
+        for sibling in siblings:
+            if not nodes[sibling].structure:
+                light(sibling)
+        above = parent
+        while above is not None and not nodes[above].structure:
+            visible.add(above)
+            above = nodes[above].parent
+    return visible
+
+
+@st.composite
+def trees(draw: st.DrawFn) -> StructureTree:
+    pieces = st.sampled_from(
+        ["## B", "### C", "#### D", "text", "longer text of several words, 1961", "- a\n  - b\n- c"]
+    )
+    return made("# Park\n\n" + "\n\n".join(draw(st.lists(pieces, max_size=15))))
+
+
+_LINE = re.compile(r"(\t*)(-?\d+): (.*)")
+
+
+@given(trees(), st.data())
+def test_without_a_limit_all_is_shown_that_the_algorithm_shows(
+    tree: StructureTree, data: st.DataObject
+) -> None:
+    mapped = data.draw(st.sets(st.sampled_from(sorted(tree.nodes))))
+    shown = subtree(tree, mapped)
+    assert shown.visible == by_the_book(tree, mapped)
+    parsed = [match.groups() for match in map(_LINE.fullmatch, shown.text.split("\n")) if match]
+    assert parsed == [
+        ("\t" * tree.nodes[i].depth, str(i), tree.nodes[i].text) for i in sorted(shown.visible)
+    ]
+
+
+@given(trees(), st.integers(0, 150), st.booleans(), st.booleans(), st.booleans(), st.data())
+def test_under_a_limit(
+    tree: StructureTree,
+    limit: int,
+    structure: bool,
+    siblings: bool,
+    content: bool,
+    data: st.DataObject,
+) -> None:
+    mapped = data.draw(st.sets(st.sampled_from(sorted(tree.nodes))))
+    free = subtree(tree, mapped, structure=structure, siblings=siblings, content=content)
+    held = subtree(
+        tree,
+        mapped,
+        structure=structure,
+        siblings=siblings,
+        content=content,
+        most_tokens=limit,
+    )
+    assert estimate_tokens(held.text) <= limit
+    assert held.visible | held.omitted == free.visible
+    assert not held.visible & held.omitted
+    assert all(tree.nodes[i].parent in (None, *held.visible) for i in held.visible)
+    parsed = [_LINE.fullmatch(line) for line in held.text.split("\n") if line]
+    assert [int(match[2]) for match in parsed if match] == sorted(held.visible)
+    if estimate_tokens(free.text) <= limit:
+        assert held == free
+    found = [i for i in free.mapped if not tree.nodes[i].structure and i in free.visible]
+    kept = [i in held.visible for i in found]
+    if limit >= 60:  # room for the path of one at least
+        assert not found or kept[0]
