@@ -23,15 +23,16 @@ TAG_NAMES = r"(?:abstract|section|sub-?section|br|skip)(?![\w-])"
 """The names of the tags of a skeleton, as a regular expression."""
 
 _OMISSION = re.compile(r"(?:<skip\s*/?>|<\.{3,}>|\.{3,}|…)(?:\s*(?:<skip\s*/?>|\.{3,}|…))*", re.I)
-_BARE = re.compile(rf"<(?=\s*(?:/?\s*{TAG_NAMES}|\.\.\.))", re.I)
-_ESCAPED = re.compile(rf"<\s(?=\s*(?:/?\s*{TAG_NAMES}|\.\.\.))", re.I)
+_SKIP = re.compile(r"<skip\s*/?>", re.I)  # no text: the writer's `escape` sees to that
+_TAG_LIKE = rf"(?=\s*(?:(?:/\s*)?{TAG_NAMES}|\.\.\.))"
+_BARE = re.compile("<" + _TAG_LIKE, re.I)
+_ESCAPED = re.compile(r"<\s" + _TAG_LIKE, re.I)
 _NOT_BLANK = re.compile(r"\S+")
 
 _REACH = 40_000  # how far from the place reached a piece that is not unique is sought
 _TELLING = 12  # bytes: shorter words may stand anywhere (a Chinese character is three)
 _MOST_MARKS = 8  # of a piece, beyond which only the first and the last are omissions
-_MOST_OCCURRENCES = 32  # of a beginning, of which none is followed by the end
-_MOST_FUZZY = 400  # searches for a likeness in one document
+_MOST_FUZZY = 200  # searches for a likeness in one document
 _WORDS = 4  # of each end that must be right where the whole of it is not
 
 
@@ -115,7 +116,7 @@ class Pieces:
         found = self.exactly(piece, low, high)
         for view, first, final in (
             (self._plain, few, last),
-            (self._normal, normalise(unescape(piece)).text, None),
+            (self._normal, normalise(_whole(piece)).text, None),
             (self._normal, normalise(head).text, normalise(tail).text),
             (self._normal, normalise(few).text, normalise(last).text),
         ):
@@ -161,17 +162,16 @@ class Pieces:
     ) -> tuple[int, int] | None:
         """The first stretch of a view from `head` to the first `tail` after it."""
         first, stop = bisect_left(view.offsets, low), bisect_left(view.offsets, high)
-        for _ in range(_MOST_OCCURRENCES):
-            start = view.text.find(head, first, stop)
-            if start < 0:
-                return None
+        while (start := view.text.find(head, first, stop)) >= 0:
             end = start + len(head)
             if tail is None:
                 return view.original(start, end)
-            end = view.text.find(tail, end, min(stop, start + LONGEST))
-            if end >= 0:
-                return view.original(start, end + len(tail))
-            first = start + 1
+            last = view.text.find(tail, end, stop)
+            if last < 0:
+                return None
+            if last - start <= LONGEST:
+                return view.original(start, last + len(tail))
+            first = max(start + 1, last - LONGEST)  # nothing before is near enough to this end
         return None
 
     @cached_property
@@ -193,7 +193,7 @@ class Pieces:
 
 def _readings(piece: str) -> Iterator[tuple[str, str | None]]:
     """What a piece may mean: itself, or a beginning and an end."""
-    if whole := _one_line(piece):
+    if whole := _whole(piece):
         yield whole, None
     marks = [mark.span() for mark in _OMISSION.finditer(piece)]
     if len(marks) > _MOST_MARKS:
@@ -210,6 +210,11 @@ def _ends(piece: str) -> tuple[str, str]:
     if not marks:
         return _one_line(piece), ""
     return _one_line(piece[: marks[0][0]]), _one_line(piece[marks[-1][1] :])
+
+
+def _whole(piece: str) -> str:
+    """A piece as text in which nothing is left out, if it can be that."""
+    return "" if _SKIP.search(piece) else _one_line(piece)
 
 
 def _one_line(text: str) -> str:

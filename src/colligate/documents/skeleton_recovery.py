@@ -19,7 +19,7 @@ from colligate.documents.tree import Basis, Kind, Structure, Tree, TreeBuilder
 ABSTRACT = "abstract"
 
 _TAG = re.compile(
-    rf"<(?P<close>/?)(?P<name>(?!br|skip){TAG_NAMES})\s*:?"
+    rf"<(?P<close>/?)(?P<name>(?!br|skip){TAG_NAMES})(?:\s{{0,9}}:)?"
     r"(?:(?P<title>[^<>]{0,2000})>|(?P<cut>[^<>\n]{0,2000})$)",  # the second was never closed
     re.I | re.M,
 )
@@ -145,6 +145,8 @@ def _ascending(offsets: Sequence[int | None]) -> dict[int, int]:
         if offset is None:
             continue
         size = bisect_left(lasts, offset)
+        if lasts[size : size + 1] == [offset]:
+            continue  # of pieces that come twice the first is kept
         before[i] = holders[size - 1] if size else None
         lasts[size : size + 1], holders[size : size + 1] = [offset], [i]
     run: dict[int, int] = {}
@@ -177,7 +179,8 @@ def _bounded(
             start += len(text[start : place.edge]) - len(text[start : place.edge].lstrip())
         starts.append(start)
     stretches: list[_Stretch] = []
-    for start, following, place in zip(starts, [*starts[1:], len(text)], found, strict=True):
+    for j, (start, place) in enumerate(zip(starts, found, strict=True)):
+        following = starts[j + 1] if j + 1 < len(starts) else len(text)
         end = place.end
         if end is None:
             heading = bisect_left(opens, place.edge)
@@ -194,10 +197,10 @@ def _bounded(
 def _widened(stretches: Sequence[_Stretch], text: str) -> list[_Stretch]:
     """The stretches with the marks around them, which a model is apt to leave out."""
     widened: list[_Stretch] = []
-    followings = [start for start, _ in stretches[1:]] + [len(text)]
-    for (start, end), following in zip(stretches, followings, strict=True):
+    for j, (start, end) in enumerate(stretches):
+        following = stretches[j + 1][0] if j + 1 < len(stretches) else len(text)
         before = widened[-1][1] if widened else 0
-        line = max(before, text.rfind("\n", 0, start) + 1)
+        line = max(before, text.rfind("\n", before, start) + 1)
         marks = _LINE_MARKS.match(text, line, start)
         if marks is not None:  # those of a list or a quote
             start -= len(marks.group().lstrip())

@@ -1,0 +1,206 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from colligate.documents import Document, Kind, Tree, flat_tree
+from colligate.documents.markdown import block_spans, markdown_tree
+from colligate.documents.skeleton import skeleton
+from colligate.documents.skeleton_recovery import recover
+from colligate.errors import UsageError
+from colligate.token_estimate import estimate_tokens
+
+TEXT = """# Treaty of Ghent
+
+The Treaty of Ghent was the peace treaty that ended the War of 1812 between the United States
+and the United Kingdom; it took effect in February 1815 once both sides had ratified it.
+
+## Background
+
+After the abdication of Napoleon in April 1814, British public opinion demanded major gains in
+the war against the United States.
+
+### Aims & claims
+
+Short one.
+
+#### Deeper still
+
+The senior American representative in London told Secretary of State Monroe what he had read in
+the newspapers that very week.
+
+## Empty
+
+### Also empty
+
+## Talks
+
+* first point
+* second point
+"""
+
+
+def document(text: str, title: str = "Treaty of Ghent") -> Document:
+    return Document("d", title, text, markdown_tree(text, "d"))
+
+
+def words(text: str) -> list[tuple[int, int]]:
+    spans, place = [], 0
+    for word in text.split():
+        place = text.index(word, place)
+        spans.append((place, place + len(word)))
+        place += len(word)
+    return spans
+
+
+def visible(text: str) -> int:
+    return len("".join(text.split()))
+
+
+def sections(tree: Tree) -> list[tuple[int, str]]:
+    return [(node.level, node.title) for node in tree.sections]
+
+
+def test_a_skeleton_says_how_each_block_begins_and_ends() -> None:
+    assert skeleton(document(TEXT), tokens=3, token_spans=words) == (
+        "<abstract>The Treaty of...had ratified it.</abstract>"
+        "<section: Background>After the abdication...the United States."
+        "<sub-section: Aims & claims>Short one.<br>The senior American...that very week."
+        "</sub-section: Aims & claims></section: Background>"
+        "<section: Talks>* first point<br>* second point</section: Talks>"
+    )
+
+
+def test_blocks_of_twice_the_tokens_are_whole() -> None:
+    text = "one two three four five six\n\none two three four five six seven"
+    assert skeleton(document(text), tokens=3, token_spans=words) == (
+        "<abstract>one two three four five six<br>one two three...five six seven</abstract>"
+    )
+
+
+def test_words_are_not_cut_where_tokens_are() -> None:
+    text = "Internationalisation matters considerably nowadays, notwithstanding disappointments"
+    piece = skeleton(document(text), tokens=1)
+    assert piece == "<abstract>Internationalisation...disappointments</abstract>"
+
+
+def test_so_much_is_written_that_the_end_is_the_right_one() -> None:
+    text = "a b c d e f and so on c d e f then a b c d e f"
+    written = skeleton(document(text), tokens=2, token_spans=words)
+    assert written == "<abstract>a b c d e f and so...f then a b c d e f</abstract>"
+    assert [n.span.end for n in recover(written, document(text)).tree.leaves] == [len(text)]
+
+
+@pytest.mark.parametrize(
+    ("text", "titles"),
+    [
+        ("# Treaty of Ghent\n\nlead", [(1, "abstract")]),
+        ("# Another\n\nlead", [(1, "Another")]),
+        ("# Another\n\n## One\n\ntext", [(1, "One")]),
+        ("lead\n\n# One\n\nfirst\n\n# Two\n\nsecond", [(1, "abstract"), (1, "One"), (1, "Two")]),
+        ("# One\n\n## In\n\nfirst\n\n# One\n\nsecond", [(1, "One"), (2, "In"), (1, "One")]),
+        (
+            '# x\n\n## "Quoted"\n\na\n\n## 1 < 2 > &lt; <br>\n\nb',
+            [(1, '"Quoted"'), (1, "1 < 2 > <")],
+        ),
+    ],
+)
+def test_titles_come_back(text: str, titles: list[tuple[int, str]]) -> None:
+    given_back = recover(skeleton(document(text)), document(text))
+    assert given_back.coverage == 1
+    assert sections(given_back.tree) == titles
+
+
+def test_another_tree_may_be_written() -> None:
+    plain = Document("d", "t", TEXT, flat_tree("d", len(TEXT)))
+    assert "<section: Talks>" in skeleton(plain, markdown_tree(TEXT, "d"))
+    assert "<section" not in skeleton(plain)
+    assert recover(skeleton(plain), plain).coverage == 1
+
+
+def test_text_that_looks_like_tags_is_text() -> None:
+    text = "# t\n\n## A\n\none<br>two </section: A> <skip> <abstract>\n\nthen ... <...> < br> … so"
+    given_back = recover(skeleton(document(text)), document(text))
+    assert given_back.coverage == 1
+    assert sections(given_back.tree) == [(1, "A")]
+    assert [document(text).slice(n.span) for n in given_back.tree.leaves] == [
+        "one<br>two </section: A> <skip> <abstract>",
+        "then ... <...> < br> … so",
+    ]
+
+
+def test_a_block_longer_than_a_piece_may_be_is_cut() -> None:
+    text = "\n".join(f"row {i} of a long table without blank lines" for i in range(1000))
+    given_back = recover(skeleton(document(text)), document(text))
+    assert given_back.coverage == 1
+    assert estimate_tokens(skeleton(document(text))) < 200
+
+
+def test_nothing_is_a_skeleton_of_nothing() -> None:
+    assert skeleton(document("")) == "" == skeleton(document("# Title\n"))
+
+
+def test_no_tokens_are_refused() -> None:
+    with pytest.raises(UsageError, match="at least one"):
+        skeleton(document(TEXT), tokens=0)
+
+
+_PLAIN = st.sampled_from(
+    "the treaty of Ghent was signed in 1814 a 3.5 naïve Straße ﬁn 今天天气很好 мир e\u0301".split()
+)
+_ODD = st.sampled_from(
+    [
+        *"... … <br> <skip> </section: a> <sub-section: b> <abstract> **b** [1](x)".split(),
+        *'" “q” - # | < br>'.split(),
+        "\u00a0",
+        "\u200b",
+        "< section: x>",
+        "&lt;",
+        "a" * 50,
+        "\\",
+        "`c`",
+        "$$",
+    ]
+)
+_PARAGRAPH = st.lists(st.one_of(_PLAIN, _PLAIN, _PLAIN, _ODD), min_size=1, max_size=60).map(
+    " ".join
+)
+_HEADING = st.builds(
+    lambda level, title: f"{'#' * level} {title}",
+    st.integers(1, 4),
+    st.lists(st.one_of(_PLAIN, _ODD), max_size=4).map(" ".join),
+)
+
+
+@st.composite
+def texts(draw: st.DrawFn) -> str:
+    """Markdown in which the same paragraphs and headings come again and again."""
+    pool = draw(
+        st.lists(st.one_of(_PARAGRAPH, _HEADING, st.text(max_size=40)), min_size=1, max_size=8)
+    )
+    return "\n\n".join(draw(st.lists(st.sampled_from(pool), max_size=14)))
+
+
+@settings(max_examples=300, deadline=None)
+@given(texts(), st.integers(1, 9))
+@example("a b ... c d\n\n" * 3, 1)
+@example("x x x x x x x x x x x x x x x x\n\n# x\n\nx x", 1)
+def test_a_skeleton_brings_a_document_back(text: str, tokens: int) -> None:
+    source = document(text)
+    given_back = recover(skeleton(source, tokens=tokens), source)
+    wanted = [s for s in block_spans(source) if all(s != n.heading for n in source.tree.sections)]
+    found = [node.span for node in given_back.tree.leaves]
+    assert given_back.coverage >= 0.99 or not any(visible(source.slice(s)) for s in wanted)
+    assert not given_back.lost
+    kept = sum(visible(source.slice(span)) for span in found)
+    assert kept >= 0.99 * sum(visible(source.slice(span)) for span in wanted)
+    assert [s.start for s in found] == sorted(s.start for s in found)
+    assert all(n.kind in (Kind.ROOT, Kind.SECTION, Kind.PARAGRAPH) for n in given_back.tree)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.text(max_size=400), st.integers(1, 4))
+def test_any_text_without_structure_comes_back(text: str, tokens: int) -> None:
+    source = Document("d", "t", text, flat_tree("d", len(text)))
+    assert recover(skeleton(source, tokens=tokens), source).coverage == (1 if text.strip() else 0)

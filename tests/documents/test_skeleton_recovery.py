@@ -1,0 +1,308 @@
+from __future__ import annotations
+
+import random
+import time
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from colligate.documents import Basis, Document, Kind, flat_tree
+from colligate.documents.markdown import markdown_tree
+from colligate.documents.skeleton import skeleton
+from colligate.documents.skeleton_recovery import Recovered, recover
+
+INTRODUCTION = (
+    "Bunk'd is a comedy series that ran on one channel for six years and was then seen on another."
+)
+SUMMER = (
+    "Emma, Ravi and Zuri spend the summer at a camp, where their parents met as teenagers. They"
+    " adapt to life there; the camp is named after a creature that lives in the nearby forest."
+)
+FIRE = (
+    "In “We Didn’t Start the Fire” three cabins burn down when lightning strikes. They convince"
+    " their parents to buy the camp and put them in charge."
+)
+CAST = (
+    "A few cast members of “Jessie” come back in their roles: one appears as a special guest, and"
+    " another says “Mother May I?” while reprising her role of Christina Ross."
+)
+TEXT = f"{INTRODUCTION}\n\n{SUMMER}\n\n{FIRE}\n\n{CAST}\n"
+PLOT_AND_CAST = [("abstract", [INTRODUCTION]), ("Plot", [SUMMER, FIRE]), ("Cast", [CAST])]
+
+
+def document(text: str = TEXT) -> Document:
+    return Document("d", "Bunk'd", text, flat_tree("d", len(text)))
+
+
+def outline(given_back: Recovered, source: Document) -> list[tuple[str, list[str]]]:
+    tree = given_back.tree
+    return [
+        (
+            node.title,
+            [source.slice(n.span) for n in tree.children(node) if n.kind is Kind.PARAGRAPH],
+        )
+        for node in tree.sections
+    ]
+
+
+def read(skeleton: str, text: str = TEXT) -> list[tuple[str, list[str]]]:
+    return outline(recover(skeleton, document(text)), document(text))
+
+
+def test_the_published_form_is_read() -> None:
+    given_back = recover(
+        "<abstract>Bunk'd is a comedy series...then seen on another.</abstract>"
+        "<section: Plot>Emma, Ravi and Zuri...in the nearby forest.<br>"
+        "In “We Didn’t Start...put them in charge.</section: Plot>"
+        "<section: Cast><sub-section: Main cast>A few cast members...of Christina Ross."
+        "</sub-section: Main cast></section: Cast>",
+        document(),
+    )
+    tree = given_back.tree
+    assert [(n.kind, n.level, n.title) for n in tree] == [
+        (Kind.ROOT, 0, ""),
+        (Kind.SECTION, 1, "abstract"),
+        (Kind.PARAGRAPH, 0, ""),
+        (Kind.SECTION, 1, "Plot"),
+        (Kind.PARAGRAPH, 0, ""),
+        (Kind.PARAGRAPH, 0, ""),
+        (Kind.SECTION, 1, "Cast"),
+        (Kind.SECTION, 2, "Main cast"),
+        (Kind.PARAGRAPH, 0, ""),
+    ]
+    leaves = [document().slice(n.span) for n in tree.leaves]
+    assert leaves == [INTRODUCTION, SUMMER, FIRE, CAST]
+    assert given_back.coverage == 1
+    assert given_back.lost == ()
+    assert tree.structure.basis is Basis.MODEL
+    assert tree.structure.confidence == 1
+    assert all(node.heading is None for node in tree)
+
+
+@pytest.mark.parametrize(
+    "skeleton",
+    [
+        # quotes around titles, and the other mark of an omission
+        '<abstract>Bunk\'d is <skip> on another.</abstract><section: "Plot">Emma, Ravi <skip> '
+        'nearby forest.<br>In "We Didn\'t Start <skip> in charge.</section: "Plot">'
+        "<section: “Cast”>A few cast <skip> Christina Ross.</section: “Cast”>",
+        # closing tags that are missing or bear another title, and a fence around it all
+        "```\n<abstract>Bunk'd is a … on another.<section: Plot>Emma, Ravi and … forest.\n"
+        "In “We Didn’t Start … in charge.</section: Story><section: Cast>A few cast … Ross.\n```",
+        # one paragraph a line, other spellings of the tags
+        "Here is the structure:\n<Abstract>\nBunk'd is a comedy series...seen on another.\n"
+        "</Abstract>\n<SECTION:Plot>\nEmma, Ravi and Zuri...nearby forest.\nIn “We Didn’t Start..."
+        "put them in charge.\n</section>\n<section Cast >A few cast ... Ross.</section>",
+        # a tag that is never closed, and two marks in one piece
+        "<section: Plot\nEmma, Ravi and Zuri...as teenagers. They...nearby forest.<br/>In “We "
+        "Didn’t Start...in charge.<section: Cast\nA few cast...Christina Ross.",
+    ],
+)
+def test_lax_forms_are_read(skeleton: str) -> None:
+    assert read(skeleton) == PLOT_AND_CAST
+
+
+def test_sub_sections_are_read_however_they_are_written() -> None:
+    found = read(
+        '<section: Plot><subsection: "One">Emma, Ravi and...nearby forest.</subsection: "One">'
+        "In “We Didn’t...in charge.<sub-section: Two>A few cast...Christina Ross.</section: Plot>"
+    )
+    assert found == [
+        ("abstract", [INTRODUCTION]),
+        ("Plot", [FIRE]),
+        ("One", [SUMMER]),
+        ("Two", [CAST]),
+    ]
+
+
+def test_a_sub_section_without_a_section_is_one() -> None:
+    given_back = recover("<sub-section: Plot>Emma, Ravi and...in charge.", document())
+    assert [(n.level, n.title) for n in given_back.tree.sections] == [(1, "abstract"), (1, "Plot")]
+
+
+def test_sections_of_one_title_stay_apart() -> None:
+    found = read(
+        "<section: Plot>Emma, Ravi and...forest.</section: Plot>"
+        "<section: Plot>A few cast...Ross.</section: Plot>"
+    )
+    assert found[1:] == [("Plot", [SUMMER]), ("Plot", [CAST])]
+
+
+def test_a_paragraph_that_comes_twice_is_found_twice() -> None:
+    text = f"{SUMMER}\n\n{CAST}\n\n{SUMMER}\n"
+    piece = "Emma, Ravi and Zuri...nearby forest."
+    assert read(f"<section: A>{piece}<br>A few cast...Ross.<section: B>{piece}", text) == [
+        ("A", [SUMMER, CAST]),
+        ("B", [SUMMER]),
+    ]
+
+
+def test_a_paragraph_written_twice_is_found_once() -> None:
+    piece = "Emma, Ravi and Zuri...nearby forest."
+    given_back = recover(f"<section: A>{piece}<section: B>{piece}", document())
+    assert outline(given_back, document())[1:] == [("A", [SUMMER])]
+    assert given_back.lost == (piece,)
+
+
+def test_what_was_made_up_is_lost_and_draws_nothing_along() -> None:
+    made_up = "The pilot was filmed...in the studio lot."
+    # "put them in charge" stands in the document, but far after what follows it here
+    moved = "They convince their parents...put them in charge."
+    given_back = recover(
+        f"<abstract>Bunk'd is a...on another.</abstract><section: Plot>{moved}<br>{made_up}<br>"
+        "Emma, Ravi and Zuri...nearby forest.<br>In “We Didn’t Start...in charge.<br>"
+        "A few cast members...Christina Ross.",
+        document(),
+    )
+    assert given_back.lost == (moved, made_up)
+    assert given_back.coverage == 1
+
+
+@pytest.mark.parametrize(
+    ("piece", "stretch"),
+    [
+        # other blanks, quotation marks, dashes and case
+        ('in "we didn\'t  start THE fire"... them in charge', FIRE),
+        # only four words of each end are right
+        ("Emma, Ravi and Zuri are spending...the very deep in the nearby forest.", SUMMER),
+        # a word is wrong at either end
+        (
+            "Emma, Ravi und Zuri spend the summer...creature which lives in the nearby forest.",
+            SUMMER,
+        ),
+        # nothing is left out, but a letter
+        (CAST.replace("special", "spcial"), CAST),
+    ],
+)
+def test_a_piece_is_found_though_it_is_not_exact(piece: str, stretch: str) -> None:
+    assert read(f"<section: A>{piece}")[-1] == ("A", [stretch])
+
+
+def test_a_piece_without_its_end_reaches_to_the_next() -> None:
+    found = read("<section: A>Emma, Ravi and Zuri...qqq xxx<br>A few cast...Christina Ross.")
+    assert found[-1] == ("A", [f"{SUMMER}\n\n{FIRE}", CAST])
+
+
+def test_the_last_piece_without_its_end_reaches_to_the_end_of_its_paragraph() -> None:
+    assert read("<section: A>Emma, Ravi and Zuri...")[-1] == ("A", [SUMMER])
+
+
+def test_a_piece_without_its_beginning_reaches_back_to_the_one_before() -> None:
+    found = read("<section: A>Bunk'd is a...on another.<br>qqq xxx...put them in charge.")
+    assert found == [("A", [INTRODUCTION, f"{SUMMER}\n\n{FIRE}"])]
+
+
+def test_after_a_lost_piece_it_reaches_back_to_its_paragraph_only() -> None:
+    found = read(
+        "<section: A>Bunk'd is a...on another.<br>xxx yyy zzz...zzz<br>xxx...put them in charge."
+    )
+    assert found == [("A", [INTRODUCTION, FIRE])]
+
+
+def test_headings_are_neither_found_nor_counted_nor_run_over() -> None:
+    text = f"# Plot twist\n\n{SUMMER}\n\n## Plot twist\n\nPlot twist!\n\n## Cast\n\n{CAST}\n"
+    source = Document("d", "t", text, markdown_tree(text, "d"))
+    given_back = recover(
+        "<section: A>Emma, Ravi and Zuri...qqq xxx<br>Plot twist!<br>A few cast members...", source
+    )
+    assert given_back.coverage == 1
+    assert outline(given_back, source) == [("A", [SUMMER, "Plot twist!", CAST])]
+
+
+def test_the_text_before_what_is_found_first_is_the_abstract() -> None:
+    text = f"# Title\n\n{INTRODUCTION}\n\n{SUMMER}\n\n## Cast\n\n{CAST}\n"
+    source = Document("d", "t", text, markdown_tree(text, "d"))
+    given_back = recover("<section: Cast>A few cast...Christina Ross.", source)
+    assert outline(given_back, source) == [
+        ("abstract", [INTRODUCTION, SUMMER]),
+        ("Cast", [CAST]),
+    ]
+
+
+def test_marks_that_a_model_leaves_out_belong_to_the_paragraph() -> None:
+    text = "intro\n\n- **Emma** and Ravi spend the summer at a *camp*.\n\n> (Zuri met them.)\n"
+    found = read("<section: A>Emma and Ravi...at a camp<br>Zuri met them", text)
+    assert found[-1] == (
+        "A",
+        ["- **Emma** and Ravi spend the summer at a *camp*.", "> (Zuri met them.)"],
+    )
+
+
+@pytest.mark.parametrize("text", ["", " \n", TEXT])
+@pytest.mark.parametrize("skeleton", ["", "no tags at all", "<section: A></section: A>", "<br>..."])
+def test_of_nothing_nothing_is_recovered(skeleton: str, text: str) -> None:
+    given_back = recover(skeleton, document(text))
+    assert len(given_back.tree.nodes) == 1
+    assert (given_back.coverage, given_back.lost) == (0, ())
+    assert given_back.tree.structure.basis is Basis.MODEL
+
+
+_MARKUP = st.sampled_from(
+    "<abstract> </abstract> <section:A> </section:A> <sub-section:B> </sub-section:B> <br> ... …"
+    ' <skip> <section: </section <sub-section:" <...> < br> </br> \n'.split(" ")
+)
+_WORDS = st.sampled_from([*TEXT.split(), "Emma, Ravi and Zuri", "put them in charge.", CAST])
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(st.one_of(_MARKUP, _WORDS, st.text(max_size=5)), max_size=60).map(" ".join),
+    st.one_of(st.just(TEXT), st.lists(st.one_of(_WORDS, _MARKUP), max_size=60).map("\n".join)),
+    st.booleans(),
+)
+def test_any_skeleton_gives_a_tree_within_the_text(skeleton: str, text: str, marked: bool) -> None:
+    source = Document("d", "t", text, markdown_tree(text, "d")) if marked else document(text)
+    given_back = recover(skeleton, source)
+    assert 0 <= given_back.coverage <= 1
+    leaves = [node.span for node in given_back.tree.leaves]
+    assert all(before.end <= after.start for before, after in pairwise(leaves))
+    assert all(source.slice(span).strip() for span in leaves)
+    for node in given_back.tree.sections:
+        inside = [given_back.tree.nodes[i].span for i in node.children]
+        assert (node.span.start, node.span.end) == (inside[0].start, inside[-1].end)
+
+
+def _made_up(seed: int, words: int) -> str:
+    source = random.Random(seed)
+    return " ".join(
+        "".join(source.choices("abcdefghij", k=source.randint(1, 7))) for _ in range(words)
+    )
+
+
+LONG = "\n\n".join(_made_up(i, 90) for i in range(450))
+
+
+@pytest.mark.parametrize(
+    "skeleton",
+    [
+        "<section: a>" + "x<br>" * 10_000,
+        "<section: a>" + "a..." * 12_000,
+        "<section: a>" * 4_000,
+        "<section" * 6_000,
+        "<section" + " " * 50_000,
+        "<" * 50_000,
+        "<section: a>" + "<" + " " * 25_000 + "..." + "\n" * 25_000,
+        "<section: a>" + "<br>".join(f"{_made_up(i, 6)}...{_made_up(-i, 6)}" for i in range(900)),
+        "<section: a>" + _made_up(-1, 10_000),
+        "<section: a>" + "<br>".join([LONG[900:960] + "..." + LONG[1300:1350]] * 400),
+    ],
+    ids="breaks marks tags unclosed unclosed-blanks brackets blanks nowhere one-piece repeated".split(),
+)
+def test_a_hostile_skeleton_takes_seconds_at_most(skeleton: str) -> None:
+    began = time.perf_counter()
+    recover(skeleton, document(LONG))
+    assert time.perf_counter() - began < 8
+
+
+def test_time_grows_with_the_text_about_linearly() -> None:
+    def seconds(paragraphs: int) -> float:
+        text = "\n\n".join(_made_up(i, 60) for i in range(paragraphs))
+        source = document(text)
+        began = time.process_time()
+        assert recover(skeleton(source), source).coverage == 1
+        return time.process_time() - began
+
+    seconds(50)
+    assert seconds(1_200) < 40 * max(seconds(100), 0.01)  # twelve times as much text
