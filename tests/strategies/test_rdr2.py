@@ -65,7 +65,7 @@ def shown(call) -> dict[str, str]:
 
 
 def rules(*rules):
-    """A router that says the lines whose words it is shown; a reader that quotes what it is given."""
+    """A router that says the lines whose words it is shown; a reader that quotes its passage."""
 
     def say(call):
         if "<document>" not in call.prompt:

@@ -89,8 +89,9 @@ class Refiner:
         leaves = await leaf_scores(question, articles, run, self.mode)
         local = min_max([local_scores(*each) for each in zip(articles, leaves, strict=True)])
         titles = await self._titles(question, articles, run)
+        mode = GSMode(self.gs_mode)
         global_ = [
-            global_scores(*each, self.gs_mode) for each in zip(articles, titles, strict=True)
+            global_scores(*each, mode) for each in zip(articles, titles, strict=True)
         ]
         scores = [combined(ls, scope, gs) for ls, gs in zip(local, global_, strict=True)]
         kept = await under_budget(
@@ -124,7 +125,7 @@ class Refiner:
         """The documents' structures, of those that have text."""
         run = await run.adapted(Role.WORKER, self.structuring_adapter)
         structure = Structure(
-            self.structuring,
+            Structuring(self.structuring),  # its name will do
             self.least_words,
             self.most_words,
             self.coverage,
