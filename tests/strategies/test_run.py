@@ -10,8 +10,18 @@ import pytest
 from pydantic import BaseModel
 
 from colligate.cli.progress import watching
-from colligate.errors import BudgetExceeded, ContextTooSmall, MalformedOutput, RateLimited
+from colligate.errors import (
+    BudgetExceeded,
+    ContextTooSmall,
+    MalformedOutput,
+    MissingCapability,
+    RateLimited,
+)
+from colligate.library.given import Given
 from colligate.models import Capability, Completion, Message, Role, Usage
+from colligate.models.metering import Meter
+from colligate.models.scripted import ScriptedModel
+from colligate.strategies.run import Budget, Run
 from colligate.strategies.trace import Asked, Asking, Parsed
 
 ASK = [Message("user", "Which city?")]
@@ -170,3 +180,38 @@ async def test_a_call_that_failed_or_was_given_up_leaves_its_tokens_to_others(ma
     with pytest.raises(RateLimited):
         await failing
     assert (await waiting).text == "Paris"
+
+
+# Adapters
+
+
+class Adaptable(ScriptedModel):
+    """A model that takes adapters; what it says is the adapter's name."""
+
+    def __init__(self, name: str = "base") -> None:
+        super().__init__(lambda call: name, name=name, capabilities=tuple(Capability))
+
+    async def with_adapter(self, adapter: str) -> Adaptable:
+        return Adaptable(f"{self.name}+{adapter}")
+
+
+async def test_an_adapter_is_on_one_roles_model_and_the_rest_is_shared() -> None:
+    run = Run(Given([]), {Role.READER: Adaptable()}, Meter(), budget=Budget(1000))
+    router = await run.adapted(Role.WORKER, "router")
+    messages = [Message("user", "Who?")]
+    said = [
+        (await asked.chat(messages, role=role, max_tokens=5)).text
+        for asked, role in ((run, Role.WORKER), (router, Role.WORKER), (router, Role.READER))
+    ]
+    assert said == ["base", "base+router", "base"]
+    assert await run.adapted(Role.WORKER, None) is run
+    assert run.meter.report().calls == 3
+    assert len(run.trace.events) == len(router.trace.events) == 6
+    assert router.purse is run.purse
+
+
+async def test_a_model_without_adapters_says_so() -> None:
+    model = ScriptedModel([], name="plain")
+    run = Run(Given([]), {Role.READER: model}, Meter())
+    with pytest.raises(MissingCapability, match="plain takes no adapter: .* some/adapter"):
+        await run.adapted(Role.WORKER, "some/adapter")
