@@ -4,7 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colligate.documents import Document, Span, flat_tree
+from colligate.documents import (
+    Basis,
+    Document,
+    Kind,
+    Span,
+    Structure,
+    TreeBuilder,
+    flat_tree,
+)
 from colligate.documents.markdown import block_spans, markdown_tree
 from colligate.errors import SpanError
 from colligate.evidence.structure_tree import WIKIPEDIA_SKIPPED, StructureTree, structure_tree
@@ -139,6 +147,16 @@ def test_front_matter_stands_in_the_introduction() -> None:
         "    4: Titan.",
     ]
     assert tree.mapped(Span("d", 0, text.index("Lead") + 1)) == (0, 1, 2)
+
+
+def test_text_after_the_sections_hangs_on_the_root() -> None:
+    builder = TreeBuilder("d")
+    root = builder.add(Kind.ROOT, 0, 9, None)
+    section = builder.add(Kind.SECTION, 0, 4, root, level=1, title="Part")
+    builder.add(Kind.PARAGRAPH, 0, 4, section)
+    builder.add(Kind.PARAGRAPH, 5, 9, root)
+    it = Document("d", "D", "text more", builder.build(Structure(1.0, Basis.MARKUP)))
+    assert lines(structure_tree(it)) == ["-1: D", "  0: ==Part==", "    1: text", "  2: more"]
 
 
 def test_a_text_of_which_nothing_is_known_is_cut_at_blank_lines() -> None:

@@ -92,9 +92,9 @@ def _within(
     while room > 0:
         fitting = _Fitting(tree, room, count)
         fitting.fill(mapped, wanted)
-        if (excess := count(_rendered(tree, fitting.texts)) - most_tokens) <= 0:
+        if (together := count(_rendered(tree, fitting.texts))) <= most_tokens:
             return fitting.texts
-        room -= excess  # lines may count more together than one by one
+        room = room * most_tokens // together  # lines may count more together than one by one
     return {}
 
 
