@@ -1,0 +1,173 @@
+"""Refining and routing through the engine: what `ask` does before it reads."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from colligate import RDR2, Engine, Library, LongRefiner, Refiner, arefine, refine
+from colligate.errors import BudgetExceeded, MissingPath, UsageError
+from colligate.models import weights
+from colligate.models.scripted import ScriptedModel
+from colligate.strategies.structuring import Structuring
+from colligate.strategies.trace import Structured
+
+QUESTION = "Where do bicycles stand?"
+RULES = """# Rules
+
+## Yard
+
+Bicycles stand in the yard, never in the hall.
+
+## Hall
+
+The hall is swept on Mondays.
+"""
+LEASE = "# Lease\n\n## Rent\n\nThe tenant pays 900 euros a month.\n"
+
+
+def says(call):
+    """Refines and routes: wants what has to do with the yard."""
+    if "Local" in call.messages[0].content:
+        return "[Local]"
+    if "Skeleton:" in call.prompt:
+        return "<section: All>" + call.prompt.split("<document>\n")[1].split("\n</document>")[0]
+    if "[ANSWER]" in call.prompt:
+        nodes = re.findall(r"^\t*(\d+): Bicycles", call.prompt, re.MULTILINE)
+        return "\n".join(f"[ANSWER] {node}" for node in nodes) or "Cannot answer"
+    return "['Yard']"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    folder = tmp_path / "house"
+    folder.mkdir()
+    (folder / "rules.md").write_text(RULES)
+    (folder / "lease.md").write_text(LEASE)
+    return folder
+
+
+@pytest.fixture
+def engine(tmp_path):
+    return {
+        "model": ScriptedModel(says),
+        "embedder": "static",
+        "library": tmp_path / "library",
+    }
+
+
+async def test_what_a_question_needs_of_a_folder(folder, engine):
+    (folder / "broken.pdf").write_bytes(b"%PDF-1.7 nothing")
+    async with Engine(**engine) as opened:
+        refined = await opened.refine(QUESTION, folder, budget=40)
+        library = await opened.open_library()
+        for passage in refined.passages:
+            document = await library.document(passage.document_id)
+            assert document.slice(passage.span) == passage.text
+    assert "Bicycles stand in the yard, never in the hall." in refined.text
+    assert 0 < refined.tokens <= refined.budget == 40
+    assert (refined.model, refined.usage.calls) == ("scripted", len(engine["model"].calls))
+    assert any("broken.pdf" in warning for warning in refined.warnings)
+
+
+async def test_a_longrefiner_takes_the_best_documents_and_a_refiner_all(folder, engine):
+    (folder / "third.md").write_text("# Third\n\nNothing of the kind.\n")
+    async with Engine(**engine) as opened:
+        best = await opened.refine(QUESTION, [folder], refiner=LongRefiner(documents=1))
+        everything = await opened.refine(QUESTION, [folder], refiner=Refiner())
+    assert [name.rsplit("-", 1)[0] for name in best.documents] == ["rules"]
+    assert len(everything.documents) == 3
+    assert "900 euros" in everything.text
+
+
+def test_refining_without_an_event_loop(folder, engine):
+    assert "Bicycles" in refine(QUESTION, folder, budget=40, **engine).text
+    path = engine.pop("library")
+    with Library(path, **engine) as library:
+        refined = library.refine(QUESTION, refiner=Refiner(budget=1000))
+    assert refined.budget == 1000
+    assert "900 euros" in refined.text
+
+
+async def test_a_structure_made_once_is_kept_and_goes_with_its_document(folder, engine):
+    model, refiner = engine["model"], LongRefiner(structuring=Structuring.MODEL, documents=1)
+    asked = lambda: sum("Skeleton:" in call.prompt for call in model.calls)  # noqa: E731
+    long = "\n\n".join(f"Bicycle {n} stands in the yard for {n} days." for n in range(60))
+    (folder / "rules.md").write_text(long)
+    events = []
+    for kept in (False, True):
+        events.clear()
+        async with Engine(**engine, on_event=events.append) as opened:
+            refined = await opened.refine(QUESTION, [folder / "rules.md"], refiner=refiner)
+            library = await opened.open_library()
+        assert refined.text
+        assert [event.kept for event in events if isinstance(event, Structured)] == [kept]
+    assert asked() == 1
+    assert b"<section: All>" in _bytes(library.path)
+    async with Engine(**engine) as opened:
+        library = await opened.open_library()
+        await library.remove(refined.documents)
+    assert b"<section: All>" not in _bytes(library.path)
+
+
+def _bytes(folder):
+    return b"".join(path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file())
+
+
+async def test_a_damaged_file_of_structures_is_said_once(folder, engine):
+    refiner = LongRefiner(structuring=Structuring.MODEL)
+    async with Engine(**engine) as opened:
+        library = await opened.open_library()
+        await opened.add([folder])
+        library.responses.write_bytes(b"no database" * 1000)
+        first = await opened.refine(QUESTION, refiner=refiner)
+        second = await opened.refine(QUESTION, refiner=refiner)
+    assert "Bicycles" in first.text
+    assert sum("was damaged" in warning for warning in first.warnings) == 1
+    assert not any("was damaged" in warning for warning in second.warnings)
+
+
+async def test_where_a_question_leads(folder, engine):
+    async with Engine(**engine) as opened:
+        routes = await opened.route(QUESTION, [folder])
+        alone = await opened.route(QUESTION, [folder], strategy=RDR2(no_router=True, k=1))
+    assert routes.found
+    [found] = [routing for routing in routes.routings if routing.answers]
+    assert [p.text for p in found.passages] == ["Bicycles stand in the yard, never in the hall."]
+    assert (routes.model, routes.usage.retrieval_rounds) == ("scripted", 1)
+    assert routes.usage.calls == sum(routing.shown for routing in routes.routings)
+    assert routes.to_json()["documents"][0]["subtrees_shown"] == routes.routings[0].shown
+    assert (alone.usage.calls, len(alone.routings)) == (0, 1)
+
+
+async def test_limits_and_wrong_calls_are_those_of_asking(folder, engine, tmp_path):
+    async with Engine(**engine) as opened:
+        for call in (opened.refine, opened.route):
+            with pytest.raises(UsageError, match="the question is empty"):
+                await call(" ", [folder])
+            with pytest.raises(MissingPath):
+                await call(QUESTION, [tmp_path / "absent.md"])
+            with pytest.raises(BudgetExceeded, match="token budget"):
+                await call(QUESTION, [folder], max_tokens_total=20)
+            with pytest.raises(BudgetExceeded, match="within"):
+                await call(QUESTION, [folder], timeout=1e-6)
+    assert engine["model"].calls == []
+
+
+@pytest.mark.model
+async def test_with_the_real_small_model(folder, tmp_path):
+    for name in ("smollm2-135m", "wordllama-256"):
+        weights.pull(name)
+    named = {"model": "gguf:smollm2-135m", "embedder": "static", "library": tmp_path / "library"}
+    refined = await arefine(QUESTION, [folder], budget=60, **named)
+    assert "Bicycles stand in the yard" in refined.text
+    assert refined.tokens <= 60
+    assert refined.usage.calls >= 1
+    async with Engine(**named) as opened:
+        routes = await opened.route(QUESTION, [folder])
+    assert len(routes.routings) == 2
+    for routing in routes.routings:
+        assert routing.shown >= 1
+        for passage in routing.passages:
+            assert routing.tree.document.slice(passage.span) == passage.text
