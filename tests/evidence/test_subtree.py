@@ -108,16 +108,16 @@ def visible_under(lines: int, mapped: Collection[int] = (4,)) -> set[int]:
     return set(shown.visible)
 
 
-def test_the_limit_keeps_what_was_found_then_headings_then_the_rest() -> None:
+def test_the_limit_keeps_what_was_found_then_headings_to_half_then_what_is_beside() -> None:
     assert visible_under(4) == {-1, 2, 3, 4}
     assert visible_under(5) == {-1, 2, 3, 4, 6}
-    assert visible_under(6) == {-1, 0, 2, 3, 4, 6}
-    assert visible_under(7) == HEADINGS | {4}
+    assert visible_under(6) == {-1, 2, 3, 4, 5, 6}
+    assert visible_under(7) == {-1, 0, 2, 3, 4, 5, 6}
     assert visible_under(8) == HEADINGS | {4, 5}
 
 
 def test_of_too_much_found_the_first_is_kept() -> None:
-    assert visible_under(6, [12, 4, 9]) == {-1, 2, 3, 4, 6, 13}
+    assert visible_under(6, [12, 4, 9]) == {-1, 2, 3, 4, 5, 13}
     assert visible_under(7, [12, 4, 9]) == {-1, 2, 3, 4, 6, 8, 9}
 
 
@@ -127,7 +127,7 @@ def test_headings_come_outermost_first() -> None:
 
 
 def test_content_beside_comes_nearest_first() -> None:
-    assert visible_under(8, [12]) == HEADINGS | {12, 8}
+    assert visible_under(8, [12]) == {-1, 0, 2, 6, 8, 11, 12, 13}
     assert visible_under(9, [12]) == HEADINGS | {12, 8, 11}
     assert visible_under(11, [12]) == HEADINGS | {12, 8, 11, 9, 10}
 

@@ -47,7 +47,8 @@ def subtree(
 
     `text` never has more than `most_tokens` by `count`. What fits is taken in this order: the
     mapped content in document order, with its ancestors; headings, outermost level first,
-    nearest to the mapped first; other content, nearest first. Mapped content too long to fit by
+    nearest to the mapped first, to half of what is left; other content, nearest first; the other
+    headings. Mapped content too long to fit by
     itself is cut, to leave room for the headings or to half of the limit. Nothing is visible
     where not even the title fits.
     """
@@ -120,7 +121,11 @@ class _Fitting:
             self._cut(first[0] if first else self._tree.root, headings)
         headings.sort(key=lambda node: (nodes[node].depth, _distance(node, mapped), node))
         content.sort(key=lambda node: (_distance(node, mapped), node))
-        for node in (*headings, *content):
+        half = self._room // 2  # hundreds of headings must not leave the neighbours out
+        for node in headings:
+            if self._room > half:
+                self._take(node)
+        for node in (*content, *headings):
             self._take(node)
 
     def _take(self, node: int) -> bool:
