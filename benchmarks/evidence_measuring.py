@@ -1,11 +1,15 @@
-"""What the benchmarks of evidence share: chunks in a budget, vectors and rows kept, intervals."""
+"""What the benchmarks of evidence share: sources, models, chunks in a budget, rows, intervals."""
 
 from __future__ import annotations
 
+import argparse
+import asyncio
 import hashlib
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,13 +17,82 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colligate.documents import Document, Node, Passage, Span
-from colligate.models import ChatModel, Embedder
-from evidence_data import Shown
+from colligate.documents.chunking import Chunker
+from colligate.library.given import Given
+from colligate.models import ChatModel, Embedder, Role
+from colligate.models.names import open_embedder
+from colligate.models.scripted import ScriptedModel
+from colligate.opening import Opened
+from colligate.settings import Settings
+from colligate.strategies.trace import Trace
+from evidence_data import SUITES, Shown
 
 Row = dict[str, Any]
 
 SEPARATOR = "\n\n"
 RESAMPLES = 10_000
+
+# What is named on the command line
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of both benchmarks."""
+    parser.add_argument("--suite", choices=SUITES, required=True)
+    parser.add_argument("--data", type=Path, required=True, help="the folder of questions")
+    parser.add_argument("--cache", type=Path, required=True, help="keeps vectors and structures")
+    parser.add_argument("--out", type=Path, help="rows, one a question and method (JSONL)")
+    parser.add_argument("--limit", type=int, help="the first questions only")
+    parser.add_argument("--local-only", action="store_true", help="ask no language model")
+    parser.add_argument("--model", help="what is asked; its tokenizer measures all methods")
+    parser.add_argument("--worker-model")
+    parser.add_argument("--scorer")
+    parser.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE", help="parameters")
+    parser.add_argument("--embedder", default="minilm")
+    parser.add_argument("--seed", type=int, default=1)
+
+
+async def open_models(
+    arguments: argparse.Namespace, stack: AsyncExitStack
+) -> dict[Role, ChatModel]:
+    """The models named; one that only estimates tokens where none is asked."""
+    if arguments.local_only or arguments.model is None:
+        return {Role.READER: ScriptedModel(name="estimate")}
+    opened = Opened()
+    stack.push_async_callback(opened.aclose)
+    settings = Settings.load().given(
+        reader=arguments.model, worker=arguments.worker_model, scorer=arguments.scorer
+    )
+    return await opened.by_role({}, settings, Trace())
+
+
+async def open_embedder_of(
+    arguments: argparse.Namespace, stack: AsyncExitStack
+) -> RememberedEmbedder:
+    """The embedder named, its vectors kept in the cache folder."""
+    embedder = await asyncio.to_thread(open_embedder, arguments.embedder)
+    remembered = RememberedEmbedder(embedder, arguments.cache / "vectors.sqlite")
+    stack.push_async_callback(remembered.aclose)
+    return remembered
+
+
+@dataclass
+class Corpus:
+    """The documents of a suite, searched in chunks of several kinds, each indexed once."""
+
+    documents: Mapping[str, Document]
+    embedder: Embedder
+    stack: AsyncExitStack
+    _sources: dict[Chunker, Given] = field(default_factory=dict)
+
+    async def sources(self, chunker: Chunker) -> Given:
+        """The documents in these chunks."""
+        if chunker not in self._sources:
+            given = Given(list(self.documents.values()), self.embedder, chunker=chunker)
+            self.stack.push_async_callback(given.close)
+            await given.search("index", k=1)  # not in the time of the first question
+            self._sources[chunker] = given
+        return self._sources[chunker]
+
 
 # Chunks under a budget
 
@@ -50,17 +123,24 @@ async def filled(
 
     They are shown as a refiner shows what it selected: documents by their best passage, inside
     each in order, its title once and each heading once, above what stands under it. The budget
-    holds for the sum of the tokens of these pieces.
+    holds for the sum of the tokens of these pieces and for the whole.
     """
     spans = [passage.span for passage in ranked]
     await ruler.learn(piece for span in spans for piece in pieces([span], documents))
-    chosen: list[Span] = []
-    for span in spans:
-        if not any(span.overlaps(other) for other in chosen):
-            more = [*chosen, span]
-            if sum(map(ruler, pieces(more, documents))) <= budget:
-                chosen = more
-    return shown(chosen, documents)
+    room = budget
+    while True:
+        chosen: list[Span] = []
+        for span in spans:
+            if not any(span.overlaps(other) for other in chosen):
+                more = [*chosen, span]
+                if sum(map(ruler, pieces(more, documents))) <= room:
+                    chosen = more
+        evidence = shown(chosen, documents)
+        await ruler.learn([evidence.text])
+        excess = ruler(evidence.text) - budget
+        if excess <= 0:
+            return evidence
+        room -= excess
 
 
 def shown(chosen: Sequence[Span], documents: Mapping[str, Document]) -> Shown:

@@ -25,33 +25,30 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
-from pathlib import Path
+from dataclasses import dataclass
 
 from colligate.documents import Span
 from colligate.documents.chunking import Chunker, SixSentences, Structural
-from colligate.library.given import Given
 from colligate.library.sources import SearchMode
 from colligate.models import ChatModel, Role
 from colligate.models.metering import Meter
-from colligate.models.names import open_embedder
 from colligate.models.rerankers import EmbeddingReranker
 from colligate.models.response_cache import ResponseCache
-from colligate.models.scripted import ScriptedModel
-from colligate.opening import Opened
-from colligate.settings import Settings
 from colligate.strategies.maxp import best_documents
 from colligate.strategies.parameters import configured
 from colligate.strategies.refiner import Refiner
 from colligate.strategies.run import Run
-from colligate.strategies.trace import Trace
-from evidence_data import SUITES, Question, Shown, Suite, load, words
+from evidence_data import Question, Shown, load, words
 from evidence_measuring import (
-    RememberedEmbedder,
+    Corpus,
     Row,
     Rows,
     Ruler,
+    add_arguments,
     by_question,
     filled,
+    open_embedder_of,
+    open_models,
     say,
     say_difference,
     say_means,
@@ -73,51 +70,30 @@ MOST = 500  # passages ranked for a question
 COSTS = ("tokens", "words", "calls", "input_tokens", "output_tokens", "scope", "seconds")
 
 
+@dataclass
 class Comparison:
-    """The documents of a suite, searched in two kinds of chunks, and the models."""
+    """What all methods choose from, and choose with."""
 
-    def __init__(
-        self,
-        suite: Suite,
-        embedder: RememberedEmbedder,
-        models: Mapping[Role, ChatModel],
-        kept: ResponseCache,
-        settings: Sequence[str],
-        stack: AsyncExitStack,
-    ) -> None:
-        self.suite = suite
-        self.embedder = embedder
-        self.models = models
-        self.ruler = Ruler(models.get(Role.WORKER, models[Role.READER]))
-        self._kept = kept
-        self._settings = settings
-        self._stack = stack
-        self._sources: dict[str, Given] = {}
-
-    async def sources(self, chunks: str = "") -> Given:
-        """The documents, indexed once in this kind of chunks."""
-        if chunks not in self._sources:
-            documents = list(self.suite.documents.values())
-            given = Given(documents, self.embedder, chunker=CHUNKS[chunks])
-            self._stack.push_async_callback(given.close)
-            await given.search("index", k=1)  # not in the time of the first question
-            self._sources[chunks] = given
-        return self._sources[chunks]
+    corpus: Corpus
+    models: Mapping[Role, ChatModel]
+    ruler: Ruler
+    kept: ResponseCache
+    settings: Sequence[str]
 
     async def show(self, method: str, question: Question, budget: int) -> tuple[Shown, Row]:
         """What a method shows for a question, and what else is known of that."""
-        run = Run(await self.sources(), self.models, Meter(), kept=self._kept)
+        documents = self.corpus.documents
+        sources = await self.corpus.sources(CHUNKS[""])
+        run = Run(sources, self.models, Meter(), kept=self.kept)
         read_by = list(question.documents) or await best_documents(question.text, run, PAGES)
         if method == WHOLE:
-            spans = [Span(id_, 0, len(self.suite.documents[id_])) for id_ in read_by]
-            return shown(spans, self.suite.documents), {}
+            return shown([Span(id_, 0, len(documents[id_])) for id_ in read_by], documents), {}
         if method in BASELINES:
             mode, six, _ = method.partition("-six")
-            hits = await (await self.sources(six)).search(
-                question.text, k=MOST, mode=MODES[mode], documents=read_by
-            )
+            sources = await self.corpus.sources(CHUNKS[six])
+            hits = await sources.search(question.text, k=MOST, mode=MODES[mode], documents=read_by)
             ranked = [hit.passage for hit in hits]
-            return await filled(ranked, self.suite.documents, budget, self.ruler), {}
+            return await filled(ranked, documents, budget, self.ruler), {}
         refined = await self._refiner(method, budget, run).refine(
             question.text, run, documents=read_by
         )
@@ -132,13 +108,13 @@ class Comparison:
 
     def _refiner(self, method: str, budget: int, run: Run) -> Refiner:
         scorer = method.rpartition("-")[2]
-        settings = [f"budget={budget}", *self._settings]
+        settings = [f"budget={budget}", *self.settings]
         if method in LOCAL:
             settings += ["no_global=true", "structuring=headings"]
         if scorer in MODES:
             settings.append(f"mode={MODES[scorer]}")
         else:
-            run.reranker = EmbeddingReranker(self.embedder)
+            run.reranker = EmbeddingReranker(self.corpus.embedder)
         return configured(Refiner, settings)
 
 
@@ -147,15 +123,15 @@ async def measure(arguments: argparse.Namespace) -> None:
     rows = Rows(arguments.out, KEYS)
     wanted: list[Row] = []
     async with AsyncExitStack() as stack:
-        embedder = RememberedEmbedder(
-            await asyncio.to_thread(open_embedder, arguments.embedder),
-            arguments.cache / "vectors.sqlite",
-        )
-        stack.push_async_callback(embedder.aclose)
-        models = await opened(arguments, stack)
+        embedder = await open_embedder_of(arguments, stack)
+        models = await open_models(arguments, stack)
         kept = ResponseCache(arguments.cache / "structures.sqlite")
         stack.callback(kept.close)
-        comparison = Comparison(suite, embedder, models, kept, arguments.set, stack)
+        ruler = Ruler(models.get(Role.WORKER, models[Role.READER]))
+        corpus = Corpus(suite.documents, embedder, stack)
+        for six in {"-six" if method.endswith("-six") else "" for method in arguments.methods}:
+            await corpus.sources(CHUNKS[six])
+        comparison = Comparison(corpus, models, ruler, kept, arguments.set)
         for question in suite.questions:
             for method in arguments.methods:
                 for budget in arguments.budgets if method != WHOLE else [0]:
@@ -168,7 +144,7 @@ async def measure(arguments: argparse.Namespace) -> None:
                         "budget": budget,
                         "models": json.dumps(names) if method in REFINERS else "",
                         "embedder": embedder.name,
-                        "measure": comparison.ruler.name,
+                        "measure": ruler.name,
                         "set": " ".join(arguments.set) if refines else "",
                     }
                     if row not in rows:
@@ -176,18 +152,6 @@ async def measure(arguments: argparse.Namespace) -> None:
                     wanted.append(rows[row])
             print(f"{suite.name}: {question.id}", file=sys.stderr, flush=True)
     report(wanted, suite.name, arguments.seed)
-
-
-async def opened(arguments: argparse.Namespace, stack: AsyncExitStack) -> dict[Role, ChatModel]:
-    """The models named; one that only estimates tokens where no method asks any."""
-    if arguments.local_only or arguments.model is None:
-        return {Role.READER: ScriptedModel(name="estimate")}
-    opened = Opened()
-    stack.push_async_callback(opened.aclose)
-    settings = Settings.load().given(
-        reader=arguments.model, worker=arguments.worker_model, scorer=arguments.scorer
-    )
-    return await opened.by_role({}, settings, Trace())
 
 
 async def one(comparison: Comparison, question: Question, method: str, budget: int) -> Row:
@@ -225,7 +189,8 @@ def report(rows: Sequence[Row], suite: str, seed: int) -> None:
                     figure = f"{where}: {cost} a question, {method}"
                     say(figure, sum(values) / len(values), "mean", own[0]["models"] or None)
         for method in (m for m in by_method if m.startswith("refiner")):
-            for other in (m for m in by_method if m in BASELINES or (m in LOCAL and m != method)):
+            twin = method.replace("refiner-", "refiner-local-")
+            for other in (m for m in by_method if m in BASELINES or m == twin):
                 for name in dict.fromkeys(n for row in by_method[method] for n in row["measures"]):
                     say_difference(
                         f"{where}: {name}, {method} over {other}",
@@ -238,20 +203,9 @@ def report(rows: Sequence[Row], suite: str, seed: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--suite", choices=SUITES, required=True)
-    parser.add_argument("--data", type=Path, required=True, help="the folder of questions")
-    parser.add_argument("--cache", type=Path, required=True, help="keeps vectors and structures")
-    parser.add_argument("--out", type=Path, help="rows, one a question and method (JSONL)")
-    parser.add_argument("--limit", type=int, help="the first questions only")
+    add_arguments(parser)
     parser.add_argument("--budgets", type=int, nargs="+", default=[2048])
     parser.add_argument("--methods", nargs="+", choices=[WHOLE, *BASELINES, *LOCAL, *REFINERS])
-    parser.add_argument("--local-only", action="store_true", help="ask no language model")
-    parser.add_argument("--model", help="of the refiners; its tokenizer measures all methods")
-    parser.add_argument("--worker-model")
-    parser.add_argument("--scorer")
-    parser.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE", help="of Refiner")
-    parser.add_argument("--embedder", default="minilm")
-    parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
     asks = bool(arguments.model) and not arguments.local_only
     if arguments.methods is None:
