@@ -79,6 +79,16 @@ def test_blocks_of_twice_the_tokens_are_whole() -> None:
     )
 
 
+def test_short_blocks_are_joined_up_to_the_next_heading() -> None:
+    text = "# A\n\na b\n\nc d\n\ne f g h\n\ni\n\n# B\n\n- j\n- k\n\n## C\n\n中文中文\n\nl m n\n"
+    joined = skeleton(document(text), least_words=4, token_spans=words)
+    assert joined == (
+        "<section: A>a b c d<br>e f g h i</section: A>"
+        "<section: B>- j - k<sub-section: C>中文中文 l m n</sub-section: C></section: B>"
+    )
+    assert recover(joined, document(text)).coverage == 1
+
+
 def test_words_are_not_cut_where_tokens_are() -> None:
     text = "Internationalisation matters considerably nowadays, notwithstanding disappointments"
     piece = skeleton(document(text), tokens=1)
@@ -183,12 +193,12 @@ def texts(draw: st.DrawFn) -> str:
 
 
 @settings(max_examples=300, deadline=None)
-@given(texts(), st.integers(1, 9))
-@example("a b ... c d\n\n" * 3, 1)
-@example("x x x x x x x x x x x x x x x x\n\n# x\n\nx x", 1)
-def test_a_skeleton_brings_a_document_back(text: str, tokens: int) -> None:
+@given(texts(), st.integers(1, 9), st.sampled_from([0, 5, 20]))
+@example("a b ... c d\n\n" * 3, 1, 0)
+@example("x x x x x x x x x x x x x x x x\n\n# x\n\nx x", 1, 0)
+def test_a_skeleton_brings_a_document_back(text: str, tokens: int, least_words: int) -> None:
     source = document(text)
-    given_back = recover(skeleton(source, tokens=tokens), source)
+    given_back = recover(skeleton(source, tokens=tokens, least_words=least_words), source)
     wanted = [s for s in block_spans(source) if all(s != n.heading for n in source.tree.sections)]
     found = [node.span for node in given_back.tree.leaves]
     assert given_back.coverage >= 0.99 or not any(visible(source.slice(s)) for s in wanted)

@@ -288,7 +288,7 @@ LONG = "\n\n".join(_made_up(i, 90) for i in range(450))
         "<section: a>" + _made_up(-1, 10_000),
         "<section: a>" + "<br>".join([LONG[900:960] + "..." + LONG[1300:1350]] * 400),
     ],
-    ids="breaks marks tags unclosed unclosed-blanks brackets blanks nowhere one-piece repeated".split(),
+    ids="breaks marks tags cut cut-blanks brackets blanks nowhere one-piece repeated".split(),
 )
 def test_a_hostile_skeleton_takes_seconds_at_most(skeleton: str) -> None:
     began = time.perf_counter()

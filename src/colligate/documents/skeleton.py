@@ -19,6 +19,7 @@ from colligate.token_estimate import CJK, token_spans
 _LONGEST_PIECE = LONGEST - 2000  # so that it is found whatever is cut off
 _LONGEST_TITLE = 300
 _BLOCK = re.compile(r"\S.*(?:\n(?!\s*\n).*)*")
+_COUNTED = re.compile(rf"[{CJK}]|(?:(?![{CJK}])\S)+")  # words, or characters that stand for them
 _LETTERS = re.compile(rf"(?:(?![{CJK}])\w){{0,30}}")
 _MARKUP = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 _TITLE_MARKUP = re.compile(r"[<>]|&(?=(?:amp|lt|gt);)")
@@ -32,17 +33,21 @@ def skeleton(
     tree: Tree | None = None,
     *,
     tokens: int = 8,
+    least_words: int = 0,
     token_spans: Callable[[str], Sequence[tuple[int, int]]] = token_spans,
 ) -> str:
     """A document as `<abstract>`, `<section: T>` and `<sub-section: T>`, `<br>` between blocks.
 
     Of a block of more than twice `tokens` tokens only that many of its first and last are
     written, with "..." between; more of them, or all, where it could not be told from another
-    text. `token_spans` gives the offsets of a text's tokens. What stands before the first
-    heading is the abstract. The document's title is left out: a lone section at the top that has
-    others in it, or bears its name. Text under deeper headings than two stands in the
-    sub-section above, and sections without text are left out. What looks like a tag gets a blank
-    put in; `recover` knows of it.
+    text. `token_spans` gives the offsets of a text's tokens. Blocks are joined with those after
+    them, up to the next heading, until they have `least_words` words: 20 in the paper's labels;
+    with 100, as long as LongRefiner's leaves, a skeleton is about a tenth of the text.
+
+    What stands before the first heading is the abstract. The document's title is left out: a
+    lone section at the top that has others in it, or bears its name. Text under deeper headings
+    than two stands in the sub-section above, and sections without text are left out. What looks
+    like a tag gets a blank put in; `recover` knows of it.
 
     Raises:
         UsageError: if `tokens` is less than 1.
@@ -55,7 +60,9 @@ def skeleton(
     written: list[str] = []
     around: _Path = ()
     reached = 0
-    for path, blocks in groupby(_blocks(document, tree or document.tree), lambda block: block[0]):
+    for path, blocks in groupby(
+        _blocks(document, tree or document.tree, least_words), lambda block: block[0]
+    ):
         shared = 0
         while shared < min(len(path), len(around)) and path[shared] == around[shared]:
             shared += 1
@@ -94,27 +101,49 @@ def _shortened(
     return escape(line)
 
 
-def _blocks(document: Document, tree: Tree) -> Iterator[tuple[_Path, int, int]]:
+def _blocks(
+    document: Document, tree: Tree, least_words: int = 0
+) -> Iterator[tuple[_Path, int, int]]:
     """The text of all blocks, without blanks around it, each with the sections it stands in."""
     title = _title(document, tree)
     paths: list[_Path] = []
-    empty = True
+    stretches: list[tuple[_Path, int, int]] = []  # as far as they may be joined
     for node in tree:
         path = () if node.parent is None else paths[node.parent]
-        if node.kind is Kind.SECTION and not node.synthetic and node.id != title and len(path) < 2:
-            path = (*path, (node.id, f"{'sub-' * len(path)}section: {_harmless(node.title)}"))
-        paths.append(path)
         if node.kind in (Kind.ROOT, Kind.SECTION):
-            continue
-        start = node.span.start
-        end = tree.nodes[node.children[0]].span.start if node.children else node.span.end
-        for stretch in _cut(document.text, start, end):
-            empty = False
-            yield path or _ABSTRACT, *stretch
-    if empty:  # a tree that knows of no blocks
+            yield from _joined(document.text, stretches, least_words)
+            stretches = []
+            if _announced(node) and node.id != title and len(path) < 2:
+                path = (*path, (node.id, f"{'sub-' * len(path)}section: {_harmless(node.title)}"))
+        else:
+            start = node.span.start
+            end = tree.nodes[node.children[0]].span.start if node.children else node.span.end
+            stretches += [(path or _ABSTRACT, *part) for part in _cut(document.text, start, end)]
+        paths.append(path)
+    if all(node.kind in (Kind.ROOT, Kind.SECTION) for node in tree):  # no blocks are known
         for block in _BLOCK.finditer(Pieces(document).text):
-            for stretch in _cut(document.text, *block.span()):
-                yield _ABSTRACT, *stretch
+            stretches += [(_ABSTRACT, *part) for part in _cut(document.text, *block.span())]
+    yield from _joined(document.text, stretches, least_words)
+
+
+def _joined(
+    text: str, stretches: Sequence[tuple[_Path, int, int]], least_words: int
+) -> list[tuple[_Path, int, int]]:
+    """The same, a short one joined with what follows it, at the end with what stands before."""
+    joined: list[tuple[_Path, int, int]] = []
+
+    def is_short(start: int, end: int) -> bool:
+        return len(_COUNTED.findall(text[start:end])) < least_words
+
+    for path, start, end in stretches:
+        if joined and end - joined[-1][1] <= _LONGEST_PIECE and is_short(*joined[-1][1:]):
+            start = joined.pop()[1]
+        joined.append((path, start, end))
+    if len(joined) > 1 and is_short(*joined[-1][1:]):
+        path, _, end = joined[-1]
+        if end - joined[-2][1] <= _LONGEST_PIECE:
+            joined[-2:] = [(path, joined[-2][1], end)]
+    return joined
 
 
 def _title(document: Document, tree: Tree) -> int | None:
