@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -73,6 +74,46 @@ def test_the_answer_goes_to_standard_output_and_all_else_to_standard_error(
     assert "\x1b" not in done.stdout + done.stderr
 
 
+def test_parameters_of_the_strategy_are_set(
+    colligate: Any, tower_reader: Any, folder: Path, tmp_path: Path
+) -> None:
+    model = f"openai:reader@{tower_reader.url}"
+    trace = tmp_path / "trace.jsonl"
+    done = colligate.here(
+        "ask", "When was the tower built?", folder, "--model", model, "--embedder", "static",
+        "--set", "k=2", "--set", "mode=sparse", "--set", "k=1", "--trace", trace, "--json",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert len(json.loads(done.stdout)["evidence"]) == 1
+    [retrieved] = [event for event in _events(trace) if event["event"] == "retrieved"]
+    assert (retrieved["how"], len(retrieved["spans"])) == ("sparse", 1)
+
+
+@pytest.mark.parametrize("strategy", ["rdr2", "longrefiner"])
+def test_the_papers_strategies_answer(
+    colligate: Any, tower_reader: Any, replying: Any, folder: Path, strategy: str
+) -> None:
+    read = replying("The tower was built in 1871 by Ada Mercer.", "It was built in 1871.", "1871")
+
+    def reply(body: dict[str, Any]) -> str:
+        prompt = body["messages"][-1]["content"]
+        if "[ANSWER]" not in prompt:
+            return str(read(body)) if "<passage " in prompt else "['Building']"
+        node = re.search(r"^\t*(\d+): The tower was built", prompt, re.MULTILINE)
+        return f"[ANSWER] {node[1]}" if node else "Cannot answer"
+
+    tower_reader.answer = reply
+    model = f"openai:reader@{tower_reader.url}"
+    done = colligate.here(
+        "ask", "When was the tower built?", folder, "--model", model, "--embedder", "static",
+        "--strategy", strategy, "--json",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert (answer["strategy"], answer["short_answer"]) == (strategy, "1871")
+    assert answer["citations"][0]["quote"].startswith("The tower was built in 1871")
+
+
 def test_what_is_not_in_the_documents_is_status_3(ask: Any, folder: Path) -> None:
     (folder / "tower.md").unlink()
     done = ask(folder)
@@ -96,6 +137,9 @@ def test_what_is_not_in_the_documents_is_status_3(ask: Any, folder: Path) -> Non
         (["Who?", "FOLDER/*.none"], "nothing matches"),
         (["Who?", "EMPTY"], "the folder is empty"),
         (["Who?", "FOLDER", "--strategy", "retreive-read"], "did you mean 'retrieve-read'?"),
+        (["Who?", "FOLDER", "--set", "kk=3"], "retrieve-read has no parameter 'kk'"),
+        (["Who?", "FOLDER", "--set", "k=many"], "cannot set k of retrieve-read"),
+        (["Who?", "FOLDER", "--strategy", "direct", "--set", "max_tokens"], "max_tokens=VALUE"),
         (["Who?", "FOLDER", "--model", "bundeld"], "did you mean bundled?"),
         (["Who?", "FOLDER", "--model", "gguf:none.gguf"], "none.gguf"),
         (["Who?", "FOLDER", "--embedder", "minilmm"], "did you mean minilm?"),

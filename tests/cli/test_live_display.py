@@ -6,8 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from colligate.cli.progress import Lines, watching
-from colligate.strategies.trace import Event
+from colligate.documents import Span
+from colligate.evidence.router import Action, Tag
+from colligate.strategies.trace import Event, NodeScore, Routed, Selected, Structured, Weighed
 
 _STYLES = re.compile(r"\x1b\[[0-9;]*m")
 _MOVES = re.compile(r"\x1b\[[0-9;?]*[A-Za-ln-z]")
@@ -61,8 +65,45 @@ def test_the_model_asked_is_said_before_it_replies(
     openai_server.release()
 
 
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Callable[[Event], str]:
+    """What a terminal shows of an event."""
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("COLUMNS", "100")
+
+    def shown(event: Event) -> str:
+        stream = _Terminal()
+        with watching(stream) as watcher:
+            watcher.see(event)
+        return stream.getvalue()
+
+    return shown
+
+
 def test_events_that_are_not_shown_are_ignored(capsys: Any) -> None:
     Lines().see(Event())
     with watching(io.StringIO()) as watcher:
         watcher.see(Event())
     assert capsys.readouterr().err == ""
+
+
+def test_each_step_of_routing_and_refining_is_one_line(terminal: Any) -> None:
+    span = Span("d", 0, 4)
+    score = NodeScore(span, "section", "T", 0.1, 0.2, 0.3, True)
+    answer = Action(Tag.ANSWER, 3)
+    steps = {
+        Routed("d", 0, None, (), "", (), "refused", (), (), ()): "routing d: refused",
+        Routed("d", 1, 2, (), "", (), "routed", (answer,), (), ()): "routing d: 1 action",
+        Structured("d\x1b[2J", "model", 12): "structured d␛[2J: 12 parts from model",
+        Weighed("d", 0.5, (), (score, score)): "weighed 2 parts of d",
+        Selected((span,), 1900, 2048, 3): "kept 1,900 of 2,048 tokens from 3 documents",
+    }
+    for event, line in steps.items():
+        screen = _MOVES.sub("", _STYLES.sub("", terminal(event)))
+        assert line in screen
+        assert "\n" not in screen.split(line)[0].rpartition("\r")[2]

@@ -15,7 +15,17 @@ HEAVY = {"torch", "numpy", "onnxruntime", "xllamacpp", "qdrant_edge", "kreuzberg
          "colligate.engine", "colligate.documents"}  # fmt: skip
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["ask", "--help"], ["library", "--help"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--help"],
+        ["ask", "--help"],
+        ["refine", "--help"],
+        ["tree", "--help"],
+        ["strategies", "--help"],
+        ["library", "--help"],
+    ],
+)
 def test_help_loads_nothing_heavy(arguments: list[str]) -> None:
     code = (
         "import sys, atexit\n"
@@ -92,6 +102,36 @@ def test_strategies(colligate: Any, openai_server: Any) -> None:
     shown = colligate.here("strategies", *named).stdout
     assert "retrieve-read" in shown
     assert openai_server.requests == [], "listing asks no server"
+
+
+def test_strategies_list_their_parameters(colligate: Any, openai_server: Any) -> None:
+    named = ["--model", f"openai:m@{openai_server.url}"]
+    rows = json.loads(colligate.here("strategies", "--json", *named).stdout)
+    parameters = {
+        row["name"]: {each["name"]: (each["type"], each["default"]) for each in row["parameters"]}
+        for row in rows
+    }
+    assert parameters["retrieve-read"]["k"] == ("int", 10)
+    assert parameters["rdr2"]["no_expand"] == ("bool", False)
+    assert parameters["longrefiner"]["budget"] == ("int", 2048)
+    assert parameters["full-context"] == {}
+
+
+def test_one_strategy_with_its_parameters(colligate: Any, openai_server: Any) -> None:
+    named = ["--model", f"openai:m@{openai_server.url}"]
+    shown = colligate.here("strategies", "rdr2", *named).stdout
+    assert "needs (can use): chat: reader" in shown
+    lines = [line.split() for line in shown.splitlines()]
+    assert ["k", "int", "5"] in lines
+    assert ["no_expand", "bool", "false"] in lines
+    assert ["router_adapter", "str|none", "none"] in lines
+    assert "retrieve-read" not in shown
+    row = json.loads(colligate.here("strategies", "rdr2", "--json", *named).stdout)
+    assert (row["name"], row["parameters"][0]["name"]) == ("rdr2", "k")
+    assert "no parameters" in colligate.here("strategies", "full-context", *named).stdout
+    done = colligate.here("strategies", "rdr3", *named)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "did you mean 'rdr2'?" in done.stderr
 
 
 def test_strategies_say_why_they_cannot_run(colligate: Any, tmp_path: Path) -> None:
