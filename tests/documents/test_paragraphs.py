@@ -59,18 +59,16 @@ def test_a_block_that_is_not_too_long_stays_whole() -> None:
 
 
 def test_a_long_table_is_cut_at_rows() -> None:
-    rows = ["| year | income |", "|---|---|", *(f"| {year} | {year}. Much. |" for year in range(9))]
+    rows = ["year | income", "---|---", *(f"{year} | Much. More" for year in range(9))]
     found = cut("\n".join(rows), 10, 12)
     assert "\n".join(found) == "\n".join(rows)
-    assert all(piece.startswith("|") and piece.endswith("|") for piece in found)
-    assert len(found) > 3
+    assert [piece.count("\n") for piece in found] == [3, 2, 2, 0]
 
 
 def test_long_code_is_cut_at_lines() -> None:
-    code = "```\n" + "\n".join(f"x = {n}.0 + f(y)" for n in range(9)) + "\n```"
-    found = cut(code, 5, 7)
-    assert "\n".join(found) == code
-    assert len(found) > 4
+    lines = ["```", *(f"x = {n}. Then y" for n in range(9)), "```"]
+    found = cut("\n".join(lines), 5, 7)
+    assert found == ["\n".join(lines[:2]), *lines[2:]]
 
 
 def test_a_line_without_end_is_cut_at_blanks() -> None:
@@ -102,8 +100,8 @@ def test_text_that_no_blank_divides_has_an_end_too() -> None:
 
 
 def test_a_text_without_a_tree_is_cut_at_blank_lines_first() -> None:
-    text = "one. two three\n\nfour. five six\n\nseven"
-    assert cut(text, 2, 3, flat=True) == ["one. two three", "four. five six", "seven"]
+    text = "One two. Three\n\nFour five. Six\n\nSeven"
+    assert cut(text, 2, 3, flat=True) == ["One two. Three", "Four five. Six", "Seven"]
 
 
 def test_only_the_area_is_looked_at() -> None:

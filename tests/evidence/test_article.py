@@ -82,8 +82,8 @@ def test_a_section_runs_from_its_heading_to_its_last_paragraph() -> None:
 
 
 def test_a_top_section_that_holds_all_others_is_no_section() -> None:
-    text = "# Lighthouse\n\n# ACME\n\nlead\n\n## Part I\n\none\n\n### Item 1\n\ntwo"
-    text += "\n\n## Part II\n\nthree"
+    text = "# Lighthouse\n\n## ACME\n\nlead\n\n### Part I\n\none\n\n#### Item 1\n\ntwo"
+    text += "\n\n### Part II\n\nthree"
     assert drawn(article(document(text))) == [
         "abstract: abstract",
         "  paragraph: lead",
@@ -111,6 +111,26 @@ def test_a_first_section_called_abstract_is_the_abstract(heading: str) -> None:
         "  paragraph: We light.",
         "section: Introduction",
         "  paragraph: Sea.",
+    ]
+
+
+def test_what_stands_inside_the_abstract_is_abstract() -> None:
+    assert drawn(article(document("# Abstract\n\n## Aims\n\n### Light\n\none\n\n# B\n\ntwo"))) == [
+        "abstract: abstract",
+        "  paragraph: one",
+        "section: B",
+        "  paragraph: two",
+    ]
+
+
+def test_a_heading_without_words_opens_no_section() -> None:
+    assert drawn(article(document("# A\n\none\n\n##\n\ntwo\n\n#\n\nthree\n\n# B\n\nfour"))) == [
+        "section: A",
+        "  paragraph: one",
+        "  paragraph: two",
+        "  paragraph: three",
+        "section: B",
+        "  paragraph: four",
     ]
 
 

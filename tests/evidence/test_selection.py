@@ -7,10 +7,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from colligate.documents import Document, Passage, flat_tree
+from colligate.documents import (
+    Basis,
+    Document,
+    Kind,
+    Passage,
+    Structure,
+    TreeBuilder,
+    flat_tree,
+)
 from colligate.documents.markdown import markdown_tree
 from colligate.documents.reading.plain import text_tree
-from colligate.evidence.article import Article, Level, article
+from colligate.evidence.article import Article, article
 from colligate.evidence.selection import (
     Selection,
     passages,
@@ -128,6 +136,14 @@ def test_headings_are_written_by_their_depth_in_the_document() -> None:
     )
 
 
+def test_a_heading_has_six_marks_at_most_and_needs_words() -> None:
+    text = "\n\n".join(f"{'#' * level} {level}" for level in range(1, 7)) + "\n\none two"
+    each = made(f"# 0\n\nzero zero\n\n{text}")
+    assert render([each], everything(each)).endswith("\n\n###### 5\n\n###### 6\n\none two")
+    bare = made("# A\n\n##\n\none two")
+    assert render([bare], everything(bare)) == "# T\n\n## A\n\none two"
+
+
 def test_a_heading_that_is_the_title_is_not_written_twice() -> None:
     each = made("# T\n\n## A\n\none two")
     assert render([each], everything(each)) == "# T\n\n## A\n\none two"
@@ -141,13 +157,28 @@ def test_plain_headings_are_written_as_headings() -> None:
     )
 
 
-def test_headings_that_a_model_made_up_are_not_written() -> None:
+def of_model() -> Article:
+    """A text without headings, in which a model saw two sections."""
     text = "one two\n\nthree four"
+    builder = TreeBuilder("d")
+    builder.add(Kind.ROOT, 0, len(text), None)
+    for title, start, end in (("Rise", 0, 7), ("Fall", 9, 19)):
+        section = builder.add(Kind.SECTION, start, end, 0, level=1, title=title)
+        builder.add(Kind.PARAGRAPH, start, end, section)
     bare = Document("d", "T", text, flat_tree("d", len(text)))
-    of_model = markdown_tree("# a\n---\nthree four", "d")  # another text's: spans alone count
-    each = article(bare, of_model)
-    assert [node.title for node in each.nodes if node.level is Level.SECTION] == ["a"]
+    each = article(bare, builder.build(Structure(0.9, Basis.NONE)))
+    assert [node.title for node in each.nodes if node.children] == ["Rise", "Fall"]
+    return each
+
+
+def test_headings_that_a_model_made_up_are_not_written() -> None:
+    each = of_model()
     assert render([each], everything(each)) == "# T\n\none two\n\nthree four"
+
+
+def test_passages_end_where_sections_of_a_model_do() -> None:
+    each = of_model()
+    assert shown(passages([each], everything(each))) == [["one two", "three four"]]
 
 
 def test_a_document_without_a_title_begins_with_its_text() -> None:
