@@ -41,8 +41,8 @@ def paragraphs(
 
     Neighbouring blocks are joined until they have that many words; what remains before a heading
     or at the end is shorter. A block of more than `most_words` is first cut at its sentences, a
-    table or code at its lines, a line that is longer still at blanks; so a paragraph has fewer
-    than the two together. Words are those of `word_spans`.
+    table or code at its lines, a line that is longer still at blanks. So a paragraph has fewer
+    words than `least_words` and `most_words` together. Words are those of `word_spans`.
 
     Paragraphs have no blanks around them, never overlap or cross a heading of `document.tree`,
     and leave out no other character of the area but headings and blanks.
