@@ -51,7 +51,8 @@ def test_actions_are_read_and_nothing_is_left_over():
     made = decision("[ANSWER] 3: It opened\n[EXPAND] 7: ==Rides==", view(3))
     assert made.answers == (3,)
     assert made.expansions == (7,)
-    assert not (made.expelled or made.dropped or made.refused or made.collapsed)
+    assert (made.expelled, made.dropped, made.refused) == ((), (), False)
+    assert not made.collapsed
 
 
 @pytest.mark.parametrize(

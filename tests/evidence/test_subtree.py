@@ -128,7 +128,7 @@ def test_headings_come_outermost_first() -> None:
 
 def test_content_beside_comes_nearest_first() -> None:
     assert visible_under(8, [12]) == {-1, 0, 2, 6, 8, 11, 12, 13}
-    assert visible_under(9, [12]) == HEADINGS | {12, 8, 11}
+    assert visible_under(9, [12]) == {-1, 0, 2, 6, 8, 9, 11, 12, 13}
     assert visible_under(11, [12]) == HEADINGS | {12, 8, 11, 9, 10}
 
 

@@ -213,5 +213,5 @@ async def test_an_adapter_is_on_one_roles_model_and_the_rest_is_shared() -> None
 async def test_a_model_without_adapters_says_so() -> None:
     model = ScriptedModel([], name="plain")
     run = Run(Given([]), {Role.READER: model}, Meter())
-    with pytest.raises(MissingCapability, match="plain takes no adapter: .* some/adapter"):
+    with pytest.raises(MissingCapability, match="plain takes no adapter"):
         await run.adapted(Role.WORKER, "some/adapter")
