@@ -17,7 +17,7 @@ from colligate.documents.document import Document
 from colligate.documents.locating import Normalised, locate, normalise
 
 LONGEST = 12_000
-"""The longest stretch, in characters, that a piece may stand for: about 2,000 tokens."""
+"""The longest stretch, in characters, that a piece may stand for: about 2,000 tokens of English."""
 
 TAG_NAMES = r"(?:abstract|section|sub-?section|br|skip)(?![\w-])"
 """The names of the tags of a skeleton, as a regular expression."""
@@ -63,7 +63,7 @@ class Place:
     edge: int
 
 
-class Pieces:
+class PieceFinder:
     """A document in which pieces are sought, outside its headings."""
 
     def __init__(self, document: Document) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 
 from colligate.documents.document import Document
-from colligate.documents.omissions import LONGEST, Pieces, escape
+from colligate.documents.omissions import LONGEST, PieceFinder, escape
 from colligate.documents.tree import Kind, Node, Tree
 from colligate.errors import UsageError
 from colligate.token_estimate import CJK, token_spans
@@ -56,7 +56,7 @@ def skeleton(
         raise UsageError(
             f"{tokens} tokens of each end of a paragraph", "there must be at least one"
         )
-    area = Pieces(document)
+    finder = PieceFinder(document)
     written: list[str] = []
     around: _Path = ()
     reached = 0
@@ -72,7 +72,9 @@ def skeleton(
         pieces = []
         for _, start, end in blocks:
             line = " ".join(document.text[start:end].split())
-            pieces.append(_shortened(line, token_spans(line), tokens, area, (reached, start, end)))
+            pieces.append(
+                _shortened(line, token_spans(line), tokens, finder, (reached, start, end))
+            )
             reached = end
         written.append("<br>".join(pieces))
     written += [f"</{says}>" for _, says in reversed(around)]
@@ -83,7 +85,7 @@ def _shortened(
     line: str,
     spans: Sequence[tuple[int, int]],
     tokens: int,
-    area: Pieces,
+    finder: PieceFinder,
     place: tuple[int, int, int],
 ) -> str:
     """A block on one line without its middle, as long as it takes to find it again."""
@@ -95,7 +97,7 @@ def _shortened(
         if head_end >= tail_start:
             break
         piece = escape(line[:head_end].rstrip()) + "..." + escape(line[tail_start:].lstrip())
-        if area.exactly(piece, reached, len(area.text)) == (start, end):
+        if finder.exactly(piece, reached, len(finder.text)) == (start, end):
             return piece
         tokens *= 2
     return escape(line)
@@ -121,7 +123,7 @@ def _blocks(
             stretches += [(path or _ABSTRACT, *part) for part in _cut(document.text, start, end)]
         paths.append(path)
     if all(node.kind in (Kind.ROOT, Kind.SECTION) for node in tree):  # no blocks are known
-        for block in _BLOCK.finditer(Pieces(document).text):
+        for block in _BLOCK.finditer(PieceFinder(document).text):
             stretches += [(_ABSTRACT, *part) for part in _cut(document.text, *block.span())]
     yield from _joined(document.text, stretches, least_words)
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from colligate.documents.document import Document
-from colligate.documents.omissions import LONGEST, TAG_NAMES, Pieces, Place
+from colligate.documents.omissions import LONGEST, TAG_NAMES, PieceFinder, Place
 from colligate.documents.tree import Basis, Kind, Structure, Tree, TreeBuilder
 
 ABSTRACT = "abstract"
@@ -66,18 +66,18 @@ def recover(skeleton: str, document: Document) -> Recovered:
     found first is it. Nothing raises, whatever the skeleton; one without tags recovers nothing.
     """
     outline = _parse(skeleton)
-    area = Pieces(document)
+    finder = PieceFinder(document)
     wanted = [piece for _, piece in outline.pieces]
-    places = _places(wanted, area)
+    places = _places(wanted, finder)
     kept = [i for i, place in enumerate(places) if place is not None]
-    stretches = _widened(_bounded(places, kept, document, area.text), area.text)
+    stretches = _widened(_bounded(places, kept, document, finder.text), finder.text)
     found = [(outline.pieces[i][0], *stretch) for i, stretch in zip(kept, stretches, strict=True)]
-    if found and not any(outline.titles[path[0]] == ABSTRACT for path, _, _ in found):
-        lead = [((len(outline.titles),), *block) for block in _blocks(area.text, found[0][1])]
+    if found and not any(outline.titles[path[0]].casefold() == ABSTRACT for path, _, _ in found):
+        lead = [((len(outline.titles),), *block) for block in _blocks(finder.text, found[0][1])]
         outline.titles.append(ABSTRACT)
         found = lead + found
-    covered = sum(_visible(area.text[start:end]) for _, start, end in found)
-    coverage = covered / max(1, _visible(area.text))
+    covered = sum(_visible(finder.text[start:end]) for _, start, end in found)
+    coverage = covered / max(1, _visible(finder.text))
     tree = _tree(found, outline.titles, document, coverage)
     lost = tuple(piece for piece, place in zip(wanted, places, strict=True) if place is None)
     return Recovered(tree, coverage, lost)
@@ -115,14 +115,14 @@ def _title(written: str | None) -> str:
     return _MARKUP.sub(lambda mark: {"lt": "<", "gt": ">", "amp": "&"}[mark[1]], title)
 
 
-def _places(pieces: Sequence[str], area: Pieces) -> list[Place | None]:
+def _places(pieces: Sequence[str], finder: PieceFinder) -> list[Place | None]:
     """Where each piece stands.
 
     Pieces whose words stand in the document once hold the rest in place, so that one made up or
     moved does not draw those after it along.
     """
-    length = len(area.text)
-    sure = _ascending([area.only_place(piece) for piece in pieces])
+    length = len(finder.text)
+    sure = _ascending([finder.only_place(piece) for piece in pieces])
     limits = [length] * len(pieces)
     for i in range(len(pieces) - 2, -1, -1):
         limits[i] = sure.get(i + 1, limits[i + 1])
@@ -130,7 +130,7 @@ def _places(pieces: Sequence[str], area: Pieces) -> list[Place | None]:
     reached = 0
     for i, piece in enumerate(pieces):
         low = max(reached, sure.get(i, 0))
-        place = area.find(piece, low, limits[i])
+        place = finder.find(piece, low, limits[i])
         places.append(place)
         reached = reached if place is None else place.edge
     return places
@@ -246,7 +246,7 @@ def _tree(
         for _, node in open_sections:
             builder.close(node, end)
         builder.add(Kind.PARAGRAPH, start, end, open_sections[-1][1])
-    return builder.build(Structure(min(1.0, coverage), Basis.MODEL, "sections a model made out"))
+    return builder.build(Structure(coverage, Basis.MODEL, "sections a model made out"))
 
 
 def _visible(text: str) -> int:
