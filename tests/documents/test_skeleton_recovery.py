@@ -180,6 +180,42 @@ def test_a_piece_is_found_though_it_is_not_exact(piece: str, stretch: str) -> No
     assert read(f"<section: A>{piece}")[-1] == ("A", [stretch])
 
 
+@pytest.mark.parametrize(
+    ("piece", "stretch"),
+    [
+        ('"so, it goes"', "“So, it goes.”"),  # too short for a likeness
+        ("It is an ox, it was said...big as it was", "It is an ox that is as big as it was."),
+        ("Here an elephant stands zzz zzz zzz zzz...zzz", "Here an elephant stands in the room."),
+    ],
+)
+def test_little_is_enough_where_it_is_right(piece: str, stretch: str) -> None:
+    text = "He said: “So, it goes.” Then: It is an ox that is as big as it was.\n\n"
+    found = read(f"<section: A>{piece}", f"{text}Here an elephant stands in the room.\n")
+    assert found[-1] == ("A", [stretch])
+
+
+def test_likeness_tells_where_a_paragraph_begins_and_ends_within_a_line() -> None:
+    text = TEXT.replace("\n\n", " ")
+    piece = "Emma, Ravi und Zuri spend the summer...a creature that lived in the nearby forests."
+    assert read(f"<section: A>{piece}", text)[-1] == ("A", [SUMMER])
+
+
+def test_all_words_of_an_end_count_before_the_first_four() -> None:
+    other = "They adapt to life there, and nobody minds but the neighbours of the nearby forest."
+    wanted = "They adapt to life “there” and learn to like the bears of the nearby forest."
+    found = read(
+        '<section: A>They adapt to life "there" and learn...bears of the nearby forest.',
+        f"{other}\n\n{wanted}\n",
+    )
+    assert found[-1] == ("A", [wanted])
+
+
+def test_an_end_that_is_far_off_is_of_another_paragraph() -> None:
+    begins = "Emma, Ravi and Zuri"
+    text = f"{begins} left.\n\n" + "Much else happened in between. " * 450 + f"\n\n{SUMMER}\n"
+    assert read(f"<section: A>{begins}...in the nearby forest.", text) == [("A", [SUMMER])]
+
+
 def test_a_piece_without_its_end_reaches_to_the_next() -> None:
     found = read("<section: A>Emma, Ravi and Zuri...qqq xxx<br>A few cast...Christina Ross.")
     assert found[-1] == ("A", [f"{SUMMER}\n\n{FIRE}", CAST])

@@ -106,16 +106,15 @@ class PieceFinder:
     def find(self, piece: str, low: int, high: int) -> Place | None:
         """Where a piece stands in `[low, high)`, as exactly as it can be told.
 
-        It is sought word by word, then by its first and last four words, then likewise without
-        what quotations change (`locating.normalise`); at last each end by itself, or the whole
-        where nothing is left out, by its likeness.
+        It is sought word by word, then without what quotations change (`locating.normalise`),
+        then by its first and last four words; at last each end by itself, or the whole where
+        nothing is left out, by its likeness.
         """
         head, tail = _ends(piece)
         high = min(high, low + (_REACH if _telling(head + tail) else LONGEST))
         few, last = _first_words(head), _last_words(tail)
         found = self.exactly(piece, low, high)
         for view, first, final in (
-            (self._plain, few, last),
             (self._normal, normalise(_whole(piece)).text, None),
             (self._normal, normalise(head).text, normalise(tail).text),
             (self._normal, normalise(few).text, normalise(last).text),
@@ -140,7 +139,7 @@ class PieceFinder:
         for view, sought in (
             (self._plain, part),
             (self._normal, normalise(part).text),
-            (self._plain, few),
+            (self._normal, normalise(few).text),
         ):
             if _telling(sought) and (found := self._pair(view, sought, None, low, high)):
                 return found
