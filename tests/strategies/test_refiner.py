@@ -212,9 +212,10 @@ async def test_a_reranker_scores_every_leaf(mill, make_run):
     assert run.meter.report().scoring_passes > 4
 
 
-async def test_a_negative_budget_is_wrong_usage():
-    with pytest.raises(UsageError, match="negative"):
-        Refiner(budget=-1)
+@pytest.mark.parametrize("field", ["budget", "outline_tokens", "documents", "least_words"])
+def test_a_number_that_means_nothing_is_wrong_usage(field):
+    with pytest.raises(UsageError, match=f"{field} is -1: it must be [01] or more"):
+        LongRefiner(**{field: -1})
 
 
 async def test_an_adapter_needs_a_model_that_takes_one(mill, make_run):

@@ -108,8 +108,8 @@ def _abstract(article: Article, most_tokens: int) -> str:
     if estimate_tokens(text) <= most_tokens:
         return text or "none"
     # Tokens are at most as many as characters, and about four to one: cut, then look.
-    cut = text[: most_tokens * 6]
-    while estimate_tokens(cut) > most_tokens:
+    cut = text[: max(0, most_tokens) * 6]
+    while cut and estimate_tokens(cut) > most_tokens:
         cut = cut[: len(cut) * 9 // 10]
     return cut.rstrip() + " …"
 

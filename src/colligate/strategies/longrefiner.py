@@ -8,6 +8,7 @@ from typing import ClassVar
 from colligate.evidence.reader import Form
 from colligate.models import Capability
 from colligate.strategies.answer import Answer
+from colligate.strategies.at_least import at_least
 from colligate.strategies.maxp import best_documents
 from colligate.strategies.reading import fitting, read
 from colligate.strategies.refiner import Refiner
@@ -28,6 +29,10 @@ class LongRefiner(Refiner):
 
     documents: int = 8  # section 4.1
     form: Form = Form.SHORT
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        at_least(self, documents=1)
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Find, refine, read."""

@@ -17,6 +17,7 @@ from colligate.evidence.subtree import SubTree, subtree
 from colligate.library.sources import SearchMode
 from colligate.models import Capability, Role
 from colligate.strategies.answer import Answer
+from colligate.strategies.at_least import at_least
 from colligate.strategies.reading import fitting, read
 from colligate.strategies.routing import Routing as Routing
 from colligate.strategies.run import Run
@@ -61,6 +62,9 @@ class RDR2:
     no_content: bool = False
     no_expand: bool = False
     no_refuse: bool = False
+
+    def __post_init__(self) -> None:
+        at_least(self, k=1, pool=1, expansions=0, subtree_tokens=1, reply_tokens=1)
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Retrieve, route, read."""

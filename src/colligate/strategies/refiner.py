@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from colligate.documents import Document, Passage, Span
-from colligate.errors import UsageError
 from colligate.evidence.article import Article
 from colligate.evidence.citing import Evidence
 from colligate.evidence.node_scores import GSMode, combined, global_scores, local_scores, min_max
 from colligate.evidence.outline import nodes_titled, selected, selection_messages
 from colligate.library.sources import SearchMode
 from colligate.models import Role
+from colligate.strategies.at_least import at_least
 from colligate.strategies.leaf_scores import leaf_scores
 from colligate.strategies.query_scope import query_scope
 from colligate.strategies.refined import Refined
@@ -40,7 +40,7 @@ class Refiner:
     `no_...` fields are the paper's ablations.
 
     Raises:
-        UsageError: if the budget is negative.
+        UsageError: if the budget or another number is negative.
     """
 
     budget: int = 2048  # section 4.1: "2k", of the refiner's tokenizer
@@ -61,8 +61,15 @@ class Refiner:
     no_global: bool = False  # no titles are chosen: local scores alone
 
     def __post_init__(self) -> None:
-        if self.budget < 0:
-            raise UsageError(f"a budget of {self.budget} tokens", "it is negative")
+        at_least(
+            self,
+            budget=0,
+            least_words=1,
+            most_words=1,
+            coverage=0,
+            structuring_tokens=1,
+            outline_tokens=1,
+        )
 
     async def refine(
         self,
@@ -90,9 +97,7 @@ class Refiner:
         local = min_max([local_scores(*each) for each in zip(articles, leaves, strict=True)])
         titles = await self._titles(question, articles, run)
         mode = GSMode(self.gs_mode)
-        global_ = [
-            global_scores(*each, mode) for each in zip(articles, titles, strict=True)
-        ]
+        global_ = [global_scores(*each, mode) for each in zip(articles, titles, strict=True)]
         scores = [combined(ls, scope, gs) for ls, gs in zip(local, global_, strict=True)]
         kept = await under_budget(
             articles,

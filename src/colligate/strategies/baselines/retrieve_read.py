@@ -8,6 +8,7 @@ from typing import ClassVar
 from colligate.evidence.citing import Evidence
 from colligate.library.sources import SearchMode
 from colligate.strategies.answer import Answer
+from colligate.strategies.at_least import at_least
 from colligate.strategies.reading import fitting, read
 from colligate.strategies.run import Run
 from colligate.strategies.strategy import Needs
@@ -28,6 +29,9 @@ class RetrieveRead:
     pool: int = 50  # DualRAG, NativeRAG
     k: int = 10  # DualRAG, NativeRAG
     mode: SearchMode = SearchMode.HYBRID
+
+    def __post_init__(self) -> None:
+        at_least(self, pool=1, k=1)
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Search, read, cite."""

@@ -1,0 +1,17 @@
+"""Holding a strategy's numbers to what they can mean."""
+
+from __future__ import annotations
+
+from colligate.errors import UsageError
+
+
+def at_least(strategy: object, **least: float) -> None:
+    """Check fields, each by its name and the smallest value it may have.
+
+    Raises:
+        UsageError: one is smaller.
+    """
+    for name, smallest in least.items():
+        value = getattr(strategy, name)
+        if value < smallest:
+            raise UsageError(f"{name} is {value}", f"it must be {smallest} or more")
