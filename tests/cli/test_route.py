@@ -140,6 +140,19 @@ def test_headings_that_the_router_never_saw_are_folded_away(
     assert int(folded) > 100
 
 
+def test_many_blocks_found_in_a_row_are_told_by_their_number(
+    colligate: Any, route: Any, file: Path
+) -> None:
+    items = "".join(f"{'  ' * (n % 2)}- stone {n}, built in 18{n}\n" for n in range(60, 90))
+    file.write_text(f"# The lighthouse\n\n## Building\n\n{items}", encoding="utf-8")
+    done = colligate.here(*route(file))
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert "    ├── ○ stone 60, built in 1860" in lines
+    assert "    ├── ○ and 10 more" in lines
+    assert "    ├── ● stone 71, built in 1871  round 0, retrieved" in lines
+
+
 def test_of_a_file_of_records_those_routed_are_drawn(
     colligate: Any, route: Any, tmp_path: Path
 ) -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 # Of an accepted or retrieved block so many characters are shown, and of many retrieved ones in a
 # row the first alone.
-_FIRST_WORDS = 60
+_FIRST_WORDS = 48
 _FEW = 3
 _SHOWN = re.compile(r"^\t*(-?\d+): ", re.MULTILINE)
 
@@ -73,8 +73,8 @@ class _Routing:
         self._marks = marks
         self._retrieved = frozenset(routing.retrieved)
         blocks = self._retrieved.union(routing.answers)
-        # A heading is drawn bright when something under it was accepted, and folded away when
-        # neither it was shown nor anything under it has to be drawn.
+        # Bright is what was accepted and all above it. A heading is folded away when neither it
+        # was shown nor anything under it has to be drawn.
         self._bright = self._with_ancestors(routing.answers)
         self._drawn = self._with_ancestors({*blocks, *shown, *routing.expanded})
         self._blocks = blocks
@@ -94,28 +94,37 @@ class _Routing:
         for what, group in groupby(self._children(node), self._what):
             nodes = list(group)
             if what == "hidden":
-                said = counted(len(nodes), "heading")
+                said = counted(sum(map(self._headings, nodes)), "heading")
                 under.add(Text(f"{self._marks.cut} {said} not shown to the router", "dim"))
                 continue
             first = nodes[:1] if what == "retrieved" and len(nodes) > _FEW else nodes
             for each in first:
-                self._add(under.add(self._line(each)), each)
+                line = under.add(self._line(each))
+                if what == "heading":
+                    self._add(line, each)
             if len(first) < len(nodes):
                 more = f"{self._marks.retrieved} and {len(nodes) - 1:,} more"
                 under.add(Text(more, "cyan"))
 
     def _children(self, node: int) -> Iterator[int]:
-        """The headings and lit blocks under a node, without what lies between."""
+        """The headings and lit blocks under a heading, those of nested lists side by side."""
         for child in self._nodes[node].children:
-            if self._nodes[child].structure or child in self._blocks:
+            if self._nodes[child].structure:
                 yield child
-            else:
-                yield from self._children(child)
+                continue
+            if child in self._blocks:
+                yield child
+            yield from self._children(child)
 
     def _what(self, node: int) -> str:
         if self._nodes[node].structure:
             return "heading" if node in self._drawn else "hidden"
         return "accepted" if node in self._routing.answers else "retrieved"
+
+    def _headings(self, node: int) -> int:
+        """How many headings a heading is, with those under it."""
+        below = (child for child in self._nodes[node].children if self._nodes[child].structure)
+        return 1 + sum(map(self._headings, below))
 
     def _line(self, node: int) -> Text:
         routing, marks = self._routing, self._marks
@@ -127,7 +136,7 @@ class _Routing:
                 opened = f"  expanded, round {routing.expanded[node]}"
                 return Text.assemble((f"{marks.expanded} {title}", "yellow"), (opened, "dim"))
             return Text(title, "" if node in self._bright else "dim")
-        words = _first_words(text, marks.cut)
+        words = _first_words(text.removeprefix("* "), marks.cut)
         if node not in routing.answers:
             return Text(f"{marks.retrieved} {words}", "cyan")
         found = ", retrieved" if node in self._retrieved else ""
