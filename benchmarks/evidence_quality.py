@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -108,14 +107,14 @@ class Comparison:
 
     def _refiner(self, method: str, budget: int, run: Run) -> Refiner:
         scorer = method.rpartition("-")[2]
-        settings = [f"budget={budget}", *self.settings]
+        settings = [f"budget={budget}"]
         if method in LOCAL:
             settings += ["no_global=true", "structuring=headings"]
         if scorer in MODES:
             settings.append(f"mode={MODES[scorer]}")
         else:
             run.reranker = EmbeddingReranker(self.corpus.embedder)
-        return configured(Refiner, settings)
+        return configured(Refiner, [*settings, *self.settings])
 
 
 async def measure(arguments: argparse.Namespace) -> None:
@@ -136,13 +135,13 @@ async def measure(arguments: argparse.Namespace) -> None:
             for method in arguments.methods:
                 for budget in arguments.budgets if method != WHOLE else [0]:
                     refines = method in REFINERS or method in LOCAL
-                    names = {r.value: m.name for r, m in models.items()}
+                    names = " ".join(f"{role.value}={model.name}" for role, model in models.items())
                     row: Row = {
                         "suite": suite.name,
                         "question": question.id,
                         "method": method,
                         "budget": budget,
-                        "models": json.dumps(names) if method in REFINERS else "",
+                        "models": names if method in REFINERS else "",
                         "embedder": embedder.name,
                         "measure": ruler.name,
                         "set": " ".join(arguments.set) if refines else "",

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import sys
 import time
 from collections import Counter
@@ -172,7 +171,7 @@ async def measure(arguments: argparse.Namespace) -> None:
         ruler = Ruler(models.get(Role.WORKER, models[Role.READER]))
         corpus = Corpus(suite.documents, embedder, stack)
         routing = Routing(corpus, models, ruler, arguments)
-        names = json.dumps({role.value: model.name for role, model in models.items()})
+        names = " ".join(f"{role.value}={model.name}" for role, model in models.items())
         for question in suite.questions:
             of_rdr2: Row | None = None
             for method in [*arguments.methods, AS_LONG]:
