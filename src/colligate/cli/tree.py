@@ -35,8 +35,8 @@ def tree(
         typer.Option(
             "--route",
             metavar="QUESTION",
-            help="Light what the strategy rdr2 would read for a question. The options below are "
-            "for this alone.",
+            help="Light what the strategy rdr2 would read for a question. All options but --json "
+            "are for this alone.",
             show_default=False,
         ),
     ] = None,
