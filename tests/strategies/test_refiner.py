@@ -12,7 +12,7 @@ from colligate.library.sources import SearchMode
 from colligate.models import Capability, LabelOdds
 from colligate.strategies.longrefiner import LongRefiner
 from colligate.strategies.refiner import Refiner
-from colligate.strategies.trace import Asked, Measured, Selected, Structured, Weighed
+from colligate.strategies.trace import Asked, Measured, Noted, Selected, Structured, Weighed
 from colligate.token_estimate import estimate_tokens
 
 FILL = "The mill stands by the river and turns its wheel through the year. " * 8
@@ -232,13 +232,13 @@ async def test_without_label_odds_the_model_is_asked_in_words(mill, make_run):
 
     refined, run, _ = await refine([mill], make_run, sparse(), say, labels=None)
     assert refined.scope == 1.0
-    assert any("gives no label odds" in warning for warning in run.warnings)
+    assert any("gives no label odds" in event.text for event in events(run, Noted))
 
 
 async def test_a_model_that_names_neither_label_weighs_both_the_same(mill, make_run):
     refined, run, _ = await refine([mill], make_run, sparse(), labels=None)
     assert refined.scope == 0.5
-    assert any("R_q is 0.5" in warning for warning in run.warnings)
+    assert any("R_q is 0.5" in event.text for event in events(run, Noted))
 
 
 async def test_a_server_that_cannot_be_forced_is_asked_for_the_bare_label(mill, make_run):

@@ -25,7 +25,7 @@ class LongRefiner(Refiner):
     """
 
     name: ClassVar[str] = "longrefiner"
-    needs: ClassVar[Needs] = Needs(optional=frozenset({Capability.LABELS, Capability.ADAPTERS}))
+    needs: ClassVar[Needs] = Needs(optional=frozenset({Capability.LABELS}))
 
     documents: int = 8  # section 4.1
     form: Form = Form.SHORT

@@ -12,6 +12,7 @@ from colligate.evidence.query_scope import (
 )
 from colligate.models import Capability, Role
 from colligate.strategies.run import Run
+from colligate.strategies.trace import Noted
 
 _LABEL_TOKENS = 8
 
@@ -19,8 +20,8 @@ _LABEL_TOKENS = 8
 async def query_scope(question: str, run: Run) -> float:
     """R_q in [0, 1]: the odds of the two labels.
 
-    A scorer that gives none is asked for the label, which a warning says; where it names neither
-    the two weigh the same.
+    A scorer that gives none is asked for the label; where it names neither the two weigh the same.
+    The trace says so.
     """
     scorer = run.model(Role.SCORER)
     if Capability.LABELS in scorer.capabilities:
@@ -34,7 +35,7 @@ async def query_scope(question: str, run: Run) -> float:
     reply = await run.chat(messages, role=Role.SCORER, max_tokens=_LABEL_TOKENS)
     scope = scope_of_reply(reply.text)
     if scope is None:
-        run.warn(f"{scorer.name} does not say how much the question asks for: R_q is 0.5")
+        run.emit(Noted(f"{scorer.name} does not say how much the question asks for: R_q is 0.5"))
         return 0.5
-    run.warn(f"{scorer.name} gives no label odds: R_q is {scope:g} by the label it names")
+    run.emit(Noted(f"{scorer.name} gives no label odds: R_q is {scope:g} by the label it names"))
     return scope

@@ -15,7 +15,7 @@ from colligate.evidence.router import Decision, decision, router_messages
 from colligate.evidence.structure_tree import StructureTree, structure_tree
 from colligate.evidence.subtree import SubTree, subtree
 from colligate.library.sources import SearchMode
-from colligate.models import Capability, Role
+from colligate.models import Role
 from colligate.strategies.answer import Answer
 from colligate.strategies.at_least import at_least
 from colligate.strategies.reading import fitting, read
@@ -42,7 +42,7 @@ class RDR2:
     """
 
     name: ClassVar[str] = "rdr2"
-    needs: ClassVar[Needs] = Needs(optional=frozenset({Capability.ADAPTERS}))
+    needs: ClassVar[Needs] = Needs()
 
     k: int = 5  # section 4.2
     mode: SearchMode = SearchMode.HYBRID  # the paper: a dense retriever
