@@ -37,7 +37,7 @@ from colligate.strategies.maxp import best_documents
 from colligate.strategies.parameters import configured
 from colligate.strategies.refiner import Refiner
 from colligate.strategies.run import Run
-from evidence_data import Question, Shown, load, words
+from evidence_data import Question, Shown, load
 from evidence_measuring import (
     Corpus,
     Row,
@@ -165,7 +165,7 @@ async def one(comparison: Comparison, question: Question, method: str, budget: i
     return {
         "seconds": round(seconds, 3),
         "tokens": tokens,
-        "words": len(words(evidence.text)),
+        "words": len(evidence.text.split()),
         "measures": question.gold(evidence),
         "spans": [[p.document_id, p.span.start, p.span.end] for p in evidence.passages],
         **known,

@@ -56,18 +56,8 @@ ABLATIONS = ("router", "structure", "similarity", "content", "expand", "refuse")
 LOCAL = "rdr2-no_router"
 ROUTED = ["rdr2", LOCAL, *(f"rdr2-no_{part}" for part in ABLATIONS[1:])]
 CHUNKS, AS_LONG, ELSE_CHUNKS = "chunks", "as long as rdr2", "rdr2 else chunks"
-KEYS = (
-    "suite",
-    "question",
-    "method",
-    "k",
-    "chunker",
-    "mode",
-    "models",
-    "embedder",
-    "measure",
-    "set",
-)
+BEGINNING = ("suite", "question", "k", "chunker", "mode", "embedder", "measure")
+KEYS = (*BEGINNING, "method", "models", "set")
 COSTS = ("tokens", "words", "passages", "calls", "input_tokens", "output_tokens", "seconds")
 MOST = 200  # passages ranked for a question
 # Over retrieve-read, with the router that was trained (the paper's appendix B.7).
