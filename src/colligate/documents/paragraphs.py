@@ -18,8 +18,9 @@ from colligate.documents.tree import Kind, Node
 from colligate.errors import UsageError
 from colligate.token_estimate import CJK
 
-LEAST_WORDS = 100
-MOST_WORDS = 250
+# Chosen on questions over encyclopedia pages, annual reports and passages: docs/benchmarks.md.
+LEAST_WORDS = 60
+MOST_WORDS = 150
 
 # Thai and Khmer put no blanks between words, and an address or encoded bytes may have no end.
 _WORD = re.compile(rf"[{CJK}]|(?:(?![{CJK}])\S){{1,20}}")

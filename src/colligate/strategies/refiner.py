@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from colligate.documents import Document, Passage, Span
+from colligate.documents.paragraphs import LEAST_WORDS, MOST_WORDS
 from colligate.evidence.article import Article
 from colligate.evidence.citing import Evidence
 from colligate.evidence.node_scores import GSMode, combined, global_scores, local_scores, min_max
@@ -46,8 +47,8 @@ class Refiner:
     budget: int = 2048  # section 4.1: "2k", of the refiner's tokenizer
     structuring: Structuring = Structuring.AUTO
     mode: SearchMode = SearchMode.HYBRID
-    least_words: int = 100  # the code's paragraphs
-    most_words: int = 250  # not in the paper: longer blocks are cut
+    least_words: int = LEAST_WORDS  # of a paragraph; 100 in the code, and worse here
+    most_words: int = MOST_WORDS  # not in the paper: longer blocks are cut
     coverage: float = 0.5  # below it a model's structure is not used
     structuring_tokens: int = 22_000  # of text in one call; the paper's window is 25,000
     outline_tokens: int = 1500  # of title, abstract and headings
