@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import random
 import re
 import string
 from collections import Counter
@@ -61,7 +62,7 @@ class Suite:
 
 
 def load(name: str, data: Path, limit: int | None = None) -> Suite:
-    """A suite, its first `limit` questions only; documents no question reads are left out."""
+    """A suite, `limit` of its questions only, always the same; documents no question reads are left out."""
     documents, questions = SUITES[name](data, limit)
     if all(question.documents for question in questions):
         read_by = {id_ for question in questions for id_ in question.documents}
@@ -186,14 +187,14 @@ def _wiki(data: Path, limit: int | None, *, gold_page: bool = False) -> _Loaded:
             tuple(r["gold_document_ids"]) if gold_page else (),
             Answers(r["answers"]),
         )
-        for r in _records(folder / "questions_dev.jsonl.gz")[:limit]
+        for r in _some(_records(folder / "questions_dev.jsonl.gz"), limit)
     ]
     return documents, questions
 
 
 def _nq20(data: Path, limit: int | None) -> _Loaded:
     """20 passages of 100 words a question, the gold one in the middle."""
-    records = _records(data / "dev" / "nq20_gold_at_9.jsonl.gz")[:limit]
+    records = _some(_records(data / "dev" / "nq20_gold_at_9.jsonl.gz"), limit)
     documents = {
         d["id"]: Document(
             d["id"],
@@ -219,7 +220,7 @@ def _nq20(data: Path, limit: int | None) -> _Loaded:
 
 def _financebench(data: Path, limit: int | None) -> _Loaded:
     """Filings as plain text; the pages and words the answer rests on."""
-    records = _records(data / "dev" / "financebench.jsonl.gz")[:limit]
+    records = _some(_records(data / "dev" / "financebench.jsonl.gz"), limit)
     wanted = {r["meta"]["doc_name"] for r in records}
     by_filing: dict[str, list[tuple[int, str]]] = {}
     for page in _records(data / "dev" / "financebench.corpus.jsonl.gz"):
@@ -237,7 +238,8 @@ def _financebench_pdf(data: Path, limit: int | None) -> _Loaded:
         r
         for r in _records(data / "dev" / "financebench.jsonl.gz")
         if r["meta"]["doc_name"] in paths
-    ][:limit]
+    ]
+    records = _some(records, limit)
     names = dict.fromkeys(r["meta"]["doc_name"] for r in records)
     read_ones = {name: read(paths[name]).documents[0] for name in names}
     questions = [_of_filing(r, read_ones[r["meta"]["doc_name"]]) for r in records]
@@ -271,7 +273,8 @@ def _loong(data: Path, limit: int | None) -> _Loaded:
         r
         for r in _records(data / "dev" / "loong_en.jsonl.gz")
         if (r["meta"]["type"], r["meta"]["level"]) == ("financial", 1)
-    ][:limit]
+    ]
+    records = _some(records, limit)
     questions = []
     for record in records:
         asked, answer = record["question"], record["answers"][0]
@@ -325,6 +328,12 @@ def _documents(records: Sequence[Record], *, markdown: bool) -> dict[str, Docume
         r["id"]: Document(r["id"], r["title"], r["text"], grow(r["text"], r["id"]), language="en")
         for r in records
     }
+
+
+def _some(records: list[Record], limit: int | None) -> list[Record]:
+    """All of them, or the same few each time: neighbours are often about one document."""
+    shuffled = random.Random(1).sample(records, len(records))
+    return records if limit is None else shuffled[:limit]
 
 
 def _records(path: Path) -> list[Record]:

@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", type=Path, required=True, help="the folder of questions")
     parser.add_argument("--cache", type=Path, required=True, help="keeps vectors and structures")
     parser.add_argument("--out", type=Path, help="rows, one a question and method (JSONL)")
-    parser.add_argument("--limit", type=int, help="the first questions only")
+    parser.add_argument("--limit", type=int, help="so many questions only")
     parser.add_argument("--local-only", action="store_true", help="ask no language model")
     parser.add_argument("--model", help="what is asked; its tokenizer measures all methods")
     parser.add_argument("--worker-model")

@@ -69,6 +69,12 @@ def test_actions_are_read_and_nothing_is_left_over():
         ("[ANSWER] 3.", (3,)),
         ("[ANSWER] 3: It opened\n[ANSWER] 3: It opened", (3,)),
         ("[ANSWER] 3: in 4, 1961", (3,)),  # what follows the colon is the node's text
+        ("[ANSWER] It opened in", (3,)),  # its words for its number
+        ("[ANSWER] it opened in 1961. And more", (3,)),
+        ("[ANSWER] It", ()),
+        ("[ANSWER] 5: It was enlarged in 1984.", (4,)),  # miscounted
+        ("[ANSWER] 3: It was", (3,)),  # too few words to say otherwise
+        ("[ANSWER] 3: Something that no node says", (3,)),
         ("[ANSWER] 3.5 million people", ()),
         ("Answer: it opened in 1961", ()),
     ],

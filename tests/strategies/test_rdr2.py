@@ -169,15 +169,15 @@ async def test_every_illegal_action_is_in_the_trace_with_its_reason(sources, mak
 async def test_nothing_accepted_is_not_in_the_documents(sources, make_run):
     async with sources:
         run, model = make_run(sources, lambda call: "Cannot answer")
-        answer = await RDR2(k=2, mode="sparse").answer(QUESTION, run)
+        answer = await RDR2(k=2, mode="sparse", on_nothing="nothing").answer(QUESTION, run)
     assert (answer.found, answer.text) == (False, NOT_FOUND)
     assert all("<document>" in call.prompt for call in model.calls)
 
 
-async def test_nothing_accepted_may_fall_back_to_the_passages_found(sources, make_run):
+async def test_where_nothing_is_accepted_the_passages_found_are_read(sources, make_run):
     async with sources:
         run, _ = make_run(sources, rules())
-        answer = await RDR2(k=1, mode="sparse", on_nothing="passages").answer(QUESTION, run)
+        answer = await RDR2(k=1, mode="sparse").answer(QUESTION, run)
     assert answer.found
     assert "not routed" in answer.evidence[0].reason
     assert any("accepted nothing" in warning for warning in run.warnings)
