@@ -66,7 +66,8 @@ class Structure:
                     f"{document.title!r} covers {recovered.coverage:.0%} of it: "
                     "plain chunks are used instead"
                 )
-        made = article(
+        made = await asyncio.to_thread(
+            article,
             document,
             tree,
             least_words=self.least_words,
