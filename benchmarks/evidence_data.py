@@ -62,7 +62,7 @@ class Suite:
 
 
 def load(name: str, data: Path, limit: int | None = None) -> Suite:
-    """A suite, `limit` of its questions only, always the same; documents no question reads are left out."""
+    """A suite, or the same `limit` questions of it; documents no question reads are left out."""
     documents, questions = SUITES[name](data, limit)
     if all(question.documents for question in questions):
         read_by = {id_ for question in questions for id_ in question.documents}

@@ -49,7 +49,7 @@ class RDR2:
     pool: int = 50  # searched for a reranker, which the paper has none of
     expansions: int = 5  # a document; Table 9's best row, which the main results equal
     subtree_tokens: int = 1000  # not in the paper: very long lists and hundreds of headings
-    reply_tokens: int = 512  # the code: 2,048; an action is a line
+    reply_tokens: int = 256  # the code: 2,048; an action is a short line
     introduction: bool = True  # lead text under a heading, as in the paper's Appendix D
     skipped: tuple[str, ...] = ()  # titles of sections left out; the paper's are WIKIPEDIA_SKIPPED
     on_nothing: Literal["passages", "nothing"] = "passages"  # the code: nothing
