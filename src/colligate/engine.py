@@ -151,7 +151,7 @@ class Engine:
             limits=Limits(max_tokens_total, timeout),
         )
         warnings = tuple(dict.fromkeys((*cost.warnings, *answer.warnings)))
-        return replace(answer, usage=cost.usage, warnings=warnings, model=cost.model)
+        return replace(answer, usage=cost.usage, warnings=warnings, model=cost.model(Role.READER))
 
     async def refine(
         self,
@@ -223,7 +223,7 @@ class Engine:
             trace=self._trace(on_event),
             limits=Limits(max_tokens_total, timeout),
         )
-        return Routes(question, tuple(routings), cost.usage, cost.warnings, cost.model)
+        return Routes(question, tuple(routings), cost.usage, cost.warnings, cost.model(Role.WORKER))
 
     async def add(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -31,11 +31,15 @@ class Limits:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a run took, what it warned of, and the reader's name."""
+    """What a run took, what it warned of, and the names of its models."""
 
     usage: UsageReport
     warnings: tuple[str, ...]
-    model: str
+    models: Mapping[Role, str]
+
+    def model(self, role: Role) -> str:
+        """The name of a role's model; the reader fills roles that have none of their own."""
+        return self.models.get(role, self.models[Role.READER])
 
 
 async def carried_out(
@@ -87,4 +91,5 @@ async def carried_out(
         raise BudgetExceeded(why, "", "raise --timeout") from error
     usage = meter.report(seconds=time.perf_counter() - began)
     warnings = dict.fromkeys((*run.warnings, *meter.warnings, *resources.warnings[said:]))
-    return result, Cost(usage, tuple(warnings), models[Role.READER].name)
+    names = {role: model.name for role, model in models.items()}
+    return result, Cost(usage, tuple(warnings), names)

@@ -354,3 +354,9 @@ def test_several_processes_at_once(cache: ResponseCache) -> None:
     assert [writer.wait() for writer in writers] == [0, 0]
     found = [cache.get(f"{writer}-{number}") for writer in range(2) for number in range(50)]
     assert found == [*range(50)] * 2
+
+
+def test_a_model_that_remembers_says_the_version_of_its_weights(tmp_path):
+    model = ScriptedModel([])
+    model.version = "sha256:abc"
+    assert CachedChat(model, ResponseCache(tmp_path / "responses.sqlite")).version == "sha256:abc"

@@ -235,11 +235,15 @@ async def test_ablations(sources, make_run):
 
 async def test_headings_alone_can_all_be_expanded(sources, make_run):
     async with sources:
-        routing, events, _ = await lit(
-            sources, make_run, "[EXPAND] 2: ==History==", no_content=True, expansions=1
-        )
-        assert list(routing.expanded) == [2]
-        assert len(events) == 2
+        say = rules(("EXPAND", "==History=="), ("ANSWER", "In 2003 the park"))
+        run, _ = make_run(sources, say)
+        hits = await run.search(QUESTION, k=1, mode="sparse")
+        (routing,) = await RDR2(no_content=True).route(QUESTION, run, hits)
+    first, second = routed(run)
+    assert "In 2003" not in first.shown
+    assert "In 2003" in second.shown
+    assert list(routing.expanded) == [2]
+    assert [p.text for p in routing.passages] == ["In 2003 the park opened the Superman tower."]
 
 
 async def test_a_long_section_is_shown_in_parts_that_each_count(make_run):

@@ -150,10 +150,10 @@ async def test_every_node_has_its_scores_in_the_trace(mill, make_run):
     nodes = event.to_json()["nodes"]
     assert {n["level"] for n in nodes} == {"abstract", "section", "paragraph"}
     for node in nodes:
-        assert node["score"] == pytest.approx(node["local"] + 0.5 * node["global_"])
-        assert 0 <= node["local"] <= 1
+        assert node["score"] == pytest.approx(node["local_score"] + 0.5 * node["global_score"])
+        assert 0 <= node["local_score"] <= 1
     history = next(n for n in nodes if n["title"] == "History")
-    assert history["global_"] == 1
+    assert history["global_score"] == 1
     assert any(n["kept"] for n in nodes)
     assert not all(n["kept"] for n in nodes)
     assert events(run, Structured)[0].basis == "headings"
@@ -210,6 +210,11 @@ async def test_a_reranker_scores_every_leaf(mill, make_run):
     )
     assert "nine tons" in refined.text
     assert run.meter.report().scoring_passes > 4
+
+
+def test_paragraphs_that_cannot_be_are_wrong_usage():
+    with pytest.raises(UsageError, match="most_words is 150: it must be 200 or more"):
+        Refiner(least_words=200)
 
 
 @pytest.mark.parametrize("field", ["budget", "outline_tokens", "documents", "least_words"])

@@ -72,6 +72,8 @@ class CachedChat:
         self._cache = cache
         self._tags = tags if callable(tags) else lambda: tags
         self._said = 0
+        # Of the weights, for others that keep what this model said.
+        self.version = str(getattr(model, "version", ""))
 
     @property
     def name(self) -> str:

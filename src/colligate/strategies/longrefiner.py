@@ -38,8 +38,12 @@ class LongRefiner(Refiner):
         """Find, refine, read."""
         best = await best_documents(question, run, self.documents, self.mode)
         refined = await self.refine(question, run, documents=best)
-        passages = await fitting(question, refined.passages, run, self.form)
-        evidence = [e for e in refined.evidence if any(p.span == e.span for p in passages)]
+        by_score = {evidence.span: place for place, evidence in enumerate(refined.evidence)}
+        ranked = sorted(refined.passages, key=lambda passage: by_score[passage.span])
+        # Where the window is too small the worst are left out; the rest stay in their order.
+        fit = {passage.span for passage in await fitting(question, ranked, run, self.form)}
+        passages = [passage for passage in refined.passages if passage.span in fit]
+        evidence = [each for each in refined.evidence if each.span in fit]
         return await read(
             question, passages, run, strategy=self.name, evidence=evidence, form=self.form
         )

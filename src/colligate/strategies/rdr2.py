@@ -68,6 +68,7 @@ class RDR2:
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Retrieve, route, read."""
+        await run.adapted(Role.WORKER, self.router_adapter)  # a wrong one before the first call
         hits = await run.search(question, k=self.k, pool=self.pool, mode=self.mode)
         routings = await self.route(question, run, hits)
         evidence = [
@@ -120,7 +121,8 @@ class RDR2:
         seen = set() if self.no_content else set(retrieved)
         most = await self._room(question, run)
 
-        first = {view.visible: view for view in (self._view(tree, c, most) for c in chunks)}
+        views = (self._view(tree, chunk, most, content=not self.no_content) for chunk in chunks)
+        first = {view.visible: view for view in views}
         decisions = await side_by_side(
             self._ask(question, run, view, 0, None) for view in first.values()
         )
@@ -137,10 +139,9 @@ class RDR2:
             routing.expanded.setdefault(heading, rounds)
             view = self._view(tree, blocks, most)
             shown = view.visible.intersection(blocks)
-            if rest := tuple(block for block in blocks if block not in shown):
-                queue.appendleft(
-                    (heading, rest if shown else ())
-                )  # the next part of a long section
+            rest = tuple(block for block in blocks if block not in shown)
+            if shown and rest:
+                queue.appendleft((heading, rest))  # the next part of a long section
             seen.update(shown or blocks)
             made = await self._ask(question, run, view, rounds, heading)
             self._take(made, view, rounds, routing, queue, seen)
@@ -150,13 +151,11 @@ class RDR2:
         """A document as the router sees it."""
         return structure_tree(document, introduction=self.introduction, skipped=self.skipped)
 
-    def _view(self, tree: StructureTree, lit: Sequence[int], most: int) -> SubTree:
+    def _view(
+        self, tree: StructureTree, lit: Sequence[int], most: int, *, content: bool = True
+    ) -> SubTree:
         return subtree(
-            tree,
-            lit,
-            structure=not self.no_structure,
-            content=not self.no_content,
-            most_tokens=most,
+            tree, lit, structure=not self.no_structure, content=content, most_tokens=most
         )
 
     async def _ask(

@@ -17,7 +17,8 @@ class Refined:
     `text` is for any reader: documents by rank, titles and headings above what stands under
     them, in document order; `tokens` of it, by the model's own count, are at most `budget`.
     `passages` are its stretches as spans, in that order; `evidence` the same by score. `scope`
-    is R_q. `of_tokens` is what the whole documents would have taken.
+    is R_q, None where it was not asked for. `of_tokens` is what all of the documents, or of the
+    passages given, would have taken.
     """
 
     question: str

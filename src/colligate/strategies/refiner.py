@@ -66,7 +66,7 @@ class Refiner:
             self,
             budget=0,
             least_words=1,
-            most_words=1,
+            most_words=self.least_words,
             coverage=0,
             structuring_tokens=1,
             outline_tokens=1,
@@ -92,6 +92,8 @@ class Refiner:
         read = [await run.document(name) for name in dict.fromkeys(documents)]
         within = None if passages is None else [passage.span for passage in passages]
 
+        for role, adapter in self._adapters():
+            await run.adapted(role, adapter)  # a wrong one before the first call
         articles = await self._articles(read, within, run)
         scope = await self._scope(question, articles, run)
         leaves = await leaf_scores(question, articles, run, self.mode)
@@ -99,7 +101,7 @@ class Refiner:
         titles = await self._titles(question, articles, run)
         mode = GSMode(self.gs_mode)
         global_ = [global_scores(*each, mode) for each in zip(articles, titles, strict=True)]
-        scores = [combined(ls, scope, gs) for ls, gs in zip(local, global_, strict=True)]
+        scores = [combined(ls, scope or 0.0, gs) for ls, gs in zip(local, global_, strict=True)]
         kept = await under_budget(
             articles,
             scores,
@@ -121,7 +123,7 @@ class Refiner:
             budget=self.budget,
             documents=tuple(document.id for document in read),
             of_tokens=kept.of_tokens,
-            scope=None if self.no_global else scope,
+            scope=scope,
             model=run.model(Role.WORKER).name,
         )
 
@@ -142,10 +144,17 @@ class Refiner:
         )
         return [article for article in made if article.nodes]
 
-    async def _scope(self, question: str, articles: Sequence[Article], run: Run) -> float:
-        """R_q; not asked for where it would weigh nothing."""
+    def _adapters(self) -> list[tuple[Role, str | None]]:
+        return [
+            (Role.WORKER, self.structuring_adapter),
+            (Role.SCORER, self.scope_adapter),
+            (Role.WORKER, self.selection_adapter),
+        ]
+
+    async def _scope(self, question: str, articles: Sequence[Article], run: Run) -> float | None:
+        """R_q; None where it would weigh nothing."""
         if self.no_global or not any(map(_has_parts, articles)):
-            return 0.0
+            return None
         if self.no_query_analysis:
             return 1.0
         return await query_scope(question, await run.adapted(Role.SCORER, self.scope_adapter))
@@ -177,7 +186,7 @@ def _weighed(
     local: Sequence[float],
     global_: Sequence[float],
     scores: Sequence[float],
-    scope: float,
+    scope: float | None,
     kept: Kept,
 ) -> Weighed:
     spans = [passage.span for passage in kept.passages]
@@ -186,8 +195,8 @@ def _weighed(
             span=node.span,
             level=node.level,
             title=node.title,
-            local=local[node.id],
-            global_=global_[node.id],
+            local_score=local[node.id],
+            global_score=global_[node.id],
             score=scores[node.id],
             kept=all(
                 any(span.overlaps(article.nodes[leaf].span) for span in spans)

@@ -93,7 +93,7 @@ class Structure:
         skeletons, fresh = [], False
         for done, span in enumerate(parts):
             messages = structuring_messages(document.slice(span))
-            key = _key(model, messages)
+            key = _key(model, messages, most // 2)
             skeleton = await asyncio.to_thread(run.kept.get, key)
             if not isinstance(skeleton, str):
                 fresh = True
@@ -114,8 +114,9 @@ def _flat(document: Document) -> Tree:
     return flat_tree(document.id, len(document))
 
 
-def _key(model: ChatModel, messages: Sequence[Message]) -> str:
+def _key(model: ChatModel, messages: Sequence[Message], max_tokens: int) -> str:
     """SHA-256 of what a skeleton depends on."""
     version = str(getattr(model, "version", ""))
-    asked = ["structuring", model.name, version, *(message.content for message in messages)]
-    return hashlib.sha256(json.dumps(asked).encode()).hexdigest()
+    told = [message.content for message in messages]
+    asked = json.dumps(["structuring", model.name, version, max_tokens, *told])
+    return hashlib.sha256(asked.encode()).hexdigest()

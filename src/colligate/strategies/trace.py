@@ -172,13 +172,13 @@ class Structured(Event):
 
 @dataclass(frozen=True)
 class NodeScore:
-    """The scores of a node: `score` = `local` + scope x `global_`, and whether it was kept."""
+    """A node's scores: `score` = `local_score` + scope x `global_score`; whether it was kept."""
 
     span: Span
     level: str
     title: str
-    local: float
-    global_: float
+    local_score: float
+    global_score: float
     score: float
     kept: bool
 
@@ -187,11 +187,12 @@ class NodeScore:
 class Weighed(Event):
     """Every node of a document has its scores (LongRefiner).
 
-    `selected` are the titles that the model found helpful in the outline.
+    `selected` are the titles that the model found helpful in the outline; `scope` is None where
+    there was none to choose between.
     """
 
     document: str
-    scope: float
+    scope: float | None
     selected: tuple[str, ...]
     nodes: tuple[NodeScore, ...]
 
