@@ -17,6 +17,7 @@ from colligate import errors
 from colligate.models import Capability, ChatModel, Completion, LabelOdds, Message, Usage
 from colligate.models.cached_chat import CachedChat, recalls
 from colligate.models.response_cache import ResponseCache
+from colligate.models.scripted import ScriptedModel
 
 HELLO = [Message("user", "Hello?")]
 
@@ -356,7 +357,7 @@ def test_several_processes_at_once(cache: ResponseCache) -> None:
     assert found == [*range(50)] * 2
 
 
-def test_a_model_that_remembers_says_the_version_of_its_weights(tmp_path):
+def test_a_model_that_remembers_says_the_version_of_its_weights(tmp_path: Path) -> None:
     model = ScriptedModel([])
-    model.version = "sha256:abc"
+    model.version = "sha256:abc"  # type: ignore[attr-defined]
     assert CachedChat(model, ResponseCache(tmp_path / "responses.sqlite")).version == "sha256:abc"
