@@ -111,7 +111,7 @@ def decision(reply: str, subtree: SubTree) -> Decision:
         if not found and line.strip():
             dropped.append(line.strip())
         for tag, node in found:
-            if why := _illegal(tag, node, subtree):
+            if why := illegal(tag, node, subtree):
                 expelled[Expelled(tag, node, why)] = None
             else:
                 actions[Action(tag, node)] = None
@@ -179,8 +179,8 @@ def _bare(text: str) -> str:
     return "".join(re.findall(r"[^\W_]+", text.casefold()))
 
 
-def _illegal(tag: Tag, node: int, subtree: SubTree) -> str:
-    """The rule an action breaks, or nothing."""
+def illegal(tag: Tag, node: int, subtree: SubTree) -> str:
+    """The rule an action breaks, or nothing where it is legal."""
     if node not in subtree.visible:
         return "no such node is shown"
     structure = subtree.tree.nodes[node].structure

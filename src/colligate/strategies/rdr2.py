@@ -10,12 +10,14 @@ from typing import ClassVar, Literal
 
 from colligate.documents import Document, Hit
 from colligate.evidence.citing import Evidence
+from colligate.evidence.quoting_router import SCHEMA, quoted_decision, quoting_messages
 from colligate.evidence.reader import Form
 from colligate.evidence.router import Decision, decision, router_messages
 from colligate.evidence.structure_tree import StructureTree, structure_tree
 from colligate.evidence.subtree import SubTree, subtree
 from colligate.library.sources import SearchMode
-from colligate.models import Role
+from colligate.models import Capability, Role
+from colligate.models.name_parts import split_adapter
 from colligate.strategies.answer import Answer
 from colligate.strategies.at_least import at_least
 from colligate.strategies.reading import fitting, read
@@ -37,6 +39,10 @@ class RDR2:
     headings or refuses; each expansion shows the blocks under one heading. What it accepted, in
     document order, is read. The router is the worker model.
 
+    `reply` is the form the router replies in: the paper's lines of tag and id, or quotes as JSON,
+    which models that were not trained to route do far better. `auto` takes quotes where the
+    worker can be held to a schema and has no adapter.
+
     `on_nothing`: what is read when no block was accepted, the passages found or nothing. The
     `no_...` fields are the paper's ablations, each leaving one part out.
     """
@@ -55,6 +61,7 @@ class RDR2:
     on_nothing: Literal["passages", "nothing"] = "passages"  # the code: nothing
     form: Form = Form.SHORT
     router_adapter: str | None = None
+    reply: Literal["auto", "tagged", "quoted"] = "auto"  # the paper: tagged
 
     no_router: bool = False
     no_structure: bool = False
@@ -161,9 +168,14 @@ class RDR2:
     async def _ask(
         self, question: str, run: Run, view: SubTree, round_: int, heading: int | None
     ) -> Decision:
-        messages = router_messages(question, view.text)
-        reply = await run.chat(messages, role=Role.WORKER, max_tokens=self.reply_tokens)
-        made = decision(reply.text, view)
+        if self._quotes(run):
+            messages, schema = quoting_messages(question, view.text), SCHEMA
+        else:
+            messages, schema = router_messages(question, view.text), None
+        reply = await run.chat(
+            messages, role=Role.WORKER, max_tokens=self.reply_tokens, schema=schema
+        )
+        made = (quoted_decision if schema else decision)(reply.text, view)
         verdict = "refused" if made.refused else "collapsed" if made.collapsed else "routed"
         run.emit(
             Routed(
@@ -205,9 +217,18 @@ class RDR2:
                 if all(heading != queued for queued, _ in queue):
                     queue.append((heading, blocks))
 
+    def _quotes(self, run: Run) -> bool:
+        """Whether the router replies with quotes."""
+        if self.reply != "auto":
+            return self.reply == "quoted"
+        worker = run.model(Role.WORKER)
+        adapted = self.router_adapter is not None or split_adapter(worker.name)[1] is not None
+        return Capability.STRUCTURED in worker.capabilities and not adapted
+
     async def _room(self, question: str, run: Run) -> int:
         """The tokens a subtree may have beside prompt and reply in the router's window."""
-        room = await run.room(Role.WORKER, router_messages(question, ""), self.reply_tokens)
+        empty = (quoting_messages if self._quotes(run) else router_messages)(question, "")
+        room = await run.room(Role.WORKER, empty, self.reply_tokens)
         # Subtrees are measured by an estimate, which a tokenizer may exceed.
         most = self.subtree_tokens if room is None else min(self.subtree_tokens, room * 3 // 4)
         return max(most, _SHORTEST)

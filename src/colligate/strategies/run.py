@@ -164,10 +164,19 @@ class Run:
         return scores
 
     async def chat(
-        self, messages: Sequence[Message], *, role: Role = Role.READER, max_tokens: int
+        self,
+        messages: Sequence[Message],
+        *,
+        role: Role = Role.READER,
+        max_tokens: int,
+        schema: Mapping[str, Any] | None = None,
     ) -> Completion:
-        """One chat call, greedy."""
-        return await self._ask(role, messages, max_tokens=max_tokens)
+        """One chat call, greedy; a model that can be is held to `schema`, and any reply is taken.
+
+        `structured` is for replies that must be right.
+        """
+        options = {} if schema is None else {"schema": schema}
+        return await self._ask(role, messages, max_tokens=max_tokens, **options)
 
     async def structured(
         self,
