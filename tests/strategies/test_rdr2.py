@@ -8,6 +8,7 @@ from colligate.documents.markdown import markdown_tree
 from colligate.errors import MissingCapability, ServerFailed
 from colligate.evidence.citing import NOT_FOUND
 from colligate.library.given import Given
+from colligate.models import Capability
 from colligate.strategies.rdr2 import RDR2
 from colligate.strategies.trace import Routed
 
@@ -303,3 +304,29 @@ async def test_forms_ask_for_more(sources, make_run):
         run, model = make_run(sources, rules(("ANSWER", "In 2003 the park opened")))
         await RDR2(k=1, mode="sparse", form="list").answer(QUESTION, run)
     assert "separated by commas" in model.calls[-1].prompt
+
+
+@pytest.mark.parametrize(
+    ("fields", "options", "quotes"),
+    [
+        ({}, {}, True),
+        ({}, {"capabilities": (Capability.CHAT,)}, False),
+        ({}, {"name": "hf:base+router"}, False),  # an adapter was trained on tags
+        ({"reply": "tagged"}, {}, False),
+        ({"reply": "quoted"}, {"capabilities": (Capability.CHAT,)}, True),
+    ],
+)
+async def test_a_router_that_was_not_trained_quotes(sources, make_run, fields, options, quotes):
+    def say(call):
+        if quotes:
+            return json.dumps({"quotes": ["In 2003 the park opened"], "headings": ["Rides"]})
+        return "[ANSWER] 3: In 2003 the park\n[EXPAND] 5: ==Rides=="
+
+    async with sources:
+        run, model = make_run(sources, say, **options)
+        hits = await run.search(QUESTION, k=1, mode="sparse")
+        (routing,) = await RDR2(expansions=1, **fields).route(QUESTION, run, hits)
+    assert (model.calls[0].schema is not None) == quotes
+    assert ("[ANSWER]" in model.calls[0].prompt) != quotes
+    assert routing.passages[0].text == "In 2003 the park opened the Superman tower."
+    assert [routing.tree.nodes[node].text for node in routing.expanded] == ["==Rides=="]
