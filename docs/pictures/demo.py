@@ -1,6 +1,6 @@
-"""Draws `demo.svg`: the README's command, run for real in a terminal of 100 columns.
+"""Draws `demo.svg` and `route.svg`: the README's commands, run for real in a terminal.
 
-python docs/pictures/demo.py
+python docs/pictures/demo.py [demo] [route]
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import os
 import pty
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -44,17 +45,27 @@ def run_in_terminal(command: list[str]) -> str:
     return printed.decode().replace("\r\n", "\n")
 
 
+COMMANDS = {
+    "demo": ["ask", QUESTION, "examples/licences"],
+    "route": [
+        *("tree", "examples/licences/MPL-2.0.txt"),
+        *("--route", "How many days does a violator have to cure a violation?"),
+        *("--set", "k=3", "--set", "expansions=1"),
+    ],
+}
+
+
 def main() -> None:
-    """Run and draw."""
-    command = ["colligate", "ask", QUESTION, "examples/licences"]
+    """Run and draw those named, or all."""
     program = Path(sys.executable).with_name("colligate")
-    printed = run_in_terminal([str(program), *command[1:]])
-    console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True)
-    prompt = Text(f'$ colligate ask "{QUESTION}" examples/licences', style="bold")
-    console.print(prompt)
-    console.print()
-    console.print(Text.from_ansi(printed))
-    (HERE / "demo.svg").write_text(console.export_svg(title="colligate"), encoding="utf-8")
+    for name in sys.argv[1:] or COMMANDS:
+        command = COMMANDS[name]
+        printed = run_in_terminal([str(program), *command])
+        console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True)
+        console.print(Text(f"$ colligate {shlex.join(command)}", style="bold"))
+        console.print()
+        console.print(Text.from_ansi(printed))
+        (HERE / f"{name}.svg").write_text(console.export_svg(title="colligate"), encoding="utf-8")
 
 
 if __name__ == "__main__":
