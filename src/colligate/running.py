@@ -80,6 +80,7 @@ async def carried_out(
                 trace=trace,
                 budget=Budget(limits.tokens),
                 reranker=await resources.open_reranker(models) if needs.searches else None,
+                embedder=await resources.library() if needs.searches else None,
                 kept=await resources.kept(needs),
             )
             said = len(resources.warnings)

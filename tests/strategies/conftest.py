@@ -50,11 +50,16 @@ def make_run():
     What is not named below is for the model, e.g. `likelihood=` or `context_tokens=`.
     """
 
-    def make(sources, replies=(), *, max_tokens=None, reranker=None, **options):
+    def make(sources, replies=(), *, max_tokens=None, reranker=None, embedder=None, **options):
         options.setdefault("capabilities", (Capability.CHAT, Capability.STRUCTURED))
         model = ScriptedModel(replies, **options)
         run = Run(
-            sources, {Role.READER: model}, Meter(), budget=Budget(max_tokens), reranker=reranker
+            sources,
+            {Role.READER: model},
+            Meter(),
+            budget=Budget(max_tokens),
+            reranker=reranker,
+            embedder=embedder,
         )
         return run, model
 

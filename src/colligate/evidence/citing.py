@@ -14,7 +14,7 @@ from typing import Any
 from colligate.documents import Document, Passage, Span
 from colligate.documents.languages import detect
 from colligate.documents.locating import How, Location, locate, normalise
-from colligate.evidence.reader import Statement
+from colligate.evidence.reader import Joined, Statement
 from colligate.evidence.support import (
     NEAR,
     QUOTED,
@@ -93,40 +93,123 @@ class Cited:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class Place:
+    """A span of a document, and how it was found there."""
+
     span: Span
     how: str
 
 
+@dataclass(frozen=True, slots=True)
+class Stated:
+    """A sentence a model wrote, and its places in the documents: none where they do not say so."""
+
+    sentence: str
+    places: tuple[Place, ...]
+
+
 def cite(
     question: str,
-    statements: Sequence[Statement],
+    statements: Sequence[Statement | Joined],
     passages: Sequence[Passage],
     documents: Mapping[str, Document],
 ) -> Cited:
-    """Resolve each statement to its places in the documents, or mark it as uncited.
+    """Resolve each statement to its places in the documents, and write them as one text.
 
     Each statement of the text is followed by the numbers of its citations, `[1]`, counted in the
     order of first use, or by `[uncited]`. What is said twice is written once, with all its
     places. When no statement has a place the text is empty: an answer that rests on nothing is
     no answer.
     """
-    placed: dict[str, list[_Place]] = {}
+    stated, dropped = resolved(question, statements, passages, documents)
+    if not any(each.places for each in stated):
+        return Cited("", (), dropped)
+    return written(stated, documents, dropped)
+
+
+def resolved(
+    question: str,
+    statements: Sequence[Statement | Joined],
+    passages: Sequence[Passage],
+    documents: Mapping[str, Document],
+) -> tuple[list[Stated], tuple[str, ...]]:
+    """The places of each statement, what is said twice once; and why those without have none."""
+    placed: dict[str, list[Place]] = {}
     dropped: dict[str, list[str]] = {}
     for statement in statements:
         sentence = _without_marks(statement.sentence)
         if not sentence:
             continue
         places = placed.setdefault(sentence, [])
-        place, problem = _place(question, statement, sentence, passages, documents)
-        if place is None:
+        if isinstance(statement, Joined):
+            found, problem = _together(question, statement, sentence, passages, documents)
+        else:
+            place, problem = _place(question, statement, sentence, passages, documents)
+            found = [place] if place is not None else []
+        if not found:
             dropped.setdefault(sentence, []).append(problem)
-        elif place not in places:
+        places += [place for place in found if place not in places]
+    stated = [Stated(sentence, tuple(places)) for sentence, places in placed.items()]
+    return stated, tuple(problem for found in dropped.values() for problem in found)
+
+
+def _together(
+    question: str,
+    joined: Joined,
+    sentence: str,
+    passages: Sequence[Passage],
+    documents: Mapping[str, Document],
+) -> tuple[list[Place], str]:
+    """The places of a sentence that rests on several quotes, or why it stands nowhere.
+
+    Those that support it by themselves, then each that has words of it which the others lack:
+    "A has more than B" may stand in no one passage. All together they must support it.
+    """
+    places: list[Place] = []
+    sources: list[str] = []
+    others: list[tuple[Place, str]] = []
+    problem = ""
+    for quote in joined.quotes:
+        single = Statement(passage=quote.passage, quote=quote.quote, sentence=sentence)
+        place, why = _place(question, single, sentence, passages, documents)
+        problem = problem or why
+        if place is not None:
             places.append(place)
-    problems = tuple(problem for found in dropped.values() for problem in found)
-    if not any(placed.values()):
-        return Cited("", (), problems)
-    return _write(placed, documents, problems)
+            sources.append(_source(place, documents))
+        elif located := _located(single, passages, documents):
+            others.append((located, _source(located, documents)))
+    for place, source in others:
+        missing = support(sentence, " ".join(sources), question).missing
+        if len(support(sentence, " ".join([*sources, source]), question).missing) < len(missing):
+            places.append(place)
+            sources.append(source)
+    if not support(sentence, " ".join(sources), question).enough(QUOTED):
+        # In another language only numbers were compared, of one source at a time.
+        places = [place for place in places if not any(place == other for other, _ in others)]
+    return places, problem
+
+
+def _located(
+    statement: Statement, passages: Sequence[Passage], documents: Mapping[str, Document]
+) -> Place | None:
+    """The sentences around a quote in the passage it names, else in the first that has it."""
+    number = statement.passage - 1
+    named = [passages[number]] if 0 <= number < len(passages) else []
+    for passage in [*named, *(each for each in passages if each not in named)]:
+        document = documents[passage.document_id]
+        location = _Claim("", "", statement.quote).quoted_in(document, passage)
+        if location is None or (location.how is How.FUZZY and passage not in named):
+            continue
+        span = whole_sentences(document, location.span, passage.span)
+        if len(span) > _LONGEST_QUOTE:
+            span = location.span
+        return Place(span, location.how.value)
+    return None
+
+
+def _source(place: Place, documents: Mapping[str, Document]) -> str:
+    passage = documents[place.span.document_id].passage(place.span)
+    return _in_context(passage, passage.text)
 
 
 def _place(
@@ -135,7 +218,7 @@ def _place(
     sentence: str,
     passages: Sequence[Passage],
     documents: Mapping[str, Document],
-) -> tuple[_Place | None, str]:
+) -> tuple[Place | None, str]:
     """Where a statement stands, or why it stands nowhere.
 
     Its quote in the passage it names comes first. Small models copy well and count badly, so a
@@ -184,7 +267,7 @@ class _Claim:
         """Whether the quote hardly stands in two places by chance."""
         return len(normalise(self.quote).text) >= _LONG_ENOUGH_TO_KNOW
 
-    def copied_from(self, document: Document, passage: Passage) -> _Place | None:
+    def copied_from(self, document: Document, passage: Passage) -> Place | None:
         """The sentences around the quote where a passage has it word for word."""
         location = self.quoted_in(document, passage)
         if location is None or location.how is How.FUZZY:
@@ -193,7 +276,7 @@ class _Claim:
 
     def supported_by(
         self, location: Location | None, document: Document, passage: Passage
-    ) -> _Place | None:
+    ) -> Place | None:
         """The sentences around a quote, if they support the claim."""
         if location is None:
             return None
@@ -205,15 +288,15 @@ class _Claim:
             supported = numbers_stand(self.sentence, source, self.question)
         else:
             supported = support(self.sentence, source, self.question).enough(QUOTED)
-        return _Place(span, location.how.value) if supported else None
+        return Place(span, location.how.value) if supported else None
 
-    def said_in(self, document: Document, passage: Passage) -> _Place | None:
+    def said_in(self, document: Document, passage: Passage) -> Place | None:
         """The sentences of a passage that support the claim without having been quoted."""
         for span in supporting_sentences(self.sentence, document, passage.span):
             source = _in_context(passage, document.slice(span))
             near = support(self.sentence, source, self.question).enough(NEAR)
             if near and len(span) <= _LONGEST_QUOTE:
-                return _Place(span, "supporting sentences")
+                return Place(span, "supporting sentences")
         return None
 
 
@@ -227,15 +310,13 @@ def _other_language(claim: str, document: Document) -> bool:
     return "und" not in (detect(claim), document.language) and detect(claim) != document.language
 
 
-def _write(
-    placed: Mapping[str, Sequence[_Place]],
-    documents: Mapping[str, Document],
-    dropped: tuple[str, ...],
+def written(
+    stated: Sequence[Stated], documents: Mapping[str, Document], dropped: tuple[str, ...]
 ) -> Cited:
     """Join the statements, number their marks, and record where in the answer each stands."""
     text = ""
-    stretches: dict[_Place, list[tuple[int, int]]] = {}
-    for sentence, places in placed.items():
+    stretches: dict[Place, list[tuple[int, int]]] = {}
+    for sentence, places in ((each.sentence, each.places) for each in stated):
         start = len(text) + (1 if text else 0)
         text += (" " if text else "") + sentence
         for place in places:

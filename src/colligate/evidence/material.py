@@ -6,7 +6,9 @@ import re
 
 # The special tokens of chat templates; a tokenizer would take them for the end of a turn.
 _TURN_TOKEN = re.compile(r"<(?=\|[\w ]{1,40}\|>)|<(?=/?(?:s|start_of_turn|end_of_turn|bos|eos)>)")
-_OUR_TAGS = "passages?|document|question"
+_OUR_TAGS = (
+    "passages?|documents?|question|log|evidence|outline|thoughts?|findings?|tasks?|directive|notes"
+)
 _OUR_TAG = re.compile(rf"<(?=/?\s*(?:{_OUR_TAGS})\b)", re.IGNORECASE)
 
 

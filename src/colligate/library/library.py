@@ -6,7 +6,10 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Collection, Iterable, Sequence
 from pathlib import Path
-from typing import Self
+from typing import Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
 
 from colligate.documents import Document, Hit
 from colligate.documents.chunking import Chunker, Structural
@@ -119,6 +122,13 @@ class Library:
         """
         within = None if documents is None else list(documents)
         return await self._searching.search(query, k, mode, within)
+
+    async def embed(
+        self, texts: Sequence[str], kind: Literal["passage", "query"] = "passage"
+    ) -> NDArray[np.float32]:
+        """Vectors by the library's own embedder, as `Embedder.embed` gives them."""
+        embedder = await self._embedder.open(await self._store.reading())
+        return await embedder.embed(texts, kind=kind)
 
     def view(self, document_ids: Iterable[str]) -> View:
         """Some of the documents, in this order, as `Sources`."""

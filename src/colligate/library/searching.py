@@ -54,8 +54,10 @@ class Searching:
         self._store = store
         self._embedder = embedder
         self._unfinished = unfinished
-        self._documents = Recent[Document](lambda document: len(document.text), _DOCUMENTS_KEPT)
-        self._texts = Recent[Text](lambda text: len(text.text), _TEXTS_KEPT)
+        self._documents = Recent[int, Document](
+            lambda document: len(document.text), _DOCUMENTS_KEPT
+        )
+        self._texts = Recent[int, Text](lambda text: len(text.text), _TEXTS_KEPT)
         self._reading = 0  # how many calls are under way
         self._begin = asyncio.Lock()
         self._ended = asyncio.Event()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
 from colligate.errors import BudgetExceeded, ContextTooSmall
@@ -30,7 +30,36 @@ class Purse:
         self._limit = budget.max_tokens
         self._meter = meter
         self._held = 0
+        self._reserved = 0
         self._freed = asyncio.Event()
+
+    @property
+    def left(self) -> int | None:
+        """Tokens that are neither used, nor held by a call, nor reserved; None without limit."""
+        if self._limit is None:
+            return None
+        return max(0, self._limit - self._reserved - self._meter.tokens - self._held)
+
+    @contextmanager
+    def reserve(self, tokens: int) -> Iterator[None]:
+        """Keep tokens for a last step: until the end, calls see a limit that is smaller by them.
+
+        Raises:
+            BudgetExceeded: not even these are left.
+        """
+        left = self.left
+        if left is not None and tokens > left:
+            raise BudgetExceeded(
+                "the token budget is too small",
+                f"{left} tokens are left of {self._limit}, and the last step alone may "
+                f"take {tokens}",
+                "raise --max-tokens-total",
+            )
+        self._reserved += tokens
+        try:
+            yield
+        finally:
+            self._reserved -= tokens
 
     @asynccontextmanager
     async def hold(self, tokens: int) -> AsyncIterator[None]:
@@ -43,11 +72,12 @@ class Purse:
         """
         while not self._decided(tokens):
             await self._freed.wait()
-        used = self._meter.tokens
-        if self._limit is not None and used + tokens > self._limit:
+        used, kept = self._meter.tokens, self._reserved
+        if self._limit is not None and used + kept + tokens > self._limit:
+            reserved = f", {kept} are kept for the last step" if kept else ""
             raise BudgetExceeded(
                 "the token budget is spent",
-                f"{used} tokens are used and the next call may take {tokens}, "
+                f"{used} tokens are used{reserved} and the next call may take {tokens}, "
                 f"the limit is {self._limit}",
                 "raise --max-tokens-total",
             )
@@ -61,10 +91,10 @@ class Purse:
 
     def _decided(self, tokens: int) -> bool:
         """Whether there is enough for sure, or for sure not."""
-        used = self._meter.tokens
         if self._limit is None:
             return True
-        return used + self._held + tokens <= self._limit or used + tokens > self._limit
+        limit, used = self._limit - self._reserved, self._meter.tokens
+        return used + self._held + tokens <= limit or used + tokens > limit
 
 
 def require_room(model: ChatModel, prompt: int, reply: int = 0) -> None:

@@ -3,15 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeVar, cast
+
+from pydantic import BaseModel
 
 from colligate.documents import Passage
-from colligate.evidence.citing import Evidence, cite
-from colligate.evidence.reader import FORMS, Form, reader_messages
-from colligate.models import Role
+from colligate.evidence.citing import Evidence, Stated, cite, resolved
+from colligate.evidence.reader import FORMS, Form, Joined, Statement, reader_messages
+from colligate.models import Message, Role
 from colligate.strategies.answer import Answer, not_found
 from colligate.strategies.run import Run
-from colligate.strategies.trace import Answered, Pruned
+from colligate.strategies.trace import Answered, Noted, Pruned
+
+Prompt = Callable[[Sequence[Passage]], list[Message]]
+"""What is asked of a reader, around the passages it is shown."""
+
+
+class Statements(Protocol):
+    """A reply that has statements."""
+
+    @property
+    def statements(self) -> Sequence[Statement | Joined]: ...
+
+
+R = TypeVar("R", bound=BaseModel)
 
 
 async def read(
@@ -22,8 +38,12 @@ async def read(
     strategy: str,
     evidence: Sequence[Evidence],
     form: Form = Form.SHORT,
+    role: Role = Role.READER,
+    messages: Prompt | None = None,
 ) -> Answer:
     """Ask the reader, resolve what it cites, and say what was not found.
+
+    `messages` is another prompt around the same passages; the reply is that of `form`.
 
     The answer is found when at least one statement is cited: what the reader says without a
     place in a document is never passed on as an answer.
@@ -33,9 +53,8 @@ async def read(
         run.emit(Answered(False, "", ()))
         return not_found(question, strategy, shown)
     wanted = FORMS[form]
-    reply = await run.structured(
-        reader_messages(question, passages, form), wanted.reply, max_tokens=wanted.tokens
-    )
+    asked = messages(passages) if messages else reader_messages(question, passages, form)
+    reply = await run.structured(asked, wanted.reply, role=role, max_tokens=wanted.tokens)
     documents = await run.documents_of(passages)
     # Locating a quote in a long document takes a while: not on the event loop.
     cited = await asyncio.to_thread(cite, question, reply.value.statements, passages, documents)
@@ -59,18 +78,59 @@ async def read(
     )
 
 
+async def stated(
+    question: str,
+    passages: Sequence[Passage],
+    run: Run,
+    *,
+    messages: Sequence[Message],
+    schema: type[R],
+    max_tokens: int,
+    role: Role = Role.READER,
+) -> tuple[R, list[Stated]]:
+    """A reply with statements about these passages, and those of them that stand there.
+
+    `schema` has `statements`. Those that no passage supports are left out and said in the trace.
+
+    Raises:
+        MalformedOutput: the model gives no valid reply.
+    """
+    reply = (await run.structured(messages, schema, role=role, max_tokens=max_tokens)).value
+    return reply, await located(question, cast(Statements, reply).statements, passages, run)
+
+
+async def located(
+    question: str,
+    statements: Sequence[Statement | Joined],
+    passages: Sequence[Passage],
+    run: Run,
+) -> list[Stated]:
+    """The statements that the passages support, with their places; the trace says of the others."""
+    documents = await run.documents_of(passages)
+    found, dropped = await asyncio.to_thread(resolved, question, statements, passages, documents)
+    for problem in dropped:
+        run.emit(Noted(problem))
+    return [each for each in found if each.places]
+
+
 async def fitting(
-    question: str, ranked: Sequence[Passage], run: Run, form: Form = Form.SHORT
+    question: str,
+    ranked: Sequence[Passage],
+    run: Run,
+    form: Form = Form.SHORT,
+    *,
+    role: Role = Role.READER,
+    messages: Prompt | None = None,
 ) -> list[Passage]:
     """The first passages that fit the reader's window; those left out are said, never in silence.
 
-    One is always kept: whether it fits is the call's to say.
+    One is always kept: whether it fits is the call's to say. `messages` is as in `read`.
     """
     kept = list(ranked)
     wanted = FORMS[form]
     while len(kept) > 1:
-        messages = reader_messages(question, kept, form)
-        room = await run.room(Role.READER, messages, wanted.tokens, schema=wanted.reply)
+        asked = messages(kept) if messages else reader_messages(question, kept, form)
+        room = await run.room(role, asked, wanted.tokens, schema=wanted.reply)
         if room is None or room >= 0:
             break
         kept.pop()

@@ -12,12 +12,15 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import BaseModel
 
 from colligate.documents import Document, Hit, Passage
 from colligate.errors import MissingCapability
+from colligate.library.recent import Recent
 from colligate.library.sources import SearchMode, Sources
 from colligate.models import (
     AdapterModel,
@@ -51,6 +54,20 @@ __all__ = ["Budget", "Run", "shown"]
 
 T = TypeVar("T", bound=BaseModel)
 
+_CHARACTERS_KEPT = 16_000_000  # of documents, in memory
+
+
+def _recent_documents() -> Recent[str, Document]:
+    return Recent(lambda document: len(document.text), _CHARACTERS_KEPT)
+
+
+class Embeds(Protocol):
+    """An `Embedder`, or a library, which opens its own when it is first asked."""
+
+    async def embed(
+        self, texts: Sequence[str], kind: Literal["passage", "query"] = "passage"
+    ) -> NDArray[np.float32]: ...
+
 
 @dataclass
 class Run:
@@ -65,8 +82,9 @@ class Run:
     trace: Trace = field(default_factory=Trace)
     budget: Budget = field(default_factory=Budget)
     reranker: Reranker | None = None
+    embedder: Embeds | None = None
     kept: Kept = field(default_factory=InMemory)
-    _documents: dict[str, Document] = field(default_factory=dict, repr=False)
+    _documents: Recent[str, Document] = field(default_factory=_recent_documents, repr=False)
     purse: Purse = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -113,10 +131,12 @@ class Run:
         return tuple(e.text for _, e in self.trace.events if isinstance(e, Noted) and e.warning)
 
     async def document(self, document_id: str) -> Document:
-        """A document in view, read once per run."""
-        if document_id not in self._documents:
-            self._documents[document_id] = await self.sources.document(document_id)
-        return self._documents[document_id]
+        """A document in view; those read last are kept in memory."""
+        document = self._documents.get(document_id)
+        if document is None:
+            document = await self.sources.document(document_id)
+            self._documents.put(document_id, document)
+        return document
 
     async def documents_of(self, passages: Sequence[Passage]) -> dict[str, Document]:
         """The documents that passages stand in, by id."""
@@ -162,6 +182,20 @@ class Run:
         spans = tuple(passage.span for passage in passages)
         self.emit(Scored(self.reranker.name, spans, tuple(scores), seconds))
         return scores
+
+    async def embed(
+        self, texts: Sequence[str], kind: Literal["passage", "query"] = "passage"
+    ) -> NDArray[np.float32]:
+        """The vectors of texts, [texts, dimension], each of unit length.
+
+        Raises:
+            MissingCapability: the run has no embedder.
+        """
+        if self.embedder is None:
+            raise MissingCapability(
+                "there is no embedder", "texts are to be compared by meaning", "name an --embedder"
+            )
+        return await self.embedder.embed(texts, kind=kind)
 
     async def chat(
         self,
