@@ -13,10 +13,10 @@ import random
 import re
 import string
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from colligate.documents import Document, Page, Passage, Span
 from colligate.documents.markdown import markdown_tree
@@ -24,6 +24,7 @@ from colligate.documents.reading import read
 from colligate.documents.reading.plain import text_tree
 
 Record = dict[str, Any]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -179,7 +180,7 @@ def _share(sought: Iterable[str], found: Iterable[str]) -> float:
 def _wiki(data: Path, limit: int | None, *, gold_page: bool = False) -> _Loaded:
     """Wikipedia pages with headings; the answer's string."""
     folder = data / "wiki_structured"
-    documents = _documents(_records(folder / "pages.jsonl.gz"), markdown=True)
+    documents = _documents(read_records(folder / "pages.jsonl.gz"), markdown=True)
     questions = [
         Question(
             r["id"],
@@ -187,14 +188,14 @@ def _wiki(data: Path, limit: int | None, *, gold_page: bool = False) -> _Loaded:
             tuple(r["gold_document_ids"]) if gold_page else (),
             Answers(r["answers"]),
         )
-        for r in _some(_records(folder / "questions_dev.jsonl.gz"), limit)
+        for r in some(read_records(folder / "questions_dev.jsonl.gz"), limit)
     ]
     return documents, questions
 
 
 def _nq20(data: Path, limit: int | None) -> _Loaded:
     """20 passages of 100 words a question, the gold one in the middle."""
-    records = _some(_records(data / "dev" / "nq20_gold_at_9.jsonl.gz"), limit)
+    records = some(read_records(data / "dev" / "nq20_gold_at_9.jsonl.gz"), limit)
     documents = {
         d["id"]: Document(
             d["id"],
@@ -220,10 +221,10 @@ def _nq20(data: Path, limit: int | None) -> _Loaded:
 
 def _financebench(data: Path, limit: int | None) -> _Loaded:
     """Filings as plain text; the pages and words the answer rests on."""
-    records = _some(_records(data / "dev" / "financebench.jsonl.gz"), limit)
+    records = some(read_records(data / "dev" / "financebench.jsonl.gz"), limit)
     wanted = {r["meta"]["doc_name"] for r in records}
     by_filing: dict[str, list[tuple[int, str]]] = {}
-    for page in _records(data / "dev" / "financebench.corpus.jsonl.gz"):
+    for page in read_records(data / "dev" / "financebench.corpus.jsonl.gz"):
         name, number = page["id"].removeprefix("financebench:").rsplit("#p", 1)
         if name in wanted:
             by_filing.setdefault(name, []).append((int(number), page["text"]))
@@ -236,10 +237,10 @@ def _financebench_pdf(data: Path, limit: int | None) -> _Loaded:
     paths = {path.stem: path for path in (data / "pdf").glob("*.pdf")}
     records = [
         r
-        for r in _records(data / "dev" / "financebench.jsonl.gz")
+        for r in read_records(data / "dev" / "financebench.jsonl.gz")
         if r["meta"]["doc_name"] in paths
     ]
-    records = _some(records, limit)
+    records = some(records, limit)
     names = dict.fromkeys(r["meta"]["doc_name"] for r in records)
     read_ones = {name: read(paths[name]).documents[0] for name in names}
     questions = [_of_filing(r, read_ones[r["meta"]["doc_name"]]) for r in records]
@@ -271,10 +272,10 @@ def _loong(data: Path, limit: int | None) -> _Loaded:
     """
     records = [
         r
-        for r in _records(data / "dev" / "loong_en.jsonl.gz")
+        for r in read_records(data / "dev" / "loong_en.jsonl.gz")
         if (r["meta"]["type"], r["meta"]["level"]) == ("financial", 1)
     ]
-    records = _some(records, limit)
+    records = some(records, limit)
     questions = []
     for record in records:
         asked, answer = record["question"], record["answers"][0]
@@ -284,17 +285,17 @@ def _loong(data: Path, limit: int | None) -> _Loaded:
         gold = next(d for d in record["documents"] if d["title"].lower() in named.lower())
         ids = tuple(d["id"] for d in record["documents"])
         questions.append(Question(record["id"], asked, ids, Figure(figure, gold["id"])))
-    return _loong_documents(data, questions), questions
+    return loong_documents(data, _read_by(questions)), questions
 
 
 def _loong_papers(data: Path, limit: int | None) -> _Loaded:
     """About eleven papers a question: who cites whom, by titles in their texts."""
     records = [
         r
-        for r in _records(data / "dev" / "loong_en.jsonl.gz")
+        for r in read_records(data / "dev" / "loong_en.jsonl.gz")
         if (r["meta"]["type"], r["meta"]["level"]) == ("paper", 3)
     ]
-    texts = {r["id"]: r for r in _records(data / "dev" / "loong_en.corpus.jsonl.gz")}
+    texts = {r["id"]: r for r in read_records(data / "dev" / "loong_en.corpus.jsonl.gz")}
     questions = []
     for record in records:
         asked = record["question"].lstrip("# ").strip()
@@ -311,12 +312,16 @@ def _loong_papers(data: Path, limit: int | None) -> _Loaded:
             questions.append(Question(record["id"], text, tuple(titles), Mentions(pairs)))
         if len(questions) == limit:
             break
-    return _loong_documents(data, questions), questions
+    return loong_documents(data, _read_by(questions)), questions
 
 
-def _loong_documents(data: Path, questions: Sequence[Question]) -> dict[str, Document]:
-    wanted = {id_ for question in questions for id_ in question.documents}
-    records = _records(data / "dev" / "loong_en.corpus.jsonl.gz")
+def _read_by(questions: Sequence[Question]) -> set[str]:
+    return {id_ for question in questions for id_ in question.documents}
+
+
+def loong_documents(data: Path, wanted: Collection[str]) -> dict[str, Document]:
+    """Papers and reports of Loong by their ids."""
+    records = read_records(data / "dev" / "loong_en.corpus.jsonl.gz")
     papers = [r for r in records if r["id"] in wanted and r["id"].endswith(".md")]
     reports = [r for r in records if r["id"] in wanted and not r["id"].endswith(".md")]
     return {**_documents(papers, markdown=True), **_documents(reports, markdown=False)}
@@ -330,13 +335,15 @@ def _documents(records: Sequence[Record], *, markdown: bool) -> dict[str, Docume
     }
 
 
-def _some(records: list[Record], limit: int | None) -> list[Record]:
+def some(records: list[T], limit: int | None, offset: int = 0) -> list[T]:
     """All of them, or the same few each time: neighbours are often about one document."""
-    shuffled = random.Random(1).sample(records, len(records))
-    return records if limit is None else shuffled[:limit]
+    if limit is None and not offset:
+        return records
+    return random.Random(1).sample(records, len(records))[offset:][:limit]
 
 
-def _records(path: Path) -> list[Record]:
+def read_records(path: Path) -> list[Record]:
+    """The lines of a packed file."""
     with gzip.open(path, "rt", encoding="utf-8") as lines:
         return [json.loads(line) for line in lines]
 

@@ -7,7 +7,7 @@ import asyncio
 import hashlib
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from colligate.documents import Document, Node, Passage, Span
 from colligate.documents.chunking import Chunker
 from colligate.library.given import Given
-from colligate.models import ChatModel, Embedder, Role
-from colligate.models.names import open_embedder
+from colligate.models import ChatModel, Embedder, Reranker, Role
+from colligate.models.names import open_embedder, open_reranker
 from colligate.models.scripted import ScriptedModel
 from colligate.opening import Opened
 from colligate.settings import Settings
@@ -35,27 +35,28 @@ RESAMPLES = 10_000
 # What is named on the command line
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of both benchmarks."""
-    parser.add_argument("--suite", choices=SUITES, required=True)
+def add_arguments(parser: argparse.ArgumentParser, suites: Collection[str] = SUITES) -> None:
+    """The arguments that these benchmarks share."""
+    parser.add_argument("--suite", choices=suites, required=True)
     parser.add_argument("--data", type=Path, required=True, help="the folder of questions")
     parser.add_argument("--cache", type=Path, required=True, help="keeps vectors and structures")
     parser.add_argument("--out", type=Path, help="rows, one a question and method (JSONL)")
     parser.add_argument("--limit", type=int, help="so many questions only")
-    parser.add_argument("--local-only", action="store_true", help="ask no language model")
     parser.add_argument("--model", help="what is asked; its tokenizer measures all methods")
     parser.add_argument("--worker-model")
     parser.add_argument("--scorer")
-    parser.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE", help="parameters")
     parser.add_argument("--embedder", default="minilm")
     parser.add_argument("--seed", type=int, default=1)
+    if suites is SUITES:  # elsewhere methods name their own parameters
+        parser.add_argument("--local-only", action="store_true", help="ask no language model")
+        parser.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE")
 
 
 async def open_models(
     arguments: argparse.Namespace, stack: AsyncExitStack
 ) -> dict[Role, ChatModel]:
     """The models named; one that only estimates tokens where none is asked."""
-    if arguments.local_only or arguments.model is None:
+    if arguments.model is None or getattr(arguments, "local_only", False):
         return {Role.READER: ScriptedModel(name="estimate")}
     opened = Opened()
     stack.push_async_callback(opened.aclose)
@@ -73,6 +74,23 @@ async def open_embedder_of(
     remembered = RememberedEmbedder(embedder, arguments.cache / "vectors.sqlite")
     stack.push_async_callback(remembered.aclose)
     return remembered
+
+
+async def open_reranker_of(
+    arguments: argparse.Namespace,
+    stack: AsyncExitStack,
+    embedder: Embedder,
+    models: Mapping[Role, ChatModel],
+) -> Reranker | None:
+    """The reranker named; none for "none"."""
+    if arguments.reranker == "none":
+        return None
+    scorer = models.get(Role.SCORER, models[Role.READER])
+    reranker = await asyncio.to_thread(
+        open_reranker, arguments.reranker, embedder=embedder, scorer=scorer
+    )
+    stack.push_async_callback(reranker.aclose)
+    return reranker
 
 
 @dataclass
@@ -276,6 +294,15 @@ def say_means(rows: Sequence[Row], what: str) -> None:
         say(what.format(name), float(np.mean(values)), "share", f"{len(values)} questions")
 
 
+def say_mean(what: str, values: Sequence[float], seed: int, unit: str, against: str = "") -> None:
+    """The mean of values that come a question each, with its interval."""
+    if not values:
+        return
+    low, high = bootstrap(np.asarray(values, np.float64), seed)
+    interval = f"95% interval {low:.3f} to {high:.3f}, {len(values)} questions"
+    say(what, float(np.mean(values)), unit, f"{interval}; {against}" if against else interval)
+
+
 def by_question(rows: Sequence[Row], measure: str) -> dict[str, float]:
     """One measure of rows that come a question each."""
     return {r["question"]: r["measures"][measure] for r in rows if measure in r["measures"]}
@@ -292,6 +319,16 @@ def say_difference(
     low, high, p = paired_bootstrap(pairs[:, 0], pairs[:, 1], seed)
     interval = f"95% interval {low:.3f} to {high:.3f}, p {p:.4f}, {len(both)} questions"
     say(what, float(np.mean(pairs[:, 0] - pairs[:, 1])), unit, interval)
+
+
+def bootstrap(values: NDArray[np.float64], seed: int) -> tuple[float, float]:
+    """The 95% interval of a mean over questions, which are drawn with replacement.
+
+    Where all values are equal it has no width: it says nothing of questions that were not asked.
+    """
+    drawn = np.random.default_rng(seed).integers(len(values), size=(RESAMPLES, len(values)))
+    low, high = np.percentile(values[drawn].mean(axis=1), [2.5, 97.5])
+    return float(low), float(high)
 
 
 def paired_bootstrap(

@@ -1,0 +1,160 @@
+"""Questions that need every document, and the fact of each document that they need.
+
+Loong's records name documents and an answer, not what of each document the answer takes. Here are
+those where that can be said without guessing; a fact counts when it stands in the document's text.
+
+- `trends`: one company's yearly filings, the answer naming a figure for each (Loong's chains of
+  financial reports, and a listing). Later filings repeat the figures of the year before.
+- `reports`: reports of several companies and one line of each. Made here out of Loong's single
+  look-ups: those that ask for the same line of different companies become one question, so the
+  question is not Loong's while figures, reports and the line asked for are.
+- `papers`: which of about eleven papers cite one of them, and which it cites: a title stands in
+  the text of the paper that cites it.
+
+Left out: groupings and comparisons whose answer names companies and no figure, and figures of
+fewer than four digits, which stand in a report for other things as well.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from colligate.documents import Document
+from evidence_data import (
+    Mentions,
+    Record,
+    figures,
+    holds,
+    load,
+    loong_documents,
+    read_records,
+    some,
+    words,
+)
+
+FEWEST_DIGITS = 4
+
+
+@dataclass(frozen=True)
+class Fact:
+    """What a question needs of one document: a figure, or a title that it mentions."""
+
+    document: str
+    sought: str
+    figure: bool = True
+
+    def stands_in(self, text: str) -> bool:
+        """Whether a text says it, the figure as it is written there."""
+        return self.sought in figures(text) if self.figure else holds(text, self.sought)
+
+
+@dataclass(frozen=True)
+class NeedsAll:
+    """A question over documents, and the facts it needs of them."""
+
+    id: str
+    text: str
+    documents: tuple[str, ...]
+    facts: tuple[Fact, ...]
+
+
+def every_document(
+    suite: str, data: Path, limit: int | None = None, offset: int = 0
+) -> tuple[dict[str, Document], list[NeedsAll]]:
+    """The documents of a suite by id, and its questions, or the same few of them."""
+    questions = some(SUITES[suite](data), limit, offset)
+    wanted = {id_ for question in questions for id_ in question.documents}
+    return loong_documents(data, wanted), questions
+
+
+def _trends(data: Path) -> list[NeedsAll]:
+    texts = _texts(data)
+    questions = []
+    for record in _financial(data, {2, 4}):
+        ids = tuple(each["id"] for each in record["documents"])
+        facts = tuple(map(Fact, ids, figures_in_turn(record["answers"][0], len(ids))))
+        if len(facts) == len(ids) and _all_stand(facts, texts):
+            questions.append(NeedsAll(record["id"], record["question"], ids, facts))
+    return questions
+
+
+def figures_in_turn(answer: str, documents: int) -> list[str]:
+    """The answer's figures where there is one for each document, in their order; else none."""
+    said = re.sub(r"\d[\d.,]*\s*%", " ", answer)
+    found = [figure for figure in figures(said) if not re.fullmatch(r"(?:19|20)\d\d", figure)]
+    return found if len(found) == documents and all(map(_distinct, found)) else []
+
+
+def _reports(data: Path) -> list[NeedsAll]:
+    texts = _texts(data)
+    by_line: dict[str, dict[str, tuple[str, Fact]]] = {}
+    for record in _financial(data, {1}):
+        line, title, fact = single(record)
+        if line and _distinct(fact.sought) and _all_stand([fact], texts):
+            by_line.setdefault(line, {})[fact.document] = (title, fact)
+    questions = []
+    for line, found in sorted(by_line.items()):
+        if len(found) > 1:
+            titles, facts = zip(*found.values(), strict=True)
+            text = f"State the {line} of each of these companies: {'; '.join(titles)}."
+            questions.append(NeedsAll(f"reports: {line}", text, tuple(found), facts))
+    return questions
+
+
+def single(record: Record) -> tuple[str, str, Fact]:
+    """The line of a report that a look-up asks for, whose, and its figure there.
+
+    The line is empty where the question is not of a form that names one.
+    """
+    asked, answer = record["question"], record["answers"][0]
+    by_company = not figures(answer)
+    figure = figures(asked.rpartition("$")[2] if by_company else answer)[0]
+    named = answer if by_company else asked
+    gold = next(d for d in record["documents"] if d["title"].lower() in named.lower())
+    forms = (
+        r"name of the company with (?:an? )?(?P<line>[^$]+) of \S*\d",
+        r"name of the company with \S+ in (?P<line>[^?]+)",
+        rf"wh?at (?:is|are|was|were) the (?P<line>.+) (?:of|for) {re.escape(gold['title'])}",
+    )
+    matches = (re.search(form, asked, re.IGNORECASE) for form in forms)
+    line = next((match["line"] for match in matches if match), "")
+    return " ".join(words(line)), gold["title"], Fact(gold["id"], figure)
+
+
+def _papers(data: Path) -> list[NeedsAll]:
+    questions = []
+    for question in load("loong-papers", data).questions:
+        assert isinstance(question.gold, Mentions)
+        facts = tuple(Fact(id_, title, figure=False) for id_, title in question.gold.pairs)
+        questions.append(NeedsAll(question.id, question.text, question.documents, facts))
+    return questions
+
+
+def _financial(data: Path, levels: set[int]) -> list[Record]:
+    return [
+        r
+        for r in read_records(data / "dev" / "loong_en.jsonl.gz")
+        if r["meta"]["type"] == "financial" and r["meta"]["level"] in levels
+    ]
+
+
+def _texts(data: Path) -> dict[str, str]:
+    return {r["id"]: r["text"] for r in read_records(data / "dev" / "loong_en.corpus.jsonl.gz")}
+
+
+def _all_stand(facts: Sequence[Fact], texts: Mapping[str, str]) -> bool:
+    return all(fact.stands_in(texts[fact.document]) for fact in facts)
+
+
+def _distinct(figure: str) -> bool:
+    return sum(map(str.isdigit, figure)) >= FEWEST_DIGITS
+
+
+SUITES: Mapping[str, Callable[[Path], list[NeedsAll]]] = {
+    "trends": _trends,
+    "reports": _reports,
+    "papers": _papers,
+}

@@ -1,0 +1,321 @@
+"""DualRAG where an answer takes several paragraphs; calls and tokens of DuQUAD beside.
+
+    python benchmarks/multihop.py --suite musique|2wiki --data DIR --cache DIR --out rows.jsonl
+        --model NAME [--methods retrieve-read dualrag ...] [--limit N] [--offset K] [--corpus]
+    python benchmarks/multihop.py --suite nq20 [--gold-at 9] ... --methods full-context duquad
+
+A question is asked over its own candidate paragraphs (MuSiQue: 20, 2Wiki: 10, NQ: 20 documents),
+or, with `--corpus`, over all of its data set's paragraphs at once (about 12,000). A method is
+`NAME[:PARAMETER=VALUE,...]`: `dualrag:no_reasoner=true` is an ablation.
+
+Scored: the share of a question's gold paragraphs that any search returned ("retrieved"), that stood
+in any prompt ("read"), that were shown to the last reader ("shown") and that are cited; whether an
+alias of the answer stands, in whole words and normalised as SQuAD does, in the answer's text and in
+its short answer, exact match and F1 of the short one; a refusal, and an answer that broke, is wrong
+in all of these. A search that returns as many passages as there are candidates retrieves all of
+them: among candidates look at what was read.
+
+Rows go to `--out` as they are made, one a question and method; a run that was stopped goes on from
+there. Means have 95% intervals of the bootstrap over questions, differences to the first method
+those of the paired one. What the papers say of calls and tokens stands beside; theirs are other
+models, and other corpora.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+
+from answering import (
+    COSTS,
+    Setting,
+    answered,
+    by_step,
+    contains,
+    exact,
+    f1,
+    method,
+    retrieved,
+    share,
+    shown_to_models,
+)
+from colligate.documents import Document
+from colligate.documents.reading.plain import text_tree
+from colligate.evidence.document_scores import score_messages
+from colligate.evidence.entity_identifier import identifier_messages
+from colligate.evidence.entity_linking import ELSE
+from colligate.evidence.knowledge_summarizer import summarizer_messages
+from colligate.evidence.reader import Form, reader_messages
+from colligate.evidence.reasoner import reasoner_messages
+from colligate.evidence.views import view_messages
+from colligate.library.given import Given
+from colligate.models import Message
+from colligate.strategies.dualrag_trace import Stopped
+from colligate.strategies.run import Run
+from evidence_data import Record, read_records, some
+from evidence_measuring import (
+    Row,
+    Rows,
+    add_arguments,
+    by_question,
+    open_embedder_of,
+    open_models,
+    open_reranker_of,
+    say,
+    say_difference,
+    say_mean,
+)
+
+FILES = {"musique": "musique", "2wiki": "2wikimultihopqa", "nq20": "nq20_gold_at_{}"}
+CORPORA = {"musique": "musique", "2wiki": "2wikimultihopqa", "nq20": "nq20"}
+DEFAULT = {
+    "musique": ["retrieve-read", "dualrag"],
+    "2wiki": ["retrieve-read", "dualrag"],
+    "nq20": ["full-context", "retrieve-read", "duquad"],
+}
+KEYS = ("suite", "question", "method", "corpus", "models", "embedder", "reranker")
+ANSWERS = ("answer in the text", "answer in the short answer", "exact match", "F1")
+
+
+def _begins(messages: Sequence[Message]) -> str:
+    return messages[0].content
+
+
+# A call is told by what its instruction begins with.
+STEPS = {
+    "reasoner": _begins(reasoner_messages("", "", ())),
+    "identifier": _begins(identifier_messages("", "", (), ())),
+    "summarizer": _begins(summarizer_messages("", (), "an entity", (), ())),
+    "summarizer of the rest": _begins(summarizer_messages("", (), ELSE, (), ())),
+    "agents": _begins(view_messages("", ())[0]),
+    "scores": _begins(score_messages("", ())),
+    "reader, joined": _begins(reader_messages("", (), Form.JOINED)),
+    "reader": _begins(reader_messages("", ())),
+}
+OWN = ("reasoner", "identifier", "summarizer", "summarizer of the rest")  # the paper counts these
+
+# The papers' own figures of cost a question: of DualRAG the output tokens of reasoner, entity
+# identifier and summarizer (2Wiki 555, MuSiQue 638) and the rounds that retrieved; of DuQUAD
+# calls, and tokens over those of full context.
+PAPER = {
+    ("dualrag", "musique", "rounds"): "the paper: 2.20",
+    ("dualrag", "2wiki", "rounds"): "the paper: 1.99",
+    ("dualrag", "musique", "own output tokens"): "the paper: 638",
+    ("dualrag", "2wiki", "own output tokens"): "the paper: 555",
+    ("duquad", "nq20", "calls"): "the paper: 4.10",
+    ("duquad", "nq20", "tokens over full-context"): "the paper: 2.07",
+}
+
+
+@dataclass
+class Asking:
+    """Questions with their own candidates, or all of one corpus."""
+
+    setting: Setting
+    stack: AsyncExitStack
+    corpus: Mapping[str, Document]
+    _all: Given | None = None
+
+    async def row(self, record: Record, written: str) -> Row:
+        """One method's answer to one question, measured."""
+        documents = self.corpus or documents_of(record["documents"])
+        if self.corpus:
+            self._all = self._all or await self._indexed()
+            return await self._measured(record, written, self.setting.run(self._all), documents)
+        async with Given(list(documents.values()), self.setting.embedder) as sources:
+            run = self.setting.run(sources)
+            return await self._measured(record, written, run, documents)
+
+    async def _indexed(self) -> Given:
+        sources = Given(list(self.corpus.values()), self.setting.embedder)
+        self.stack.push_async_callback(sources.close)
+        await sources.search("index", k=1)  # not in the time of the first question
+        return sources
+
+    async def _measured(
+        self, record: Record, written: str, run: Run, documents: Mapping[str, Document]
+    ) -> Row:
+        answer, row = await answered(method(written), record["question"], run)
+        found = retrieved(run)
+        shown = [piece.span for piece in answer.evidence] if answer else []
+        read = shown_to_models(run, documents, dict.fromkeys([*found, *shown]))
+        cited = [citation.span for citation in answer.citations] if answer else []
+        gold = record["gold_document_ids"]
+        text, short = (row["text"], row["short"]) if row["found"] else ("", "")
+        said = (contains(record["answers"], text), contains(record["answers"], short))
+        words = (exact(record["answers"], short), f1(record["answers"], short))
+        return {
+            **row,
+            "steps": by_step(run, STEPS),
+            **rounds(run),
+            "hops": record["meta"].get("hops") or len(gold),
+            "kind": record["meta"].get("type"),
+            "measures": {
+                "gold retrieved": share(gold, found),
+                "gold read": share(gold, read),
+                "all gold read": float(share(gold, read) == 1.0),
+                "gold shown": share(gold, shown),
+                "gold cited": share(gold, cited),
+                **dict(zip(ANSWERS, (*said, *words), strict=True)),
+                "answered": float(row["found"]),
+                "broken": float(bool(row["error"])),
+            },
+        }
+
+
+def documents_of(entries: Sequence[Record]) -> dict[str, Document]:
+    """Paragraphs as documents of their own."""
+    return {
+        e["id"]: Document(
+            e["id"],
+            e["title"],
+            e["text"],
+            text_tree(e["text"], e["id"], prose=False),
+            language="en",
+        )
+        for e in entries
+    }
+
+
+async def measure(arguments: argparse.Namespace) -> None:
+    suite = arguments.suite
+    name = FILES[suite].format(arguments.gold_at)
+    questions = read_records(arguments.data / "dev" / f"{name}.jsonl.gz")
+    questions = some(questions, arguments.limit, arguments.offset)
+    corpus: dict[str, Document] = {}
+    if arguments.corpus:
+        file = arguments.data / "dev" / f"{CORPORA[suite]}.corpus.jsonl.gz"
+        corpus = documents_of(read_records(file))
+    rows = Rows(arguments.out, KEYS)
+    wanted: list[Row] = []
+    async with AsyncExitStack() as stack:
+        embedder = await open_embedder_of(arguments, stack)
+        models = await open_models(arguments, stack)
+        reranker = await open_reranker_of(arguments, stack, embedder, models)
+        setting = Setting(models, embedder, reranker)
+        asking = Asking(setting, stack, corpus)
+        names = " ".join(f"{role.value}={model.name}" for role, model in models.items())
+        for record in questions:
+            for written in arguments.methods:
+                key: Row = {
+                    "suite": suite if suite != "nq20" else name,
+                    "question": record["id"],
+                    "method": written,
+                    "corpus": arguments.corpus,
+                    "models": names,
+                    "embedder": embedder.name,
+                    "reranker": arguments.reranker,
+                }
+                if key not in rows:
+                    rows.add(key | await asking.row(record, written))
+                wanted.append(rows[key])
+                say_row(rows[key])
+    report(wanted, suite, arguments.seed)
+
+
+def rounds(run: Run) -> Row:
+    """How many rounds of a loop retrieved, and why it ended; nothing where there was no loop."""
+    ends = [event for _, event in run.trace.events if isinstance(event, Stopped)]
+    return {"rounds": ends[-1].rounds, "stopped": ends[-1].reason.value} if ends else {}
+
+
+def say_row(row: Row) -> None:
+    """How a question went, for whoever waits."""
+    measures, said = row["measures"], row["error"] or row["short"] or row["text"]
+    right = measures["answer in the text"] or measures["answer in the short answer"]
+    verdict = "right" if right else "WRONG" if row["found"] else "refused"
+    gold = f"gold read {measures['gold read']:.2f}"
+    line = f"{row['question']} {row['method']}: {verdict}, {gold}, {row['seconds']:.0f} s: {said}"
+    print(line[:300], file=sys.stderr, flush=True)
+
+
+def report(rows: Sequence[Row], suite: str, seed: int) -> None:
+    """Print what was reached, answered and spent, then differences to the first method."""
+    by_method: dict[str, list[Row]] = {}
+    for row in rows:
+        by_method.setdefault(row["method"], []).append(row)
+    first = next(iter(by_method), "")
+    for written, own in by_method.items():
+        for name in own[0]["measures"]:
+            values = [row["measures"][name] for row in own]
+            say_mean(f"{suite}: {name}, {written}", values, seed, "share")
+        say_costs(own, suite, written, seed)
+    for written, own in by_method.items():
+        for name in own[0]["measures"] if written != first else ():
+            say_difference(
+                f"{suite}: {name}, {written} over {first}",
+                by_question(own, name),
+                by_question(by_method[first], name),
+                seed,
+                "share",
+            )
+        if "full-context" in by_method and written != "full-context":
+            say_ratio(own, by_method["full-context"], suite, written)
+
+
+def say_costs(rows: Sequence[Row], suite: str, written: str, seed: int) -> None:
+    """Calls, tokens and rounds a question; a strategy that broke is left out."""
+    whole = [row for row in rows if not row["error"]]
+    for cost in COSTS:
+        values = [float(row[cost]) for row in whole]
+        against = _paper(written, suite, cost)
+        say_mean(f"{suite}: {cost} a question, {written}", values, seed, "mean", against)
+    looped = [row for row in whole if "rounds" in row]
+    values = [float(row["rounds"]) for row in looped]
+    against = _paper(written, suite, "rounds")
+    say_mean(f"{suite}: rounds a question, {written}", values, seed, "mean", against)
+    for why in sorted({row["stopped"] for row in looped}):
+        count = sum(row["stopped"] == why for row in looped)
+        say(f"{suite}: stopped for {why!r}, {written}", count, "count", f"{len(looped)} questions")
+    for step in dict.fromkeys(step for row in whole for step in row["steps"]):
+        for what in ("calls", "output_tokens"):
+            values = [float(row["steps"].get(step, {}).get(what, 0)) for row in whole]
+            say_mean(f"{suite}: {what} of the {step} a question, {written}", values, seed, "mean")
+    if looped:
+        values = [
+            float(sum(row["steps"].get(step, {}).get("output_tokens", 0) for step in OWN))
+            for row in looped
+        ]
+        against = _paper(written, suite, "own output tokens")
+        what = "output tokens of reasoner, identifier and summarizer a question"
+        say_mean(f"{suite}: {what}, {written}", values, seed, "mean", against)
+
+
+def say_ratio(rows: Sequence[Row], whole: Sequence[Row], suite: str, written: str) -> None:
+    """Tokens of a method over those of full context, of the questions where neither broke."""
+    full = {row["question"]: row["tokens"] for row in whole if not row["error"]}
+    own = [row for row in rows if not row["error"] and row["question"] in full]
+    if own:
+        ratio = sum(row["tokens"] for row in own) / sum(full[row["question"]] for row in own)
+        against = _paper(written, suite, "tokens over full-context")
+        sample = f"{len(own)} questions" + (f"; {against}" if against else "")
+        say(f"{suite}: tokens, {written} over full-context", ratio, "ratio", sample)
+
+
+def _paper(written: str, suite: str, figure: str) -> str:
+    return PAPER.get((written.partition(":")[0], suite, figure), "")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    add_arguments(parser, suites=FILES)
+    parser.add_argument("--methods", nargs="+", metavar="NAME[:PARAMETER=VALUE,...]")
+    parser.add_argument("--offset", type=int, default=0, help="so many questions are left out")
+    parser.add_argument("--corpus", action="store_true", help="search all paragraphs at once")
+    parser.add_argument("--gold-at", type=int, choices=(0, 4, 9, 14, 19), default=9)
+    parser.add_argument("--reranker", default="none")
+    arguments = parser.parse_args()
+    if arguments.model is None:
+        parser.error("these methods ask a model: name one with --model")
+    arguments.methods = arguments.methods or DEFAULT[arguments.suite]
+    for written in arguments.methods:
+        method(written)  # what is misspelt is said before anything is loaded
+    asyncio.run(measure(arguments))
+
+
+if __name__ == "__main__":
+    main()
