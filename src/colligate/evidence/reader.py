@@ -172,14 +172,14 @@ def reader_messages(
     return [Message("system", instruction), Message("user", "\n\n".join(blocks))]
 
 
-def render(passages: Sequence[Passage]) -> str:
-    """Passages numbered from 1, each inside a tag that its own text cannot close.
+def render(passages: Sequence[Passage], first: int = 1) -> str:
+    """Passages numbered from `first`, each inside a tag that its own text cannot close.
 
     The closing tag repeats the number: a small model then names the passage it quotes more
     often than its neighbour.
     """
     blocks = []
-    for number, passage in enumerate(passages, 1):
+    for number, passage in enumerate(passages, first):
         place = [f'number="{number}"', f'title="{_attribute(passage.title)}"']
         if passage.section:
             place.append(f'section="{_attribute(" › ".join(passage.section))}"')
