@@ -1,0 +1,251 @@
+"""SPD-RAG where every document is needed: how many documents' facts reach the last synthesis.
+
+    python benchmarks/every_document.py --suite reports|trends|papers --data DIR --cache DIR
+        --out rows.jsonl [--model NAME] [--worker-model NAME] [--methods spd-rag ...] [--limit N]
+
+`every_document_data.py` says what is asked and which fact of each document is needed. `reports` is
+the small setting: 5 questions over 2 to 5 whole financial reports, 16 facts.
+
+A method is `NAME[:PARAMETER=VALUE,...]`. Two need no model, and say what a search with the question
+itself finds: `search:k=10`, the best passages of all documents together, and `search-each:k=5`, the
+best of each document, which is what a reader for each document is given to begin with.
+
+Scored over a question's facts, each in its own document: how many stand in a passage that a search
+returned ("found"), in one that stood in any prompt ("read"), in what the last call was given to
+answer from ("reached": the source sentences of the findings, or the reader's passages), in what
+the answer cites ("cited"); and how many figures the answer says, wherever from ("said"). Beside
+it, documents of which anything at all reached the last call.
+
+Cost: calls and tokens by role, against all documents in one prompt, counted and not asked
+("whole"), in tokens and in dollars at the prices given (per million tokens; by default those of
+Gemini 2.5 Pro and Flash, which the paper used, for short prompts).
+
+Rows go to `--out` as they are made; a run that was stopped goes on from there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+
+from answering import COSTS, Setting, answered, costs, method, retrieved, shown_to_models
+from colligate.documents import Document, Span
+from colligate.library.given import Given
+from colligate.models import Role
+from colligate.strategies.run import Run
+from every_document_data import SUITES, NeedsAll, every_document
+from evidence_measuring import (
+    Row,
+    Rows,
+    add_arguments,
+    by_question,
+    open_embedder_of,
+    open_models,
+    open_reranker_of,
+    say_difference,
+    say_mean,
+)
+
+SEARCH, EACH = "search", "search-each"
+LOCAL = [f"{SEARCH}:k=10", f"{EACH}:k=5"]
+ASKING = ["retrieve-read", "spd-rag"]
+KEYS = ("suite", "question", "method", "models", "embedder", "reranker")
+PRICES = [1.25, 10.0, 0.30, 2.50]
+PAPER = {
+    "cost over whole": "the paper: 0.38",
+    "tokens over whole": "the paper: 0.81",
+    "calls": "the paper: about 35 over 11 documents",
+}
+
+
+@dataclass
+class Asking:
+    """Every question over its own documents."""
+
+    setting: Setting
+    documents: dict[str, Document]
+
+    async def row(self, question: NeedsAll, written: str) -> Row:
+        """One method's answer to one question, measured."""
+        documents = {id_: self.documents[id_] for id_ in question.documents}
+        counting = self.setting.models[Role.READER]
+        whole = sum([await counting.count_tokens(each.text) for each in documents.values()])
+        async with Given(list(documents.values()), self.setting.embedder) as sources:
+            await sources.search("index", k=1)  # not in the time of the answer
+            run = self.setting.run(sources)
+            row = await self._answered(question, written, run)
+        return {"documents": len(documents), "facts": len(question.facts), "whole": whole, **row}
+
+    async def _answered(self, question: NeedsAll, written: str, run: Run) -> Row:
+        if written.partition(":")[0] in (SEARCH, EACH):
+            began = time.perf_counter()
+            found = await searched(question, written, run)
+            seconds = round(time.perf_counter() - began, 3)
+            row: Row = {**costs(run.meter), "seconds": seconds, "error": ""}
+            return {**row, "measures": {"facts found": self._share(question, found)}}
+        answer, row = await answered(method(written), question.text, run)
+        found = retrieved(run)
+        reached = [piece.span for piece in answer.evidence] if answer else []
+        read = shown_to_models(run, self.documents, dict.fromkeys([*found, *reached]))
+        cited = [citation.span for citation in answer.citations] if answer else []
+        measures = {
+            "facts found": self._share(question, found),
+            "facts read": self._share(question, read),
+            "facts reached": self._share(question, reached),
+            "facts cited": self._share(question, cited),
+            "documents reached": share_of(question, reached),
+            "answered": float(row["found"]),
+            "broken": float(bool(row["error"])),
+        }
+        if all(fact.figure for fact in question.facts):
+            said = f"{row['text']} {row['short']}" if row["found"] else ""
+            known = [fact.stands_in(said) for fact in question.facts]
+            measures["figures said"] = sum(known) / len(known)
+        return {**row, "measures": measures}
+
+    def _share(self, question: NeedsAll, spans: Sequence[Span]) -> float:
+        """How many facts stand in one of the spans, of their own document."""
+        there = [
+            any(
+                fact.stands_in(self.documents[span.document_id].slice(span))
+                for span in spans
+                if span.document_id == fact.document
+            )
+            for fact in question.facts
+        ]
+        return sum(there) / len(there)
+
+
+async def searched(question: NeedsAll, written: str, run: Run) -> list[Span]:
+    """The best passages for the question, of all documents or of each."""
+    name, _, k = written.partition(":k=")
+    views = [[id_] for id_ in question.documents] if name == EACH else [list(question.documents)]
+    hits = [await run.search(question.text, k=int(k), documents=view) for view in views]
+    return [hit.passage.span for found in hits for hit in found]
+
+
+def share_of(question: NeedsAll, spans: Sequence[Span]) -> float:
+    """How many of the documents that have a fact the spans touch."""
+    wanted = {fact.document for fact in question.facts}
+    return len(wanted & {span.document_id for span in spans}) / len(wanted)
+
+
+async def measure(arguments: argparse.Namespace) -> None:
+    documents, questions = every_document(
+        arguments.suite, arguments.data, arguments.limit, arguments.offset
+    )
+    rows = Rows(arguments.out, KEYS)
+    wanted: list[Row] = []
+    async with AsyncExitStack() as stack:
+        embedder = await open_embedder_of(arguments, stack)
+        models = await open_models(arguments, stack)
+        reranker = await open_reranker_of(arguments, stack, embedder, models)
+        asking = Asking(Setting(models, embedder, reranker), documents)
+        names = " ".join(f"{role.value}={model.name}" for role, model in models.items())
+        for question in questions:
+            for written in arguments.methods:
+                asks = written.partition(":")[0] not in (SEARCH, EACH)
+                key: Row = {
+                    "suite": arguments.suite,
+                    "question": question.id,
+                    "method": written,
+                    "models": names if asks else "",
+                    "embedder": embedder.name,
+                    "reranker": arguments.reranker,
+                }
+                if key not in rows:
+                    rows.add(key | await asking.row(question, written))
+                wanted.append(rows[key])
+                measures = " ".join(f"{n} {v:.2f}" for n, v in rows[key]["measures"].items())
+                trouble = rows[key]["error"]
+                line = f"{question.id} {written}: {measures} {trouble}".rstrip()
+                print(line, file=sys.stderr, flush=True)
+    report(wanted, arguments)
+
+
+def report(rows: Sequence[Row], arguments: argparse.Namespace) -> None:
+    """Print what reached the last call and what it cost, then differences to the first method."""
+    suite, seed = arguments.suite, arguments.seed
+    by_method: dict[str, list[Row]] = {}
+    for row in rows:
+        by_method.setdefault(row["method"], []).append(row)
+    for written, own in by_method.items():
+        for name in dict.fromkeys(name for row in own for name in row["measures"]):
+            facts = sum(row["facts"] for row in own)
+            values = [row["measures"][name] for row in own if name in row["measures"]]
+            say_mean(f"{suite}: {name}, {written}", values, seed, "share", f"{facts} facts")
+        if written.partition(":")[0] not in (SEARCH, EACH):
+            say_costs(own, arguments, written)
+    for written, own in by_method.items():
+        for other in (m for m in by_method if m != "spd-rag" and written.startswith("spd-rag")):
+            for name in own[0]["measures"]:
+                say_difference(
+                    f"{suite}: {name}, {written} over {other}",
+                    by_question(own, name),
+                    by_question(by_method[other], name),
+                    seed,
+                    "share",
+                )
+
+
+def say_costs(rows: Sequence[Row], arguments: argparse.Namespace, written: str) -> None:
+    """Calls and tokens a question, by role, and over those of all documents in one prompt."""
+    whole = [row for row in rows if not row["error"]]
+    suite, seed = arguments.suite, arguments.seed
+    paper = PAPER if written.startswith("spd-rag") else {}
+    for cost in COSTS:
+        values = [float(row[cost]) for row in whole]
+        against = paper.get(cost, "")
+        say_mean(f"{suite}: {cost} a question, {written}", values, seed, "mean", against)
+    for role in dict.fromkeys(role for row in whole for role in row["by_role"]):
+        for cost in ("calls", "input_tokens", "output_tokens"):
+            values = [float(row["by_role"].get(role, {}).get(cost, 0)) for row in whole]
+            say_mean(f"{suite}: {cost} of the {role} a question, {written}", values, seed, "mean")
+    ratios = {
+        "tokens over whole": [row["tokens"] / (row["whole"] + last_output(row)) for row in whole],
+        "cost over whole": [dollars(row, arguments.prices) for row in whole],
+    }
+    for figure, values in ratios.items():
+        against = paper.get(figure, "")
+        say_mean(f"{suite}: {figure}, {written}", values, seed, "ratio", against)
+
+
+def last_output(row: Row) -> int:
+    """What the reader wrote: all documents in one prompt would be answered at least as briefly."""
+    return int(row["by_role"].get("reader", {}).get("output_tokens", 0))
+
+
+def dollars(row: Row, prices: Sequence[float]) -> float:
+    """What a question cost over what all its documents in one prompt of the reader's would."""
+    read_in, read_out, work_in, work_out = prices
+    spent = 0.0
+    for role, used in row["by_role"].items():
+        inside, outside = (work_in, work_out) if role == "worker" else (read_in, read_out)
+        spent += used["input_tokens"] * inside + used["output_tokens"] * outside
+    return spent / float(row["whole"] * read_in + last_output(row) * read_out)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    add_arguments(parser, suites=SUITES)
+    parser.add_argument("--methods", nargs="+", metavar="NAME[:PARAMETER=VALUE,...]")
+    parser.add_argument("--offset", type=int, default=0, help="so many questions are left out")
+    parser.add_argument("--reranker", default="none")
+    parser.add_argument("--prices", type=float, nargs=4, default=PRICES)
+    arguments = parser.parse_args()
+    arguments.methods = arguments.methods or [*LOCAL, *(ASKING if arguments.model else [])]
+    asking = [m for m in arguments.methods if m.partition(":")[0] not in (SEARCH, EACH)]
+    if asking and arguments.model is None:
+        parser.error(f"{asking[0]} asks a model: name one with --model")
+    for written in asking:
+        method(written)  # what is misspelt is said before anything is loaded
+    asyncio.run(measure(arguments))
+
+
+if __name__ == "__main__":
+    main()
