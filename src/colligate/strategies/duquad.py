@@ -1,0 +1,284 @@
+"""DuQUAD: signals of three kinds, two views, scored documents, a judge."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar, Literal
+
+from colligate.errors import UsageError
+from colligate.evidence.citing import Evidence
+from colligate.evidence.fusion import Fusion
+from colligate.evidence.judge import Exhibit, judge_messages
+from colligate.evidence.reader import FORMS, Form
+from colligate.evidence.signals import Signal
+from colligate.evidence.supporting import supporting
+from colligate.evidence.views import Numbered, important, view_messages
+from colligate.library.sources import SearchMode
+from colligate.models import Capability, Message, Role
+from colligate.strategies.answer import Answer
+from colligate.strategies.at_least import at_least
+from colligate.strategies.duquad_trace import DocumentScore, Gated, Listed, Viewed
+from colligate.strategies.numbered import (
+    Units,
+    by_similarity,
+    fitting_documents,
+    scored,
+    unit_passages,
+)
+from colligate.strategies.reading import read
+from colligate.strategies.run import Run
+from colligate.strategies.side_by_side import side_by_side
+from colligate.strategies.signals import Shared, fused_scores
+from colligate.strategies.strategy import Needs
+
+
+@dataclass(frozen=True)
+class DuQUAD:
+    """Two agents read all documents and the likeliest ones, a judge answers from what they find.
+
+    Each document is scored by similarity to the question, by the likelihood of the question after
+    it, and by the attention it gets beside its neighbours; the fused scores choose the documents
+    of the local view, best first, while the global view has all in their order. The documents that
+    either agent names are scored by how well they answer the question alone; of those above the
+    `threshold` the judge sees the sentences nearest to their answer, beside the agents' debate.
+
+    `units`: `documents` are read whole, the best `documents` of those in view; `passages` are the
+    best of a search; `auto` takes documents where there are few and all are short.
+    `on_nothing`: what the judge sees where no score reaches the threshold, the `best` document if
+    its score is not 0, or the debate (`log`) alone. A signal that the models in use cannot give is
+    left out, and the others weigh more. The `no_...` fields each leave one part out.
+    """
+
+    name: ClassVar[str] = "duquad"
+    needs: ClassVar[Needs] = Needs(
+        optional=frozenset({Capability.LIKELIHOOD, Capability.ATTENTION})
+    )
+
+    local_documents: int = 6  # Figure 5
+    important: int = 3  # an agent
+    threshold: float = 0.4  # Table 5
+    sentences: int = 2  # a document
+    alpha: float = 0.5  # similarity; equation 3 and Table 6
+    beta: float = 1.0  # likelihood
+    gamma: float = 0.5  # attention
+    fusion: Fusion = Fusion.SFS
+    documents: int = 20  # as in the paper's files of Natural Questions
+    units: Units = "auto"
+    mode: SearchMode = SearchMode.HYBRID
+    pool: int = 50  # searched for a reranker, which the paper has none of
+    on_nothing: Literal["best", "log"] = "best"
+    view_tokens: int = 512  # not in the paper, as are the next
+    score_tokens: int = 384
+    form: Form = Form.SHORT
+
+    no_local: bool = False
+    no_global: bool = False
+    no_pruning: bool = False  # neither scores nor sentences: the judge sees the candidates whole
+    no_similarity: bool = False
+    no_likelihood: bool = False
+    no_attention: bool = False
+
+    def __post_init__(self) -> None:
+        at_least(
+            self, local_documents=1, important=1, threshold=0, sentences=1, alpha=0, beta=0,
+            gamma=0, documents=1, pool=1, view_tokens=1, score_tokens=1,
+        )  # fmt: skip
+        if self.no_local and self.no_global:
+            raise UsageError("no view is left", "no_local and no_global are both set")
+
+    async def answer(self, question: str, run: Run) -> Answer:
+        """Fuse the signals, read both views, score what they name, judge."""
+        documents = await self._documents(question, run)
+        if not documents:
+            return await read(question, [], run, strategy=self.name, evidence=[])
+        everything = await self._in_one_prompt(question, documents, run)
+        scores = await self._fused(question, documents, everything, run)
+        ranked = sorted(documents, key=lambda numbered: -scores[numbered[0] - 1])
+        views = await self._views(question, everything, ranked, run)
+        candidates = self._named(documents, ranked, views, run)
+        exhibits = await self._gated(question, candidates, run)
+        return await self._judged(question, documents, exhibits, views, run)
+
+    async def _documents(self, question: str, run: Run) -> list[Numbered]:
+        """The documents of the question, numbered from 1."""
+        units, passages = await unit_passages(
+            question, run, self.units, self.documents, pool=self.pool, mode=self.mode
+        )
+        spans = tuple(passage.span for passage in passages)
+        run.emit(Listed(units, spans, tuple(passage.title for passage in passages)))
+        return list(enumerate(passages, 1))
+
+    async def _in_one_prompt(
+        self, question: str, documents: list[Numbered], run: Run
+    ) -> list[Numbered]:
+        """The documents that fit the global agent's prompt, the least similar left out."""
+        prompt = partial(_view_prompt, question)
+        room = await run.room(Role.READER, prompt(documents), self.view_tokens)
+        if room is None or room >= 0:
+            return documents
+        ranked = await by_similarity(question, documents, run)
+        kept = await fitting_documents(ranked, prompt, self.view_tokens, run, "the global agent")
+        return sorted(kept, key=lambda numbered: numbered[0])
+
+    async def _fused(
+        self,
+        question: str,
+        documents: Sequence[Numbered],
+        everything: Sequence[Numbered],
+        run: Run,
+    ) -> Sequence[float]:
+        """The fused score of each document; its attention is taken on the global agent's prompt."""
+        without = {Signal.SIMILARITY: self.no_similarity, Signal.LIKELIHOOD: self.no_likelihood}
+        without[Signal.ATTENTION] = self.no_attention
+        messages, spans = view_messages(question, everything)
+        places = {number: span for (number, _), span in zip(everything, spans, strict=True)}
+        fused = await fused_scores(
+            question,
+            [passage for _, passage in documents],
+            run,
+            fusion=self.fusion,
+            weights={
+                Signal.SIMILARITY: self.alpha,
+                Signal.LIKELIHOOD: self.beta,
+                Signal.ATTENTION: self.gamma,
+            },
+            without=[signal for signal, left_out in without.items() if left_out],
+            # What is not in the prompt has no attention.
+            shared=Shared(messages, [places.get(number, (0, 0)) for number, _ in documents]),
+        )
+        return fused.scores
+
+    async def _views(
+        self, question: str, everything: Sequence[Numbered], ranked: Sequence[Numbered], run: Run
+    ) -> list[Viewed]:
+        """What both agents say: of all documents in their order, of the likeliest, best first."""
+        calls = []
+        if not self.no_global:
+            calls.append(self._view("global", question, everything, run))
+        if not self.no_local:
+            prompt = partial(_view_prompt, question)
+            best = ranked[: self.local_documents]
+            local = await fitting_documents(best, prompt, self.view_tokens, run, "the local agent")
+            calls.append(self._view("local", question, local, run))
+        return await side_by_side(calls)
+
+    async def _view(
+        self,
+        agent: Literal["global", "local"],
+        question: str,
+        shown: Sequence[Numbered],
+        run: Run,
+    ) -> Viewed:
+        reply = await run.chat(_view_prompt(question, shown), max_tokens=self.view_tokens)
+        numbers = tuple(number for number, _ in shown)
+        named = important(reply.text, numbers, self.important)
+        if named is None and agent == "local":
+            run.warn("the local agent named no documents: its best by fused score stand for them")
+        elif named is None:
+            run.warn("the global agent named no documents")
+        instead = numbers[: self.important] if agent == "local" else ()
+        chosen = instead if named is None else named
+        view = Viewed(agent, numbers, reply.text, chosen, named is not None)
+        run.emit(view)
+        return view
+
+    def _named(
+        self,
+        documents: Sequence[Numbered],
+        ranked: Sequence[Numbered],
+        views: Sequence[Viewed],
+        run: Run,
+    ) -> list[Numbered]:
+        """The documents that an agent named, the global one's first."""
+        numbers = list(dict.fromkeys(number for view in views for number in view.important))
+        if not numbers:
+            run.warn("no agent named a document: the best by fused score stand for them")
+            return list(ranked[: self.important])
+        return [documents[number - 1] for number in numbers]
+
+    async def _gated(
+        self, question: str, candidates: Sequence[Numbered], run: Run
+    ) -> list[Exhibit]:
+        """The documents that reach the threshold, cut to the sentences nearest their answers."""
+        if self.no_pruning:
+            return [Exhibit(n, passage, None, (passage.span,)) for n, passage in candidates]
+        scores, missing = await scored(question, candidates, run, max_tokens=self.score_tokens)
+        kept = [number for number, score in scores.items() if score.p >= self.threshold]
+        if not kept:
+            best = max(scores, key=lambda number: scores[number].p)
+            kept = [best] if self.on_nothing == "best" and scores[best].p > 0 else []
+            instead = "the best is kept" if kept else "the judge has the agents' debate alone"
+            run.warn(f"no document reached the threshold of {self.threshold:g}: {instead}")
+        exhibits = []
+        for number, passage in candidates:
+            if number in kept:
+                document = await run.document(passage.document_id)
+                answer = scores[number].answer
+                shown = await asyncio.to_thread(
+                    supporting, document, passage.span, answer, self.sentences
+                )
+                exhibits.append(Exhibit(number, passage, scores[number].p, tuple(shown)))
+        sentences = {each.number: each.shown for each in exhibits}
+        run.emit(
+            Gated(
+                self.threshold,
+                tuple(
+                    DocumentScore(n, score.p, score.answer, n in kept, sentences.get(n, ()))
+                    for n, score in scores.items()
+                ),
+                missing,
+            )
+        )
+        return exhibits
+
+    async def _judged(
+        self,
+        question: str,
+        documents: Sequence[Numbered],
+        exhibits: Sequence[Exhibit],
+        views: Sequence[Viewed],
+        run: Run,
+    ) -> Answer:
+        """The judge's answer; it may quote all documents, as the debate may."""
+        logs = [(view.agent, view.reply) for view in views if view.reply.strip()]
+        best = sorted(exhibits, key=lambda each: -(each.p or 0.0))
+        wanted = FORMS[self.form]
+        while logs or len(best) > 1:
+            messages = judge_messages(question, best, logs, self.form)
+            room = await run.room(Role.READER, messages, wanted.tokens, schema=wanted.reply)
+            if room is None or room >= 0:
+                break
+            if logs:
+                logs = []
+                run.warn("the agents' debate does not fit the judge's window and is left out")
+            else:
+                best.pop()
+        evidence = [
+            Evidence(span, each.p or 0.0, _reason(each, views))
+            for each in best
+            for span in each.shown
+        ]
+        shown = [passage for _, passage in documents] if best or logs else []
+        return await read(
+            question,
+            shown,
+            run,
+            strategy=self.name,
+            evidence=evidence,
+            form=self.form,
+            messages=lambda _: judge_messages(question, best, logs, self.form),
+        )
+
+
+def _reason(each: Exhibit, views: Sequence[Viewed]) -> str:
+    agents = [view.agent for view in views if each.number in view.important]
+    by = f"named by the {' and the '.join(agents)} agent" if agents else "best by fused score"
+    score = "" if each.p is None else f", DocScore {each.p:.2f}"
+    return f"document {each.number}, {by}{score}"
+
+
+def _view_prompt(question: str, numbered: Sequence[Numbered]) -> list[Message]:
+    return view_messages(question, numbered)[0]

@@ -1,0 +1,69 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from colligate.documents import Document
+from colligate.documents.markdown import markdown_tree
+from colligate.evidence.supporting import supporting, words
+
+TEXT = (
+    "The mill is old. It stands by the lake. The rent of the mill is 900 euros. "
+    "Nobody pays it. The euros go to the lake."
+)
+
+
+def document(text: str = TEXT) -> Document:
+    return Document("mill", "Mill", text, markdown_tree(text, "mill"), language="en")
+
+
+def shown(answer: str, most: int = 2, text: str = TEXT) -> list[str]:
+    made = document(text)
+    spans = supporting(made, made.span(0, len(text)), answer, most)
+    assert spans == sorted(spans)
+    return [made.slice(span) for span in spans]
+
+
+def test_the_sentences_with_most_of_the_answers_words_in_document_order():
+    assert shown("900 euros of rent") == [
+        "The rent of the mill is 900 euros.",
+        "The euros go to the lake.",
+    ]
+    assert shown("the lake by which it stands", 1) == ["It stands by the lake."]
+
+
+def test_of_equals_the_earlier_one():
+    assert shown("mill", 1) == ["The mill is old."]
+
+
+@pytest.mark.parametrize("answer", ["", "zebra", "the a an", "..."])
+def test_without_a_shared_word_the_first_sentences(answer):
+    assert shown(answer) == ["The mill is old.", "It stands by the lake."]
+
+
+def test_words_count_once_however_often_they_are_said():
+    text = "Lake, lake, lake and lake. The mill and the lake."
+    assert shown("mill lake", 1, text) == ["The mill and the lake."]
+
+
+def test_an_empty_document_has_no_sentence():
+    assert shown("900 euros", text="") == []
+
+
+def test_only_sentences_within_the_passage():
+    made = document()
+    within = made.span(0, TEXT.index("The rent"))
+    spans = supporting(made, within, "900 euros")
+    assert [made.slice(span) for span in spans] == ["The mill is old.", "It stands by the lake."]
+
+
+def test_words_are_compared_without_case_marks_and_articles():
+    assert words("The “U.S.” $900, an ATLAS") == {"us", "900", "atlas"}
+    assert words("長い文書") == {"長", "い", "文", "書"}
+
+
+@given(st.text(max_size=200), st.text(max_size=40), st.integers(1, 4))
+def test_any_text_gives_spans_of_it(text, answer, most):
+    made = document(text)
+    spans = supporting(made, made.span(0, len(text)), answer, most)
+    assert len(spans) <= most
+    assert all(made.slice(span).strip() for span in spans)
