@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, Literal
 
+from colligate.documents import Passage
 from colligate.errors import UsageError
 from colligate.evidence.citing import Evidence
 from colligate.evidence.fusion import Fusion
@@ -20,7 +21,7 @@ from colligate.library.sources import SearchMode
 from colligate.models import Capability, Message, Role
 from colligate.strategies.answer import Answer
 from colligate.strategies.at_least import at_least
-from colligate.strategies.duquad_trace import DocumentScore, Gated, Listed, Viewed
+from colligate.strategies.duquad_trace import Agent, DocumentScore, Gated, Listed, Viewed
 from colligate.strategies.numbered import (
     Units,
     by_similarity,
@@ -28,7 +29,7 @@ from colligate.strategies.numbered import (
     scored,
     unit_passages,
 )
-from colligate.strategies.reading import read
+from colligate.strategies.reading import fitting, read
 from colligate.strategies.run import Run
 from colligate.strategies.side_by_side import side_by_side
 from colligate.strategies.signals import Shared, fused_scores
@@ -155,19 +156,21 @@ class DuQUAD:
         self, question: str, everything: Sequence[Numbered], ranked: Sequence[Numbered], run: Run
     ) -> list[Viewed]:
         """What both agents say: of all documents in their order, of the likeliest, best first."""
-        calls = []
+        agents: list[tuple[Agent, Sequence[Numbered]]] = []
         if not self.no_global:
-            calls.append(self._view("global", question, everything, run))
+            agents.append(("global", everything))
         if not self.no_local:
             prompt = partial(_view_prompt, question)
             best = ranked[: self.local_documents]
             local = await fitting_documents(best, prompt, self.view_tokens, run, "the local agent")
-            calls.append(self._view("local", question, local, run))
-        return await side_by_side(calls)
+            agents.append(("local", local))
+        return await side_by_side(
+            self._view(agent, question, shown, run) for agent, shown in agents
+        )
 
     async def _view(
         self,
-        agent: Literal["global", "local"],
+        agent: Agent,
         question: str,
         shown: Sequence[Numbered],
         run: Run,
@@ -245,17 +248,18 @@ class DuQUAD:
         """The judge's answer; it may quote all documents, as the debate may."""
         logs = [(view.agent, view.reply) for view in views if view.reply.strip()]
         best = sorted(exhibits, key=lambda each: -(each.p or 0.0))
+
+        def prompt(passages: Sequence[Passage]) -> list[Message]:
+            return judge_messages(question, best[: len(passages)], logs, self.form)
+
+        passages = [each.passage for each in best]
         wanted = FORMS[self.form]
-        while logs or len(best) > 1:
-            messages = judge_messages(question, best, logs, self.form)
-            room = await run.room(Role.READER, messages, wanted.tokens, schema=wanted.reply)
-            if room is None or room >= 0:
-                break
-            if logs:
-                logs = []
-                run.warn("the agents' debate does not fit the judge's window and is left out")
-            else:
-                best.pop()
+        room = await run.room(Role.READER, prompt(passages), wanted.tokens, schema=wanted.reply)
+        if logs and passages and room is not None and room < 0:
+            logs = []
+            run.warn("the agents' debate does not fit the judge's window and is left out")
+        fit = await fitting(question, passages, run, self.form, messages=prompt)
+        best = best[: len(fit)]
         evidence = [
             Evidence(span, each.p or 0.0, _reason(each, views))
             for each in best
@@ -269,7 +273,7 @@ class DuQUAD:
             strategy=self.name,
             evidence=evidence,
             form=self.form,
-            messages=lambda _: judge_messages(question, best, logs, self.form),
+            messages=lambda _: prompt(fit),
         )
 
 

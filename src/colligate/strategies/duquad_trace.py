@@ -11,6 +11,8 @@ from typing import Literal
 from colligate.documents import Span
 from colligate.strategies.trace import Event
 
+Agent = Literal["global", "local"]
+
 
 @dataclass(frozen=True)
 class Listed(Event):
@@ -32,7 +34,7 @@ class Viewed(Event):
     and `important` is then what takes its place.
     """
 
-    agent: Literal["global", "local"]
+    agent: Agent
     shown: tuple[int, ...]
     reply: str
     important: tuple[int, ...]

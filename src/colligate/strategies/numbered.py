@@ -69,7 +69,7 @@ async def fitting_documents(
     prompt: Callable[[Sequence[Numbered]], list[Message]],
     max_tokens: int,
     run: Run,
-    whose: str,
+    call: str,
 ) -> list[Numbered]:
     """The first documents whose prompt fits the reader's window; those left out are said.
 
@@ -82,7 +82,7 @@ async def fitting_documents(
             break
         kept.pop()
     if left_out := ranked[len(kept) :]:
-        reason = f"{len(left_out)} of {len(ranked)} documents do not fit {whose}'s window"
+        reason = f"{len(left_out)} of {len(ranked)} documents do not fit the window of {call}"
         run.emit(Pruned(tuple(passage.span for _, passage in left_out), reason))
         run.warn(reason)
     return kept
@@ -97,7 +97,7 @@ async def scored(
     answer.
     """
     prompt = partial(score_messages, question)
-    wanted = await fitting_documents(candidates, prompt, max_tokens, run, "the scoring prompt")
+    wanted = await fitting_documents(candidates, prompt, max_tokens, run, "the scores' call")
     found: dict[int, Score] = {}
     for _ in range(2):
         wanted = [each for each in wanted if each[0] not in found]
