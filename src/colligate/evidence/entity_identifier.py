@@ -15,7 +15,7 @@ from colligate.evidence.material import material
 from colligate.evidence.reasoner import state
 from colligate.models import Message
 
-TOKENS = 500
+IDENTIFIER_TOKENS = 500
 QUERY_TOKENS = 120
 MOST_ENTITIES, MOST_QUERIES = 4, 3
 _LONGEST_NAME, _LONGEST_QUERY = 100, 300

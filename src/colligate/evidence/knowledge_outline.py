@@ -68,18 +68,19 @@ class KnowledgeOutline:
             _append(entity.fragments, fragment)
         return tuple(new)
 
-    def render(self, *, without: int = 0) -> str:
-        """Blocks of `#### entity` and what is known of it; `without` so many fragments, the oldest.
+    def render(self, *, without: int = 0, flat: bool = False) -> str:
+        """Blocks of `#### entity` and what is known of it; `flat` has no entities.
 
-        Those left out are the first of each entity in turn, so that every entity keeps its newest.
+        `without` leaves so many fragments out: the first of each entity in turn, so that every
+        entity keeps its newest.
         """
         left_out = set(map(id, self._oldest()[:without]))
         blocks = []
         for name, entity in self.entities.items():
             texts = [each.text for each in entity.fragments if id(each) not in left_out]
             if texts:
-                blocks.append("\n\n".join([f"#### {name}", *texts]))
-        return material("\n\n".join(blocks)) or NOTHING
+                blocks += [*([] if flat else [f"#### {name}"]), *texts]
+        return material("\n\n".join(dict.fromkeys(blocks) if flat else blocks)) or NOTHING
 
     @property
     def size(self) -> int:

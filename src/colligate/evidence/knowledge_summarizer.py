@@ -18,7 +18,7 @@ from colligate.evidence.reader import Statement, render
 from colligate.evidence.reasoner import asked, numbered
 from colligate.models import Message
 
-TOKENS = 1000
+SUMMARY_TOKENS = 1000
 
 _INSTRUCTION = """\
 You collect from numbered passages of the user's documents what they say of {about}, for \

@@ -14,7 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from colligate.evidence.material import material
 from colligate.models import Message
 
-TOKENS = 400
+REASONER_TOKENS = 400
+SENTENCE_TOKENS = 100
 
 _INSTRUCTION = """\
 You reason step by step towards the answer to a question. All you know is an outline of facts \

@@ -1,0 +1,297 @@
+"""DualRAG: reason about what is missing, look it up by entity, keep an outline (Cheng et al. 2025).
+
+Two processes in turn. Reasoning-augmented querying: a Reasoner says what is missing, an Entity
+Identifier what to look up. Progressive knowledge aggregation: what is found is summarised for
+each entity and put into an outline, which the next round reasons from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar, Literal
+
+from colligate.documents import Hit, Passage
+from colligate.errors import BudgetExceeded, MalformedOutput
+from colligate.evidence.entity_linking import ELSE, Linking
+from colligate.evidence.knowledge_outline import Fragment
+from colligate.evidence.knowledge_summarizer import SUMMARY_TOKENS, Summary, summarizer_messages
+from colligate.evidence.reader import Form, reader_messages
+from colligate.evidence.reasoner import (
+    REASONER_TOKENS,
+    SENTENCE_TOKENS,
+    Reasoning,
+    reasoner_messages,
+    sentence_messages,
+    sentence_reasoning,
+)
+from colligate.library.sources import SearchMode
+from colligate.models import Message
+from colligate.strategies.answer import Answer
+from colligate.strategies.at_least import at_least
+from colligate.strategies.dualrag_trace import (
+    Gathered,
+    Outlined,
+    OutlineEntity,
+    Reasoned,
+    Stop,
+    Stopped,
+    Summarised,
+)
+from colligate.strategies.entity_queries import entity_queries, one_query
+from colligate.strategies.entity_retrieval import by_title, passages_for
+from colligate.strategies.knowledge import Knowledge
+from colligate.strategies.reading import fitting, read, stated
+from colligate.strategies.run import Run
+from colligate.strategies.side_by_side import side_by_side
+from colligate.strategies.strategy import Needs
+from colligate.strategies.trace import Asked
+
+_FOR_THE_ANSWER = 6000  # tokens of a budget that the rounds leave, or half of a small one
+_LONGEST_THOUGHT = 1000  # characters
+_RAW = "knowledge"  # the one heading, where passages are not summarised
+
+
+@dataclass(frozen=True)
+class _Sought:
+    """An entity of a round, the heading it goes under, its queries, and what is to be read."""
+
+    name: str
+    heading: str
+    queries: tuple[str, ...]
+    unseen: tuple[Passage, ...]
+
+
+@dataclass(frozen=True)
+class DualRAG:
+    """Reason over an outline of knowledge, look up what it misses by entity, until it suffices.
+
+    In each round the Reasoner has a thought and says whether something is missing; the Entity
+    Identifier names entities with search queries; the passages found are ranked for the entity;
+    the Knowledge Summarizer states what the new ones say of it, each statement with a quote. What
+    stands in the passages goes into the outline with its spans, the rest is dropped. The reader
+    answers from the passages that the outline rests on, with outline and thoughts as notes.
+
+    The rounds end when the Reasoner misses nothing or repeats itself, after `patience` rounds
+    without anything new, or after `rounds`. `linking` says when a name means an entity that the
+    outline has: see `Linking`. Without a reranker the rankings of an entity's queries are joined
+    by reciprocal rank fusion.
+
+    The `no_...` fields and `ei2` are the paper's ablations, each leaving one part out.
+    """
+
+    name: ClassVar[str] = "dualrag"
+    needs: ClassVar[Needs] = Needs()
+
+    rounds: int = 5  # section 4.1
+    retrieved: int = 50  # for each query
+    k: int = 10  # for each entity
+    mode: SearchMode = SearchMode.HYBRID  # the paper: a dense retriever
+    rerank_by: Literal["entity", "queries"] = "entity"  # the code; the paper does not say
+    least_score: float | None = None  # the code: 0, of a reranker whose scores are logits
+    linking: Linking = "similar"  # the code: exact
+    link_threshold: float = 0.95  # cosine of names
+    patience: int = 2  # the code: goes on to the last round
+    retrieve_first: bool = True  # the paper: may answer without looking anything up
+    form: Form = Form.JOINED
+
+    no_reasoner: bool = False  # w/o R: a chain of single sentences (IRCoT)
+    no_entities: bool = False  # w/o EI: the thought is the query, titles are the entities
+    ei2: bool = False  # w/o EI, with a query that the model writes
+    no_outline: bool = False  # w/o KO: the passages themselves, not summaries
+    flat_outline: bool = False  # w/o KO*: summaries, but not by entity
+    no_rerank: bool = False
+
+    def __post_init__(self) -> None:
+        at_least(self, rounds=1, retrieved=1, k=1, patience=1)
+
+    async def answer(self, question: str, run: Run) -> Answer:
+        """Learn, then answer from what was learnt."""
+        knowledge = await self.learn(question, run)
+        sources, notes = await knowledge.for_reader(run, self.form, outline=not self.no_outline)
+
+        def messages(passages: Sequence[Passage]) -> list[Message]:
+            return reader_messages(question, passages, self.form, notes=notes)
+
+        passages = [passage for passage, _ in sources]
+        passages = await fitting(question, passages, run, self.form, messages=messages)
+        return await read(
+            question,
+            passages,
+            run,
+            strategy=self.name,
+            evidence=[evidence for _, evidence in sources[: len(passages)]],
+            form=self.form,
+            messages=messages,
+        )
+
+    async def learn(self, question: str, run: Run) -> Knowledge:
+        """Reason, look up and summarise in rounds; part of the token budget is kept for an answer.
+
+        Raises:
+            BudgetExceeded: before anything was known.
+        """
+        knowledge = Knowledge(question, flat=self.no_outline or self.flat_outline)
+        left = run.purse.left
+        with run.purse.reserve(0 if left is None else min(_FOR_THE_ANSWER, left // 2)):
+            try:
+                knowledge.stop = await self._rounds(knowledge, run)
+            except BudgetExceeded:
+                if not knowledge.outline.size:
+                    raise
+                knowledge.stop = Stop.BUDGET
+                run.warn(
+                    "the token budget ended the search for more: the answer rests on "
+                    f"{knowledge.rounds} of up to {self.rounds} rounds"
+                )
+        run.emit(Stopped(knowledge.rounds, knowledge.stop))
+        return knowledge
+
+    async def _rounds(self, knowledge: Knowledge, run: Run) -> Stop:
+        barren = 0
+        for number in range(1, self.rounds + 1):
+            reasoning = await self._reason(knowledge, run)
+            repeated = reasoning.thought in knowledge.thoughts
+            if reasoning.thought and not repeated:
+                knowledge.thoughts.append(reasoning.thought)
+            if not reasoning.need_retrieve and (number > 1 or not self.retrieve_first):
+                return Stop.ENOUGH
+            if repeated:
+                return Stop.REPEATED
+            new = await self._aggregate(knowledge, run, await self._query(knowledge, run))
+            knowledge.rounds = number
+            barren = 0 if new else barren + 1
+            if barren == self.patience:
+                return Stop.NOTHING_NEW
+        return Stop.ROUNDS  # what the last round found is not reasoned over: as the code
+
+    async def _reason(self, knowledge: Knowledge, run: Run) -> Reasoning:
+        """The Reasoner: the next thought, and whether something is missing."""
+        ask = partial(
+            sentence_messages if self.no_reasoner else reasoner_messages,
+            knowledge.question,
+            thoughts=knowledge.thoughts,
+        )
+        readable = True
+        if self.no_reasoner:
+            outline = await knowledge.shown(run, ask, SENTENCE_TOKENS)
+            reply = await run.chat(ask(outline), max_tokens=SENTENCE_TOKENS)
+            reasoning = sentence_reasoning(reply.text)
+        else:
+            outline = await knowledge.shown(run, ask, REASONER_TOKENS, Reasoning)
+            try:
+                made = await run.structured(ask(outline), Reasoning, max_tokens=REASONER_TOKENS)
+                reasoning = made.value
+            except MalformedOutput:
+                # What it wrote is a thought all the same; that it suffices was not said.
+                readable = False
+                reasoning = Reasoning(thought=_last_reply(run), need_retrieve=True)
+        thought = " ".join(reasoning.thought.split())[:_LONGEST_THOUGHT]
+        run.emit(Reasoned(knowledge.rounds + 1, thought, reasoning.need_retrieve, readable))
+        return Reasoning(thought=thought, need_retrieve=reasoning.need_retrieve)
+
+    async def _query(self, knowledge: Knowledge, run: Run) -> list[_Sought]:
+        """What is missing, by entity, with the passages found for each."""
+        found: list[tuple[str, tuple[str, ...], list[Hit], str]]
+        if self.no_entities or self.ei2:
+            query = await one_query(knowledge, run, written=self.ei2)
+            hits, how = await self._retrieve(ELSE, (query,), run)
+            found = [(name, (query,), of_it, how) for name, of_it in by_title(hits).items()]
+        else:
+            entities = await entity_queries(
+                knowledge, run, linking=self.linking, threshold=self.link_threshold
+            )
+            retrieved = await side_by_side(
+                self._retrieve(name, queries, run) for name, queries in entities.items()
+            )
+            found = [
+                (name, queries, hits, how)
+                for (name, queries), (hits, how) in zip(entities.items(), retrieved, strict=True)
+            ]
+        sought = []
+        for name, queries, hits, how in found:
+            heading = _RAW if self.no_outline else name
+            unseen = knowledge.outline.unseen(heading, [hit.passage for hit in hits])
+            sought.append(_Sought(name, heading, queries, tuple(unseen)))
+            run.emit(
+                Gathered(
+                    round=knowledge.rounds + 1,
+                    entity=name,
+                    queries=queries,
+                    spans=tuple(hit.passage.span for hit in hits),
+                    scores=tuple(hit.score for hit in hits),
+                    how=how,
+                    unseen=tuple(passage.span for passage in unseen),
+                )
+            )
+        return sought
+
+    async def _retrieve(self, name: str, queries: Sequence[str], run: Run) -> tuple[list[Hit], str]:
+        by_queries = self.rerank_by == "queries" or name == ELSE
+        rerank_query = ", ".join(queries) if by_queries else name
+        return await passages_for(
+            queries,
+            run,
+            retrieved=self.retrieved,
+            k=self.k,
+            mode=self.mode,
+            rerank_query=None if self.no_rerank else rerank_query,
+            least_score=self.least_score,
+        )
+
+    async def _aggregate(self, knowledge: Knowledge, run: Run, sought: Sequence[_Sought]) -> bool:
+        """Summarise what is new for each entity, then grow the outline; whether it grew."""
+        sought = [each for each in sought if each.unseen]
+        summaries = await side_by_side(self._summarise(knowledge, run, each) for each in sought)
+        new: list[Fragment] = []
+        # In the order of the entities, whichever came first: as if it were one after another.
+        for each, (fragments, passages) in zip(sought, summaries, strict=True):
+            new += knowledge.merge(each.heading, fragments, passages)
+        outline = tuple(
+            OutlineEntity(name, tuple(entity.fragments))
+            for name, entity in knowledge.outline.entities.items()
+        )
+        run.emit(Outlined(knowledge.rounds + 1, outline, tuple(new)))
+        return bool(new)
+
+    async def _summarise(
+        self, knowledge: Knowledge, run: Run, sought: _Sought
+    ) -> tuple[list[Fragment], Sequence[Passage]]:
+        """The Knowledge Summarizer: what the new passages say of an entity, and those it read."""
+        if self.no_outline:
+            raw = [Fragment(each.text.strip(), (each.span,)) for each in sought.unseen]
+            return raw, sought.unseen
+
+        def ask(passages: Sequence[Passage]) -> list[Message]:
+            return summarizer_messages(
+                knowledge.question, knowledge.thoughts, sought.name, sought.queries, passages
+            )
+
+        passages = await fitting(knowledge.question, sought.unseen, run, Form.JOINED, messages=ask)
+        said, fragments, readable = 0, [], True
+        try:
+            summary, found = await stated(
+                knowledge.question,
+                passages,
+                run,
+                messages=ask(passages),
+                schema=Summary,
+                max_tokens=SUMMARY_TOKENS,
+            )
+            said = len(summary.statements)
+            fragments = [
+                Fragment(each.sentence, tuple(place.span for place in each.places))
+                for each in found
+            ]
+        except MalformedOutput as error:
+            readable = False
+            run.warn(f"what was found for “{sought.name}” was not summarised: {error.what}")
+        run.emit(Summarised(knowledge.rounds + 1, sought.name, said, tuple(fragments), readable))
+        return fragments, passages
+
+
+def _last_reply(run: Run) -> str:
+    """What the model said last; nothing else of the run is under way while it reasons."""
+    asked = (event for _, event in reversed(run.trace.events) if isinstance(event, Asked))
+    return next((event.reply for event in asked), "")
