@@ -1,0 +1,238 @@
+"""The agent of one document (SPD-RAG): it searches inside it until its tasks are done."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from colligate.documents import Passage, Span
+from colligate.errors import BudgetExceeded, ColligateError
+from colligate.evidence.citing import Place, Stated, resolved
+from colligate.evidence.document_agent import (
+    FirstTurn,
+    LastTurn,
+    Turn,
+    agent_messages,
+    no_query,
+    nothing_new,
+    results,
+    said,
+)
+from colligate.evidence.reader import Statement
+from colligate.library.sources import DocumentInfo, SearchMode
+from colligate.models import Message, Role
+from colligate.strategies.run import Run
+from colligate.strategies.spd_rag_trace import AgentTurn
+
+
+class Status(StrEnum):
+    """What became of a document."""
+
+    READ = "read"
+    EMPTY = "empty"  # it has no passage
+    FAILED = "failed"
+    UNREAD = "unread"  # the token budget was spent
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What an agent found in its document.
+
+    Every finding has places; `dropped` had none. One that failed or ran out of tokens on the
+    way still hands in what it found till then. `relevance` is in [0, 1], by the agent.
+    """
+
+    document: str
+    title: str
+    status: Status
+    findings: tuple[Stated, ...] = ()
+    relevance: float = 0.0
+    searches: int = 0
+    turns: int = 0
+    dropped: int = 0
+    problem: str = ""
+
+    @property
+    def whole(self) -> bool:
+        """Whether the agent came to its end."""
+        return self.status in (Status.READ, Status.EMPTY)
+
+    def to_json(self) -> dict[str, Any]:
+        """To be kept; the document is known by the key."""
+        return {
+            "status": self.status.value,
+            "findings": [
+                [each.sentence, [[p.span.start, p.span.end, p.how] for p in each.places]]
+                for each in self.findings
+            ],
+            "relevance": self.relevance,
+            "searches": self.searches,
+            "turns": self.turns,
+            "dropped": self.dropped,
+        }
+
+    @classmethod
+    def from_json(cls, info: DocumentInfo, kept: dict[str, Any]) -> Outcome:
+        """What was kept of a document."""
+        findings = tuple(
+            Stated(
+                sentence,
+                tuple(Place(Span(info.id, start, end), how) for start, end, how in places),
+            )
+            for sentence, places in kept["findings"]
+        )
+        counts = {name: kept[name] for name in ("relevance", "searches", "turns", "dropped")}
+        return cls(info.id, info.title, Status(kept["status"]), findings, **counts)
+
+
+@dataclass(frozen=True)
+class DocumentAgent:
+    """How each document is read; the fields are those of `SPDRAG` and the coordinator's tasks."""
+
+    tasks: tuple[str, ...]
+    question: str
+    question_reaches: bool
+    searches: int
+    k: int
+    pool: int
+    mode: SearchMode
+    tokens: int
+
+    async def read(self, info: DocumentInfo, run: Run) -> Outcome:
+        """Read one document; what goes wrong is its outcome, and nobody else's."""
+        if not info.passages:
+            return Outcome(info.id, info.title, Status.EMPTY)
+        reading = _Reading(info)
+        status, problem = Status.READ, ""
+        try:
+            await self._converse(reading, run)
+        except BudgetExceeded as error:
+            status, problem = Status.UNREAD, str(error)
+        except ColligateError as error:
+            status, problem = Status.FAILED, str(error)
+        findings: tuple[Stated, ...] = ()
+        try:
+            findings = await self._located(reading, run)
+        except ColligateError as error:
+            status, problem = Status.FAILED, str(error)
+        return Outcome(
+            info.id,
+            info.title,
+            status,
+            findings,
+            reading.relevance if findings else 0.0,
+            reading.searches,
+            reading.turns,
+            len({each.sentence.strip() for each in reading.statements} - {""}) - len(findings),
+            problem,
+        )
+
+    async def _converse(self, reading: _Reading, run: Run) -> None:
+        """The loop: at most `searches` turns, and one more for what the last search brought."""
+        question = self.question if self.question_reaches else ""
+        messages = agent_messages(reading.info.title, self.tasks, self.searches, question)
+        last = False
+        for number in range(1, self.searches + 2):
+            schema = LastTurn if last else Turn if reading.shown else FirstTurn
+            turn = (
+                await run.structured(messages, schema, role=Role.WORKER, max_tokens=self.tokens)
+            ).value
+            reading.take(turn)
+            ended = last or (turn.action == "finalize" and bool(reading.shown))
+            new = [] if ended else await self._search(turn.query, reading, run)
+            closing = number == self.searches
+            if new:
+                fitting = await self._fitting(messages, turn, new, len(reading.shown) + 1, run)
+                # No search is left where the window is full or the whole document was shown.
+                closing |= len(fitting) < len(new)
+                closing |= len(reading.shown) + len(fitting) >= reading.info.passages
+                new = fitting
+            self._record(reading, turn, new, run)
+            if ended or (closing and not new):
+                return  # what was shown is dealt with: there is nothing to finalize
+            last = closing
+            messages += [said(turn), self._shown(turn, new, reading, last=last)]
+            reading.shown += new
+
+    async def _search(self, query: str, reading: _Reading, run: Run) -> list[Passage]:
+        """The passages found that were not shown before."""
+        if not query.strip():
+            return []
+        reading.searches += 1
+        hits = await run.search(
+            query, k=self.k, pool=self.pool, mode=self.mode, documents=[reading.info.id]
+        )
+        seen = {passage.span for passage in reading.shown}
+        return [hit.passage for hit in hits if hit.passage.span not in seen]
+
+    def _shown(
+        self, turn: Turn, new: Sequence[Passage], reading: _Reading, *, last: bool
+    ) -> Message:
+        if new:
+            return results(new, len(reading.shown) + 1, last=last)
+        return nothing_new() if turn.query.strip() else no_query(read=bool(reading.shown))
+
+    async def _fitting(
+        self,
+        messages: Sequence[Message],
+        turn: Turn,
+        new: Sequence[Passage],
+        first: int,
+        run: Run,
+    ) -> list[Passage]:
+        """The best of the passages found that fit the worker's window with all before them."""
+        kept = list(new)
+        while kept:
+            asked = [*messages, said(turn), results(kept, first, last=True)]
+            room = await run.room(Role.WORKER, asked, self.tokens, schema=Turn)
+            if room is None or room >= 0:
+                break
+            kept.pop()
+        return kept
+
+    async def _located(self, reading: _Reading, run: Run) -> tuple[Stated, ...]:
+        """The findings that stand in the passages shown, with their places."""
+        if not reading.statements or not reading.shown:
+            return ()
+        documents = {reading.info.id: await run.document(reading.info.id)}
+        asked = "\n".join([self.question, *self.tasks])
+        stated, _ = await asyncio.to_thread(
+            resolved, asked, reading.statements, reading.shown, documents
+        )
+        return tuple(each for each in stated if each.places)
+
+    def _record(self, reading: _Reading, turn: Turn, new: Sequence[Passage], run: Run) -> None:
+        run.emit(
+            AgentTurn(
+                document=reading.info.id,
+                title=reading.info.title,
+                turn=reading.turns,
+                findings=tuple(each.finding for each in turn.findings),
+                reasoning=turn.reasoning,
+                action=turn.action,
+                query=turn.query,
+                shown=tuple(passage.span for passage in new),
+            )
+        )
+
+
+@dataclass
+class _Reading:
+    """One document being read. The passages shown are numbered in their order, from 1."""
+
+    info: DocumentInfo
+    shown: list[Passage] = field(default_factory=list)
+    statements: list[Statement] = field(default_factory=list)
+    relevance: float = 0.0
+    searches: int = 0
+    turns: int = 0
+
+    def take(self, turn: Turn) -> None:
+        """What a reply says of the passages shown till then."""
+        self.turns += 1
+        if self.shown:
+            self.statements += turn.statements()
+            self.relevance = turn.relevance
