@@ -64,6 +64,15 @@ class _Sought:
 
 
 @dataclass(frozen=True)
+class _Summarised:
+    """What some passages say of an entity; no event where they are taken as they are."""
+
+    fragments: Sequence[Fragment]
+    passages: Sequence[Passage]
+    event: Summarised | None = None
+
+
+@dataclass(frozen=True)
 class DualRAG:
     """Reason over an outline of knowledge, look up what it misses by entity, until it suffices.
 
@@ -246,8 +255,10 @@ class DualRAG:
         summaries = await side_by_side(self._summarise(knowledge, run, each) for each in sought)
         new: list[Fragment] = []
         # In the order of the entities, whichever came first: as if it were one after another.
-        for each, (fragments, passages) in zip(sought, summaries, strict=True):
-            new += knowledge.merge(each.heading, fragments, passages)
+        for each, summary in zip(sought, summaries, strict=True):
+            if summary.event is not None:
+                run.emit(summary.event)
+            new += knowledge.merge(each.heading, summary.fragments, summary.passages)
         outline = tuple(
             OutlineEntity(name, tuple(entity.fragments))
             for name, entity in knowledge.outline.entities.items()
@@ -255,13 +266,11 @@ class DualRAG:
         run.emit(Outlined(knowledge.rounds + 1, outline, tuple(new)))
         return bool(new)
 
-    async def _summarise(
-        self, knowledge: Knowledge, run: Run, sought: _Sought
-    ) -> tuple[list[Fragment], Sequence[Passage]]:
-        """The Knowledge Summarizer: what the new passages say of an entity, and those it read."""
+    async def _summarise(self, knowledge: Knowledge, run: Run, sought: _Sought) -> _Summarised:
+        """The Knowledge Summarizer: what the new passages say of an entity."""
         if self.no_outline:
             raw = [Fragment(each.text.strip(), (each.span,)) for each in sought.unseen]
-            return raw, sought.unseen
+            return _Summarised(raw, sought.unseen)
 
         def ask(passages: Sequence[Passage]) -> list[Message]:
             return summarizer_messages(
@@ -269,9 +278,9 @@ class DualRAG:
             )
 
         passages = await fitting(knowledge.question, sought.unseen, run, Form.JOINED, messages=ask)
-        said, fragments, readable = 0, [], True
+        said, readable, fragments = 0, True, []
         try:
-            summary, found = await stated(
+            reply, found = await stated(
                 knowledge.question,
                 passages,
                 run,
@@ -279,16 +288,13 @@ class DualRAG:
                 schema=Summary,
                 max_tokens=SUMMARY_TOKENS,
             )
-            said = len(summary.statements)
-            fragments = [
-                Fragment(each.sentence, tuple(place.span for place in each.places))
-                for each in found
-            ]
+            said = len(reply.statements)
+            fragments = [Fragment(f.sentence, tuple(p.span for p in f.places)) for f in found]
         except MalformedOutput as error:
             readable = False
             run.warn(f"what was found for “{sought.name}” was not summarised: {error.what}")
-        run.emit(Summarised(knowledge.rounds + 1, sought.name, said, tuple(fragments), readable))
-        return fragments, passages
+        event = Summarised(knowledge.rounds + 1, sought.name, said, tuple(fragments), readable)
+        return _Summarised(fragments, passages, event)
 
 
 def _last_reply(run: Run) -> str:
