@@ -95,9 +95,8 @@ class DuQUAD:
         documents = await self._documents(question, run)
         if not documents:
             return await read(question, [], run, strategy=self.name, evidence=[])
-        everything = await self._in_one_prompt(question, documents, run)
-        scores = await self._fused(question, documents, everything, run)
-        ranked = sorted(documents, key=lambda numbered: -scores[numbered[0] - 1])
+        everything, beyond = await self._in_one_prompt(question, documents, run)
+        ranked = await self._ranked(question, everything, run) + beyond
         views = await self._views(question, everything, ranked, run)
         candidates = self._named(documents, ranked, views, run)
         exhibits = await self._gated(question, candidates, run)
@@ -114,28 +113,26 @@ class DuQUAD:
 
     async def _in_one_prompt(
         self, question: str, documents: list[Numbered], run: Run
-    ) -> list[Numbered]:
-        """The documents that fit the global agent's prompt, the least similar left out."""
+    ) -> tuple[list[Numbered], list[Numbered]]:
+        """The documents that fit the global agent's prompt, and those that do not: the least
+        similar ones, best first."""
         prompt = partial(_view_prompt, question)
         room = await run.room(Role.READER, prompt(documents), self.view_tokens)
         if room is None or room >= 0:
-            return documents
+            return documents, []
         ranked = await by_similarity(question, documents, run)
         kept = await fitting_documents(ranked, prompt, self.view_tokens, run, "the global agent")
-        return sorted(kept, key=lambda numbered: numbered[0])
+        return sorted(kept, key=lambda numbered: numbered[0]), ranked[len(kept) :]
 
-    async def _fused(
-        self,
-        question: str,
-        documents: Sequence[Numbered],
-        everything: Sequence[Numbered],
-        run: Run,
-    ) -> Sequence[float]:
-        """The fused score of each document; its attention is taken on the global agent's prompt."""
-        without = {Signal.SIMILARITY: self.no_similarity, Signal.LIKELIHOOD: self.no_likelihood}
-        without[Signal.ATTENTION] = self.no_attention
-        messages, spans = view_messages(question, everything)
-        places = {number: span for (number, _), span in zip(everything, spans, strict=True)}
+    async def _ranked(
+        self, question: str, documents: Sequence[Numbered], run: Run
+    ) -> list[Numbered]:
+        """The documents by fused score; attention is taken on the global agent's prompt."""
+        left_out = {
+            Signal.SIMILARITY: self.no_similarity,
+            Signal.LIKELIHOOD: self.no_likelihood,
+            Signal.ATTENTION: self.no_attention,
+        }
         fused = await fused_scores(
             question,
             [passage for _, passage in documents],
@@ -146,11 +143,11 @@ class DuQUAD:
                 Signal.LIKELIHOOD: self.beta,
                 Signal.ATTENTION: self.gamma,
             },
-            without=[signal for signal, left_out in without.items() if left_out],
-            # What is not in the prompt has no attention.
-            shared=Shared(messages, [places.get(number, (0, 0)) for number, _ in documents]),
+            without=[signal for signal in Signal if left_out[signal]],
+            shared=Shared(*view_messages(question, documents)),
         )
-        return fused.scores
+        order = sorted(range(len(documents)), key=lambda at: -fused.scores[at])
+        return [documents[at] for at in order]
 
     async def _views(
         self, question: str, everything: Sequence[Numbered], ranked: Sequence[Numbered], run: Run
