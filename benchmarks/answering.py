@@ -13,6 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from colligate.documents import Document, Span
+from colligate.documents.reading.plain import text_tree
 from colligate.errors import ColligateError
 from colligate.evidence.material import material
 from colligate.library.sources import Sources
@@ -23,7 +24,7 @@ from colligate.strategies.parameters import configured
 from colligate.strategies.run import Run
 from colligate.strategies.strategy import Strategy, strategy_type
 from colligate.strategies.trace import Asked, Retrieved
-from evidence_data import squad
+from evidence_data import Record, squad
 from evidence_measuring import Row
 
 COSTS = (
@@ -95,6 +96,20 @@ def tokens_of(calls: Sequence[Call]) -> Row:
         "input_tokens": inside,
         "output_tokens": outside,
         "tokens": inside + outside,
+    }
+
+
+def documents_of(entries: Sequence[Record]) -> dict[str, Document]:
+    """Paragraphs as documents of their own."""
+    return {
+        e["id"]: Document(
+            e["id"],
+            e["title"],
+            e["text"],
+            text_tree(e["text"], e["id"], prose=False),
+            language="en",
+        )
+        for e in entries
     }
 
 

@@ -34,6 +34,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
 from answering import COSTS, Setting, answered, costs, method, retrieved, shown_to_models
+from breaking import of_spd_rag
 from colligate.documents import Document, Span
 from colligate.library.given import Given
 from colligate.models import Role
@@ -47,6 +48,7 @@ from evidence_measuring import (
     open_embedder_of,
     open_models,
     open_reranker_of,
+    say,
     say_difference,
     say_mean,
 )
@@ -55,6 +57,10 @@ SEARCH, EACH = "search", "search-each"
 LOCAL = [f"{SEARCH}:k=10", f"{EACH}:k=5"]
 ASKING = ["retrieve-read", "spd-rag"]
 KEYS = ("suite", "question", "method", "models", "embedder", "reranker")
+AGENTS = (
+    *("searches of an agent", "turns of an agent"),
+    *("findings", "findings dropped", "agents without a finding"),
+)
 PRICES = [1.25, 10.0, 0.30, 2.50]
 PAPER = {
     "cost over whole": "the paper: 0.38",
@@ -106,7 +112,7 @@ class Asking:
             said = f"{row['text']} {row['short']}" if row["found"] else ""
             known = [fact.stands_in(said) for fact in question.facts]
             measures["figures said"] = sum(known) / len(known)
-        return {**row, "measures": measures}
+        return {**row, **of_spd_rag(run), "measures": measures}
 
     def _share(self, question: NeedsAll, spans: Sequence[Span]) -> float:
         """How many facts stand in one of the spans, of their own document."""
@@ -201,11 +207,20 @@ def say_costs(rows: Sequence[Row], arguments: argparse.Namespace, written: str) 
     for cost in COSTS:
         values = [float(row[cost]) for row in whole]
         against = paper.get(cost, "")
-        say_mean(f"{suite}: {cost} a question, {written}", values, seed, "mean", against)
+        if any(values):
+            say_mean(f"{suite}: {cost} a question, {written}", values, seed, "mean", against)
     for role in dict.fromkeys(role for row in whole for role in row["by_role"]):
         for cost in ("calls", "input_tokens", "output_tokens"):
             values = [float(row["by_role"].get(role, {}).get(cost, 0)) for row in whole]
             say_mean(f"{suite}: {cost} of the {role} a question, {written}", values, seed, "mean")
+    agents = [row for row in whole if "agents" in row]
+    for what in AGENTS:
+        values = [float(row[what]) for row in agents]
+        say_mean(f"{suite}: {what} a question, {written}", values, seed, "mean")
+    for status in sorted({status for row in agents for status in row["agents"]}):
+        count = sum(row["agents"].get(status, 0) for row in agents)
+        every = sum(sum(row["agents"].values()) for row in agents)
+        say(f"{suite}: agents that ended as {status}, {written}", count, "count", f"of {every}")
     ratios = {
         "tokens over whole": [row["tokens"] / (row["whole"] + last_output(row)) for row in whole],
         "cost over whole": [dollars(row, arguments.prices) for row in whole],

@@ -265,6 +265,11 @@ class Rows:
     def __getitem__(self, row: Row) -> Row:
         return self._rows[self._key(row)]
 
+    @property
+    def all(self) -> list[Row]:
+        """Every row there is."""
+        return list(self._rows.values())
+
     def add(self, row: Row) -> None:
         """Keep a row."""
         self._rows[self._key(row)] = row

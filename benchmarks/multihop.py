@@ -13,7 +13,8 @@ in any prompt ("read"), that were shown to the last reader ("shown") and that ar
 alias of the answer stands, in whole words and normalised as SQuAD does, in the answer's text and in
 its short answer, exact match and F1 of the short one; a refusal, and an answer that broke, is wrong
 in all of these. A search that returns as many passages as there are candidates retrieves all of
-them: among candidates look at what was read.
+them: among candidates look at what was read, and 2Wiki's ten are all read by retrieve-read's k = 10
+(`retrieve-read:k=5`, or `--corpus`).
 
 Rows go to `--out` as they are made, one a question and method; a run that was stopped goes on from
 there. Means have 95% intervals of the bootstrap over questions, differences to the first method
@@ -36,6 +37,7 @@ from answering import (
     answered,
     by_step,
     contains,
+    documents_of,
     exact,
     f1,
     method,
@@ -43,18 +45,17 @@ from answering import (
     share,
     shown_to_models,
 )
+from breaking import of_dualrag, of_duquad
 from colligate.documents import Document
-from colligate.documents.reading.plain import text_tree
 from colligate.evidence.document_scores import score_messages
-from colligate.evidence.entity_identifier import identifier_messages
+from colligate.evidence.entity_identifier import identifier_messages, query_messages
 from colligate.evidence.entity_linking import ELSE
 from colligate.evidence.knowledge_summarizer import summarizer_messages
 from colligate.evidence.reader import Form, reader_messages
-from colligate.evidence.reasoner import reasoner_messages
+from colligate.evidence.reasoner import reasoner_messages, sentence_messages
 from colligate.evidence.views import view_messages
 from colligate.library.given import Given
 from colligate.models import Message
-from colligate.strategies.dualrag_trace import Stopped
 from colligate.strategies.run import Run
 from evidence_data import Record, read_records, some
 from evidence_measuring import (
@@ -88,7 +89,9 @@ def _begins(messages: Sequence[Message]) -> str:
 # A call is told by what its instruction begins with.
 STEPS = {
     "reasoner": _begins(reasoner_messages("", "", ())),
+    "reasoner, by sentences": _begins(sentence_messages("", "", ())),
     "identifier": _begins(identifier_messages("", "", (), ())),
+    "query": _begins(query_messages("", "", ())),
     "summarizer": _begins(summarizer_messages("", (), "an entity", (), ())),
     "summarizer of the rest": _begins(summarizer_messages("", (), ELSE, (), ())),
     "agents": _begins(view_messages("", ())[0]),
@@ -96,7 +99,9 @@ STEPS = {
     "reader, joined": _begins(reader_messages("", (), Form.JOINED)),
     "reader": _begins(reader_messages("", ())),
 }
-OWN = ("reasoner", "identifier", "summarizer", "summarizer of the rest")  # the paper counts these
+# The paper counts these.
+OWN = ("reasoner", "identifier", "summarizer", "summarizer of the rest")
+LOOP = ("rounds", "statements made", "statements kept", "unreadable replies")
 
 # The papers' own figures of cost a question: of DualRAG the output tokens of reasoner, entity
 # identifier and summarizer (2Wiki 555, MuSiQue 638) and the rounds that retrieved; of DuQUAD
@@ -127,6 +132,7 @@ class Asking:
             self._all = self._all or await self._indexed()
             return await self._measured(record, written, self.setting.run(self._all), documents)
         async with Given(list(documents.values()), self.setting.embedder) as sources:
+            await sources.search("index", k=1)  # not in the time of the answer
             run = self.setting.run(sources)
             return await self._measured(record, written, run, documents)
 
@@ -151,7 +157,7 @@ class Asking:
         return {
             **row,
             "steps": by_step(run, STEPS),
-            **rounds(run),
+            **of_dualrag(run),
             "hops": record["meta"].get("hops") or len(gold),
             "kind": record["meta"].get("type"),
             "measures": {
@@ -161,24 +167,11 @@ class Asking:
                 "gold shown": share(gold, shown),
                 "gold cited": share(gold, cited),
                 **dict(zip(ANSWERS, (*said, *words), strict=True)),
+                **of_duquad(run, gold),
                 "answered": float(row["found"]),
                 "broken": float(bool(row["error"])),
             },
         }
-
-
-def documents_of(entries: Sequence[Record]) -> dict[str, Document]:
-    """Paragraphs as documents of their own."""
-    return {
-        e["id"]: Document(
-            e["id"],
-            e["title"],
-            e["text"],
-            text_tree(e["text"], e["id"], prose=False),
-            language="en",
-        )
-        for e in entries
-    }
 
 
 async def measure(arguments: argparse.Namespace) -> None:
@@ -217,12 +210,6 @@ async def measure(arguments: argparse.Namespace) -> None:
     report(wanted, suite, arguments.seed)
 
 
-def rounds(run: Run) -> Row:
-    """How many rounds of a loop retrieved, and why it ended; nothing where there was no loop."""
-    ends = [event for _, event in run.trace.events if isinstance(event, Stopped)]
-    return {"rounds": ends[-1].rounds, "stopped": ends[-1].reason.value} if ends else {}
-
-
 def say_row(row: Row) -> None:
     """How a question went, for whoever waits."""
     measures, said = row["measures"], row["error"] or row["short"] or row["text"]
@@ -240,12 +227,12 @@ def report(rows: Sequence[Row], suite: str, seed: int) -> None:
         by_method.setdefault(row["method"], []).append(row)
     first = next(iter(by_method), "")
     for written, own in by_method.items():
-        for name in own[0]["measures"]:
-            values = [row["measures"][name] for row in own]
+        for name in measured(own):
+            values = [row["measures"][name] for row in own if name in row["measures"]]
             say_mean(f"{suite}: {name}, {written}", values, seed, "share")
         say_costs(own, suite, written, seed)
     for written, own in by_method.items():
-        for name in own[0]["measures"] if written != first else ():
+        for name in measured(own) if written != first else ():
             say_difference(
                 f"{suite}: {name}, {written} over {first}",
                 by_question(own, name),
@@ -257,17 +244,24 @@ def report(rows: Sequence[Row], suite: str, seed: int) -> None:
             say_ratio(own, by_method["full-context"], suite, written)
 
 
+def measured(rows: Sequence[Row]) -> list[str]:
+    """The measures of rows, of which a run that broke may lack some."""
+    return list(dict.fromkeys(name for row in rows for name in row["measures"]))
+
+
 def say_costs(rows: Sequence[Row], suite: str, written: str, seed: int) -> None:
     """Calls, tokens and rounds a question; a strategy that broke is left out."""
     whole = [row for row in rows if not row["error"]]
     for cost in COSTS:
         values = [float(row[cost]) for row in whole]
         against = _paper(written, suite, cost)
-        say_mean(f"{suite}: {cost} a question, {written}", values, seed, "mean", against)
+        if any(values):
+            say_mean(f"{suite}: {cost} a question, {written}", values, seed, "mean", against)
     looped = [row for row in whole if "rounds" in row]
-    values = [float(row["rounds"]) for row in looped]
-    against = _paper(written, suite, "rounds")
-    say_mean(f"{suite}: rounds a question, {written}", values, seed, "mean", against)
+    for what in LOOP:
+        values = [float(row[what]) for row in looped]
+        against = _paper(written, suite, what)
+        say_mean(f"{suite}: {what} a question, {written}", values, seed, "mean", against)
     for why in sorted({row["stopped"] for row in looped}):
         count = sum(row["stopped"] == why for row in looped)
         say(f"{suite}: stopped for {why!r}, {written}", count, "count", f"{len(looped)} questions")

@@ -1,0 +1,77 @@
+"""Where a method breaks: what became of the gold, and of the replies, step by step."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from typing import TypeVar
+
+from colligate.strategies.dualrag_trace import Identified, Reasoned, Stopped, Summarised
+from colligate.strategies.duquad_trace import Gated, Listed, Viewed
+from colligate.strategies.run import Run
+from colligate.strategies.spd_rag_trace import AgentEnded
+from colligate.strategies.trace import Event
+from evidence_measuring import Row
+
+T = TypeVar("T", bound=Event)
+
+
+def events(run: Run, kind: type[T]) -> list[T]:
+    """The run's events of a kind, in order."""
+    return [event for _, event in run.trace.events if isinstance(event, kind)]
+
+
+def of_dualrag(run: Run) -> Row:
+    """Rounds, why they ended, and what the summarizer said; nothing of a run without a loop."""
+    ends, summaries = events(run, Stopped), events(run, Summarised)
+    if not ends:
+        return {}
+    thoughts, sought = events(run, Reasoned), events(run, Identified)
+    readable = [event.readable for kind in (thoughts, sought, summaries) for event in kind]
+    return {
+        "rounds": ends[-1].rounds,
+        "stopped": ends[-1].reason.value,
+        "statements made": sum(event.said for event in summaries),
+        "statements kept": sum(len(event.fragments) for event in summaries),
+        "unreadable replies": readable.count(False),
+    }
+
+
+def of_duquad(run: Run, gold: Collection[str]) -> dict[str, float]:
+    """Whether the gold was in the local view, named by an agent, kept by the scores."""
+    listed, views, gates = events(run, Listed), events(run, Viewed), events(run, Gated)
+    if not listed:
+        return {}
+    spans = listed[-1].spans
+    numbers = {number for number, span in enumerate(spans, 1) if span.document_id in gold}
+    found = {
+        f"gold shown to the {view.agent} agent": bool(numbers & set(view.shown)) for view in views
+    }
+    found |= {
+        f"gold named by the {view.agent} agent": bool(numbers & set(view.important))
+        for view in views
+    }
+    found |= {f"{view.agent} agent named documents": view.named for view in views}
+    if gates:
+        kept = {score.number for score in gates[-1].scores if score.kept}
+        found["gold kept by the scores"] = bool(numbers & kept)
+    return {name: float(value) for name, value in found.items()}
+
+
+def of_spd_rag(run: Run) -> Row:
+    """How the agents ended, what they did and found; nothing of a run without agents."""
+    ends = events(run, AgentEnded)
+    if not ends:
+        return {}
+    return {
+        "agents": Counter(event.status for event in ends),
+        "searches of an agent": _mean([event.searches for event in ends]),
+        "turns of an agent": _mean([event.turns for event in ends]),
+        "findings": sum(len(event.findings) for event in ends),
+        "findings dropped": sum(event.dropped for event in ends),
+        "agents without a finding": sum(not event.findings for event in ends),
+    }
+
+
+def _mean(values: Sequence[int]) -> float:
+    return sum(values) / len(values)
