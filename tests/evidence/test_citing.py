@@ -3,8 +3,8 @@ from hypothesis import strategies as st
 
 from colligate.documents import Document, Page, Span
 from colligate.documents.markdown import markdown_tree
-from colligate.evidence.citing import UNCITED, cite
-from colligate.evidence.reader import Statement
+from colligate.evidence.citing import UNCITED, cite, resolved
+from colligate.evidence.reader import Joined, Quote, Statement
 
 TEXT = """# Lease
 
@@ -178,3 +178,52 @@ def test_whatever_a_model_says_quotes_are_slices_of_the_passage_named(replies):
         for start, end in citation.answer_spans:
             assert found.text[start:end].strip()
     assert bool(found.text) == bool(found.citations)
+
+
+def joined(sentence: str, *quotes: tuple[int, str]) -> Joined:
+    return Joined(quotes=[Quote(passage=p, quote=q) for p, q in quotes], sentence=sentence)
+
+
+def test_a_sentence_may_rest_on_two_places_together():
+    found = cited(
+        joined("It is 900 euros, with three months.", (1, "900 euros"), (2, "three months"))
+    )
+    assert found.text == "It is 900 euros, with three months. [1][2]"
+    assert [c.quote for c in found.citations] == [
+        "The tenant pays 900 euros a month.",
+        "Either side may give notice of three months.",
+    ]
+
+
+def test_a_number_that_no_quote_has_is_not_carried_by_the_others():
+    wrong = joined("It is 900 euros, with six months: 6.", (1, "900 euros"), (2, "three months"))
+    stated, dropped = resolved(QUESTION, [wrong], [RENT, NOTICE], DOCUMENTS)
+    assert [each.places for each in stated] == [()]
+    assert len(dropped) == 1
+
+
+def test_a_quote_that_adds_nothing_to_the_sentence_is_no_place_of_it():
+    found = cited(joined("The rent is 900 euros a month.", (1, "900 euros"), (2, "in writing")))
+    assert [c.quote for c in found.citations] == ["The tenant pays 900 euros a month."]
+
+
+def test_a_quote_with_the_wrong_number_is_found_where_it_stands():
+    found = cited(
+        joined("It is 900 euros, with three months.", (2, "900 euros"), (1, "three months"))
+    )
+    assert [c.quote for c in found.citations] == [
+        "The tenant pays 900 euros a month.",
+        "Either side may give notice of three months.",
+    ]
+
+
+def test_one_invented_quote_does_not_take_the_real_one_with_it():
+    stated, _ = resolved(
+        QUESTION,
+        [joined("The rent is 900 euros a month.", (1, "900 euros"), (2, "as agreed in Rome"))],
+        [RENT, NOTICE],
+        DOCUMENTS,
+    )
+    assert [p.span for p in stated[0].places] == [
+        Span("lease", TEXT.index("The tenant"), TEXT.index(" Rent falls"))
+    ]

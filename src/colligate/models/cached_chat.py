@@ -189,7 +189,14 @@ class CachedChat:
         _note([remembered] * len(labels))
         return LabelOdds(dict(value["odds"]), value["mass"], tuple(value["bounded"]))
 
-    async def attention(self, prompt: Prompt, spans: Sequence[tuple[int, int]]) -> list[float]:
+    async def attention(
+        self,
+        prompt: Prompt,
+        spans: Sequence[tuple[int, int]],
+        *,
+        query: int | None = None,
+        layers: tuple[float, float] = (0.0, 1.0),
+    ) -> list[float]:
         """As `AttentionModel.attention`."""
         model = self._model
         if not isinstance(model, AttentionModel):
@@ -197,9 +204,13 @@ class CachedChat:
         request = {
             "prompt": prompt if isinstance(prompt, str) else [asdict(turn) for turn in prompt],
             "spans": [list(span) for span in spans],
+            "query": query,
+            "layers": list(layers),
         }
         value, remembered = await self._remember(
-            "attention", request, lambda: model.attention(prompt, spans)
+            "attention",
+            request,
+            lambda: model.attention(prompt, spans, query=query, layers=layers),
         )
         _note([remembered])
         return list(value)

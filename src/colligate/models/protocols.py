@@ -214,20 +214,30 @@ Prompt = str | Sequence[Message]
 class AttentionModel(Protocol):
     """`Capability.ATTENTION`."""
 
-    async def attention(self, prompt: Prompt, spans: Sequence[tuple[int, int]]) -> list[float]:
-        """Mean attention that one query token pays to a token of each span, in the order given.
+    async def attention(
+        self,
+        prompt: Prompt,
+        spans: Sequence[tuple[int, int]],
+        *,
+        query: int | None = None,
+        layers: tuple[float, float] = (0.0, 1.0),
+    ) -> list[float]:
+        """Mean attention that query tokens pay to a token of each span, in the order given.
 
         Spans are half-open character ranges of the text, or of the last message's content; the
-        query is the last token of that text or content. Probabilities of the whole row (they
-        sum to 1 over all tokens before and at the query) are averaged over all layers and
-        heads, then over the tokens that overlap the span; 0.0 for a span without tokens.
+        query is the last token of that text or content, or all its tokens from the character
+        `query` on. Probabilities of the whole row (they sum to 1 over all tokens before and at
+        the query) are averaged over query tokens, heads and layers, then over the tokens that
+        overlap the span; 0.0 for a span without tokens. `layers` are those that count, as
+        shares of the depth: (0.5, 1) is the upper half.
 
         The pass is remembered: a chat whose prompt begins with the same tokens does not
         compute them again.
 
         Raises:
             ContextTooSmall: the prompt does not fit.
-            ValueError: a span lies outside the text, or the text is empty.
+            ValueError: a span lies outside the text, the text or the query is empty, or no
+                layer lies between these depths.
         """
         ...
 

@@ -163,7 +163,14 @@ class ScriptedModel:
         await asyncio.sleep(0)
         return self._labels(messages, labels, forced)
 
-    async def attention(self, prompt: Prompt, spans: Sequence[tuple[int, int]]) -> list[float]:
+    async def attention(
+        self,
+        prompt: Prompt,
+        spans: Sequence[tuple[int, int]],
+        *,
+        query: int | None = None,
+        layers: tuple[float, float] = (0.0, 1.0),
+    ) -> list[float]:
         """What the function says."""
         if self._attention is None:
             raise MissingCapability(f"{self._name} gives no attention")

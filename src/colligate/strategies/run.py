@@ -316,16 +316,22 @@ class Run:
         return await scoring.labels(self, role, messages, labels, forced)
 
     async def attention(
-        self, prompt: Prompt, spans: Sequence[tuple[int, int]], *, role: Role = Role.SCORER
+        self,
+        prompt: Prompt,
+        spans: Sequence[tuple[int, int]],
+        *,
+        query: int | None = None,
+        layers: tuple[float, float] = (0.0, 1.0),
+        role: Role = Role.SCORER,
     ) -> list[float]:
-        """Mean attention of the prompt's last token to each span; see `AttentionModel.attention`.
+        """Mean attention of the prompt's last tokens to each span: `AttentionModel.attention`.
 
         Raises:
             MissingCapability: the role's model gives none.
             ContextTooSmall, BudgetExceeded: the prompt does not fit the window or the budget.
-            ValueError: a span lies outside the text, or the text is empty.
+            ValueError: as `AttentionModel.attention`.
         """
-        return await scoring.attention(self, role, prompt, spans)
+        return await scoring.attention(self, role, prompt, spans, query, layers)
 
 
 def shown(passage: Passage) -> str:

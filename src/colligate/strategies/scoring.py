@@ -88,7 +88,12 @@ async def labels(
 
 
 async def attention(
-    run: Run, role: Role, prompt: Prompt, spans: Sequence[tuple[int, int]]
+    run: Run,
+    role: Role,
+    prompt: Prompt,
+    spans: Sequence[tuple[int, int]],
+    query: int | None,
+    layers: tuple[float, float],
 ) -> list[float]:
     """As `Run.attention`."""
     model = run.model(role)
@@ -100,7 +105,12 @@ async def attention(
         tokens = await model.count_prompt(prompt)
     require_room(model, tokens)
     values, event = await _measured(
-        run, "attention", role, model, [tokens], lambda: model.attention(prompt, spans)
+        run,
+        "attention",
+        role,
+        model,
+        [tokens],
+        lambda: model.attention(prompt, spans, query=query, layers=layers),
     )
     run.emit(event(values=tuple(values)))
     return values

@@ -66,7 +66,12 @@ def llama(tiny: Callable[[str], Small]) -> Small:
 
 
 def naive(
-    runtime: Runtime, prompts: Prompts, prompt: Any, spans: Sequence[tuple[int, int]]
+    runtime: Runtime,
+    prompts: Prompts,
+    prompt: Any,
+    spans: Sequence[tuple[int, int]],
+    query: int | None = None,
+    layers: slice = slice(None),
 ) -> list[float]:
     """From one eager pass with all attention shown; tokens found by the tokenizer's offsets."""
     start, text = 0, prompt
@@ -82,7 +87,12 @@ def naive(
             input_ids=torch.tensor([encoded.input_ids]), output_attentions=True, use_cache=False
         ).attentions
     assert len(shown) == len(runtime.model.get_decoder().layers)
-    row = torch.stack([layer[0, :, -1] for layer in shown]).mean(dim=(0, 1))
+    first = len(encoded.input_ids) - 1
+    if query is not None:
+        ends = [end for _, end in encoded.offset_mapping]
+        first = next(i for i, end in enumerate(ends) if end > query + start)
+    rows = [layer[0, :, first:].mean(dim=1) for layer in shown[layers]]
+    row = torch.stack(rows).mean(dim=(0, 1))
     assert row.sum().item() == pytest.approx(1, abs=1e-5)
     means = []
     for a, b in spans:
@@ -106,6 +116,32 @@ def test_it_is_what_the_whole_matrix_gives(
     assert max(expected) - min(expected) > 1e-3
     # Again, now that the prompt is remembered.
     assert model.ask(prompt, SPANS) == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("prompt", [TEXT, MESSAGES], ids=["text", "messages"])
+@pytest.mark.parametrize("query", [None, TEXT.rindex("Who"), TEXT.index("[2]"), 0])
+def test_several_tokens_may_ask_and_some_layers_count(
+    tiny: Callable[[str], Small], architecture: str, prompt: Any, query: int | None
+) -> None:
+    model = tiny(architecture)
+    depth = len(model.runtime.model.get_decoder().layers)
+    half = slice(round(depth * 0.5), None)
+    expected = naive(model.runtime, model.prompts, prompt, SPANS, query, half)
+    found = model.ask(prompt, SPANS, query=query, layers=(0.5, 1.0))
+    assert found == pytest.approx(expected, abs=1e-6)
+    assert found != pytest.approx(model.ask(prompt, SPANS), abs=1e-6)
+
+
+@pytest.mark.parametrize("query", [-1, len(TEXT), len(TEXT) + 9])
+def test_a_query_outside_the_text_is_refused(llama: Small, query: int) -> None:
+    with pytest.raises(ValueError, match="no query"):
+        llama.ask(TEXT, SPANS, query=query)
+
+
+def test_depths_without_a_layer_are_refused(llama: Small) -> None:
+    with pytest.raises(ValueError, match="none between the depths"):
+        llama.ask(TEXT, SPANS, layers=(0.5, 0.5))
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)

@@ -206,8 +206,15 @@ class HFModel:
         scores = await self._parts.compute(score)
         return odds_of({label: sum(s) for label, s in zip(labels, scores, strict=True)})
 
-    async def attention(self, prompt: Prompt, spans: Sequence[tuple[int, int]]) -> list[float]:
-        """Mean attention of the last token to a token of each span; see `AttentionModel`."""
+    async def attention(
+        self,
+        prompt: Prompt,
+        spans: Sequence[tuple[int, int]],
+        *,
+        query: int | None = None,
+        layers: tuple[float, float] = (0.0, 1.0),
+    ) -> list[float]:
+        """Mean attention of query tokens to a token of each span; see `AttentionModel`."""
         from colligate.models.hf.attention import attention
 
         return await self._parts.compute(
@@ -216,6 +223,8 @@ class HFModel:
                 self._parts.prompts(),
                 prompt,
                 spans,
+                query=query,
+                layers=layers,
                 adapter=self._adapter,
                 stop=stop,
             )

@@ -1,0 +1,102 @@
+"""What a model's numbers say about each of some passages for a question: DuQUAD's signals."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colligate.documents import Passage
+from colligate.evidence.material import material
+
+Span = tuple[int, int]
+
+_DELIMITER = "[DOC] "
+
+NOTHING = "N/A"
+"""What is asked when nothing is."""
+
+MIDDLE = (0.6, 0.72)
+"""The depths of the layers that look for what is asked, as shares of all."""
+
+
+class Signal(StrEnum):
+    """What speaks for a passage; more is better, of each."""
+
+    SIMILARITY = "similarity"  # cosine of the question and the passage
+    LIKELIHOOD = "likelihood"  # mean log-probability of the question's tokens after the passage
+    ATTENTION = "attention"  # what the question's tokens pay, less what place alone explains
+
+
+def likelihood_pair(question: str, passage: Passage) -> tuple[str, str]:
+    """Prefix and continuation whose likelihood is asked: the passage, then the question."""
+    return f"{_body(passage)}\n\nQuestion: ", material(question.strip())
+
+
+def attention_prompt(question: str, passages: Sequence[Passage]) -> tuple[str, list[Span]]:
+    """The passages between the question and the question again, and where each of them stands.
+
+    The "query-aware" prompt of Lost in the Middle; the text ends where the question does.
+    """
+    asked = f"Question: {material(question.strip())}"
+    text, spans = f"{asked}\n\n", []
+    for passage in passages:
+        body = _body(passage)
+        start = len(text) + len(_DELIMITER)
+        spans.append((start, start + len(body)))
+        text += f"{_DELIMITER}{body}\n\n"
+    return text + asked, spans
+
+
+def without_question(text: str, question: str) -> tuple[str, int]:
+    """The same prompt with nothing asked at its end, and where what stands there begins.
+
+    The text must end in the question. What attention a passage gets then, its place explains.
+    """
+    begin = len(text) - len(material(question.strip()))
+    return text[:begin] + NOTHING, begin
+
+
+def _body(passage: Passage) -> str:
+    return material(f"{passage.title}\n{passage.text.strip()}")
+
+
+def standardised(values: Sequence[float]) -> NDArray[np.float64]:
+    """z-scores by the population's deviation; zeros where all values are the same."""
+    array = np.asarray(values, np.float64)
+    deviation = array.std() if array.size else 0.0
+    if deviation <= 1e-12 * max(1.0, float(np.abs(array).max(initial=0.0))):
+        return np.zeros_like(array)
+    standard: NDArray[np.float64] = (array - array.mean()) / deviation
+    return standard
+
+
+def contrast(attention: Sequence[float]) -> list[float]:
+    """How much more attention each passage gets than its neighbours, in standard deviations.
+
+    The mean of both neighbours in between, the one neighbour at either end: DuQUAD's appendix H,
+    which pads nothing. A passage alone has no contrast.
+    """
+    z = standardised(attention)
+    if z.size < 2:
+        return [0.0] * z.size
+    beside = np.empty_like(z)
+    beside[1:-1] = (z[:-2] + z[2:]) / 2
+    beside[0], beside[-1] = z[1], z[-2]
+    return [float(value) for value in z - beside]
+
+
+def calibrated(attention: Sequence[float], nothing: Sequence[float]) -> list[float]:
+    """How many times the attention each passage gets for the question is that for no question.
+
+    In logarithms. FiM (Hsieh et al. 2024) subtracts what a dummy document gets at the same place;
+    here the documents stay, and a dummy is asked, as in-context re-ranking does (Chen et al. 2025).
+    """
+    least = 1e-12
+    return [
+        math.log(max(asked, least) / max(idle, least))
+        for asked, idle in zip(attention, nothing, strict=True)
+    ]

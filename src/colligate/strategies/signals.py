@@ -1,0 +1,175 @@
+"""DuQUAD's signals, asked of the run's models, and their fusion."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from colligate.documents import Passage, Span
+from colligate.errors import MissingCapability
+from colligate.evidence.fusion import WEIGHTS, Fusion, Weights, fused, reweighted
+from colligate.evidence.signals import (
+    MIDDLE,
+    Signal,
+    attention_prompt,
+    calibrated,
+    contrast,
+    likelihood_pair,
+    without_question,
+)
+from colligate.models import Capability, Message, Prompt, Role
+from colligate.strategies.run import Run, shown
+from colligate.strategies.trace import Event
+
+CAPABILITY = {
+    Signal.LIKELIHOOD: Capability.LIKELIHOOD,
+    Signal.ATTENTION: Capability.ATTENTION,
+}
+"""What the scorer must be able to do for a signal; similarity is the embedder's."""
+
+
+@dataclass(frozen=True)
+class Shared:
+    """Messages that a reader will be sent anyway, and where each passage stands in the last one.
+
+    Its content ends where the question does. A scorer that is the reader takes its attention on
+    them, and the reader then goes on from there without reading them again.
+    """
+
+    messages: Sequence[Message]
+    spans: Sequence[tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class Fused:
+    """The fused score of each passage, in their order, and what it was made of.
+
+    `signals` are the numbers by name: "similarity" (cosine), "likelihood" (mean log-probability of
+    the question's tokens), "attention" (mean of the question's last token, or of all its tokens in
+    the middle layers), and what is made of it: "contrast" or "calibrated". `weights` are those
+    that counted, `missing` the signals that nobody could give.
+    """
+
+    scores: tuple[float, ...]
+    signals: Mapping[str, tuple[float, ...]]
+    weights: Weights
+    missing: tuple[Signal, ...] = ()
+
+
+@dataclass(frozen=True)
+class Weighted(Event):
+    """Every passage has its signals and their fusion (`Fused`), in the order given."""
+
+    spans: tuple[Span, ...]
+    fusion: Fusion
+    signals: Mapping[str, tuple[float, ...]]
+    weights: Weights
+    scores: tuple[float, ...]
+    missing: tuple[Signal, ...]
+
+
+async def fused_scores(
+    question: str,
+    passages: Sequence[Passage],
+    run: Run,
+    *,
+    fusion: Fusion = Fusion.SFS,
+    weights: Weights | None = None,
+    without: Collection[Signal] = (),
+    shared: Shared | None = None,
+) -> Fused:
+    """Score passages for a question, the better the higher; `weights` default to the fusion's.
+
+    Signals in `without`, or of no weight, are not asked for. One that the models cannot give is
+    left out, and the others share its weight.
+    """
+    fusion = Fusion(fusion)  # its name will do
+    weights = WEIGHTS[fusion] if weights is None else weights
+    wanted = [s for s in Signal if weights.get(s, 0.0) and s not in without] if passages else []
+    asking = _Asking(question, passages, run, fusion, shared)
+    missing, scores = [], {}
+    for signal in wanted:
+        try:
+            scores[signal] = await asking.of(signal)
+        except MissingCapability as error:
+            missing.append(signal)
+            _say_missing(signal, error, run)
+    counting = reweighted({signal: weights[signal] for signal in wanted}, missing)
+    result = Fused(
+        tuple(fused(fusion, scores, counting) or [0.0] * len(passages)),
+        {name: tuple(values) for name, values in asking.found.items()},
+        counting,
+        tuple(missing),
+    )
+    spans = tuple(passage.span for passage in passages)
+    run.emit(Weighted(spans, fusion, result.signals, counting, result.scores, result.missing))
+    return result
+
+
+def _say_missing(signal: Signal, error: MissingCapability, run: Run) -> None:
+    """What was not declared is said before the run begins; a server may turn out not to."""
+    if CAPABILITY.get(signal) in run.model(Role.SCORER).capabilities:
+        run.warn(f"done without {signal.value}: {error}")
+
+
+@dataclass
+class _Asking:
+    """Asks for signals; `found` are all numbers, raw and made, by name."""
+
+    question: str
+    passages: Sequence[Passage]
+    run: Run
+    fusion: Fusion
+    shared: Shared | None
+    found: dict[str, list[float]] = field(default_factory=dict)
+
+    async def of(self, signal: Signal) -> list[float]:
+        """What counts of a signal.
+
+        Raises:
+            MissingCapability: nobody can give it.
+        """
+        if signal is Signal.SIMILARITY:
+            self.found["similarity"] = await similarities(self.question, self.passages, self.run)
+            return self.found["similarity"]
+        if signal is Signal.LIKELIHOOD:
+            pairs = [likelihood_pair(self.question, passage) for passage in self.passages]
+            tokens = await self.run.likelihoods(pairs)
+            self.found["likelihood"] = [sum(each) / max(1, len(each)) for each in tokens]
+            return self.found["likelihood"]
+        if self.fusion is Fusion.SFS:
+            self.found["attention"] = await self.run.attention(*self._prompt())
+            self.found["contrast"] = contrast(self.found["attention"])
+            return self.found["contrast"]
+        prompt, spans = self._prompt()
+        text = prompt if isinstance(prompt, str) else prompt[-1].content
+        idle, begin = without_question(text, self.question)
+        attend = partial(self.run.attention, spans=spans, query=begin, layers=MIDDLE)
+        # First of nothing: what is remembered last is the prompt that the reader goes on from.
+        nothing = await attend(_ending(prompt, idle))
+        self.found["attention"] = await attend(prompt)
+        self.found["calibrated"] = calibrated(self.found["attention"], nothing)
+        return self.found["calibrated"]
+
+    def _prompt(self) -> tuple[Prompt, Sequence[tuple[int, int]]]:
+        scorer, reader = self.run.model(Role.SCORER), self.run.model(Role.READER)
+        if self.shared is not None and scorer is reader:
+            return self.shared.messages, self.shared.spans
+        return attention_prompt(self.question, self.passages)
+
+
+def _ending(prompt: Prompt, text: str) -> Prompt:
+    """The prompt with another text, or another last content."""
+    return text if isinstance(prompt, str) else [*prompt[:-1], replace(prompt[-1], content=text)]
+
+
+async def similarities(question: str, passages: Sequence[Passage], run: Run) -> list[float]:
+    """Cosine of the question and each passage with its title and headings; 0 for a blank one."""
+    query = (await run.embed([question], kind="query"))[0]
+    vectors = await run.embed([shown(passage) for passage in passages])
+    cosines = (vectors @ query).tolist()
+    return [
+        float(cosine) if passage.text.strip() else 0.0
+        for cosine, passage in zip(cosines, passages, strict=True)
+    ]
