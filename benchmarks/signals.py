@@ -1,0 +1,254 @@
+"""DuQUAD's signals: how often the gold document is among the best six, wherever it stands.
+
+    python benchmarks/signals.py --data DIR --cache DIR --out rows.jsonl --model hf:FOLDER
+        [--dtype bfloat16] [--positions 0 4 9 14 19] [--limit 50] [--offset N] [--prompt agent]
+    python benchmarks/signals.py --recompute --out rows.jsonl
+
+NQ with 20 documents, the same questions with the gold document at five places. The signals come
+from the code that `duquad` uses; the model gives likelihood and attention, the embedder similarity.
+What does not depend on the order of the documents is computed once a question and remembered in the
+cache folder. Attention is taken on the paper's prompt, or (`--prompt agent`) on the Global
+agent's, which costs nothing where the agent is the same model.
+
+Rows hold the signals of every document, one row a question and position, and are written as
+they are made; a run that was stopped goes on from there. Recall at 6 of each signal alone, of each
+pair fused and of all, by position and over all positions, is worked out of the rows at the end:
+`--recompute` does that alone, without a model. Intervals are of the bootstrap over questions (over
+all positions, of a question's mean).
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+
+from answering import documents_of
+from colligate.documents import Passage, Span
+from colligate.evidence.fusion import WEIGHTS, Fusion, fused, reweighted
+from colligate.evidence.signals import Signal
+from colligate.evidence.views import view_messages
+from colligate.library.given import Given
+from colligate.models import ChatModel, Embedder, Role
+from colligate.models.cached_chat import CachedChat
+from colligate.models.metering import Meter
+from colligate.models.response_cache import ResponseCache
+from colligate.opening import Opened
+from colligate.settings import Settings
+from colligate.strategies.run import Run
+from colligate.strategies.signals import Shared, fused_scores
+from colligate.strategies.trace import Trace
+from evidence_data import Record, read_records, some
+from evidence_measuring import (
+    Row,
+    Rows,
+    by_question,
+    open_embedder_of,
+    say_difference,
+    say_mean,
+)
+
+POSITIONS = (0, 4, 9, 14, 19)
+BEST = 6  # the paper's local documents
+KEYS = ("question", "position", "model", "embedder", "prompt")
+# The paper's Figure 3, 500 questions: Llama 3.1 8B and gte-large.
+PAPER = {"similarity": 0.690, "likelihood": 0.754, "contrast": 0.814, "sfs": 0.908}
+
+# What a fusion's signals are called in the rows: each takes attention in its own way.
+NAMES: Mapping[Fusion, Mapping[str, str]] = {
+    Fusion.SFS: {},
+    Fusion.CALIBRATED: {
+        "attention": "attention of middle layers",
+        "calibrated": "calibrated attention",
+    },
+}
+# What of attention counts in a fusion.
+ATTENTION = {Fusion.SFS: "contrast", Fusion.CALIBRATED: "calibrated attention"}
+
+
+async def measure(arguments: argparse.Namespace) -> None:
+    rows = Rows(arguments.out, KEYS)
+    async with AsyncExitStack() as stack:
+        embedder = await open_embedder_of(arguments, stack)
+        model = await opened(arguments, stack)
+        by_position = {
+            position: some(
+                read_records(arguments.data / "dev" / f"nq20_gold_at_{position}.jsonl.gz"),
+                arguments.limit,
+                arguments.offset,
+            )
+            for position in arguments.positions
+        }
+        for same in zip(*by_position.values(), strict=True):
+            for position, record in zip(by_position, same, strict=True):
+                if record["id"] != same[0]["id"]:
+                    raise SystemExit("the files of the positions do not have the same questions")
+                key: Row = {
+                    "question": record["id"],
+                    "position": position,
+                    "model": model.name,
+                    "embedder": embedder.name,
+                    "prompt": arguments.prompt,
+                }
+                if key not in rows:
+                    made = await signals_of(record, model, embedder, arguments.prompt)
+                    rows.add(key | made)
+                    line = f"{record['id']} gold at {position + 1}: {made['seconds']:.1f} s"
+                    print(line, file=sys.stderr, flush=True)
+
+
+async def opened(arguments: argparse.Namespace, stack: AsyncExitStack) -> ChatModel:
+    """The model named, which remembers what it was asked."""
+    backends = Opened()
+    stack.push_async_callback(backends.aclose)
+    settings = Settings.load().given(reader=arguments.model)
+    if arguments.dtype:
+        options = {**settings.options, arguments.model: {"dtype": arguments.dtype}}
+        settings = replace(settings, options=options)
+    remembered = ResponseCache(arguments.cache / f"scores-{arguments.dtype or 'auto'}.sqlite")
+    stack.callback(remembered.close)
+    return CachedChat((await backends.by_role({}, settings, Trace()))[Role.READER], remembered)
+
+
+async def signals_of(record: Record, model: ChatModel, embedder: Embedder, prompt: str) -> Row:
+    """Every signal of every document of a question, in their order."""
+    documents = documents_of(record["documents"])
+    passages = [d.passage(Span(d.id, 0, len(d))) for d in documents.values()]
+    shared = Shared(*view_messages(record["question"], list(enumerate(passages, 1))))
+    signals: dict[str, Sequence[float]] = {}
+    async with Given(list(documents.values()), embedder) as sources:
+        run = Run(sources, {Role.READER: model}, Meter(), embedder=embedder)
+        began = time.perf_counter()
+        for fusion in Fusion:
+            scored = await fused_scores(
+                record["question"],
+                passages,
+                run,
+                fusion=fusion,
+                shared=shared if prompt == "agent" else None,
+            )
+            if scored.missing:
+                raise SystemExit(f"{model.name} gives no {', '.join(scored.missing)}")
+            signals |= {NAMES[fusion].get(name, name): v for name, v in scored.signals.items()}
+    return {
+        "gold": gold_of(record, passages),
+        "seconds": round(time.perf_counter() - began, 3),
+        "signals": signals,
+    }
+
+
+def gold_of(record: Record, passages: Sequence[Passage]) -> int:
+    """Where the gold document stands."""
+    [gold] = record["gold_document_ids"]
+    return [passage.document_id for passage in passages].index(gold)
+
+
+# From rows to figures
+
+
+def scores_of(signals: Mapping[str, Sequence[float]]) -> dict[str, Sequence[float]]:
+    """Each signal alone, and each fusion of two and of all, named by what goes in."""
+    found: dict[str, Sequence[float]] = dict(signals)
+    for fusion in Fusion:
+        parts = {Signal(name): signals[name] for name in ("similarity", "likelihood")}
+        parts[Signal.ATTENTION] = signals[ATTENTION[fusion]]
+        for some_of in (*combinations(Signal, 2), tuple(Signal)):
+            left_out = [signal for signal in Signal if signal not in some_of]
+            there = {signal: parts[signal] for signal in some_of}
+            name = fusion.value if not left_out else f"{fusion.value}: {' + '.join(some_of)}"
+            found[name] = fused(fusion, there, reweighted(WEIGHTS[fusion], left_out))
+    return found
+
+
+def among_the_best(scores: Sequence[float], gold: int, best: int = BEST) -> float:
+    """Whether the gold document is among the best; of equal scores the earlier comes first."""
+    ranked = sorted(range(len(scores)), key=lambda at: -scores[at])
+    return float(gold in ranked[:best])
+
+
+def recalls(rows: Sequence[Row]) -> list[Row]:
+    """For each row, whether each score has the gold document among its best."""
+    return [
+        {
+            "question": row["question"],
+            "position": row["position"],
+            "measures": {
+                name: among_the_best(scores, row["gold"])
+                for name, scores in scores_of(row["signals"]).items()
+            },
+        }
+        for row in rows
+    ]
+
+
+def report(rows: Sequence[Row], seed: int) -> None:
+    """Print recall by position and over all, and what the fusions have over each signal."""
+    for about in sorted({tuple(row[key] for key in KEYS[2:]) for row in rows}):
+        own = recalls([row for row in rows if tuple(row[key] for key in KEYS[2:]) == about])
+        what = ", ".join(about[:-1]) + f", prompt of the {about[-1]}"
+        positions = sorted({row["position"] for row in own})
+        names = list(own[0]["measures"])
+        by_position = {p: [row for row in own if row["position"] == p] for p in positions}
+        for name in names:
+            means = []
+            for position, there in by_position.items():
+                values = [row["measures"][name] for row in there]
+                means.append(float(np.mean(values)))
+                figure = f"recall at {BEST}, {name}, gold at {position + 1}"
+                say_mean(figure, values, seed, "share", what)
+            whole = over_positions(own, name, len(positions))
+            against = f"lowest of a position {min(means):.3f}, highest {max(means):.3f}"
+            if name in PAPER:
+                against += f", the paper {PAPER[name]:.3f}"
+            values = list(whole.values())
+            say_mean(f"recall at {BEST}, {name}, all positions", values, seed, "share", against)
+        fused = [fusion.value for fusion in Fusion]
+        for name in fused:
+            for other in names:
+                if other != name and ":" not in other:
+                    figure = f"recall at {BEST}, {name} over {other}, all positions"
+                    pair = [over_positions(own, each, len(positions)) for each in (name, other)]
+                    say_difference(figure, pair[0], pair[1], seed, "share")
+
+
+def over_positions(rows: Sequence[Row], name: str, positions: int) -> dict[str, float]:
+    """Each question's mean, of the questions that were asked at all positions."""
+    found: dict[str, list[float]] = {}
+    for row in rows:
+        for question, value in by_question([row], name).items():
+            found.setdefault(question, []).append(value)
+    return {q: float(np.mean(v)) for q, v in found.items() if len(v) == positions}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", type=Path, help="the folder of questions")
+    parser.add_argument("--cache", type=Path, help="keeps vectors and scores")
+    parser.add_argument("--out", type=Path, required=True, help="rows (JSONL)")
+    parser.add_argument("--model", help="gives likelihood and attention: hf:FOLDER")
+    parser.add_argument("--dtype", help="bfloat16 or float32; by default the model's own")
+    parser.add_argument("--embedder", default="minilm")
+    parser.add_argument("--prompt", choices=("paper", "agent"), default="paper")
+    parser.add_argument("--positions", type=int, nargs="+", choices=POSITIONS, default=POSITIONS)
+    parser.add_argument("--limit", type=int, help="so many questions only")
+    parser.add_argument("--offset", type=int, default=0, help="so many questions are left out")
+    parser.add_argument("--recompute", action="store_true", help="figures from the rows, no more")
+    parser.add_argument("--seed", type=int, default=1)
+    arguments = parser.parse_args()
+    if not arguments.recompute:
+        if None in (arguments.data, arguments.cache, arguments.model):
+            parser.error("give --data, --cache and --model, or --recompute")
+        asyncio.run(measure(arguments))
+    report(Rows(arguments.out, KEYS).all, arguments.seed)
+
+
+if __name__ == "__main__":
+    main()

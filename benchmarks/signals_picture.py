@@ -1,0 +1,135 @@
+"""Draws what `signals.py` measured: attention, contrast and fused score by place, and recall.
+
+    python benchmarks/signals_picture.py --rows rows.jsonl [--out docs/pictures/signals.svg]
+
+Above, the mean of each number at each place among the 20 documents, for the gold document and for
+the others, as in Figure 1 of the DuQUAD paper; below, how often the gold document is among the
+best six by each score, by its place. Rows of several models or prompts are not put together:
+`--model` and `--prompt` choose. The same rows give the same file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("svg")
+
+import numpy as np
+from matplotlib import pyplot
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from evidence_measuring import Row
+from signals import BEST, recalls, scores_of
+
+OUT = Path(__file__).parent.parent / "docs" / "pictures" / "signals.svg"
+GREY = "#808891"  # text and axes: as far from white as from black
+GOLD, OTHERS = "#c8871e", "#5b8fd9"
+STYLE = {
+    "svg.fonttype": "none",  # text stays text
+    "svg.hashsalt": "colligate",  # the same rows, the same names inside
+    "font.family": "sans-serif",
+    "font.size": 8,
+    "text.color": GREY,
+    "axes.labelcolor": GREY,
+    "axes.edgecolor": GREY,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "xtick.color": GREY,
+    "ytick.color": GREY,
+    "lines.linewidth": 1.4,
+    "lines.markersize": 3.5,
+}
+ABOVE = {
+    "attention": "attention",
+    "contrast": "contrast",
+    "sfs": "SFS, the paper's fusion",
+    "calibrated": "calibrated fusion",
+}
+# What is drawn of recall: colour, line and mark, so that no line is told by colour alone.
+BELOW = {
+    "similarity": ("similarity", "#5b8fd9", ":", "s"),
+    "likelihood": ("likelihood", "#9a78c9", ":", "^"),
+    "attention": ("attention", "#d0605e", "--", "v"),
+    "contrast": ("contrast", "#c8871e", "--", "D"),
+    "sfs": ("SFS", "#4c9a6a", "-", "o"),
+    "calibrated": ("calibrated", "#2a9d9d", "-", "P"),
+}
+
+
+def by_place(rows: Sequence[Row], name: str) -> tuple[dict[int, float], dict[int, float]]:
+    """The mean of a score at each place, from 1: of gold documents, and of the others."""
+    gold: dict[int, list[float]] = {}
+    others: dict[int, list[float]] = {}
+    for row in rows:
+        for at, score in enumerate(scores_of(row["signals"])[name]):
+            (gold if at == row["gold"] else others).setdefault(at + 1, []).append(score)
+    return _means(gold), _means(others)
+
+
+def recall_by_place(rows: Sequence[Row], name: str) -> dict[int, float]:
+    """How often the gold document is among the best by a score, by its place from 1."""
+    found: dict[int, list[float]] = {}
+    for row in recalls(rows):
+        found.setdefault(row["position"] + 1, []).append(row["measures"][name])
+    return _means(found)
+
+
+def _means(values: Mapping[int, Sequence[float]]) -> dict[int, float]:
+    return {place: float(np.mean(values[place])) for place in sorted(values)}
+
+
+def drawn(rows: Sequence[Row]) -> Figure:
+    """The picture of one model's rows."""
+    figure, places = pyplot.subplot_mosaic(
+        [list(ABOVE), ["recall"] * len(ABOVE)], figsize=(9, 4.6), layout="constrained"
+    )
+    for name, title in ABOVE.items():
+        axes: Axes = places[name]
+        gold, others = by_place(rows, name)
+        axes.plot(list(others), list(others.values()), "o-", color=OTHERS, label="other documents")
+        axes.plot(list(gold), list(gold.values()), "D--", color=GOLD, label="gold document")
+        axes.set_title(title, fontsize=9)
+        axes.set_xticks([1, 5, 10, 15, 20])
+        axes.set_xlabel("place of the document")
+    places["attention"].legend(frameon=False, fontsize=7)
+    recall: Axes = places["recall"]
+    for name, (label, colour, line, mark) in BELOW.items():
+        values = recall_by_place(rows, name)
+        recall.plot(
+            list(values), list(values.values()), line, marker=mark, color=colour, label=label
+        )
+    recall.set_xticks([1, 5, 10, 15, 20])
+    recall.set_ylim(0, 1.03)
+    recall.set_xlabel("place of the gold document")
+    questions = len({row["question"] for row in rows})
+    recall.set_title(f"gold document among the best {BEST}, {questions} questions", fontsize=9)
+    recall.legend(frameon=False, fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    return figure
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rows", type=Path, required=True, help="what signals.py wrote")
+    parser.add_argument("--out", type=Path, default=OUT)
+    parser.add_argument("--model", help="rows of this model only")
+    parser.add_argument("--prompt", help="rows of this prompt only")
+    arguments = parser.parse_args()
+    rows = [json.loads(line) for line in arguments.rows.read_text("utf-8").splitlines()]
+    for key in ("model", "prompt"):
+        if wanted := getattr(arguments, key):
+            rows = [row for row in rows if row[key] == wanted]
+        if len({row[key] for row in rows}) != 1:
+            parser.error(f"the rows are of {len({row[key] for row in rows})} of them: give --{key}")
+    with pyplot.rc_context(STYLE):
+        figure = drawn(rows)
+        figure.savefig(arguments.out, format="svg", transparent=True, metadata={"Date": None})
+
+
+if __name__ == "__main__":
+    main()
