@@ -85,6 +85,15 @@ def test_what_a_quote_got_slightly_wrong_is_fuzzy() -> None:
     )
 
 
+def test_verbatim_a_quote_that_is_slightly_wrong_is_nowhere() -> None:
+    wrong = "The office may end this well-known licence at any time"
+    assert locate(wrong, document()) is not None
+    assert locate(wrong, document(), verbatim=True) is None
+    right = locate("The office may terminate this well-known licence", document(), verbatim=True)
+    assert right is not None
+    assert right.how is How.NORMALISED
+
+
 @pytest.mark.parametrize(
     "quote",
     [

@@ -109,15 +109,21 @@ def normalise(text: str) -> Normalised:
 
 
 def locate(
-    quote: str, document: Document, *, within: Span | None = None, threshold: float = 90.0
+    quote: str,
+    document: Document,
+    *,
+    within: Span | None = None,
+    threshold: float = 90.0,
+    verbatim: bool = False,
 ) -> Location | None:
     """Find a quote in a document, or only inside `within`; None if it is not there.
 
     It is sought exactly, then normalised (see `normalise`): the first occurrence
     wins, one of whole words before one inside words. Then by likeness: the likeliest stretch of
     words, if it has at least `threshold` of 100 (the share of characters in common) and all
-    numbers of the quote, which must have 20 to 10,000 normalised characters. No match begins
-    or ends inside a number: "5 million" is not in "15 million".
+    numbers of the quote, which must have 20 to 10,000 normalised characters. A `verbatim` quote is
+    not sought by likeness, which takes most of the time. No match begins or ends inside a number:
+    "5 million" is not in "15 million".
 
     Raises:
         SpanError: if `within` is not of this document.
@@ -132,14 +138,14 @@ def locate(
         return Location(Span(area.document_id, *place), How.EXACT, 100.0)
 
     source = _normalised(text[area.start : area.end])
-    full = normalise(quote).text
+    full = _normalised(quote).text
     for sought in dict.fromkeys((full, full.strip("."))):
         hits = _occurrences(sought, source.text, 0, len(source.text)) if sought else ()
         stretches = (source.original(at, at + len(sought)) for at in hits)
         if place := _first(((area.start + a, area.start + b) for a, b in stretches), text):
             return Location(Span(area.document_id, *place), How.NORMALISED, 100.0)
 
-    if not _SHORTEST_FUZZY <= len(full) <= _LONGEST_FUZZY:
+    if verbatim or not _SHORTEST_FUZZY <= len(full) <= _LONGEST_FUZZY:
         return None
     likeliest = _likeliest(full, source, text[area.start : area.end], threshold)
     if likeliest is None:
@@ -244,7 +250,7 @@ def _numbers(text: str) -> Counter[str]:
 
 @lru_cache(maxsize=4)
 def _normalised(text: str) -> Normalised:
-    # Several quotes are looked for in one document, one after the other.
+    # Several quotes are looked for in one document, or one quote in several, one after the other.
     return normalise(text)
 
 

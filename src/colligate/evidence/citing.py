@@ -13,7 +13,7 @@ from typing import Any
 
 from colligate.documents import Document, Passage, Span
 from colligate.documents.languages import detect
-from colligate.documents.locating import How, Location, locate, normalise
+from colligate.documents.locating import Location, locate, normalise
 from colligate.evidence.reader import Joined, Statement
 from colligate.evidence.support import (
     NEAR,
@@ -197,8 +197,9 @@ def _located(
     named = [passages[number]] if 0 <= number < len(passages) else []
     for passage in [*named, *(each for each in passages if each not in named)]:
         document = documents[passage.document_id]
-        location = _Claim("", "", statement.quote).quoted_in(document, passage)
-        if location is None or (location.how is How.FUZZY and passage not in named):
+        verbatim = passage not in named
+        location = locate(statement.quote, document, within=passage.span, verbatim=verbatim)
+        if location is None:
             continue
         span = whole_sentences(document, location.span, passage.span)
         if len(span) > _LONGEST_QUOTE:
@@ -260,7 +261,7 @@ class _Claim:
 
     def quoted_in(self, document: Document, passage: Passage) -> Location | None:
         """Where the quote stands in a passage."""
-        return locate(self.quote, document, within=passage.span) if self.quote.strip() else None
+        return locate(self.quote, document, within=passage.span)
 
     @property
     def quotes_at_length(self) -> bool:
@@ -269,9 +270,7 @@ class _Claim:
 
     def copied_from(self, document: Document, passage: Passage) -> Place | None:
         """The sentences around the quote where a passage has it word for word."""
-        location = self.quoted_in(document, passage)
-        if location is None or location.how is How.FUZZY:
-            return None
+        location = locate(self.quote, document, within=passage.span, verbatim=True)
         return self.supported_by(location, document, passage)
 
     def supported_by(
