@@ -25,21 +25,9 @@ from rich.progress import (
 from rich.table import Column
 from rich.text import Text
 
+from colligate.cli.steps import step
 from colligate.cli.terminal import console, counted, is_terminal, note, one_line, warn
-from colligate.strategies.trace import (
-    Asked,
-    Asking,
-    Measured,
-    Noted,
-    Progressed,
-    Pruned,
-    Retrieved,
-    Routed,
-    Scored,
-    Selected,
-    Structured,
-    Weighed,
-)
+from colligate.strategies.trace import Asked, Asking, Measured, Noted, Progressed
 
 if TYPE_CHECKING:
     from colligate.strategies.trace import Event
@@ -47,6 +35,8 @@ if TYPE_CHECKING:
 _SECONDS_BETWEEN_LINES = 60.0
 _BYTES = frozenset({"pulling"})
 _OF_FILES = frozenset({"comparing", "reading"})
+# Steps of a strategy belong to this phase: its bar stays beside their line until it is done.
+_WITH_STEPS = "reading documents"
 # Narrower than this a terminal has no room for bars.
 _ROOM = 80
 
@@ -131,6 +121,8 @@ class Lines:
             note(f"{event.phase} {event.what} ({total or 'unknown size'})")
         elif event.phase in _OF_FILES:
             note(f"{event.phase} {counted(event.total, 'file')}")
+        elif event.phase == _WITH_STEPS:
+            note(f"reading {counted(event.total, 'document')}")
         else:
             note(f"{event.phase} {event.what}".rstrip())
 
@@ -154,27 +146,14 @@ class Live:
                 self._say(text, warning)
             case Progressed():
                 self._progressed(event)
-            case Retrieved(spans=spans):
-                self._now(f"reading {counted(len(spans), 'passage')}")
-            case Scored(signal=signal, spans=spans):
-                self._now(f"scored {counted(len(spans), 'passage')} by {signal}")
-            case Pruned(spans=spans):
-                self._now(f"left out {counted(len(spans), 'passage')}")
-            case Routed(document=document, verdict=verdict, actions=actions):
-                done = counted(len(actions), "action") if actions else verdict
-                self._now(f"routing {document}: {done}")
-            case Structured(document=document, nodes=nodes, basis=basis):
-                self._now(f"structured {document}: {counted(nodes, 'part')} from {basis}")
-            case Weighed(document=document, nodes=scored):
-                self._now(f"weighed {counted(len(scored), 'part')} of {document}")
-            case Selected(tokens=tokens, budget=budget, documents=documents):
-                kept = f"kept {tokens:,} of {budget:,} tokens"
-                self._now(f"{kept} from {counted(documents, 'document')}")
             case Asking(model=model, what=what, prompt_tokens=tokens):
                 self._calls += 1
                 self._now(f"call {self._calls:,}, {tokens:,} tokens: {_asking(model, what)}")
             case Asked(model=model) | Measured(model=model):
                 self._now(f"call {self._calls:,}: {model} replied")
+            case _:
+                if line := step(event):
+                    self._now(line)
 
     def _say(self, text: str, warning: bool) -> None:
         if warning:
@@ -185,13 +164,17 @@ class Live:
         self._progress.console.print(line)
 
     def _now(self, text: str) -> None:
-        for task in self._phases.values():
-            self._progress.remove_task(task)
-        self._phases.clear()
+        for phase in list(self._phases):
+            if phase != _WITH_STEPS or self._is_done(phase):
+                self._progress.remove_task(self._phases.pop(phase))
         self._progress.update(self._step, description=one_line(text), visible=True)
 
+    def _is_done(self, phase: str) -> bool:
+        tasks = {task.id: task for task in self._progress.tasks}
+        return tasks[self._phases[phase]].finished
+
     def _progressed(self, event: Progressed) -> None:
-        self._progress.update(self._step, visible=False)
+        self._progress.update(self._step, visible=event.phase == _WITH_STEPS)
         if event.phase not in self._phases:
             self._phases[event.phase] = self._progress.add_task(
                 event.phase, total=None, phase=event.phase
