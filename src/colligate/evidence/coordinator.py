@@ -14,16 +14,15 @@ from colligate.models import Message
 _MOST_TASKS = 6
 
 INSTRUCTION = """\
-A question is going to be answered from many documents, in three stages. You are the first: you \
-plan. Then, for each document by itself, a reader carries out your tasks on that document alone. \
-At last a writer, who sees none of the documents but what the readers found, answers the question.
-You cannot see the documents, not even their names. Do not answer the question.
-Reply with JSON. "sub_agent_todos" is one to six tasks, the same for every reader. Each "task" \
-asks for one kind of fact that the question needs, can be carried out on any single document and \
-answered by what it says or by "not found", is clear without the question, and says what to find, \
-not how. A task never compares documents: that is for the writer. "synthesis_directive" tells the \
-writer in two to four sentences what the answer is for, what matters most in it, and in what \
-order it is to be put."""
+You plan how a question is answered from many documents. Readers will each read one of these \
+documents, alone, and note what it says; a writer will then join their notes into the answer. You \
+have not seen the documents and do not know the answer.
+Reply with JSON. "sub_agent_todos" tells the readers what to note, in one to six tasks. Every \
+reader gets the same tasks and sees nothing but its own document, so each "task" begins with \
+"Note" and says in one sentence which facts of "this document" the question needs. Comparing, \
+counting and choosing are left to the writer. "synthesis_directive" tells the writer in two to \
+four sentences how to join the notes of all documents and what to pay attention to. It does not \
+say what the answer is."""
 
 
 class Task(BaseModel):

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.cluster.hierarchy import linkage
 
 _SHORTEST = 1e-12  # of a vector that has a direction
+_MOST_COMPARED = 1024  # texts whose distances, each to each, are held at once
 
 
 @dataclass(frozen=True)
@@ -30,12 +31,33 @@ def grouped(vectors: ArrayLike, tokens: Sequence[int], budget: int) -> Grouping:
     """The texts in groups of similar ones, of at most `budget` tokens each if not `forced`.
 
     There are always fewer groups than texts, one text apart, so that going on must end. A text
-    that is longer than the budget stays by itself.
+    that is longer than the budget stays by itself. More than a thousand texts are first halved
+    across the direction in which they differ most: memory would grow with their square.
     """
-    groups = group_by_tokens(tokens, merge_tree(vectors), budget)
+    rows = np.asarray(vectors, dtype=np.float32)
+    groups = []
+    for part in _parts(rows, np.arange(len(tokens))):
+        tree = merge_tree(rows[part])
+        found = group_by_tokens([tokens[i] for i in part], tree, budget)
+        groups += [tuple(int(part[i]) for i in group) for group in found]
     if len(groups) >= len(tokens) > 1:
         return Grouping((tuple(range(len(tokens))),), forced=True)
-    return Grouping(groups)
+    return Grouping(tuple(sorted(groups, key=min)))
+
+
+def _parts(rows: NDArray[np.float32], places: NDArray[np.intp]) -> list[NDArray[np.intp]]:
+    """The places in parts of similar rows, few enough to compare each with each."""
+    if len(places) <= _MOST_COMPARED:
+        return [places]
+    centred = rows[places] - rows[places].mean(axis=0)
+    _, axes = np.linalg.eigh(centred.T @ centred)
+    order = np.argsort(centred @ axes[:, -1], kind="stable")
+    half = len(places) // 2
+    return [
+        part
+        for side in (order[:half], order[half:])
+        for part in _parts(rows, np.sort(places[side]))
+    ]
 
 
 def merge_tree(vectors: ArrayLike) -> list[tuple[int, int]]:

@@ -50,11 +50,13 @@ class Gathered:
     """Findings that go on together: those of a document, or of several once put together.
 
     `title` is the document's, empty for several; `relevance`, in [0, 1], the largest of them.
+    `combined`: they are a synthesis, not what an agent handed in.
     """
 
     findings: tuple[Stated, ...]
     relevance: float
     title: str = ""
+    combined: bool = False
 
     @property
     def text(self) -> str:
@@ -73,15 +75,14 @@ def sources(batch: Sequence[Gathered], documents: Mapping[str, Document]) -> lis
     """The passages that findings rest on, in their order; those that share text as one."""
     joined: dict[str, list[Span]] = {}
     for span in (span for gathered in batch for span in gathered.spans):
-        others = joined.setdefault(span.document_id, [])
-        for shared in [other for other in others if other.overlaps(span)]:
-            others.remove(shared)
-            start, end = min(span.start, shared.start), max(span.end, shared.end)
-            span = Span(span.document_id, start, end)
-        others.append(span)
-    return [
-        documents[span.document_id].passage(span) for spans in joined.values() for span in spans
-    ]
+        apart = joined.setdefault(span.document_id, [])
+        shared = [other for other in apart if other.overlaps(span)]
+        start = min(each.start for each in [span, *shared])
+        whole = Span(span.document_id, start, max(each.end for each in [span, *shared]))
+        at = apart.index(shared[0]) if shared else len(apart)
+        apart[:] = [other for other in apart if other not in shared]
+        apart.insert(at, whole)
+    return [documents[name].passage(span) for name, spans in joined.items() for span in spans]
 
 
 def combining_messages(

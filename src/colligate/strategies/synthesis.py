@@ -139,8 +139,14 @@ class Synthesis:
         return await asyncio.to_thread(grouped, vectors, tokens, budget)
 
     async def _combined(self, batch: tuple[int, int, Sequence[Gathered]]) -> Gathered:
-        """One group below the last level, as fewer findings; as it was where that fails."""
+        """One group below the last level, as fewer findings; as it was where that fails.
+
+        In the released code a group of one is synthesised again at each level. Here once: what is
+        a synthesis already only waits for its level.
+        """
         level, number, given = batch
+        if len(given) == 1 and given[0].combined:
+            return given[0]
         overhead = await self._overhead(())
         texts = await self._fitting(given, self._most(overhead, last=False))
         passages = await self._sources(texts)
@@ -164,7 +170,7 @@ class Synthesis:
             passed_on = bool(reply.statements) and not found
         findings = whole if passed_on else tuple(found)
         self.run.emit(Synthesised(level, number, places_of(findings), passed_on))
-        return Gathered(findings, relevance, title)
+        return Gathered(findings, relevance, title, combined=True)
 
     async def _answered(
         self, texts: Sequence[Gathered], silent: Sequence[str], overhead: int

@@ -1,0 +1,790 @@
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import re
+import tracemalloc
+from collections import Counter
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from colligate.documents import Document, Hit, Span
+from colligate.documents.markdown import markdown_tree
+from colligate.errors import (
+    BudgetExceeded,
+    ModelError,
+    ServerFailed,
+    UsageError,
+)
+from colligate.evidence.citing import NOT_FOUND
+from colligate.library.given import Given
+from colligate.library.sources import DocumentInfo
+from colligate.models import Role
+from colligate.models.scripted import ScriptedModel
+from colligate.strategies.fan_out import pooled
+from colligate.strategies.spd_rag import SPDRAG
+from colligate.strategies.spd_rag_trace import (
+    AgentEnded,
+    AgentTurn,
+    Grouped,
+    Planned,
+    Synthesised,
+)
+from colligate.strategies.trace import Noted, Progressed, Pruned
+
+QUESTION = "How much rain did each station record in March?"
+SHOWN = re.compile(r'<passage number="(\d+)" title="([^"]*)"[^>]*>\n(.*?)\n</passage', re.DOTALL)
+RAIN = re.compile(r"Station \d+ recorded \d+ millimetres")
+
+
+def station(number: int) -> Document:
+    text = f"# Station {number}\n\nStation {number} recorded {number + 10} millimetres of rain.\n"
+    name = f"s{number:04}"
+    return Document(name, f"Station {number}", text, markdown_tree(text, name), language="en")
+
+
+def shown(text: str) -> list[tuple[int, str, str]]:
+    """The passages of a prompt: number, title, text."""
+    return [(int(number), title, body) for number, title, body in SHOWN.findall(text)]
+
+
+def who(call) -> str:
+    """Who is asked, by the schema of the reply."""
+    asked = call.schema["properties"]
+    if "sub_agent_todos" in asked:
+        return "coordinator"
+    if "action" in asked:
+        return "agent"
+    return "reader" if "short_answer" in asked else "synthesis"
+
+
+def document_of(call) -> str:
+    return re.search(r"Your document: (.*)", call.prompt)[1]
+
+
+def stage(call) -> str:
+    """What an agent is asked for: "search", "turn" or "last"."""
+    asked = call.schema["properties"]
+    return (
+        "turn"
+        if "query" in asked and "findings" in asked
+        else ("last" if "findings" in asked else "search")
+    )
+
+
+def plan(*tasks, directive="List every station."):
+    todos = [{"task": task} for task in tasks or ("Note the rain in March.",)]
+    return json.dumps({"sub_agent_todos": todos, "synthesis_directive": directive})
+
+
+def search(query):
+    return json.dumps({"reasoning": "It is missing.", "action": "search", "query": query})
+
+
+def found(*findings, action="finalize", query="", relevance=0.9):
+    rows = [dict(zip(("passage", "quote", "finding"), row, strict=True)) for row in findings]
+    turn = {"findings": rows, "action": action, "query": query, "relevance": relevance}
+    return json.dumps({"reasoning": "", **turn})
+
+
+def joined(rows, **more):
+    statements = [
+        {"quotes": [{"passage": number, "quote": quote}], "sentence": quote}
+        for number, quote in rows
+    ]
+    return json.dumps({"statements": statements, **more})
+
+
+def gauges(call):
+    """Models that do all that is wanted of them."""
+    if who(call) == "coordinator":
+        return plan()
+    passages = shown(call.messages[-1].content)
+    facts = [(number, fact[0]) for number, _, text in passages for fact in RAIN.finditer(text)]
+    if who(call) == "agent":
+        if stage(call) == "search":
+            return search("millimetres of rain recorded")
+        return found(*((number, fact, f"{fact} of rain.") for number, fact in facts))
+    facts = facts[:12]
+    return joined(facts, short_answer="all of it", found=True)
+
+
+def unless(name, what):
+    """The same, but the agent of the document with this title gets an error or says this."""
+
+    def say(call):
+        if who(call) == "agent" and document_of(call) == name:
+            return what(call) if callable(what) else what
+        return gauges(call)
+
+    return say
+
+
+def events(run, kind):
+    return [event for _, event in run.trace.events if isinstance(event, kind)]
+
+
+def by_role(model) -> Counter:
+    return Counter(who(call) for call in model.calls)
+
+
+class ByWords:
+    """An embedder: which station a text names decides its direction."""
+
+    async def embed(self, texts, kind="passage"):
+        rows = np.ones((len(texts), 8), dtype=np.float32)
+        for row, text in zip(rows, texts, strict=True):
+            row[int((re.search(r"Station (\d+)", text) or "00")[1]) % 8] += 2
+        return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+class Stations:
+    """Sources of any number of documents, each made when it is asked for."""
+
+    def __init__(self, count: int) -> None:
+        self._infos = [
+            DocumentInfo(f"s{n:04}", f"Station {n}", "", 60, 0, 1, "en") for n in range(count)
+        ]
+        self.open = self.most_open = 0
+
+    async def documents(self):
+        return self._infos
+
+    async def document(self, document_id):
+        return station(int(document_id[1:]))
+
+    async def search(self, query, *, k, mode=None, documents=None):
+        self.open += 1
+        self.most_open = max(self.most_open, self.open)
+        await asyncio.sleep(0)
+        (name,) = documents
+        document = station(int(name[1:]))
+        self.open -= 1
+        return [Hit(document.passage(Span(name, 0, len(document))), 1.0)]
+
+
+SPD = SPDRAG(mode="sparse")
+
+
+async def test_every_document_is_read_and_every_finding_reaches_the_answer(make_run):
+    async with Given([station(n) for n in range(4)]) as sources:
+        run, model = make_run(sources, gauges)
+        answer = await SPD.answer(QUESTION, run)
+    assert answer.found
+    assert [c.quote for c in answer.citations] == [
+        f"Station {n} recorded {n + 10} millimetres of rain." for n in range(4)
+    ]
+    assert {c.span.document_id for c in answer.citations} == {f"s{n:04}" for n in range(4)}
+    assert by_role(model) == {"coordinator": 1, "agent": 8, "reader": 1}
+    best = answer.evidence[0]
+    assert (best.score, best.reason) == (0.9, "found by the agent of 'Station 0'")
+    assert answer.short == "all of it"
+    assert answer.warnings == ()
+    (planned,) = events(run, Planned)
+    assert (planned.tasks, planned.documents) == (("Note the rain in March.",), 4)
+    assert [e.done for e in events(run, Progressed)] == [0, 1, 2, 3, 4]
+    assert {e.status for e in events(run, AgentEnded)} == {"read"}
+    assert all(e.findings[0].spans[0].document_id == e.document for e in events(run, AgentEnded))
+
+
+async def test_the_synthesis_sees_directive_findings_and_the_words_they_rest_on(make_run):
+    async with Given([station(1), station(2)]) as sources:
+        run, model = make_run(sources, gauges)
+        await SPD.answer(QUESTION, run)
+    prompt = model.calls[-1].prompt
+    assert "<directive>\nList every station.\n</directive>" in prompt
+    assert "Document: Station 1\n- Station 1 recorded 11 millimetres of rain. [1]" in prompt
+    assert [title for _, title, _ in shown(prompt)] == ["Station 1", "Station 2"]
+    assert prompt.endswith(f"Question: {QUESTION}")
+
+
+@pytest.mark.parametrize("reaches", [True, False])
+async def test_the_question_reaches_the_agents_unless_switched_off(reaches, make_run):
+    async with Given([station(1)]) as sources:
+        run, model = make_run(sources, gauges)
+        await SPDRAG(mode="sparse", question_reaches=reaches).answer(QUESTION, run)
+    prompts = [call.prompt for call in model.calls if who(call) == "agent"]
+    assert all((QUESTION in prompt) is reaches for prompt in prompts)
+    assert all("1. Note the rain in March." in prompt for prompt in prompts)
+
+
+async def test_a_search_stays_inside_the_agents_document(make_run):
+    async with Given([station(n) for n in range(3)]) as sources:
+        run, model = make_run(sources, gauges)
+        await SPD.answer(QUESTION, run)
+    for call in model.calls:
+        if who(call) == "agent" and stage(call) != "search":
+            titles = {title for _, title, _ in shown(call.prompt)}
+            assert titles == {document_of(call)}
+
+
+async def test_agents_are_the_worker_and_the_others_the_reader(make_run):
+    async with Given([station(1)]) as sources:
+        run, reader = make_run(sources, gauges)
+        worker = ScriptedModel(gauges, name="cheap", capabilities=reader.capabilities)
+        run.models = {**run.models, Role.WORKER: worker}
+        await SPD.answer(QUESTION, run)
+    assert by_role(worker) == {"agent": 2}
+    assert by_role(reader) == {"coordinator": 1, "reader": 1}
+
+
+# The loop of an agent
+
+LONG = "# Station 7\n\n" + "\n\n".join(
+    f"## Part {n}\n\nStation {n} recorded {n + 10} millimetres of {word}. " + f"{word} fell. " * 60
+    for n, word in enumerate(("rain", "snow", "hail", "sleet", "drizzle", "fog", "mist", "dew"))
+)
+
+
+@pytest.fixture
+async def long():
+    """One document of many passages."""
+    made = Document("long", "Station 7", LONG, markdown_tree(LONG, "long"), language="en")
+    async with Given([made]) as sources:
+        yield sources
+
+
+def turns(model) -> list[str]:
+    return [stage(call) for call in model.calls if who(call) == "agent"]
+
+
+async def test_an_agent_that_never_ends_gets_so_many_searches_and_must_finalize(long, make_run):
+    queries = iter(["rain", "snow", "hail", "sleet", "drizzle", "fog", "mist"])
+
+    def say(call):
+        if who(call) != "agent":
+            return gauges(call)
+        if stage(call) == "search":
+            return search(next(queries))
+        facts = [
+            (number, fact[0], fact[0])
+            for number, _, text in shown(call.messages[-1].content)
+            for fact in RAIN.finditer(text)
+        ]
+        return found(*facts, action="search", query=next(queries))
+
+    run, model = make_run(long, say)
+    answer = await SPDRAG(mode="sparse", k=1).answer(QUESTION, run)
+    assert turns(model) == ["search", "turn", "turn", "turn", "turn", "last"]
+    assert "No search is left" in [c for c in model.calls if who(c) == "agent"][-1].prompt
+    (ended,) = events(run, AgentEnded)
+    assert (ended.searches, ended.turns, ended.status) == (5, 6, "read")
+    assert next(queries) == "mist"  # what was asked for with the last words was not searched
+    # What it found is of every search, the last one's too, and is numbered on.
+    numbers = [number for number, _, _ in shown("\n".join(c.prompt for c in model.calls[-2:-1]))]
+    assert numbers == [1, 2, 3, 4, 5]
+    assert len(ended.findings) == 5
+    assert len(answer.citations) == 5
+
+
+async def test_a_document_that_was_shown_whole_is_not_searched_again(make_run):
+    async with Given([station(1)]) as sources:
+        run, model = make_run(sources, gauges)
+        await SPD.answer(QUESTION, run)
+    assert turns(model) == ["search", "last"]
+
+
+async def test_an_empty_query_is_asked_for_and_takes_a_turn(long, make_run):
+    replies = [search(""), search(" "), search("rain"), found()]
+    run, model = make_run(long, lambda c: replies.pop(0) if who(c) == "agent" else gauges(c))
+    await SPDRAG(mode="sparse", k=1).answer(QUESTION, run)
+    assert turns(model) == ["search", "search", "search", "turn"]
+    calls = [call for call in model.calls if who(call) == "agent"]
+    assert 'There is no "query"' in calls[1].messages[-1].content
+    (ended,) = events(run, AgentEnded)
+    assert (ended.searches, ended.turns) == (1, 4)
+
+
+async def test_an_agent_that_never_says_what_to_search_for_ends(long, make_run):
+    run, model = make_run(long, lambda c: search("") if who(c) == "agent" else gauges(c))
+    answer = await SPD.answer(QUESTION, run)
+    assert turns(model) == ["search"] * 5
+    assert not answer.found
+    assert by_role(model)["reader"] == 0
+
+
+async def test_finalizing_before_anything_was_read_is_not_taken(long, make_run):
+    replies = [found((1, "Station 1 recorded", "Made up.")), search("rain"), found()]
+    run, model = make_run(long, lambda c: replies.pop(0) if who(c) == "agent" else gauges(c))
+    await SPDRAG(mode="sparse", k=1).answer(QUESTION, run)
+    assert turns(model) == ["search", "search", "turn"]
+    (ended,) = events(run, AgentEnded)
+    assert (ended.findings, ended.dropped) == ((), 0)
+
+
+async def test_a_search_that_brings_nothing_new_says_so(long, make_run):
+    replies = [search("rain"), found(action="search", query="rain"), found()]
+    run, model = make_run(long, lambda c: replies.pop(0) if who(c) == "agent" else gauges(c))
+    await SPDRAG(mode="sparse", k=1).answer(QUESTION, run)
+    calls = [call for call in model.calls if who(call) == "agent"]
+    assert "no passage that you have not seen" in calls[-1].messages[-1].content
+    assert [len(event.shown) for event in events(run, AgentTurn)] == [1, 0, 0]
+
+
+async def test_a_finding_may_quote_any_passage_that_was_shown(long, make_run):
+    def say(call):
+        if who(call) != "agent":
+            return gauges(call)
+        if stage(call) == "search":
+            return search("rain")
+        if len(shown(call.prompt)) == 1:
+            return found(action="search", query="snow")
+        (_, _, first), *_ = shown(call.prompt)
+        fact = RAIN.search(first)[0]
+        return found((1, fact, f"{fact} of rain."))
+
+    run, _ = make_run(long, say)
+    await SPDRAG(mode="sparse", k=1).answer(QUESTION, run)
+    (ended,) = events(run, AgentEnded)
+    assert ended.findings[0].text == "Station 0 recorded 10 millimetres of rain."
+    span = ended.findings[0].spans[0]
+    assert LONG[span.start : span.end] == "Station 0 recorded 10 millimetres of rain."
+
+
+async def test_a_finding_without_a_place_is_counted_and_goes_nowhere(make_run):
+    made_up = found((1, "It was dry.", "Nine lakes were drained by a dragon in 1888."))
+    say = unless("Station 1", lambda c: made_up if shown(c.prompt) else search("rain"))
+    async with Given([station(1), station(2)]) as sources:
+        run, model = make_run(sources, say)
+        answer = await SPD.answer(QUESTION, run)
+    one, other = sorted(events(run, AgentEnded), key=lambda event: event.document)
+    assert (one.findings, one.dropped, one.relevance) == ((), 1, 0.0)
+    assert (len(other.findings), other.dropped) == (1, 0)
+    assert "dragon" not in model.calls[-1].prompt
+    assert "Nothing was found in: Station 1" in model.calls[-1].prompt
+    assert len(answer.citations) == 1
+
+
+async def test_passages_that_do_not_fit_the_workers_window_end_the_searching(long, make_run):
+    say = iter([search("rain snow hail"), found((1, "Station 0 recorded 10", "Station 0: 10."))])
+    run, reader = make_run(long, gauges)
+    worker = ScriptedModel(say, "small", capabilities=reader.capabilities, context_tokens=1300)
+    run.models = {**run.models, Role.WORKER: worker}
+    await SPDRAG(mode="sparse", agent_tokens=400).answer(QUESTION, run)
+    assert turns(worker) == ["search", "last"]
+    assert 0 < len(shown(worker.calls[-1].prompt)) < 5
+    (ended,) = events(run, AgentEnded)
+    assert ended.status == "read"
+
+
+# Failures
+
+
+async def test_one_agent_failing_sinks_no_other_and_is_said(make_run):
+    failure = ServerFailed("the server failed", "503", "try again later")
+    async with Given([station(n) for n in range(3)]) as sources:
+        run, _ = make_run(sources, unless("Station 1", failure))
+        answer = await SPD.answer(QUESTION, run)
+    assert {c.span.document_id for c in answer.citations} == {"s0000", "s0002"}
+    assert run.warnings == (
+        "1 of 3 documents could not be read: 'Station 1': the server failed: 503; try again later",
+    )
+
+
+async def test_what_an_agent_found_before_it_failed_counts(long, make_run):
+    def say(call):
+        if who(call) != "agent":
+            return gauges(call)
+        if stage(call) == "search":
+            return search("rain")
+        if len(shown(call.prompt)) > 1:
+            return ServerFailed("the server failed")
+        return found((1, "Station 0 recorded 10", "Station 0: 10."), action="search", query="snow")
+
+    run, _ = make_run(long, say)
+    answer = await SPDRAG(mode="sparse", k=1).answer(QUESTION, run)
+    assert answer.found
+    (warning,) = run.warnings
+    assert warning.startswith("1 of 1 documents could not be read to the end (1 in part)")
+
+
+async def test_when_all_agents_fail_there_is_no_answer_not_even_that_nothing_was_found(make_run):
+    def say(call):
+        return plan() if who(call) == "coordinator" else ServerFailed("the server failed", "503")
+
+    async with Given([station(n) for n in range(3)]) as sources:
+        run, model = make_run(sources, say)
+        with pytest.raises(ModelError, match=r"none of 3 documents could be read: .*503"):
+            await SPD.answer(QUESTION, run)
+    assert by_role(model) == {"coordinator": 1, "agent": 3}
+
+
+async def test_where_nothing_works_not_every_document_is_tried(make_run):
+    def say(call):
+        return plan() if who(call) == "coordinator" else ServerFailed("the server failed", "503")
+
+    run, model = make_run(Stations(500), say)
+    with pytest.raises(ModelError, match="none of 500 documents"):
+        await SPDRAG(concurrency=4).answer(QUESTION, run)
+    assert by_role(model)["agent"] < 30
+
+
+async def test_a_coordinator_that_gives_no_plan_leaves_the_question_as_the_task(make_run):
+    async with Given([station(1)]) as sources:
+        run, model = make_run(sources, lambda c: "no" if who(c) == "coordinator" else gauges(c))
+        answer = await SPD.answer(QUESTION, run)
+    assert answer.found
+    assert any(f"1. {QUESTION}" in call.prompt for call in model.calls)
+    assert any("only task" in warning for warning in run.warnings)
+
+
+async def test_where_the_last_reply_cannot_be_had_the_findings_are_given_and_cited(make_run):
+    async with Given([station(1), station(2)]) as sources:
+        run, _ = make_run(sources, lambda c: "no" if who(c) == "reader" else gauges(c))
+        answer = await SPD.answer(QUESTION, run)
+    assert answer.text == (
+        "Station 1 recorded 11 millimetres of rain. [1] "
+        "Station 2 recorded 12 millimetres of rain. [2]"
+    )
+    assert any("put together by no model" in warning for warning in run.warnings)
+
+
+# What is in view
+
+
+async def test_no_documents_are_no_call(make_run):
+    async with Given([]) as sources:
+        run, model = make_run(sources, gauges)
+        answer = await SPD.answer(QUESTION, run)
+    assert (answer.found, answer.text, model.calls) == (False, NOT_FOUND, [])
+
+
+async def test_where_no_agent_finds_anything_nothing_is_found(make_run):
+    def say(call):
+        if who(call) == "agent":
+            return search("rain") if stage(call) == "search" else found(relevance=0.0)
+        return gauges(call)
+
+    async with Given([station(1), station(2)]) as sources:
+        run, model = make_run(sources, say)
+        answer = await SPD.answer(QUESTION, run)
+    assert (answer.found, answer.text) == (False, NOT_FOUND)
+    assert by_role(model) == {"coordinator": 1, "agent": 4}
+
+
+@pytest.mark.parametrize("released", [False, True])
+async def test_a_single_document_is_synthesised_too_unless_switched_off(released, make_run):
+    async with Given([station(1)]) as sources:
+        run, model = make_run(sources, gauges)
+        strategy = SPDRAG(mode="sparse", no_single_synthesis=released)
+        answer = await strategy.answer(QUESTION, run)
+    assert by_role(model)["reader"] == (0 if released else 1)
+    assert answer.citations[0].quote == "Station 1 recorded 11 millimetres of rain."
+    assert answer.text.endswith("[1]")
+
+
+async def test_a_document_without_text_is_said_and_no_agent_is_asked(make_run):
+    empty = Document("e", "Empty", "", markdown_tree("", "e"))
+    async with Given([station(1), empty]) as sources:
+        run, model = make_run(sources, gauges)
+        answer = await SPD.answer(QUESTION, run)
+    assert answer.found
+    assert by_role(model)["agent"] == 2
+    assert run.warnings == ("1 of 2 documents have no passage to read",)
+
+
+async def test_only_the_best_documents_where_a_number_is_given(make_run):
+    other = "# Fish\n\nCarp and pike.\n"
+    fish = Document("fish", "Fish", other, markdown_tree(other, "fish"), language="en")
+    async with Given([fish, station(1), station(2)]) as sources:
+        run, _ = make_run(sources, gauges)
+        await SPDRAG(mode="sparse", documents=2).answer("station recorded rain", run)
+    assert {e.document for e in events(run, AgentEnded)} == {"s0001", "s0002"}
+    assert any("2 of 3 documents are read" in warning for warning in run.warnings)
+
+
+async def test_two_documents_of_the_same_name_are_two(make_run):
+    one, other = station(1), station(2)
+    twin = Document("twin", one.title, other.text, other.tree, language="en")
+    async with Given([one, twin]) as sources:
+        run, _ = make_run(sources, gauges)
+        answer = await SPD.answer(QUESTION, run)
+    assert {c.span.document_id for c in answer.citations} == {"s0001", "twin"}
+
+
+def test_numbers_that_mean_nothing_are_refused():
+    for wrong in ({"searches": 0}, {"concurrency": 0}, {"documents": 0}, {"merge_tokens": 0}):
+        with pytest.raises(UsageError):
+            SPDRAG(**wrong)
+
+
+# The synthesis, level by level
+
+
+async def test_hundreds_of_findings_go_through_levels_and_keep_their_places(make_run):
+    run, model = make_run(Stations(400), gauges)
+    run.embedder = ByWords()
+    answer = await SPDRAG(merge_tokens=600).answer(QUESTION, run)
+    levels = events(run, Grouped)
+    assert len(levels) >= 3
+    for one, other in pairwise(levels):
+        assert sorted(i for group in one.groups for i in group) == list(range(len(one.tokens)))
+        assert len(other.tokens) == len(one.groups) < len(one.tokens)
+        for group in one.groups:
+            assert len(group) == 1 or sum(one.tokens[i] for i in group) <= 600
+    assert len(levels[-1].groups) == 1
+    # No text of a level is lost on the way, nor is what it rests on.
+    assert answer.found
+    for citation in answer.citations:
+        assert citation.quote == station(int(citation.span.document_id[1:])).slice(citation.span)
+    many = sum(len(group) > 1 for level in levels[:-1] for group in level.groups)
+    assert by_role(model)["synthesis"] >= many
+    assert len(events(run, Synthesised)) == by_role(model)["synthesis"]
+
+
+async def test_similar_findings_are_put_together_first(make_run):
+    run, _ = make_run(Stations(16), gauges)
+    run.embedder = ByWords()
+    await SPDRAG(merge_tokens=250).answer(QUESTION, run)
+    groups = events(run, Grouped)[0].groups
+    assert all(one % 8 == other % 8 for group in groups for one in group for other in group)
+
+
+async def test_what_fits_one_prompt_is_put_together_at_once_without_an_embedder(make_run):
+    run, model = make_run(Stations(12), gauges)
+    assert run.embedder is None
+    answer = await SPD.answer(QUESTION, run)
+    assert len(answer.citations) == 12
+    assert by_role(model)["synthesis"] == 0
+    assert [len(event.groups) for event in events(run, Grouped)] == [1]
+
+
+async def test_where_no_two_fit_together_all_are_forced_into_one(make_run):
+    run, model = make_run(Stations(3), gauges)
+    run.embedder = ByWords()
+    answer = await SPDRAG(merge_tokens=60).answer(QUESTION, run)
+    (grouped,) = events(run, Grouped)
+    assert (grouped.groups, grouped.forced) == (((0, 1, 2),), True)
+    assert len(answer.citations) == 3
+    assert by_role(model)["synthesis"] == 0
+
+
+async def test_a_forced_group_beyond_the_window_keeps_a_share_of_each_and_says_so(make_run):
+    def say(call):
+        if who(call) == "agent" and stage(call) != "search":
+            rows = shown(call.messages[-1].content)
+            facts = [(n, f[0], f"{f[0]} {'x' * 80}.") for n, _, t in rows for f in RAIN.finditer(t)]
+            return found(*facts, relevance=float("Station 5" in call.prompt))
+        return gauges(call)
+
+    run, model = make_run(Stations(30), say, context_tokens=3100)
+    run.embedder = ByWords()
+    answer = await SPDRAG(merge_tokens=60).answer(QUESTION, run)
+    assert events(run, Grouped)[-1].forced
+    (pruned,) = events(run, Pruned)
+    kept = len(shown(model.calls[-1].prompt))
+    assert 0 < kept < 30
+    assert len(pruned.spans) == 30 - kept
+    assert any("of 30 findings do not fit" in warning for warning in run.warnings)
+    # The most relevant is not the one left out.
+    assert any(title == "Station 5" for _, title, _ in shown(model.calls[-1].prompt))
+    assert answer.found
+
+
+async def test_findings_of_one_document_too_many_for_one_call_are_split(long, make_run):
+    def say(call):
+        if who(call) == "agent" and stage(call) != "search":
+            rows = shown(call.messages[-1].content)
+            facts = [(n, f[0], f[0]) for n, _, t in rows for f in RAIN.finditer(t)]
+            return found(*facts)
+        return search("station recorded millimetres") if who(call) == "agent" else gauges(call)
+
+    run, _ = make_run(long, say)
+    run.embedder = ByWords()
+    answer = await SPDRAG(mode="sparse", merge_tokens=120).answer(QUESTION, run)
+    assert len(events(run, Grouped)[0].tokens) > 1
+    assert len(answer.citations) == 5
+
+
+async def test_a_synthesis_that_fails_loses_no_findings(make_run):
+    def say(call):
+        return "no" if who(call) == "synthesis" else gauges(call)
+
+    run, _ = make_run(Stations(10), say)
+    run.embedder = ByWords()
+    answer = await SPDRAG(merge_tokens=250).answer(QUESTION, run)
+    assert len(answer.citations) == 10
+    assert any(event.passed_on for event in events(run, Synthesised))
+    assert any("a synthesis failed" in warning for warning in run.warnings)
+
+
+async def test_a_synthesis_that_says_that_nothing_helps_is_believed(make_run):
+    def say(call):
+        if who(call) == "synthesis" and "Station 0" in call.prompt:
+            return joined([])
+        return gauges(call)
+
+    run, _ = make_run(Stations(16), say)
+    run.embedder = ByWords()
+    answer = await SPDRAG(merge_tokens=250).answer(QUESTION, run)
+    cited = {citation.span.document_id for citation in answer.citations}
+    assert "s0000" not in cited
+    assert "s0001" in cited
+
+
+# Budget
+
+
+async def test_a_budget_gives_a_clear_partial_result_with_the_synthesis_done(make_run):
+    run, model = make_run(Stations(100), gauges, max_tokens=25_000)
+    answer = await SPDRAG(concurrency=4).answer(QUESTION, run)
+    assert answer.found
+    assert answer.citations
+    assert by_role(model)["reader"] == 1
+    ended = Counter(event.status for event in events(run, AgentEnded))
+    assert 0 < ended["unread"] < 100
+    (warning,) = [each for each in run.warnings if "not read" in each]
+    assert warning.startswith(f"{ended['unread']} of 100 documents were not read")
+    assert warning.endswith("the token budget is spent")
+    assert run.meter.tokens <= 25_000
+    # Once an agent was refused its first call, the others are not begun.
+    assert by_role(model)["agent"] <= 2 * (ended["read"] + 4)
+
+
+async def test_a_budget_for_no_document_at_all_is_an_error(make_run):
+    run, model = make_run(Stations(5), gauges, max_tokens=1500)
+    with pytest.raises(BudgetExceeded):
+        await SPD.answer(QUESTION, run)
+    assert model.calls == []  # not begun: even the synthesis alone takes more
+
+
+async def test_where_the_budget_allows_no_levels_one_prompt_gets_what_fits(make_run):
+    run, model = make_run(Stations(60), gauges, max_tokens=130_000)
+    run.embedder = ByWords()
+    strategy = SPDRAG(merge_tokens=300)
+    spent = run.purse.left
+    answer = await strategy.answer(QUESTION, run)
+    assert answer.found
+    assert run.meter.tokens <= spent
+    assert by_role(model)["reader"] == 1
+
+
+# Interruption
+
+
+async def test_an_interrupted_run_goes_on_and_asks_no_document_twice(make_run):
+    asked: Counter = Counter()
+    interrupted = asyncio.Event()
+
+    def say(call):
+        if who(call) == "agent" and stage(call) == "search":
+            asked[document_of(call)] += 1
+            if len(asked) == 30:
+                interrupted.set()
+        return gauges(call)
+
+    run, _ = make_run(Stations(60), say)
+    strategy = SPDRAG(concurrency=4)
+    task = asyncio.ensure_future(strategy.answer(QUESTION, run))
+    await interrupted.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    done = {event.title for event in events(run, AgentEnded)}
+    assert 0 < len(done) < 60
+
+    again, second = make_run(Stations(60), say)
+    again.kept = run.kept
+    answer = await strategy.answer(QUESTION, again)
+    assert answer.found
+    assert all(asked[title] == 1 for title in done)
+    assert by_role(second)["coordinator"] == 0
+    assert events(again, Planned)[0].kept
+    kept = [event for event in events(again, AgentEnded) if event.kept]
+    assert {event.title for event in kept} == done
+    assert all(event.findings[0].spans for event in kept)
+    said = [event.text for event in events(again, Noted)]
+    assert f"{len(done)} of 60 documents were read before the interruption" in said
+    assert again.warnings == ()
+
+
+async def test_a_run_that_ended_is_not_remembered(make_run):
+    run, _ = make_run(Stations(3), gauges)
+    await SPD.answer(QUESTION, run)
+    again, model = make_run(Stations(3), gauges)
+    again.kept = run.kept
+    await SPD.answer(QUESTION, again)
+    assert by_role(model) == {"coordinator": 1, "agent": 6, "reader": 1}
+
+
+async def test_what_a_budget_left_unread_is_read_when_asked_again_and_nothing_else(make_run):
+    run, _ = make_run(Stations(100), gauges, max_tokens=25_000)
+    await SPD.answer(QUESTION, run)
+    read = {event.title for event in events(run, AgentEnded) if event.status == "read"}
+    again, model = make_run(Stations(100), gauges)
+    again.kept = run.kept
+    await SPD.answer(QUESTION, again)
+    asked = {document_of(call) for call in model.calls if who(call) == "agent"}
+    assert asked == {f"Station {n}" for n in range(100)} - read
+
+
+async def test_another_question_or_another_worker_uses_nothing_of_it(make_run):
+    run, _ = make_run(Stations(100), gauges, max_tokens=25_000)
+    await SPD.answer(QUESTION, run)
+    for question, name in ((QUESTION, "other"), ("How much snow?", "scripted")):
+        again, _ = make_run(Stations(100), gauges, name=name)
+        again.kept = run.kept
+        await SPD.answer(question, again)
+        assert not any(event.kept for event in events(again, AgentEnded))
+
+
+# Many documents
+
+
+async def test_no_more_documents_are_under_way_than_allowed(make_run):
+    sources = Stations(40)
+    run, _ = make_run(sources, gauges)
+    await SPDRAG(concurrency=3).answer(QUESTION, run)
+    assert sources.most_open == 3
+
+
+async def test_a_pool_begins_an_item_only_when_a_place_is_free():
+    begun: list[int] = []
+    gate = asyncio.Event()
+
+    async def work(item: int) -> int:
+        begun.append(item)
+        await gate.wait()
+        return item * 2
+
+    task = asyncio.ensure_future(pooled(range(10), work, 3))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert begun == [0, 1, 2]
+    gate.set()
+    assert await task == [n * 2 for n in range(10)]
+
+
+async def test_many_calls_are_said_beforehand(make_run):
+    run, _ = make_run(Stations(60), gauges)
+    await SPD.answer(QUESTION, run)
+    first = next(event.text for event in events(run, Noted))
+    assert first.startswith("60 documents are read by an agent each: about 120, at most 360")
+
+
+async def test_memory_stays_flat_over_thousands_of_documents(make_run):
+    async def peak(count: int) -> int:
+        run, model = make_run(Stations(count), gauges)
+        run.embedder = ByWords()
+        model.calls = Forgetful()
+        run.trace.events = Forgetful()
+        gc.collect()
+        tracemalloc.start()
+        await SPDRAG(form="short").answer(QUESTION, run)
+        _, most = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        return most
+
+    await peak(10)  # what is loaded once
+    small, large = await peak(200), await peak(2000)
+    assert (large - small) / 1800 < 8_000  # bytes a document: its findings and spans
+
+
+class Forgetful(list):
+    """What a test's own records would hold is not what the strategy holds."""
+
+    def append(self, item):
+        pass
