@@ -212,6 +212,45 @@ async def test_documents_cited_in_the_text_are_named_where_there_is_no_json(make
     assert run.warnings == ()
 
 
+def quoting(*quotes: tuple[str, int], answer: str = "It is 900 euros.") -> str:
+    rows = [{"quote": quote, "document": number} for quote, number in quotes]
+    return json.dumps({"quotes": rows, "answer": answer})
+
+
+async def test_quotes_name_the_documents_in_which_they_stand(make_run):
+    said = quoting(("The rent of the mill is 900 euros.", 1), ("The road goes to the town.", 3))
+    rated = scores(d2=(0.9, "900 euros"), d3=(0.1, ""), d4=(0.5, "700 euros"))
+    _, run, model = await asked(make_run, replies=Saying(global_=said, score=rated))
+    assert numbers(model.calls[2]) == [2, 3, 4]
+    log = '"The rent of the mill is 900 euros." [DOC 2]'
+    assert log in model.calls[-1].prompt
+    assert events(run, Viewed)[0].log.startswith(log)
+    assert "quotes" in model.calls[0].schema["properties"]
+    assert run.warnings == ()
+
+
+async def test_quotes_that_stand_nowhere_name_no_document(make_run):
+    said = quoting(("The miller is Ms Novak of Prague.", 2))
+    _, run, model = await asked(make_run, replies=Saying(global_=said))
+    assert numbers(model.calls[2]) == [4, 2]
+    assert "Novak" not in model.calls[3].prompt
+    assert any("global agent named no documents" in warning for warning in run.warnings)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "capabilities"),
+    [
+        (DuQUAD(reply="free"), (Capability.CHAT, Capability.STRUCTURED)),
+        (DuQUAD(), (Capability.CHAT,)),
+    ],
+)
+async def test_agents_may_write_as_they_please(make_run, strategy, capabilities):
+    answer, _, model = await asked(make_run, strategy, capabilities=capabilities)
+    assert answer.found
+    assert [call.schema for call in model.calls[:2]] == [None, None]
+    assert "important_docs" in model.calls[0].prompt
+
+
 async def test_a_missing_score_is_asked_for_once_more(make_run):
     first, second = scores(d2=(0.9, "900 euros")), scores(d1=(0.8, "Carp"), d4=(0.1, ""))
     _, run, model = await asked(make_run, replies=Saying(score=[first, second]))
@@ -316,19 +355,16 @@ def every_signal(make_run, sources, replies=None, **options):
     return run, model
 
 
-@pytest.mark.parametrize("field", [None, "no_similarity", "no_likelihood", "no_attention"])
-async def test_each_signal_can_be_left_out_and_the_weights_keep_their_sum(make_run, field):
+@pytest.mark.parametrize("field", ["no_similarity", "no_likelihood", "no_attention"])
+async def test_each_signal_can_be_left_out(make_run, field):
     async with Given(DOCUMENTS) as sources:
         run, _ = every_signal(make_run, sources)
-        await DuQUAD(**({field: True} if field else {})).answer(QUESTION, run)
+        await DuQUAD(**{field: True}).answer(QUESTION, run)
     (weighted,) = events(run, Weighted)
-    left = {"similarity": 0.5, "likelihood": 1.0, "attention": 0.5}
-    if field:
-        left.pop(field.removeprefix("no_"))
-        assert field.removeprefix("no_") not in weighted.signals
-    assert weighted.weights.keys() == left.keys()
-    assert weighted.missing == ()
-    assert weighted.weights["likelihood" if field != "no_likelihood" else "similarity"] > 0
+    left_out = field.removeprefix("no_")
+    assert weighted.weights.keys() == {"similarity", "likelihood", "attention"} - {left_out}
+    assert left_out not in weighted.signals
+    assert weighted.missing == ()  # nobody failed to give it
 
 
 async def test_a_model_without_numbers_answers_all_the_same(make_run):
@@ -560,6 +596,14 @@ async def test_the_trace_replays_the_run_as_json(make_run):
     assert [name for name in names if name in order] == order
     gated = next(event for event in told if event["event"] == "gated")
     assert gated["scores"][0]["answer"] == "900 euros"
+
+
+async def test_the_weights_are_the_fusions_own_unless_given(make_run):
+    async with Given(DOCUMENTS) as sources:
+        run, _ = every_signal(make_run, sources)
+        await DuQUAD(beta=3.0).answer(QUESTION, run)
+    (weighted,) = events(run, Weighted)
+    assert dict(weighted.weights) == {"similarity": 0.5, "likelihood": 3.0, "attention": 0.5}
 
 
 async def test_the_agents_are_asked_for_as_many_as_wanted(make_run):

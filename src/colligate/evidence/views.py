@@ -43,12 +43,19 @@ def view_messages(
     The spans are half-open and in the order given, without the tags; the message's last character
     is the question's.
     """
+    return framed(question, numbered, INSTRUCTION, _REMINDER)
+
+
+def framed(
+    question: str, numbered: Sequence[Numbered], instruction: str, reminder: str
+) -> tuple[list[Message], list[tuple[int, int]]]:
+    """`view_messages` with other words around question and documents."""
     asked = f"Question: {material(question.strip())}"
     documents, spans = rendered(numbered)
     before = f"{asked}\n\n"
-    content = f"{before}{documents}\n\n{_REMINDER}\n\n{asked}"
+    content = f"{before}{documents}\n\n{reminder}\n\n{asked}"
     moved = [(start + len(before), end + len(before)) for start, end in spans]
-    return [Message("system", INSTRUCTION), Message("user", content)], moved
+    return [Message("system", instruction), Message("user", content)], moved
 
 
 def rendered(numbered: Sequence[Numbered]) -> tuple[str, list[tuple[int, int]]]:

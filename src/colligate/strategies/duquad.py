@@ -11,8 +11,9 @@ from typing import ClassVar, Literal
 from colligate.documents import Passage
 from colligate.errors import UsageError
 from colligate.evidence.citing import Evidence
-from colligate.evidence.fusion import Fusion
+from colligate.evidence.fusion import WEIGHTS, Fusion
 from colligate.evidence.judge import Exhibit, judge_messages
+from colligate.evidence.quoting_views import SCHEMA, quoted_view, quoting_messages
 from colligate.evidence.reader import FORMS, Form
 from colligate.evidence.signals import Signal
 from colligate.evidence.supporting import supporting
@@ -48,9 +49,13 @@ class DuQUAD:
 
     `units`: `documents` are read whole, the best `documents` of those in view; `passages` are the
     best of a search; `auto` takes documents where there are few and all are short.
+    `reply` is the form of the agents' replies: the paper's free text that ends in JSON, or quotes
+    and an answer as JSON, which small models do far better. `auto` takes quotes where the reader
+    can be held to a schema.
     `on_nothing`: what the judge sees where no score reaches the threshold, the `best` document if
     its score is not 0, or the debate (`log`) alone. A signal that the models in use cannot give is
-    left out, and the others weigh more. The `no_...` fields each leave one part out.
+    left out, and the others weigh more; `alpha`, `beta` and `gamma` are the fusion's own weights
+    unless given. The `no_...` fields each leave one part out.
     """
 
     name: ClassVar[str] = "duquad"
@@ -62,10 +67,10 @@ class DuQUAD:
     important: int = 3  # an agent
     threshold: float = 0.4  # Table 5
     sentences: int = 2  # a document
-    alpha: float = 0.5  # similarity; equation 3 and Table 6
-    beta: float = 1.0  # likelihood
-    gamma: float = 0.5  # attention
     fusion: Fusion = Fusion.SFS
+    alpha: float | None = None  # similarity; equation 3 and Table 6: 0.5
+    beta: float | None = None  # likelihood; 1
+    gamma: float | None = None  # attention; 0.5
     documents: int = 20  # as in the paper's files of Natural Questions
     units: Units = "auto"
     mode: SearchMode = SearchMode.HYBRID
@@ -74,6 +79,7 @@ class DuQUAD:
     view_tokens: int = 512  # not in the paper, as are the next
     score_tokens: int = 384
     form: Form = Form.SHORT
+    reply: Literal["auto", "free", "quoted"] = "auto"  # the paper: free
 
     no_local: bool = False
     no_global: bool = False
@@ -83,10 +89,10 @@ class DuQUAD:
     no_attention: bool = False
 
     def __post_init__(self) -> None:
-        at_least(
-            self, local_documents=1, important=1, threshold=0, sentences=1, alpha=0, beta=0,
-            gamma=0, documents=1, pool=1, view_tokens=1, score_tokens=1,
-        )  # fmt: skip
+        at_least(self, local_documents=1, important=1, threshold=0, sentences=1)
+        at_least(self, documents=1, pool=1, view_tokens=1, score_tokens=1)
+        given = [name for name in ("alpha", "beta", "gamma") if getattr(self, name) is not None]
+        at_least(self, **dict.fromkeys(given, 0))
         if self.no_local and self.no_global:
             raise UsageError("no view is left", "no_local and no_global are both set")
 
@@ -116,7 +122,7 @@ class DuQUAD:
     ) -> tuple[list[Numbered], list[Numbered]]:
         """The documents that fit the global agent's prompt, and those that do not: the least
         similar ones, best first."""
-        prompt = partial(_view_prompt, question)
+        prompt = partial(self._prompt, question, run)
         room = await run.room(Role.READER, prompt(documents), self.view_tokens)
         if room is None or room >= 0:
             return documents, []
@@ -128,23 +134,20 @@ class DuQUAD:
         self, question: str, documents: Sequence[Numbered], run: Run
     ) -> list[Numbered]:
         """The documents by fused score; attention is taken on the global agent's prompt."""
-        left_out = {
-            Signal.SIMILARITY: self.no_similarity,
-            Signal.LIKELIHOOD: self.no_likelihood,
-            Signal.ATTENTION: self.no_attention,
+        given = {
+            Signal.SIMILARITY: (self.alpha, self.no_similarity),
+            Signal.LIKELIHOOD: (self.beta, self.no_likelihood),
+            Signal.ATTENTION: (self.gamma, self.no_attention),
         }
+        weights = {signal: weight for signal, (weight, _) in given.items() if weight is not None}
         fused = await fused_scores(
             question,
             [passage for _, passage in documents],
             run,
             fusion=self.fusion,
-            weights={
-                Signal.SIMILARITY: self.alpha,
-                Signal.LIKELIHOOD: self.beta,
-                Signal.ATTENTION: self.gamma,
-            },
-            without=[signal for signal in Signal if left_out[signal]],
-            shared=Shared(*view_messages(question, documents)),
+            weights={**WEIGHTS[Fusion(self.fusion)], **weights},
+            without=[signal for signal, (_, left_out) in given.items() if left_out],
+            shared=Shared(*self._framed(question, run, documents)),
         )
         order = sorted(range(len(documents)), key=lambda at: -fused.scores[at])
         return [documents[at] for at in order]
@@ -157,7 +160,7 @@ class DuQUAD:
         if not self.no_global:
             agents.append(("global", everything))
         if not self.no_local:
-            prompt = partial(_view_prompt, question)
+            prompt = partial(self._prompt, question, run)
             best = ranked[: self.local_documents]
             local = await fitting_documents(best, prompt, self.view_tokens, run, "the local agent")
             agents.append(("local", local))
@@ -172,18 +175,38 @@ class DuQUAD:
         shown: Sequence[Numbered],
         run: Run,
     ) -> Viewed:
-        reply = await run.chat(_view_prompt(question, shown), max_tokens=self.view_tokens)
+        schema = SCHEMA if self._quotes(run) else None
+        messages = self._prompt(question, run, shown)
+        reply = await run.chat(messages, max_tokens=self.view_tokens, schema=schema)
         numbers = tuple(number for number, _ in shown)
-        named = important(reply.text, numbers, self.important)
+        if schema:
+            log, named = quoted_view(reply.text, shown, self.important)
+        else:
+            log, named = reply.text, important(reply.text, numbers, self.important)
         if named is None and agent == "local":
             run.warn("the local agent named no documents: its best by fused score stand for them")
         elif named is None:
             run.warn("the global agent named no documents")
         instead = numbers[: self.important] if agent == "local" else ()
         chosen = instead if named is None else named
-        view = Viewed(agent, numbers, reply.text, chosen, named is not None)
+        view = Viewed(agent, numbers, log, chosen, named is not None)
         run.emit(view)
         return view
+
+    def _quotes(self, run: Run) -> bool:
+        """Whether the agents reply with quotes."""
+        if self.reply != "auto":
+            return self.reply == "quoted"
+        return Capability.STRUCTURED in run.model(Role.READER).capabilities
+
+    def _framed(
+        self, question: str, run: Run, numbered: Sequence[Numbered]
+    ) -> tuple[list[Message], list[tuple[int, int]]]:
+        """An agent's prompt, and where the documents stand in it."""
+        return (quoting_messages if self._quotes(run) else view_messages)(question, numbered)
+
+    def _prompt(self, question: str, run: Run, numbered: Sequence[Numbered]) -> list[Message]:
+        return self._framed(question, run, numbered)[0]
 
     def _named(
         self,
@@ -222,16 +245,11 @@ class DuQUAD:
                 )
                 exhibits.append(Exhibit(number, passage, scores[number].p, tuple(shown)))
         sentences = {each.number: each.shown for each in exhibits}
-        run.emit(
-            Gated(
-                self.threshold,
-                tuple(
-                    DocumentScore(n, score.p, score.answer, n in kept, sentences.get(n, ()))
-                    for n, score in scores.items()
-                ),
-                missing,
-            )
-        )
+        rows = [
+            DocumentScore(n, score.p, score.answer, n in kept, sentences.get(n, ()))
+            for n, score in scores.items()
+        ]
+        run.emit(Gated(self.threshold, tuple(rows), missing))
         return exhibits
 
     async def _judged(
@@ -243,7 +261,7 @@ class DuQUAD:
         run: Run,
     ) -> Answer:
         """The judge's answer; it may quote all documents, as the debate may."""
-        logs = [(view.agent, view.reply) for view in views if view.reply.strip()]
+        logs = [(view.agent, view.log) for view in views if view.log.strip()]
         best = sorted(exhibits, key=lambda each: -(each.p or 0.0))
 
         def prompt(passages: Sequence[Passage]) -> list[Message]:
@@ -279,7 +297,3 @@ def _reason(each: Exhibit, views: Sequence[Viewed]) -> str:
     by = f"named by the {' and the '.join(agents)} agent" if agents else "best by fused score"
     score = "" if each.p is None else f", DocScore {each.p:.2f}"
     return f"document {each.number}, {by}{score}"
-
-
-def _view_prompt(question: str, numbered: Sequence[Numbered]) -> list[Message]:
-    return view_messages(question, numbered)[0]

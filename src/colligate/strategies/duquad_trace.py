@@ -30,13 +30,13 @@ class Listed(Event):
 class Viewed(Event):
     """An agent read documents and named the important ones.
 
-    `shown` is in the order it saw them. `named` is False where nothing could be made of its reply,
-    and `important` is then what takes its place.
+    `shown` is in the order it saw them, `log` what the judge is shown of its reply. `named` is
+    False where it named none, and `important` is then what takes its place.
     """
 
     agent: Agent
     shown: tuple[int, ...]
-    reply: str
+    log: str
     important: tuple[int, ...]
     named: bool
 
