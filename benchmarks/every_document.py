@@ -188,7 +188,7 @@ def report(rows: Sequence[Row], arguments: argparse.Namespace) -> None:
         if written.partition(":")[0] not in (SEARCH, EACH):
             say_costs(own, arguments, written)
     for written, own in by_method.items():
-        for other in (m for m in by_method if m != "spd-rag" and written.startswith("spd-rag")):
+        for other in (m for m in by_method if m != written and written.startswith("spd-rag")):
             for name in own[0]["measures"]:
                 say_difference(
                     f"{suite}: {name}, {written} over {other}",

@@ -11,7 +11,9 @@ best six by each score, by its place. Rows of several models or prompts are not 
 from __future__ import annotations
 
 import argparse
+import io
 import json
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -34,6 +36,7 @@ STYLE = {
     "svg.fonttype": "none",  # text stays text
     "svg.hashsalt": "colligate",  # the same rows, the same names inside
     "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],  # whose widths are known; a page takes its own
     "font.size": 8,
     "text.color": GREY,
     "axes.labelcolor": GREY,
@@ -46,7 +49,7 @@ STYLE = {
     "lines.markersize": 3.5,
 }
 ABOVE = {
-    "attention": "attention",
+    "attention": "attention, in thousandths",
     "contrast": "contrast",
     "sfs": "SFS, the paper's fusion",
     "calibrated": "calibrated fusion",
@@ -62,13 +65,15 @@ BELOW = {
 }
 
 
-def by_place(rows: Sequence[Row], name: str) -> tuple[dict[int, float], dict[int, float]]:
+def by_place(
+    rows: Sequence[Row], name: str, times: int
+) -> tuple[dict[int, float], dict[int, float]]:
     """The mean of a score at each place, from 1: of gold documents, and of the others."""
     gold: dict[int, list[float]] = {}
     others: dict[int, list[float]] = {}
     for row in rows:
         for at, score in enumerate(scores_of(row["signals"])[name]):
-            (gold if at == row["gold"] else others).setdefault(at + 1, []).append(score)
+            (gold if at == row["gold"] else others).setdefault(at + 1, []).append(times * score)
     return _means(gold), _means(others)
 
 
@@ -91,8 +96,8 @@ def drawn(rows: Sequence[Row]) -> Figure:
     )
     for name, title in ABOVE.items():
         axes: Axes = places[name]
-        gold, others = by_place(rows, name)
-        axes.plot(list(others), list(others.values()), "o-", color=OTHERS, label="other documents")
+        gold, others = by_place(rows, name, 1000 if name == "attention" else 1)
+        axes.plot(list(others), list(others.values()), "-", color=OTHERS, label="other documents")
         axes.plot(list(gold), list(gold.values()), "D--", color=GOLD, label="gold document")
         axes.set_title(title, fontsize=9)
         axes.set_xticks([1, 5, 10, 15, 20])
@@ -105,7 +110,7 @@ def drawn(rows: Sequence[Row]) -> Figure:
             list(values), list(values.values()), line, marker=mark, color=colour, label=label
         )
     recall.set_xticks([1, 5, 10, 15, 20])
-    recall.set_ylim(0, 1.03)
+    recall.set_ylim(-0.03, 1.03)
     recall.set_xlabel("place of the gold document")
     questions = len({row["question"] for row in rows})
     recall.set_title(f"gold document among the best {BEST}, {questions} questions", fontsize=9)
@@ -128,7 +133,11 @@ def main() -> None:
             parser.error(f"the rows are of {len({row[key] for row in rows})} of them: give --{key}")
     with pyplot.rc_context(STYLE):
         figure = drawn(rows)
-        figure.savefig(arguments.out, format="svg", transparent=True, metadata={"Date": None})
+        svg = io.StringIO()
+        figure.savefig(svg, format="svg", transparent=True, metadata={"Date": None})
+    # A hundredth of a point is enough, and half the file.
+    shorter = re.sub(r"(\d\.\d\d)\d+", r"\1", svg.getvalue())
+    arguments.out.write_text(shorter, encoding="utf-8")
 
 
 if __name__ == "__main__":
