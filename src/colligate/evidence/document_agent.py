@@ -40,6 +40,7 @@ other words than before. Empty when you finalize.
 You have {searches} searches. Search at least twice before you take it that the document does not \
 say something."""
 
+_BEGIN = "Search first, for words that a passage with what the tasks ask for may hold."
 _NEXT = "Copy what these passages say about the tasks. Then search again or finalize."
 _LAST = "Copy what these passages say about the tasks. No search is left: finalize."
 _NOTHING_NEW = (
@@ -112,9 +113,7 @@ class Turn(BaseModel):
 class FirstTurn(Turn):
     """The same where nothing was shown yet: all there is to do is to search."""
 
-    model_config = ConfigDict(
-        json_schema_extra=_asks_for("reasoning", "action", "query", action="search")
-    )
+    model_config = ConfigDict(json_schema_extra=_asks_for("action", "query", action="search"))
 
 
 class LastTurn(Turn):
@@ -130,13 +129,14 @@ def agent_messages(
 ) -> list[Message]:
     """How the conversation begins; without `question` the agent knows its tasks alone."""
     numbered = "\n".join(f"{number}. {material(task)}" for number, task in enumerate(tasks, 1))
-    asked = [f"<tasks>\n{numbered}\n</tasks>", f"Your document: {_name(title)}"]
+    named = f"Your document: <document>{_name(title)}</document>"
+    asked = [f"<tasks>\n{numbered}\n</tasks>", named]
     if question.strip():
         asked.insert(0, f"The question that the writer will answer: {material(question.strip())}")
     # The title comes last: what stands before it is the same for all documents.
     return [
         Message("system", _INSTRUCTION.format(searches=searches)),
-        Message("user", "\n\n".join([*asked, "Begin with a search."])),
+        Message("user", "\n\n".join([*asked, _BEGIN])),
     ]
 
 
