@@ -46,11 +46,13 @@ from answering import (
     shown_to_models,
 )
 from breaking import of_dualrag, of_duquad
-from colligate.documents import Document
+from colligate.documents import Document, Span
 from colligate.evidence.document_scores import score_messages
 from colligate.evidence.entity_identifier import identifier_messages, query_messages
 from colligate.evidence.entity_linking import ELSE
+from colligate.evidence.judge import judge_messages
 from colligate.evidence.knowledge_summarizer import summarizer_messages
+from colligate.evidence.quoting_views import quoting_messages
 from colligate.evidence.reader import Form, reader_messages
 from colligate.evidence.reasoner import reasoner_messages, sentence_messages
 from colligate.evidence.views import view_messages
@@ -95,7 +97,9 @@ STEPS = {
     "summarizer": _begins(summarizer_messages("", (), "an entity", (), ())),
     "summarizer of the rest": _begins(summarizer_messages("", (), ELSE, (), ())),
     "agents": _begins(view_messages("", ())[0]),
+    "agents, quoting": _begins(quoting_messages("", ())[0]),
     "scores": _begins(score_messages("", ())),
+    "judge": _begins(judge_messages("", (), (), Form.SHORT)),  # begins as the reader's does
     "reader, joined": _begins(reader_messages("", (), Form.JOINED)),
     "reader": _begins(reader_messages("", ())),
 }
@@ -148,9 +152,10 @@ class Asking:
         answer, row = await answered(method(written), record["question"], run)
         found = retrieved(run)
         shown = [piece.span for piece in answer.evidence] if answer else []
-        read = shown_to_models(run, documents, dict.fromkeys([*found, *shown]))
-        cited = [citation.span for citation in answer.citations] if answer else []
         gold = record["gold_document_ids"]
+        whole = [Span(id_, 0, len(documents[id_])) for id_ in gold]
+        read = shown_to_models(run, documents, dict.fromkeys([*found, *shown, *whole]))
+        cited = [citation.span for citation in answer.citations] if answer else []
         text, short = (row["text"], row["short"]) if row["found"] else ("", "")
         said = (contains(record["answers"], text), contains(record["answers"], short))
         words = (exact(record["answers"], short), f1(record["answers"], short))

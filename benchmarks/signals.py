@@ -34,10 +34,11 @@ import numpy as np
 from answering import documents_of
 from colligate.documents import Passage, Span
 from colligate.evidence.fusion import WEIGHTS, Fusion, fused, reweighted
+from colligate.evidence.quoting_views import quoting_messages
 from colligate.evidence.signals import Signal
 from colligate.evidence.views import view_messages
 from colligate.library.given import Given
-from colligate.models import ChatModel, Embedder, Role
+from colligate.models import Capability, ChatModel, Embedder, Role
 from colligate.models.cached_chat import CachedChat
 from colligate.models.metering import Meter
 from colligate.models.response_cache import ResponseCache
@@ -122,7 +123,9 @@ async def signals_of(record: Record, model: ChatModel, embedder: Embedder, promp
     """Every signal of every document of a question, in their order."""
     documents = documents_of(record["documents"])
     passages = [d.passage(Span(d.id, 0, len(d))) for d in documents.values()]
-    shared = Shared(*view_messages(record["question"], list(enumerate(passages, 1))))
+    # As `duquad` asks its agents where nothing else is said.
+    framed = quoting_messages if Capability.STRUCTURED in model.capabilities else view_messages
+    shared = Shared(*framed(record["question"], list(enumerate(passages, 1))))
     signals: dict[str, Sequence[float]] = {}
     async with Given(list(documents.values()), embedder) as sources:
         run = Run(sources, {Role.READER: model}, Meter(), embedder=embedder)

@@ -16,6 +16,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 
@@ -32,7 +33,7 @@ from signals import BEST, recalls, scores_of
 OUT = Path(__file__).parent.parent / "docs" / "pictures" / "signals.svg"
 GREY = "#808891"  # text and axes: as far from white as from black
 GOLD, OTHERS = "#c8871e", "#5b8fd9"
-STYLE = {
+STYLE: dict[Any, object] = {
     "svg.fonttype": "none",  # text stays text
     "svg.hashsalt": "colligate",  # the same rows, the same names inside
     "font.family": "sans-serif",
