@@ -1,0 +1,153 @@
+"""DuQUAD, DualRAG and SPD-RAG over real files and a real server, as a person uses them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from colligate import Engine
+from colligate.documents import Document
+
+QUESTION = "Which notices must stay in copies of the software?"
+STRATEGIES = pytest.mark.parametrize("strategy", ["duquad", "dualrag", "spd-rag"])
+PARTS = {
+    "duquad": {"view": 2, "scores": 1, "statements": 1},
+    # Two entities of a round, and the answer.
+    "dualrag": {"reasoner": 2, "identifier": 1, "statements": 3},
+    # Five documents that search once.
+    "spd-rag": {"coordinator": 1, "agent": 10, "statements": 1},
+}
+# What each adds to the trace, in the order of its paper.
+OWN_EVENTS = {
+    "duquad": ["listed", "weighted", "viewed", "gated"],
+    "dualrag": ["reasoned", "identified", "gathered", "summarised", "outlined", "stopped"],
+    "spd-rag": ["planned", "agentturn", "agentended", "grouped"],
+}
+
+
+def asking(server: Any, strategy: str, *arguments: str | Path) -> list[str | Path]:
+    model = f"openai:reader@{server.url}"
+    named = ["--strategy", strategy, "--model", model, "--embedder", "static"]
+    return ["ask", QUESTION, *named, *arguments]
+
+
+@STRATEGIES
+async def test_every_citation_is_a_slice_of_its_document(
+    answers: Any, licences: Path, tmp_path: Path, strategy: str
+) -> None:
+    model = f"openai:reader@{answers.server.url}"
+    async with Engine(model=model, embedder="static", library=tmp_path / "library") as engine:
+        answer = await engine.ask(QUESTION, [licences], strategy=strategy)
+        library = await engine.open_library()
+        documents: dict[str, Document] = {
+            citation.span.document_id: await library.document(citation.span.document_id)
+            for citation in answer.citations
+        }
+    assert answer.found
+    assert answer.strategy == strategy
+    assert len(documents) == {"duquad": 3, "dualrag": 5, "spd-rag": 5}[strategy]
+    for citation in answer.citations:
+        assert documents[citation.span.document_id].slice(citation.span) == citation.quote
+        assert any(notice in " ".join(citation.quote.split()) for notice in answers.notices)
+    assert answer.evidence
+    assert all(evidence.reason for evidence in answer.evidence)
+    assert answers.counted() == PARTS[strategy]
+
+
+@STRATEGIES
+def test_json_and_usage_by_role(
+    colligate: Any, answers: Any, licences: Path, strategy: str
+) -> None:
+    worker = f"openai:worker@{answers.server.url}"
+    done = colligate.here(
+        *asking(answers.server, strategy, licences, "--json", "--worker-model", worker)
+    )
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    assert (said["question"], said["strategy"], said["found"]) == (QUESTION, strategy, True)
+    for citation in said["citations"]:
+        text = colligate.here("library", "show", citation["document"], "--text").stdout
+        assert text[citation["start"] : citation["end"]] == citation["quote"]
+        for start, end in citation["answer_spans"]:
+            assert any(notice in said["answer"][start:end] for notice in answers.notices)
+    usage = said["usage"]
+    calls = dict.fromkeys(("reader", "worker"), 0)
+    for _, request in answers.served:
+        calls[request["model"]] += 1
+    by_role = {role: used["calls"] for role, used in usage["by_role"].items()}
+    assert by_role == {role: count for role, count in calls.items() if count}
+    assert usage["calls"] == sum(calls.values()) == sum(PARTS[strategy].values())
+    assert (calls["worker"] > 0) == (strategy == "spd-rag")
+    assert usage["retrieval_rounds"] == {"duquad": 0, "dualrag": 4, "spd-rag": 5}[strategy]
+
+
+@STRATEGIES
+def test_the_trace_replays_the_whole_run(
+    colligate: Any, answers: Any, licences: Path, tmp_path: Path, strategy: str
+) -> None:
+    trace = tmp_path / "trace.jsonl"
+    done = colligate.here(*asking(answers.server, strategy, licences, "--trace", trace))
+    assert done.returncode == 0, done.stderr
+    events = [json.loads(line) for line in trace.read_text(encoding="utf-8").splitlines()]
+    assert [each["at"] for each in events] == sorted(each["at"] for each in events)
+    assert events[-1]["event"] == "answered"
+    asked = [each for each in events if each["event"] == "asked"]
+    sent = [body for _, body in answers.served]
+    assert _prompts(asked) == _prompts(sent)
+    assert all(call["reply"] and call["usage"]["input_tokens"] for call in asked)
+    names = [each["event"] for each in events]
+    places = [names.index(name) for name in OWN_EVENTS[strategy]]
+    assert places == sorted(places)
+
+
+def _prompts(calls: list[dict[str, Any]]) -> list[str]:
+    """What was asked; calls side by side may come in any order."""
+    return sorted(json.dumps(call["messages"]) for call in calls)
+
+
+@STRATEGIES
+def test_what_no_document_holds_is_status_3(
+    colligate: Any, answers: Any, licences: Path, strategy: str
+) -> None:
+    answers.notices = []
+    done = colligate.here(*asking(answers.server, strategy, licences))
+    assert (done.returncode, done.stdout) == (3, "Not in these documents.\n"), done.stderr
+
+
+@STRATEGIES
+def test_a_server_that_refuses_is_status_1_and_one_line(
+    colligate: Any, answers: Any, licences: Path, strategy: str
+) -> None:
+    answers.server.key = "right"
+    done = colligate.here(*asking(answers.server, strategy, licences))
+    assert (done.returncode, done.stdout) == (1, "")
+    said = [line for line in done.stderr.splitlines() if line.startswith("colligate: ")]
+    assert len(said) == 1, done.stderr
+    assert "OPENAI_API_KEY" in said[0]
+
+
+@STRATEGIES
+def test_a_budget_that_is_too_small_for_anything_is_status_1(
+    colligate: Any, answers: Any, licences: Path, strategy: str
+) -> None:
+    done = colligate.here(*asking(answers.server, strategy, licences, "--max-tokens-total", "60"))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "raise --max-tokens-total" in done.stderr
+
+
+@STRATEGIES
+def test_a_model_that_cannot_be_held_to_a_schema(
+    colligate: Any, answers: Any, licences: Path, strategy: str
+) -> None:
+    """The schema then stands in the prompt, and the answer is the same."""
+    server = answers.server
+    expected = json.loads(colligate.here(*asking(server, strategy, licences, "--json")).stdout)
+    server.refused_forms = {"json_schema", "json_object"}
+    done = colligate.here(*asking(server, strategy, licences, "--json"))
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    assert said["answer"] == expected["answer"]
+    assert said["citations"] == expected["citations"]

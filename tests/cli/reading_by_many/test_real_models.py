@@ -1,0 +1,119 @@
+"""The three strategies with a real model of 135 million parameters: what holds whatever it says."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from colligate import Engine
+from colligate.models import Completion, weights
+from colligate.models.hf.model import HFModel
+from colligate.models.llamacpp import LlamaCpp
+from colligate.strategies.strategy import strategy
+from colligate.strategies.trace import Asked, Measured
+
+pytestmark = pytest.mark.model
+
+QUESTION = "When was the tower built?"
+SMALL: dict[str, dict[str, Any]] = {
+    "duquad": {},
+    "dualrag": {"rounds": 1, "k": 2},
+    "spd-rag": {"searches": 1, "k": 2},
+}
+TOWER = "# The lighthouse\n\nThe tower was built in 1871 by Ada Mercer. It is 41 metres high.\n"
+HARBOUR = "# The harbour\n\nThe harbour was dredged in 1902. It takes ships of nine metres.\n"
+
+
+class Brief(LlamaCpp):
+    """The real model, held to short replies: one this small writes until it is stopped."""
+
+    async def chat(
+        self, messages: Any, *, schema: Mapping[str, Any] | None = None, **options: Any
+    ) -> Completion:
+        return await super().chat(messages, schema=schema and brief(schema), **options)
+
+
+def brief(schema: Any) -> Any:
+    """The same schema with texts of at most 30 characters, and lists as short as they may be."""
+    if isinstance(schema, list):
+        return [brief(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    shorter = {name: brief(value) for name, value in schema.items()}
+    if schema.get("type") == "string":
+        shorter["maxLength"] = min(30, schema.get("maxLength", 30))
+    if schema.get("type") == "array":
+        shorter["maxItems"] = max(1, schema.get("minItems", 1))
+    return shorter
+
+
+@pytest.fixture(scope="module")
+def file() -> Path:
+    return weights.pull("smollm2-135m")["model"]
+
+
+@pytest.fixture(scope="module")
+def reader(file: Path) -> Iterator[Brief]:
+    model = Brief(file, name="gguf:smollm2-135m", context_tokens=2048)
+    yield model
+    asyncio.run(model.aclose())
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "documents"
+    made.mkdir()
+    (made / "tower.md").write_text(TOWER, encoding="utf-8")
+    (made / "harbour.md").write_text(HARBOUR, encoding="utf-8")
+    return made
+
+
+@pytest.mark.parametrize("name", SMALL)
+async def test_it_ends_with_slices_and_all_that_it_cost(
+    reader: Brief, folder: Path, tmp_path: Path, name: str
+) -> None:
+    events: list[Any] = []
+    chosen = strategy(name, **SMALL[name])
+    async with Engine(model=reader, embedder="static", library=tmp_path / "library") as engine:
+        answer = await engine.ask(QUESTION, [folder], strategy=chosen, on_event=events.append)
+        library = await engine.open_library()
+        for citation in answer.citations:
+            document = await library.document(citation.span.document_id)
+            assert document.slice(citation.span) == citation.quote
+    assert answer.found == bool(answer.citations)
+    assert answer.usage.calls == sum(isinstance(event, Asked) for event in events) > 1
+    used = [event.usage for event in events if isinstance(event, Asked | Measured)]
+    assert answer.usage.input_tokens == sum(usage.input_tokens for usage in used)
+    assert answer.usage.output_tokens == sum(usage.output_tokens for usage in used)
+    lacking = [warning for warning in answer.warnings if "attention" in warning]
+    assert len(lacking) == (name == "duquad"), "said once, and only where it is missed"
+
+
+async def test_duquad_with_a_scorer_that_has_attention_weighs_all_three_signals(
+    reader: Brief, file: Path, folder: Path, tmp_path: Path
+) -> None:
+    events: list[Any] = []
+    scorer = HFModel(str(file), name="hf:smollm2-135m", context_tokens=1024)
+    library = tmp_path / "library"
+    try:
+        async with Engine(
+            model=reader, scorer=scorer, embedder="static", library=library
+        ) as engine:
+            answer = await engine.ask(
+                QUESTION,
+                [folder],
+                strategy=strategy("duquad", **SMALL["duquad"]),
+                on_event=events.append,
+            )
+    finally:
+        await scorer.aclose()
+    [weighted] = [e.to_json() for e in events if e.to_json()["event"] == "weighted"]
+    assert weighted["weights"] == {"similarity": 0.5, "likelihood": 1.0, "attention": 0.5}
+    assert not weighted["missing"]
+    assert not any("attention" in warning for warning in answer.warnings)
+    assert answer.usage.scoring_passes == 3, "a likelihood of each document, and the attention"
+    assert set(answer.usage.to_json()["by_role"]) == {"reader", "scorer"}
