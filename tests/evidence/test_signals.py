@@ -90,6 +90,20 @@ def test_the_attention_prompt_has_the_question_at_both_ends_and_the_texts_at_the
     assert [text[a:b] for a, b in spans] == ["Ada\nAda wrote notes.", "Bob\nBob sang."]
 
 
+def test_without_a_lead_the_question_comes_last_alone():
+    text, spans = attention_prompt("Who sang?", PASSAGES, lead=False)
+    assert text.count("Who sang?") == 1
+    assert text.endswith("Question: Who sang?")
+    assert [text[a:b] for a, b in spans] == ["Ada\nAda wrote notes.", "Bob\nBob sang."]
+
+
+def test_the_model_may_be_told_that_a_question_follows():
+    told, continuation = likelihood_pair("Who sang?", PASSAGES[1], told=True)
+    assert told.startswith("Passage: Bob\nBob sang.")
+    assert told.endswith("Please write a question that this passage answers.\nQuestion: ")
+    assert continuation == "Who sang?"
+
+
 def test_the_likelihood_is_of_the_question_after_the_passage():
     prefix, continuation = likelihood_pair("Who sang?", PASSAGES[1])
     assert continuation == "Who sang?"
@@ -103,10 +117,8 @@ def test_turn_tokens_of_a_document_do_not_reach_the_scorer():
         assert "</s>" not in text
 
 
-def test_calibrated_attention_is_that_for_the_question_over_that_for_none():
-    assert calibrated([0.2, 0.1, 0.0], [0.1, 0.2, 0.0]) == pytest.approx(
-        [math.log(2), -math.log(2), 0.0]
-    )
+def test_calibrated_attention_is_that_for_the_question_less_that_for_none():
+    assert calibrated([0.2, 0.1, 0.0], [0.1, 0.3, 0.0]) == pytest.approx([0.1, -0.2, 0.0])
 
 
 def test_with_no_question_the_prompt_is_the_same_up_to_where_it_is_asked():

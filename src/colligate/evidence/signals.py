@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from enum import StrEnum
 
@@ -19,7 +18,7 @@ _DELIMITER = "[DOC] "
 NOTHING = "N/A"
 """What is asked when nothing is."""
 
-MIDDLE = (0.6, 0.72)
+MIDDLE = (0.5, 0.67)
 """The depths of the layers that look for what is asked, as shares of all."""
 
 
@@ -31,18 +30,26 @@ class Signal(StrEnum):
     ATTENTION = "attention"  # what the question's tokens pay, less what place alone explains
 
 
-def likelihood_pair(question: str, passage: Passage) -> tuple[str, str]:
-    """Prefix and continuation whose likelihood is asked: the passage, then the question."""
-    return f"{_body(passage)}\n\nQuestion: ", material(question.strip())
+def likelihood_pair(question: str, passage: Passage, *, told: bool = False) -> tuple[str, str]:
+    """Prefix and continuation whose likelihood is asked: the passage, then the question.
+
+    `told` says before the question what it is, as UPR does (Sachan et al. 2022).
+    """
+    between = "Please write a question that this passage answers.\n" if told else ""
+    before = "Passage: " if told else ""
+    return f"{before}{_body(passage)}\n\n{between}Question: ", material(question.strip())
 
 
-def attention_prompt(question: str, passages: Sequence[Passage]) -> tuple[str, list[Span]]:
-    """The passages between the question and the question again, and where each of them stands.
+def attention_prompt(
+    question: str, passages: Sequence[Passage], *, lead: bool = True
+) -> tuple[str, list[Span]]:
+    """The passages, then the question, with which the text ends; and where each passage stands.
 
-    The "query-aware" prompt of Lost in the Middle; the text ends where the question does.
+    With `lead` the question comes before the passages too: the "query-aware" prompt of Lost in
+    the Middle.
     """
     asked = f"Question: {material(question.strip())}"
-    text, spans = f"{asked}\n\n", []
+    text, spans = f"{asked}\n\n" if lead else "", []
     for passage in passages:
         body = _body(passage)
         start = len(text) + len(_DELIMITER)
@@ -90,13 +97,9 @@ def contrast(attention: Sequence[float]) -> list[float]:
 
 
 def calibrated(attention: Sequence[float], nothing: Sequence[float]) -> list[float]:
-    """How many times the attention each passage gets for the question is that for no question.
+    """How much more attention each passage gets for the question than for none.
 
-    In logarithms. FiM (Hsieh et al. 2024) subtracts what a dummy document gets at the same place;
-    here the documents stay, and a dummy is asked, as in-context re-ranking does (Chen et al. 2025).
+    FiM (Hsieh et al. 2024) subtracts what a dummy document gets at the same place; here the
+    documents stay, and a dummy is asked, as in-context re-ranking does (Chen et al. 2025).
     """
-    least = 1e-12
-    return [
-        math.log(max(asked, least) / max(idle, least))
-        for asked, idle in zip(attention, nothing, strict=True)
-    ]
+    return [asked - idle for asked, idle in zip(attention, nothing, strict=True)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 
 from colligate.documents import Passage, Span
@@ -33,8 +33,8 @@ CAPABILITY = {
 class Shared:
     """Messages that a reader will be sent anyway, and where each passage stands in the last one.
 
-    Its content ends where the question does. A scorer that is the reader takes its attention on
-    them, and the reader then goes on from there without reading them again.
+    Its content ends where the question does. A scorer that is the reader takes the attention for
+    the paper's fusion on them, and the reader then goes on from there without reading them again.
     """
 
     messages: Sequence[Message]
@@ -134,7 +134,8 @@ class _Asking:
             self.found["similarity"] = await similarities(self.question, self.passages, self.run)
             return self.found["similarity"]
         if signal is Signal.LIKELIHOOD:
-            pairs = [likelihood_pair(self.question, passage) for passage in self.passages]
+            told = self.fusion is not Fusion.SFS
+            pairs = [likelihood_pair(self.question, each, told=told) for each in self.passages]
             tokens = await self.run.likelihoods(pairs)
             self.found["likelihood"] = [sum(each) / max(1, len(each)) for each in tokens]
             return self.found["likelihood"]
@@ -142,14 +143,11 @@ class _Asking:
             self.found["attention"] = await self.run.attention(*self._prompt())
             self.found["contrast"] = contrast(self.found["attention"])
             return self.found["contrast"]
-        prompt, spans = self._prompt()
-        text = prompt if isinstance(prompt, str) else prompt[-1].content
+        text, spans = attention_prompt(self.question, self.passages, lead=False)
         idle, begin = without_question(text, self.question)
         attend = partial(self.run.attention, spans=spans, query=begin, layers=MIDDLE)
-        # First of nothing: what is remembered last is the prompt that the reader goes on from.
-        nothing = await attend(_ending(prompt, idle))
-        self.found["attention"] = await attend(prompt)
-        self.found["calibrated"] = calibrated(self.found["attention"], nothing)
+        self.found["attention"] = await attend(text)
+        self.found["calibrated"] = calibrated(self.found["attention"], await attend(idle))
         return self.found["calibrated"]
 
     def _prompt(self) -> tuple[Prompt, Sequence[tuple[int, int]]]:
@@ -157,11 +155,6 @@ class _Asking:
         if self.shared is not None and scorer is reader:
             return self.shared.messages, self.shared.spans
         return attention_prompt(self.question, self.passages)
-
-
-def _ending(prompt: Prompt, text: str) -> Prompt:
-    """The prompt with another text, or another last content."""
-    return text if isinstance(prompt, str) else [*prompt[:-1], replace(prompt[-1], content=text)]
 
 
 async def similarities(question: str, passages: Sequence[Passage], run: Run) -> list[float]:
