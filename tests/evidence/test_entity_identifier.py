@@ -17,23 +17,23 @@ def read(*rows):
 def test_entities_come_with_their_queries_in_order():
     rows = [
         {"entity": " The\nMill ", "keywords": ["who owns  the mill", "who owns  the mill"]},
-        {"entity": "River", "keywords": ["its length", "its source"]},
+        {"entity": "River", "keywords": ["length of the river", "its source"]},
     ]
     assert read(*rows) == [
         ("The Mill", ("who owns the mill",)),
-        ("River", ("its length", "its source")),
+        ("River", ("length of the river", "River its source")),
     ]
 
 
 def test_an_entity_named_twice_has_the_queries_of_both():
     rows = [{"entity": "Mill", "keywords": ["a"]}, {"entity": "Mill", "keywords": ["b", "a"]}]
-    assert read(*rows) == [("Mill", ("a", "b"))]
+    assert read(*rows) == [("Mill", ("Mill a", "Mill b"))]
 
 
 @pytest.mark.parametrize(
     ("row", "found"),
     [
-        ({"entity": "Mill", "keywords": "its owner"}, ("Mill", ("its owner",))),
+        ({"entity": "Mill", "keywords": "owner of mills"}, ("Mill", ("owner of mills",))),
         ({"entity": "Mill"}, ("Mill", ("Mill",))),
         ({"entity": "", "keywords": ["its owner"]}, ("else", ("its owner",))),
         ({"entity": " ", "keywords": [" "]}, ("else", ("the thought",))),
@@ -41,6 +41,11 @@ def test_an_entity_named_twice_has_the_queries_of_both():
 )
 def test_half_a_reply_is_of_use(row, found):
     assert read(row) == [found]
+
+
+def test_a_query_names_its_entity():
+    row = {"entity": "Ada Mercer", "keywords": ["date of birth", "where was Mercer born"]}
+    assert read(row) == [("Ada Mercer", ("Ada Mercer date of birth", "where was Mercer born"))]
 
 
 def test_no_entities_look_the_thought_up():

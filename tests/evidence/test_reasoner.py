@@ -1,20 +1,42 @@
 import pytest
 from pydantic import ValidationError
 
+from colligate.evidence.knowledge_outline import NOTHING
 from colligate.evidence.reasoner import (
+    FactsFirst,
     Reasoning,
     reasoner_messages,
+    reasoner_reply,
     sentence_messages,
     sentence_reasoning,
 )
 
 
 @pytest.mark.parametrize("build", [reasoner_messages, sentence_messages])
-def test_the_prompt_shows_outline_question_and_thoughts_in_order(build):
+def test_the_prompt_shows_question_thoughts_and_outline_in_order(build):
     content = build("Who?", "#### A\n\nA is b.", ["First.", "Second."])[-1].content
-    places = [content.index(text) for text in ("#### A", "Question: Who?", "1. First", "2. Second")]
+    places = [content.index(text) for text in ("Question: Who?", "1. First", "2. Second", "#### A")]
     assert places == sorted(places)
+    assert content.endswith("Question: Who?")
     assert "<thoughts>" not in build("Who?", "", [])[-1].content
+
+
+def test_facts_are_copied_first_where_there_are_any():
+    schema = reasoner_reply("#### A\n\nA is b.").model_json_schema()
+    assert list(schema["properties"]) == schema["required"]
+    assert schema["required"] == ["facts", "thought", "need_retrieve"]
+    assert schema["properties"]["facts"]["minItems"] == 1
+    assert list(reasoner_reply(NOTHING).model_json_schema()["properties"]) == [
+        "thought",
+        "need_retrieve",
+    ]
+    assert '"facts"' in reasoner_messages("Who?", "#### A", [])[0].content
+    assert '"facts"' not in reasoner_messages("Who?", NOTHING, [])[0].content
+
+
+def test_a_reply_without_facts_is_taken():
+    reply = FactsFirst.model_validate({"thought": "So.", "need_retrieve": False})
+    assert reply.facts == []
 
 
 def test_neither_question_nor_thoughts_can_leave_their_place():
@@ -24,10 +46,10 @@ def test_neither_question_nor_thoughts_can_leave_their_place():
     assert "<question>" not in content
 
 
-def test_the_thought_is_asked_for_before_the_verdict():
-    assert list(Reasoning.model_json_schema()["properties"]) == ["thought", "need_retrieve"]
-    with pytest.raises(ValidationError):
-        Reasoning.model_validate({"thought": "So."})
+def test_a_reply_without_a_verdict_is_none():
+    for schema in (Reasoning, FactsFirst):
+        with pytest.raises(ValidationError):
+            schema.model_validate({"thought": "So."})
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,8 @@ def facts_in(prompt: str) -> list[dict]:
 
 
 def kind(call) -> str:
-    return call.schema["title"] if call.schema else "text"
+    title = call.schema["title"] if call.schema else "text"
+    return "Reasoning" if title == "FactsFirst" else title
 
 
 class World:
@@ -199,13 +200,17 @@ async def test_the_rounds_are_bounded_and_the_last_is_not_reasoned_over(sources,
     assert answer.citations
 
 
-async def test_a_thought_said_again_ends_the_rounds(sources, make_run):
+async def test_a_thought_said_again_ends_the_rounds_when_nothing_was_new(sources, make_run):
     same = {"thought": "Who was it?", "need_retrieve": True}
     async with sources:
-        run, _ = make_run(sources, World(Reasoning=same))
+        run, _ = make_run(sources, World(Reasoning=same, Summary={"statements": []}))
         knowledge = await dualrag().learn(QUESTION, run)
-    assert stopped(run) == Stopped(1, Stop.REPEATED)
-    assert knowledge.thoughts == ["Who was it?"]
+        assert stopped(run) == Stopped(1, Stop.REPEATED)
+        assert knowledge.thoughts == ["Who was it?"]
+
+        run, _ = make_run(sources, World(Reasoning=same))
+        await dualrag().learn(QUESTION, run)
+    assert stopped(run).rounds == 4  # not while something new is found: three hops, then nothing
 
 
 async def test_rounds_without_anything_new_end_it(sources, make_run):

@@ -1,6 +1,7 @@
 """The Entity Identifier of DualRAG: which entities more has to be known of, and how to find it.
 
-The paper shows it two worked cases; ours has none, as for the Reasoner.
+The paper shows it two worked cases; ours has none, as for the Reasoner. Nor does the prompt offer
+the name "else" for what is unclear: small models took it for what was clear.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from colligate.evidence.entity_linking import ELSE
 from colligate.evidence.material import material
 from colligate.evidence.reasoner import state
+from colligate.evidence.words import content_words
 from colligate.models import Message
 
 IDENTIFIER_TOKENS = 500
@@ -29,7 +31,7 @@ which a fact is missing, the most needed first, and no more than are needed now.
 name alone; when more is wanted of an entity that the outline has, copy its name from there. \
 "keywords" are one or two search queries for the missing fact: each names the entity and says \
 what is wanted of it, and can be understood by itself. Do not look up what the outline already \
-says. Use the entity "else" when it is unclear what the missing fact is about."""
+says."""
 
 _QUERY = """\
 You write the next search query over the user's documents, so that a question can be answered. \
@@ -94,17 +96,24 @@ def query_messages(question: str, outline: str, thoughts: Sequence[str]) -> list
 def wanted(entities: Sequence[Wanted], instead: str) -> list[tuple[str, tuple[str, ...]]]:
     """Entities and their queries, cleaned and bounded; `instead` is looked up where there are none.
 
-    An entity without a query is its own; queries without a name belong to no entity (`ELSE`).
+    An entity without a query is its own, and a query that does not name its entity is given the
+    name: "place of birth" finds nothing by itself. Queries without an entity belong to `ELSE`.
     """
     found: dict[str, tuple[str, ...]] = {}
     for each in entities[:MOST_ENTITIES]:
         name = _line(each.entity, _LONGEST_NAME)
         queries = [_line(query, _LONGEST_QUERY) for query in each.keywords[:MOST_QUERIES]]
-        queries = [query for query in queries if query] or ([name] if name else [])
+        queries = [_named(query, name) for query in queries if query] or [name] * bool(name)
         if queries:
             name = name or ELSE
             found[name] = tuple(dict.fromkeys([*found.get(name, ()), *queries]))
     return list(found.items()) or [(ELSE, (_line(instead, _LONGEST_QUERY),))]
+
+
+def _named(query: str, entity: str) -> str:
+    """A query with the name of its entity, unless a word of that is in it."""
+    shared = set(content_words(query)).intersection(content_words(entity))
+    return query if shared or entity.casefold() == ELSE else f"{entity} {query}".strip()
 
 
 def _line(text: str, longest: int) -> str:

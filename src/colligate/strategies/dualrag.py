@@ -21,8 +21,10 @@ from colligate.evidence.reader import Form, reader_messages
 from colligate.evidence.reasoner import (
     REASONER_TOKENS,
     SENTENCE_TOKENS,
+    FactsFirst,
     Reasoning,
     reasoner_messages,
+    reasoner_reply,
     sentence_messages,
     sentence_reasoning,
 )
@@ -82,10 +84,10 @@ class DualRAG:
     stands in the passages goes into the outline with its spans, the rest is dropped. The reader
     answers from the passages that the outline rests on, with outline and thoughts as notes.
 
-    The rounds end when the Reasoner misses nothing or repeats itself, after `patience` rounds
-    without anything new, or after `rounds`. `linking` says when a name means an entity that the
-    outline has: see `Linking`. Without a reranker the rankings of an entity's queries are joined
-    by reciprocal rank fusion.
+    The rounds end when the Reasoner misses nothing, when it repeats itself and nothing was new,
+    after `patience` rounds without anything new, or after `rounds`. `linking` says when a name
+    means an entity that the outline has: see `Linking`. Without a reranker the rankings of an
+    entity's queries are joined by reciprocal rank fusion.
 
     The `no_...` fields and `ei2` are the paper's ablations, each leaving one part out.
     """
@@ -166,7 +168,7 @@ class DualRAG:
                 knowledge.thoughts.append(reasoning.thought)
             if not reasoning.need_retrieve and (number > 1 or not self.retrieve_first):
                 return Stop.ENOUGH
-            if repeated:
+            if repeated and barren:
                 return Stop.REPEATED
             new = await self._aggregate(knowledge, run, await self._query(knowledge, run))
             knowledge.rounds = number
@@ -177,28 +179,30 @@ class DualRAG:
 
     async def _reason(self, knowledge: Knowledge, run: Run) -> Reasoning:
         """The Reasoner: the next thought, and whether something is missing."""
-        ask = partial(
-            sentence_messages if self.no_reasoner else reasoner_messages,
-            knowledge.question,
-            thoughts=knowledge.thoughts,
-        )
+        question, thoughts = knowledge.question, knowledge.thoughts
+        facts: list[str] = []
         readable = True
         if self.no_reasoner:
+            ask = partial(sentence_messages, question, thoughts=thoughts)
             outline = await knowledge.shown(run, ask, SENTENCE_TOKENS)
             reply = await run.chat(ask(outline), max_tokens=SENTENCE_TOKENS)
             reasoning = sentence_reasoning(reply.text)
         else:
-            outline = await knowledge.shown(run, ask, REASONER_TOKENS, Reasoning)
+            ask = partial(reasoner_messages, question, thoughts=thoughts)
+            outline = await knowledge.shown(run, ask, REASONER_TOKENS, FactsFirst)
+            schema = reasoner_reply(outline)
             try:
-                made = await run.structured(ask(outline), Reasoning, max_tokens=REASONER_TOKENS)
-                reasoning = made.value
+                made = await run.structured(ask(outline), schema, max_tokens=REASONER_TOKENS)
+                reasoning = Reasoning.model_validate(made.value.model_dump())
+                facts = made.value.facts if isinstance(made.value, FactsFirst) else []
             except MalformedOutput:
                 # What it wrote is a thought all the same; that it suffices was not said.
                 readable = False
                 reasoning = Reasoning(thought=_last_reply(run), need_retrieve=True)
         thought = " ".join(reasoning.thought.split())[:_LONGEST_THOUGHT]
-        run.emit(Reasoned(knowledge.rounds + 1, thought, reasoning.need_retrieve, readable))
-        return Reasoning(thought=thought, need_retrieve=reasoning.need_retrieve)
+        need = reasoning.need_retrieve
+        run.emit(Reasoned(knowledge.rounds + 1, thought, need, tuple(facts), readable))
+        return Reasoning(thought=thought, need_retrieve=need)
 
     async def _query(self, knowledge: Knowledge, run: Run) -> list[_Sought]:
         """What is missing, by entity, with the passages found for each."""

@@ -17,7 +17,7 @@ class Stop(StrEnum):
     ENOUGH = "enough"  # the Reasoner misses nothing
     ROUNDS = "rounds"  # as many as are allowed
     NOTHING_NEW = "nothing new"  # several rounds in a row found nothing
-    REPEATED = "repeated"  # the Reasoner said what it had said before
+    REPEATED = "repeated"  # nothing was new, and the Reasoner said what it had said before
     BUDGET = "budget"  # what is left of it is kept for the answer
 
 
@@ -25,12 +25,13 @@ class Stop(StrEnum):
 class Reasoned(Event):
     """The Reasoner had a thought. `readable` is False when its reply had to be taken as it was.
 
-    Rounds count from 1 in all these events.
+    `facts` are what it copied of the outline. Rounds count from 1 in all these events.
     """
 
     round: int
     thought: str
     need_retrieve: bool
+    facts: tuple[str, ...] = ()
     readable: bool = True
 
 
