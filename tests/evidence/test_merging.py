@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+import tracemalloc
 from itertools import pairwise
 
 import numpy as np
@@ -103,6 +104,21 @@ def test_a_text_longer_than_the_budget_stays_by_itself():
     found = grouped([[0.0, 1.0], [1.0, 0.0], [1.0, 0.1]], [500, 10, 20], 100)
     assert found.groups == ((0,), (1, 2))
     assert not found.forced
+
+
+def test_thousands_of_texts_are_grouped_in_bounded_memory_and_still_by_likeness():
+    chance = random.Random(1)
+    kinds = [chance.randrange(4) for _ in range(5000)]
+    vectors = np.eye(4, 64, dtype=np.float32)[kinds]
+    vectors += 0.01 * np.random.default_rng(1).random(vectors.shape, dtype=np.float32)
+    tracemalloc.start()
+    found = grouped(vectors, [10] * 5000, 100)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 40_000_000  # all distances at once are 100 MB
+    assert sorted(i for group in found.groups for i in group) == list(range(5000))
+    alike = sum(len({kinds[i] for i in group}) == 1 for group in found.groups)
+    assert alike > 0.95 * len(found.groups)
 
 
 @pytest.mark.parametrize("count", [0, 1])

@@ -125,11 +125,14 @@ def notes(
 ) -> str:
     """The directive and the findings, each with the numbers of its passages."""
     blocks = [f"<directive>\n{material(directive.strip())}\n</directive>"] if directive else []
+    numbered: dict[str, list[tuple[int, Span]]] = {}
+    for number, passage in enumerate(passages, 1):
+        numbered.setdefault(passage.document_id, []).append((number, passage.span))
     lines = []
     for gathered in batch:
         if gathered.title:
             lines.append(f"Document: {_line(gathered.title)}")
-        lines += [_finding(finding, passages) for finding in gathered.findings]
+        lines += [_finding(finding, numbered) for finding in gathered.findings]
     blocks.append("\n".join(["<findings>", *lines, "</findings>"]))
     if silent:
         named = "; ".join(_line(title) for title in silent[:_MOST_NAMED])
@@ -138,13 +141,14 @@ def notes(
     return "\n\n".join(blocks)
 
 
-def _finding(finding: Stated, passages: Sequence[Passage]) -> str:
-    numbers = [
-        str(number)
-        for number, passage in enumerate(passages, 1)
-        if any(passage.span.contains(place.span) for place in finding.places)
-    ]
-    where = f" [{', '.join(numbers)}]" if numbers else ""
+def _finding(finding: Stated, numbered: Mapping[str, Sequence[tuple[int, Span]]]) -> str:
+    numbers = {
+        number
+        for place in finding.places
+        for number, span in numbered.get(place.span.document_id, ())
+        if span.contains(place.span)
+    }
+    where = f" [{', '.join(map(str, sorted(numbers)))}]" if numbers else ""
     return f"- {_line(finding.sentence)}{where}"
 
 

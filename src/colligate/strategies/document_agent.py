@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 
 from colligate.documents import Passage, Span
 from colligate.errors import BudgetExceeded, ColligateError
@@ -100,6 +100,7 @@ class DocumentAgent:
     pool: int
     mode: SearchMode
     tokens: int
+    first_search: Literal["asked", "question"]
 
     async def read(self, info: DocumentInfo, run: Run) -> Outcome:
         """Read one document; what goes wrong is its outcome, and nobody else's."""
@@ -137,10 +138,12 @@ class DocumentAgent:
         last = False
         for number in range(1, self.searches + 2):
             schema = LastTurn if last else Turn if reading.shown else FirstTurn
-            turn = (
-                await run.structured(messages, schema, role=Role.WORKER, max_tokens=self.tokens)
-            ).value
-            reading.take(turn)
+            if number == 1 and self.first_search == "question":
+                turn = Turn(action="search", query=question or " ".join(self.tasks))
+            else:
+                asked = run.structured(messages, schema, role=Role.WORKER, max_tokens=self.tokens)
+                turn = (await asked).value
+                reading.take(turn)
             ended = last or (turn.action == "finalize" and bool(reading.shown))
             new = [] if ended else await self._search(turn.query, reading, run)
             closing = number == self.searches

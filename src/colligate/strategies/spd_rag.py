@@ -7,7 +7,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from colligate.errors import BudgetExceeded, MalformedOutput, ModelError
 from colligate.evidence.coordinator import Todos, coordinator_messages
@@ -45,7 +45,8 @@ class SPDRAG:
     need is kept for it, and documents that were not read are counted. A run that is interrupted
     goes on where it was when it is asked again.
 
-    `documents` takes only so many of the documents in view, the best by a search.
+    `documents` takes only so many of the documents in view, the best by a search. `first_search`
+    "question" begins each agent with the passages that a search for the question finds.
     `merge_tokens` is what one synthesis may be given, by default three quarters of the reader's
     window. `question_reaches` False gives the agents their tasks alone, and `no_single_synthesis`
     hands out a single document's findings as they are: both as in the released code.
@@ -59,6 +60,7 @@ class SPDRAG:
     k: int = 5  # passages a search shows
     pool: int = 15  # searched for a reranker
     mode: SearchMode = SearchMode.HYBRID  # the paper: dense
+    first_search: Literal["asked", "question"] = "asked"  # question: a call less a document
     concurrency: int = 16  # agents at work, and syntheses
     merge_tokens: int | None = None  # the paper: 750,000 of a million
     plan_tokens: int = 600  # of the coordinator's reply
@@ -152,6 +154,7 @@ class SPDRAG:
             pool=self.pool,
             mode=self.mode,
             tokens=self.agent_tokens,
+            first_search=self.first_search,
         )
 
     def _synthesis(self, question: str, directive: str, run: Run) -> Synthesis:

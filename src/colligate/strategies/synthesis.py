@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from colligate.documents import Passage
+from colligate.documents import Passage, Span
 from colligate.errors import BudgetExceeded, ContextTooSmall, MalformedOutput
 from colligate.evidence.citing import Evidence, written
 from colligate.evidence.merging import Grouping, fair_shares, grouped, split_by_tokens
@@ -254,9 +254,14 @@ def _weights(text: Gathered, tokens: int) -> list[int]:
 
 def _evidence(texts: Sequence[Gathered], passages: Sequence[Passage]) -> tuple[Evidence, ...]:
     """The passages with the relevance of the findings that stand there, the best first."""
+    standing: dict[str, list[tuple[Span, Gathered]]] = {}
+    for text in texts:
+        for span in text.spans:
+            standing.setdefault(span.document_id, []).append((span, text))
     shown = []
     for passage in passages:
-        of = [text for text in texts if any(passage.span.contains(s) for s in text.spans)]
+        there = standing[passage.document_id]
+        of = [text for span, text in there if passage.span.contains(span)]
         best = max(of, key=lambda text: text.relevance)
         reason = f"found by the agent of {best.title!r}" if best.title else "kept by a synthesis"
         shown.append(Evidence(passage.span, best.relevance, reason))
