@@ -63,16 +63,28 @@ KEYS = ("question", "position", "model", "embedder", "prompt")
 # The paper's Figure 3, 500 questions: Llama 3.1 8B and gte-large.
 PAPER = {"similarity": 0.690, "likelihood": 0.754, "contrast": 0.814, "sfs": 0.908}
 
-# What a fusion's signals are called in the rows: each takes attention in its own way.
+# What a fusion's signals are called in the rows: each asks in its own way.
 NAMES: Mapping[Fusion, Mapping[str, str]] = {
     Fusion.SFS: {},
     Fusion.CALIBRATED: {
+        "likelihood": "told likelihood",
         "attention": "attention of middle layers",
         "calibrated": "calibrated attention",
     },
 }
-# What of attention counts in a fusion.
-ATTENTION = {Fusion.SFS: "contrast", Fusion.CALIBRATED: "calibrated attention"}
+# What of each signal counts in a fusion.
+COUNTED: Mapping[Fusion, Mapping[Signal, str]] = {
+    Fusion.SFS: {
+        Signal.SIMILARITY: "similarity",
+        Signal.LIKELIHOOD: "likelihood",
+        Signal.ATTENTION: "contrast",
+    },
+    Fusion.CALIBRATED: {
+        Signal.SIMILARITY: "similarity",
+        Signal.LIKELIHOOD: "told likelihood",
+        Signal.ATTENTION: "calibrated attention",
+    },
+}
 
 
 async def measure(arguments: argparse.Namespace) -> None:
@@ -161,8 +173,7 @@ def scores_of(signals: Mapping[str, Sequence[float]]) -> dict[str, Sequence[floa
     """Each signal alone, and each fusion of two and of all, named by what goes in."""
     found: dict[str, Sequence[float]] = dict(signals)
     for fusion in Fusion:
-        parts = {Signal(name): signals[name] for name in ("similarity", "likelihood")}
-        parts[Signal.ATTENTION] = signals[ATTENTION[fusion]]
+        parts = {signal: signals[name] for signal, name in COUNTED[fusion].items()}
         for some_of in (*combinations(Signal, 2), tuple(Signal)):
             left_out = [signal for signal in Signal if signal not in some_of]
             there = {signal: parts[signal] for signal in some_of}
