@@ -149,6 +149,8 @@ class Meter:
     warnings: list[str] = field(default_factory=list)
     retrieval_rounds: int = 0
     stages: dict[Stage, int] = field(default_factory=_no_stages)
+    tokens: int = field(default=0, init=False)
+    """In and out of all calls so far, without those the cache answered."""
 
     def chat(
         self, role: str, model: str, usage: Usage, *, seconds: float, cached: bool = False
@@ -205,16 +207,9 @@ class Meter:
                     self.warnings.append(warning)
         call = Call(str(role), model, kind, usage, seconds, usd, passes, cached)
         self.calls.append(call)
+        if not cached:
+            self.tokens += usage.input_tokens + usage.output_tokens
         return call
-
-    @property
-    def tokens(self) -> int:
-        """Tokens in and out of all calls so far, without those the cache answered."""
-        return sum(
-            call.usage.input_tokens + call.usage.output_tokens
-            for call in self.calls
-            if not call.cached
-        )
 
     def report(self, *, seconds: float | None = None) -> UsageReport:
         """The sums; `seconds` is the run's own time, default the time of its calls together."""
