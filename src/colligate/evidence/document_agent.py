@@ -31,8 +31,8 @@ Reply with JSON, one turn at a time.
 "reasoning": what the passages shown last say about the tasks, in one sentence, or that they say \
 nothing.
 "findings": each thing that they say about the tasks. It names its passage, quotes the words of \
-that passage that say it, exactly as they stand there, and then states it in a full sentence of \
-your own, with the names, numbers and dates as they stand. Empty when they say nothing.
+that passage that say it, exactly as they stand there, and then states it as a fact, in a full \
+sentence of your own with names, numbers and dates as they stand. Empty when they say nothing.
 "action": "search" when something is missing, "finalize" when nothing is or the document does not \
 say it.
 "query": for a search, a few words that the passage looked for may hold; one thing at a time, and \
@@ -40,6 +40,9 @@ other words than before. Empty when you finalize.
 "relevance": from 0 to 1, how much this document helps with the tasks.
 You have {searches} searches. Search at least twice before you take it that the document does not \
 say something."""
+
+FRAME = "The passage of the document states, says, mentions, notes that according to the text"
+"""Words in which small models put a finding: of a document they say nothing, and prove nothing."""
 
 _BEGIN = 'Begin: "query" is what you search this document for first, a few words of the first task.'
 _NEXT = "Copy what these passages say about the tasks. Then search again or finalize."
@@ -85,7 +88,7 @@ class Turn(BaseModel):
         json_schema_extra=_asks_for("reasoning", "findings", "action", "query", "relevance"),
     )
 
-    reasoning: str = Field(default="", json_schema_extra={"maxLength": 300})
+    reasoning: str = Field(default="", json_schema_extra={"minLength": 10, "maxLength": 300})
     findings: list[Found] = Field(
         default_factory=list, json_schema_extra={"maxItems": _MOST_FINDINGS}
     )

@@ -9,9 +9,10 @@ from enum import StrEnum
 from typing import Any, Literal
 
 from colligate.documents import Passage, Span
-from colligate.errors import BudgetExceeded, ColligateError
+from colligate.errors import BudgetExceeded, ColligateError, ContextTooSmall
 from colligate.evidence.citing import Place, Stated, resolved
 from colligate.evidence.document_agent import (
+    FRAME,
     FirstTurn,
     LastTurn,
     Turn,
@@ -26,6 +27,7 @@ from colligate.library.sources import DocumentInfo, SearchMode
 from colligate.models import Message, Role
 from colligate.strategies.run import Run
 from colligate.strategies.spd_rag_trace import AgentTurn
+from colligate.strategies.trace import Pruned
 
 
 class Status(StrEnum):
@@ -194,6 +196,18 @@ class DocumentAgent:
             if room is None or room >= 0:
                 break
             kept.pop()
+        if len(kept) < len(new):
+            left_out = tuple(passage.span for passage in new[len(kept) :])
+            run.emit(
+                Pruned(left_out, f"they do not fit the window of {run.model(Role.WORKER).name}")
+            )
+            if first == 1 and not kept:
+                raise ContextTooSmall(
+                    "not one passage fits the agent's window",
+                    f"it is {run.model(Role.WORKER).context_tokens} tokens",
+                    "take a worker with a larger window",
+                )
+            run.warn("some agents' windows were full before all that they found was read")
         return kept
 
     async def _located(self, reading: _Reading, run: Run) -> tuple[Stated, ...]:
@@ -201,7 +215,7 @@ class DocumentAgent:
         if not reading.statements or not reading.shown:
             return ()
         documents = {reading.info.id: await run.document(reading.info.id)}
-        asked = "\n".join([self.question, *self.tasks])
+        asked = "\n".join([self.question, *self.tasks, FRAME])
         stated, _ = await asyncio.to_thread(
             resolved, asked, reading.statements, reading.shown, documents
         )

@@ -33,7 +33,7 @@ _NAMED = 3  # failed documents that a warning names
 
 @dataclass(frozen=True)
 class SPDRAG:
-    """SPD-RAG: an agent for every document, and a synthesis of what they find.
+    """An agent for every document, and a synthesis of what they find.
 
     A coordinator, who sees the question alone, writes tasks and a directive. For each document in
     view an agent searches inside it, at most `searches` times, and hands in findings with the

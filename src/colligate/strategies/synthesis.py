@@ -192,7 +192,7 @@ class Synthesis:
             )
         except (MalformedOutput, ContextTooSmall, BudgetExceeded) as error:
             self.run.warn(f"the findings are given as they are, put together by no model: {error}")
-            return await self.as_found(kept)
+            return await self.as_found(texts)
 
     async def _fitting(self, texts: Sequence[Gathered], most: int | None) -> list[Gathered]:
         """The findings that fit `most` tokens, of every text a fair share; the others are said."""
