@@ -20,10 +20,10 @@ def test_a_passage_has_its_documents_number_and_only_what_was_kept_of_it():
     assert "The mill is old" not in content
 
 
-def test_scores_then_evidence_then_debate_then_question():
+def test_debate_then_scores_then_evidence_then_question():
     logs = [("global", "I say 900 [DOC 7]."), ("local", "I say 800 [DOC 2].")]
     content = judge_messages("Rent?", [exhibit(), exhibit(2, 0.4)], logs, Form.SHORT)[-1].content
-    order = ["Passage 7: 0.85", "Passage 2: 0.40", '<passage number="7"', "I say 900", "I say 800"]
+    order = ["I say 900", "I say 800", "Passage 7: 0.85", "Passage 2: 0.40", '<passage number="7"']
     places = [content.index(words) for words in order]
     assert places == sorted(places)
     assert content.endswith("Question: Rent?")

@@ -49,13 +49,16 @@ def score_messages(question: str, candidates: Sequence[Numbered]) -> list[Messag
 
 
 def score_schema(numbers: Sequence[int]) -> dict[str, Any]:
-    """The JSON schema of a reply about these documents: as many entries as there are."""
+    """The JSON schema of a reply about these documents: as many entries as there are.
+
+    `p` is in tenths: held to a number alone, models write digits for as long as they may.
+    """
     entry = {
         "type": "object",
         "properties": {
             "doc_id": {"enum": list(numbers)},
             "answer": {"type": "string", "maxLength": _LONGEST_ANSWER},
-            "p": {"type": "number", "minimum": 0, "maximum": 1},
+            "p": {"enum": [tenths / 10 for tenths in range(11)]},
         },
         "required": ["doc_id", "answer", "p"],
         "additionalProperties": False,

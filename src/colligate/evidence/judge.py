@@ -17,12 +17,12 @@ from colligate.models import Message
 
 _JUDGE = """\
 You are the judge of a debate. Two agents read the documents and answered the question; their \
-answers are the debate, in <log> tags. A passage shows only the sentences of its document that \
-matter, and its number is the one that the debate gives its document as [DOC number]. The \
-reliability of a document is the probability, from 0 to 1, that it answers the question; higher is \
-better. The debate may be wrong: where it and the passages differ, the passages are right. Quote \
-the passages; where they lack what the debate quotes of a document, quote that, with the \
-document's number as "passage"."""
+answers are the debate, in <log> tags before the passages. A passage shows only the sentences of \
+its document that matter, and its number is the one that the debate gives its document as \
+[DOC number]. The reliability of a document is the probability, from 0 to 1, that it answers the \
+question; higher is better. The debate may be wrong: where it and the passages differ, the \
+passages are right. Quote the passages; where they lack what the debate quotes of a document, \
+quote that, with the document's number as "passage"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +48,10 @@ class Exhibit:
 def judge_messages(
     question: str, kept: Sequence[Exhibit], logs: Sequence[tuple[str, str]], form: Form
 ) -> list[Message]:
-    """The prompt: scores, evidence, debate, question.
+    """The prompt: debate, scores, evidence, question.
 
-    `logs` are the agents' names and what each wrote. The reply is `FORMS[form].reply`, whose
+    The paper has the debate behind the evidence; there, small models reply with no statement at
+    all. `logs` are the agents' names and what each wrote. The reply is `FORMS[form].reply`, whose
     `passage` is a document's number.
     """
     scores = [f"Passage {each.number}: {each.p:.2f}" for each in kept if each.p is not None]
@@ -60,9 +61,9 @@ def judge_messages(
         for each in kept
     )
     blocks = [
+        *(f'<log agent="{name}">\n{material(log.strip())}\n</log>' for name, log in logs),
         *(["Reliability:\n" + "\n".join(scores)] if scores else []),
         f"<passages>\n{passages or 'None was found reliable.'}\n</passages>",
-        *(f'<log agent="{name}">\n{material(log.strip())}\n</log>' for name, log in logs),
         f"Question: {material(question.strip())}",
     ]
     return [
