@@ -213,6 +213,19 @@ async def test_a_thought_said_again_ends_the_rounds_when_nothing_was_new(sources
     assert stopped(run).rounds == 4  # not while something new is found: three hops, then nothing
 
 
+async def test_a_thought_that_missed_something_is_not_enough_when_it_is_said_again(
+    sources, make_run
+):
+    verdicts = iter([True, False, False])
+    world = World(
+        Reasoning=lambda call: {"thought": "Find out who.", "need_retrieve": next(verdicts)}
+    )
+    async with sources:
+        run, _ = make_run(sources, world)
+        await dualrag(rounds=3).learn(QUESTION, run)
+    assert stopped(run) == Stopped(3, Stop.ROUNDS)
+
+
 async def test_rounds_without_anything_new_end_it(sources, make_run):
     count = iter(range(9))
     thoughts = World(

@@ -161,12 +161,16 @@ class DualRAG:
 
     async def _rounds(self, knowledge: Knowledge, run: Run) -> Stop:
         barren = 0
+        missing: set[str] = set()
         for number in range(1, self.rounds + 1):
             reasoning = await self._reason(knowledge, run)
             repeated = reasoning.thought in knowledge.thoughts
             if reasoning.thought and not repeated:
                 knowledge.thoughts.append(reasoning.thought)
-            if not reasoning.need_retrieve and (number > 1 or not self.retrieve_first):
+            if reasoning.need_retrieve:
+                missing.add(reasoning.thought)
+            # A thought that said what is missing cannot, unchanged, say that nothing is.
+            elif reasoning.thought not in missing and (number > 1 or not self.retrieve_first):
                 return Stop.ENOUGH
             if repeated and barren:
                 return Stop.REPEATED
