@@ -42,7 +42,9 @@ def usage_line(usage: UsageReport, model: str) -> str:
     tokens = f"{usage.input_tokens:,} tokens in, {usage.output_tokens:,} out"
     cost = f", ${usage.cost_usd:.4f}" if usage.cost_usd else ""
     by = f"{model}: " if model else ""
-    return f"{by}{counted(usage.calls, 'call')}, {tokens}{cost}, {usage.seconds:.1f} s"
+    roles = [f"{role} {sums['calls']:,}" for role, sums in usage.by_role.items() if sums["calls"]]
+    calls = counted(usage.calls, "call") + (f" ({', '.join(roles)})" if len(roles) > 1 else "")
+    return f"{by}{calls}, {tokens}{cost}, {usage.seconds:.1f} s"
 
 
 def _heading(number: int, citation: Citation, arrow: str) -> Text:

@@ -41,7 +41,7 @@ def report(error: BaseException) -> int:
 def _verdict(error: BaseException) -> tuple[str, int]:
     match error:
         case KeyboardInterrupt() | Abort():
-            return "interrupted; what was already indexed is kept", INTERRUPTED
+            return "interrupted; what was indexed or read by then is kept", INTERRUPTED
         case UsageError():
             return str(error), WRONG_USAGE
         case ColligateError():

@@ -133,7 +133,8 @@ class Answers:
     def reason(self, body: dict[str, Any]) -> dict[str, Any]:
         first = len(self.at("reasoner")) == 1
         missing, enough = "The notices of each licence are missing.", "All notices are known."
-        return {"thought": (missing if first else enough) + self.echo, "need_retrieve": first}
+        thought = (missing if first else enough) + self.echo
+        return {"facts": [f"Known.{self.echo}"], "thought": thought, "need_retrieve": first}
 
     def identify(self, body: dict[str, Any]) -> dict[str, Any]:
         names = ["copyright notice", "source distribution"]

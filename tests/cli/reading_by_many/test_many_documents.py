@@ -109,6 +109,7 @@ def test_interrupted_it_goes_on_where_it_was(colligate: Any, answers: Any, licen
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=20)
     assert (process.returncode, out) == (130, b""), err
+    assert b"what was indexed or read by then is kept" in err
     go_on.set()
     answers.say["agent"] = answers.agent
     answers.served.clear()
@@ -121,3 +122,9 @@ def test_interrupted_it_goes_on_where_it_was(colligate: Any, answers: Any, licen
     answers.served.clear()
     assert colligate(*command).returncode == 0
     assert answers.counted() == {"coordinator": 1, "agent": 10, "statements": 1}
+
+
+def test_what_it_cost_is_told_by_role(colligate: Any, answers: Any, licences: Path) -> None:
+    named = ["--model", f"openai:m@{answers.server.url}", "--embedder", "static"]
+    done = colligate.here("ask", QUESTION, licences, "--strategy", "spd-rag", *named)
+    assert ": 12 calls (reader 2, worker 10), " in done.stderr.splitlines()[-1]
