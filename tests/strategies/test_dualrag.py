@@ -470,6 +470,20 @@ async def test_passages_are_reranked_by_the_entity_or_by_its_queries(sources, ma
         assert reranker.queries == ["Missing: Who was the director of Silver Harbour?"]
 
 
+async def test_without_a_reranker_the_rankings_of_the_queries_are_joined(sources, make_run):
+    both = {"entities": [{"entity": "ships", "keywords": ["cathedral ships", "director ships"]}]}
+    async with sources:
+        run, _ = make_run(sources, World(Entities=both))
+        await dualrag(rounds=1, k=4).learn(QUESTION, run)
+    (gathered,) = events(run, Gathered)
+    first, second = (e.spans for e in events(run, Retrieved))
+    assert {s.document_id for s in first} == {"boats", "lund"}
+    assert {s.document_id for s in second} == {"boats", "film"}
+    assert gathered.spans[0].document_id == "boats"
+    assert {s.document_id for s in gathered.spans} == {"boats", "lund", "film"}
+    assert gathered.how == "reciprocal rank fusion"
+
+
 async def test_low_scores_are_left_out_before_the_cut(sources, make_run):
     async with sources:
         run, model = make_run(sources, World(Entities=TWO), reranker=Reranker("Sweden"))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import ClassVar, Literal
 
 from colligate.documents import Hit, Passage
@@ -18,16 +17,6 @@ from colligate.evidence.entity_linking import ELSE, Linking
 from colligate.evidence.knowledge_outline import Fragment
 from colligate.evidence.knowledge_summarizer import SUMMARY_TOKENS, Summary, summarizer_messages
 from colligate.evidence.reader import Form, reader_messages
-from colligate.evidence.reasoner import (
-    REASONER_TOKENS,
-    SENTENCE_TOKENS,
-    FactsFirst,
-    Reasoning,
-    reasoner_messages,
-    reasoner_reply,
-    sentence_messages,
-    sentence_reasoning,
-)
 from colligate.library.sources import SearchMode
 from colligate.models import Message
 from colligate.strategies.answer import Answer
@@ -36,7 +25,6 @@ from colligate.strategies.dualrag_trace import (
     Gathered,
     Outlined,
     OutlineEntity,
-    Reasoned,
     Stop,
     Stopped,
     Summarised,
@@ -45,13 +33,12 @@ from colligate.strategies.entity_queries import entity_queries, one_query
 from colligate.strategies.entity_retrieval import by_title, passages_for
 from colligate.strategies.knowledge import Knowledge
 from colligate.strategies.reading import fitting, read, stated
+from colligate.strategies.reasoning import next_thought
 from colligate.strategies.run import Run
 from colligate.strategies.side_by_side import side_by_side
 from colligate.strategies.strategy import Needs
-from colligate.strategies.trace import Asked
 
 _FOR_THE_ANSWER = 6000  # tokens of a budget that the rounds leave, or half of a small one
-_LONGEST_THOUGHT = 1000  # characters
 _RAW = "knowledge"  # the one heading, where passages are not summarised
 
 
@@ -163,7 +150,7 @@ class DualRAG:
         barren = 0
         missing: set[str] = set()
         for number in range(1, self.rounds + 1):
-            reasoning = await self._reason(knowledge, run)
+            reasoning = await next_thought(knowledge, run, sentences=self.no_reasoner)
             repeated = reasoning.thought in knowledge.thoughts
             if reasoning.thought and not repeated:
                 knowledge.thoughts.append(reasoning.thought)
@@ -180,33 +167,6 @@ class DualRAG:
             if barren == self.patience:
                 return Stop.NOTHING_NEW
         return Stop.ROUNDS  # what the last round found is not reasoned over: as the code
-
-    async def _reason(self, knowledge: Knowledge, run: Run) -> Reasoning:
-        """The Reasoner: the next thought, and whether something is missing."""
-        question, thoughts = knowledge.question, knowledge.thoughts
-        facts: list[str] = []
-        readable = True
-        if self.no_reasoner:
-            ask = partial(sentence_messages, question, thoughts=thoughts)
-            outline = await knowledge.shown(run, ask, SENTENCE_TOKENS)
-            reply = await run.chat(ask(outline), max_tokens=SENTENCE_TOKENS)
-            reasoning = sentence_reasoning(reply.text)
-        else:
-            ask = partial(reasoner_messages, question, thoughts=thoughts)
-            outline = await knowledge.shown(run, ask, REASONER_TOKENS, FactsFirst)
-            schema = reasoner_reply(outline)
-            try:
-                made = await run.structured(ask(outline), schema, max_tokens=REASONER_TOKENS)
-                reasoning = Reasoning.model_validate(made.value.model_dump())
-                facts = made.value.facts if isinstance(made.value, FactsFirst) else []
-            except MalformedOutput:
-                # What it wrote is a thought all the same; that it suffices was not said.
-                readable = False
-                reasoning = Reasoning(thought=_last_reply(run), need_retrieve=True)
-        thought = " ".join(reasoning.thought.split())[:_LONGEST_THOUGHT]
-        need = reasoning.need_retrieve
-        run.emit(Reasoned(knowledge.rounds + 1, thought, need, tuple(facts), readable))
-        return Reasoning(thought=thought, need_retrieve=need)
 
     async def _query(self, knowledge: Knowledge, run: Run) -> list[_Sought]:
         """What is missing, by entity, with the passages found for each."""
@@ -303,9 +263,3 @@ class DualRAG:
             run.warn(f"what was found for “{sought.name}” was not summarised: {error.what}")
         event = Summarised(knowledge.rounds + 1, sought.name, said, tuple(fragments), readable)
         return _Summarised(fragments, passages, event)
-
-
-def _last_reply(run: Run) -> str:
-    """What the model said last; nothing else of the run is under way while it reasons."""
-    asked = (event for _, event in reversed(run.trace.events) if isinstance(event, Asked))
-    return next((event.reply for event in asked), "")

@@ -94,7 +94,7 @@ class Knowledge:
         for name, span in self.outline.sources:
             found.setdefault(self._passage_of(span), []).append(name)
         return [
-            (passage, Evidence(passage.span, len(names), _reason(names)))
+            (passage, Evidence(passage.span, float(len(names)), _reason(names)))
             for passage, names in found.items()
         ]
 
