@@ -50,8 +50,8 @@ def judge_messages(
 ) -> list[Message]:
     """The prompt: debate, scores, evidence, question.
 
-    The paper has the debate behind the evidence; there, small models reply with no statement at
-    all. `logs` are the agents' names and what each wrote. The reply is `FORMS[form].reply`, whose
+    The paper has the debate behind the evidence; there, small models made fewer statements or
+    none. `logs` are the agents' names and what each wrote. The reply is `FORMS[form].reply`, whose
     `passage` is a document's number.
     """
     scores = [f"Passage {each.number}: {each.p:.2f}" for each in kept if each.p is not None]

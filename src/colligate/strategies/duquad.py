@@ -50,8 +50,8 @@ class DuQUAD:
     `units`: `documents` are read whole, the best `documents` of those in view; `passages` are the
     best of a search; `auto` takes documents where there are few and all are short.
     `reply` is the form of the agents' replies: the paper's free text that ends in JSON, or quotes
-    and an answer as JSON, which small models do far better. `auto` takes quotes where the reader
-    can be held to a schema.
+    and an answer as JSON, by which small models name documents that they otherwise do not. `auto`
+    takes quotes where the reader can be held to a schema.
     `on_nothing`: what the judge sees where no score reaches the threshold, the `best` document if
     its score is not 0, or the debate (`log`) alone. A signal that the models in use cannot give is
     left out, and the others weigh more; `alpha`, `beta` and `gamma` are the fusion's own weights
@@ -64,7 +64,7 @@ class DuQUAD:
     )
 
     local_documents: int = 6  # Figure 5
-    important: int = 3  # an agent
+    important: int = 3  # an agent; with quotes it is 3 at most
     threshold: float = 0.4  # Table 5
     sentences: int = 2  # a document
     fusion: Fusion = Fusion.SFS
