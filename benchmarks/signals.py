@@ -69,6 +69,7 @@ NAMES: Mapping[Fusion, Mapping[str, str]] = {
     Fusion.CALIBRATED: {
         "likelihood": "told likelihood",
         "attention": "attention of middle layers",
+        "idle attention": "attention of middle layers, nothing asked",
         "calibrated": "calibrated attention",
     },
 }

@@ -118,7 +118,9 @@ def test_turn_tokens_of_a_document_do_not_reach_the_scorer():
 
 
 def test_calibrated_attention_is_that_for_the_question_less_that_for_none():
-    assert calibrated([0.2, 0.1, 0.0], [0.1, 0.3, 0.0]) == pytest.approx([0.1, -0.2, 0.0])
+    # As much in all, 0.4, of which 0.7 is the place's.
+    assert calibrated([0.3, 0.1, 0.0], [0.05, 0.15, 0.0]) == pytest.approx([0.23, -0.11, 0.0])
+    assert calibrated([0.3, 0.1], [0.0, 0.0]) == [0.3, 0.1]
 
 
 def test_with_no_question_the_prompt_is_the_same_up_to_where_it_is_asked():

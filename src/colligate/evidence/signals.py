@@ -21,6 +21,9 @@ NOTHING = "N/A"
 MIDDLE = (0.5, 0.67)
 """The depths of the layers that look for what is asked, as shares of all."""
 
+EXPLAINED = 0.7
+"""How much of the attention for no question counts as that of the place."""
+
 
 class Signal(StrEnum):
     """What speaks for a passage; more is better, of each."""
@@ -97,9 +100,12 @@ def contrast(attention: Sequence[float]) -> list[float]:
 
 
 def calibrated(attention: Sequence[float], nothing: Sequence[float]) -> list[float]:
-    """How much more attention each passage gets for the question than for none.
+    """What attention each passage gets for the question beyond what its place explains.
 
     FiM (Hsieh et al. 2024) subtracts what a dummy document gets at the same place; here the
-    documents stay, and a dummy is asked, as in-context re-ranking does (Chen et al. 2025).
+    documents stay, and a dummy is asked, as in-context re-ranking does (Chen et al. 2025). What
+    the dummy gets is brought to the same sum first, and `EXPLAINED` of it is subtracted: the
+    whole would favour the places that the question looks at less than the dummy does.
     """
-    return [asked - idle for asked, idle in zip(attention, nothing, strict=True)]
+    scale = EXPLAINED * sum(attention) / (sum(nothing) or 1.0)
+    return [asked - scale * idle for asked, idle in zip(attention, nothing, strict=True)]

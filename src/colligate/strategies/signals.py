@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from colligate.documents import Passage, Span
-from colligate.errors import MissingCapability
+from colligate.errors import ColligateError, ContextTooSmall, MissingCapability
 from colligate.evidence.fusion import WEIGHTS, Fusion, Weights, fused, reweighted
 from colligate.evidence.signals import (
     MIDDLE,
@@ -47,8 +47,9 @@ class Fused:
 
     `signals` are the numbers by name: "similarity" (cosine), "likelihood" (mean log-probability of
     the question's tokens), "attention" (mean of the question's last token, or of all its tokens in
-    the middle layers), and what is made of it: "contrast" or "calibrated". `weights` are those
-    that counted, `missing` the signals that nobody could give.
+    the middle layers), "idle attention" (the same for no question), and what is made of these,
+    "contrast" or "calibrated". `weights` are those that counted, `missing` the signals that nobody
+    could give.
     """
 
     scores: tuple[float, ...]
@@ -81,8 +82,9 @@ async def fused_scores(
 ) -> Fused:
     """Score passages for a question, the better the higher; `weights` default to the fusion's.
 
-    Signals in `without`, or of no weight, are not asked for. One that the models cannot give is
-    left out, and the others share its weight.
+    Signals in `without`, or of no weight, are not asked for. One that the models cannot give, or
+    for which a prompt does not fit the scorer's window, is left out, and the others share its
+    weight.
     """
     fusion = Fusion(fusion)  # its name will do
     weights = WEIGHTS[fusion] if weights is None else weights
@@ -92,7 +94,7 @@ async def fused_scores(
     for signal in wanted:
         try:
             scores[signal] = await asking.of(signal)
-        except MissingCapability as error:
+        except (MissingCapability, ContextTooSmall) as error:
             missing.append(signal)
             _say_missing(signal, error, run)
     counting = reweighted({signal: weights[signal] for signal in wanted}, missing)
@@ -107,7 +109,7 @@ async def fused_scores(
     return result
 
 
-def _say_missing(signal: Signal, error: MissingCapability, run: Run) -> None:
+def _say_missing(signal: Signal, error: ColligateError, run: Run) -> None:
     """What was not declared is said before the run begins; a server may turn out not to."""
     if CAPABILITY.get(signal) in run.model(Role.SCORER).capabilities:
         run.warn(f"done without {signal.value}: {error}")
@@ -147,7 +149,8 @@ class _Asking:
         idle, begin = without_question(text, self.question)
         attend = partial(self.run.attention, spans=spans, query=begin, layers=MIDDLE)
         self.found["attention"] = await attend(text)
-        self.found["calibrated"] = calibrated(self.found["attention"], await attend(idle))
+        self.found["idle attention"] = await attend(idle)
+        self.found["calibrated"] = calibrated(self.found["attention"], self.found["idle attention"])
         return self.found["calibrated"]
 
     def _prompt(self) -> tuple[Prompt, Sequence[tuple[int, int]]]:

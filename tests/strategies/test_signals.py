@@ -1,0 +1,159 @@
+"""The signals of DuQUAD as they are asked of a run's models."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from colligate.documents import Span
+from colligate.errors import ContextTooSmall, MissingCapability
+from colligate.evidence.fusion import WEIGHTS, Fusion
+from colligate.evidence.signals import Signal, calibrated, contrast
+from colligate.library.given import Given
+from colligate.models import Message, Role
+from colligate.models.metering import Meter
+from colligate.models.scripted import ScriptedModel
+from colligate.strategies.run import Run
+from colligate.strategies.signals import Shared, Weighted, fused_scores
+from colligate.strategies.trace import plain
+
+QUESTION = "How long is the notice?"
+
+
+def likelihood(prefix: str, continuation: str) -> list[float]:
+    assert continuation == QUESTION
+    return [-1.0, -2.0] if "notice" in prefix else [-3.0, -5.0]
+
+
+def attention(prompt, spans) -> list[float]:
+    asked = (prompt if isinstance(prompt, str) else prompt[-1].content).endswith(QUESTION)
+    return [0.3 - 0.1 * i if asked else 0.2 for i in range(len(spans))]
+
+
+@pytest.fixture
+def passages(documents):
+    return [document.passage(Span(document.id, 0, len(document))) for document in documents]
+
+
+@pytest.fixture
+def scored(documents, passages, make_run, minilm):
+    async def ask(*, fusion=Fusion.SFS, embedder=minilm, given=passages, **options):
+        calls = {k: options.pop(k) for k in ("weights", "without", "shared") if k in options}
+        run, model = make_run(Given(documents), embedder=embedder, **options)
+        return await fused_scores(QUESTION, given, run, fusion=fusion, **calls), run, model
+
+    return ask
+
+
+def weighted(run) -> Weighted:
+    [event] = [event for _, event in run.trace.events if isinstance(event, Weighted)]
+    return event
+
+
+async def test_all_three_count_with_the_papers_weights(scored):
+    fused, run, _ = await scored(likelihood=likelihood, attention=attention)
+    assert fused.signals["likelihood"] == (-1.5, -4.0)
+    assert fused.signals["attention"] == pytest.approx((0.3, 0.2))
+    assert fused.signals["contrast"] == pytest.approx(contrast([0.3, 0.2]))
+    similar, other = fused.signals["similarity"]
+    assert 1 > similar > other > -1
+    assert fused.weights == WEIGHTS[Fusion.SFS]
+    assert sum(fused.scores) == pytest.approx(2.0)  # of three shares, weighted
+    assert fused.scores[0] > fused.scores[1]
+    assert run.meter.report().scoring_passes == 3
+    assert run.warnings == ()
+
+
+async def test_the_trace_shows_every_number(scored):
+    fused, run, _ = await scored(likelihood=likelihood, attention=attention)
+    event = json.loads(json.dumps(weighted(run).to_json()))
+    assert event["signals"] == plain(fused.signals)
+    assert event["weights"] == {"similarity": 0.5, "likelihood": 1.0, "attention": 0.5}
+    assert event["fusion"] == "sfs"
+    assert [span["document_id"] for span in event["spans"]] == ["lease", "rules"]
+
+
+async def test_without_attention_the_others_weigh_more(scored):
+    fused, _, _ = await scored(likelihood=likelihood)
+    assert fused.missing == (Signal.ATTENTION,)
+    assert fused.weights == pytest.approx({Signal.SIMILARITY: 2 / 3, Signal.LIKELIHOOD: 4 / 3})
+    assert sum(fused.scores) == pytest.approx(2.0)
+
+
+async def test_a_server_that_turns_out_to_give_no_likelihood_is_said(scored):
+    def refuses(prefix, continuation):
+        raise MissingCapability("it gives none after all")
+
+    fused, run, _ = await scored(likelihood=refuses, attention=attention)
+    assert fused.missing == (Signal.LIKELIHOOD,)
+    assert run.warnings == ("done without likelihood: it gives none after all",)
+
+
+async def test_a_scorer_with_too_small_a_window_is_done_without(scored):
+    def too_small(prompt, spans):
+        raise ContextTooSmall("the prompt does not fit scripted")
+
+    fused, run, _ = await scored(likelihood=likelihood, attention=too_small)
+    assert fused.missing == (Signal.ATTENTION,)
+    assert run.warnings == ("done without attention: the prompt does not fit scripted",)
+
+
+async def test_with_nothing_to_go_by_all_score_alike_in_their_order(scored):
+    fused, _, _ = await scored(embedder=None)
+    assert fused.scores == (0.0, 0.0)
+    assert set(fused.missing) == set(Signal)
+
+
+async def test_what_is_left_out_is_not_asked_for(scored):
+    fused, run, _ = await scored(
+        likelihood=likelihood, attention=attention, without=[Signal.LIKELIHOOD, Signal.SIMILARITY]
+    )
+    assert fused.weights == {Signal.ATTENTION: 0.5}
+    assert run.meter.report().scoring_passes == 1
+    weights = {Signal.SIMILARITY: 1.0, Signal.LIKELIHOOD: 0.0}
+    fused, run, _ = await scored(likelihood=likelihood, attention=attention, weights=weights)
+    assert run.meter.report().scoring_passes == 0
+    assert fused.missing == ()
+
+
+async def test_no_passages_ask_nothing(scored):
+    fused, run, _ = await scored(likelihood=likelihood, attention=attention, given=[])
+    assert fused.scores == ()
+    assert run.meter.calls == []
+
+
+async def test_calibrated_attention_asks_twice_and_takes_off_what_the_place_explains(scored):
+    fused, run, _ = await scored(fusion="calibrated", likelihood=likelihood, attention=attention)
+    assert fused.signals["calibrated"] == pytest.approx(calibrated([0.3, 0.2], [0.2, 0.2]))
+    assert "contrast" not in fused.signals
+    assert fused.weights == WEIGHTS[Fusion.CALIBRATED]
+    assert run.meter.report().scoring_passes == 4
+
+
+async def test_the_readers_prompt_is_used_only_where_it_scores_itself(documents, passages, minilm):
+    seen = []
+
+    def watching(prompt, spans):
+        seen.append((prompt, spans))
+        return [0.1] * len(spans)
+
+    content = f"first second {QUESTION}"
+    shared = Shared([Message("user", content)], [(0, 5), (6, 12)])
+    scorer = ScriptedModel(attention=watching)
+    for role, expected in ((Role.READER, shared.messages), (Role.SCORER, None)):
+        run = Run(
+            Given(documents),
+            {Role.READER: ScriptedModel(), role: scorer},
+            Meter(),
+            embedder=minilm,
+        )
+        await fused_scores(QUESTION, passages, run, fusion=Fusion.SFS, shared=shared)
+        prompt, spans = seen.pop()
+        if expected is None:
+            assert isinstance(prompt, str)
+            assert [prompt[a:b] for a, b in spans] == [
+                f"{p.title}\n{p.text.strip()}" for p in passages
+            ]
+        else:
+            assert (prompt, spans) == (expected, shared.spans)
