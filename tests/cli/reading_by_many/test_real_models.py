@@ -94,21 +94,19 @@ async def test_it_ends_with_slices_and_all_that_it_cost(
 
 
 async def test_duquad_with_a_scorer_that_has_attention_weighs_all_three_signals(
-    reader: Brief, file: Path, folder: Path, tmp_path: Path
+    answers: Any, file: Path, folder: Path, tmp_path: Path
 ) -> None:
+    answers.notices = ["The tower was built in 1871 by Ada Mercer"]
     events: list[Any] = []
-    scorer = HFModel(str(file), name="hf:smollm2-135m", context_tokens=1024)
-    library = tmp_path / "library"
+    scorer = HFModel(str(file), name="hf:smollm2-135m", context_tokens=1024, dtype="float32")
     try:
         async with Engine(
-            model=reader, scorer=scorer, embedder="static", library=library
+            model=f"openai:reader@{answers.server.url}",
+            scorer=scorer,
+            embedder="static",
+            library=tmp_path / "library",
         ) as engine:
-            answer = await engine.ask(
-                QUESTION,
-                [folder],
-                strategy=strategy("duquad", **SMALL["duquad"]),
-                on_event=events.append,
-            )
+            answer = await engine.ask(QUESTION, [folder], strategy="duquad", on_event=events.append)
     finally:
         await scorer.aclose()
     [weighted] = [e.to_json() for e in events if e.to_json()["event"] == "weighted"]
@@ -116,4 +114,5 @@ async def test_duquad_with_a_scorer_that_has_attention_weighs_all_three_signals(
     assert not weighted["missing"]
     assert not any("attention" in warning for warning in answer.warnings)
     assert answer.usage.scoring_passes == 3, "a likelihood of each document, and the attention"
-    assert set(answer.usage.to_json()["by_role"]) == {"reader", "scorer"}
+    assert set(answer.usage.by_role) == {"reader", "scorer"}
+    assert answer.citations[0].quote.startswith("The tower was built in 1871")
