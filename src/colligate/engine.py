@@ -242,7 +242,7 @@ class Engine:
         return await self._resources.library()
 
     def _trace(self, on_event: Listener | None) -> Trace:
-        return Trace([listen for listen in (self.on_event, on_event) if listen])
+        return Trace([listen for listen in (self.on_event, on_event) if listen], keep=False)
 
 
 async def aask(

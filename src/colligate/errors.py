@@ -148,7 +148,9 @@ class ContextTooSmall(ModelError):
 
 
 class MalformedOutput(ModelError):
-    """The model's output could not be understood."""
+    """The model's output could not be understood. `reply` is what it wrote last."""
+
+    reply: str = ""
 
 
 class MissingCapability(ModelError):

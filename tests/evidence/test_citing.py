@@ -227,3 +227,31 @@ def test_one_invented_quote_does_not_take_the_real_one_with_it():
     assert [p.span for p in stated[0].places] == [
         Span("lease", TEXT.index("The tenant"), TEXT.index(" Rent falls"))
     ]
+
+
+def test_a_quote_that_joins_by_the_words_of_the_question_is_a_place_too():
+    chain = cite(
+        "Where was the tenant of the flat in Mill Street born?",
+        [
+            joined(
+                "The tenant of the flat in Mill Street is Ada Mercer, who was born in Lund.",
+                (1, "The flat in Mill Street has one tenant"),
+                (2, "Ada Mercer was born in Lund"),
+            )
+        ],
+        [passage_of("a", FLAT), passage_of("b", BORN)],
+        {"a": document_of("a", FLAT), "b": document_of("b", BORN)},
+    )
+    assert [c.quote for c in chain.citations] == [BORN, FLAT]
+
+
+FLAT = "The flat in Mill Street has one tenant, an engineer."
+BORN = "Ada Mercer was born in Lund."
+
+
+def document_of(name: str, text: str) -> Document:
+    return Document(name, name, text, markdown_tree(text, name), language="en")
+
+
+def passage_of(name: str, text: str):
+    return document_of(name, text).passage(Span(name, 0, len(text)))

@@ -179,8 +179,10 @@ def _together(
         elif located := _located(single, passages, documents):
             others.append((located, _source(located, documents)))
     for place, source in others:
-        missing = support(sentence, " ".join(sources), question).missing
-        if len(support(sentence, " ".join([*sources, source]), question).missing) < len(missing):
+        # Words of the question count here: they may be what joins one place to another.
+        missing = support(sentence, " ".join(sources)).missing
+        quoted = documents[place.span.document_id].slice(place.span)
+        if len(support(sentence, " ".join([*sources, quoted])).missing) < len(missing):
             places.append(place)
             sources.append(source)
     if not support(sentence, " ".join(sources), question).enough(QUOTED):

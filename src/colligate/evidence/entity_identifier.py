@@ -84,7 +84,8 @@ def identifier_messages(
 ) -> list[Message]:
     """The prompt; `names` are the entities that the outline has."""
     known = material("\n".join(f"- {name}" for name in names)) or "(none yet)"
-    content = f"{state(question, outline, thoughts)}\n\nEntities that have a heading:\n{known}"
+    headings = f"Entities that have a heading:\n<entities>\n{known}\n</entities>"
+    content = f"{state(question, outline, thoughts)}\n\n{headings}"
     return [Message("system", _INSTRUCTION), Message("user", content)]
 
 
@@ -96,14 +97,19 @@ def query_messages(question: str, outline: str, thoughts: Sequence[str]) -> list
 def wanted(entities: Sequence[Wanted], instead: str) -> list[tuple[str, tuple[str, ...]]]:
     """Entities and their queries, cleaned and bounded; `instead` is looked up where there are none.
 
-    An entity without a query is its own, and a query that does not name its entity is given the
-    name: "place of birth" finds nothing by itself. Queries without an entity belong to `ELSE`.
+    An entity without a query is its own. A query that does not name its entity is given the name:
+    "place of birth" finds nothing by itself. One that says no more than the name is left out
+    beside others: it finds whatever is about the entity. Queries without an entity belong to
+    `ELSE`.
     """
     found: dict[str, tuple[str, ...]] = {}
     for each in entities[:MOST_ENTITIES]:
         name = _line(each.entity, _LONGEST_NAME)
         queries = [_line(query, _LONGEST_QUERY) for query in each.keywords[:MOST_QUERIES]]
-        queries = [_named(query, name) for query in queries if query] or [name] * bool(name)
+        queries = [_named(query, name) for query in queries if query]
+        said = set(content_words(name))
+        telling = [query for query in queries if not said.issuperset(content_words(query))]
+        queries = telling or queries[:1] or [name] * bool(name)
         if queries:
             name = name or ELSE
             found[name] = tuple(dict.fromkeys([*found.get(name, ()), *queries]))

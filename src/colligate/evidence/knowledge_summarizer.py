@@ -54,8 +54,8 @@ def summarizer_messages(
         blocks.append(numbered(thoughts))
     looked_for = "; ".join(queries)
     if entity != ELSE:
-        blocks.append(f"Entity: {material(entity)}")
-    blocks.append(f"Looked for: {material(looked_for)}")
+        blocks.append(f"Entity: <entity>{material(entity)}</entity>")
+    blocks.append(f"Looked for: <queries>{material(looked_for)}</queries>")
     return [
         Message("system", _INSTRUCTION.format(about=about)),
         Message("user", "\n\n".join(blocks)),

@@ -8,6 +8,7 @@ import re
 _TURN_TOKEN = re.compile(r"<(?=\|[\w ]{1,40}\|>)|<(?=/?(?:s|start_of_turn|end_of_turn|bos|eos)>)")
 _OUR_TAGS = (
     "passages?|documents?|question|log|evidence|outline|thoughts?|findings?|tasks?|directive|notes"
+    "|entit(?:y|ies)|queries"
 )
 _OUR_TAG = re.compile(rf"<(?=/?\s*(?:{_OUR_TAGS})\b)", re.IGNORECASE)
 

@@ -12,7 +12,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from itertools import islice
 from typing import Any, Generic, Literal, Protocol, TypeVar, get_args
 
@@ -95,7 +95,7 @@ async def structured(
         MalformedOutput: none of the answers could be made into one.
         ModelError: what `ChatModel.chat` raises.
     """
-    json_schema = schema.model_json_schema()
+    json_schema = json_schema_of(schema)
     held: Mapping[str, Any] | None = json_schema
     asked = with_schema(messages, json_schema) if schema_in_prompt else list(messages)
     turns = asked
@@ -152,11 +152,19 @@ async def structured(
             )
         return Structured(value, tuple(completions), stages, tuple(warnings))
     count("failed")
-    raise MalformedOutput(
+    malformed = MalformedOutput(
         f"{completions[-1].model} gives no valid {schema.__name__}",
         f"{len(completions)} answers, the last: {problem}",
         "use a larger model",
     )
+    malformed.reply = completions[-1].text
+    raise malformed
+
+
+@lru_cache(maxsize=256)
+def json_schema_of(schema: type[BaseModel]) -> Mapping[str, Any]:
+    """A class's JSON schema, made once: it is asked for at every call. Not to be changed."""
+    return schema.model_json_schema()
 
 
 def parse(text: str, schema: type[T]) -> tuple[T, Literal["parsed", "repaired"]]:

@@ -92,6 +92,7 @@ class DualRAG:
     link_threshold: float = 0.95  # cosine of names
     patience: int = 2  # the code: goes on to the last round
     retrieve_first: bool = True  # the paper: may answer without looking anything up
+    question_too: bool = False  # in the first round the question is looked up as it is, too
     form: Form = Form.JOINED
 
     no_reasoner: bool = False  # w/o R: a chain of single sentences (IRCoT)
@@ -179,6 +180,9 @@ class DualRAG:
             entities = await entity_queries(
                 knowledge, run, linking=self.linking, threshold=self.link_threshold
             )
+            if self.question_too and not knowledge.rounds:
+                asked = (knowledge.question, *entities.get(ELSE, ()))
+                entities[ELSE] = tuple(dict.fromkeys(asked))
             retrieved = await side_by_side(
                 self._retrieve(name, queries, run) for name, queries in entities.items()
             )

@@ -18,7 +18,6 @@ from colligate.evidence.reasoner import (
 from colligate.strategies.dualrag_trace import Reasoned
 from colligate.strategies.knowledge import Knowledge
 from colligate.strategies.run import Run
-from colligate.strategies.trace import Asked
 
 _LONGEST = 1000  # characters of a thought
 
@@ -40,17 +39,11 @@ async def next_thought(knowledge: Knowledge, run: Run, *, sentences: bool = Fals
             made = (await run.structured(ask(outline), schema, max_tokens=REASONER_TOKENS)).value
             reasoning = Reasoning(thought=made.thought, need_retrieve=made.need_retrieve)
             facts = made.facts if isinstance(made, FactsFirst) else []
-        except MalformedOutput:
+        except MalformedOutput as error:
             # What it wrote is a thought all the same; that it suffices was not said.
             readable = False
-            reasoning = Reasoning(thought=_last_reply(run), need_retrieve=True)
+            reasoning = Reasoning(thought=error.reply, need_retrieve=True)
     thought = " ".join(reasoning.thought.split())[:_LONGEST]
     need = reasoning.need_retrieve
     run.emit(Reasoned(knowledge.rounds + 1, thought, need, tuple(facts), readable))
     return Reasoning(thought=thought, need_retrieve=need)
-
-
-def _last_reply(run: Run) -> str:
-    """What the model said last; nothing else of the run is under way while it reasons."""
-    asked = (event for _, event in reversed(run.trace.events) if isinstance(event, Asked))
-    return next((event.reply for event in asked), "")

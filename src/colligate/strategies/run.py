@@ -35,7 +35,7 @@ from colligate.models import (
 )
 from colligate.models.metering import Meter
 from colligate.models.schema_prompt import with_schema
-from colligate.models.structured import STAGES, Stage, Structured, structured
+from colligate.models.structured import STAGES, Stage, Structured, json_schema_of, structured
 from colligate.strategies import scoring
 from colligate.strategies.budget import Budget, Purse, require_room
 from colligate.strategies.kept import InMemory, Kept
@@ -282,7 +282,7 @@ class Run:
         if model.context_tokens is None:
             return None
         if schema is not None and Capability.STRUCTURED not in model.capabilities:
-            messages = with_schema(messages, schema.model_json_schema())
+            messages = with_schema(messages, json_schema_of(schema))
         return model.context_tokens - await model.count_prompt(messages) - max_tokens
 
     async def likelihoods(

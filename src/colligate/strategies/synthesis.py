@@ -22,6 +22,7 @@ from colligate.evidence.synthesis import (
 )
 from colligate.models import Capability, Role
 from colligate.models.schema_prompt import with_schema
+from colligate.models.structured import json_schema_of
 from colligate.strategies.answer import Answer
 from colligate.strategies.fan_out import pooled
 from colligate.strategies.reading import read, stated
@@ -108,7 +109,7 @@ class Synthesis:
         messages = answering_messages(self.question, [], [], self.directive, self.form, silent)
         reader = self.run.model(Role.READER)
         if Capability.STRUCTURED not in reader.capabilities:
-            messages = with_schema(messages, wanted.reply.model_json_schema())
+            messages = with_schema(messages, json_schema_of(wanted.reply))
         return await reader.count_prompt(messages) + max(wanted.tokens, COMBINED_TOKENS)
 
     def _budget(self, overhead: int) -> int:

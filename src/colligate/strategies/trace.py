@@ -221,21 +221,27 @@ Listener = Callable[[Event], None]
 
 
 class Trace:
-    """The events of one run, in order, each with its time since the run began."""
+    """The events of one run, in order, each with its time since the run began.
 
-    def __init__(self, listeners: Sequence[Listener] = ()) -> None:
+    With `keep` False `events` holds only what was noted: the listeners have seen the others, and
+    the prompts of thousands of calls take memory.
+    """
+
+    def __init__(self, listeners: Sequence[Listener] = (), *, keep: bool = True) -> None:
         self.events: list[tuple[float, Event]] = []
+        self._keep = keep
         self._listeners = tuple(listeners)
         self._began = time.perf_counter()
 
     def emit(self, event: Event) -> None:
         """Record an event and tell whoever listens."""
-        self.events.append((time.perf_counter() - self._began, event))
+        if self._keep or isinstance(event, Noted):
+            self.events.append((time.perf_counter() - self._began, event))
         for listener in self._listeners:
             listener(event)
 
     def to_json(self) -> list[dict[str, Any]]:
-        """All events so far; `at` is seconds since the run began."""
+        """All events kept so far; `at` is seconds since the run began."""
         return [{"at": round(at, 4), **event.to_json()} for at, event in self.events]
 
 
