@@ -68,11 +68,15 @@ def test_a_title_or_a_task_cannot_end_its_place():
 
 
 def test_passages_are_numbered_on():
-    content = results([passage("One."), passage("Two.", 10)], 4, last=False).content
+    content = results(
+        [passage("One."), passage("Two.", 10)], ["Note the rent."], 4, last=False
+    ).content
     assert '<passage number="4"' in content
     assert '<passage number="5"' in content
     assert "No search is left" not in content
-    assert "No search is left" in results([passage("One.")], 1, last=True).content
+    assert (
+        "No search is left" in results([passage("One.")], ["Note the rent."], 1, last=True).content
+    )
 
 
 def test_a_reply_goes_into_the_conversation_blunted():

@@ -134,15 +134,19 @@ def agent_messages(
     title: str, tasks: Sequence[str], searches: int, question: str = ""
 ) -> list[Message]:
     """How the conversation begins; without `question` the agent knows its tasks alone."""
-    numbered = "\n".join(f"{number}. {material(task)}" for number, task in enumerate(tasks, 1))
     named = f"Your document: <document>{_name(title)}</document>"
-    asked = [named, f"<tasks>\n{numbered}\n</tasks>", _BEGIN]
+    asked = [named, _listed(tasks), _BEGIN]
     if question.strip():
         asked.insert(0, f"The question that the writer will answer: {material(question.strip())}")
     return [
         Message("system", _INSTRUCTION.format(searches=searches)),
         Message("user", "\n\n".join(asked)),
     ]
+
+
+def _listed(tasks: Sequence[str]) -> str:
+    numbered = "\n".join(f"{number}. {material(task)}" for number, task in enumerate(tasks, 1))
+    return f"<tasks>\n{numbered}\n</tasks>"
 
 
 def _name(title: str) -> str:
@@ -158,9 +162,15 @@ def said(turn: Turn) -> Message:
     return Message("assistant", material(json.dumps(kept, ensure_ascii=False)))
 
 
-def results(passages: Sequence[Passage], first: int, *, last: bool) -> Message:
-    """The passages that a search found and the agent has not seen, numbered on from `first`."""
-    return Message("user", f"{render(passages, first)}\n\n{_LAST if last else _NEXT}")
+def results(
+    passages: Sequence[Passage], tasks: Sequence[str], first: int, *, last: bool
+) -> Message:
+    """The passages that a search found and the agent has not seen, numbered on from `first`.
+
+    The tasks come once more: behind long passages small models have lost them.
+    """
+    blocks = [render(passages, first), _listed(tasks), _LAST if last else _NEXT]
+    return Message("user", "\n\n".join(blocks))
 
 
 def nothing_new() -> Message:

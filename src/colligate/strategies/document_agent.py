@@ -177,7 +177,7 @@ class DocumentAgent:
         self, turn: Turn, new: Sequence[Passage], reading: _Reading, *, last: bool
     ) -> Message:
         if new:
-            return results(new, len(reading.shown) + 1, last=last)
+            return results(new, self.tasks, len(reading.shown) + 1, last=last)
         return nothing_new() if turn.query.strip() else no_query(read=bool(reading.shown))
 
     async def _fitting(
@@ -191,7 +191,7 @@ class DocumentAgent:
         """The best of the passages found that fit the worker's window with all before them."""
         kept = list(new)
         while kept:
-            asked = [*messages, said(turn), results(kept, first, last=True)]
+            asked = [*messages, said(turn), results(kept, self.tasks, first, last=True)]
             room = await run.room(Role.WORKER, asked, self.tokens, schema=Turn)
             if room is None or room >= 0:
                 break
