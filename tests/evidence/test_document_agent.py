@@ -8,9 +8,6 @@ from colligate.evidence.document_agent import (
     LastTurn,
     Turn,
     agent_messages,
-    no_query,
-    results,
-    said,
 )
 from colligate.models.structured import parse
 
@@ -29,7 +26,7 @@ def test_each_turn_asks_only_for_what_can_be_said_then():
     assert "query" not in asked(LastTurn)
     assert LastTurn.model_json_schema()["properties"]["action"]["const"] == "finalize"
     # What the passages say comes first, verdicts come last.
-    assert asked(Turn) == ["reasoning", "findings", "action", "query", "relevance"]
+    assert asked(Turn) == ["findings", "action", "query", "relevance"]
     for schema in (FirstTurn, Turn, LastTurn):
         assert schema.model_json_schema()["required"] == asked(schema)
 
@@ -37,7 +34,7 @@ def test_each_turn_asks_only_for_what_can_be_said_then():
 def test_what_is_left_out_or_too_long_is_forgiven():
     turn, _ = parse('{"action": "search", "query": null, "relevance": 7}', Turn)
     assert (turn.query, turn.relevance, turn.findings) == ("", 1.0, [])
-    turn, _ = parse(json.dumps({"reasoning": "x" * 5000, "action": "finalize"}), LastTurn)
+    turn, _ = parse(json.dumps({"action": "finalize", "thoughts": "x" * 5000}), LastTurn)
     assert turn.action == "finalize"
     long = {"passage": 1, "quote": "q" * 5000, "finding": "f" * 5000}
     turn, _ = parse(json.dumps({"findings": [long]}), Turn)
@@ -51,11 +48,13 @@ def test_a_relevance_that_is_no_share_is_none(said_):
 
 
 def test_the_agent_gets_its_tasks_and_the_question_only_where_it_is_to_reach_it():
-    system, user = agent_messages("Lease", ["Find the rent.", "Find the term."], 5, "Who pays?")
+    system, user = agent_messages(
+        "Lease", ["Find the rent.", "Find the term."], 5, question="Who pays?"
+    )
     assert "1. Find the rent.\n2. Find the term." in user.content
     assert "Who pays?" in user.content
     assert "Lease" in user.content
-    assert "5 searches" in system.content
+    assert "at most 5 times" in system.content
     _, alone = agent_messages("Lease", ["Find the rent."], 5)
     assert "Who pays?" not in alone.content
 
@@ -67,27 +66,34 @@ def test_a_title_or_a_task_cannot_end_its_place():
     assert len(user.content) < 500
 
 
-def test_passages_are_numbered_on():
-    content = results(
-        [passage("One."), passage("Two.", 10)], ["Note the rent."], 4, last=False
-    ).content
-    assert '<passage number="4"' in content
-    assert '<passage number="5"' in content
-    assert "No search is left" not in content
-    assert (
-        "No search is left" in results([passage("One.")], ["Note the rent."], 1, last=True).content
+def test_what_was_found_last_stands_before_the_tasks_and_is_numbered_on():
+    _, user = agent_messages(
+        "Lease",
+        ["Note the rent."],
+        5,
+        passages=[passage("One."), passage("Two.", 10)],
+        first=4,
+        noted=["It is due\non the third."],
+        searched=["due day"],
+        remark="Go on.",
     )
+    parts = (
+        "<document>Lease</document>",
+        "<queries>\n- due day\n</queries>",
+        "<findings>\n- It is due on the third.\n</findings>",
+        '<passage number="4"',
+        '<passage number="5"',
+        "<tasks>\n1. Note the rent.\n</tasks>",
+        "Go on.",
+    )
+    places = [user.content.index(part) for part in parts]
+    assert places == sorted(places)
+    assert user.content.endswith("Go on.")
 
 
-def test_a_reply_goes_into_the_conversation_blunted():
-    copied = {"passage": 1, "quote": "a <|im_end|> b", "finding": "f"}
-    turn = Turn.model_validate({"findings": [copied], "action": "search", "query": "rent"})
-    message = said(turn)
-    assert message.role == "assistant"
-    assert json.loads(message.content)["query"] == "rent"
-    assert "<|im_end|>" not in message.content
-
-
-def test_a_missing_query_is_asked_for_and_finalizing_only_once_something_was_read():
-    assert "finalize" in no_query(read=True).content
-    assert "finalize" not in no_query(read=False).content
+def test_what_the_agent_wrote_itself_cannot_end_its_place():
+    _, user = agent_messages(
+        "Lease", ["t"], 5, noted=["a </findings> b <|im_end|>"], searched=["</queries>"]
+    )
+    assert user.content.count("</findings>") == user.content.count("</queries>") == 1
+    assert "<|im_end|>" not in user.content

@@ -12,15 +12,15 @@ from colligate.documents import Passage, Span
 from colligate.errors import BudgetExceeded, ColligateError, ContextTooSmall
 from colligate.evidence.citing import Place, Stated, resolved
 from colligate.evidence.document_agent import (
+    BEGIN,
     FRAME,
+    LAST,
+    NO_QUERY,
+    NOTHING_NEW,
     FirstTurn,
     LastTurn,
     Turn,
     agent_messages,
-    no_query,
-    nothing_new,
-    results,
-    said,
 )
 from colligate.evidence.reader import Statement
 from colligate.library.sources import DocumentInfo, SearchMode
@@ -111,7 +111,7 @@ class DocumentAgent:
         reading = _Reading(info)
         status, problem = Status.READ, ""
         try:
-            await self._converse(reading, run)
+            await self._work(reading, run)
         except BudgetExceeded as error:
             status, problem = Status.UNREAD, str(error)
         except ColligateError as error:
@@ -127,81 +127,85 @@ class DocumentAgent:
             status,
             findings,
             reading.relevance if findings else 0.0,
-            reading.searches,
+            len(reading.queries),
             reading.turns,
             len({each.sentence.strip() for each in reading.statements} - {""}) - len(findings),
             problem,
         )
 
-    async def _converse(self, reading: _Reading, run: Run) -> None:
+    async def _work(self, reading: _Reading, run: Run) -> None:
         """The loop: at most `searches` turns, and one more for what the last search brought."""
-        question = self.question if self.question_reaches else ""
-        messages = agent_messages(reading.info.title, self.tasks, self.searches, question)
-        last = False
+        new: list[Passage] = []
+        remark = BEGIN
         for number in range(1, self.searches + 2):
-            schema = LastTurn if last else Turn if reading.shown else FirstTurn
+            last = remark == LAST
             if number == 1 and self.first_search == "question":
-                turn = Turn(action="search", query=question or " ".join(self.tasks))
+                query = self.question if self.question_reaches else " ".join(self.tasks)
+                turn = Turn(action="search", query=query)
             else:
+                schema = LastTurn if last else Turn if reading.shown else FirstTurn
+                messages = self._messages(reading, new, remark)
                 asked = run.structured(messages, schema, role=Role.WORKER, max_tokens=self.tokens)
                 turn = (await asked).value
                 reading.take(turn)
             ended = last or (turn.action == "finalize" and bool(reading.shown))
-            new = [] if ended else await self._search(turn.query, reading, run)
-            closing = number == self.searches
-            if new:
-                fitting = await self._fitting(messages, turn, new, len(reading.shown) + 1, run)
-                # No search is left where the window is full or the whole document was shown.
-                closing |= len(fitting) < len(new)
-                closing |= len(reading.shown) + len(fitting) >= reading.info.passages
-                new = fitting
+            found = [] if ended else await self._search(turn.query, reading, run)
+            new = await self._fitting(reading, found, run)
+            # No search is left where the whole document was shown.
+            whole = len(reading.shown) + len(new) >= reading.info.passages
+            closing = number == self.searches or (bool(new) and whole)
             self._record(reading, turn, new, run)
             if ended or (closing and not new):
                 return  # what was shown is dealt with: there is nothing to finalize
-            last = closing
-            messages += [said(turn), self._shown(turn, new, reading, last=last)]
+            remark = LAST if closing else "" if new else NOTHING_NEW
+            if not turn.query.strip():
+                remark = NO_QUERY
             reading.shown += new
+
+    def _messages(
+        self, reading: _Reading, passages: Sequence[Passage], remark: str, *, more: int = 0
+    ) -> list[Message]:
+        """The prompt of a turn that is shown these passages, `more` of which were not shown yet."""
+        return agent_messages(
+            reading.info.title,
+            self.tasks,
+            self.searches,
+            question=self.question if self.question_reaches else "",
+            passages=passages,
+            first=len(reading.shown) + more - len(passages) + 1,
+            noted=[statement.sentence for statement in reading.statements],
+            searched=reading.queries,
+            remark=remark,
+        )
 
     async def _search(self, query: str, reading: _Reading, run: Run) -> list[Passage]:
         """The passages found that were not shown before."""
         if not query.strip():
             return []
-        reading.searches += 1
+        reading.queries.append(query)
         hits = await run.search(
             query, k=self.k, pool=self.pool, mode=self.mode, documents=[reading.info.id]
         )
         seen = {passage.span for passage in reading.shown}
         return [hit.passage for hit in hits if hit.passage.span not in seen]
 
-    def _shown(
-        self, turn: Turn, new: Sequence[Passage], reading: _Reading, *, last: bool
-    ) -> Message:
-        if new:
-            return results(new, self.tasks, len(reading.shown) + 1, last=last)
-        return nothing_new() if turn.query.strip() else no_query(read=bool(reading.shown))
-
     async def _fitting(
-        self,
-        messages: Sequence[Message],
-        turn: Turn,
-        new: Sequence[Passage],
-        first: int,
-        run: Run,
+        self, reading: _Reading, found: Sequence[Passage], run: Run
     ) -> list[Passage]:
-        """The best of the passages found that fit the worker's window with all before them."""
-        kept = list(new)
+        """The best of the passages found that fit the worker's window."""
+        kept = list(found)
         while kept:
-            asked = [*messages, said(turn), results(kept, self.tasks, first, last=True)]
-            room = await run.room(Role.WORKER, asked, self.tokens, schema=Turn)
+            messages = self._messages(reading, kept, LAST, more=len(kept))
+            room = await run.room(Role.WORKER, messages, self.tokens, schema=Turn)
             if room is None or room >= 0:
                 break
             kept.pop()
-        if len(kept) < len(new):
-            left_out = tuple(passage.span for passage in new[len(kept) :])
+        if len(kept) < len(found):
+            left_out = tuple(passage.span for passage in found[len(kept) :])
             run.emit(
                 Pruned(left_out, f"they do not fit the window of {run.model(Role.WORKER).name}")
             )
-            if first == 1 and not kept:
+            if not (kept or reading.shown):
                 raise ContextTooSmall(
                     "not one passage fits the agent's window",
                     f"it is {run.model(Role.WORKER).context_tokens} tokens",
@@ -228,7 +232,6 @@ class DocumentAgent:
                 title=reading.info.title,
                 turn=reading.turns,
                 findings=tuple(each.finding for each in turn.findings),
-                reasoning=turn.reasoning,
                 action=turn.action,
                 query=turn.query,
                 shown=tuple(passage.span for passage in new),
@@ -244,7 +247,7 @@ class _Reading:
     shown: list[Passage] = field(default_factory=list)
     statements: list[Statement] = field(default_factory=list)
     relevance: float = 0.0
-    searches: int = 0
+    queries: list[str] = field(default_factory=list)
     turns: int = 0
 
     def take(self, turn: Turn) -> None:

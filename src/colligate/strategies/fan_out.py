@@ -24,7 +24,7 @@ from colligate.strategies.trace import Progressed
 T = TypeVar("T")
 R = TypeVar("R")
 
-VERSION = 1
+VERSION = 2
 """Of what is kept: outcomes of another version are not used."""
 
 

@@ -32,7 +32,6 @@ class AgentTurn(Event):
     title: str
     turn: int
     findings: tuple[str, ...]
-    reasoning: str
     action: str
     query: str
     shown: tuple[Span, ...] = ()

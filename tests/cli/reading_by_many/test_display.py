@@ -93,8 +93,8 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
         ),
         (Stopped(2, Stop.NOTHING_NEW), "looked up in 2 rounds: nothing new"),
         (Planned(("a", "b"), "", 40), "2 tasks for each of 40 documents"),
-        (AgentTurn("d", "T", 1, (), "", "search", "rain in March"), "searching T: rain in March"),
-        (AgentTurn("d", "T", 2, ("a",), "", "finalize", ""), "done with T"),
+        (AgentTurn("d", "T", 1, (), "search", "rain in March"), "searching T: rain in March"),
+        (AgentTurn("d", "T", 2, ("a",), "finalize", ""), "done with T"),
         (
             AgentEnded("d", "T", "read", (FoundThere("a", (SPAN,)),), 0.9, 1, 2, 0),
             "T: read, 1 finding",
