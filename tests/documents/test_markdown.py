@@ -213,7 +213,8 @@ def test_time_grows_with_the_text_and_no_faster() -> None:
         return time.perf_counter() - begun
 
     small = min(seconds(100) for _ in range(3))
-    assert seconds(1000) < 40 * small
+    # Ten times the text; with the square of it the time would be a hundredfold.
+    assert min(seconds(1000) for _ in range(3)) < 60 * small
 
 
 MARKS = ["# ", "## ", "#### ", "- ", "* ", "1. ", "12) ", "> ", "```", "~~~", "---", "===", "***"]
