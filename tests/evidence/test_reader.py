@@ -1,5 +1,5 @@
 from colligate.documents import Passage, Span
-from colligate.evidence.reader import FORMS, Form, Reply, reader_messages, render
+from colligate.evidence.reader import FORMS, Form, Joined, Reply, reader_messages, render
 
 
 def passage(text: str, title: str = "A", section: tuple[str, ...] = (), page: int | None = None):
@@ -52,3 +52,17 @@ def test_a_list_and_an_explanation_have_room_and_say_what_they_are():
         assert words in system.content
         assert FORMS[form].reply.model_json_schema()["properties"]["statements"]["maxItems"] == 12
         assert FORMS[form].tokens > FORMS[Form.SHORT].tokens
+
+
+def test_a_joined_statement_may_have_its_only_quote_beside_it():
+    joined = Joined.model_validate({"passage": 2, "quote": "one", "sentence": "It is one."})
+    assert [(quote.passage, quote.quote) for quote in joined.quotes] == [(2, "one")]
+
+
+def test_notes_stand_between_passages_and_question_and_are_explained():
+    system, user = reader_messages("What?", [passage("one")], Form.JOINED, notes="<log>\nx\n</log>")
+    places = [user.content.index(part) for part in ("</passages>", "<log>", "Question: What?")]
+    assert places == sorted(places)
+    assert "notes" in system.content
+    plain, _ = reader_messages("What?", [passage("one")], Form.JOINED)
+    assert "The notes after the passages" not in plain.content

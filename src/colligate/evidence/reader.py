@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from colligate.documents import Passage
 from colligate.evidence.material import material
@@ -74,12 +75,22 @@ class Quote(BaseModel):
 
 
 class Joined(BaseModel):
-    """One sentence of the answer and the words it rests on, of several passages together."""
+    """One sentence of the answer and the words it rests on, of several passages together.
+
+    One that has its only quote beside the sentence, as in a `Statement`, will do.
+    """
 
     model_config = ConfigDict(extra="ignore")
 
     quotes: list[Quote] = Field(min_length=1, max_length=6)
     sentence: str = Field(max_length=600)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _single(cls, value: Any) -> Any:
+        if isinstance(value, dict) and "quotes" not in value and "quote" in value:
+            return {**value, "quotes": [{k: value.get(k) for k in ("passage", "quote")}]}
+        return value
 
 
 class Reply(BaseModel):
