@@ -69,7 +69,7 @@ NAMES: Mapping[Fusion, Mapping[str, str]] = {
     Fusion.CALIBRATED: {
         "likelihood": "told likelihood",
         "attention": "attention of middle layers",
-        "idle attention": "attention of middle layers, nothing asked",
+        "attention in reverse": "attention of middle layers, in reverse",
         "calibrated": "calibrated attention",
     },
 }

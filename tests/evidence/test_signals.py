@@ -15,7 +15,6 @@ from colligate.evidence.signals import (
     contrast,
     likelihood_pair,
     standardised,
-    without_question,
 )
 
 numbers = st.floats(-100, 100).map(lambda x: round(x, 3))
@@ -117,18 +116,12 @@ def test_turn_tokens_of_a_document_do_not_reach_the_scorer():
         assert "</s>" not in text
 
 
-def test_calibrated_attention_is_that_for_the_question_less_that_for_none():
-    # As much in all, 0.4, of which 0.7 is the place's.
-    assert calibrated([0.3, 0.1, 0.0], [0.05, 0.15, 0.0]) == pytest.approx([0.23, -0.11, 0.0])
-    assert calibrated([0.3, 0.1], [0.0, 0.0]) == [0.3, 0.1]
-
-
-def test_with_no_question_the_prompt_is_the_same_up_to_where_it_is_asked():
-    text, _ = attention_prompt("Who sang?", PASSAGES)
-    idle, begin = without_question(text, " Who sang? ")
-    assert text[begin:] == "Who sang?"
-    assert idle[:begin] == text[:begin]
-    assert idle[begin:] == "N/A"
+def test_what_a_place_gets_alike_in_both_directions_cancels_out():
+    # Of two equal passages the first gets more, whichever it is.
+    assert calibrated([5.0, 1.0], [1.0, 5.0]) == pytest.approx([0.0, 0.0])
+    # Of three the middle one gets more in both directions.
+    assert calibrated([1.0, 4.0, 1.0], [1.0, 4.0, 1.0])[1] > 1
+    assert calibrated([], []) == []
 
 
 def test_the_calibrated_fusion_counts_what_a_softmax_of_cosines_hardly_shows():

@@ -123,12 +123,33 @@ async def test_no_passages_ask_nothing(scored):
     assert run.meter.calls == []
 
 
-async def test_calibrated_attention_asks_twice_and_takes_off_what_the_place_explains(scored):
-    fused, run, _ = await scored(fusion="calibrated", likelihood=likelihood, attention=attention)
-    assert fused.signals["calibrated"] == pytest.approx(calibrated([0.3, 0.2], [0.2, 0.2]))
-    assert "contrast" not in fused.signals
-    assert fused.weights == WEIGHTS[Fusion.CALIBRATED]
-    assert run.meter.report().scoring_passes == 4
+def by_title(prompt, spans):
+    """Attention by what a passage is, and more for the one that stands last."""
+    titles = [prompt[start:end].split("\n")[0] for start, end in spans]
+    own = {"Lease": 0.3, "House rules": 0.1}
+    return [own[title] + 0.1 * (place == len(spans) - 1) for place, title in enumerate(titles)]
+
+
+async def test_calibrated_scores_do_not_depend_on_the_order_given(scored, passages):
+    scores = []
+    for given in (passages, passages[::-1]):
+        fused, run, _ = await scored(
+            fusion="calibrated", likelihood=likelihood, attention=by_title, given=given
+        )
+        scores.append(dict(zip((p.title for p in given), fused.scores, strict=True)))
+        assert "contrast" not in fused.signals
+        assert fused.weights == WEIGHTS[Fusion.CALIBRATED]
+        assert run.meter.report().scoring_passes == 4  # two likelihoods, two readings
+    assert scores[0] == pytest.approx(scores[1])
+    assert scores[0]["Lease"] > scores[0]["House rules"]
+
+
+async def test_calibrated_attention_is_of_one_order_and_its_reverse(scored):
+    fused, _, _ = await scored(fusion="calibrated", attention=by_title)
+    # The lease is the more similar one: it stands last in the first order, first in the other.
+    assert fused.signals["attention"] == pytest.approx((0.4, 0.1))
+    assert fused.signals["attention in reverse"] == pytest.approx((0.3, 0.2))
+    assert fused.signals["calibrated"] == pytest.approx(calibrated([0.4, 0.1], [0.3, 0.2]))
 
 
 async def test_the_readers_prompt_is_used_only_where_it_scores_itself(documents, passages, minilm):

@@ -15,14 +15,8 @@ Span = tuple[int, int]
 
 _DELIMITER = "[DOC] "
 
-NOTHING = "N/A"
-"""What is asked when nothing is."""
-
 MIDDLE = (0.5, 0.67)
 """The depths of the layers that look for what is asked, as shares of all."""
-
-EXPLAINED = 0.7
-"""How much of the attention for no question counts as that of the place."""
 
 
 class Signal(StrEnum):
@@ -61,15 +55,6 @@ def attention_prompt(
     return text + asked, spans
 
 
-def without_question(text: str, question: str) -> tuple[str, int]:
-    """The same prompt with nothing asked at its end, and where what stands there begins.
-
-    The text must end in the question. What attention a passage gets then, its place explains.
-    """
-    begin = len(text) - len(material(question.strip()))
-    return text[:begin] + NOTHING, begin
-
-
 def _body(passage: Passage) -> str:
     return material(f"{passage.title}\n{passage.text.strip()}")
 
@@ -99,13 +84,11 @@ def contrast(attention: Sequence[float]) -> list[float]:
     return [float(value) for value in z - beside]
 
 
-def calibrated(attention: Sequence[float], nothing: Sequence[float]) -> list[float]:
-    """What attention each passage gets for the question beyond what its place explains.
+def calibrated(forth: Sequence[float], back: Sequence[float]) -> list[float]:
+    """The attention that passages get in one order and in its reverse: the mean of the z-scores.
 
-    FiM (Hsieh et al. 2024) subtracts what a dummy document gets at the same place; here the
-    documents stay, and a dummy is asked, as in-context re-ranking does (Chen et al. 2025). What
-    the dummy gets is brought to the same sum first, and `EXPLAINED` of it is subtracted: the
-    whole would favour the places that the question looks at less than the dummy does.
+    What one order favours by place the other does not, as far as both ends are alike. Of passages
+    ordered by something else than where they were given, that place plays no part at all. FiM
+    (Hsieh et al. 2024) estimates what a place gets with a dummy document instead.
     """
-    scale = EXPLAINED * sum(attention) / (sum(nothing) or 1.0)
-    return [asked - scale * idle for asked, idle in zip(attention, nothing, strict=True)]
+    return [float(mean) for mean in (standardised(forth) + standardised(back)) / 2]

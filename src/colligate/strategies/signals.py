@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 
 from colligate.documents import Passage, Span
 from colligate.errors import ColligateError, ContextTooSmall, MissingCapability
 from colligate.evidence.fusion import WEIGHTS, Fusion, Weights, fused, reweighted
+from colligate.evidence.material import material
 from colligate.evidence.signals import (
     MIDDLE,
     Signal,
@@ -16,7 +16,6 @@ from colligate.evidence.signals import (
     calibrated,
     contrast,
     likelihood_pair,
-    without_question,
 )
 from colligate.models import Capability, Message, Prompt, Role
 from colligate.strategies.run import Run, shown
@@ -47,9 +46,9 @@ class Fused:
 
     `signals` are the numbers by name: "similarity" (cosine), "likelihood" (mean log-probability of
     the question's tokens), "attention" (mean of the question's last token, or of all its tokens in
-    the middle layers), "idle attention" (the same for no question), and what is made of these,
-    "contrast" or "calibrated". `weights` are those that counted, `missing` the signals that nobody
-    could give.
+    the middle layers), "attention in reverse" (of the same passages, the last first), and what is
+    made of these, "contrast" or "calibrated". `weights` are those that counted, `missing` the
+    signals that nobody could give.
     """
 
     scores: tuple[float, ...]
@@ -145,13 +144,29 @@ class _Asking:
             self.found["attention"] = await self.run.attention(*self._prompt())
             self.found["contrast"] = contrast(self.found["attention"])
             return self.found["contrast"]
-        text, spans = attention_prompt(self.question, self.passages, lead=False)
-        idle, begin = without_question(text, self.question)
-        attend = partial(self.run.attention, spans=spans, query=begin, layers=MIDDLE)
-        self.found["attention"] = await attend(text)
-        self.found["idle attention"] = await attend(idle)
-        self.found["calibrated"] = calibrated(self.found["attention"], self.found["idle attention"])
+        order = self._order()
+        self.found["attention"] = await self._attention(order)
+        self.found["attention in reverse"] = await self._attention(order[::-1])
+        self.found["calibrated"] = calibrated(
+            self.found["attention"], self.found["attention in reverse"]
+        )
         return self.found["calibrated"]
+
+    def _order(self) -> list[int]:
+        """The passages from the least similar, or likely, to the most: not as they were given."""
+        known = self.found.get("similarity") or self.found.get("likelihood")
+        if known is None:
+            return list(range(len(self.passages)))
+        return sorted(range(len(known)), key=known.__getitem__)
+
+    async def _attention(self, order: Sequence[int]) -> list[float]:
+        """The attention of the whole question to each passage, shown in this order before it."""
+        shown_so = [self.passages[place] for place in order]
+        text, spans = attention_prompt(self.question, shown_so, lead=False)
+        asked = len(text) - len(material(self.question.strip()))
+        found = await self.run.attention(text, spans, query=asked, layers=MIDDLE)
+        by_place = dict(zip(order, found, strict=True))
+        return [by_place[place] for place in range(len(order))]
 
     def _prompt(self) -> tuple[Prompt, Sequence[tuple[int, int]]]:
         scorer, reader = self.run.model(Role.SCORER), self.run.model(Role.READER)
