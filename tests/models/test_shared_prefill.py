@@ -1,0 +1,45 @@
+"""DuQUAD's scorer and its Global agent, where both are the same model in process."""
+
+from __future__ import annotations
+
+import pytest
+
+from colligate.documents import Document
+from colligate.documents.markdown import markdown_tree
+from colligate.evidence.signals import Signal
+from colligate.evidence.views import view_messages
+from colligate.library.given import Given
+from colligate.models import Role
+from colligate.models.hf.model import HFModel
+from colligate.models.metering import Meter
+from colligate.strategies.run import Run
+from colligate.strategies.signals import Shared, fused_scores
+from colligate.strategies.trace import Asked
+
+QUESTION = "How much rain fell in March at station 2?"
+
+
+def station(number: int) -> Document:
+    text = f"In March {number * 7} millimetres of rain fell at station {number}, by the lake."
+    name = f"s{number}"
+    return Document(name, f"Station {number}", text, markdown_tree(text, name), language="en")
+
+
+@pytest.mark.model
+async def test_what_attention_has_read_the_agent_does_not_read_again(smollm2_hf: HFModel) -> None:
+    documents = [station(number) for number in (1, 2, 3)]
+    passages = [document.passage(document.span(0, len(document))) for document in documents]
+    messages, spans = view_messages(QUESTION, list(enumerate(passages, 1)))
+    run = Run(Given(documents), {Role.READER: smollm2_hf}, Meter())
+    await fused_scores(
+        QUESTION,
+        passages,
+        run,
+        without=[Signal.LIKELIHOOD],
+        shared=Shared(messages, spans),
+    )
+    await run.chat(messages, max_tokens=1)
+    [asked] = [event for _, event in run.trace.events if isinstance(event, Asked)]
+    # All but what the template puts behind the question.
+    assert asked.usage.input_tokens - asked.usage.cached_tokens < 12
+    assert asked.usage.cached_tokens > 100
