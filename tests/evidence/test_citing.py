@@ -255,3 +255,28 @@ def document_of(name: str, text: str) -> Document:
 
 def passage_of(name: str, text: str):
     return document_of(name, text).passage(Span(name, 0, len(text)))
+
+
+NUMBERED = """# Terms
+
+## 3. Copies
+
+Access to the source from the same place counts as distribution of the source.
+
+## Fiscal 2022
+
+Revenue was 40 million.
+"""
+
+
+def test_the_number_of_a_heading_is_no_number_of_what_stands_under_it():
+    terms = Document("terms", "Terms", NUMBERED, markdown_tree(NUMBERED, "terms"), language="en")
+    start = NUMBERED.index("Access")
+    under = terms.passage(Span("terms", start, NUMBERED.index("\n\n## Fiscal")))
+    wrong = said(1, "Access to the source", "Access to the source counts for 3 years.")
+    assert not cite("How long?", [wrong], [under], {"terms": terms}).citations
+    # A year in a heading is said of what stands under it.
+    start = NUMBERED.index("Revenue")
+    fiscal = terms.passage(Span("terms", start, len(NUMBERED) - 1))
+    right = said(1, "Revenue was 40 million", "Revenue was 40 million in 2022.")
+    assert cite("How much?", [right], [fiscal], {"terms": terms}).citations

@@ -301,9 +301,16 @@ class _Claim:
         return None
 
 
+_ENUMERATED = re.compile(r"\s*(?:\d+(?:\.\d+)+\.?|\d+[.)])(?:\s+|\Z)")
+
+
 def _in_context(passage: Passage, text: str) -> str:
-    """A text with its title and heading path, which a reader of it also sees."""
-    return " ".join([passage.title, *passage.section, text])
+    """A text with its title and heading path, which a reader of it also sees.
+
+    Without the numbers that headings are counted by: section 3 says nothing of three years.
+    """
+    headings = (_ENUMERATED.sub("", heading, count=1) for heading in passage.section)
+    return " ".join([passage.title, *headings, text])
 
 
 def _other_language(claim: str, document: Document) -> bool:
