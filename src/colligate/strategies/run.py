@@ -204,12 +204,19 @@ class Run:
         role: Role = Role.READER,
         max_tokens: int,
         schema: Mapping[str, Any] | None = None,
+        temperature: float = 0.0,
+        seed: int | None = None,
+        stop: Sequence[str] = (),
     ) -> Completion:
-        """One chat call, greedy; a model that can be is held to `schema`, and any reply is taken.
+        """One chat call, greedy unless told otherwise; any reply is taken.
 
-        `structured` is for replies that must be right.
+        A model that can be is held to `schema`; `structured` is for replies that must be right.
+        `temperature`, `seed` and `stop` are those of `ChatModel.chat`.
         """
-        options = {} if schema is None else {"schema": schema}
+        options: dict[str, Any] = {"temperature": temperature} if temperature else {}
+        options |= {"stop": stop} if stop else {}
+        options |= {"seed": seed} if seed is not None else {}
+        options |= {"schema": schema} if schema is not None else {}
         return await self._ask(role, messages, max_tokens=max_tokens, **options)
 
     async def structured(

@@ -1,0 +1,1 @@
+"""Comparing strategies: datasets, metrics, the bench runner, significance, the report."""
