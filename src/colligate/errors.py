@@ -33,6 +33,7 @@ Each error is one line: what happened, why, and the mend.
     │   ├── LibraryVersion       made by another version of colligate
     │   ├── LibraryDamaged       catalogue or index cannot be opened
     │   └── EmbedderMismatch     its passages were embedded by another model
+    ├── FaultyRecord             a record of a data set is wrong or cut off
     ├── SpanError                a span outside its document
     └── BudgetExceeded           the tokens, money or time allowed are spent
 """
@@ -183,6 +184,10 @@ class LibraryDamaged(LibraryError):
 
 class EmbedderMismatch(LibraryError):
     """The library's passages were embedded by another model."""
+
+
+class FaultyRecord(ColligateError):
+    """A record of a data set is wrong or cut off; it says the file, the line and the reason."""
 
 
 class SpanError(ColligateError):
