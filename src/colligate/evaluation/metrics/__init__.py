@@ -1,0 +1,1 @@
+"""Metrics, each by the rule of the paper or library that it is named after."""
