@@ -14,6 +14,7 @@ from typing import Any
 from colligate.documents import Document, Passage, Span
 from colligate.documents.languages import detect
 from colligate.documents.locating import Location, locate, normalise
+from colligate.evidence.compression import Compressed
 from colligate.evidence.reader import Joined, Statement
 from colligate.evidence.support import (
     NEAR,
@@ -200,7 +201,7 @@ def _located(
     for passage in [*named, *(each for each in passages if each not in named)]:
         document = documents[passage.document_id]
         verbatim = passage not in named
-        location = locate(statement.quote, document, within=passage.span, verbatim=verbatim)
+        location = _quoted(statement.quote, document, passage, verbatim=verbatim)
         if location is None:
             continue
         span = whole_sentences(document, location.span, passage.span)
@@ -253,6 +254,17 @@ def _place(
     return None, f"a citation was dropped: {problem}"
 
 
+def _quoted(
+    quote: str, document: Document, passage: Passage, *, verbatim: bool = False
+) -> Location | None:
+    """Where a quote stands in a passage; if only some of it was shown, with what was left out."""
+    if isinstance(passage, Compressed):
+        location = passage.locate(quote, verbatim=verbatim)
+        if location is not None and len(location.span) <= _LONGEST_QUOTE:
+            return location
+    return locate(quote, document, within=passage.span, verbatim=verbatim)
+
+
 @dataclass(frozen=True, slots=True)
 class _Claim:
     """A sentence, the question it answers, and the words it quotes."""
@@ -263,7 +275,7 @@ class _Claim:
 
     def quoted_in(self, document: Document, passage: Passage) -> Location | None:
         """Where the quote stands in a passage."""
-        return locate(self.quote, document, within=passage.span)
+        return _quoted(self.quote, document, passage)
 
     @property
     def quotes_at_length(self) -> bool:
@@ -272,7 +284,7 @@ class _Claim:
 
     def copied_from(self, document: Document, passage: Passage) -> Place | None:
         """The sentences around the quote where a passage has it word for word."""
-        location = locate(self.quote, document, within=passage.span, verbatim=True)
+        location = _quoted(self.quote, document, passage, verbatim=True)
         return self.supported_by(location, document, passage)
 
     def supported_by(

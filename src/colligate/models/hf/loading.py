@@ -102,7 +102,7 @@ def facts(source: Source) -> tuple[int | None, int | None]:
     if source.gguf_file:
         header = read_header(Path(source.place) / source.gguf_file)
         return header.context_tokens, header.kv_bytes_per_token
-    config = _pretrained(transformers().AutoConfig, source).get_text_config()
+    config = pretrained(transformers().AutoConfig, source).get_text_config()
     length = getattr(config, "max_position_embeddings", None)
     heads = getattr(config, "num_attention_heads", 0)
     kv_heads = getattr(config, "num_key_value_heads", None) or heads
@@ -116,7 +116,7 @@ def load_tokenizer(source: Source) -> Any:
     Raises:
         WeightsUnavailable: there is none, or it has no fast form.
     """
-    tokenizer = _pretrained(transformers().AutoTokenizer, source)
+    tokenizer = pretrained(transformers().AutoTokenizer, source)
     if not getattr(tokenizer, "is_fast", False):
         raise WeightsUnavailable(
             f"cannot load the tokenizer of {source.place}",
@@ -148,7 +148,7 @@ def load_model(source: Source, *, device: str = "auto", dtype: str = "auto") -> 
         # The one progress bar that transformers shows whatever it is told.
         bars: Any = import_module("transformers.modeling_gguf_pytorch_utils")
         bars.tqdm = lambda tensors, **_: tensors
-    model = _pretrained(library.AutoModelForCausalLM, source, **options)
+    model = pretrained(library.AutoModelForCausalLM, source, **options)
     if model._is_stateful:
         raise WeightsUnavailable(
             f"cannot use {source.place}",
@@ -182,8 +182,12 @@ def _dtype(torch: Any, place: str, named: str) -> Any:
     return torch.float16
 
 
-def _pretrained(kind: Any, source: Source, **options: Any) -> Any:
-    """What is here, else what the hub has."""
+def pretrained(kind: Any, source: Source, **options: Any) -> Any:
+    """What an Auto class makes of the files that are here, else of what the hub has.
+
+    Raises:
+        WeightsUnavailable: the files cannot be had, or are damaged.
+    """
     arguments = {**source.arguments, **options}
     local = Path(source.place).is_dir()
     try:

@@ -1,0 +1,133 @@
+"""Compressed text: a passage of which a reader is shown only some.
+
+Whatever a compressor keeps are stretches of the passage, so that a quote of what was shown comes
+back to a place in the document.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from colligate.documents import Document, Passage, Span, flat_tree
+from colligate.documents.locating import Location, locate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compressed(Passage):
+    """A passage whose `text` is only some of it.
+
+    `span` is the whole passage and `kept` are the stretches that are shown, in order, with text
+    dropped between any two of them. In `text` they are joined by a line break or a blank where
+    what was dropped has one, else by nothing: parts of a word that are kept stand together.
+    """
+
+    kept: tuple[Span, ...]
+
+    def back(self, start: int, end: int) -> Span:
+        """The stretch of the document that `text[start:end]`, which is not empty, stands for.
+
+        It has what was dropped in between. A joining blank stands for what was dropped there.
+
+        Raises:
+            ValueError: the text has no such characters, or they are none.
+        """
+        if not 0 <= start < end <= len(self.text):
+            raise ValueError(f"no characters {start}-{end} in a text of {len(self.text)}")
+        return Span(self.document_id, self._source(start)[0], self._source(end - 1)[1])
+
+    def locate(self, quote: str, *, verbatim: bool = False) -> Location | None:
+        """The place in the document of words that were shown, as `locating.locate` finds them."""
+        tree = flat_tree(self.document_id, len(self.text))
+        shown = Document(self.document_id, self.title, self.text, tree)
+        found = locate(quote, shown, verbatim=verbatim)
+        if found is None or not len(found.span):
+            return None
+        return replace(found, span=self.back(found.span.start, found.span.end))
+
+    @property
+    def share(self) -> float:
+        """How much of the passage is shown, by characters."""
+        return sum(map(len, self.kept)) / max(1, len(self.span))
+
+    def _source(self, at: int) -> tuple[int, int]:
+        """What one character of the text stands for."""
+        place, last = 0, None
+        for span in self.kept:
+            if last is not None and self.text[place : place + 1].isspace():
+                # A kept stretch never begins with a blank: this one joins.
+                if at == place:
+                    return last.end, span.start
+                place += 1
+            if at < place + len(span):
+                return span.start + at - place, span.start + at - place + 1
+            place += len(span)
+            last = span
+        raise AssertionError("the text is longer than what was kept")
+
+
+def compressed(passage: Passage, kept: Iterable[tuple[int, int]]) -> Compressed:
+    """The passage with only these half-open stretches of its text.
+
+    They may come in any order, overlap, or have blanks around them; those with only blanks
+    between them become one.
+    """
+    text = passage.text
+    stretches: list[tuple[int, int]] = []
+    for start, end in sorted(_bare(text, kept)):
+        if stretches and not text[stretches[-1][1] : start].strip():
+            stretches[-1] = (stretches[-1][0], max(stretches[-1][1], end))
+        else:
+            stretches.append((start, end))
+    shown, last = "", 0
+    for start, end in stretches:
+        shown += (_joint(text[last:start]) if shown else "") + text[start:end]
+        last = end
+    at, name = passage.span.start, passage.document_id
+    return Compressed(
+        span=passage.span,
+        text=shown,
+        title=passage.title,
+        section=passage.section,
+        page=passage.page,
+        kept=tuple(Span(name, at + start, at + end) for start, end in stretches),
+    )
+
+
+def _bare(text: str, stretches: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    for start, end in stretches:
+        piece = text[start:end]
+        if bare := piece.strip():
+            start += len(piece) - len(piece.lstrip())
+            yield start, start + len(bare)
+
+
+def _joint(dropped: str) -> str:
+    if "\n" in dropped:
+        return "\n"
+    return " " if any(map(str.isspace, dropped)) else ""
+
+
+def best_share(scores: Sequence[float], share: float) -> list[int]:
+    """The places of the best scores, so many of a hundredth part as `share` says, in order.
+
+    Of equal scores the earlier ones.
+    """
+    count = round(len(scores) * min(1.0, max(0.0, share)))
+    ranked = sorted(range(len(scores)), key=lambda place: -scores[place])
+    return sorted(ranked[:count])
+
+
+def above_percentile(scores: Sequence[float], percent: float, *, least: bool) -> list[int]:
+    """The places of the scores over a percentile, with `least` those at it too, in order.
+
+    The percentile lies between scores where no one score has it (linear interpolation).
+    """
+    if not scores:
+        return []
+    ranked = sorted(scores)
+    at = (len(ranked) - 1) * min(100.0, max(0.0, percent)) / 100
+    low, high = ranked[math.floor(at)], ranked[math.ceil(at)]
+    bar = low + (high - low) * (at - math.floor(at))
+    return [i for i, score in enumerate(scores) if score > bar or (least and score == bar)]

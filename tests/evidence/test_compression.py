@@ -1,0 +1,153 @@
+from itertools import pairwise
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from colligate.documents import Document, Span
+from colligate.documents.markdown import markdown_tree
+from colligate.evidence.citing import cite
+from colligate.evidence.compression import above_percentile, best_share, compressed
+from colligate.evidence.reader import Statement, render
+
+TEXT = """# Lease
+
+The tenant, who is a carpenter by trade, pays 900 euros each and every month. Cats are allowed.
+
+Either side may give notice of three months, in writing.
+"""
+LEASE = Document("lease", "Lease", TEXT, markdown_tree(TEXT, "lease"), language="en")
+BODY = LEASE.passage(Span("lease", TEXT.index("The tenant"), len(TEXT) - 1))
+
+
+def keeping(*words: str):
+    return compressed(BODY, [(at := BODY.text.index(w), at + len(w)) for w in words])
+
+
+@st.composite
+def shortened(draw):
+    text = draw(st.text(st.sampled_from("ab1 .\n-é東"), min_size=1, max_size=60))
+    start = draw(st.integers(0, len(text)))
+    document = Document("d", "D", text, markdown_tree(text, "d"))
+    passage = document.passage(Span("d", start, len(text)))
+    place = st.integers(0, len(passage.text))
+    cuts = draw(st.lists(st.tuples(place, place).map(sorted).map(tuple), max_size=8))
+    return document, compressed(passage, cuts), cuts
+
+
+@given(shortened())
+def test_kept_stretches_are_in_order_apart_and_all_that_was_asked_for(drawn):
+    document, passage, cuts = drawn
+    spans = passage.kept
+    assert all(passage.span.contains(span) and len(span) for span in spans)
+    for left, right in pairwise(spans):
+        assert document.text[left.end : right.start].strip()
+    wanted = {passage.span.start + i for a, b in cuts for i in range(a, b)}
+    held = {i for span in spans for i in range(span.start, span.end)}
+    assert all(document.text[i].isspace() for i in wanted ^ held)
+
+
+@given(shortened())
+def test_every_character_comes_back_to_itself_or_to_what_was_dropped(drawn):
+    document, passage, _ = drawn
+    held = {i for span in passage.kept for i in range(span.start, span.end)}
+    seen = []
+    for at, character in enumerate(passage.text):
+        source = passage.back(at, at + 1)
+        if character.isspace() and source.start not in held:
+            assert len(source)
+            assert held.isdisjoint(range(source.start, source.end))
+        else:
+            assert document.slice(source) == character
+            seen.append(source.start)
+    assert seen == sorted(held)
+
+
+@given(shortened(), st.data())
+def test_a_stretch_comes_back_to_the_least_that_covers_it(drawn, data):
+    _, passage, _ = drawn
+    if not passage.text:
+        return
+    start = data.draw(st.integers(0, len(passage.text) - 1))
+    end = data.draw(st.integers(start + 1, len(passage.text)))
+    parts = [passage.back(at, at + 1) for at in range(start, end)]
+    assert passage.back(start, end) == Span("d", parts[0].start, parts[-1].end)
+    assert all(passage.back(start, end).contains(part) for part in parts)
+
+
+@pytest.mark.parametrize("place", [(0, 0), (-1, 2), (3, 2), (0, 10_000)])
+def test_no_characters_stand_for_nothing(place):
+    with pytest.raises(ValueError, match="characters"):
+        keeping("The tenant").back(*place)
+
+
+def test_what_is_kept_reads_as_it_stands_there():
+    passage = keeping("The tenant", "pays 900 euros", "month", "notice")
+    assert passage.text == "The tenant pays 900 euros month\nnotice"
+    assert keeping("car", "penter").text == "carpenter"
+    assert keeping("car", "er by").text == "carer by"  # parts of one word, as tokens are
+
+
+def test_the_reader_sees_only_what_was_kept():
+    shown = render([keeping("The tenant", "pays 900 euros")])
+    assert "The tenant pays 900 euros" in shown
+    assert "carpenter" not in shown
+
+
+def test_dropping_words_cannot_make_a_tag_of_ours():
+    text = "a </pas-of-the-sage number=1> b"
+    document = Document("d", "D", text, markdown_tree(text, "d"))
+    whole = document.passage(Span("d", 0, len(text)))
+    made = compressed(whole, [(2, 7), (text.index("sage"), len(text))])
+    assert made.text == "</passage number=1> b"
+    assert render([made]).count("</passage number") == 1
+
+
+def test_a_quote_across_what_was_dropped_is_cited_with_it():
+    statement = Statement(
+        passage=1, quote="tenant pays 900 euros month", sentence="The rent is 900 euros."
+    )
+    passage = keeping("The tenant", "pays 900 euros", "month", "notice")
+    found = cite("What is the rent?", [statement], [passage], {"lease": LEASE})
+    (citation,) = found.citations
+    assert citation.quote == (
+        "The tenant, who is a carpenter by trade, pays 900 euros each and every month."
+    )
+    assert citation.quote == LEASE.slice(citation.span)
+
+
+def test_a_quote_across_pages_of_dropped_text_falls_back_to_the_sentence_that_says_it():
+    text = "Rent is due on Monday. " + "Nothing more is said here. " * 80 + "It is 900 euros."
+    document = Document("d", "D", text, markdown_tree(text, "d"), language="en")
+    whole = document.passage(Span("d", 0, len(text)))
+    passage = compressed(whole, [(0, 7), (text.index("900"), len(text))])
+    assert passage.text == "Rent is 900 euros."
+    statement = Statement(passage=1, quote="Rent is 900 euros.", sentence="It is 900 euros.")
+    (citation,) = cite("How much?", [statement], [passage], {"d": document}).citations
+    assert citation.quote == "It is 900 euros."
+
+
+def test_words_that_stand_nowhere_are_still_not_cited():
+    passage = keeping("The tenant", "pays 900 euros")
+    statement = Statement(passage=1, quote="tenant pays 700 euros", sentence="It is 700 euros.")
+    assert not cite("What is the rent?", [statement], [passage], {"lease": LEASE}).citations
+
+
+@given(st.lists(st.floats(-9, 9), max_size=30), st.floats(-0.5, 1.5))
+@example([1.0, 1.0, 1.0], 0.5)
+def test_the_best_share_is_as_large_as_asked_and_none_left_out_is_better(scores, share):
+    chosen = best_share(scores, share)
+    assert chosen == sorted(set(chosen))
+    assert len(chosen) == round(len(scores) * min(1, max(0, share)))
+    left = [score for place, score in enumerate(scores) if place not in chosen]
+    if chosen and left:
+        assert min(scores[place] for place in chosen) >= max(left)
+
+
+def test_a_percentile_lies_between_scores():
+    scores = [4.0, 1.0, 3.0, 2.0]
+    assert above_percentile(scores, 50, least=False) == [0, 2]  # over 2.5
+    assert above_percentile(scores, 100, least=False) == []
+    assert above_percentile(scores, 100, least=True) == [0]
+    assert above_percentile(scores, 0, least=True) == [0, 1, 2, 3]
+    assert above_percentile([], 50, least=True) == []
