@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, NamedTuple
 
-from colligate.errors import ColligateError, MissingPath
+from colligate.errors import FaultyRecord, MissingPath
 from colligate.evaluation.outcome import Outcome
 
 FILE = "rows.jsonl"
@@ -110,7 +110,7 @@ def read_rows(directory: Path) -> list[Row]:
 
     Raises:
         MissingPath: there are none there.
-        ColligateError: a line is no row.
+        FaultyRecord: a line is no row.
     """
     file = directory / FILE
     if not file.is_file():
@@ -124,7 +124,7 @@ class RowFile:
     """The rows of a run, and where more are put down. One process has it open at a time.
 
     Raises:
-        ColligateError: a line is no row.
+        FaultyRecord: a line is no row.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -190,7 +190,7 @@ def _rows(file: Path, lines: BinaryIO) -> Iterator[tuple[Row, int]]:
                 return
             why = f"{type(error).__name__}: {error}"
             mend = "take the line out, and the same command asks its question again"
-            raise ColligateError(f"{file}:{number} is no row", why, mend) from error
+            raise FaultyRecord(f"line {number} of {file} is no row", why, mend) from error
         at += len(line)
         yield row, at
 

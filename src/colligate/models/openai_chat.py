@@ -239,6 +239,14 @@ class OpenAIChat:
                 self._context_tokens = window
         return self.capabilities
 
+    async def listed(self) -> dict[str, Any]:
+        """What the server lists of this model at `/models`; empty where it lists it not.
+
+        Raises:
+            ModelError: it lists nothing.
+        """
+        return (await self._endpoint.models()).get(self._model, {})
+
     async def count_tokens(self, text: str) -> int:
         """An estimate (`token_estimate`): asking a server's tokenizer would cost a request."""
         return estimate_tokens(text)
