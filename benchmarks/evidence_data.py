@@ -11,7 +11,6 @@ import gzip
 import json
 import random
 import re
-import string
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from colligate.documents import Document, Page, Passage, Span
 from colligate.documents.markdown import markdown_tree
 from colligate.documents.reading import read
 from colligate.documents.reading.plain import text_tree
+from colligate.evaluation.metrics.normalising import squad as squad
 
 Record = dict[str, Any]
 T = TypeVar("T")
@@ -72,12 +72,6 @@ def load(name: str, data: Path, limit: int | None = None) -> Suite:
 
 
 # Gold
-
-
-def squad(text: str) -> str:
-    """SQuAD's normalisation: lower case, no ASCII punctuation, no articles, single blanks."""
-    text = text.lower().translate(str.maketrans("", "", string.punctuation))
-    return " ".join(re.sub(r"\b(a|an|the)\b", " ", text).split())
 
 
 def words(text: str) -> list[str]:

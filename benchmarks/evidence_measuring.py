@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from colligate.documents import Document, Node, Passage, Span
 from colligate.documents.chunking import Chunker
+from colligate.evaluation.significance import bootstrap, paired_bootstrap
 from colligate.library.given import Given
 from colligate.models import ChatModel, Embedder, Reranker, Role
 from colligate.models.names import open_embedder, open_reranker
@@ -30,7 +31,6 @@ from evidence_data import SUITES, Shown
 Row = dict[str, Any]
 
 SEPARATOR = "\n\n"
-RESAMPLES = 10_000
 
 # What is named on the command line
 
@@ -321,35 +321,7 @@ def say_difference(
     if not both:
         return
     pairs = np.array([[first[q], second[q]] for q in both])
-    low, high, p = paired_bootstrap(pairs[:, 0], pairs[:, 1], seed)
-    interval = f"95% interval {low:.3f} to {high:.3f}, p {p:.4f}, {len(both)} questions"
-    say(what, float(np.mean(pairs[:, 0] - pairs[:, 1])), unit, interval)
-
-
-def bootstrap(values: NDArray[np.float64], seed: int) -> tuple[float, float]:
-    """The 95% interval of a mean over questions, which are drawn with replacement.
-
-    Where all values are equal it has no width: it says nothing of questions that were not asked.
-    """
-    drawn = np.random.default_rng(seed).integers(len(values), size=(RESAMPLES, len(values)))
-    low, high = np.percentile(values[drawn].mean(axis=1), [2.5, 97.5])
-    return float(low), float(high)
-
-
-def paired_bootstrap(
-    first: NDArray[np.float64], second: NDArray[np.float64], seed: int
-) -> tuple[float, float, float]:
-    """The 95% interval of mean(first) - mean(second) over questions, and its two-sided p.
-
-    Questions are drawn with replacement, the same for both. p is twice the share of samples
-    whose difference contradicts the observed one in sign, those without any counted half; at
-    most 1, at least one in the number of samples.
-    """
-    differences = first - second
-    drawn = np.random.default_rng(seed).integers(len(differences), size=(RESAMPLES, len(first)))
-    # Sums of the same parts in another order differ in the last bits; zero must be zero.
-    means = differences[drawn].mean(axis=1).round(12)
-    low, high = np.percentile(means, [2.5, 97.5])
-    observed = np.sign(differences.mean())
-    against = (np.sign(means) == -observed).mean() + (means == 0).mean() / 2 if observed else 0.5
-    return float(low), float(high), float(min(1.0, max(2 * against, 1 / RESAMPLES)))
+    more = paired_bootstrap(pairs[:, 0], pairs[:, 1], seed)
+    interval = f"95% interval {more.low:.3f} to {more.high:.3f}, p {more.p:.4f}"
+    interval = f"{interval}, {len(both)} questions"
+    say(what, more.mean, unit, interval)

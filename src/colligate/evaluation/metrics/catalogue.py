@@ -301,7 +301,7 @@ _ALL = (
         "trec_eval, DualRAG",
         _retrieval,
         needs="bench",
-        modules=("ir_measures", "pytrec_eval"),
+        modules=("pytrec_eval",),
     ),
     Group("passages", "readings served by the five best passages", "RDR2", _passages),
     Group(

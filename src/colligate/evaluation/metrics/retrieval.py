@@ -1,15 +1,13 @@
-"""Metrics of a ranking of documents, through ir_measures (trec_eval's rules)."""
+"""Metrics of a ranking of documents, through pytrec_eval (trec_eval's own code)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
-from typing import Any
 
 from colligate.evaluation.metrics.extras import extra
 
 CUTS = (1, 5, 10, 20, 50, 100)
-_NAMES = {"nDCG": "ndcg", "RR": "mrr", "R": "recall", "AP": "map", "P": "precision"}
+_NAMES = {"ndcg_cut": "ndcg", "recall": "recall", "map_cut": "map", "P": "precision"}
 
 
 def retrieval_scores(ranked: Sequence[str], gold: Sequence[str]) -> dict[str, float]:
@@ -17,22 +15,16 @@ def retrieval_scores(ranked: Sequence[str], gold: Sequence[str]) -> dict[str, fl
 
     `ranked` are documents, best first, each once. A ranking without any scores 0.
     """
-    measures = _measures()
-    scores = dict.fromkeys(measures.values(), 0.0)
     if not ranked:
-        return scores
+        names = ("mrr", *_NAMES.values())
+        return {f"{name}_at_{k}": 0.0 for name in names for k in CUTS}
+    cuts = ",".join(map(str, CUTS))
+    measures = {f"{theirs}.{cuts}" for theirs in _NAMES} | {"recip_rank"}
     relevant = {"q": dict.fromkeys(gold, 1)}
     run = {"q": {document: float(len(ranked) - rank) for rank, document in enumerate(ranked)}}
-    for found in extra("ir_measures").iter_calc(list(measures), relevant, run):
-        scores[measures[found.measure]] = float(found.value)
+    found = extra("pytrec_eval").RelevanceEvaluator(relevant, measures).evaluate(run)["q"]
+    first = found["recip_rank"]  # 1 / the rank of the first gold document, wherever it is
+    scores = {f"mrr_at_{k}": float(first if first * k >= 1 else 0) for k in CUTS}
+    for theirs, ours in _NAMES.items():
+        scores.update({f"{ours}_at_{k}": float(found[f"{theirs}_{k}"]) for k in CUTS})
     return scores
-
-
-@cache
-def _measures() -> dict[Any, str]:
-    library = extra("ir_measures")
-    return {
-        getattr(library, theirs) @ k: f"{ours}_at_{k}"
-        for theirs, ours in _NAMES.items()
-        for k in CUTS
-    }
