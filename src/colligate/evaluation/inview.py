@@ -1,0 +1,160 @@
+"""The documents that the questions of a data set are asked over, opened and indexed once each."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import defaultdict
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from colligate.documents import Document
+from colligate.documents.reading import Reading
+from colligate.documents.reading.source import stem_of
+from colligate.errors import FaultyRecord
+from colligate.evaluation.datasets.corpus import documents_of, passages, texts
+from colligate.evaluation.planning import Asked, existing
+from colligate.evaluation.question import Candidate, Question
+from colligate.evaluation.suites import Dataset
+from colligate.ingesting import ingest
+from colligate.library.blocking import in_thread
+from colligate.library.given import Given
+from colligate.library.library import Library
+from colligate.library.parsing import READER
+from colligate.library.sources import DocumentInfo, Sources
+from colligate.models import Embedder
+from colligate.strategies.trace import Trace
+
+_RECORDS = "corpus.jsonl"  # what a BEIR folder calls its passages
+
+
+@dataclass
+class InView:
+    """What is in view of a question: its own documents, or a corpus kept in a library.
+
+    `data` is the folder of the data sets' files; `asked` says which questions will come. Corpora
+    are kept below `indexes`, and what a process that was killed had indexed is not indexed again.
+    Without an embedder nothing can be searched. Use it with `async with`.
+    """
+
+    data: Path
+    indexes: Path
+    asked: Sequence[Asked]
+    embedder: Embedder | None = None
+    trace: Trace = field(default_factory=Trace)
+    _stack: AsyncExitStack = field(default_factory=AsyncExitStack, init=False)
+    _libraries: dict[Path, Library] = field(default_factory=dict, init=False)
+    _texts: dict[str, Mapping[str, Document]] = field(default_factory=dict, init=False)
+    _opening: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
+
+    async def __aenter__(self) -> InView:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._stack.aclose()
+
+    async def named(self, dataset: Dataset, question: Question) -> Question:
+        """The question with documents and gold called as they are in view.
+
+        In a folder of files a question calls them by path, name or stem, the library by an id.
+
+        Raises:
+            FaultyRecord: a file that the question names is not in the folder.
+        """
+        if not (dataset.corpus and _is_folder_of_files(existing(self.data, dataset.corpus))):
+            return question
+        folder = existing(self.data, dataset.corpus)
+        names = _names(folder, await (await self._library(dataset)).documents())
+
+        def ids(called: Collection[str]) -> list[str]:
+            if strange := next((name for name in called if len(names.get(name, ())) != 1), None):
+                why = "several files are called so" if strange in names else "there is no such file"
+                raise FaultyRecord(
+                    f"cannot ask question {question.id}",
+                    f"it names {strange!r} in {folder}, and {why}",
+                    "name it with its path below the folder",
+                )
+            return [names[name][0] for name in called]
+
+        documents = tuple(Candidate(id_) for id_ in ids([each.id for each in question.documents]))
+        return replace(question, documents=documents, gold=tuple(ids(question.gold)))
+
+    @asynccontextmanager
+    async def of(self, dataset: Dataset, question: Question) -> AsyncIterator[Sources]:
+        """The documents that a question (as `named` gives it) is asked over, ready to be searched.
+
+        Raises:
+            FaultyRecord: a document that the question names is nowhere, or the corpus is faulty.
+            ColligateError: the corpus cannot be read or indexed.
+        """
+        if dataset.over == "corpus" or (dataset.over == "documents" and not question.documents):
+            yield await self._library(dataset)
+        elif dataset.corpus and _is_folder_of_files(existing(self.data, dataset.corpus)):
+            library = await self._library(dataset)
+            yield library.view([document.id for document in question.documents])
+        else:
+            documents = documents_of(question, await self._texts_of(dataset))
+            async with Given(documents, self.embedder) as sources:
+                if self.embedder is not None and documents:
+                    await sources.search("index", k=1)  # so that no answer's time has it
+                yield sources
+
+    async def _texts_of(self, dataset: Dataset) -> Mapping[str, Document]:
+        """The documents of the corpus that questions name without their text, read once."""
+        if dataset.corpus is None:
+            return {}
+        corpus = existing(self.data, dataset.corpus)
+        async with self._opening:
+            if dataset.name not in self._texts:
+                questions = next(each for each in self.asked if each.dataset == dataset).questions
+                named = {each.id for q in questions for each in q.documents if not each.text}
+                self._texts[dataset.name] = await in_thread(texts, corpus, named)
+            return self._texts[dataset.name]
+
+    async def _library(self, dataset: Dataset) -> Library:
+        """The corpus of a data set, indexed."""
+        assert dataset.corpus is not None  # `suites.checked`
+        path = existing(self.data, dataset.corpus)
+        path = path / _RECORDS if (path / _RECORDS).is_file() else path
+        async with self._opening:
+            if path not in self._libraries:
+                folder = self.indexes / re.sub(r"[^\w.-]", "-", path.as_posix().lstrip("/"))[-80:]
+                embedder: Embedder | str = "minilm" if self.embedder is None else self.embedder
+                reader = READER if path.is_dir() else _READER
+                library = Library(folder, embedder=embedder, reader=reader)
+                self._stack.push_async_callback(library.close)
+                await ingest(library, [path], self.trace, index=self.embedder is not None)
+                self._libraries[path] = library
+            return self._libraries[path]
+
+
+def read_corpus(path: Path) -> Reading:
+    """The passages of a file of records, for a library to keep; each is its own document.
+
+    Raises:
+        FaultyRecord: an entry is wrong or cut off.
+    """
+    return Reading(tuple(passages(path)))
+
+
+_READER = f"{__name__}:{read_corpus.__name__}"
+
+
+def _is_folder_of_files(path: Path) -> bool:
+    return path.is_dir() and not (path / _RECORDS).is_file()
+
+
+def _names(folder: Path, infos: Sequence[DocumentInfo]) -> Mapping[str, Sequence[str]]:
+    """The ids of documents by the path of their file below the folder; by its name and its stem,
+    with folder or without, where no path is so."""
+    paths: dict[str, Sequence[str]] = {}
+    shorter: defaultdict[str, list[str]] = defaultdict(list)
+    for info in infos:
+        file = Path(info.source)
+        below = file.relative_to(folder) if file.is_relative_to(folder) else Path(file.name)
+        paths[below.as_posix()] = [*paths.get(below.as_posix(), ()), info.id]
+        for name in {below.with_name(stem_of(file)).as_posix(), file.name, stem_of(file)}:
+            shorter[name].append(info.id)
+    return {**shorter, **paths}

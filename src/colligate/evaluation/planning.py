@@ -1,0 +1,143 @@
+"""What a run asks: which questions of which data sets, of which strategies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from colligate.errors import MissingPath, UsageError
+from colligate.evaluation.datasets.formats import read_questions
+from colligate.evaluation.datasets.sampling import some
+from colligate.evaluation.question import Question
+from colligate.evaluation.suites import Dataset, Method, Suite
+from colligate.models.suggest import closest
+from colligate.strategies.parameters import configured
+from colligate.strategies.strategy import Strategy, available, strategy_type
+
+ORACLE = "oracle"
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A strategy that takes part, set up as the suite says."""
+
+    method: Method
+    strategy: Strategy
+
+    def asked(self, question: Question) -> Strategy:
+        """The strategy for one question: the oracle alone is told its gold."""
+        if self.strategy.name != ORACLE:
+            return self.strategy
+        told: Strategy = replace(  # type: ignore[type-var]
+            self.strategy, gold=question.gold, sentences=question.gold_texts
+        )
+        return told
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A data set and those of its questions that are asked, in order."""
+
+    dataset: Dataset
+    questions: tuple[Question, ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run asks, in the order in which it does."""
+
+    suite: Suite
+    datasets: tuple[Asked, ...]
+    contenders: tuple[Contender, ...]
+
+    @property
+    def answers(self) -> int:
+        """How many there will be."""
+        return sum(len(asked.questions) for asked in self.datasets) * len(self.contenders)
+
+    @property
+    def searches(self) -> bool:
+        """Whether any strategy looks passages up."""
+        return any(contender.strategy.needs.searches for contender in self.contenders)
+
+
+def contenders(suite: Suite, names: Sequence[str] = ()) -> tuple[Contender, ...]:
+    """The suite's strategies of these names, or its default ones; set up, in the order given.
+
+    A name that is not the suite's own may be any registered strategy's.
+
+    Raises:
+        UsageError: there is no such strategy, or it has no such parameter.
+    """
+    own = {method.name: method for method in suite.strategies}
+    wanted = names or [method.name for method in suite.strategies if method.default]
+    methods = []
+    for name in dict.fromkeys(wanted):
+        if name not in own and name not in available():
+            near = closest(name, [*own, *available()])
+            there = f"the suite has {', '.join(own)}"
+            mend = f"did you mean {near}?" if near else "colligate strategies lists the others"
+            raise UsageError(f"no strategy {name!r}", there, mend)
+        methods.append(own.get(name) or Method(name, name, label=name))
+    return tuple(
+        Contender(method, configured(strategy_type(method.strategy), method.set))
+        for method in methods
+    )
+
+
+def plan(
+    suite: Suite,
+    data: Path,
+    *,
+    taking_part: Sequence[Contender],
+    datasets: Sequence[str] = (),
+    limit: int | None = None,
+    seed: int = 0,
+) -> Plan:
+    """The questions that are asked: of each data set `limit` or as many as the suite says. Blocks.
+
+    Raises:
+        UsageError: there is no such data set, or there is nothing that a strategy could read.
+        MissingPath, FaultyRecord: a file of questions is not there, or is wrong.
+    """
+    chosen = [suite.dataset(name) for name in datasets] or list(suite.datasets)
+    asked = []
+    for dataset in chosen:
+        file = existing(data, dataset.file)
+        most = limit if limit is not None else dataset.questions
+        questions = read_questions(file, format=dataset.format)
+        sample = tuple(questions) if most is None else tuple(some(questions, most, seed))
+        if not sample:
+            raise UsageError(f"{file} holds no questions", "", "name another file")
+        _hold_to_documents(dataset, sample, taking_part)
+        asked.append(Asked(dataset, sample))
+    return Plan(suite, tuple(asked), tuple(taking_part))
+
+
+def existing(data: Path, file: str) -> Path:
+    """The place of a file of the data.
+
+    Raises:
+        MissingPath: it is not there.
+    """
+    path = data / file
+    if not path.exists():
+        raise MissingPath(f"there is no {path}", f"the suite asks for {file}", "name its --data")
+    return path
+
+
+def _hold_to_documents(
+    dataset: Dataset, questions: Sequence[Question], taking_part: Sequence[Contender]
+) -> None:
+    """Else a strategy would be asked over nothing, and its refusals counted against it."""
+    if dataset.over != "candidates":
+        return
+    bare = next((question for question in questions if not question.documents), None)
+    reading = next((each for each in taking_part if each.strategy.needs.reads), None)
+    if bare is not None and reading is not None:
+        raise UsageError(
+            f"{dataset.name} has questions without documents ({bare.id})",
+            f"{reading.method.name} reads documents",
+            'take only strategies that read none, or write over = "corpus" in the suite',
+        )
