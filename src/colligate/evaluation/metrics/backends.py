@@ -14,6 +14,7 @@ from colligate.models.protocols import Capability, ChatModel, LabelModel, Messag
 
 _NOTHING = "none"
 _ANSWER_TOKENS = 64
+_PREMISE_TOKENS = 4096
 
 _ENTAILS = """\
 Below are a text and a statement. Decide whether the text says what the statement says. What \
@@ -94,6 +95,52 @@ class JudgeEntails:
         content = _ENTAILS.format(premise=quoted(premise), hypothesis=quoted(hypothesis))
         odds = await self._model.labels([Message("user", content)], ("Yes", "No"))
         return odds.odds["Yes"] > odds.odds["No"]
+
+
+class TrainedEntails:
+    """Entailment by a T5 trained for it: ALCE's is `google/t5_xxl_true_nli_mixture` (11B).
+
+    It is asked as that one is; a smaller one is not comparable. From a folder or by hub name,
+    through the extra `local`.
+
+    Raises:
+        MissingExtra: torch or transformers is not installed.
+    """
+
+    def __init__(self, name: str) -> None:
+        from colligate.models.hf.loading import transformers
+        from colligate.models.hf.seq2seq import seq2seq
+
+        transformers()  # or say what is missing
+        self._model = seq2seq(name)
+        self.name = name
+
+    async def entails(self, premise: str, hypothesis: str) -> bool:
+        """Whether it writes 1."""
+        asked = f"premise: {premise} hypothesis: {hypothesis}"
+        written = await self._model.write(asked, read_tokens=_PREMISE_TOKENS, max_tokens=10)
+        return written == "1"
+
+
+class TrainedReads:
+    """Answers by a model trained on SQuAD 2: ALCE's is `gaotianyu1350/roberta-large-squad`.
+
+    From a folder or by hub name, through the extra `local`.
+
+    Raises:
+        MissingExtra: torch or transformers is not installed.
+        UnknownModel, WeightsUnavailable: there is no such model.
+    """
+
+    def __init__(self, name: str) -> None:
+        from colligate.models.hf.extractive import ExtractiveReader
+
+        self._reader = ExtractiveReader(name)
+        self.name = name
+
+    async def read(self, question: str, context: str) -> str:
+        """The likeliest words of the text, empty where none is likelier."""
+        return await self._reader.read(question, context)
 
 
 class JudgeReads:

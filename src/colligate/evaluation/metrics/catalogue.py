@@ -19,6 +19,7 @@ from colligate.evaluation.metrics.costs import cost_measures
 from colligate.evaluation.metrics.disambiguation import disambiguation_scores
 from colligate.evaluation.metrics.evidence import documents_of, evidence_measures, searched
 from colligate.evaluation.metrics.judging import implies, loong_official, loong_spd
+from colligate.evaluation.metrics.mauve import mauve_of_run
 from colligate.evaluation.metrics.passages import passage_scores
 from colligate.evaluation.metrics.qampari import qampari_scores
 from colligate.evaluation.metrics.retrieval import retrieval_scores
@@ -110,8 +111,6 @@ def higher_is_better(metric: str) -> bool:
     """Whether more of a metric is better; of costs, lengths and wrong refusals less is."""
     return not metric.startswith(_LOWER)
 
-
-HIGHER_IS_BETTER = higher_is_better
 
 _LOWER = (
     *("calls", "tokens", "input_tokens", "output_tokens", "scoring_passes", "rounds", "seconds"),
@@ -342,5 +341,6 @@ _ALL = (
 GROUPS: Mapping[str, Group] = {group.name: group for group in _ALL}
 
 CORPUS: Mapping[str, Callable[[Sequence[tuple[Question, Outcome]]], Measures]] = {
-    "rouge": rouge_of_run,
+    "rouge": rouge_of_run,  # needs the extra bench
+    "mauve": mauve_of_run,  # needs the extra local
 }
