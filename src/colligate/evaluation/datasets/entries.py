@@ -1,0 +1,102 @@
+"""The entries of a file of passages, and the documents they are.
+
+`{"id", "title", "text"}`, FlashRAG's `{"id", "contents"}` or BEIR's `{"_id", "title", "text"}`.
+Entries `NAME#p0`, `NAME#p1`, ... that follow each other are the pages of one document, NAME.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+
+from pydantic import AliasChoices, Field
+
+from colligate.documents.document import Document, Page
+from colligate.documents.languages import detect
+from colligate.documents.markdown import markdown_tree
+from colligate.documents.reading.plain import text_tree
+from colligate.evaluation.datasets.jsonl import faulty, lines, place_of
+from colligate.evaluation.datasets.pages import document_of_page, page_of
+from colligate.evaluation.datasets.records import Shape, Text, understood
+
+_BETWEEN_PAGES = "\n\n"
+
+
+class Entry(Shape):
+    """A passage, a page or a whole document. `file` is the name of the file it comes from."""
+
+    id: str = Field(validation_alias=AliasChoices("_id", "id"))
+    title: Text = ""
+    text: Text = ""
+    contents: Text = ""
+    file: Text = ""
+
+
+def grouped(path: Path) -> Iterator[tuple[str, list[Entry]]]:
+    """The entries of a file by document, in order; several where they are its pages.
+
+    A document without any text is passed over.
+
+    Raises:
+        FaultyRecord: if an entry is wrong or cut off.
+    """
+    for id_, entries in groupby(_entries(path), lambda entry: document_of_page(entry.id)):
+        held = list(entries)
+        if any(entry.text.strip() for entry in held):
+            yield id_, held
+
+
+def document(id_: str, entries: Sequence[Entry], language: str | None = None) -> Document:
+    """The document of an entry, or of its pages. Without a language it is told from the text."""
+    language = language_of(entries) if language is None else language
+    if page_of(entries[0].id) is not None:
+        return _paged(id_, entries, language)
+    entry = entries[0]
+    file = entry.file or id_
+    markdown = file.endswith(".md")
+    # A passage has no headings: only a text that was a file of its own is looked at for them.
+    tree = (
+        markdown_tree(entry.text, id_)
+        if markdown
+        else text_tree(entry.text, id_, prose=file.endswith(".txt"))
+    )
+    media_type = "text/markdown" if markdown else "text/plain"
+    title = entry.title or id_
+    return Document(id_, title, entry.text, tree, media_type=media_type, language=language)
+
+
+def language_of(entries: Iterable[Entry]) -> str:
+    """The language that entries are in together: one passage alone is often too short to tell."""
+    return detect("\n".join(entry.text for entry in entries))
+
+
+def _paged(id_: str, entries: Sequence[Entry], language: str) -> Document:
+    pages, start = [], 0
+    for entry in entries:
+        _, number = page_of(entry.id) or ("", 0)
+        pages.append(Page(number + 1, start, start + len(entry.text)))
+        start += len(entry.text) + len(_BETWEEN_PAGES)
+    text = _BETWEEN_PAGES.join(entry.text for entry in entries)
+    name = id_.rpartition(":")[2]
+    return Document(id_, name, text, text_tree(text, id_), tuple(pages), language=language)
+
+
+def _entries(path: Path) -> Iterator[Entry]:
+    for number, record in lines(path):
+        try:
+            entry = _with_contents(understood(Entry, record))
+        except ValueError as error:
+            raise faulty(path, place_of(path, number), str(error)) from None
+        yield entry
+
+
+def _with_contents(entry: Entry) -> Entry:
+    """FlashRAG writes the title, often in quotation marks, as the first line of the contents."""
+    if entry.text:
+        return entry
+    title, newline, text = entry.contents.partition("\n")
+    if not newline:  # no title; and some entries of BEIR are a title alone
+        return entry.model_copy(update={"text": title or entry.title})
+    title = entry.title or title.strip().removeprefix('"').removesuffix('"')
+    return entry.model_copy(update={"title": title, "text": text})

@@ -1,0 +1,24 @@
+"""Some of a data set's questions, the same ones each time."""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+from collections.abc import Iterable
+
+from colligate.evaluation.question import Question
+
+
+def some(questions: Iterable[Question], limit: int | None, seed: int) -> list[Question]:
+    """At most `limit` questions, drawn by hashes of seed and id, in the order of these.
+
+    So they do not depend on the file's order, files with the same ids give the same questions,
+    and the first n of a larger limit are those of the limit n. No more than `limit` are held.
+    """
+
+    def drawn(question: Question) -> bytes:
+        return hashlib.sha256(f"{seed}\n{question.id}".encode("utf-8", "surrogatepass")).digest()
+
+    if limit is None:
+        return sorted(questions, key=drawn)
+    return heapq.nsmallest(limit, questions, key=drawn)

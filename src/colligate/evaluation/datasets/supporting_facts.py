@@ -1,0 +1,51 @@
+"""Paragraphs as lists of sentences, and which of those a question needs (HotpotQA, 2Wiki)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from pydantic import AliasChoices, BeforeValidator, Field
+
+from colligate.evaluation.datasets.records import Shape, candidates, distinct
+from colligate.evaluation.question import Question
+
+
+def _in_pairs(value: Any) -> Any:
+    """Pairs, also of two columns: the Hugging Face copies have {"title": [...], ...: [...]}."""
+    return list(zip(*value.values(), strict=True)) if isinstance(value, dict) else value
+
+
+class FactRecord(Shape):
+    """The fields that both data sets share."""
+
+    id: str = Field(validation_alias=AliasChoices("_id", "id"))
+    question: str
+    answer: str
+    context: Annotated[list[tuple[str, list[str]]], BeforeValidator(_in_pairs)]
+    supporting_facts: Annotated[list[tuple[str, int]], BeforeValidator(_in_pairs)]
+
+
+def fact_question(record: FactRecord, join: str, aliases: Sequence[str] = ()) -> Question:
+    """The question of a record; the sentences of a paragraph stand together with `join`.
+
+    A fact that names no sentence of its paragraph, as some do, still makes that paragraph gold.
+    """
+    paragraphs = [(title, join.join(sentences)) for title, sentences in record.context]
+    documents = candidates(("", title, text) for title, text in paragraphs)
+    ids = {document.title: document.id for document in reversed(documents)}
+    sentences = dict(reversed(record.context))
+    facts = [(title, number) for title, number in record.supporting_facts if title in ids]
+    return Question(
+        id=record.id,
+        text=record.question,
+        answers=distinct([record.answer, *aliases]),
+        documents=documents,
+        gold=distinct(ids[title] for title, _ in facts),
+        gold_texts=tuple(
+            (ids[title], sentences[title][number].strip())
+            for title, number in facts
+            if 0 <= number < len(sentences[title])
+        ),
+        meta={**record.rest, "supporting_facts": [list(f) for f in record.supporting_facts]},
+    )
