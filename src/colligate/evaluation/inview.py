@@ -10,43 +10,40 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from colligate.documents import Document
-from colligate.documents.reading import Reading
 from colligate.documents.reading.source import stem_of
 from colligate.errors import FaultyRecord
-from colligate.evaluation.datasets.corpus import documents_of, passages, texts
-from colligate.evaluation.planning import Asked, existing
+from colligate.evaluation.datasets.corpus import Corpus, documents_of
+from colligate.evaluation.planning import existing
 from colligate.evaluation.question import Candidate, Question
 from colligate.evaluation.suites import Dataset
 from colligate.ingesting import ingest
 from colligate.library.blocking import in_thread
 from colligate.library.given import Given
 from colligate.library.library import Library
-from colligate.library.parsing import READER
 from colligate.library.sources import DocumentInfo, Sources
 from colligate.models import Embedder
 from colligate.strategies.trace import Trace
 
 _RECORDS = "corpus.jsonl"  # what a BEIR folder calls its passages
+_READER = "colligate.evaluation.datasets.corpus:reading"
 
 
 @dataclass
 class InView:
     """What is in view of a question: its own documents, or a corpus kept in a library.
 
-    `data` is the folder of the data sets' files; `asked` says which questions will come. Corpora
-    are kept below `indexes`, and what a process that was killed had indexed is not indexed again.
-    Without an embedder nothing can be searched. Use it with `async with`.
+    `data` is the folder of the data sets' files. Corpora are kept below `indexes`, and what a
+    process that was killed had indexed is not indexed again. Without an embedder nothing can be
+    searched. Use it with `async with`.
     """
 
     data: Path
     indexes: Path
-    asked: Sequence[Asked]
     embedder: Embedder | None = None
     trace: Trace = field(default_factory=Trace)
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack, init=False)
     _libraries: dict[Path, Library] = field(default_factory=dict, init=False)
-    _texts: dict[str, Mapping[str, Document]] = field(default_factory=dict, init=False)
+    _corpora: dict[Path, Corpus] = field(default_factory=dict, init=False)
     _opening: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
 
     async def __aenter__(self) -> InView:
@@ -95,23 +92,20 @@ class InView:
             library = await self._library(dataset)
             yield library.view([document.id for document in question.documents])
         else:
-            documents = documents_of(question, await self._texts_of(dataset))
+            documents = await in_thread(documents_of, question, self._corpus(dataset))
             async with Given(documents, self.embedder) as sources:
                 if self.embedder is not None and documents:
                     await sources.search("index", k=1)  # so that no answer's time has it
                 yield sources
 
-    async def _texts_of(self, dataset: Dataset) -> Mapping[str, Document]:
-        """The documents of the corpus that questions name without their text, read once."""
+    def _corpus(self, dataset: Dataset) -> Corpus | None:
+        """Where the texts are that questions leave out."""
         if dataset.corpus is None:
-            return {}
-        corpus = existing(self.data, dataset.corpus)
-        async with self._opening:
-            if dataset.name not in self._texts:
-                questions = next(each for each in self.asked if each.dataset == dataset).questions
-                named = {each.id for q in questions for each in q.documents if not each.text}
-                self._texts[dataset.name] = await in_thread(texts, corpus, named)
-            return self._texts[dataset.name]
+            return None
+        path = existing(self.data, dataset.corpus)
+        if path not in self._corpora:
+            self._corpora[path] = Corpus(path)
+        return self._corpora[path]
 
     async def _library(self, dataset: Dataset) -> Library:
         """The corpus of a data set, indexed."""
@@ -122,24 +116,11 @@ class InView:
             if path not in self._libraries:
                 folder = self.indexes / re.sub(r"[^\w.-]", "-", path.as_posix().lstrip("/"))[-80:]
                 embedder: Embedder | str = "minilm" if self.embedder is None else self.embedder
-                reader = READER if path.is_dir() else _READER
-                library = Library(folder, embedder=embedder, reader=reader)
+                library = Library(folder, embedder=embedder, reader=_READER)
                 self._stack.push_async_callback(library.close)
                 await ingest(library, [path], self.trace, index=self.embedder is not None)
                 self._libraries[path] = library
             return self._libraries[path]
-
-
-def read_corpus(path: Path) -> Reading:
-    """The passages of a file of records, for a library to keep; each is its own document.
-
-    Raises:
-        FaultyRecord: an entry is wrong or cut off.
-    """
-    return Reading(tuple(passages(path)))
-
-
-_READER = f"{__name__}:{read_corpus.__name__}"
 
 
 def _is_folder_of_files(path: Path) -> bool:
@@ -153,7 +134,11 @@ def _names(folder: Path, infos: Sequence[DocumentInfo]) -> Mapping[str, Sequence
     shorter: defaultdict[str, list[str]] = defaultdict(list)
     for info in infos:
         file = Path(info.source)
-        below = file.relative_to(folder) if file.is_relative_to(folder) else Path(file.name)
+        below = (
+            file.relative_to(folder.absolute())
+            if file.is_relative_to(folder.absolute())
+            else Path(file.name)
+        )
         paths[below.as_posix()] = [*paths.get(below.as_posix(), ()), info.id]
         for name in {below.with_name(stem_of(file)).as_posix(), file.name, stem_of(file)}:
             shorter[name].append(info.id)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 
 from colligate.errors import ColligateError
 from colligate.evaluation.metrics.backends import Backends
@@ -14,7 +14,7 @@ from colligate.evaluation.question import Question, Task
 
 async def measured_groups(
     groups: Sequence[str], question: Question, outcome: Outcome, backends: Backends
-) -> AsyncIterator[tuple[str, Mapping[str, float], str]]:
+) -> AsyncGenerator[tuple[str, Mapping[str, float], str]]:
     """Each group with its metrics, or why they could not be taken; those that ask models last."""
     for group in sorted(groups, key=lambda name: GROUPS[name].asking is not None):
         try:

@@ -12,6 +12,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -168,11 +169,13 @@ class Bench:
     async def _put(self, row: Row, groups: Sequence[str], question: Question, work: _Work) -> None:
         """Measure a row and put it down; one interrupted meanwhile is put down all the same."""
         metrics, unmeasured = dict(row.metrics), dict.fromkeys(groups, "interrupted")
-        taken = measured_groups(groups, question, row.outcome, self.backends)
         try:
-            async for group, values, why in taken:
-                metrics.update(values)
-                unmeasured[group] = why
+            async with aclosing(
+                measured_groups(groups, question, row.outcome, self.backends)
+            ) as taken:
+                async for group, values, why in taken:
+                    metrics.update(values)
+                    unmeasured[group] = why
         finally:
             left = {group: why for group, why in unmeasured.items() if why}
             row = replace(row, metrics=metrics, unmeasured=left)

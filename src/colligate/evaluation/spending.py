@@ -7,13 +7,16 @@ of a run that was refused one is no row.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from colligate.errors import BudgetExceeded
+from colligate.models import Capability, ChatModel, Completion, LabelOdds, Message, Role
 from colligate.models.metering import Call, Meter, Prices
+from colligate.models.protocols import LabelModel, Usage
 from colligate.strategies.budget import Budget, Purse
 
 
@@ -73,3 +76,82 @@ class RunPurse(Purse):
                 self.refused = self.refused or error
                 raise
             yield
+
+
+class Paid:
+    """A model that metrics ask, paid from the bench's budget."""
+
+    def __init__(self, model: ChatModel, spending: Spending) -> None:
+        self._model = model
+        self._meter = spending.meter()
+        self._all = spending.purse
+
+    @property
+    def name(self) -> str:
+        """The model's own."""
+        return self._model.name
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        """Those of the model that metrics use."""
+        return self._model.capabilities & {
+            Capability.CHAT,
+            Capability.STRUCTURED,
+            Capability.LABELS,
+        }
+
+    @property
+    def context_tokens(self) -> int | None:
+        """The model's window."""
+        return self._model.context_tokens
+
+    async def chat(
+        self, messages: Sequence[Message], *, max_tokens: int, **options: Any
+    ) -> Completion:
+        """One call; see `ChatModel.chat`.
+
+        Raises:
+            BudgetExceeded: not enough is left.
+        """
+        prompt = await self._model.count_prompt(messages)
+        async with self._all.hold(prompt + max_tokens):
+            began = time.perf_counter()
+            reply = await self._model.chat(messages, max_tokens=max_tokens, **options)
+            seconds = time.perf_counter() - began
+            usage, cached = reply.usage, reply.cached
+            self._meter.chat(Role.JUDGE, self.name, usage, seconds=seconds, cached=cached)
+        return reply
+
+    async def labels(
+        self, messages: Sequence[Message], labels: Sequence[str], *, forced: str = ""
+    ) -> LabelOdds:
+        """Odds of each label; see `LabelModel.labels`.
+
+        Raises:
+            BudgetExceeded: not enough is left.
+        """
+        assert isinstance(self._model, LabelModel)
+        prompt = await self._model.count_prompt(messages)
+        async with self._all.hold(prompt):
+            began = time.perf_counter()
+            odds = await self._model.labels(messages, labels, forced=forced)
+            seconds = time.perf_counter() - began
+            self._meter.scoring(
+                Role.JUDGE, self.name, passes=1, seconds=seconds, usage=Usage(prompt)
+            )
+        return odds
+
+    async def count_tokens(self, text: str) -> int:
+        """The model's count."""
+        return await self._model.count_tokens(text)
+
+    async def count_prompt(self, messages: Sequence[Message]) -> int:
+        """The model's count."""
+        return await self._model.count_prompt(messages)
+
+    async def token_spans(self, text: str) -> list[tuple[int, int]]:
+        """The model's own."""
+        return await self._model.token_spans(text)
+
+    async def aclose(self) -> None:
+        """Nothing: the model is its owner's to close."""
