@@ -1,0 +1,400 @@
+"""The report's charts: numbers in, one SVG out, at the width asked for.
+
+Every number may be missing, infinite or absurd: what cannot be drawn is left out. A chart
+without any number says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from colligate.evaluation.report.svg import (
+    FONT,
+    STYLES,
+    Drawing,
+    Scale,
+    drawable,
+    log_reach,
+    reach,
+    shortened,
+    spread,
+    text_width,
+)
+
+WIDE, NARROW = 700.0, 350.0
+"""The widths a chart is drawn for: beside others on a desk, alone on a telephone."""
+
+_LINE = FONT * 1.25
+_LEFT = 54.0  # room for the labels of an upright axis
+
+
+@dataclass(frozen=True)
+class Point:
+    """A value at a place, with its interval where there is one; `title` is told on hover."""
+
+    x: float
+    y: float
+    low: float | None = None
+    high: float | None = None
+    title: str = ""
+
+
+@dataclass(frozen=True)
+class Line:
+    """A series; `style` numbers its colour and mark, `faint` draws it as background."""
+
+    label: str
+    points: tuple[Point, ...]
+    style: int = 0
+    faint: bool = False
+
+
+@dataclass(frozen=True)
+class Dot:
+    """A strategy in the plane of cost and quality; `best` where none is better at its cost."""
+
+    label: str
+    point: Point
+    style: int = 0
+    best: bool = False
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A row of a stacked bar: how many of each kind, and what is said at its end."""
+
+    label: str
+    counts: tuple[int, ...]
+    said: str = ""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How far a row is from the reference, with its interval and stars."""
+
+    label: str
+    value: float
+    low: float
+    high: float
+    stars: str = ""
+    title: str = ""
+
+
+@dataclass(frozen=True)
+class Axis:
+    """What an axis shows: `whole` draws a tick at each place there is, `floor` and `ceiling` are
+    the ends of what its numbers can be.
+    """
+
+    label: str
+    floor: float | None = None
+    ceiling: float | None = None
+    logarithmic: bool = False
+    whole: bool = False
+
+
+def _kept(points: Iterable[Point], *, positive: bool = False) -> list[Point]:
+    return [
+        point
+        for point in points
+        if drawable(point.x) and drawable(point.y) and (point.x > 0 or not positive)
+    ]
+
+
+def _values(points: Iterable[Point]) -> list[float]:
+    return [v for p in points for v in (p.y, p.low, p.high) if v is not None and drawable(v)]
+
+
+def _nothing(width: float, title: str) -> str:
+    drawing = Drawing(width, 80, title)
+    drawing.text(width / 2, 45, "nothing to draw", "quiet", "middle")
+    return str(drawing)
+
+
+@dataclass(frozen=True)
+class _Frame:
+    """The part of a drawing that has the numbers: its two scales, and the sides of its grid."""
+
+    drawing: Drawing
+    x: Scale
+    y: Scale
+    left: float
+    right: float
+
+    def grid(self, x: Axis, y: Axis, at: Sequence[float] = ()) -> None:
+        """Ticks, their lines, and what the axes are called."""
+        left, right, bottom = self.left, self.right, self.y.start
+        for value, label in self.y.ticks():
+            place = self.y(value)
+            self.drawing.line(left, place, right, place, "grid")
+            self.drawing.text(left - 8, place + FONT * 0.35, label, "tick", "end")
+        self.drawing.line(left, bottom, right, bottom, "axis")
+        ticks = [(v, f"{v:g}") for v in at] if x.whole else self.x.ticks(6)
+        taken = -1e9
+        for value, label in ticks:
+            place, half = self.x(value), text_width(label) / 2
+            self.drawing.line(place, bottom, place, bottom + 4, "axis")
+            if place - half > taken:
+                self.drawing.text(place, bottom + 18, label, "tick", "middle")
+                taken = place + half + 6
+        self.drawing.text((left + right) / 2, bottom + 37, x.label, "name", "middle")
+        self.drawing.text(4, FONT + 2, y.label, "name")
+
+
+def lines(
+    series: Sequence[Line],
+    x: Axis,
+    y: Axis,
+    *,
+    title: str,
+    width: float = WIDE,
+    labels: bool = True,
+) -> str:
+    """Series over a common axis, with whiskers; labels stand at the ends of the lines."""
+    kept = [(line, _kept(sorted(line.points, key=_by_x))) for line in series]
+    kept = [(line, points) for line, points in kept if points]
+    if not kept:
+        return _nothing(width, title)
+    everything = [point for _, points in kept for point in points]
+    height = 360.0 if width > 500 else 290.0
+    drawing = Drawing(width, height, title)
+    named = [(line, points[-1]) for line, points in kept if not line.faint and line.label]
+    widest = max((text_width(line.label) for line, _ in named), default=0.0)
+    right = width - (min(widest + 26, width * 0.3) if labels and named else 14)
+    at = sorted({point.x for point in everything})
+    up = reach(_values(everything), floor=y.floor, ceiling=y.ceiling)
+    frame = _Frame(
+        drawing,
+        Scale(at[0], at[-1], _LEFT + 24, right - 24),
+        Scale(*up, height - 46, 32),
+        _LEFT,
+        right,
+    )
+    frame.grid(x, y, at)
+    step = min(5.0, 40.0 / len(kept))
+    for number, (line, points) in enumerate(kept):
+        aside = (number - (len(kept) - 1) / 2) * step if x.whole and len(kept) > 1 else 0.0
+        _series(frame, line, points, aside)
+    if labels and named:
+        places = [frame.y(point.y) for _, point in named]
+        moved = spread(places, _LINE, 32, height - 46)
+        for (line, point), place, wanted in zip(named, moved, places, strict=True):
+            end = frame.x(point.x) + 10
+            drawing.group(f"series c{line.style % STYLES}")
+            drawing.line(end, wanted, right + 4, place, "lead")
+            drawing.text(right + 8, place + FONT * 0.35, line.label, "label")
+            drawing.end()
+    return str(drawing)
+
+
+def _by_x(point: Point) -> float:
+    return point.x if drawable(point.x) else 0.0
+
+
+def _series(frame: _Frame, line: Line, points: Sequence[Point], aside: float) -> None:
+    drawing, style = frame.drawing, line.style % STYLES
+    drawing.group(f"series c{style}{' faint' if line.faint else ''}")
+    at = [(frame.x(point.x) + aside, frame.y(point.y)) for point in points]
+    drawing.path(at, "stroke")
+    for point, (left, top) in zip(points, at, strict=True):
+        if not line.faint:
+            _whisker(frame, point, left)
+            drawing.mark(left, top, style, point.title)
+    drawing.end()
+
+
+def _whisker(frame: _Frame, point: Point, left: float) -> None:
+    if point.low is None or point.high is None:
+        return
+    if drawable(point.low) and drawable(point.high):
+        frame.drawing.line(left, frame.y(point.low), left, frame.y(point.high), "whisker")
+
+
+def cost_and_quality(
+    dots: Sequence[Dot], x: Axis, y: Axis, *, title: str, width: float = WIDE
+) -> str:
+    """Each strategy at its cost and quality, and the front of those that none beats on both."""
+    shown = [dot for dot in dots if _kept([dot.point], positive=x.logarithmic)]
+    if not shown:
+        return _nothing(width, title)
+    height = 380.0 if width > 500 else 330.0
+    drawing = Drawing(width, height, title)
+    across = [dot.point.x for dot in shown]
+    low, high = log_reach(across) if x.logarithmic else reach(across, floor=x.floor)
+    up = reach(_values(d.point for d in shown), floor=y.floor, ceiling=y.ceiling)
+    frame = _Frame(
+        drawing,
+        Scale(low, high, _LEFT, width - 18, x.logarithmic),
+        Scale(*up, height - 46, 32),
+        _LEFT,
+        width - 18,
+    )
+    frame.grid(x, y)
+    front = sorted((dot.point for dot in shown if dot.best), key=lambda p: (p.x, p.y))
+    steps = [(frame.x(point.x), frame.y(point.y)) for point in front]
+    corners: list[tuple[float, float]] = []
+    for left, top in steps:
+        if corners:
+            corners.append((left, corners[-1][1]))
+        corners.append((left, top))
+    if corners:
+        drawing.path([*corners, (width - 18, corners[-1][1])], "front")
+    places = [(frame.x(d.point.x), frame.y(d.point.y)) for d in shown]
+    beside = _labels([dot.label for dot in shown], places, width, height - 46)
+    for dot, (left, top), (at, base, text) in zip(shown, places, beside, strict=True):
+        drawing.group(f"series c{dot.style % STYLES}{' best' if dot.best else ''}")
+        _whisker(frame, dot.point, left)
+        drawing.mark(left, top, dot.style, dot.point.title, size=6.0 if dot.best else 4.5)
+        drawing.text(at, base, text, "label strong" if dot.best else "label")
+        drawing.end()
+    return str(drawing)
+
+
+def _labels(
+    texts: Sequence[str], places: Sequence[tuple[float, float]], width: float, bottom: float
+) -> list[tuple[float, float, str]]:
+    """Where each label stands: right of its mark, or where it meets no other label or mark."""
+    taken = [(left - 6, top - 6, left + 6, top + 6) for left, top in places]
+    found: list[tuple[float, float, str]] = []
+    for text, (left, top) in zip(texts, places, strict=True):
+        said = shortened(text, width * 0.4)
+        wide = text_width(said)
+        tries = [
+            (left + 11, top + 4),
+            (left - 11 - wide, top + 4),
+            (left - wide / 2, top - 12),
+            (left - wide / 2, top + 21),
+            (left + 9, top - 11),
+            (left + 9, top + 19),
+            (left - 9 - wide, top - 11),
+            (left - 9 - wide, top + 19),
+        ]
+        inside = [(a, b) for a, b in tries if a >= 2 and a + wide <= width - 2 and b <= bottom - 2]
+        boxes = [(a, b, (a, b - FONT * 0.8, a + wide, b + FONT * 0.25)) for a, b in inside]
+        free = [(a, b, box) for a, b, box in boxes if not any(_meet(box, o) for o in taken)]
+        at = (free or boxes or [(2.0, top, (2.0, top, 2.0, top))])[0]
+        taken.append(at[2])
+        found.append((at[0], at[1], said))
+    return found
+
+
+_Box = tuple[float, float, float, float]
+
+
+def _meet(one: _Box, other: _Box) -> bool:
+    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
+
+
+def stacked(bars: Sequence[Bar], kinds: Sequence[str], *, title: str, width: float = WIDE) -> str:
+    """Bars of equal length, each divided as its counts are; the class of a part is its kind's."""
+    shown = [bar for bar in bars if sum(bar.counts) > 0 and min(bar.counts) >= 0]
+    if not shown:
+        return _nothing(width, title)
+    narrow = width <= 500
+    row = 50.0 if narrow else 34.0
+    drawing = Drawing(width, row * len(shown) + 6, title)
+    left = 2.0 if narrow else 4 + min(max(text_width(bar.label) for bar in shown) + 12, 200)
+    end = max(text_width(bar.said) for bar in shown) + 12
+    room = width - left - (0 if narrow else end) - 2
+    for number, bar in enumerate(shown):
+        top = number * row + 4 + (18 if narrow else 0)
+        if narrow:
+            drawing.text(left, top - 5, shortened(bar.label, width - end - 8), "label")
+            drawing.text(width - 2, top - 5, bar.said, "tick", "end")
+        else:
+            label = shortened(bar.label, left - 12)
+            drawing.text(left - 10, top + 17, label, "label", "end")
+            drawing.text(width - 2, top + 17, bar.said, "tick", "end")
+        at, total = left, sum(bar.counts)
+        for kind, count in zip(kinds, bar.counts, strict=True):
+            wide = room * (count / total)
+            if not count:
+                continue
+            told = f"{bar.label}: {count:,} {kind}, {100 * count / total:.1f} %"
+            drawing.box(at, top, max(wide - 1.5, 0.75), 24, f"part k-{kind}", told)
+            if text_width(f"{count:,}") + 8 < wide:
+                drawing.text(at + wide / 2 - 0.75, top + 16.5, f"{count:,}", "in", "middle")
+            at += wide
+    return str(drawing)
+
+
+def differences(
+    rows: Sequence[Difference], *, title: str, width: float = NARROW, unit: str = ""
+) -> str:
+    """How far each row is from the reference, which is zero; filled where zero is not in reach."""
+    shown = [r for r in rows if all(drawable(v) for v in (r.value, r.low, r.high))]
+    if not shown:
+        return _nothing(width, title)
+    low, high = reach([0.0, *(v for r in shown for v in (r.value, r.low, r.high))], most=4)
+    room = min(max(text_width(row.label) for row in shown) + 14, width * 0.4)
+    stars = 30.0
+    drawing = Drawing(width, 26.0 * len(shown) + 40, title)
+    scale = Scale(low, high, room + 8, width - stars - 4)
+    bottom = drawing.height - 30
+    for value, label in scale.ticks(4):
+        drawing.line(scale(value), 4, scale(value), bottom, "grid")
+        drawing.text(scale(value), bottom + 15, label, "tick", "middle")
+    drawing.line(scale(0.0), 2, scale(0.0), bottom, "zero")
+    drawing.text(scale(0.0), bottom + 28, unit, "tick", "middle")
+    for number, row in enumerate(shown):
+        middle = 26.0 * number + 17
+        sure = " sure" if row.low > 0 or row.high < 0 else ""
+        drawing.group(f"difference{sure}")
+        drawing.text(room, middle + 4, shortened(row.label, room - 4), "label", "end")
+        drawing.line(scale(row.low), middle, scale(row.high), middle, "whisker")
+        drawing.mark(scale(row.value), middle, 0, row.title, size=4.6)
+        drawing.text(width - stars + 2, middle + 5, row.stars, "stars")
+        drawing.end()
+    return str(drawing)
+
+
+def positions(
+    line: Line,
+    marked: float | None,
+    x: Axis,
+    y: Axis,
+    *,
+    title: str,
+    reach_of: Sequence[Point] = (),
+) -> str:
+    """One series by position in a small panel, the marked position told apart from the others.
+
+    `reach_of` are the points of all panels, so that they share their scales.
+    """
+    points = _kept(sorted(line.points, key=_by_x))
+    everything = _kept(reach_of) or points
+    if not points or not everything:
+        return _nothing(NARROW, title)
+    drawing = Drawing(NARROW, 220, title)
+    across = [point.x for point in [*everything, *points]]
+    up = reach(_values([*everything, *points]), floor=y.floor, ceiling=y.ceiling, most=4)
+    frame = _Frame(
+        drawing,
+        Scale(min(across), max(across), _LEFT + 8, NARROW - 20),
+        Scale(*up, 174, 32),
+        _LEFT,
+        NARROW - 12,
+    )
+    frame.grid(x, y, _thinned(sorted(set(across))))
+    if marked is not None and drawable(marked):
+        drawing.line(frame.x(marked), 28, frame.x(marked), 174, "marked")
+    drawing.group(f"series c{line.style % STYLES}")
+    drawing.path([(frame.x(p.x), frame.y(p.y)) for p in points], "stroke")
+    for point in points:
+        _whisker(frame, point, frame.x(point.x))
+        gold = point.x == marked
+        drawing.mark(
+            frame.x(point.x),
+            frame.y(point.y),
+            0,
+            point.title,
+            "gold" if gold else "",
+            size=5.5 if gold else 2.6,
+        )
+    drawing.end()
+    return str(drawing)
+
+
+def _thinned(values: Sequence[float], most: int = 10) -> list[float]:
+    return list(values[:: max(1, -(-len(values) // most))])

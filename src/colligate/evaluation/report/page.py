@@ -1,0 +1,58 @@
+"""The report as one HTML page that opens from a disk: style, script, pictures, answers inside."""
+
+from __future__ import annotations
+
+from importlib import resources
+from pathlib import Path
+
+from jinja2 import Environment, StrictUndefined
+
+from colligate import __version__
+from colligate.evaluation.report import figures
+from colligate.evaluation.report.questions import readable
+from colligate.evaluation.report.report import Report
+from colligate.evaluation.report.svg import legend_mark
+from colligate.evaluation.report.tables import places_of, said
+
+
+def page(report: Report, beside: Path) -> str:
+    """The whole page; links to traces are those of a page that will stand at `beside`.
+
+    Every text of a document, a model or a person is escaped by the template, or put in by the
+    script as text.
+    """
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    template = environment.from_string(_own("page.html.j2"))
+    table = report.table
+    return template.render(
+        suite=report.contents.suite,
+        facts=report.facts,
+        remarks=report.remarks,
+        table=table,
+        two_heads=any(count > 1 for _, count in table.groups),
+        measures=report.measure_tables,
+        differences=figures.comparison_panels(report.comparisons),
+        difference_numbers=report.difference_numbers,
+        figures=report.pictures,
+        verdicts=report.verdicts,
+        kinds=report.kinds,
+        failures=report.failures,
+        questions=readable(report.contents, beside),
+        made_with=report.made_with,
+        mark=legend_mark,
+        said=said,
+        places_of=places_of,
+        printed_places=printed_places,
+        css=_own("page.css"),
+        js=_own("page.js"),
+        version=__version__,
+    )
+
+
+def printed_places(value: float) -> int:
+    """As many places as were printed."""
+    return len(f"{value:.10g}".partition(".")[2])
+
+
+def _own(name: str) -> str:
+    return resources.files(__package__).joinpath(name).read_text("utf-8")

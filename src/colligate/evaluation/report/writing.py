@@ -1,0 +1,39 @@
+"""A run's report, written beside it or where it is wanted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from colligate.errors import ColligateError
+from colligate.evaluation.report.contents import read_contents
+from colligate.evaluation.report.markdown import markdown
+from colligate.evaluation.report.page import page
+from colligate.evaluation.report.report import reported
+
+
+def write_report(directory: Path, out: Path | None = None) -> tuple[Path, Path]:
+    """Write the report on the run in a folder as HTML and as Markdown; their paths.
+
+    They stand in the run's folder as `report.html` and `report.md`, or at `out`, whose ending is
+    changed for each; `out` may be a folder.
+
+    Raises:
+        MissingPath: there is no run there.
+        ColligateError: a file of the run cannot be read, or the report not be written.
+    """
+    html = directory / "report.html" if out is None else out
+    if html.is_dir():
+        html = html / "report.html"
+    html = html.with_suffix(".html")
+    text = html.with_suffix(".md")
+    report = reported(read_contents(directory))
+    whole = {html: page(report, html), text: markdown(report)}
+    for file, content in whole.items():
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            # Half a surrogate pair, which a model can write, has no bytes.
+            file.write_bytes(content.encode("utf-8", "replace"))
+        except OSError as error:
+            why = error.strerror or str(error)
+            raise ColligateError(f"cannot write {file}", why, "name another --out") from error
+    return html, text
