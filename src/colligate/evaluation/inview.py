@@ -15,7 +15,7 @@ from colligate.errors import FaultyRecord
 from colligate.evaluation.datasets.corpus import Corpus, documents_of
 from colligate.evaluation.planning import existing
 from colligate.evaluation.question import Candidate, Question
-from colligate.evaluation.suites import Dataset
+from colligate.evaluation.suite import Dataset
 from colligate.ingesting import ingest
 from colligate.library.blocking import in_thread
 from colligate.library.given import Given

@@ -10,7 +10,7 @@ from colligate.errors import MissingPath, UsageError
 from colligate.evaluation.datasets.formats import read_questions
 from colligate.evaluation.datasets.sampling import some
 from colligate.evaluation.question import Question
-from colligate.evaluation.suites import Dataset, Method, Suite
+from colligate.evaluation.suite import Dataset, Method, Suite
 from colligate.models.suggest import closest
 from colligate.strategies.parameters import configured
 from colligate.strategies.strategy import Strategy, available, strategy_type

@@ -26,7 +26,7 @@ from colligate.evaluation.outcome import Outcome
 from colligate.evaluation.planning import Contender, Plan
 from colligate.evaluation.question import Question
 from colligate.evaluation.rows import Key, Row, RowFile
-from colligate.evaluation.suites import Dataset
+from colligate.evaluation.suite import Dataset
 from colligate.library.blocking import in_thread
 from colligate.library.sources import Sources
 from colligate.strategies.trace import Trace

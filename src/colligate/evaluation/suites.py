@@ -8,136 +8,41 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import fields, replace
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from colligate.errors import UsageError
+from colligate.evaluation.suite import (
+    Column,
+    Dataset,
+    Group,
+    Method,
+    Picture,
+    PictureKind,
+    Published,
+    Suite,
+)
 from colligate.models.suggest import closest
 
-Over = Literal["candidates", "corpus", "documents"]
-PictureKind = Literal["recall-at-k", "by-gold-position", "pareto", "attention-by-position"]
-
-T = TypeVar("T")
-
-_STRICT = ConfigDict(extra="forbid")
-
-
-@dataclass(frozen=True)
-class Dataset:
-    """Questions, and what they are asked over.
-
-    `file` and `corpus` are paths below the folder of data, or absolute. `over`: the documents
-    that come with each question ("candidates"), the whole `corpus`, or whole documents that the
-    question names and the corpus holds ("documents"). `metrics` are names of groups
-    (docs/metrics.md). `questions` is how many are asked unless told otherwise; None is all.
-    """
-
-    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
-
-    name: str
-    file: str
-    format: str = "auto"
-    over: Over = "candidates"
-    corpus: str | None = None
-    metrics: tuple[str, ...] = ("short", "evidence", "cost")
-    questions: int | None = None
-
-
-@dataclass(frozen=True)
-class Method:
-    """A strategy as the suite asks it: its registered name, and its parameters as `--set` has them.
-
-    `name` tells it apart from the others of the suite, `label` is its name in the table. One that
-    is not `default` runs only when it is named.
-    """
-
-    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
-
-    name: str
-    strategy: str = ""
-    set: tuple[str, ...] = ()
-    label: str = ""
-    default: bool = True
-
-
-@dataclass(frozen=True)
-class Column:
-    """A column of the table as printed: a metric of a data set, multiplied by `scale`."""
-
-    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
-
-    dataset: str
-    metric: str
-    label: str = ""
-    scale: float = 1.0
-
-
-@dataclass(frozen=True)
-class Published:
-    """A number that the paper itself printed, as printed: `row` is its row's name there.
-
-    `row` is the label of one of the suite's strategies where there is one for it.
-    """
-
-    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
-
-    row: str
-    dataset: str
-    metric: str
-    value: float
-    model: str = ""
-    note: str = ""
-
-
-@dataclass(frozen=True)
-class Picture:
-    """A picture that belongs in the report, of one data set and metric where it names them."""
-
-    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
-
-    kind: PictureKind
-    dataset: str = ""
-    metric: str = ""
-    label: str = ""
-
-
-@dataclass(frozen=True)
-class Suite:
-    """A table of a paper, or one of your own. `text` is its file, as it was read."""
-
-    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
-
-    title: str
-    datasets: tuple[Dataset, ...]
-    strategies: tuple[Method, ...]
-    columns: tuple[Column, ...] = ()
-    published: tuple[Published, ...] = ()
-    pictures: tuple[Picture, ...] = ()
-    paper: str = ""
-    about: str = ""
-    name: str = ""
-    text: str = ""
-
-    def dataset(self, name: str) -> Dataset:
-        """The data set of a name.
-
-        Raises:
-            UsageError: there is none.
-        """
-        return _named("data set", name, {each.name: each for each in self.datasets}, self.name)
-
-    def method(self, name: str) -> Method:
-        """The strategy of a name.
-
-        Raises:
-            UsageError: there is none.
-        """
-        return _named("strategy", name, {each.name: each for each in self.strategies}, self.name)
+__all__ = [
+    "Column",
+    "Dataset",
+    "Group",
+    "Method",
+    "Picture",
+    "PictureKind",
+    "Published",
+    "Suite",
+    "checked",
+    "names",
+    "parse_suite",
+    "read_suite",
+]
 
 
 def read_suite(name: str) -> Suite:
@@ -185,10 +90,33 @@ def parse_suite(text: str, name: str, file: str) -> Suite:
         if key in table:
             raise UsageError(f"{file}: {key}", "there is no such key", "the file's name is its own")
     try:
-        suite = _SUITE.validate_python(table)
+        suite = _SUITE.validate_python(_spelt_out(table, file))
     except ValidationError as error:
         raise UsageError(*_said(file, error)) from error
     return checked(_complete(suite, name, text), file)
+
+
+def _spelt_out(table: Mapping[str, Any], file: str) -> Mapping[str, Any]:
+    """With a number each in place of the lines of a printed table."""
+    columns, lines = table.get("columns", []), table.get("published", [])
+    if not isinstance(columns, list) or not isinstance(lines, list):
+        return table  # which the validation says
+    published = []
+    for number, line in enumerate(lines, 1):
+        if not isinstance(line, dict) or "values" not in line:
+            published.append(line)
+            continue
+        values = line["values"]
+        if not isinstance(values, list) or len(values) != len(columns):
+            said = len(values) if isinstance(values, list) else "no list"
+            why = f"there are {len(columns)} columns and {said} values ({line.get('row')})"
+            raise UsageError(f"{file}: published.{number}.values", why)
+        rest = {key: value for key, value in line.items() if key != "values"}
+        for column, value in zip(columns, values, strict=True):
+            if value != "-" and isinstance(column, dict):
+                place = {key: column.get(key) for key in ("dataset", "metric")}
+                published.append({**rest, **place, "value": value})
+    return {**table, "published": published}
 
 
 def _complete(suite: Suite, name: str, text: str) -> Suite:
@@ -218,7 +146,14 @@ def checked(suite: Suite, file: str) -> Suite:
             raise wrong(what, "there are none", f"write a [[{what}]]")
         if twice := _twice(part.name for part in parts):
             raise wrong(f"{what}.name", f"{twice!r} comes twice")
-    known = [each.name for each in suite.datasets]
+    own = [each.name for each in suite.datasets]
+    if twice := _twice([*own, *(group.name for group in suite.groups)]):
+        raise wrong("groups.name", f"{twice!r} comes twice")
+    for number, group in enumerate(suite.groups, 1):
+        if not group.datasets or not set(group.datasets) <= set(own):
+            why = f"{', '.join(group.datasets) or 'nothing'} is not among the data sets"
+            raise wrong(f"groups.{number}.datasets", why, f"there are {', '.join(own)}")
+    known = [*own, *(group.name for group in suite.groups)]
     named = [
         *(("columns", number, each.dataset) for number, each in enumerate(suite.columns, 1)),
         *(("published", number, each.dataset) for number, each in enumerate(suite.published, 1)),
@@ -259,24 +194,21 @@ def _said(file: str, error: ValidationError) -> tuple[str, str, str]:
     return f"{file}: {key}", first["msg"][0].lower() + first["msg"][1:], ""
 
 
-def _named(what: str, name: str, known: Mapping[str, T], suite: str) -> T:
-    if name not in known:
-        near = closest(name, list(known))
-        mend = f"did you mean {near}?" if near else f"there are {', '.join(known)}"
-        raise UsageError(f"{suite} has no {what} {name!r}", "", mend)
-    return known[name]
-
-
 def _folder() -> Any:
     return resources.files(__package__).joinpath("suites")
 
 
+def _keys(kind: type) -> tuple[str, ...]:
+    return tuple(each.name for each in fields(kind))
+
+
 _SUITE = TypeAdapter(Suite)
 _KEYS: Mapping[str, tuple[str, ...]] = {
-    "": tuple(f for f in Suite.__dataclass_fields__ if f not in ("name", "text")),
-    "datasets": tuple(Dataset.__dataclass_fields__),
-    "strategies": tuple(Method.__dataclass_fields__),
-    "columns": tuple(Column.__dataclass_fields__),
-    "published": tuple(Published.__dataclass_fields__),
-    "pictures": tuple(Picture.__dataclass_fields__),
+    "": tuple(key for key in _keys(Suite) if key not in ("name", "text")),
+    "datasets": _keys(Dataset),
+    "strategies": _keys(Method),
+    "groups": _keys(Group),
+    "columns": _keys(Column),
+    "published": (*_keys(Published), "values"),
+    "pictures": _keys(Picture),
 }
