@@ -20,5 +20,4 @@ def questions(path: Path) -> Iterator[Question]:
     Raises:
         FaultyRecord: if a record is wrong or cut off.
     """
-    # Its sentences bring the blank before them along.
-    return parsed(path, FactRecord, lambda record: fact_question(record, join=""))
+    return parsed(path, FactRecord, fact_question)

@@ -89,15 +89,18 @@ def _lines(path: Path, stream: _Stream) -> Iterator[tuple[int, Record]]:
 
 
 def _array(path: Path, stream: _Stream) -> Iterator[tuple[int, Record]]:
-    values = _values(io.TextIOWrapper(stream, encoding="utf-8-sig").read)
+    text = io.TextIOWrapper(stream, encoding="utf-8-sig")
+    values = _values(text.read)
     number = 0
-    while True:
-        number += 1
-        place = f"record {number}"
-        record = _record(path, place, partial(next, values, _END))
-        if record is _END:
-            return
-        yield number, record
+    try:
+        while True:
+            number += 1
+            record = _record(path, f"record {number}", partial(next, values, _END))
+            if record is _END:
+                return
+            yield number, record
+    finally:
+        text.detach()  # the stream is closed by who opened it
 
 
 _END: Record = {}

@@ -26,12 +26,21 @@ class FactRecord(Shape):
     supporting_facts: Annotated[list[tuple[str, int]], BeforeValidator(_in_pairs)]
 
 
-def fact_question(record: FactRecord, join: str, aliases: Sequence[str] = ()) -> Question:
-    """The question of a record; the sentences of a paragraph stand together with `join`.
+def _joined(sentences: Sequence[str]) -> str:
+    """The paragraph of sentences; HotpotQA's bring the blank before them along, 2Wiki's do not."""
+    text = ""
+    for sentence in sentences:
+        apart = not text or text[-1].isspace() or sentence[:1].isspace()
+        text += sentence if apart else f" {sentence}"
+    return text
+
+
+def fact_question(record: FactRecord, aliases: Sequence[str] = ()) -> Question:
+    """The question of a record.
 
     A fact that names no sentence of its paragraph, as some do, still makes that paragraph gold.
     """
-    paragraphs = [(title, join.join(sentences)) for title, sentences in record.context]
+    paragraphs = [(title, _joined(sentences)) for title, sentences in record.context]
     documents = candidates(("", title, text) for title, text in paragraphs)
     ids = {document.title: document.id for document in reversed(documents)}
     sentences = dict(reversed(record.context))

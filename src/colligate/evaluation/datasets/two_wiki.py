@@ -33,7 +33,7 @@ def questions(path: Path) -> Iterator[Question]:
         names = _aliases(beside, wanted)
 
     def question(record: _Record) -> Question:
-        return fact_question(record, join=" ", aliases=names.get(record.answer_id, ()))
+        return fact_question(record, names.get(record.answer_id, ()))
 
     yield from parsed(path, _Record, question)
 
