@@ -52,6 +52,12 @@ class LookedUp:
         """All of them once, in the order they were found."""
         return list(dict.fromkeys(hit.passage for _, hits in self.searches for hit in hits))
 
+    @property
+    def latest_first(self) -> list[Passage]:
+        """The same, the last search's first: what does not fit a prompt is then what is oldest."""
+        by_search = ([hit.passage for hit in hits] for _, hits in reversed(self.searches))
+        return list(dict.fromkeys(passage for found in by_search for passage in found))
+
     def of(self, passages: Sequence[Passage]) -> list[Source]:
         """These passages, each with the search that found it first."""
         why: dict[Passage, Evidence] = {}

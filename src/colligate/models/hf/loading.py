@@ -126,8 +126,14 @@ def load_tokenizer(source: Source) -> Any:
     return tokenizer
 
 
-def load_model(source: Source, *, device: str = "auto", dtype: str = "auto") -> Any:
-    """The causal language model, ready for inference.
+def load_model(
+    source: Source,
+    *,
+    device: str = "auto",
+    dtype: str = "auto",
+    kind: str = "AutoModelForCausalLM",
+) -> Any:
+    """The causal language model, or another `kind` of model, ready for inference.
 
     `device` is one that torch knows ("cpu", "cuda:1", "mps") or "auto": all GPUs together if
     there are any, else the processor. `dtype` "auto" is the checkpoint's 16-bit type on a GPU,
@@ -148,7 +154,7 @@ def load_model(source: Source, *, device: str = "auto", dtype: str = "auto") -> 
         # The one progress bar that transformers shows whatever it is told.
         bars: Any = import_module("transformers.modeling_gguf_pytorch_utils")
         bars.tqdm = lambda tensors, **_: tensors
-    model = pretrained(library.AutoModelForCausalLM, source, **options)
+    model = pretrained(getattr(library, kind), source, **options)
     if model._is_stateful:
         raise WeightsUnavailable(
             f"cannot use {source.place}",

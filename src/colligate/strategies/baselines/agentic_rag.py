@@ -64,9 +64,10 @@ class AgenticRAG:
 
     SPD-RAG's baseline: a search tool over everything, at most `iterations` steps, then the answer.
     Here each step is JSON, a thought and what to do, since not every model calls tools; it is
-    shown all passages found so far, its thoughts and its queries. The first step must search. The
-    reader answers from all that was found, in that order, with the thoughts as notes. A query
-    that comes again ends the steps, and so does a step that cannot be read, which is said.
+    shown all passages found so far, the last ones first, its thoughts and its queries. The first
+    step must search. The reader answers from all that was found, the first of each search before
+    the second of any, with the thoughts as notes. A query that comes again ends the steps, and so
+    does a step that cannot be read, which is said.
     """
 
     name: ClassVar[str] = "agentic-rag"
@@ -90,7 +91,7 @@ class AgenticRAG:
             await self._act(question, found, thoughts)
         return await answered(
             question,
-            found.of(found.passages),
+            found.by_turns(len(found.passages)),
             run,
             strategy=self.name,
             form=self.form,
@@ -101,7 +102,7 @@ class AgenticRAG:
         queries: list[str] = []
         remark = ""
         for _ in range(self.iterations):
-            passages = found.passages
+            passages = found.latest_first
             step = await self._step(question, passages, thoughts, queries, remark, found.run)
             thought = " ".join(step.thought.split())
             if thought and thought not in thoughts:

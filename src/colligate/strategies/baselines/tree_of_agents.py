@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, TypeVar
@@ -117,7 +118,8 @@ class TreeOfAgents:
         passages: list[Passage] = []
         for info in await run.sources.documents():
             document = await run.document(info.id)
-            passages += [document.passage(span) for span in passages_of(document, Structural())]
+            spans = await asyncio.to_thread(passages_of, document, Structural())
+            passages += [document.passage(span) for span in spans]
         worker = run.model(Role.WORKER)
         tokens = [await worker.count_tokens(passage.text) for passage in passages]
         parts = _parts(tokens, self.agents)

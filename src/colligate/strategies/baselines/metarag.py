@@ -1,0 +1,248 @@
+"""MetaRAG: monitor the answer, criticise it, plan what to change (Zhou et al. 2024)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import ClassVar, TypeVar
+
+from pydantic import BaseModel
+
+from colligate.documents import Passage
+from colligate.errors import MalformedOutput
+from colligate.evidence.material import material
+from colligate.evidence.metacognition import (
+    Checked,
+    Reasoned,
+    Sufficient,
+    answer_messages,
+    brief_messages,
+    certain,
+    check_messages,
+    entails_messages,
+    expert_text,
+    external_messages,
+    internal_messages,
+    rewrite_messages,
+)
+from colligate.evidence.reader import Form
+from colligate.library.sources import SearchMode
+from colligate.models import Message, Role
+from colligate.models.hf.seq2seq import seq2seq
+from colligate.strategies.answer import Answer
+from colligate.strategies.at_least import at_least
+from colligate.strategies.looking_up import LookedUp, answered, before_the_answer, prompted
+from colligate.strategies.run import Run
+from colligate.strategies.strategy import Needs
+from colligate.strategies.trace import Noted
+
+T = TypeVar("T", bound=BaseModel)
+
+# What the planner suggests, by whether the model knows enough and the passages say enough.
+_RELY_ON_YOURSELF = "If the passages hold nothing suitable, rely on yourself to answer."
+_RELY_ON_PASSAGES = "Answer entirely from the passages, and not from your own knowledge."
+_BREAK_DOWN = "Break the question down into simpler questions, and use the passages for each."
+_CHECK_AGAIN = "Check the final answer carefully. Answer exactly what is asked, nothing else."
+_REASON_MORE = "Reason in several steps towards the answer."
+_STEP_BY_STEP = "Think step by step."
+
+
+@dataclass
+class _State:
+    """The answer as it stands, its reason, and the last answer that would do."""
+
+    reason: str = ""
+    answer: str = ""
+    final: str = ""
+    passages: list[Passage] = field(default_factory=list)
+
+    def log(self) -> str:
+        said = f"Reason: {' '.join(self.reason.split())}\nAnswer: {self.final or self.answer}"
+        return f"<log>\n{material(said)}\n</log>" if self.answer else ""
+
+
+@dataclass(frozen=True)
+class MetaRAG:
+    """Answer, compare with an expert's answer, and where they differ criticise and answer again.
+
+    Monitor: an expert model answers too; where the embeddings of both answers are nearer than
+    `threshold` the answer stands. Critic: the model looks for common errors in its answer, and
+    says whether it knows enough itself and whether the passages say enough. Plan: both, and the
+    answer is checked against its reason; it alone, or neither, and another query looks up more;
+    the passages alone, and only they count. It answers anew with that advice, up to `rounds`
+    times. An answer of more than ten words, or with words of doubt, takes no other's place.
+
+    The paper's expert is `gaussalgo/T5-LM-Large_Canard-HotpotQA-rephrase`, and
+    `google/t5_xxl_true_nli_mixture` says whether a reason entails an answer: `expert` and `nli`
+    take these or others of the kind, by folder or hub name, and need the extra `local`. Without
+    them the worker model gives the second answer, and the reader judges the entailment, which the
+    warnings say. The released code shows the expert no passage, by mistake; here it sees them.
+
+    The reader answers from the passages looked up, those of the last search first, with reason and
+    answer as notes; in the paper the answer is the last one given.
+    """
+
+    name: ClassVar[str] = "metarag"
+    needs: ClassVar[Needs] = Needs()
+
+    rounds: int = 5  # DualRAG's port; the paper: 3
+    threshold: float = 0.3  # cosine; the code
+    k: int = 10  # DualRAG's port; the paper: 5
+    pool: int = 100
+    paragraphs: int = 20  # shown at most; not in the paper
+    query_characters: int = 64  # the code
+    expert: str | None = None
+    nli: str | None = None
+    mode: SearchMode = SearchMode.HYBRID
+    answer_tokens: int = 500  # not in the paper, as the next
+    judge_tokens: int = 200
+    form: Form = Form.JOINED
+
+    def __post_init__(self) -> None:
+        at_least(self, rounds=0, threshold=-1, k=1, pool=1, paragraphs=1, query_characters=1)
+        at_least(self, answer_tokens=1, judge_tokens=1)
+
+    async def answer(self, question: str, run: Run) -> Answer:
+        """Answer, monitor, criticise, plan; then read.
+
+        Raises:
+            MissingCapability: the run has no embedder.
+        """
+        await run.embed([])  # without an embedder nothing is asked
+        found = LookedUp(run, self.k, self.pool, self.mode)
+        state = _State()
+        with before_the_answer(run, lambda: found.passages):
+            await self._work(question, found, state)
+        return await answered(
+            question,
+            found.of(state.passages),
+            run,
+            strategy=self.name,
+            form=self.form,
+            notes=state.log(),
+        )
+
+    async def _work(self, question: str, found: LookedUp, state: _State) -> None:
+        run = found.run
+        await self._look_up(question, found, state)
+        if not state.passages:
+            return
+        await self._respond(question, [], state, run)
+        state.final = state.answer
+        for _ in range(self.rounds):
+            if await self._agreed(question, state, run):
+                state.final = state.answer
+                return
+            advice = await self._plan(question, found, state)
+            await self._respond(question, advice, state, run)
+            if certain(state.answer):
+                state.final = state.answer
+
+    async def _look_up(self, query: str, found: LookedUp, state: _State) -> None:
+        await found.search(query)
+        state.passages = found.latest_first[: self.paragraphs]
+
+    async def _respond(self, question: str, advice: Sequence[str], state: _State, run: Run) -> None:
+        """Answer with a reason; what stands stays where the reply cannot be read."""
+        prompt = partial(answer_messages, question, advice)
+        messages, _ = await prompted(
+            state.passages, prompt, run, max_tokens=self.answer_tokens, schema=Reasoned
+        )
+        made = await self._ask(messages, Reasoned, self.answer_tokens, run)
+        if made is not None:
+            state.reason, state.answer = made.reason.strip(), made.answer.strip()
+
+    async def _agreed(self, question: str, state: _State, run: Run) -> bool:
+        """The monitor: whether an expert's answer is near this one."""
+        expert = await self._second(question, state, run)
+        alike = 0.0
+        if expert and state.answer:
+            vectors = await run.embed([state.answer, expert])
+            alike = float(vectors[0] @ vectors[1])
+        run.emit(Noted(f"monitor: “{state.answer}” and “{expert}” are {alike:.2f} alike"))
+        return alike > self.threshold
+
+    async def _second(self, question: str, state: _State, run: Run) -> str:
+        """The expert's answer; the worker's where there is none."""
+        if self.expert is not None:
+            return await _written(self.expert, expert_text(question, state.passages), 16, run)
+        worker = run.model(Role.WORKER)
+        run.warn(f"metarag has no expert model: {worker.name} gives the answer to compare with")
+        messages, _ = await prompted(
+            state.passages,
+            partial(brief_messages, question),
+            run,
+            max_tokens=self.judge_tokens,
+            role=Role.WORKER,
+        )
+        reply = await run.chat(messages, role=Role.WORKER, max_tokens=self.judge_tokens)
+        return " ".join(reply.text.split())
+
+    async def _plan(self, question: str, found: LookedUp, state: _State) -> list[str]:
+        """The critic's three questions, and what follows: advice, and more passages."""
+        run = found.run
+        checked = await self._ask(
+            check_messages(question, state.answer), Checked, self.judge_tokens, run
+        )
+        knows = await self._judged(internal_messages(question), run, otherwise=False)
+        external, _ = await prompted(
+            state.passages,
+            partial(external_messages, question),
+            run,
+            max_tokens=self.judge_tokens,
+            schema=Sufficient,
+        )
+        says = await self._judged(external, run, otherwise=True)
+        run.emit(Noted(f"critic: the model knows enough {knows}, the passages say enough {says}"))
+        if knows and says:
+            entailed = await self._entailed(question, state, run)
+            suggestion = _CHECK_AGAIN if entailed else _REASON_MORE
+        elif says:
+            suggestion = _RELY_ON_PASSAGES
+        else:
+            suggestion = _RELY_ON_YOURSELF if knows else _BREAK_DOWN
+            await self._look_up(await self._rewritten(question, state, run), found, state)
+        hint = checked.feedback.strip() if checked and checked.errors else _STEP_BY_STEP
+        return [each for each in (suggestion, hint) if each]
+
+    async def _entailed(self, question: str, state: _State, run: Run) -> bool:
+        """Whether the answer follows from its reason."""
+        if self.nli is not None:
+            text = f"premise: {state.reason} hypothesis: {state.answer}"
+            return await _written(self.nli, text, 10, run) == "1"
+        run.warn(f"metarag has no model for entailment: {run.model(Role.READER).name} judges it")
+        messages = entails_messages(question, state.reason, state.answer)
+        return await self._judged(messages, run, otherwise=False)
+
+    async def _rewritten(self, question: str, state: _State, run: Run) -> str:
+        """Another query; the question where there is none."""
+        prompt = partial(rewrite_messages, question, state.answer)
+        messages, _ = await prompted(state.passages, prompt, run, max_tokens=self.judge_tokens)
+        reply = await run.chat(messages, max_tokens=self.judge_tokens)
+        query = " ".join(reply.text.split()).strip("\"'“”")[: self.query_characters]
+        return query.strip() or question
+
+    async def _judged(self, messages: Sequence[Message], run: Run, *, otherwise: bool) -> bool:
+        """A yes or no; `otherwise` where the reply cannot be read."""
+        made = await self._ask(messages, Sufficient, self.judge_tokens, run)
+        return otherwise if made is None else made.sufficient
+
+    async def _ask(
+        self, messages: Sequence[Message], schema: type[T], max_tokens: int, run: Run
+    ) -> T | None:
+        """A reply; None, and said, where it cannot be read."""
+        try:
+            return (await run.structured(messages, schema, max_tokens=max_tokens)).value
+        except MalformedOutput as error:
+            run.warn(f"a reply counts for nothing: {error.what}")
+            return None
+
+
+async def _written(name: str, text: str, max_tokens: int, run: Run) -> str:
+    """What an encoder-decoder model writes, metered."""
+    began = time.perf_counter()
+    said = await seq2seq(name).write(text, max_tokens=max_tokens)
+    run.meter.scoring(Role.SCORER, name, passes=1, seconds=time.perf_counter() - began)
+    return said
