@@ -29,7 +29,10 @@ ASKED = (
     ("When does the next Deadpool movie come out?", "May 18, 2018"),
     ("What does the word China mean in Chinese?", "Middle Kingdom"),
     ("How many episodes are in series 7 of Game of Thrones?", "seven"),
-    ("Where did the Confederate general who was shot by his own men in the woods die?", "Guinea Station"),
+    (
+        "Where did the Confederate general who was shot by his own men in the woods die?",
+        "Guinea Station",
+    ),
     ("South Indian film that was remade as Bhool Bhulaiyaa", "Manichitrathazhu"),
 )
 MODELS = ("Llama 3.1 8B", "Qwen2.5 7B")
@@ -109,7 +112,9 @@ class MadeRun:
                 suite_text=text,
                 seed=7,
                 models={
-                    "reader": ModelRecord("gguf:models/qwen2.5-1.5b-instruct-q4_k_m.gguf", "ab12" * 16),
+                    "reader": ModelRecord(
+                        "gguf:models/qwen2.5-1.5b-instruct-q4_k_m.gguf", "ab12" * 16
+                    ),
                     "scorer": ModelRecord("hf:Qwen/Qwen2.5-0.5B-Instruct", "cd34" * 10),
                     "embedder": ModelRecord("minilm", "ef56" * 16),
                 },
@@ -139,7 +144,9 @@ class MadeRun:
         right = draws.random() < skill + edge + luck
         error, found = "", True
         if name == "toa" and draws.random() < 0.06:
-            error = "no reply could be read: the model wrote no JSON in 3 attempts; use a larger one"
+            error = (
+                "no reply could be read: the model wrote no JSON in 3 attempts; use a larger one"
+            )
             right = found = False
         elif not right and draws.random() < 0.3:
             found = False
@@ -204,7 +211,9 @@ class MadeRun:
         """A trace with the attention of twenty documents: high at both ends and at the gold."""
         file.parent.mkdir(exist_ok=True)
         values = [
-            0.01 + 0.03 * abs(place - 9.5) / 9.5 + (0.03 if place == gold else 0)
+            0.01
+            + 0.03 * abs(place - 9.5) / 9.5
+            + (0.03 if place == gold else 0)
             + draws.uniform(0, 0.012)
             for place in range(20)
         ]

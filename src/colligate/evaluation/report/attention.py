@@ -54,7 +54,7 @@ def attention(contents: Contents, dataset: str = "") -> list[Attention]:
                 gold = None if row.gold_at is None else row.gold_at + 1
                 seen.setdefault(gold, []).append(scores)
         if seen:
-            order = sorted(seen, key=lambda gold: (gold is not None, gold or 0))
+            order = sorted(seen, key=lambda gold: (gold is None, gold or 0))
             at = {gold: _points(seen[gold], gold, contents.seed) for gold in order}
             read = sum(map(len, seen.values()))
             label = method.label or method.name

@@ -161,30 +161,33 @@ def lines(
     drawing = Drawing(width, height, title)
     named = [(line, points[-1]) for line, points in kept if not line.faint and line.label]
     widest = max((text_width(line.label) for line, _ in named), default=0.0)
-    right = width - (min(widest + 26, width * 0.3) if labels and named else 14)
+    right = width - (min(widest + 42, width * 0.3) if labels and named else 14)
     at = sorted({point.x for point in everything})
     up = reach(_values(everything), floor=y.floor, ceiling=y.ceiling)
     frame = _Frame(
         drawing,
-        Scale(at[0], at[-1], _LEFT + 24, right - 24),
+        Scale(at[0], at[-1], _LEFT + 24, right - 24, x.logarithmic and at[0] > 0),
         Scale(*up, height - 46, 32),
         _LEFT,
         right,
     )
     frame.grid(x, y, at)
     step = min(5.0, 40.0 / len(kept))
+    if len(kept) > 4:
+        drawing.group("many")
     for number, (line, points) in enumerate(kept):
-        aside = (number - (len(kept) - 1) / 2) * step if x.whole and len(kept) > 1 else 0.0
+        aside = (number - (len(kept) - 1) / 2) * step if x.whole and not x.logarithmic else 0.0
         _series(frame, line, points, aside)
+    if len(kept) > 4:
+        drawing.end()
     if labels and named:
         places = [frame.y(point.y) for _, point in named]
         moved = spread(places, _LINE, 32, height - 46)
         for (line, point), place, wanted in zip(named, moved, places, strict=True):
-            end = frame.x(point.x) + 10
-            drawing.group(f"series c{line.style % STYLES}")
-            drawing.line(end, wanted, right + 4, place, "lead")
-            drawing.text(right + 8, place + FONT * 0.35, line.label, "label")
-            drawing.end()
+            end = min(frame.x(point.x) + 24, right)
+            drawing.line(end, wanted, right + 8, place, "lead")
+            drawing.mark(right + 17, place, line.style, "", size=3.6)
+            drawing.text(right + 26, place + FONT * 0.35, line.label, "label")
     return str(drawing)
 
 
@@ -336,7 +339,7 @@ def differences(
         drawing.line(scale(value), 4, scale(value), bottom, "grid")
         drawing.text(scale(value), bottom + 15, label, "tick", "middle")
     drawing.line(scale(0.0), 2, scale(0.0), bottom, "zero")
-    drawing.text(scale(0.0), bottom + 28, unit, "tick", "middle")
+    drawing.text((room + 8 + width - stars) / 2, bottom + 29, unit, "tick", "middle")
     for number, row in enumerate(shown):
         middle = 26.0 * number + 17
         sure = " sure" if row.low > 0 or row.high < 0 else ""

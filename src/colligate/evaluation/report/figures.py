@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 
 from colligate.evaluation.report import charts
@@ -77,7 +77,7 @@ def _by_gold_position(contents: Contents, picture: Picture) -> list[Figure]:
             told = (
                 f"{_label(method)}, gold at {place + 1}: {_interval(point)}, n = {len(at[place])}"
             )
-            points.append(Point(point.x, point.y, point.low, point.high, told))
+            points.append(replace(point, title=told))
             body.append((_label(method), str(place + 1), *_three(point), str(len(at[place]))))
         if points:
             series.append(Line(_label(method), tuple(points), style))
@@ -85,7 +85,7 @@ def _by_gold_position(contents: Contents, picture: Picture) -> list[Figure]:
         why = "No data set of this run moves the gold document about."
         return [Figure(key, title, missing=why)]
     y = Axis(_unit(metric), 0.0, 100.0 if _scale(metric) == 100 else None)
-    x = Axis("place of the gold document among those given", whole=True)
+    x = Axis("place of the gold document", whole=True)
     head = ("strategy", "place", metric, "low", "high", "n")
     note = "Whiskers are 95 % intervals (bootstrap over questions)."
     return [_lines(key, title, note, series, x, y, (head, *body))]
@@ -95,42 +95,45 @@ _AT_K = re.compile(r"(?P<stem>\w+)_at_(?P<k>\d+)")
 
 
 def _recall_at_k(contents: Contents, picture: Picture) -> list[Figure]:
-    """Recall of the first k that a search returned, by data set."""
-    figures = []
+    """Recall, or another measure of the first k that a search returned, by data set."""
+    stem = picture.metric or "recall"
+    title = picture.label or f"{_capital(stem)} against k"
+    by_dataset: list[tuple[str, list[Line]]] = []
+    body: list[tuple[str, ...]] = []
     for dataset in [picture.dataset] if picture.dataset else contents.datasets:
-        cuts: dict[str, dict[int, str]] = {}
-        for name in contents.measured(dataset):
-            if match := _AT_K.fullmatch(name):
-                cuts.setdefault(match["stem"], {})[int(match["k"])] = name
-        stem = picture.metric or "recall"
-        if len(cuts.get(stem, {})) < 2:
-            continue
-        series, body = [], []
+        measured = (_AT_K.fullmatch(name) for name in contents.measured(dataset))
+        cuts = sorted(int(match["k"]) for match in measured if match and match["stem"] == stem)
+        series = []
         for style, method in enumerate(contents.methods):
             points = []
-            for k, name in sorted(cuts[stem].items()):
-                values = list(contents.values(dataset, method.name, name).values())
-                if not values:
-                    continue
-                point = _mean(values, k, contents.seed, 100.0)
-                told = f"{_label(method)}, first {k}: {_interval(point)}, n = {len(values)}"
-                points.append(Point(point.x, point.y, point.low, point.high, told))
-                body.append((_label(method), str(k), *_three(point), str(len(values))))
+            for k in cuts:
+                values = list(contents.values(dataset, method.name, f"{stem}_at_{k}").values())
+                if values:
+                    point = _mean(values, k, contents.seed, 100.0)
+                    told = f"{_label(method)}, first {k}: {_interval(point)}, n = {len(values)}"
+                    points.append(replace(point, title=told))
+                    numbers = (*_three(point), str(len(values)))
+                    body.append((dataset, _label(method), str(k), *numbers))
             if points:
                 series.append(Line(_label(method), tuple(points), style))
-        title = picture.label or f"{_capital(stem)} against k, {dataset}"
-        x = Axis("documents looked at (k)", logarithmic=True, whole=True)
-        head = ("strategy", "k", stem, "low", "high", "n")
-        note = "Of what searches returned, in the order in which it was first found."
-        figures.append(
-            _lines(
-                f"recall-{dataset}", title, note, series, x, Axis("%", 0.0, 100.0), (head, *body)
-            )
-        )
-    if not figures:
-        why = "No strategy of this run searched, or recall was not measured."
-        return [Figure("recall", picture.label or "Recall against k", missing=why)]
-    return figures
+        if series and len(cuts) > 1:
+            by_dataset.append((dataset, series))
+    if not by_dataset:
+        why = "No strategy of this run searched, or this was not measured."
+        return [Figure("recall", title, missing=why)]
+    x = Axis("documents looked at (k)", logarithmic=True, whole=True)
+    y = Axis("%", 0.0, 100.0)
+    note = "Of the documents that searches returned, in the order in which they were first found."
+    table = (("data set", "strategy", "k", stem, "low", "high", "n"), *body)
+    if len(by_dataset) == 1:
+        dataset, series = by_dataset[0]
+        return [_lines("recall", f"{title}, {dataset}", note, series, x, y, table)]
+    panels = tuple(
+        Panel(dataset, charts.lines(series, x, y, title=dataset, width=NARROW, labels=False))
+        for dataset, series in by_dataset
+    )
+    legend = tuple(dict.fromkeys((ln.label, ln.style) for _, each in by_dataset for ln in each))
+    return [Figure("recall", title, note, panels=panels, legend=legend, numbers=table)]
 
 
 def _cost_and_quality(contents: Contents, picture: Picture) -> list[Figure]:
@@ -229,9 +232,9 @@ def _attention_by_position(contents: Contents, picture: Picture) -> list[Figure]
 
 
 def _attention_panel(each: Attention, gold: int | None, everything: Sequence[Point]) -> Panel:
-    title = "All questions" if gold is None else f"Gold document at {gold}"
+    title = "Gold document wherever it is" if gold is None else f"Gold document at {gold}"
     drawing = charts.positions(
-        Line(each.label, each.at[gold], each.style),
+        Line(each.label, each.at[gold]),
         None if gold is None else float(gold),
         Axis("position in the prompt", whole=True),
         Axis("z"),

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from colligate.evaluation.report.page import printed_places
 from colligate.evaluation.report.report import Report
-from colligate.evaluation.report.tables import Block, Cell, Table, places_of, said
+from colligate.evaluation.report.tables import NONE, Block, Cell, Table, places_of, said
 
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|#~$])")
 
@@ -80,15 +79,15 @@ def _block(block: Block, table: Table) -> Iterator[list[str]]:
         models = plain(", ".join(part for part in (row.model, *row.notes) if part))
         printed = "as printed" if block.ours else f"{plain(block.label)}, only printed"
         numbers = (
-            "–" if cell is None else f"*{said(cell.value, printed_places(cell.value))}*"
-            for cell in row.cells
+            NONE if cell is None else f"*{said(cell.value, head.printed_places)}*"
+            for cell, head in zip(row.cells, table.heads, strict=True)
         )
         yield [f"*{printed}{f' ({models})' if models else ''}*", *numbers]
 
 
 def _cell(cell: Cell | None, places: int | None, n: int) -> str:
     if cell is None:
-        return "–"
+        return NONE
     value = said(cell.value, places)
     value = f"**{value}**" if cell.best else value
     stars = cell.stars.replace("*", "\\*")

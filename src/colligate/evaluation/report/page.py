@@ -12,7 +12,7 @@ from colligate.evaluation.report import figures
 from colligate.evaluation.report.questions import readable
 from colligate.evaluation.report.report import Report
 from colligate.evaluation.report.svg import legend_mark
-from colligate.evaluation.report.tables import places_of, said
+from colligate.evaluation.report.tables import NONE, Cell, places_of, said
 
 
 def page(report: Report, beside: Path) -> str:
@@ -42,16 +42,19 @@ def page(report: Report, beside: Path) -> str:
         mark=legend_mark,
         said=said,
         places_of=places_of,
-        printed_places=printed_places,
+        interval=interval,
         css=_own("page.css"),
         js=_own("page.js"),
         version=__version__,
     )
 
 
-def printed_places(value: float) -> int:
-    """As many places as were printed."""
-    return len(f"{value:.10g}".partition(".")[2])
+def interval(cell: Cell, places: int | None) -> str:
+    """An interval, as exactly as its width deserves."""
+    if places is not None and cell.high - cell.low >= 5:
+        places = 0
+    low, high = said(cell.low, places), said(cell.high, places)
+    return f"{low} to {high}" if cell.low < 0 else f"{low}{NONE}{high}"
 
 
 def _own(name: str) -> str:

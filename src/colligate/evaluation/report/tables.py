@@ -34,7 +34,10 @@ class Cell:
 
 @dataclass(frozen=True)
 class Head:
-    """A column: what stands over it, and how many questions most of its cells are the mean of."""
+    """A column: what stands over it, and how many questions most of its cells are the mean of.
+
+    `printed_places` are those that the paper's numbers of the column are printed with.
+    """
 
     dataset: str
     label: str
@@ -42,6 +45,7 @@ class Head:
     scale: float
     n: int
     higher: bool
+    printed_places: int
 
 
 @dataclass(frozen=True)
@@ -127,7 +131,8 @@ def _column(contents: Contents, column: Column) -> tuple[Head, dict[str, Cell], 
     sizes = [len(found) for found in values.values()]
     n = max(sizes, key=sizes.count) if sizes else 0
     label = column.label or column.metric
-    head = Head(column.dataset, label, column.metric, column.scale, n, higher)
+    places = _printed_places(contents, column)
+    head = Head(column.dataset, label, column.metric, column.scale, n, higher, places)
     if not values:
         return head, {}, None
     means = {name: fmean(found.values()) for name, found in values.items()}
@@ -146,6 +151,16 @@ def _column(contents: Contents, column: Column) -> tuple[Head, dict[str, Cell], 
     others = tuple(each for each in apart.values() if each is not None)
     by_name = {each.name: each for each in contents.methods}
     return head, cells, Comparison(head, by_name[best], others) if others else None
+
+
+def _printed_places(contents: Contents, column: Column) -> int:
+    """As many as the longest of the column has: numbers read from a file have lost last zeros."""
+    printed = [
+        f"{each.value:.10g}".partition(".")[2]
+        for each in contents.suite.published
+        if (each.dataset, each.metric) == (column.dataset, column.metric)
+    ]
+    return max(map(len, printed), default=0)
 
 
 def _apart(
