@@ -49,7 +49,7 @@ def bootstrap(
     With `strata`, one a value, each stratum is drawn from by itself and keeps its size.
 
     Raises:
-        ValueError: there are no values, or not as many strata.
+        ValueError: there are no values, some is not finite, or there are not as many strata.
     """
     means = _means(_values(values), seed, resamples, strata)
     low, high = np.percentile(means, [2.5, 97.5])
@@ -69,7 +69,8 @@ def paired_bootstrap(
     without any counted half; at most 1, at least one in the number of samples.
 
     Raises:
-        ValueError: there are no questions, not as many on both sides, or not as many strata.
+        ValueError: there are no questions, not as many on both sides, some value is not finite, or
+            there are not as many strata.
     """
     ours, theirs = _values(first), _values(second)
     if ours.shape != theirs.shape:
@@ -88,6 +89,8 @@ def _values(given: ArrayLike) -> NDArray[np.float64]:
     values = np.asarray(given, np.float64)
     if values.ndim != 1 or not len(values):
         raise ValueError("there must be at least one value, in one row")
+    if not np.isfinite(values).all():
+        raise ValueError("values must be finite numbers")
     return values
 
 

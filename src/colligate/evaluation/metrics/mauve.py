@@ -100,9 +100,8 @@ def _cut(question: str, answer: str) -> str:
 
 def _reduced(rows: Features) -> Features:
     """Rows of unit length in as few principal components as hold most of their variance."""
-    rows = np.asarray(rows, np.float64)
     rows = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
-    centred = rows - rows.mean(axis=0)
+    centred: Features = rows - rows.mean(axis=0)
     _, singular, components = np.linalg.svd(centred, full_matrices=False)
     total = float((singular**2).sum())
     if total == 0:
@@ -132,7 +131,8 @@ def _clustered(rows: Features, clusters: int, seed: int) -> NDArray[np.int32]:
 
 def _histogram(labels: NDArray[np.int32], clusters: int) -> Features:
     counts: Features = np.bincount(labels, minlength=clusters).astype(np.float64)
-    return counts / len(labels)
+    shares: Features = counts / len(labels)
+    return shares
 
 
 def _kl(first: Features, second: Features) -> float:

@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from colligate.evaluation.metrics.retrieval import CUTS, retrieval_scores
+
+pytest.importorskip("pytrec_eval")
+
+
+def test_the_example_of_pytrec_eval() -> None:
+    # Its README: documents 2 and 3 are relevant; ranked 1, 3, 2 it gives these.
+    found = retrieval_scores(["d1", "d3", "d2"], ["d2", "d3"])
+    assert found["map_at_100"] == pytest.approx(0.5833333333333333)
+    assert found["ndcg_at_100"] == pytest.approx(0.6934264036172708)
+    assert retrieval_scores(["d3", "d1", "d2"], ["d2"])["map_at_100"] == pytest.approx(1 / 3)
+    assert retrieval_scores(["d3", "d1", "d2"], ["d2"])["ndcg_at_100"] == pytest.approx(0.5)
+
+
+def test_cuts_by_hand() -> None:
+    ranked = [f"d{i}" for i in range(1, 13)]
+    found = retrieval_scores(ranked, ["d2", "d7", "elsewhere"])
+    assert found["mrr_at_1"] == 0
+    assert found["mrr_at_5"] == found["mrr_at_100"] == 0.5
+    assert (found["recall_at_5"], found["recall_at_10"]) == (1 / 3, 2 / 3)
+    assert (found["precision_at_5"], found["precision_at_10"]) == (1 / 5, 2 / 10)
+    ideal = 1 + 1 / math.log2(3) + 1 / math.log2(4)
+    gain = 1 / math.log2(3) + 1 / math.log2(8)
+    assert found["ndcg_at_10"] == pytest.approx(gain / ideal)
+    assert found["map_at_10"] == pytest.approx((1 / 2 + 2 / 7) / 3)
+
+
+@pytest.mark.parametrize("rank", [1, 5, 10, 20, 50, 100])
+def test_a_first_gold_document_at_a_cut_counts_there(rank: int) -> None:
+    ranked = [f"x{i}" for i in range(rank - 1)] + ["gold"] + [f"y{i}" for i in range(30)]
+    found = retrieval_scores(ranked, ["gold"])
+    assert found[f"mrr_at_{rank}"] == pytest.approx(1 / rank)
+    assert all(found[f"mrr_at_{k}"] == found[f"recall_at_{k}"] == 0 for k in CUTS if k < rank)
+
+
+def test_nothing_retrieved_is_nothing_found_under_the_same_names() -> None:
+    empty = retrieval_scores([], ["a"])
+    assert set(empty.values()) == {0}
+    assert set(empty) == set(retrieval_scores(["a"], ["a"]))
+
+
+@given(st.permutations([f"d{i}" for i in range(12)]), st.sets(st.integers(0, 20), min_size=1))
+def test_recall_grows_with_the_cut_and_scores_stay_in_bounds(
+    ranked: list[str], gold: set[int]
+) -> None:
+    found = retrieval_scores(ranked, [f"d{i}" for i in gold])
+    assert all(-1e-9 <= value <= 1 + 1e-9 for value in found.values())
+    for name in ("recall", "mrr", "map"):
+        values = [found[f"{name}_at_{k}"] for k in CUTS]
+        assert name == "map" or values == sorted(values)

@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import pytest
+
+from colligate.evaluation.metrics.rouge import dual_rouge, long_rouge, rouge_of_run
+from colligate.evaluation.outcome import Outcome
+from colligate.evaluation.question import Question, Task
+
+pytest.importorskip("rouge")
+pytest.importorskip("rouge_score")
+
+# The example of the README of the package rouge, with the F of ROUGE-2 that it gives.
+HYPOTHESIS = (
+    "the #### transcript is a written version of each day 's cnn student news program use this"
+    " transcript to he    lp students with reading comprehension and vocabulary use the weekly"
+    " newsquiz to test your knowledge of storie s you     saw on cnn student news"
+)
+REFERENCE = (
+    "this page includes the show transcript use the transcript to help students with reading"
+    " comprehension and     vocabulary at the bottom of the page , comment for a chance to be"
+    " mentioned on cnn student news . you must be a teac    her or a student age # # or older to"
+    " request a mention on the cnn student news roll call . the weekly newsquiz tests     students"
+    " ' knowledge of even ts in the news"
+)
+
+
+def test_the_example_of_the_package_rouge() -> None:
+    assert dual_rouge(HYPOTHESIS, [REFERENCE])["rouge_2_dual"] == pytest.approx(0.23423422957552154)
+
+
+def test_dual_rouge_is_the_best_over_golds_measure_by_measure() -> None:
+    golds = ["the cat sat", "a dog ran off"]
+    assert dual_rouge("the cat sat", golds)["rouge_l_dual"] == pytest.approx(1, abs=1e-6)
+    assert dual_rouge("the cat sat", golds[::-1])["rouge_2_dual"] == pytest.approx(1, abs=1e-6)
+
+
+@pytest.mark.parametrize("empty", ["", ".", " . .", "...", "\n"])
+def test_a_text_without_words_scores_nothing_and_breaks_nothing(empty: str) -> None:
+    assert set(dual_rouge(empty, ["a b"]).values()) == {0}
+    assert set(dual_rouge("a b", [empty]).values()) == {0}
+    assert set(long_rouge(empty, ["a b"]).values()) == {0}
+    assert set(long_rouge("a b", [empty]).values()) == {0}
+
+
+def test_the_example_of_rouge_score() -> None:
+    # Its README: ROUGE-L of precision 0.625 and recall 0.5556.
+    gold = "The quick brown fox jumps over the lazy dog"
+    found = long_rouge("The quick brown dog jumps on the log.", [gold])
+    assert found["rouge_l"] == pytest.approx(2 * 0.625 * (5 / 9) / (0.625 + 5 / 9))
+
+
+def test_lsum_does_not_mind_the_order_of_sentences() -> None:
+    said, gold = "The cats sat. It rained!", "It rains. A cat sat."
+    found = long_rouge(said, [gold, "nothing shared"])
+    # Stemmed and by sentence: it rain / the cat sat against it rain / a cat sat: 4 of 5 words.
+    assert found["rouge_lsum"] == pytest.approx(0.8)
+    assert found["rouge_l"] < found["rouge_lsum"]
+
+
+def test_only_the_first_line_without_its_citations_is_scored() -> None:
+    assert long_rouge("A cat sat [1].\nMuch more.", ["a cat sat"])["rouge_lsum"] == 1
+
+
+def test_a_run_has_the_median_of_its_bootstrapped_means() -> None:
+    def answered(text: str) -> tuple[Question, Outcome]:
+        question = Question("q", "what?", task=Task.LONG, long_answers=("a cat sat",))
+        return question, Outcome(text, found=bool(text))
+
+    run = [answered("a cat sat"), answered(""), answered("a cat sat"), answered("")]
+    assert rouge_of_run(run)["rouge_lsum_mid"] == pytest.approx(0.5, abs=0.01)
+    assert rouge_of_run([]) == {}

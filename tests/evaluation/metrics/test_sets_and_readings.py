@@ -1,0 +1,63 @@
+"""QAMPARI, ASQA, RDR2's passages: worked by hand from ALCE's and RDR2's rules."""
+
+from __future__ import annotations
+
+import pytest
+
+from colligate.evaluation.metrics.asqa import asqa_scores, str_em
+from colligate.evaluation.metrics.passages import passage_scores
+from colligate.evaluation.metrics.qampari import qampari_scores
+from colligate.evaluation.question import Reading
+
+READINGS = (Reading("when?", ("1932", "thirty-two")), Reading("where?", ("Paris",)))
+
+
+def test_str_em_is_a_share_of_readings_and_hit_all_of_them() -> None:
+    assert str_em("In 1932.", READINGS) == 0.5
+    found = asqa_scores("In Paris, in Thirty-Two [1].\nLater lines do not count: Rome.", READINGS)
+    assert found == {"str_em": 1, "str_hit": 1, "length": 4}
+    assert asqa_scores("Rome\n1932 Paris", READINGS) == {"str_em": 0, "str_hit": 0, "length": 1}
+    assert asqa_scores("", READINGS) == {"str_em": 0, "str_hit": 0, "length": 0}
+
+
+def test_qampari_of_half_a_list() -> None:
+    members = [("New York", "NYC"), ("Rome",), ("Oslo",)]
+    found = qampari_scores("NYC, the Rome, Berlin, Rome [1]., \nOslo", members)
+    # said: nyc, rome, berlin, rome: three of four right, one of them twice; two of three found.
+    assert found["qampari_precision"] == 3 / 4
+    assert found["qampari_recall"] == found["qampari_recall_5"] == 2 / 3
+    assert found["qampari_f1"] == pytest.approx(2 * (3 / 4) * (2 / 3) / (3 / 4 + 2 / 3))
+
+
+def test_qampari_asks_for_five_at_most() -> None:
+    members = [(name,) for name in "a1 b1 c1 d1 e1 f1 g1 h1 i1 j1".split()]
+    found = qampari_scores("a1, b1, c1, d1, e1, f1", members)
+    assert found["qampari_recall"] == 0.6
+    assert found["qampari_recall_5"] == found["qampari_f1_5"] == 1
+    assert qampari_scores("a1, b1", members)["qampari_recall_5"] == 2 / 5
+
+
+def test_qampari_wants_equality_and_an_empty_list_has_nothing() -> None:
+    assert qampari_scores("Rome in Italy", [("Rome",)])["qampari_f1"] == 0
+    assert set(qampari_scores(" ., ", [("Rome",)]).values()) == {0}
+    assert set(qampari_scores("", [("Rome",)]).values()) == {0}
+
+
+def test_passages_of_rdr2() -> None:
+    first, second = "He left in 1932 for home", "Paris"
+    found = passage_scores([first, second], READINGS, k=5)
+    assert found["p_em"] == found["p_hit"] == 1
+    assert found["p_score"] == pytest.approx((0.5 / 1 + 0.5 / 2) / 5)
+    assert found["p_len"] == (6 + 1) / 5
+
+
+def test_the_best_p_score_for_five_is_its_published_bound() -> None:
+    passages = ["Paris 1932"] * 7
+    assert 100 * passage_scores(passages, READINGS, k=5)["p_score"] == pytest.approx(
+        45.67, abs=0.01
+    )
+
+
+def test_no_passages_serve_nobody() -> None:
+    assert set(passage_scores([], READINGS).values()) == {0}
+    assert passage_scores(["x"] * 5 + ["1932 Paris"], READINGS)["p_em"] == 0  # beyond k
