@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from colligate.errors import MissingPath, UsageError
 from colligate.evaluation.datasets.formats import read_questions
 from colligate.evaluation.datasets.sampling import some
-from colligate.evaluation.question import Question
+from colligate.evaluation.question import Question, Task
 from colligate.evaluation.suite import Dataset, Method, Suite
+from colligate.evidence.reader import Form
 from colligate.models.suggest import closest
 from colligate.strategies.parameters import configured
 from colligate.strategies.strategy import Strategy, available, strategy_type
 
-ORACLE = "oracle"
+_ORACLE = "oracle"
+_FORMS = {Task.SET: Form.LIST, Task.READINGS: Form.LONG, Task.LONG: Form.LONG}
 
 
 @dataclass(frozen=True)
@@ -26,13 +29,17 @@ class Contender:
     strategy: Strategy
 
     def asked(self, question: Question) -> Strategy:
-        """The strategy for one question: the oracle alone is told its gold."""
-        if self.strategy.name != ORACLE:
-            return self.strategy
-        told: Strategy = replace(  # type: ignore[type-var]
-            self.strategy, gold=question.gold, sentences=question.gold_texts
-        )
-        return told
+        """The strategy for one question: in the form that its task wants, the oracle with its gold.
+
+        A form that the suite sets stays.
+        """
+        told: dict[str, Any] = {}
+        if self.strategy.name == _ORACLE:
+            told = {"gold": question.gold, "sentences": question.gold_texts}
+        is_set = any(text.partition("=")[0].strip() == "form" for text in self.method.set)
+        if hasattr(self.strategy, "form") and not is_set and question.task in _FORMS:
+            told["form"] = _FORMS[question.task]
+        return replace(self.strategy, **told) if told else self.strategy  # type: ignore[type-var]
 
 
 @dataclass(frozen=True)
@@ -97,22 +104,33 @@ def plan(
 ) -> Plan:
     """The questions that are asked: of each data set `limit` or as many as the suite says. Blocks.
 
+    `datasets` are names of the suite's; without any its default ones are asked.
+
     Raises:
         UsageError: there is no such data set, or there is nothing that a strategy could read.
         MissingPath, FaultyRecord: a file of questions is not there, or is wrong.
     """
-    chosen = [suite.dataset(name) for name in datasets] or list(suite.datasets)
+    chosen = [suite.dataset(name) for name in dict.fromkeys(datasets)]
     asked = []
-    for dataset in chosen:
+    for dataset in chosen or [each for each in suite.datasets if each.default]:
         file = existing(data, dataset.file)
+        if dataset.over != "candidates" and dataset.corpus is not None:
+            existing(data, dataset.corpus)
         most = limit if limit is not None else dataset.questions
         questions = read_questions(file, format=dataset.format)
-        sample = tuple(questions) if most is None else tuple(some(questions, most, seed))
+        there = (question for question in questions if _is_meant(question, dataset))
+        sample = tuple(some(there, most, seed))
         if not sample:
-            raise UsageError(f"{file} holds no questions", "", "name another file")
+            where = ", ".join(f"{key} = {value}" for key, value in dataset.where.items())
+            why = f"none with {where}" if where else ""
+            raise UsageError(f"{file} holds no questions for {dataset.name}", why)
         _hold_to_documents(dataset, sample, taking_part)
         asked.append(Asked(dataset, sample))
     return Plan(suite, tuple(asked), tuple(taking_part))
+
+
+def _is_meant(question: Question, dataset: Dataset) -> bool:
+    return all(question.meta.get(key) == value for key, value in dataset.where.items())
 
 
 def existing(data: Path, file: str) -> Path:
