@@ -15,7 +15,7 @@ from colligate.evaluation.question import Question
 
 AT_MOST = 3  # citations of a sentence that ALCE looks at
 
-_MARKS = re.compile(r"((?:\s*\[(?:\d+(?:\s*,\s*\d+)*|uncited)\])+)")
+_MARKS = re.compile(r"((?:\s*\[(?:\d+(?:\s*,\s*\d+)*|uncited)\])+[.!?]?)")
 
 
 @dataclass(frozen=True)
