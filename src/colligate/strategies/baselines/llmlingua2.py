@@ -1,0 +1,118 @@
+"""LLMLingua-2: a classifier says of each word whether it is worth keeping."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from colligate.documents import Passage
+from colligate.errors import WeightsUnavailable
+from colligate.evidence.citing import Evidence
+from colligate.evidence.compression import Compressed, above_percentile, compressed
+from colligate.evidence.reader import Form
+from colligate.evidence.token_words import words_of
+from colligate.library.sources import SearchMode
+from colligate.models import Role
+from colligate.models.hf.token_classifier import Scored, token_classifier
+from colligate.strategies.answer import Answer
+from colligate.strategies.at_least import at_least
+from colligate.strategies.numbered import Units, unit_passages
+from colligate.strategies.reading import fitting, read
+from colligate.strategies.run import Run
+from colligate.strategies.strategy import Needs
+
+
+@dataclass(frozen=True)
+class LLMLingua2:
+    """Documents shortened word by word by a trained classifier, whatever the question, then read.
+
+    Pan et al. 2024. A token classifier gives each token the probability that it is worth keeping;
+    a word has the mean of its tokens. In each piece of up to 512 tokens the words are kept that lie
+    above the percentile which `rate` leaves, each word counting as often as it has tokens.
+
+    `classifier` is the trained model, a folder or a hub name, and must be given: the paper's is
+    microsoft/llmlingua-2-xlm-roberta-large-meetingbank (LongRefiner's too; 2.2 GB), a smaller one
+    microsoft/llmlingua-2-bert-base-multilingual-cased-meetingbank. `target`, in tokens of the
+    classifier for all documents together, takes the place of `rate` (LongRefiner: 2048).
+    """
+
+    name: ClassVar[str] = "llmlingua2"
+    needs: ClassVar[Needs] = Needs()
+
+    classifier: str | None = None
+    rate: float = 0.5  # the published code
+    target: int | None = None
+    documents: int = 20  # DuQUAD, Natural Questions
+    units: Units = "auto"
+    pool: int = 50
+    mode: SearchMode = SearchMode.HYBRID
+    form: Form = Form.SHORT
+
+    def __post_init__(self) -> None:
+        at_least(self, rate=0, documents=1, pool=1)
+        if self.target is not None:
+            at_least(self, target=1)
+
+    async def answer(self, question: str, run: Run) -> Answer:
+        """Shorten, read.
+
+        Raises:
+            WeightsUnavailable: no classifier is named, or it cannot be loaded.
+            MissingExtra: torch or transformers is not installed.
+        """
+        if self.classifier is None:
+            raise WeightsUnavailable(
+                "llmlingua2 needs a trained token classifier",
+                "none is named",
+                "set classifier=microsoft/llmlingua-2-xlm-roberta-large-meetingbank, or a folder",
+            )
+        _, passages = await unit_passages(
+            question, run, self.units, self.documents, pool=self.pool, mode=self.mode
+        )
+        kept = await self._shortened(self.classifier, passages, run)
+        shown = await fitting(question, kept, run, self.form)
+        evidence = [
+            Evidence(each.span, 1.0, f"{each.share:.0%} of its characters shown")
+            for each in kept[: len(shown)]
+        ]
+        return await read(
+            question, shown, run, strategy=self.name, evidence=evidence, form=self.form
+        )
+
+    async def _shortened(
+        self, name: str, passages: Sequence[Passage], run: Run
+    ) -> list[Compressed]:
+        classifier = token_classifier(name)
+        began = time.perf_counter()
+        texts = [passage.text for passage in passages]
+        scored = await classifier.probabilities(texts)
+        pieces = [piece for pieces in scored for piece in pieces]
+        seconds = time.perf_counter() - began
+        run.meter.scoring(Role.SCORER, classifier.name, passes=len(pieces), seconds=seconds)
+        rate = self.rate
+        if self.target is not None:
+            rate = self.target / max(1, sum(map(len, pieces)))
+        found = []
+        for passage, row in zip(passages, scored, strict=True):
+            kept = [span for piece in row for span in kept_words(passage.text, piece, rate)]
+            found.append(compressed(passage, kept))
+        return [each for each in found if each.kept]
+
+
+def kept_words(text: str, tokens: Sequence[Scored], rate: float) -> list[tuple[int, int]]:
+    """The words of one piece that are worth keeping, as half-open ranges of the text."""
+    if rate >= 1:
+        return [(start, end) for start, end, _ in tokens]
+    words = words_of(text, [(start, end) for start, end, _ in tokens])
+    means = [sum(tokens[i][2] for i in word) / len(word) for word in words]
+    # A word counts once for each of its tokens: the bar is one for tokens.
+    weighed = [mean for mean, word in zip(means, words, strict=True) for _ in word]
+    above = set(above_percentile(weighed, int(100 * (1 - rate) + 1), least=False))
+    kept, place = [], 0
+    for word in words:
+        if place in above:
+            kept.append((tokens[word[0]][0], tokens[word[-1]][1]))
+        place += len(word)
+    return kept

@@ -1,0 +1,174 @@
+"""LongLLMLingua: documents ranked, then cut token by token, by what the question explains."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from colligate.documents import Passage
+from colligate.evidence.boundaries import pieces
+from colligate.evidence.citing import Evidence
+from colligate.evidence.compression import Compressed, best_share, compressed
+from colligate.evidence.material import material
+from colligate.evidence.reader import Form
+from colligate.library.sources import SearchMode
+from colligate.models import Capability, Role
+from colligate.strategies.answer import Answer
+from colligate.strategies.at_least import at_least
+from colligate.strategies.numbered import Units, unit_passages
+from colligate.strategies.reading import fitting, read
+from colligate.strategies.run import Run
+from colligate.strategies.strategy import Needs
+from colligate.strategies.token_scores import Token, token_scores
+from colligate.strategies.trace import Pruned
+
+_RESTRICTIVE = "We can get the answer to this question in the given documents."  # the paper's
+_MARGIN = 8  # tokens of a window left free
+
+
+@dataclass(frozen=True)
+class LongLLMLingua:
+    """Documents ranked and cut token by token by a small model's likelihoods, then read.
+
+    Jiang et al. 2024. Coarse: documents by how likely the question is after each of them, with a
+    sentence behind it that the answer is there; the best are kept until they exceed the target by
+    `extra` tokens. Fine: in blocks of `block` tokens, those are kept that the question makes
+    likelier most, the log-probability with it less that without it, after what was kept before.
+    The better a document ranks the more of it stays: the share falls by 2 x `dynamic` from the
+    first to the last.
+
+    The likelihoods are the scorer's. `rate` is the share of all tokens to keep; `target`, in
+    tokens of the scorer, takes its place (LongRefiner: 2048). The published code ends a block
+    where 200 tokens are full, here one never reaches into the next document. Its last step, which
+    restores the answer's words from the documents, is what citing does.
+    """
+
+    name: ClassVar[str] = "longllmlingua"
+    needs: ClassVar[Needs] = Needs(required=frozenset({Capability.CHAT, Capability.LIKELIHOOD}))
+
+    rate: float = 0.55  # FlashRAG
+    target: int | None = None
+    extra: int = 100  # FlashRAG: context_budget "+100"
+    dynamic: float = 0.3
+    block: int = 200
+    order: Literal["best", "given"] = "best"  # reorder_context: sort, original
+    documents: int = 20  # DuQUAD, Natural Questions
+    units: Units = "auto"
+    pool: int = 50
+    mode: SearchMode = SearchMode.HYBRID
+    form: Form = Form.SHORT
+
+    def __post_init__(self) -> None:
+        at_least(self, rate=0, extra=0, dynamic=0, block=1, documents=1, pool=1)
+        if self.target is not None:
+            at_least(self, target=1)
+
+    async def answer(self, question: str, run: Run) -> Answer:
+        """Rank, cut, read."""
+        _, passages = await unit_passages(
+            question, run, self.units, self.documents, pool=self.pool, mode=self.mode
+        )
+        passages = [passage for passage in passages if passage.text.strip()]
+        scores = await self._ranks(question, passages, run)
+        sizes = [await run.model(Role.SCORER).count_tokens(p.text) for p in passages]
+        target = self.target if self.target is not None else int(self.rate * sum(sizes))
+        ranked = self._coarse(scores, sizes, target)
+        if left_out := set(range(len(passages))) - set(ranked):
+            spans = tuple(passages[place].span for place in sorted(left_out))
+            run.emit(Pruned(spans, f"the target of {target} tokens was reached"))
+        shares = self._shares(ranked, sizes, target)
+        order = ranked if self.order == "best" else sorted(ranked)
+        kept = await self._fine(
+            question, [(passages[place], shares[place]) for place in order], run
+        )
+        score_of = {passages[place].span: scores[place] for place in ranked}
+        shown = await fitting(question, kept, run, self.form)
+        evidence = [
+            Evidence(each.span, score_of[each.span], f"{each.share:.0%} of its characters shown")
+            for each in sorted(kept[: len(shown)], key=lambda each: -score_of[each.span])
+        ]
+        return await read(
+            question, shown, run, strategy=self.name, evidence=evidence, form=self.form
+        )
+
+    async def _ranks(self, question: str, passages: Sequence[Passage], run: Run) -> list[float]:
+        """The mean log-probability of the question after each document; the higher the better."""
+        asked = material(f" {question.strip()} {_RESTRICTIVE}")
+        texts = [material(f"{passage.title}\n{passage.text.strip()}") for passage in passages]
+        taken = await run.model(Role.SCORER).count_tokens(asked)
+        heads = [await _within_window(text, run, taken) for text in texts]
+        if heads != texts:
+            run.warn("a document is longer than the scorer's window: its beginning ranks it")
+        found = await run.likelihoods([(head, asked) for head in heads])
+        return [sum(each) / max(1, len(each)) for each in found]
+
+    def _coarse(self, scores: Sequence[float], sizes: Sequence[int], target: int) -> list[int]:
+        """The best documents, up to and with the one that exceeds the target and `extra`."""
+        left, kept = target + self.extra, []
+        for place in sorted(range(len(scores)), key=lambda place: -scores[place]):
+            kept.append(place)
+            left -= sizes[place]
+            if left < 0:
+                break
+        return kept
+
+    def _shares(self, ranked: Sequence[int], sizes: Sequence[int], target: int) -> dict[int, float]:
+        """How much of each document to keep: more of a better one."""
+        base = min(1.0, target / max(1, sum(sizes[place] for place in ranked)))
+        last = len(ranked) - 1
+        shares = {}
+        for rank, place in enumerate(ranked):
+            change = self.dynamic * (1 - 2 * rank / last) if last else 0.0
+            shares[place] = min(1.0, max(0.0, base + change))
+        return shares
+
+    async def _fine(
+        self, question: str, documents: Sequence[tuple[Passage, float]], run: Run
+    ) -> list[Compressed]:
+        """Each document with its best tokens, those with any, in the order given."""
+        asked = f"{question.strip()}\n\n"
+        before, found = "", []
+        for passage, share in documents:
+            each = await self._cut(asked, before, passage, share, run)
+            if each.kept:
+                found.append(each)
+                before += f"{each.text}\n\n"
+        return found
+
+    async def _cut(
+        self, asked: str, before: str, passage: Passage, share: float, run: Run
+    ) -> Compressed:
+        """A document with only its best tokens, given what was kept of those before it."""
+        if share <= 0 or share >= 1:
+            return compressed(passage, [(0, len(passage.text))] if share > 0 else [])
+        model = run.model(Role.SCORER)
+        taken = await model.count_tokens(asked) + self.block
+        kept: list[tuple[int, int]] = []
+        tokens = await model.token_spans(passage.text)
+        for start, end in pieces(0, len(passage.text), tokens, self.block):
+            known = before + compressed(passage, kept).text
+            context = await _within_window(known, run, taken, end=True)
+            text = passage.text[start:end]
+            pairs = [(f"{asked}{context}", text), (context, text)]
+            told, untold = await token_scores(run, pairs)
+            kept += [(start + a, start + b) for a, b in chosen(told, untold, share)]
+        return compressed(passage, kept)
+
+
+def chosen(told: Sequence[Token], untold: Sequence[Token], share: float) -> list[tuple[int, int]]:
+    """The tokens that the question makes likelier most, so large a share of them."""
+    gains = [a.logprob - b.logprob for a, b in zip(told, untold, strict=True)]
+    return [(told[place].start, told[place].end) for place in best_share(gains, share)]
+
+
+async def _within_window(text: str, run: Run, taken: int, *, end: bool = False) -> str:
+    """The beginning of a text, or its end, that the scorer's window holds beside `taken` tokens."""
+    model = run.model(Role.SCORER)
+    if model.context_tokens is None:
+        return text
+    room = max(1, model.context_tokens - taken - _MARGIN)
+    spans = await model.token_spans(text)
+    if len(spans) <= room:
+        return text
+    return text[spans[-room][0] :] if end else text[: spans[room - 1][1]]

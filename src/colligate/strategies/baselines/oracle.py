@@ -1,0 +1,78 @@
+"""The oracle: the documents that hold the answer, and nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from colligate.documents import Passage
+from colligate.documents.locating import locate
+from colligate.errors import UsageError
+from colligate.evidence.citing import Evidence
+from colligate.evidence.compression import Compressed, compressed
+from colligate.evidence.reader import Form
+from colligate.strategies.answer import Answer
+from colligate.strategies.reading import fitting, read
+from colligate.strategies.run import Run
+from colligate.strategies.strategy import Needs
+
+
+@dataclass(frozen=True)
+class Oracle:
+    """What the data set says holds the answer, read alone: what perfect retrieval would give.
+
+    DualRAG's Oracle: the supporting sentences where the data set names some, else the gold
+    documents whole, in the order in which it names them; one call. A sentence that is not found
+    in its document is taken for the whole document, which the answer says.
+
+    `gold` are the ids of documents and `sentences` pairs of such an id and a sentence: the bench
+    fills them in for each question, and the method runs nowhere else.
+    """
+
+    name: ClassVar[str] = "oracle"
+    needs: ClassVar[Needs] = Needs(searches=False)
+
+    gold: tuple[str, ...] = ()
+    sentences: tuple[tuple[str, str], ...] = ()
+    mode: Literal["sentences", "documents"] = "sentences"  # DualRAG's code
+    form: Form = Form.JOINED
+
+    async def answer(self, question: str, run: Run) -> Answer:
+        """Read what is right.
+
+        Raises:
+            UsageError: the bench did not say what that is.
+        """
+        if not (self.gold or self.sentences):
+            raise UsageError(
+                "the oracle has no gold documents",
+                "it only runs in the bench, on questions whose data set names them",
+                "take another strategy",
+            )
+        named: dict[str, list[str]] = {name: [] for name in self.gold}
+        if self.mode == "sentences" and self.sentences:
+            named = {name: [] for name, _ in self.sentences}
+            for name, sentence in self.sentences:
+                named[name].append(sentence)
+        passages = [await self._passage(name, named[name], run) for name in named]
+        passages = await fitting(question, passages, run, self.form)
+        evidence = [
+            Evidence(span, 1.0, "the data set says that it holds the answer")
+            for passage in passages
+            for span in (passage.kept if isinstance(passage, Compressed) else (passage.span,))
+        ]
+        return await read(
+            question, passages, run, strategy=self.name, evidence=evidence, form=self.form
+        )
+
+    async def _passage(self, name: str, sentences: list[str], run: Run) -> Passage:
+        """A document, or those of its sentences."""
+        document = await run.document(name)
+        whole = document.passage(document.span(0, len(document)))
+        found = [locate(sentence, document) for sentence in sentences]
+        places = [(each.span.start, each.span.end) for each in found if each is not None]
+        if len(places) < len(found):
+            run.warn(f"a supporting sentence is not in {name}: the document is read whole")
+        if not places or len(places) < len(found):
+            return whole
+        return compressed(whole, places)

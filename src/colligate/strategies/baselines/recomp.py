@@ -1,0 +1,137 @@
+"""RECOMP, the extractive one: the sentences a trained encoder finds most useful."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from colligate.documents import Passage
+from colligate.documents.chunking import SixSentences
+from colligate.documents.sentences import sentences
+from colligate.errors import WeightsUnavailable
+from colligate.evidence.citing import Evidence
+from colligate.evidence.compression import compressed
+from colligate.evidence.reader import Form
+from colligate.library.sources import SearchMode
+from colligate.models import Role
+from colligate.models.hf.dual_encoder import dual_encoder
+from colligate.strategies.answer import Answer
+from colligate.strategies.at_least import at_least
+from colligate.strategies.best_first import chunked, read_best_first
+from colligate.strategies.numbered import Units, unit_passages
+from colligate.strategies.reading import fitting, read
+from colligate.strategies.run import Run
+from colligate.strategies.strategy import Needs
+from colligate.strategies.trace import Scored
+
+_SHORTEST = 5  # characters: shorter sentences are passed over, as in FlashRAG
+
+
+@dataclass(frozen=True)
+class Recomp:
+    """The sentences that a trained dual encoder scores highest for the question, then read.
+
+    Xu et al. 2024, the extractive compressor: question and sentence are encoded apart (mean of the
+    token states, at most 256 tokens), the score is the dot product, and the best `sentences` of
+    all documents are read in their order in the documents.
+
+    `encoder` is the trained model, a folder or a hub name, and must be given: the paper's are
+    fangyuan/nq_extractive_compressor, fangyuan/tqa_extractive_compressor and
+    fangyuan/hotpotqa_extractive_compressor, each for one data set (0.4 GB).
+
+    `level=chunks` is LongRefiner's row: chunks of six sentences of whole documents, the best that
+    `budget` tokens of the reader hold, best first.
+    """
+
+    name: ClassVar[str] = "recomp"
+    needs: ClassVar[Needs] = Needs()
+
+    encoder: str | None = None
+    sentences: int = 5  # FlashRAG
+    level: Literal["sentences", "chunks"] = "sentences"
+    budget: int = 2048  # of chunks: LongRefiner
+    documents: int = 20  # DuQUAD, Natural Questions
+    units: Units = "auto"
+    pool: int = 50
+    mode: SearchMode = SearchMode.HYBRID
+    form: Form = Form.SHORT
+
+    def __post_init__(self) -> None:
+        at_least(self, sentences=1, budget=1, documents=1, pool=1)
+
+    async def answer(self, question: str, run: Run) -> Answer:
+        """Score, choose, read.
+
+        Raises:
+            WeightsUnavailable: no encoder is named, or it cannot be loaded.
+            MissingExtra: torch or transformers is not installed.
+        """
+        if self.encoder is None:
+            raise WeightsUnavailable(
+                "recomp needs a trained dual encoder",
+                "none is named",
+                "set encoder=fangyuan/nq_extractive_compressor (or tqa, hotpotqa), or a folder",
+            )
+        if self.level == "chunks":
+            chunks = await chunked(
+                question, run, SixSentences(), documents=self.documents, mode=self.mode
+            )
+            return await read_best_first(
+                question,
+                chunks,
+                await self._scores(question, chunks, run),
+                run,
+                strategy=self.name,
+                by=self.encoder,
+                form=self.form,
+                budget=self.budget,
+            )
+        _, passages = await unit_passages(
+            question, run, self.units, self.documents, pool=self.pool, mode=self.mode
+        )
+        return await self._extracted(question, passages, run)
+
+    async def _extracted(self, question: str, passages: Sequence[Passage], run: Run) -> Answer:
+        found = [sentence for passage in passages for sentence in await _sentences(passage, run)]
+        scores = await self._scores(question, found, run)
+        ranked = sorted(range(len(found)), key=lambda place: -scores[place])[: self.sentences]
+        chosen = {found[place].span: scores[place] for place in ranked}
+        shortened = []
+        for passage in passages:
+            inside = [span for span in chosen if passage.span.contains(span)]
+            start = passage.span.start
+            places = [(span.start - start, span.end - start) for span in inside]
+            shortened.append(compressed(passage, places))
+        kept = [each for each in shortened if each.kept]
+        shown = await fitting(question, kept, run, self.form)
+        spans = [span for each in kept[: len(shown)] for span in chosen if each.span.contains(span)]
+        evidence = [
+            Evidence(span, chosen[span], "one of the most useful sentences by the encoder")
+            for span in sorted(dict.fromkeys(spans), key=lambda span: -chosen[span])
+        ]
+        return await read(
+            question, shown, run, strategy=self.name, evidence=evidence, form=self.form
+        )
+
+    async def _scores(self, question: str, passages: Sequence[Passage], run: Run) -> list[float]:
+        assert self.encoder is not None
+        encoder = dual_encoder(self.encoder)
+        began = time.perf_counter()
+        scores = await encoder.scores(question, [passage.text for passage in passages])
+        seconds = time.perf_counter() - began
+        run.meter.scoring(Role.SCORER, encoder.name, passes=len(passages), seconds=seconds)
+        spans = tuple(passage.span for passage in passages)
+        run.emit(Scored(encoder.name, spans, tuple(scores), seconds))
+        return scores
+
+
+async def _sentences(passage: Passage, run: Run) -> list[Passage]:
+    document = await run.document(passage.document_id)
+    at = passage.span.start
+    return [
+        document.passage(document.span(at + start, at + end))
+        for start, end in sentences(passage.text, document.language)
+        if end - start > _SHORTEST
+    ]

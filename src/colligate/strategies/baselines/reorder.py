@@ -1,0 +1,117 @@
+"""Reordering: the same documents, best first, then one answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from colligate.documents import Passage
+from colligate.documents.chunking import SixSentences
+from colligate.evidence.reader import Form
+from colligate.library.sources import SearchMode
+from colligate.strategies.answer import Answer
+from colligate.strategies.at_least import at_least
+from colligate.strategies.best_first import chunked, read_best_first
+from colligate.strategies.numbered import unit_passages
+from colligate.strategies.relevance import relevance
+from colligate.strategies.run import Run
+from colligate.strategies.strategy import Needs
+
+Reordered = Literal["auto", "documents", "passages", "chunks"]
+"""What is ordered: `Units`, or chunks of six sentences of whole documents."""
+
+
+@dataclass(frozen=True)
+class ReorderBM25:
+    """All documents, the best by BM25 first, in one prompt.
+
+    A "reordering" row of DuQUAD: one call, no document left out. BM25 has the statistics of these
+    documents alone; words are split as the library splits them, not at blanks alone.
+
+    With `units=chunks budget=2048 documents=8` it is LongRefiner's BM25 row: chunks of six
+    sentences, the best that 2,048 tokens hold.
+    """
+
+    name: ClassVar[str] = "reorder-bm25"
+    needs: ClassVar[Needs] = Needs()
+
+    documents: int = 20  # DuQUAD, Natural Questions
+    units: Reordered = "auto"
+    budget: int | None = None  # tokens of the reader
+    k1: float = 1.5
+    b: float = 0.75
+    mode: SearchMode = SearchMode.HYBRID  # of the search, where there are more documents
+    form: Form = Form.SHORT
+
+    def __post_init__(self) -> None:
+        at_least(self, documents=1, k1=0, b=0)
+        if self.budget is not None:
+            at_least(self, budget=1)
+
+    async def answer(self, question: str, run: Run) -> Answer:
+        """Score, order, read."""
+        passages = await _units(question, run, self.units, self.documents, self.mode)
+        scores = await relevance(question, passages, run, "bm25", k1=self.k1, b=self.b)
+        return await read_best_first(
+            question,
+            passages,
+            scores,
+            run,
+            strategy=self.name,
+            by="BM25",
+            form=self.form,
+            budget=self.budget,
+        )
+
+
+@dataclass(frozen=True)
+class ReorderDense:
+    """All documents, the most similar to the question first, in one prompt.
+
+    The "reordering" rows of DuQUAD by sentence embeddings (its SBERT is
+    `--embedder st:sentence-transformers/all-mpnet-base-v2`) and by OpenAI's
+    (`--embedder openai:text-embedding-3-large`): cosine of question and document, one call.
+
+    With `units=chunks budget=2048 documents=8` it is LongRefiner's SBERT row, and with
+    `by=reranker` its row of BGE's reranker: chunks of six sentences, the best that 2,048 tokens
+    hold.
+    """
+
+    name: ClassVar[str] = "reorder-dense"
+    needs: ClassVar[Needs] = Needs()
+
+    documents: int = 20  # DuQUAD, Natural Questions
+    units: Reordered = "auto"
+    by: Literal["embedder", "reranker"] = "embedder"
+    budget: int | None = None  # tokens of the reader
+    mode: SearchMode = SearchMode.HYBRID  # of the search, where there are more documents
+    form: Form = Form.SHORT
+
+    def __post_init__(self) -> None:
+        at_least(self, documents=1)
+        if self.budget is not None:
+            at_least(self, budget=1)
+
+    async def answer(self, question: str, run: Run) -> Answer:
+        """Score, order, read."""
+        passages = await _units(question, run, self.units, self.documents, self.mode)
+        scores = await relevance(question, passages, run, self.by)
+        return await read_best_first(
+            question,
+            passages,
+            scores,
+            run,
+            strategy=self.name,
+            by=f"the {self.by}",
+            form=self.form,
+            budget=self.budget,
+        )
+
+
+async def _units(
+    question: str, run: Run, units: Reordered, most: int, mode: SearchMode
+) -> list[Passage]:
+    if units == "chunks":
+        return await chunked(question, run, SixSentences(), documents=most, mode=mode)
+    # No larger pool: what a reranker thinks is not this method's to know.
+    return (await unit_passages(question, run, units, most, pool=most, mode=mode))[1]

@@ -1,0 +1,138 @@
+"""Selective Context: what a small language model could have guessed is left out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from colligate.documents import Passage
+from colligate.documents.sentences import sentences
+from colligate.evidence.boundaries import pieces
+from colligate.evidence.citing import Evidence
+from colligate.evidence.compression import Compressed, above_percentile, compressed
+from colligate.evidence.reader import Form
+from colligate.evidence.token_words import words_of
+from colligate.library.sources import SearchMode
+from colligate.models import Capability, Role
+from colligate.strategies.answer import Answer
+from colligate.strategies.at_least import at_least
+from colligate.strategies.numbered import Units, unit_passages
+from colligate.strategies.reading import fitting, read
+from colligate.strategies.run import Run
+from colligate.strategies.strategy import Needs
+from colligate.strategies.token_scores import Token, token_scores
+
+_MARGIN = 8  # tokens of a window left free
+_MOST = 1024  # tokens of a sentence that are scored together: the published code cuts there
+
+Unit = tuple[int, int, float]
+"""A half-open range of a text and its self-information: the mean of its tokens, in nats."""
+
+
+@dataclass(frozen=True)
+class SelectiveContext:
+    """Documents without the words that a small model would have guessed, then read.
+
+    Li et al. 2023. A token's self-information is -log p in its sentence, read from its beginning;
+    a word or a sentence has the mean of its tokens. Of all units the `reduce` least informative
+    are left out, whatever the question.
+
+    `level`: `token` as LongRefiner's row, `word`, or `sentence`. The paper's phrases are noun
+    chunks of a parser, which this does without: `word` is the nearest. The likelihoods are the
+    scorer's (the paper: GPT-2). `target`, in tokens of the scorer, takes the place of `reduce`
+    (LongRefiner: 2048).
+    """
+
+    name: ClassVar[str] = "selective-context"
+    needs: ClassVar[Needs] = Needs(required=frozenset({Capability.CHAT, Capability.LIKELIHOOD}))
+
+    level: Literal["token", "word", "sentence"] = "token"  # LongRefiner; the paper: phrase
+    reduce: float = 0.35  # the published code
+    target: int | None = None
+    documents: int = 20  # DuQUAD, Natural Questions
+    units: Units = "auto"
+    pool: int = 50
+    mode: SearchMode = SearchMode.HYBRID
+    form: Form = Form.SHORT
+
+    def __post_init__(self) -> None:
+        at_least(self, reduce=0, documents=1, pool=1)
+        if self.target is not None:
+            at_least(self, target=1)
+
+    async def answer(self, question: str, run: Run) -> Answer:
+        """Leave out, read."""
+        _, passages = await unit_passages(
+            question, run, self.units, self.documents, pool=self.pool, mode=self.mode
+        )
+        kept = await self._shortened(passages, run)
+        shown = await fitting(question, kept, run, self.form)
+        evidence = [
+            Evidence(each.span, 1.0, f"{each.share:.0%} of its characters shown")
+            for each in kept[: len(shown)]
+        ]
+        return await read(
+            question, shown, run, strategy=self.name, evidence=evidence, form=self.form
+        )
+
+    async def _shortened(self, passages: Sequence[Passage], run: Run) -> list[Compressed]:
+        rows = [await self._sentences(passage, run) for passage in passages]
+        pairs = [
+            ("", passage.text[start:end])
+            for passage, row in zip(passages, rows, strict=True)
+            for start, end in row
+        ]
+        scored = iter(await token_scores(run, pairs) if pairs else ())
+        found, total = [], 0
+        for passage, row in zip(passages, rows, strict=True):
+            units: list[Unit] = []
+            for start, end in row:
+                tokens = next(scored)
+                total += len(tokens)
+                text = passage.text[start:end]
+                units += [(start + a, start + b, v) for a, b, v in self._units(text, tokens)]
+            found.append((passage, units))
+        reduce = self.reduce
+        if self.target is not None:
+            reduce = max(0.0, 1 - self.target / max(1, total))
+        shortened = [
+            compressed(
+                passage,
+                [
+                    units[place][:2]
+                    for place in above_percentile(
+                        [value for *_, value in units], 100 * reduce, least=True
+                    )
+                ],
+            )
+            for passage, units in found
+        ]
+        return [each for each in shortened if each.kept]
+
+    def _units(self, text: str, tokens: Sequence[Token]) -> list[Unit]:
+        """The units of a sentence."""
+        if self.level == "sentence":
+            groups = [list(range(len(tokens)))] if tokens else []
+        elif self.level == "word":
+            groups = words_of(text, [(token.start, token.end) for token in tokens])
+        else:
+            groups = [[place] for place in range(len(tokens))]
+        units = []
+        for group in groups:
+            information = -sum(tokens[place].logprob for place in group) / len(group)
+            units.append((tokens[group[0]].start, tokens[group[-1]].end, information))
+        return units
+
+    async def _sentences(self, passage: Passage, run: Run) -> list[tuple[int, int]]:
+        """The sentences of a passage; one that is too long is cut."""
+        model = run.model(Role.SCORER)
+        most = _MOST
+        if model.context_tokens is not None:
+            most = max(1, min(most, model.context_tokens - _MARGIN))
+        document = await run.document(passage.document_id)
+        found: list[tuple[int, int]] = []
+        for start, end in sentences(passage.text, document.language):
+            spans = await model.token_spans(passage.text[start:end])
+            found += pieces(start, end, spans, most)
+        return found

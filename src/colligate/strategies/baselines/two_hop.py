@@ -1,0 +1,61 @@
+"""Two hops: what is found for the question is itself looked up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from colligate.documents import Hit, Passage
+from colligate.evidence.citing import Evidence
+from colligate.evidence.reader import Form
+from colligate.library.sources import SearchMode
+from colligate.strategies.answer import Answer
+from colligate.strategies.at_least import at_least
+from colligate.strategies.reading import fitting, read
+from colligate.strategies.run import Run, shown
+from colligate.strategies.side_by_side import side_by_side
+from colligate.strategies.strategy import Needs
+
+
+@dataclass(frozen=True)
+class TwoHop:
+    """One search for the question, one with the text of each passage found, one answer.
+
+    DualRAG's 2HopRAG (appendix H.1): 10 passages, and 10 more for each of them, so up to 110,
+    each once. They are read in the order in which they were found, the question's own first; those
+    that do not fit the model's window are left out, the last first, and the answer says so.
+    Its NativeRAG-200 is `retrieve-read` with `k=200`.
+    """
+
+    name: ClassVar[str] = "two-hop"
+    needs: ClassVar[Needs] = Needs()
+
+    k: int = 10  # for the question
+    more: int = 10  # for each passage found
+    mode: SearchMode = SearchMode.HYBRID  # the paper: a dense retriever
+    form: Form = Form.JOINED
+
+    def __post_init__(self) -> None:
+        at_least(self, k=1, more=0)
+
+    async def answer(self, question: str, run: Run) -> Answer:
+        """Search twice, read once."""
+        hits = await run.search(question, k=self.k, mode=self.mode)
+        found = {hit.passage.span: (hit, "for the question") for hit in hits}
+        # Among the passages for a passage is that passage itself.
+        hops = await side_by_side(self._hop(hit.passage, run) for hit in hits if self.more)
+        for first, further in zip(hits, hops, strict=False):
+            for hit in further:
+                found.setdefault(hit.passage.span, (hit, f"for {first.passage.title}"))
+        passages = [hit.passage for hit, _ in found.values()]
+        kept = await fitting(question, passages, run, self.form)
+        evidence = [
+            Evidence(hit.passage.span, hit.score, f"found {why}")
+            for hit, why in list(found.values())[: len(kept)]
+        ]
+        return await read(
+            question, kept, run, strategy=self.name, evidence=evidence, form=self.form
+        )
+
+    async def _hop(self, passage: Passage, run: Run) -> list[Hit]:
+        return await run.search(shown(passage), k=self.more, mode=self.mode)

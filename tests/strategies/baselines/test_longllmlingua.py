@@ -1,0 +1,149 @@
+import re
+
+import pytest
+
+from colligate.documents import Document
+from colligate.documents.markdown import markdown_tree
+from colligate.errors import MissingCapability, UsageError
+from colligate.library.given import Given
+from colligate.strategies.baselines.longllmlingua import LongLLMLingua
+from colligate.strategies.trace import Pruned
+from colligate.token_estimate import token_spans
+
+QUESTION = "Who signed the treaty?"
+TEXTS = {
+    "weather": "It was cold and grey that day, and many stayed at home by the fire.",
+    "treaty": "After long talks Anna Keller signed the treaty at noon in the old hall.",
+    "cattle": "Cows were led across the square while bells rang in the tower above.",
+}
+
+
+def documents(texts=TEXTS):
+    return [
+        Document(name, name, text, markdown_tree(text, name), language="en")
+        for name, text in texts.items()
+    ]
+
+
+def bodies(prompt):
+    found = re.findall(r'<passage number="\d+" title="(\w+)">\n(.*?)\n</passage', prompt, re.DOTALL)
+    return dict(found)
+
+
+class Scorer:
+    """The question explains what the treaty says of its signing, and follows its document."""
+
+    known = ("Anna", "Keller", "signed", "treaty")
+
+    def __init__(self):
+        self.pairs = []
+
+    def __call__(self, prefix, text):
+        self.pairs.append((prefix, text))
+        if "We can get the answer" in text:
+            return [-1.0 if "treaty" in prefix else -2.0 if "cold" in prefix else -3.0] * len(
+                token_spans(text)
+            )
+        told = QUESTION in prefix
+        pieces = [text[start:end] for start, end in token_spans(text)]
+        return [-1.0 if told and piece in self.known else -5.0 for piece in pieces]
+
+
+async def test_the_tokens_that_the_question_explains_are_kept_of_the_best_documents(
+    make_run, reply
+):
+    said = reply((1, "Anna Keller signed treaty", "Anna Keller signed it."), short="Anna Keller")
+    async with Given(documents()) as sources:
+        run, model = make_run(sources, [said], likelihood=Scorer())
+        answer = await LongLLMLingua(rate=0.3, extra=5, dynamic=0).answer(QUESTION, run)
+    shown = bodies(model.calls[0].prompt)
+    assert list(shown) == ["treaty", "weather"]  # the target is reached: no cattle
+    assert {"Anna", "Keller", "signed", "treaty"} <= set(re.findall(r"\w+", shown["treaty"]))
+    assert len(token_spans(shown["treaty"])) < len(token_spans(TEXTS["treaty"]))
+    assert answer.short == "Anna Keller"
+    (citation,) = answer.citations
+    assert citation.quote == TEXTS["treaty"]  # the document's words, not the compressed ones
+    assert any(isinstance(e, Pruned) for _, e in run.trace.events)
+
+
+async def test_a_better_document_keeps_more(make_run, reply):
+    async with Given(documents()) as sources:
+        run, model = make_run(sources, [reply()], likelihood=Scorer())
+        answer = await LongLLMLingua(rate=0.5, extra=1000, dynamic=0.3).answer(QUESTION, run)
+    shown = bodies(model.calls[0].prompt)
+    assert list(shown) == ["treaty", "weather", "cattle"]
+    shares = [len(token_spans(text)) / len(token_spans(TEXTS[n])) for n, text in shown.items()]
+    assert shares == pytest.approx([0.8, 0.5, 0.2], abs=0.1)
+    assert [e.span.document_id for e in answer.evidence] == ["treaty", "weather", "cattle"]
+
+
+async def test_the_order_given_can_be_kept(make_run, reply):
+    async with Given(documents()) as sources:
+        run, model = make_run(sources, [reply()], likelihood=Scorer())
+        await LongLLMLingua(order="given", extra=1000).answer(QUESTION, run)
+    assert list(bodies(model.calls[0].prompt)) == list(TEXTS)
+
+
+async def test_a_target_that_holds_everything_changes_nothing(make_run, reply):
+    scorer = Scorer()
+    async with Given(documents()) as sources:
+        run, model = make_run(sources, [reply()], likelihood=scorer)
+        await LongLLMLingua(target=10_000, dynamic=0).answer(QUESTION, run)
+    assert bodies(model.calls[0].prompt) == {n: TEXTS[n] for n in ("treaty", "weather", "cattle")}
+    assert len(scorer.pairs) == 3  # ranks alone
+
+
+async def test_blocks_are_scored_after_what_was_kept_before(make_run, reply):
+    scorer = Scorer()
+    async with Given(documents()) as sources:
+        run, _ = make_run(sources, [reply()], likelihood=scorer)
+        await LongLLMLingua(rate=0.5, block=5, extra=1000, dynamic=0).answer(QUESTION, run)
+    fine = scorer.pairs[3:]
+    assert all(len(token_spans(text)) <= 5 for _, text in fine)
+    told, untold = fine[0::2], fine[1::2]
+    assert [text for _, text in told] == [text for _, text in untold]
+    assert all(a == f"{QUESTION}\n\n{b}" for (a, _), (b, _) in zip(told, untold, strict=True))
+    assert untold[0][0] == ""
+    assert untold[1][0] != TEXTS["treaty"][: len(untold[1][0])]  # only what was kept of it
+
+
+async def test_a_small_window_is_never_exceeded(make_run, reply):
+    long = " ".join(f"Word{n} is here." for n in range(80))
+    sizes = []
+
+    def likelihood(prefix, text):
+        sizes.append(len(token_spans(prefix)) + len(token_spans(text)))
+        return [-1.0] * len(token_spans(text))
+
+    async with Given(documents({"long": long})) as sources:
+        run, _ = make_run(sources, [reply()], likelihood=likelihood, context_tokens=1200)
+        scorer = run.model("scorer")
+        scorer._context_tokens = 100
+        run.models["reader"] = type(scorer)([reply()])
+        run.models["scorer"] = scorer
+        await LongLLMLingua(block=20).answer(QUESTION, run)
+    assert max(sizes) <= 100
+    assert any("window" in warning for warning in run.warnings)
+
+
+async def test_it_needs_likelihoods(make_run):
+    async with Given(documents()) as sources:
+        run, model = make_run(sources, [])
+        with pytest.raises(MissingCapability, match="likelihoods"):
+            await LongLLMLingua().answer(QUESTION, run)
+    assert model.calls == []
+
+
+async def test_no_documents_cost_nothing(make_run):
+    async with Given([]) as sources:
+        run, model = make_run(sources, [], likelihood=Scorer())
+        answer = await LongLLMLingua().answer(QUESTION, run)
+    assert not answer.found
+    assert model.calls == []
+    assert run.meter.report().scoring_passes == 0
+
+
+def test_numbers_are_held_to_what_they_can_mean():
+    for wrong in ({"rate": -0.1}, {"target": 0}, {"block": 0}):
+        with pytest.raises(UsageError):
+            LongLLMLingua(**wrong)

@@ -1,0 +1,91 @@
+import re
+
+import pytest
+
+from colligate.documents import Document
+from colligate.documents.markdown import markdown_tree
+from colligate.errors import UsageError, WeightsUnavailable
+from colligate.library.given import Given
+from colligate.strategies.baselines import recomp
+from colligate.strategies.baselines.recomp import Recomp
+from colligate.strategies.trace import Scored
+
+QUESTION = "Who signed the treaty?"
+TEXTS = {
+    "talks": "Talks were long. The treaty was signed at noon. It rained. Ok.",
+    "keller": "Anna Keller signed the treaty for the city. She was born in 1901. She lived alone.",
+    "cattle": "Cows were led across the square.",
+}
+
+
+class Encoder:
+    name = "an encoder"
+
+    async def scores(self, query, texts):
+        wanted = set(re.findall(r"\w+", query.lower()))
+        return [float(len(wanted & set(re.findall(r"\w+", text.lower())))) for text in texts]
+
+
+@pytest.fixture
+def encoder(monkeypatch):
+    """What stands in for trained weights: it counts the question's words."""
+    monkeypatch.setattr(recomp, "dual_encoder", lambda name: Encoder())
+
+
+def documents(texts=TEXTS):
+    return [
+        Document(name, name, text, markdown_tree(text, name), language="en")
+        for name, text in texts.items()
+    ]
+
+
+def bodies(prompt):
+    return re.findall(r"<passage number.*?>\n(.*?)\n</passage", prompt, re.DOTALL)
+
+
+async def test_the_best_sentences_are_read_in_the_order_of_the_documents(encoder, make_run, reply):
+    said = reply((2, "Anna Keller signed the treaty", "Anna Keller signed it."))
+    async with Given(documents()) as sources:
+        run, model = make_run(sources, [said])
+        answer = await Recomp(encoder="x", sentences=2).answer(QUESTION, run)
+    assert bodies(model.calls[0].prompt) == [
+        "The treaty was signed at noon.",
+        "Anna Keller signed the treaty for the city.",
+    ]
+    assert answer.citations[0].quote == "Anna Keller signed the treaty for the city."
+    by_id = {document.id: document for document in documents()}
+    shown = [by_id[e.span.document_id].slice(e.span) for e in answer.evidence]
+    assert sorted(shown) == sorted(bodies(model.calls[0].prompt))
+    (event,) = (e for _, e in run.trace.events if isinstance(e, Scored))
+    assert len(event.spans) == 7  # “Ok.” is too short to be one
+    assert run.meter.report().scoring_passes == 7
+
+
+async def test_chunks_of_whole_documents_within_a_budget(encoder, make_run, reply):
+    async with Given(documents()) as sources:
+        run, model = make_run(sources, [reply()])
+        answer = await Recomp(encoder="x", level="chunks", budget=40).answer(QUESTION, run)
+    assert bodies(model.calls[0].prompt) == [TEXTS["talks"], TEXTS["keller"]]
+    assert answer.evidence[0].reason == "rank 1 by x"
+
+
+async def test_without_an_encoder_it_says_which_ones_the_paper_has(make_run):
+    async with Given(documents()) as sources:
+        run, model = make_run(sources, [])
+        with pytest.raises(WeightsUnavailable, match="fangyuan/nq_extractive_compressor"):
+            await Recomp().answer(QUESTION, run)
+    assert model.calls == []
+
+
+@pytest.mark.parametrize("level", ["sentences", "chunks"])
+async def test_no_documents_cost_no_call(level, encoder, make_run):
+    async with Given([]) as sources:
+        run, model = make_run(sources, [])
+        answer = await Recomp(encoder="x", level=level).answer(QUESTION, run)
+    assert not answer.found
+    assert model.calls == []
+
+
+def test_numbers_are_held_to_what_they_can_mean():
+    with pytest.raises(UsageError):
+        Recomp(sentences=0)

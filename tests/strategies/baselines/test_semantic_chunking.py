@@ -1,0 +1,107 @@
+import re
+
+import numpy as np
+import pytest
+
+from colligate.documents import Document
+from colligate.documents.markdown import markdown_tree
+from colligate.errors import MissingCapability, UsageError
+from colligate.library.given import Given
+from colligate.strategies.baselines.semantic_chunking import SemanticChunking
+
+QUESTION = "Do bridges rust?"
+TEXT = """# Notes
+
+## Otters
+
+Otters live by rivers. Otters sleep afloat. Otters eat fish. Otters hold hands.
+
+## Bridges
+
+Bridges carry roads. Bridges rust. Bridges need paint. Bridges sway.
+"""
+PLAIN = " ".join(line for line in TEXT.splitlines() if line and not line.startswith("#"))
+
+
+def notes(text=TEXT):
+    return Document("notes", "Notes", text, markdown_tree(text, "notes"), language="en")
+
+
+class BySubject:
+    """Otters lie one way, bridges the other."""
+
+    async def embed(self, texts, kind="passage"):
+        counts = [[text.lower().count("otter"), text.lower().count("bridge")] for text in texts]
+        rows = np.array(counts, np.float32) + 1e-3
+        return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+def bodies(prompt):
+    return re.findall(r"<passage number.*?>\n(.*?)\n</passage", prompt, re.DOTALL)
+
+
+async def test_structure_cuts_at_headings_and_the_best_chunk_comes_first(make_run, reply):
+    said = reply((1, "Bridges rust.", "Bridges rust."))
+    async with Given([notes()]) as sources:
+        run, model = make_run(sources, [said])
+        answer = await SemanticChunking().answer(QUESTION, run)
+    first, second, _ = bodies(model.calls[0].prompt)
+    assert "Bridges carry roads." in first
+    assert "Otters" not in first
+    assert "Otters live by rivers." in second
+    assert answer.citations[0].quote == "Bridges rust."
+
+
+async def test_meaning_cuts_where_the_subject_changes(make_run, reply):
+    async with Given([notes(PLAIN)]) as sources:
+        run, model = make_run(sources, [reply()], embedder=BySubject())
+        await SemanticChunking(how="meaning", percentile=80).answer(QUESTION, run)
+    first, *_ = bodies(model.calls[0].prompt)
+    assert first.startswith("Bridges")
+    assert "Otters" not in first
+    joined = " ".join(sorted(bodies(model.calls[0].prompt), key=PLAIN.index))
+    assert joined == PLAIN
+
+
+async def test_no_chunk_is_longer_than_asked(make_run, reply):
+    for how in ("structure", "meaning"):
+        async with Given([notes(PLAIN)]) as sources:
+            run, model = make_run(sources, [reply()], embedder=BySubject())
+            await SemanticChunking(how=how, tokens=12).answer(QUESTION, run)
+        assert all(len(body.split()) <= 12 for body in bodies(model.calls[0].prompt))
+        assert len(bodies(model.calls[0].prompt)) >= 3
+
+
+async def test_only_what_the_budget_holds_is_read(make_run, reply):
+    async with Given([notes()]) as sources:
+        run, model = make_run(sources, [reply()])
+        await SemanticChunking(budget=25).answer(QUESTION, run)
+    (only,) = bodies(model.calls[0].prompt)
+    assert "Bridges" in only
+
+
+async def test_meaning_needs_an_embedder(make_run):
+    async with Given([notes()]) as sources:
+        run, model = make_run(sources, [])
+        with pytest.raises(MissingCapability, match="embedder"):
+            await SemanticChunking(how="meaning").answer(QUESTION, run)
+    assert model.calls == []
+
+
+@pytest.mark.parametrize("how", ["structure", "meaning"])
+async def test_one_sentence_is_one_chunk_and_none_is_none(how, make_run, reply):
+    async with Given([notes("Bridges rust.")]) as sources:
+        run, model = make_run(sources, [reply()], embedder=BySubject())
+        await SemanticChunking(how=how).answer(QUESTION, run)
+    assert bodies(model.calls[0].prompt) == ["Bridges rust."]
+    async with Given([notes("  ")]) as sources:
+        run, model = make_run(sources, [], embedder=BySubject())
+        answer = await SemanticChunking(how=how).answer(QUESTION, run)
+    assert not answer.found
+    assert model.calls == []
+
+
+def test_numbers_are_held_to_what_they_can_mean():
+    for wrong in ({"tokens": 0}, {"budget": 0}, {"percentile": -1}):
+        with pytest.raises(UsageError):
+            SemanticChunking(**wrong)
