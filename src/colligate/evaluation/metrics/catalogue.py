@@ -20,6 +20,7 @@ from colligate.evaluation.metrics.disambiguation import disambiguation_scores
 from colligate.evaluation.metrics.evidence import documents_of, evidence_measures, searched
 from colligate.evaluation.metrics.judging import implies, loong_official, loong_spd
 from colligate.evaluation.metrics.mauve import mauve_of_run
+from colligate.evaluation.metrics.normalising import alce_output
 from colligate.evaluation.metrics.passages import passage_scores
 from colligate.evaluation.metrics.qampari import qampari_scores
 from colligate.evaluation.metrics.retrieval import retrieval_scores
@@ -144,9 +145,11 @@ def _dual(question: Question, outcome: Outcome) -> Measures | None:
 
 
 def _dual_rouge(question: Question, outcome: Outcome) -> Measures | None:
-    if not _is_short(question):
+    golds = question.long_answers or question.answers
+    asked = question.task in (Task.SHORT, Task.READINGS, Task.LONG)
+    if not asked or not question.answerable or not golds:
         return None
-    return apart(lambda text: dual_rouge(text, question.answers), outcome)
+    return apart(lambda text: dual_rouge(text, golds), outcome)
 
 
 def _flashrag(question: Question, outcome: Outcome) -> Measures | None:
@@ -175,7 +178,10 @@ async def _alce_qa(question: Question, outcome: Outcome, given: Backends) -> Mea
 
 def _long(question: Question, outcome: Outcome) -> Measures | None:
     golds = question.long_answers or (question.answers if question.task is Task.LONG else ())
-    return long_rouge(raw(outcome), golds) if golds else None
+    if not golds:
+        return None
+    words = len(alce_output(raw(outcome)).split())
+    return {**long_rouge(raw(outcome), golds), "length": float(words)}
 
 
 def _qampari(question: Question, outcome: Outcome) -> Measures | None:
