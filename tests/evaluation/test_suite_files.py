@@ -9,7 +9,7 @@ from itertools import chain
 import pytest
 
 from colligate.evaluation.metrics.backends import Backends
-from colligate.evaluation.metrics.catalogue import measured
+from colligate.evaluation.metrics.catalogue import GROUPS, measured
 from colligate.evaluation.outcome import Outcome, Piece
 from colligate.evaluation.question import Question, Reading, Task
 from colligate.evaluation.suites import Dataset, Suite, names, read_suite
@@ -17,7 +17,7 @@ from colligate.models.scripted import ScriptedModel
 from colligate.strategies.parameters import configured
 from colligate.strategies.strategy import available, strategy_type
 
-OF_A_RUN = {"mauve"}  # metrics of all answers together
+OF_A_RUN = {"mauve"}  # metrics of all answers together, taken where a file asks for them
 STAGES = ("local", "kept")  # DuQUAD's, as the bench observes them
 
 PAPERS = {
@@ -70,6 +70,9 @@ def test_something_runs_by_default(name: str) -> None:
 def test_its_metrics_are_known_and_measured(name: str) -> None:
     """Groups are of the catalogue, and each column is measured by a group of its own data set."""
     suite = read_suite(name)
+    for group in {g for each in suite.datasets for g in (*each.metrics, *each.optional)}:
+        for module in GROUPS[group].modules:
+            pytest.importorskip(module)
     groups = {group.name: group.datasets for group in suite.groups}
     known = {dataset.name: _metrics_of(dataset) for dataset in suite.datasets}
     for column in suite.columns:
