@@ -22,7 +22,7 @@ from colligate.evaluation.datasets.spool import Spool
 from colligate.evaluation.question import Question
 
 _SAMPLE = 20  # entries that the language of a file of passages is told from
-_RECORDS = (".jsonl", ".jsonl.gz", ".json", ".json.gz", ".ndjson")
+_RECORDS = (".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz")
 
 
 class Corpus:
@@ -57,13 +57,13 @@ class Corpus:
             return
         for file in self._folder.files:
             try:
-                found = folder.document(file, file.name)
+                found = reading(file).documents
             except ReadingError as error:
                 if report is None:
                     raise
                 report(error)
             else:
-                yield found
+                yield from found
 
     def texts(self, ids: Collection[str]) -> dict[str, Document]:
         """The documents with these ids, in the order asked for; those it lacks are missing.

@@ -16,9 +16,9 @@ from colligate.documents.document import Document, Page
 from colligate.documents.languages import detect
 from colligate.documents.markdown import markdown_tree
 from colligate.documents.reading.plain import text_tree
-from colligate.evaluation.datasets.jsonl import faulty, lines, place_of
+from colligate.evaluation.datasets.jsonl import Record
 from colligate.evaluation.datasets.pages import document_of_page, page_of
-from colligate.evaluation.datasets.records import Shape, Text, understood
+from colligate.evaluation.datasets.records import Shape, Text, read_each, understood
 
 _BETWEEN_PAGES = "\n\n"
 
@@ -41,7 +41,7 @@ def grouped(path: Path) -> Iterator[tuple[str, list[Entry]]]:
     Raises:
         FaultyRecord: if an entry is wrong or cut off.
     """
-    for id_, entries in groupby(_entries(path), lambda entry: document_of_page(entry.id)):
+    for id_, entries in groupby(read_each(path, _entry), lambda entry: document_of_page(entry.id)):
         held = list(entries)
         if any(entry.text.strip() for entry in held):
             yield id_, held
@@ -82,17 +82,9 @@ def _paged(id_: str, entries: Sequence[Entry], language: str) -> Document:
     return Document(id_, name, text, text_tree(text, id_), tuple(pages), language=language)
 
 
-def _entries(path: Path) -> Iterator[Entry]:
-    for number, record in lines(path):
-        try:
-            entry = _with_contents(understood(Entry, record))
-        except ValueError as error:
-            raise faulty(path, place_of(path, number), str(error)) from None
-        yield entry
-
-
-def _with_contents(entry: Entry) -> Entry:
+def _entry(record: Record) -> Entry:
     """FlashRAG writes the title, often in quotation marks, as the first line of the contents."""
+    entry = understood(Entry, record)
     if entry.text:
         return entry
     title, newline, text = entry.contents.partition("\n")

@@ -14,6 +14,8 @@ from colligate.evaluation.datasets.records import Shape, Text, distinct, parsed
 from colligate.evaluation.datasets.tasks import asked
 from colligate.evaluation.question import Question
 
+_GOLD = ("qa_pairs",)  # what of the metadata decides the task
+
 
 class _Record(Shape):
     id: Text = ""
@@ -34,4 +36,5 @@ def questions(path: Path) -> Iterator[Question]:
 def _question(record: _Record) -> Question:
     answers = distinct(record.golden_answers)
     meta = {**record.rest, **(record.metadata or {})}
-    return Question(record.id, record.question, answers, meta=meta, **asked(meta, answers))
+    gold = {name: meta[name] for name in _GOLD if name in meta}
+    return Question(record.id, record.question, answers, meta=meta, **asked(gold, answers))

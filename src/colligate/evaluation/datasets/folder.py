@@ -11,7 +11,7 @@ from colligate.documents.document import Document
 from colligate.documents.reading import find_files, read
 from colligate.documents.reading.source import stem_of
 from colligate.documents.tree import Tree
-from colligate.errors import UsageError
+from colligate.errors import UnsupportedFormat, UsageError
 
 
 class Folder:
@@ -61,5 +61,11 @@ def document(file: Path, id_: str) -> Document:
     Raises:
         ReadingError: if it cannot be read.
     """
-    found = read(file).documents[0]
+    found, *others = read(file).documents
+    if others:
+        raise UnsupportedFormat(
+            f"cannot read {file} as one document",
+            f"it holds {len(others) + 1} of them",
+            "name it as the corpus",
+        )
     return dataclasses.replace(found, id=id_, tree=Tree.from_json(found.tree.to_json(), id_))

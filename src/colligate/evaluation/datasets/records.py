@@ -26,6 +26,7 @@ class Shape(BaseModel):
         return dict(self.model_extra or {})
 
 
+T = TypeVar("T")
 S = TypeVar("S", bound=Shape)
 
 # A string that may be null.
@@ -42,9 +43,22 @@ def parsed(path: Path, shape: type[S], question: Callable[[S], Question]) -> Ite
             raises ValueError to say what else is wrong with one.
     """
     numbered = Numbered()
+
+    def whole(record: Record) -> Question:
+        return numbered(question(understood(shape, record)))
+
+    return read_each(path, whole)
+
+
+def read_each(path: Path, read: Callable[[Record], T]) -> Iterator[T]:
+    """What `read` makes of each record; where it raises ValueError the place is told.
+
+    Raises:
+        FaultyRecord: if a record is wrong or cut off.
+    """
     for number, record in lines(path):
         try:
-            found = numbered(question(understood(shape, record)))
+            found = read(record)
         except ValueError as error:
             raise faulty(path, place_of(path, number), str(error)) from None
         yield found

@@ -5,7 +5,6 @@ from __future__ import annotations
 import tempfile
 import threading
 import weakref
-from collections.abc import Iterator
 
 
 class Spool:
@@ -19,9 +18,6 @@ class Spool:
 
     def __contains__(self, name: str) -> bool:
         return name in self._places
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._places)
 
     def put(self, name: str, data: bytes) -> None:
         """Keep the bytes under a name; what was there before is out of reach."""

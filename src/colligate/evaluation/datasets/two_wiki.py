@@ -6,11 +6,12 @@ Read as published: `train.json` and `dev.json`, with other names of the answers 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from colligate.evaluation.datasets.jsonl import lines
-from colligate.evaluation.datasets.records import Text, parsed
+from pydantic import Field
+
+from colligate.evaluation.datasets.records import Shape, Text, parsed, read_each, understood
 from colligate.evaluation.datasets.supporting_facts import FactRecord, fact_question
 from colligate.evaluation.question import Question
 
@@ -21,15 +22,25 @@ class _Record(FactRecord):
     answer_id: Text = ""  # of Wikidata
 
 
+class _Named(Shape):
+    answer_id: Text = ""
+
+
+class _Names(Shape):
+    id: str = Field(alias="Q_id")
+    aliases: tuple[str, ...] = ()
+    demonyms: tuple[str, ...] = ()
+
+
 def questions(path: Path) -> Iterator[Question]:
     """The questions of a file.
 
     Raises:
         FaultyRecord: if a record is wrong or cut off.
     """
-    names: Mapping[str, list[str]] = {}
+    names: Mapping[str, Sequence[str]] = {}
     if (beside := path.parent / _ALIASES).is_file():
-        wanted = {record["answer_id"] for _, record in lines(path) if record.get("answer_id")}
+        wanted = set(read_each(path, lambda record: understood(_Named, record).answer_id))
         names = _aliases(beside, wanted)
 
     def question(record: _Record) -> Question:
@@ -38,10 +49,7 @@ def questions(path: Path) -> Iterator[Question]:
     yield from parsed(path, _Record, question)
 
 
-def _aliases(path: Path, wanted: Collection[str]) -> dict[str, list[str]]:
+def _aliases(path: Path, wanted: Collection[str]) -> dict[str, Sequence[str]]:
     """Other names by Wikidata id, demonyms among them, as the official evaluation takes them."""
-    return {
-        record["Q_id"]: [*record.get("aliases", ()), *record.get("demonyms", ())]
-        for _, record in lines(path)
-        if record.get("Q_id") in wanted
-    }
+    entries = read_each(path, lambda record: understood(_Names, record))
+    return {e.id: (*e.aliases, *e.demonyms) for e in entries if e.id in wanted}
