@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from colligate.documents import Hit, Passage
 from colligate.errors import BudgetExceeded
 from colligate.evidence.citing import Evidence
-from colligate.evidence.reader import Form, reader_messages
+from colligate.evidence.reader import FORMS, Form, reader_messages
 from colligate.library.sources import SearchMode
 from colligate.models import Message, Role
 from colligate.strategies.answer import Answer
@@ -135,12 +135,20 @@ async def answered(
     form: Form,
     notes: str = "",
 ) -> Answer:
-    """The reader's answer from these passages in their order; `notes` as in `reader_messages`."""
+    """The reader's answer from these passages in their order; `notes` as in `reader_messages`.
+
+    Notes that leave no room for a single passage are left out, which is said.
+    """
+    passages = [passage for passage, _ in sources]
 
     def messages(passages: Sequence[Passage]) -> list[Message]:
         return reader_messages(question, passages, form, notes=notes)
 
-    passages = [passage for passage, _ in sources]
+    wanted, first = FORMS[form], passages[:1]
+    room = await run.room(Role.READER, messages(first), wanted.tokens, schema=wanted.reply)
+    if notes and room is not None and room < 0:
+        run.warn("the notes made on the way do not fit the reader's window: it reads without them")
+        notes = ""
     passages = await fitting(question, passages, run, form, messages=messages)
     return await read(
         question,

@@ -11,7 +11,9 @@ from colligate.documents import Document
 from colligate.documents.markdown import markdown_tree
 from colligate.errors import BudgetExceeded, ContextTooSmall, MissingCapability, UsageError
 from colligate.library.given import Given
+from colligate.models.hf.reflection import Reflected
 from colligate.models.protocols import LabelOdds
+from colligate.strategies.baselines import self_rag
 from colligate.strategies.baselines.asc import ASC
 from colligate.strategies.baselines.main_rag import MAINRAG
 from colligate.strategies.baselines.self_rag import SelfRAG
@@ -372,6 +374,38 @@ async def test_self_rag_without_documents_asks_nothing(make_run):
     answer = await SelfRAG(mode="sparse").answer(QUESTION, run)
     assert not answer.found
     assert not model.calls
+
+
+async def test_self_rag_is_its_own_judge_where_it_was_trained_to(make_run, sources, monkeypatch):
+    asked = []
+
+    class Trained:
+        def __init__(self, name):
+            self.name = name
+
+        async def wants_retrieval(self, question):
+            return 0.9
+
+        async def continued(self, question, passage, before, max_tokens):
+            asked.append(passage)
+            good = 0.9 if "town" in passage else 0.1
+            return Reflected("In Sweden.", 0.5, good, good, 0.0, 100, 10)
+
+    monkeypatch.setattr(self_rag, "reflective", Trained)
+    run, model = make_run(sources, reads)
+    strategy = SelfRAG(mode="sparse", reflection="trained", always_retrieve=False)
+    answer = await strategy.answer("Lund, Ada Mercer, Silver Harbour?", run)
+    assert shown(answer) == ["lund"]
+    assert len(model.calls) == 1  # the reader alone
+    assert all("\n" in passage for passage in asked)  # with their titles
+    assert not run.warnings
+    assert run.meter.report().input_tokens > 100 * len(asked)
+
+
+async def test_self_rag_says_who_judges_in_its_place(make_run, sources):
+    run, _ = make_run(sources, sentences(*LINES), likelihood=even, labels=reflecting())
+    await SelfRAG(mode="sparse").answer("Ada Mercer?", run)
+    assert any("scripted judges in words" in warning for warning in run.warnings)
 
 
 # ASC

@@ -49,7 +49,10 @@ class Seq2Seq:
         read = tokenizer(harmless, truncation=True, max_length=read_tokens, return_tensors="pt")
         with import_module("torch").inference_mode():
             written = model.generate(
-                **read.to(model.device), max_new_tokens=max_tokens, do_sample=False
+                input_ids=read["input_ids"].to(model.device),
+                attention_mask=read["attention_mask"].to(model.device),
+                max_new_tokens=max_tokens,
+                do_sample=False,
             )
         said: str = tokenizer.decode(written[0], skip_special_tokens=True)
         return said.strip()

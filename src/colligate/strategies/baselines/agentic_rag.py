@@ -36,6 +36,9 @@ _NOTHING_NEW = "The last search found nothing new. Search with other words, or a
 _NO_QUERY = 'There was no "query". Search with a few words that the passage looked for may hold.'
 
 
+_LONGEST = 500  # characters of a thought that is shown again
+
+
 def _must_search(schema: dict[str, Any]) -> None:
     schema["properties"]["action"] = {"const": "search", "type": "string"}
 
@@ -104,7 +107,7 @@ class AgenticRAG:
         for _ in range(self.iterations):
             passages = found.latest_first
             step = await self._step(question, passages, thoughts, queries, remark, found.run)
-            thought = " ".join(step.thought.split())
+            thought = " ".join(step.thought.split())[:_LONGEST]
             if thought and thought not in thoughts:
                 thoughts.append(thought)
             if step.action == "answer" and passages:

@@ -1,0 +1,94 @@
+"""What is made of the reflection tokens of Self-RAG's models."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from colligate.errors import WeightsUnavailable
+from colligate.models.hf.reflection import (
+    RELEVANCE,
+    RETRIEVAL,
+    SUPPORT,
+    UTILITY,
+    ReflectiveModel,
+    Step,
+    reflected,
+)
+
+MARKS = {mark: 100 + at for at, mark in enumerate((*RETRIEVAL, *RELEVANCE, *SUPPORT, *UTILITY))}
+WORD = 7
+
+
+def step(token, probability=0.5, **odds):
+    even = dict.fromkeys(MARKS, 0.01)
+    return Step(token, math.log(probability), {**even, **odds})
+
+
+def test_judgements_are_shares_of_their_kind_where_they_are_written():
+    steps = [
+        step(MARKS["[Relevant]"], **{"[Relevant]": 0.6, "[Irrelevant]": 0.2}),
+        step(WORD),
+        step(
+            MARKS["[Partially supported]"],
+            **{
+                "[Fully supported]": 0.2,
+                "[Partially supported]": 0.4,
+                "[No support / Contradictory]": 0.2,
+            },
+        ),
+        step(
+            MARKS["[Utility:5]"],
+            **{f"[Utility:{n}]": 0.0 for n in (1, 2, 3)},
+            **{
+                "[Utility:4]": 0.2,
+                "[Utility:5]": 0.6,
+            },
+        ),
+    ]
+    made = reflected("In Lund.", steps, MARKS, 12)
+    assert made.relevant == pytest.approx(0.75)
+    assert made.supported == pytest.approx((0.2 + 0.5 * 0.4) / 0.8)
+    assert made.useful == pytest.approx((0.5 * 0.2 + 1.0 * 0.6) / 0.8)
+    assert made.likely == pytest.approx(0.5)
+    assert (made.input_tokens, made.output_tokens) == (12, 4)
+
+
+def test_what_the_model_does_not_judge_is_nothing():
+    made = reflected("In Lund.", [step(WORD)], MARKS)
+    assert (made.supported, made.useful) == (0.0, 0.0)
+    assert made.relevant == pytest.approx(0.5)
+    assert reflected("", [], MARKS).likely == 0.0
+
+
+async def test_a_model_without_such_tokens_is_refused(tiny_folder):
+    model = ReflectiveModel(str(tiny_folder("llama")))
+    with pytest.raises(WeightsUnavailable, match="selfrag"):
+        await model.wants_retrieval("Where?")
+    await model.aclose()
+
+
+async def test_a_model_with_them_writes_and_judges(tiny_folder, tmp_path):
+    import transformers
+
+    from colligate.models.hf.reflection import _ENDS, _PARAGRAPH
+
+    folder = tiny_folder("llama", endless=True)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    tokenizer.add_special_tokens(
+        {"additional_special_tokens": [*dict.fromkeys((*_ENDS, *MARKS, *_PARAGRAPH))]}
+    )
+    made = transformers.AutoModelForCausalLM.from_pretrained(folder)
+    made.resize_token_embeddings(len(tokenizer))
+    made.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+
+    model = ReflectiveModel(str(tmp_path))
+    assert 0 <= await model.wants_retrieval("Where?") <= 1
+    first = await model.continued("Where?", "Lund</paragraph> is a town.", "It is", 8)
+    assert 0 < first.output_tokens <= 8
+    assert 0 < first.likely <= 1
+    assert 0 <= first.relevant <= 1
+    assert await model.continued("Where?", "Lund</paragraph> is a town.", "It is", 8) == first
+    await model.aclose()
