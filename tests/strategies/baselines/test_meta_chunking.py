@@ -30,7 +30,7 @@ def otters(text=TEXT):
 
 def likelihood(prefix, text):
     values = []
-    for start, end in token_spans(text):
+    for _, end in token_spans(text):
         place = (prefix + text)[: len(prefix) + end].count(". ")
         values.append(-SURPRISE[place])
     return values
@@ -127,7 +127,8 @@ async def test_no_documents_and_blank_ones_cost_nothing(make_run):
 
 async def test_what_is_kept_is_json(make_run, reply):
     class Disk:
-        rows: dict[str, str] = {}
+        def __init__(self):
+            self.rows = {}
 
         def get(self, key):
             return json.loads(self.rows[key]) if key in self.rows else None
@@ -135,11 +136,11 @@ async def test_what_is_kept_is_json(make_run, reply):
         def put(self, key, value, tags=()):
             self.rows[key] = json.dumps(value)
 
-    prompts = []
+    disk, prompts = Disk(), []
     for _ in range(2):
         async with Given([otters()]) as sources:
             run, model = make_run(sources, [reply()], likelihood=likelihood)
-            run.kept = Disk()
+            run.kept = disk
             await MetaChunking(words=10).answer(QUESTION, run)
             prompts.append(model.calls[0].prompt)
     assert prompts[0] == prompts[1]

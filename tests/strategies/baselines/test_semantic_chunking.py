@@ -45,10 +45,10 @@ async def test_structure_cuts_at_headings_and_the_best_chunk_comes_first(make_ru
     async with Given([notes()]) as sources:
         run, model = make_run(sources, [said])
         answer = await SemanticChunking().answer(QUESTION, run)
-    first, second, _ = bodies(model.calls[0].prompt)
+    first, *others = bodies(model.calls[0].prompt)
     assert "Bridges carry roads." in first
     assert "Otters" not in first
-    assert "Otters live by rivers." in second
+    assert any("Otters live by rivers." in other for other in others)
     assert answer.citations[0].quote == "Bridges rust."
 
 

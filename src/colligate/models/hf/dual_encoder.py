@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,12 +52,18 @@ class DualEncoder:
         return np.stack([rows[i] for i in range(len(texts))])
 
     def _batch(self, texts: list[str], loaded: Loaded) -> NDArray[np.float32]:
-        given: Any = loaded.tokenizer(
-            texts, padding=True, truncation=True, max_length=self._window, return_tensors="pt"
-        ).to(loaded.device)
-        states = loaded.model(**given).last_hidden_state.float()
-        mask = given["attention_mask"].unsqueeze(-1)
-        mean = (states * mask).sum(1) / mask.sum(1).clamp(min=1)
+        before, after = loaded.around()
+        room = max(1, self._window - len(before) - len(after))
+        rows = [[*before, *loaded.tokens(text).ids[:room], *after] for text in texts]
+        longest = max(1, *map(len, rows))
+        padding = loaded.tokenizer.pad_token_id or 0
+        torch = loaded.torch
+        ids = torch.tensor([row + [padding] * (longest - len(row)) for row in rows])
+        mask = torch.tensor([[1] * len(row) + [0] * (longest - len(row)) for row in rows])
+        ids, mask = ids.to(loaded.device), mask.to(loaded.device)
+        states = loaded.model(input_ids=ids, attention_mask=mask).last_hidden_state.float()
+        of_token = mask.unsqueeze(-1)
+        mean = (states * of_token).sum(1) / of_token.sum(1).clamp(min=1)
         vectors: NDArray[np.float32] = mean.cpu().numpy()
         return vectors
 

@@ -28,6 +28,20 @@ class Loaded:
         """Where the model's weights are."""
         return self.model.device
 
+    def tokens(self, text: str) -> Any:
+        """The `ids` and `offsets` of a literal text, as `tokenizers` gives them.
+
+        What is written like a mark of the model ("[SEP]") is none, and none is put around.
+        """
+        return self.tokenizer.backend_tokenizer.encode(text, add_special_tokens=False)
+
+    def around(self) -> tuple[list[int], list[int]]:
+        """The ids of the marks that the model expects before and after a text."""
+        whole = self.tokenizer.backend_tokenizer.encode("a")
+        first = whole.special_tokens_mask.index(0)
+        last = len(whole.ids) - whole.special_tokens_mask[::-1].index(0)
+        return whole.ids[:first], whole.ids[last:]
+
 
 class Encoder:
     """A model of one of transformers' Auto classes, from a folder or by hub name.
@@ -70,6 +84,10 @@ class Encoder:
     def _load(self) -> Loaded:
         torch = import_module("torch")
         tokenizer = load_tokenizer(self._source)
+        backend = tokenizer.backend_tokenizer
+        backend.no_truncation()
+        backend.no_padding()
+        backend.encode_special_tokens = True
         model = pretrained(getattr(transformers(), self._auto_class), self._source)
         place = "cuda" if torch.cuda.is_available() else "cpu"
         return Loaded(torch, tokenizer, model.to(place).eval())

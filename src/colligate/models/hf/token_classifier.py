@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
 
 from colligate.models.hf.encoder import Encoder, Loaded
 from colligate.models.text import encodable
@@ -43,26 +42,19 @@ class TokenClassifier:
         await self._encoder.aclose()
 
     def _of(self, text: str, loaded: Loaded) -> list[list[Scored]]:
-        encoding = loaded.tokenizer(
-            text, add_special_tokens=False, return_offsets_mapping=True, truncation=False
-        )
-        ids, offsets = encoding.input_ids, encoding.offset_mapping
-        around = loaded.tokenizer.num_special_tokens_to_add()
+        encoding = loaded.tokens(text)
+        before, after = loaded.around()
         scored = []
-        for start, stop in pieces(text, offsets, max(1, self._window - around)):
-            probabilities = self._piece(ids[start:stop], loaded)
-            tokens = zip(offsets[start:stop], probabilities, strict=True)
+        for start, stop in pieces(
+            text, encoding.offsets, max(1, self._window - len(before) - len(after))
+        ):
+            ids = [*before, *encoding.ids[start:stop], *after]
+            given = loaded.torch.tensor([ids], device=loaded.device)
+            logits = loaded.model(input_ids=given).logits[0, len(before) :]
+            of_label = logits.float().softmax(-1)[: stop - start, self._label].tolist()
+            tokens = zip(encoding.offsets[start:stop], of_label, strict=True)
             scored.append([(a, b, p) for (a, b), p in tokens])
         return scored
-
-    def _piece(self, ids: list[int], loaded: Loaded) -> list[float]:
-        whole = loaded.tokenizer.build_inputs_with_special_tokens(ids)
-        first = whole.index(ids[0]) if len(whole) > len(ids) else 0
-        given = loaded.torch.tensor([whole], device=loaded.device)
-        logits = loaded.model(input_ids=given).logits[0]
-        of_label: Any = logits.float().softmax(-1)[first : first + len(ids), self._label]
-        values: list[float] = of_label.tolist()
-        return values
 
 
 def pieces(text: str, offsets: Sequence[tuple[int, int]], most: int) -> list[tuple[int, int]]:
