@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colligate.models.hf.encoder import Encoder, Loaded
-from colligate.models.text import encodable
+from colligate.models.text import blunt, encodable
 
 # As in the question-answering pipeline of transformers 4.
 _WINDOW = 384
@@ -77,9 +77,10 @@ def best_span(starts: Scores, ends: Scores, allowed: Sequence[bool]) -> Found:
 
 def _read(question: str, context: str, loaded: Loaded) -> str:
     tokenizer, torch = loaded.tokenizer, loaded.torch
+    controls = tokenizer.all_special_tokens
     given = tokenizer(
-        encodable(" ".join(question.split()[:_QUESTION])),
-        encodable(context),
+        blunt(encodable(" ".join(question.split()[:_QUESTION])), controls),
+        blunt(encodable(context), controls),
         truncation="only_second",
         max_length=_WINDOW,
         stride=_STRIDE,

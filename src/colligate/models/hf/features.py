@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colligate.models.hf.loading import find, load_model, load_tokenizer
-from colligate.models.text import encodable
+from colligate.models.text import blunt, encodable
 
 
 def last_token_features(name: str, texts: Sequence[str], *, most: int) -> NDArray[np.float64]:
@@ -25,7 +25,8 @@ def last_token_features(name: str, texts: Sequence[str], *, most: int) -> NDArra
     rows = []
     with import_module("torch").inference_mode():
         for text in texts:
-            read = tokenizer(encodable(text), truncation=True, max_length=most, return_tensors="pt")
+            harmless = blunt(encodable(text), tokenizer.all_special_tokens)
+            read = tokenizer(harmless, truncation=True, max_length=most, return_tensors="pt")
             state = model(**read.to(model.device)).last_hidden_state[0, -1]
             rows.append(state.float().cpu().numpy())
     return np.asarray(rows, np.float64)
