@@ -17,6 +17,7 @@ from typer.main import get_command
 
 from colligate import __version__
 from colligate.cli.ask import ask
+from colligate.cli.bench import app as bench
 from colligate.cli.doctor import doctor
 from colligate.cli.failures import ANSWERED, WRONG_USAGE, hush, report
 from colligate.cli.library import app as library
@@ -44,6 +45,7 @@ app.command("tree")(tree)
 app.command("strategies")(strategies)
 app.command("doctor")(doctor)
 app.add_typer(models, name="models")
+app.add_typer(bench, name="bench")
 
 
 def _show_version(wanted: bool) -> None:

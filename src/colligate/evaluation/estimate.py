@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from colligate.evaluation.planning import Asked, Contender, Plan
 from colligate.evaluation.question import Question
@@ -49,6 +50,15 @@ class Estimate:
     calls: float
     tokens: float
     measured: Collection[str] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The estimate for programs."""
+        return {
+            "answers": self.answers,
+            "calls": _round(self.calls),
+            "tokens": _round(self.tokens),
+            "measured": sorted(self.measured),
+        }
 
     def __str__(self) -> str:
         return (

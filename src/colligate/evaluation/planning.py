@@ -52,11 +52,15 @@ class Asked:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a run asks, in the order in which it does."""
+    """What a run asks, in the order in which it does.
+
+    `named_outright`: the strategies were chosen by name, so none of them may be left out.
+    """
 
     suite: Suite
     datasets: tuple[Asked, ...]
     contenders: tuple[Contender, ...]
+    named_outright: bool = False
 
     @property
     def answers(self) -> int:

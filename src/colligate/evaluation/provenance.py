@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from colligate.errors import ColligateError, MissingPath
+from colligate.errors import ColligateError, MissingPath, UsageError
 from colligate.evaluation.suites import Suite, parse_suite
 
 FILE = "run.json"
+
+_WITH_STRATEGIES = ("embedder", "reranker")
 
 
 @dataclass(frozen=True)
@@ -119,3 +121,67 @@ def write_provenance(directory: Path, provenance: Provenance) -> None:
         lines.flush()
         os.fsync(lines.fileno())
     fresh.replace(directory / FILE)
+
+
+def going_on(before: Provenance, now: Provenance, place: Path) -> Provenance:
+    """The run that goes on: what it was begun with, with what is now asked for beside it.
+
+    More questions, data sets and strategies may be asked for; all else must be the same.
+
+    Raises:
+        UsageError: something else is not; it is said what.
+    """
+    if wrong := list(_differences(before, now)):
+        raise UsageError(
+            f"{place} holds a run made otherwise",
+            "; ".join(wrong),
+            "take what it was begun with, or name another --out",
+        )
+    return replace(
+        before,
+        limit=now.limit,
+        models={**before.models, **now.models},
+        datasets=tuple(dict.fromkeys((*before.datasets, *now.datasets))),
+        strategies=tuple(dict.fromkeys((*before.strategies, *now.strategies))),
+        prompts={**before.prompts, **now.prompts},
+        data={**before.data, **now.data},
+        sessions=(*before.sessions, *now.sessions),
+    )
+
+
+def _differences(before: Provenance, now: Provenance) -> Iterator[str]:
+    if before.suite != now.suite:
+        yield f"the suite was {before.suite} and is {now.suite}"
+    elif before.suite_text != now.suite_text:
+        yield f"the suite {now.suite} reads otherwise now"
+    if before.seed != now.seed:
+        yield f"the seed was {before.seed} and is {now.seed}"
+    if now.limit != before.limit and (before.limit is None or (now.limit or 0) < before.limit):
+        yield f"the limit was {_many(before.limit)} and is {_many(now.limit)}: it may only grow"
+    for role in sorted({*before.models, *now.models}):
+        first, second = before.models.get(role), now.models.get(role)
+        # What only some strategies need may come and go with them; a role says who was asked.
+        if role in _WITH_STRATEGIES and (first is None or second is None):
+            continue
+        if first != second:
+            yield f"the {role} was {_called(first)} and is {_called(second)}"
+    for name in before.settings:
+        if before.settings[name] != now.settings.get(name):
+            yield f"{name} was {before.settings[name]} and is {now.settings.get(name)}"
+    for module, digest in before.prompts.items():
+        if now.prompts.get(module, digest) != digest:
+            yield f"the prompts of {module} have changed"
+    for file, digest in before.data.items():
+        if now.data.get(file, digest) != digest:
+            yield f"{file} has changed"
+
+
+def _many(limit: int | None) -> str:
+    return "the suite's own" if limit is None else str(limit)
+
+
+def _called(model: ModelRecord | None) -> str:
+    if model is None:
+        return "the reader"
+    said = f" {json.dumps(dict(model.said))}" if model.said else ""
+    return f"{model.name}{said}" + (f" ({model.digest[:12]})" if model.digest else "")

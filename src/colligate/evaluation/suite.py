@@ -143,6 +143,10 @@ class Suite:
         """
         return _named("data set", name, {each.name: each for each in self.datasets}, self.name)
 
+    def columns_of(self, dataset: str) -> list[Column]:
+        """The columns of one data set."""
+        return [column for column in self.columns if column.dataset == dataset]
+
     def method(self, name: str) -> Method:
         """The strategy of a name.
 

@@ -1,0 +1,99 @@
+"""What a bench found, as tables on standard output."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from colligate.cli.tables import table
+from colligate.cli.terminal import counted, note, say
+
+if TYPE_CHECKING:
+    from colligate.evaluation.bench import Done
+    from colligate.evaluation.comparison import Compared
+    from colligate.evaluation.rows import Row
+
+# Of a suite without columns: these of the metrics that were taken.
+_SHOWN = ("containment", "f1", "em", "str_em", "claim_recall", "tokens", "seconds")
+
+
+def results(done: Done) -> dict[str, Any]:
+    """The means by data set and strategy, for programs."""
+    cells = []
+    for asked in done.plan.datasets:
+        for contender in done.plan.contenders:
+            rows = _rows(done, asked.dataset.name, contender.method.name)
+            cells.append(
+                {
+                    "dataset": asked.dataset.name,
+                    "strategy": contender.method.name,
+                    "questions": len(rows),
+                    "failed": sum(bool(row.outcome.error) for row in rows),
+                    "metrics": {name: _mean(rows, name) for name in _measured(rows)},
+                }
+            )
+    return {"suite": done.plan.suite.name, "asked": done.asked, "cells": cells}
+
+
+def show_results(done: Done) -> None:
+    """A table a data set: the suite's columns, or the metrics that say most."""
+    suite = done.plan.suite
+    for asked in done.plan.datasets:
+        name = asked.dataset.name
+        columns = [(each.metric, each.label, each.scale) for each in suite.columns_of(name)]
+        every = [row for row in done.rows.values() if row.dataset == name]
+        measured = _measured(every)
+        columns = columns or [(each, each, 1.0) for each in _SHOWN if each in measured]
+        cells = []
+        for contender in done.plan.contenders:
+            rows = _rows(done, name, contender.method.name)
+            values = [_shown(_mean(rows, metric), scale) for metric, _, scale in columns]
+            failed = sum(bool(row.outcome.error) for row in rows)
+            cells.append((contender.method.label, *values, str(len(rows)), str(failed or "")))
+        note(f"{name}: {suite.title}")
+        headings = [label for _, label, _ in columns]
+        say(table(["strategy", *headings, "questions", "failed"], cells))
+
+
+def show_comparison(found: Sequence[Compared]) -> None:
+    """A line a comparison."""
+    rows = [
+        (
+            each.dataset,
+            each.metric,
+            each.first,
+            each.second,
+            _shown(each.means[0], 1),
+            _shown(each.means[1], 1),
+            f"{each.difference.mean:+.4g}",
+            f"{each.difference.low:+.4g} to {each.difference.high:+.4g}",
+            f"{each.difference.p:.4f}",
+            each.difference.stars,
+            str(each.difference.questions),
+        )
+        for each in found
+    ]
+    headings = ["data set", "metric", "first", "second", "mean", "mean", "difference"]
+    say(table([*headings, "95% interval", "p", "", "questions"], rows))
+    for each in found:
+        for side, count in zip((each.first, each.second), each.missing, strict=True):
+            if count:
+                questions = counted(count, "question")
+                note(f"{each.dataset}, {each.metric}: {side} lacks {questions} of the other's")
+
+
+def _rows(done: Done, dataset: str, strategy: str) -> list[Row]:
+    return [r for r in done.rows.values() if (r.dataset, r.strategy) == (dataset, strategy)]
+
+
+def _measured(rows: Sequence[Row]) -> list[str]:
+    return list(dict.fromkeys(name for row in rows for name in row.metrics))
+
+
+def _mean(rows: Sequence[Row], metric: str) -> float | None:
+    values = [row.metrics[metric] for row in rows if metric in row.metrics]
+    return sum(values) / len(values) if values else None
+
+
+def _shown(value: float | None, scale: float) -> str:
+    return "" if value is None else f"{value * scale:.4g}"

@@ -1,0 +1,252 @@
+"""`colligate bench run`: from a suite to rows on disk, begun or gone on with."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from colligate.errors import UsageError
+from colligate.evaluation import machine
+from colligate.evaluation.answering import Answering
+from colligate.evaluation.cast import Cast, Named, measurable, opened_cast
+from colligate.evaluation.estimate import MANY, Estimate, estimated
+from colligate.evaluation.identity import path_digest, prompt_digests
+from colligate.evaluation.inview import InView
+from colligate.evaluation.planning import Plan, contenders, existing, plan
+from colligate.evaluation.provenance import FILE as RUN
+from colligate.evaluation.provenance import (
+    Provenance,
+    Session,
+    going_on,
+    read_provenance,
+    write_provenance,
+)
+from colligate.evaluation.rows import FILE as ROWS
+from colligate.evaluation.rows import Key, Row, RowFile, read_rows
+from colligate.evaluation.runner import Bench
+from colligate.evaluation.spending import Spending
+from colligate.evaluation.suite import Suite
+from colligate.evaluation.totals import totals_of, write_totals
+from colligate.library.blocking import in_thread
+from colligate.strategies.trace import Listener, Noted, Progressed, Trace
+
+INDEXES = "corpus"
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is to be run, and into which folder.
+
+    `strategies` and `datasets` are names; without any the suite's default ones. `limit` is how
+    many questions of each data set, None as many as the suite says. `max_tokens_total` bounds
+    what this process spends, `timeout` the seconds of each answer. `indexes` is where corpora are
+    kept; by default in `out`. `arguments` are kept on record as they are.
+    """
+
+    suite: Suite
+    data: Path
+    out: Path
+    named: Named = field(default_factory=Named)
+    strategies: Sequence[str] = ()
+    datasets: Sequence[str] = ()
+    limit: int | None = None
+    seed: int = 0
+    concurrency: int = 1
+    max_tokens_total: int | None = None
+    timeout: float | None = None
+    retry_failed: bool = False
+    traces: bool = True
+    indexes: Path | None = None
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a run made: all its rows that the request asked for, and what this process spent."""
+
+    plan: Plan
+    rows: Mapping[Key, Row]
+    asked: int
+    tokens: int
+
+
+def planned(request: Request) -> Plan:
+    """What the request asks. Blocks.
+
+    Raises:
+        UsageError: there is no such strategy or data set.
+        MissingPath, FaultyRecord: a file of questions or a corpus is not there, or is wrong.
+    """
+    taking_part = contenders(request.suite, request.strategies)
+    made = plan(
+        request.suite,
+        request.data,
+        taking_part=taking_part,
+        datasets=request.datasets,
+        limit=request.limit,
+        seed=request.seed,
+    )
+    return replace(made, named_outright=bool(request.strategies))
+
+
+def estimate(request: Request) -> Estimate:
+    """What the request would take, with nothing asked or written. Blocks.
+
+    Raises:
+        UsageError, MissingPath, FaultyRecord: as `planned`.
+    """
+    there = (request.out / ROWS).is_file()
+    rows = {row.key: row for row in read_rows(request.out)} if there else {}
+    return estimated(planned(request), rows)
+
+
+async def carried_out(request: Request, on_event: Listener) -> Done:
+    """Ask what has no row yet. Rows stand in the folder as they are made, whatever happens.
+
+    Raises:
+        UsageError: the request is wrong, or the folder holds a run made otherwise.
+        BudgetExceeded: the budget is spent.
+        ColligateError: what could not be opened, read or asked.
+    """
+    trace = Trace([on_event], keep=False)
+    asked = await asyncio.to_thread(planned, request)
+    spending = Spending(request.max_tokens_total)
+    request.out.mkdir(parents=True, exist_ok=True)
+    with _held(request.out):
+        async with AsyncExitStack() as stack:
+            cast, able = await opened_cast(request.named, asked, spending, stack, trace)
+            asked = measurable(replace(asked, contenders=tuple(able)), cast.backends, trace)
+            await stack.enter_async_context(_on_record(request, asked, cast))
+            rows = stack.enter_context(RowFile(request.out))
+            answers = await _asked(request, asked, cast, spending, rows, stack, trace)
+            wanted = _of_plan(asked, rows.rows)
+            totals = await in_thread(totals_of, asked, wanted)
+            if totals:
+                await in_thread(write_totals, request.out, totals)
+    return Done(asked, wanted, answers, spending.tokens)
+
+
+async def _asked(
+    request: Request,
+    asked: Plan,
+    cast: Cast,
+    spending: Spending,
+    rows: RowFile,
+    stack: AsyncExitStack,
+    trace: Trace,
+) -> int:
+    """Have the bench ask; how many answers it was asked for."""
+    indexes = request.indexes or request.out / INDEXES
+    in_view = InView(request.data, indexes, cast.embedder, trace)
+    await stack.enter_async_context(in_view)
+    answering = Answering(cast.models, spending, cast.embedder, cast.reranker, request.timeout)
+    done = 0
+
+    def on_row(row: Row) -> None:
+        nonlocal done
+        done += 1
+        what = f"{row.dataset} {row.question}: {row.strategy}"
+        trace.emit(Progressed("answering", done, missing, what))
+
+    bench = Bench(
+        asked,
+        request.out,
+        answering,
+        in_view,
+        cast.backends,
+        concurrency=request.concurrency,
+        retry_failed=request.retry_failed,
+        traces=request.traces,
+        on_row=on_row,
+    )
+    missing = bench.missing(rows)
+    expected = estimated(asked, rows.rows)
+    if missing and expected.calls > MANY:
+        trace.emit(Noted(str(expected)))
+    elif missing < asked.answers:
+        trace.emit(Noted(f"{asked.answers - missing:,} of {asked.answers:,} rows are there"))
+    await bench.run(rows)
+    return done
+
+
+@contextmanager
+def _held(folder: Path) -> Iterator[None]:
+    """The folder for this process alone.
+
+    Raises:
+        UsageError: another has it.
+    """
+    lock = FileLock(folder / "lock", thread_local=False)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout as error:
+        why, mend = "another process runs a bench there", "wait for it, or name another --out"
+        raise UsageError(f"{folder} is in use", why, mend) from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+@asynccontextmanager
+async def _on_record(request: Request, asked: Plan, cast: Cast) -> AsyncIterator[None]:
+    """Put down what the run is made with, held to what stands there, and when it ended."""
+    now = await asyncio.to_thread(_provenance, request, asked, cast)
+    if (request.out / RUN).exists():
+        before = await asyncio.to_thread(read_provenance, request.out)
+        now = going_on(before, now, request.out)
+    await in_thread(write_provenance, request.out, now)
+    try:
+        yield
+    finally:
+        session = replace(now.sessions[-1], ended=_now())
+        ended = replace(now, sessions=(*now.sessions[:-1], session))
+        await in_thread(write_provenance, request.out, ended)
+
+
+def _provenance(request: Request, asked: Plan, cast: Cast) -> Provenance:
+    files = {each.dataset.file for each in asked.datasets}
+    files |= {each.dataset.corpus for each in asked.datasets if each.dataset.corpus is not None}
+    data = {file: path_digest(existing(request.data, file)) for file in sorted(files)}
+    kinds = [type(contender.strategy) for contender in asked.contenders]
+    session = Session(
+        began=_now(),
+        commit=machine.commit(),
+        hardware=machine.hardware(),
+        arguments=dict(request.arguments),
+    )
+    return Provenance(
+        suite=request.suite.name,
+        suite_text=request.suite.text,
+        seed=request.seed,
+        models=cast.records,
+        datasets=tuple(each.dataset.name for each in asked.datasets),
+        strategies=tuple(contender.method.name for contender in asked.contenders),
+        limit=request.limit,
+        settings={"timeout": request.timeout},
+        prompts=prompt_digests(kinds),
+        data=data,
+        versions=machine.versions(),
+        sessions=(session,),
+    )
+
+
+def _of_plan(asked: Plan, rows: Mapping[Key, Row]) -> dict[Key, Row]:
+    keys = [
+        Key(each.dataset.name, question.id, contender.method.name)
+        for each in asked.datasets
+        for question in each.questions
+        for contender in asked.contenders
+    ]
+    return {key: rows[key] for key in keys if key in rows}
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,186 @@
+"""Two strategies over the questions that both were asked, and whether they differ."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from colligate.errors import UsageError
+from colligate.evaluation.provenance import read_provenance
+from colligate.evaluation.rows import Row, read_rows
+from colligate.evaluation.significance import Difference, paired_bootstrap
+from colligate.models.suggest import closest
+
+# What says most of an answer, where nobody names a metric: the first that was measured.
+_FIRST = (
+    *("containment", "em", "str_em", "qampari_f1", "claim_recall", "loong_spd", "loong_official"),
+    *("rouge_lsum", "f1", "recall_at_10"),
+)
+
+_NOTHING = "no question was asked on both sides"
+
+
+@dataclass(frozen=True)
+class Side:
+    """One strategy of a run, by the name that tells it apart from the other side."""
+
+    name: str
+    rows: Sequence[Row]
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A metric of a data set on both sides, over the questions that both have.
+
+    Means are over these alone; `missing` counts the questions that only the other side has.
+    """
+
+    dataset: str
+    metric: str
+    first: str
+    second: str
+    means: tuple[float, float]
+    difference: Difference
+    missing: tuple[int, int]
+
+    def to_json(self) -> dict[str, Any]:
+        """The comparison as `bench compare --json` prints it."""
+        return {
+            "dataset": self.dataset,
+            "metric": self.metric,
+            "first": self.first,
+            "second": self.second,
+            "first_mean": self.means[0],
+            "second_mean": self.means[1],
+            "difference": self.difference.mean,
+            "low": self.difference.low,
+            "high": self.difference.high,
+            "p": self.difference.p,
+            "stars": self.difference.stars,
+            "questions": self.difference.questions,
+            "missing_first": self.missing[0],
+            "missing_second": self.missing[1],
+        }
+
+
+def compared(
+    first: Path,
+    second: Path | None = None,
+    *,
+    metrics: Sequence[str] = (),
+    strategies: Sequence[str] = (),
+    seed: int | None = None,
+) -> list[Compared]:
+    """Two runs strategy by strategy, or two strategies of one run, over common questions.
+
+    With two runs `strategies` leaves those of these names; with one it names the two, and without
+    a name the run's first is compared with each of the others. Without `metrics` it is the one
+    that says most of each data set. Samples are drawn by `seed`, by default the first run's.
+
+    Raises:
+        MissingPath, FaultyRecord: there is no run, or its rows are damaged.
+        UsageError: there is nothing to compare, or no such strategy or metric.
+    """
+    rows = read_rows(first)
+    chosen = read_provenance(first).seed if seed is None else seed
+    if second is None:
+        pairs = list(_within(first, rows, strategies))
+    else:
+        pairs = list(_between(first, second, rows, read_rows(second), strategies))
+    found = [each for pair in pairs for each in _compared(*pair, metrics, chosen)]
+    if not found:
+        why = f"no question has {' or '.join(metrics)} on both sides" if metrics else _NOTHING
+        raise UsageError("there is nothing to compare", why)
+    return found
+
+
+def _within(run: Path, rows: Sequence[Row], names: Sequence[str]) -> Iterable[tuple[Side, Side]]:
+    there = list(dict.fromkeys(row.strategy for row in rows))
+    _hold_to(run, there, names)
+    if len(names) == 1 or len(names) > 2:
+        raise UsageError("two strategies of a run are compared", f"{len(names)} are named")
+    first = names[0] if names else there[0] if there else ""
+    others = names[1:] or [name for name in there if name != first]
+    for other in others:
+        yield _side(rows, first, first), _side(rows, other, other)
+
+
+def _between(
+    first: Path,
+    second: Path,
+    ours: Sequence[Row],
+    theirs: Sequence[Row],
+    names: Sequence[str],
+) -> Iterable[tuple[Side, Side]]:
+    for run, rows in ((first, ours), (second, theirs)):
+        _hold_to(run, list(dict.fromkeys(row.strategy for row in rows)), names)
+    both = {row.strategy for row in theirs}
+    for name in dict.fromkeys(row.strategy for row in ours):
+        if name in both and (not names or name in names):
+            yield (
+                _side(ours, name, f"{first.name}: {name}"),
+                _side(theirs, name, f"{second.name}: {name}"),
+            )
+
+
+def _side(rows: Sequence[Row], strategy: str, name: str) -> Side:
+    return Side(name, [row for row in rows if row.strategy == strategy])
+
+
+def _hold_to(run: Path, there: Sequence[str], names: Sequence[str]) -> None:
+    for name in names:
+        if name not in there:
+            near = closest(name, there)
+            mend = f"did you mean {near}?" if near else f"there are {', '.join(there)}"
+            raise UsageError(f"{run} has no rows of {name!r}", "", mend)
+
+
+def _compared(first: Side, second: Side, metrics: Sequence[str], seed: int) -> Iterable[Compared]:
+    datasets = {row.dataset for row in second.rows}
+    for dataset in dict.fromkeys(row.dataset for row in first.rows):
+        if dataset not in datasets:
+            continue
+        ours, theirs = _of(first, dataset), _of(second, dataset)
+        for metric in metrics or _best(ours, theirs):
+            yield from _of_metric(dataset, metric, (first, ours), (second, theirs), seed)
+
+
+def _of_metric(
+    dataset: str,
+    metric: str,
+    first: tuple[Side, dict[str, Row]],
+    second: tuple[Side, dict[str, Row]],
+    seed: int,
+) -> Iterable[Compared]:
+    ours, theirs = (
+        {question: row.metrics[metric] for question, row in rows.items() if metric in row.metrics}
+        for _, rows in (first, second)
+    )
+    both = [question for question in ours if question in theirs]
+    if not both:
+        return
+    values = [ours[question] for question in both], [theirs[question] for question in both]
+    yield Compared(
+        dataset,
+        metric,
+        first[0].name,
+        second[0].name,
+        (sum(values[0]) / len(both), sum(values[1]) / len(both)),
+        paired_bootstrap(*values, seed),
+        (len(theirs) - len(both), len(ours) - len(both)),
+    )
+
+
+def _of(side: Side, dataset: str) -> dict[str, Row]:
+    return {row.question: row for row in side.rows if row.dataset == dataset}
+
+
+def _best(ours: dict[str, Row], theirs: dict[str, Row]) -> list[str]:
+    measured = {
+        name
+        for name in {name for row in ours.values() for name in row.metrics}
+        if any(name in row.metrics for row in theirs.values())
+    }
+    return [name for name in _FIRST if name in measured][:1]
