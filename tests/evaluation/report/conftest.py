@@ -57,7 +57,8 @@ def suite_text(places: tuple[int, ...] = PLACES, methods: int = len(METHODS)) ->
         parts.append(f'[[strategies]]\nname = "{name}"\nlabel = "{label}"\n')
     for name, metric, label in columns:
         parts.append(
-            f'[[columns]]\ndataset = "{name}"\nmetric = "{metric}"\nlabel = "{label}"\nscale = 100\n'
+            f'[[columns]]\ndataset = "{name}"\nmetric = "{metric}"\n'
+            f'label = "{label}"\nscale = 100\n'
         )
     draws = random.Random(5)
     for model in MODELS:

@@ -61,27 +61,6 @@ class Dot:
 
 
 @dataclass(frozen=True)
-class Bar:
-    """A row of a stacked bar: how many of each kind, and what is said at its end."""
-
-    label: str
-    counts: tuple[int, ...]
-    said: str = ""
-
-
-@dataclass(frozen=True)
-class Difference:
-    """How far a row is from the reference, with its interval and stars."""
-
-    label: str
-    value: float
-    low: float
-    high: float
-    stars: str = ""
-    title: str = ""
-
-
-@dataclass(frozen=True)
 class Axis:
     """What an axis shows: `whole` draws a tick at each place there is, `floor` and `ceiling` are
     the ends of what its numbers can be.
@@ -106,7 +85,8 @@ def _values(points: Iterable[Point]) -> list[float]:
     return [v for p in points for v in (p.y, p.low, p.high) if v is not None and drawable(v)]
 
 
-def _nothing(width: float, title: str) -> str:
+def nothing(width: float, title: str) -> str:
+    """What stands in the place of a chart without numbers."""
     drawing = Drawing(width, 80, title)
     drawing.text(width / 2, 45, "nothing to draw", "quiet", "middle")
     return str(drawing)
@@ -155,7 +135,7 @@ def lines(
     kept = [(line, _kept(sorted(line.points, key=_by_x))) for line in series]
     kept = [(line, points) for line, points in kept if points]
     if not kept:
-        return _nothing(width, title)
+        return nothing(width, title)
     everything = [point for _, points in kept for point in points]
     height = 360.0 if width > 500 else 290.0
     drawing = Drawing(width, height, title)
@@ -220,7 +200,7 @@ def cost_and_quality(
     """Each strategy at its cost and quality, and the front of those that none beats on both."""
     shown = [dot for dot in dots if _kept([dot.point], positive=x.logarithmic)]
     if not shown:
-        return _nothing(width, title)
+        return nothing(width, title)
     height = 380.0 if width > 500 else 330.0
     drawing = Drawing(width, height, title)
     across = [dot.point.x for dot in shown]
@@ -289,69 +269,6 @@ def _meet(one: _Box, other: _Box) -> bool:
     return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
 
 
-def stacked(bars: Sequence[Bar], kinds: Sequence[str], *, title: str, width: float = WIDE) -> str:
-    """Bars of equal length, each divided as its counts are; the class of a part is its kind's."""
-    shown = [bar for bar in bars if sum(bar.counts) > 0 and min(bar.counts) >= 0]
-    if not shown:
-        return _nothing(width, title)
-    narrow = width <= 500
-    row = 50.0 if narrow else 34.0
-    drawing = Drawing(width, row * len(shown) + 6, title)
-    left = 2.0 if narrow else 4 + min(max(text_width(bar.label) for bar in shown) + 12, 200)
-    end = max(text_width(bar.said) for bar in shown) + 12
-    room = width - left - (0 if narrow else end) - 2
-    for number, bar in enumerate(shown):
-        top = number * row + 4 + (18 if narrow else 0)
-        if narrow:
-            drawing.text(left, top - 5, shortened(bar.label, width - end - 8), "label")
-            drawing.text(width - 2, top - 5, bar.said, "tick", "end")
-        else:
-            label = shortened(bar.label, left - 12)
-            drawing.text(left - 10, top + 17, label, "label", "end")
-            drawing.text(width - 2, top + 17, bar.said, "tick", "end")
-        at, total = left, sum(bar.counts)
-        for kind, count in zip(kinds, bar.counts, strict=True):
-            wide = room * (count / total)
-            if not count:
-                continue
-            told = f"{bar.label}: {count:,} {kind}, {100 * count / total:.1f} %"
-            drawing.box(at, top, max(wide - 1.5, 0.75), 24, f"part k-{kind}", told)
-            if text_width(f"{count:,}") + 8 < wide:
-                drawing.text(at + wide / 2 - 0.75, top + 16.5, f"{count:,}", "in", "middle")
-            at += wide
-    return str(drawing)
-
-
-def differences(
-    rows: Sequence[Difference], *, title: str, width: float = NARROW, unit: str = ""
-) -> str:
-    """How far each row is from the reference, which is zero; filled where zero is not in reach."""
-    shown = [r for r in rows if all(drawable(v) for v in (r.value, r.low, r.high))]
-    if not shown:
-        return _nothing(width, title)
-    low, high = reach([0.0, *(v for r in shown for v in (r.value, r.low, r.high))], most=4)
-    room = min(max(text_width(row.label) for row in shown) + 14, width * 0.4)
-    stars = 30.0
-    drawing = Drawing(width, 26.0 * len(shown) + 40, title)
-    scale = Scale(low, high, room + 8, width - stars - 4)
-    bottom = drawing.height - 30
-    for value, label in scale.ticks(4):
-        drawing.line(scale(value), 4, scale(value), bottom, "grid")
-        drawing.text(scale(value), bottom + 15, label, "tick", "middle")
-    drawing.line(scale(0.0), 2, scale(0.0), bottom, "zero")
-    drawing.text((room + 8 + width - stars) / 2, bottom + 29, unit, "tick", "middle")
-    for number, row in enumerate(shown):
-        middle = 26.0 * number + 17
-        sure = " sure" if row.low > 0 or row.high < 0 else ""
-        drawing.group(f"difference{sure}")
-        drawing.text(room, middle + 4, shortened(row.label, room - 4), "label", "end")
-        drawing.line(scale(row.low), middle, scale(row.high), middle, "whisker")
-        drawing.mark(scale(row.value), middle, 0, row.title, size=4.6)
-        drawing.text(width - stars + 2, middle + 5, row.stars, "stars")
-        drawing.end()
-    return str(drawing)
-
-
 def positions(
     line: Line,
     marked: float | None,
@@ -368,7 +285,7 @@ def positions(
     points = _kept(sorted(line.points, key=_by_x))
     everything = _kept(reach_of) or points
     if not points or not everything:
-        return _nothing(NARROW, title)
+        return nothing(NARROW, title)
     drawing = Drawing(NARROW, 220, title)
     across = [point.x for point in [*everything, *points]]
     up = reach(_values([*everything, *points]), floor=y.floor, ceiling=y.ceiling, most=4)

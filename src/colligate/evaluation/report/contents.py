@@ -16,6 +16,9 @@ from colligate.evaluation.suites import Column, Method, Suite
 _FIRST = ("containment", "em", "str_em", "qampari_f1", "claim_recall", "rouge_lsum", "f1")
 """Which metrics say most, where a suite has no columns: those that are there, in this order."""
 
+_COUNTED = ("loong", "p_len", "evidence_words", "length", "tokens", "calls", "seconds", "rounds")
+"""Metrics that are no shares: a judge's marks of 1 to 100, words, and what is paid."""
+
 
 @dataclass(frozen=True)
 class Contents:
@@ -64,6 +67,11 @@ class Contents:
             for dataset in self.datasets
             for metric in [m for m in _FIRST if m in self.measured(dataset)][:3]
         )
+
+    def scale(self, metric: str) -> float:
+        """What a metric is multiplied by where it is drawn: as in the table, else shares by 100."""
+        named = (each.scale for each in self.columns() if each.metric == metric)
+        return next(named, 1.0 if metric.startswith(_COUNTED) else 100.0)
 
     def deciding(self, dataset: str) -> str:
         """The metric by which an answer is called right or wrong; empty where there is none."""

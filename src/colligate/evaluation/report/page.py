@@ -8,7 +8,6 @@ from pathlib import Path
 from jinja2 import Environment, StrictUndefined
 
 from colligate import __version__
-from colligate.evaluation.report import figures
 from colligate.evaluation.report.questions import readable
 from colligate.evaluation.report.report import Report
 from colligate.evaluation.report.svg import legend_mark
@@ -31,7 +30,7 @@ def page(report: Report, beside: Path) -> str:
         table=table,
         two_heads=any(count > 1 for _, count in table.groups),
         measures=report.measure_tables,
-        differences=figures.comparison_panels(report.comparisons),
+        differences=report.differences,
         difference_numbers=report.difference_numbers,
         figures=report.pictures,
         verdicts=report.verdicts,

@@ -6,13 +6,9 @@ from dataclasses import dataclass
 
 from colligate.evaluation.report import summary
 from colligate.evaluation.report.contents import Contents
-from colligate.evaluation.report.figures import (
-    Figure,
-    Numbers,
-    pictures,
-    probability,
-    verdict_bars,
-)
+from colligate.evaluation.report.figures import Figure, Numbers, Panel
+from colligate.evaluation.report.panels import comparison_panels, probability, verdict_bars
+from colligate.evaluation.report.pictures import pictures
 from colligate.evaluation.report.tables import (
     Comparison,
     Table,
@@ -34,6 +30,7 @@ class Report:
     table: Table
     comparisons: tuple[Comparison, ...]
     measure_tables: tuple[Numbers, ...]
+    differences: tuple[Panel, ...]
     difference_numbers: Numbers
     pictures: tuple[Figure, ...]
     verdicts: Figure
@@ -53,6 +50,7 @@ def reported(contents: Contents) -> Report:
         table=table,
         comparisons=comparisons,
         measure_tables=_measure_tables(contents),
+        differences=comparison_panels(comparisons),
         difference_numbers=_difference_numbers(comparisons),
         pictures=pictures(contents),
         verdicts=verdict_bars(contents),

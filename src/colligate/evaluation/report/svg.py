@@ -109,9 +109,10 @@ def reach(
     if not known:
         return (0.0, 1.0)
     low, high = min(known), max(known)
-    least = max(abs(low), abs(high), 1e-6) * 1e-3
-    if high - low < least:
-        low, high = low - least, high + least
+    size = max(abs(low), abs(high))
+    if high - low < max(size * 1e-3, 1e-4):  # as good as one number
+        air = size / 10 if size > 1e-3 else 0.5
+        low, high = low - air, high + air
     step = _step(high - low, most)
     wide_low, wide_high = math.floor(low / step) * step, math.ceil(high / step) * step
     if floor is not None and low >= floor:
