@@ -8,6 +8,7 @@ from colligate.errors import UsageError, WeightsUnavailable
 from colligate.library.given import Given
 from colligate.strategies.baselines import llmlingua2
 from colligate.strategies.baselines.llmlingua2 import LLMLingua2, kept_words
+from colligate.strategies.shortened import Shortened
 from colligate.token_estimate import token_spans
 
 QUESTION = "Who signed?"
@@ -52,8 +53,11 @@ async def test_the_words_worth_keeping_are_read_and_cited_whole(classifier, make
     assert body == "Anna Keller signed treaty"
     assert classifier == ["some/name"]
     assert answer.citations[0].quote == TEXT
-    assert answer.evidence[0].reason.endswith("of its characters shown")
+    assert answer.evidence[0].reason.endswith("of its characters were shown")
     assert run.meter.report().scoring_passes == 1
+    (event,) = (e for _, e in run.trace.events if isinstance(e, Shortened))
+    assert event.texts == ("Anna Keller signed treaty",)
+    assert 0.4 < event.shares[0] < 0.6
 
 
 async def test_a_target_is_shared_by_all_documents(classifier, make_run, reply):

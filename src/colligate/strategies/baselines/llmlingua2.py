@@ -9,7 +9,6 @@ from typing import ClassVar
 
 from colligate.documents import Passage
 from colligate.errors import WeightsUnavailable
-from colligate.evidence.citing import Evidence
 from colligate.evidence.compression import Compressed, above_percentile, compressed
 from colligate.evidence.reader import Form
 from colligate.evidence.token_words import words_of
@@ -19,8 +18,8 @@ from colligate.models.hf.token_classifier import Scored, token_classifier
 from colligate.strategies.answer import Answer
 from colligate.strategies.at_least import at_least
 from colligate.strategies.numbered import Units, unit_passages
-from colligate.strategies.reading import fitting, read
 from colligate.strategies.run import Run
+from colligate.strategies.shortened import read_shortened
 from colligate.strategies.strategy import Needs
 
 
@@ -72,13 +71,8 @@ class LLMLingua2:
             question, run, self.units, self.documents, pool=self.pool, mode=self.mode
         )
         kept = await self._shortened(self.classifier, passages, run)
-        shown = await fitting(question, kept, run, self.form)
-        evidence = [
-            Evidence(each.span, 1.0, f"{each.share:.0%} of its characters shown")
-            for each in kept[: len(shown)]
-        ]
-        return await read(
-            question, shown, run, strategy=self.name, evidence=evidence, form=self.form
+        return await read_shortened(
+            question, kept, [1.0] * len(kept), run, strategy=self.name, form=self.form
         )
 
     async def _shortened(
@@ -98,7 +92,7 @@ class LLMLingua2:
         for passage, row in zip(passages, scored, strict=True):
             kept = [span for piece in row for span in kept_words(passage.text, piece, rate)]
             found.append(compressed(passage, kept))
-        return [each for each in found if each.kept]
+        return found
 
 
 def kept_words(text: str, tokens: Sequence[Scored], rate: float) -> list[tuple[int, int]]:

@@ -8,7 +8,6 @@ from typing import ClassVar, Literal
 
 from colligate.documents import Passage
 from colligate.evidence.boundaries import pieces
-from colligate.evidence.citing import Evidence
 from colligate.evidence.compression import Compressed, best_share, compressed
 from colligate.evidence.material import material
 from colligate.evidence.reader import Form
@@ -17,8 +16,8 @@ from colligate.models import Capability, Role
 from colligate.strategies.answer import Answer
 from colligate.strategies.at_least import at_least
 from colligate.strategies.numbered import Units, unit_passages
-from colligate.strategies.reading import fitting, read
 from colligate.strategies.run import Run
+from colligate.strategies.shortened import read_shortened
 from colligate.strategies.strategy import Needs
 from colligate.strategies.token_scores import Token, token_scores
 from colligate.strategies.trace import Pruned
@@ -82,15 +81,8 @@ class LongLLMLingua:
         kept = await self._fine(
             question, [(passages[place], shares[place]) for place in order], run
         )
-        score_of = {passages[place].span: scores[place] for place in ranked}
-        shown = await fitting(question, kept, run, self.form)
-        evidence = [
-            Evidence(each.span, score_of[each.span], f"{each.share:.0%} of its characters shown")
-            for each in sorted(kept[: len(shown)], key=lambda each: -score_of[each.span])
-        ]
-        return await read(
-            question, shown, run, strategy=self.name, evidence=evidence, form=self.form
-        )
+        ranks = [scores[place] for place in order]
+        return await read_shortened(question, kept, ranks, run, strategy=self.name, form=self.form)
 
     async def _ranks(self, question: str, passages: Sequence[Passage], run: Run) -> list[float]:
         """The mean log-probability of the question after each document; the higher the better."""
@@ -126,14 +118,13 @@ class LongLLMLingua:
     async def _fine(
         self, question: str, documents: Sequence[tuple[Passage, float]], run: Run
     ) -> list[Compressed]:
-        """Each document with its best tokens, those with any, in the order given."""
+        """Each document with its best tokens, in the order given."""
         asked = f"{question.strip()}\n\n"
-        before, found = "", []
+        before = ""
+        found: list[Compressed] = []
         for passage, share in documents:
-            each = await self._cut(asked, before, passage, share, run)
-            if each.kept:
-                found.append(each)
-                before += f"{each.text}\n\n"
+            found.append(await self._cut(asked, before, passage, share, run))
+            before += f"{found[-1].text}\n\n" if found[-1].kept else ""
         return found
 
     async def _cut(

@@ -9,7 +9,6 @@ from typing import ClassVar, Literal
 from colligate.documents import Passage
 from colligate.documents.sentences import sentences
 from colligate.evidence.boundaries import pieces
-from colligate.evidence.citing import Evidence
 from colligate.evidence.compression import Compressed, above_percentile, compressed
 from colligate.evidence.reader import Form
 from colligate.evidence.token_words import words_of
@@ -18,8 +17,8 @@ from colligate.models import Capability, Role
 from colligate.strategies.answer import Answer
 from colligate.strategies.at_least import at_least
 from colligate.strategies.numbered import Units, unit_passages
-from colligate.strategies.reading import fitting, read
 from colligate.strategies.run import Run
+from colligate.strategies.shortened import read_shortened
 from colligate.strategies.strategy import Needs
 from colligate.strategies.token_scores import Token, token_scores
 
@@ -67,13 +66,8 @@ class SelectiveContext:
             question, run, self.units, self.documents, pool=self.pool, mode=self.mode
         )
         kept = await self._shortened(passages, run)
-        shown = await fitting(question, kept, run, self.form)
-        evidence = [
-            Evidence(each.span, 1.0, f"{each.share:.0%} of its characters shown")
-            for each in kept[: len(shown)]
-        ]
-        return await read(
-            question, shown, run, strategy=self.name, evidence=evidence, form=self.form
+        return await read_shortened(
+            question, kept, [1.0] * len(kept), run, strategy=self.name, form=self.form
         )
 
     async def _shortened(self, passages: Sequence[Passage], run: Run) -> list[Compressed]:
@@ -96,19 +90,11 @@ class SelectiveContext:
         reduce = self.reduce
         if self.target is not None:
             reduce = max(0.0, 1 - self.target / max(1, total))
-        shortened = [
-            compressed(
-                passage,
-                [
-                    units[place][:2]
-                    for place in above_percentile(
-                        [value for *_, value in units], 100 * reduce, least=True
-                    )
-                ],
-            )
-            for passage, units in found
-        ]
-        return [each for each in shortened if each.kept]
+        shortened = []
+        for passage, units in found:
+            kept = above_percentile([value for *_, value in units], 100 * reduce, least=True)
+            shortened.append(compressed(passage, [units[place][:2] for place in kept]))
+        return shortened
 
     def _units(self, text: str, tokens: Sequence[Token]) -> list[Unit]:
         """The units of a sentence."""
