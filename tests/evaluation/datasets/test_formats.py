@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from colligate.errors import FaultyRecord, MissingPath, UsageError
 from colligate.evaluation.datasets import FORMATS, format_of, read_questions
@@ -174,6 +176,41 @@ def test_a_record_without_one_of_its_fields_is_told_with_its_line(
     path.write_text(f"{json.dumps(whole)}\n\n{json.dumps(without)}\n")
     with pytest.raises(FaultyRecord, match=rf"line 3 of .*q\.jsonl: field '{field}'"):
         list(read_questions(path))
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner),
+    max_leaves=4,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data(), st.sampled_from(sorted(FIRST_RECORDS)), json_values)
+def test_a_field_of_any_value_is_understood_or_told(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, name: str, value: Any
+) -> None:
+    record = json.loads(json.dumps(FIRST_RECORDS[name]))
+    inside = record
+    while True:  # any field, however deep
+        keys = list(inside) if isinstance(inside, dict) else list(range(len(inside)))
+        key = data.draw(st.sampled_from(keys))
+        if not inside[key] or not isinstance(inside[key], dict | list) or data.draw(st.booleans()):
+            break
+        inside = inside[key]
+    inside[key] = value
+    path = tmp_path_factory.getbasetemp() / "any.jsonl"
+    path.write_text(json.dumps(record) + "\n")
+    try:
+        (question,) = read_questions(path, name)
+    except FaultyRecord as error:
+        told = str(error)
+    else:
+        told = "line 1 of"
+        assert question.text.strip()
+        assert question.id
+        assert {type(answer) for answer in question.answers} <= {str}
+    assert "line 1 of" in told
 
 
 def test_plain(tmp_path: Path) -> None:

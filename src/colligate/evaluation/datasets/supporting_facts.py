@@ -13,7 +13,10 @@ from colligate.evaluation.question import Question
 
 def _in_pairs(value: Any) -> Any:
     """Pairs, also of two columns: the Hugging Face copies have {"title": [...], ...: [...]}."""
-    return list(zip(*value.values(), strict=True)) if isinstance(value, dict) else value
+    columns = list(value.values()) if isinstance(value, dict) else None
+    if columns and all(isinstance(column, list) for column in columns):
+        return list(zip(*columns, strict=True))
+    return value
 
 
 class FactRecord(Shape):
