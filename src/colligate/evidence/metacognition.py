@@ -72,7 +72,7 @@ _MOST_WORDS = 10  # of an answer that is taken
 class Reasoned(BaseModel):
     """An answer and how it follows. In the order of decoding."""
 
-    model_config = ConfigDict(extra="ignore")
+    model_config = ConfigDict(extra="ignore", json_schema_extra={"required": ["reason", "answer"]})
 
     reason: str = Field(default="", json_schema_extra={"maxLength": _REASON})
     answer: str = Field(json_schema_extra={"maxLength": _LONGEST})
@@ -81,7 +81,9 @@ class Reasoned(BaseModel):
 class Checked(BaseModel):
     """The errors of an answer."""
 
-    model_config = ConfigDict(extra="ignore")
+    model_config = ConfigDict(
+        extra="ignore", json_schema_extra={"required": ["errors", "feedback"]}
+    )
 
     errors: list[ErrorKind] = Field(default_factory=list)
     feedback: str = Field(default="", json_schema_extra={"maxLength": _LONGEST})

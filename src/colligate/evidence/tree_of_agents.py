@@ -61,7 +61,9 @@ one or two sentences which of them is right by what was found. "id" is its numbe
 class Perception(BaseModel):
     """What an agent finds in its own part. In the order of decoding."""
 
-    model_config = ConfigDict(extra="ignore")
+    model_config = ConfigDict(
+        extra="ignore", json_schema_extra={"required": ["statements", "answer"]}
+    )
 
     statements: list[Statement] = Field(default_factory=list, json_schema_extra={"maxItems": 4})
     answer: str = Field(default="", json_schema_extra={"maxLength": _LONGEST})
@@ -70,7 +72,9 @@ class Perception(BaseModel):
 class Helpers(BaseModel):
     """Whose parts an agent would read."""
 
-    model_config = ConfigDict(extra="ignore")
+    model_config = ConfigDict(
+        extra="ignore", json_schema_extra={"required": ["explanation", "ids"]}
+    )
 
     explanation: str = Field(default="", json_schema_extra={"maxLength": _REASON})
     ids: list[int] = Field(default_factory=list)
@@ -79,7 +83,9 @@ class Helpers(BaseModel):
 class ReadOn(BaseModel):
     """What another agent's part adds."""
 
-    model_config = ConfigDict(extra="ignore")
+    model_config = ConfigDict(
+        extra="ignore", json_schema_extra={"required": ["statements", "conclusion", "utility"]}
+    )
 
     statements: list[Statement] = Field(default_factory=list, json_schema_extra={"maxItems": 4})
     conclusion: str = Field(default="", json_schema_extra={"maxLength": _LONGEST})
@@ -89,7 +95,9 @@ class ReadOn(BaseModel):
 class Decision(BaseModel):
     """An agent's vote."""
 
-    model_config = ConfigDict(extra="ignore")
+    model_config = ConfigDict(
+        extra="ignore", json_schema_extra={"required": ["explanation", "result"]}
+    )
 
     explanation: str = Field(default="", json_schema_extra={"maxLength": _REASON})
     result: str = Field(default="", json_schema_extra={"maxLength": _LONGEST})
@@ -98,7 +106,7 @@ class Decision(BaseModel):
 class Judged(BaseModel):
     """Which of the results with as many votes is taken."""
 
-    model_config = ConfigDict(extra="ignore")
+    model_config = ConfigDict(extra="ignore", json_schema_extra={"required": ["explanation", "id"]})
 
     explanation: str = Field(default="", json_schema_extra={"maxLength": _REASON})
     id: int

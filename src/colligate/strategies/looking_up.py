@@ -47,6 +47,10 @@ class LookedUp:
         self.searches.append((query, hits))
         return [hit.passage for hit in hits]
 
+    async def possible(self) -> bool:
+        """Whether there is anything to search."""
+        return bool(await self.run.sources.documents())
+
     @property
     def passages(self) -> list[Passage]:
         """All of them once, in the order they were found."""

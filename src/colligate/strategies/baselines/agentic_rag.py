@@ -90,8 +90,9 @@ class AgenticRAG:
         """Search until the model would answer, then read."""
         found = LookedUp(run, self.k, self.pool, self.mode)
         thoughts: list[str] = []
-        with before_the_answer(run, lambda: found.passages):
-            await self._act(question, found, thoughts)
+        if await found.possible():
+            with before_the_answer(run, lambda: found.passages):
+                await self._act(question, found, thoughts)
         return await answered(
             question,
             found.by_turns(len(found.passages)),
