@@ -14,18 +14,17 @@ from colligate.evaluation.report.report import reported
 def write_report(directory: Path, out: Path | None = None) -> tuple[Path, Path]:
     """Write the report on the run in a folder as HTML and as Markdown; their paths.
 
-    They stand in the run's folder as `report.html` and `report.md`, or at `out`, whose ending is
-    changed for each; `out` may be a folder.
+    They stand in the run's folder as `report.html` and `report.md`, or in the folder `out`, or
+    are called as `out` with these endings.
 
     Raises:
         MissingPath: there is no run there.
         ColligateError: a file of the run cannot be read, or the report not be written.
     """
-    html = directory / "report.html" if out is None else out
-    if html.is_dir():
-        html = html / "report.html"
-    html = html.with_suffix(".html")
-    text = html.with_suffix(".md")
+    out = directory if out is None else out
+    named = out / "report.html" if out.is_dir() else out
+    stem = named.stem if named.suffix in (".html", ".md") else named.name
+    html, text = named.with_name(f"{stem}.html"), named.with_name(f"{stem}.md")
     report = reported(read_contents(directory))
     whole = {html: page(report, html), text: markdown(report)}
     for file, content in whole.items():
