@@ -265,11 +265,9 @@ _ALL = (
     ),
     Group(
         "dual_rouge",
-        "ROUGE-2 and ROUGE-L of the package rouge; raw, short and the better apart",
+        "ROUGE-2 and ROUGE-L by the rules of the package rouge; raw, short and the better apart",
         "DualRAG",
         _dual_rouge,
-        needs="bench",
-        modules=("rouge",),
     ),
     Group(
         "flashrag", "F1 of words that holds yes and no apart", "FlashRAG, LongRefiner", _flashrag
