@@ -21,7 +21,7 @@ from colligate.evaluation.datasets.entries import Entry, document, grouped, lang
 from colligate.evaluation.datasets.spool import Spool
 from colligate.evaluation.question import Question
 
-_SAMPLE = 20  # entries that the language of a file of passages is told from
+_FIRST = 5  # documents that the language of a file of passages is told from
 _RECORDS = (".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz")
 
 
@@ -140,7 +140,7 @@ def reading(path: Path) -> Reading:
 
 def _documents(path: Path) -> Iterator[Document]:
     groups = grouped(path)
-    first = list(islice(groups, _SAMPLE))
+    first = list(islice(groups, _FIRST))
     language = language_of(entry for _, entries in first for entry in entries)
     for id_, entries in chain(first, groups):
         yield document(id_, entries, language)

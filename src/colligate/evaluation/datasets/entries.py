@@ -7,7 +7,7 @@ Entries `NAME#p0`, `NAME#p1`, ... that follow each other are the pages of one do
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby
+from itertools import groupby, islice
 from pathlib import Path
 
 from pydantic import AliasChoices, Field
@@ -21,6 +21,7 @@ from colligate.evaluation.datasets.pages import document_of_page, page_of
 from colligate.evaluation.datasets.records import Shape, Text, read_each, understood
 
 _BETWEEN_PAGES = "\n\n"
+_ENTRIES, _CHARACTERS = 5, 500  # what a language is told from; more takes longer, to no purpose
 
 
 class Entry(Shape):
@@ -49,7 +50,8 @@ def grouped(path: Path) -> Iterator[tuple[str, list[Entry]]]:
 
 def document(id_: str, entries: Sequence[Entry], language: str | None = None) -> Document:
     """The document of an entry, or of its pages. Without a language it is told from the text."""
-    language = language_of(entries) if language is None else language
+    if language is None:
+        language = detect("\n".join(entry.text for entry in entries))
     if page_of(entries[0].id) is not None:
         return _paged(id_, entries, language)
     entry = entries[0]
@@ -68,7 +70,8 @@ def document(id_: str, entries: Sequence[Entry], language: str | None = None) ->
 
 def language_of(entries: Iterable[Entry]) -> str:
     """The language that entries are in together: one passage alone is often too short to tell."""
-    return detect("\n".join(entry.text for entry in entries))
+    several = islice(entries, _ENTRIES)
+    return detect("\n".join(entry.text[:_CHARACTERS] for entry in several))
 
 
 def _paged(id_: str, entries: Sequence[Entry], language: str) -> Document:
