@@ -89,15 +89,25 @@ async def test_the_margin_of_two_answers_says_what_belongs_together(make_run, re
     def labels(messages, names, forced):
         assert (list(names), forced) == (["1", "2"], "")
         new = "Bridges carry" in messages[-1].content.split("next sentence")[1]
-        keep = 0.1 if new else 0.9 if "live" not in messages[-1].content else 0.8
+        keep = 0.1 if new else 0.9
         return LabelOdds({"1": 1 - keep, "2": keep}, 1.0)
 
     async with Given([otters()]) as sources:
-        run, model = make_run(sources, [reply()], labels=labels, likelihood=likelihood)
+        run, model = make_run(sources, [reply()], labels=labels)
         await MetaChunking(how="msp", words=10).answer(QUESTION, run)
-    assert bodies(model.calls[0].prompt)[0].startswith("Otters live by rivers. Otters sleep")
-    starts = {body.split()[0] for body in bodies(model.calls[0].prompt)}
-    assert "Bridges" in starts
+    assert bodies(model.calls[0].prompt) == [" ".join(SENTENCES[:3]), " ".join(SENTENCES[3:])]
+
+
+async def test_from_the_sixth_margin_on_the_last_five_set_the_bar(make_run, reply):
+    def always(messages, names, forced):
+        return LabelOdds({"1": 0.25, "2": 0.75}, 0.8)
+
+    text = " ".join(f"Otter number {n} swims." for n in range(8))
+    async with Given([otters(text)]) as sources:
+        run, model = make_run(sources, [reply()], labels=always)
+        await MetaChunking(how="msp", words=1, by="bm25").answer(QUESTION, run)
+    counts = [body.count("swims") for body in bodies(model.calls[0].prompt)]
+    assert sorted(counts) == [1, 1, 6]
 
 
 async def test_a_sentence_cannot_speak_in_the_prompt_of_margins():

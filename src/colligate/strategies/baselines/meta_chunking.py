@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from colligate.documents import Document, Passage
+from colligate.documents.paragraphs import word_spans
 from colligate.documents.sentences import sentences
 from colligate.evidence.boundaries import at_minima, merged, pieces, runs
 from colligate.evidence.material import material
@@ -45,7 +46,7 @@ class MetaChunking:
     Zhao et al. 2024. `how=ppl`: a cut comes after a sentence that surprises the model less than
     both its neighbours, by `threshold` nats a token at least on one side. `how=msp` (margin
     sampling): for each sentence the model says whether it belongs to the chunk before it, and the
-    margin of its two answers must exceed the mean of the last five, 0 at first. Neighbouring
+    margin of its two answers must exceed the mean of the last five, 0 before there are five. Neighbouring
     chunks are then merged up to `words` words.
 
     The best chunks by the run's reranker, embedder or BM25 are read, best first: as many as
@@ -110,7 +111,7 @@ class MetaChunking:
             found = runs(len(cuts), at_minima(await _surprise(document, cuts, run), self.threshold))
         else:
             found = await _by_margin(document.text, cuts, run)
-        sizes = [len(document.text[start:end].split()) for start, end in cuts]
+        sizes = [len(word_spans(document.text[start:end])) for start, end in cuts]
         return [
             (cuts[first][0], cuts[stop - 1][1]) for first, stop in merged(found, sizes, self.words)
         ]
@@ -144,9 +145,10 @@ async def _by_margin(text: str, cuts: Sequence[tuple[int, int]], run: Run) -> li
     for place in range(1, len(cuts)):
         first = found[-1][0]
         before, sentence = text[cuts[first][0] : cuts[place - 1][1]], text[slice(*cuts[place])]
-        odds = (await run.labels(margin_messages(before, sentence), [_SPLIT, _KEEP])).odds
-        margin = odds[_KEEP] - odds[_SPLIT]
-        threshold = sum(margins[-_RECENT:]) / len(margins[-_RECENT:]) if margins else 0.0
+        odds = await run.labels(margin_messages(before, sentence), [_SPLIT, _KEEP])
+        margin = (odds.odds[_KEEP] - odds.odds[_SPLIT]) * odds.mass
+        recent = margins[-_RECENT:]
+        threshold = sum(recent) / _RECENT if len(recent) == _RECENT else 0.0
         if margin > threshold:
             found[-1] = (first, place + 1)
         else:

@@ -34,8 +34,8 @@ class SelectiveContext:
     """Documents without the words that a small model would have guessed, then read.
 
     Li et al. 2023. A token's self-information is -log p in its sentence, read from its beginning;
-    a word or a sentence has the mean of its tokens. Of all units the `reduce` least informative
-    are left out, whatever the question.
+    a word or a sentence has the mean of its tokens. Of the units of all documents together the
+    share `reduce` that is least informative is left out, whatever the question.
 
     `level`: `token` as LongRefiner's row, `word`, or `sentence`. The paper's phrases are noun
     chunks of a parser, which this does without: `word` is the nearest. The likelihoods are the
@@ -90,11 +90,13 @@ class SelectiveContext:
         reduce = self.reduce
         if self.target is not None:
             reduce = max(0.0, 1 - self.target / max(1, total))
-        shortened = []
-        for passage, units in found:
-            kept = above_percentile([value for *_, value in units], 100 * reduce, least=True)
-            shortened.append(compressed(passage, [units[place][:2] for place in kept]))
-        return shortened
+        everything = [value for _, units in found for *_, value in units]
+        kept = set(above_percentile(everything, 100 * reduce, least=True))
+        places = iter(range(len(everything)))
+        return [
+            compressed(passage, [unit[:2] for unit in units if next(places) in kept])
+            for passage, units in found
+        ]
 
     def _units(self, text: str, tokens: Sequence[Token]) -> list[Unit]:
         """The units of a sentence."""
