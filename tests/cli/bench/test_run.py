@@ -1,0 +1,339 @@
+"""`colligate bench run`: rows, resuming, limits, failures."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Running = Callable[..., list[str | Path]]
+
+
+def rows_of(out: Path) -> list[dict[str, Any]]:
+    lines = (out / "rows.jsonl").read_text("utf-8").splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def test_every_strategy_answers_every_question_in_a_row_of_its_own(
+    colligate: Any, running: Running, tmp_path: Path
+) -> None:
+    done = colligate.here(*running(tmp_path / "out", "--json"))
+
+    assert done.returncode == 0, done.stderr
+    rows = rows_of(tmp_path / "out")
+    assert Counter(row["strategy"] for row in rows) == {"full-context": 8, "best-one": 8}
+    row = next(row for row in rows if row["question"] == "q-Eask")
+    assert row["answers"] == ["1828"]
+    assert row["gold_at"] == 1
+    assert row["outcome"]["short"] == "1828"
+    assert row["outcome"]["citations"][0]["document"] == "doc-Eask"
+    assert row["metrics"]["containment"] == 1.0
+    assert row["metrics"]["gold_all_evidence"] == 1.0
+    assert row["metrics"]["calls"] == 1.0
+    cell = json.loads(done.stdout)["cells"][0]
+    assert (cell["strategy"], cell["questions"]) == ("full-context", 8)
+    assert cell["metrics"]["containment"] == 1.0
+
+
+def test_the_table_has_the_columns_and_labels_of_the_suite(
+    colligate: Any, running: Running, tmp_path: Path
+) -> None:
+    done = colligate.here(*running(tmp_path / "out", "--limit", "2"))
+
+    head, first, *_ = done.stdout.splitlines()
+    assert head.split() == ["strategy", "Acc", "questions", "failed"]
+    assert first.split() == ["All", "of", "it", "100", "2"]
+
+
+def test_questions_are_asked_one_after_another_each_of_all_strategies(
+    colligate: Any, running: Running, tmp_path: Path
+) -> None:
+    colligate.here(*running(tmp_path / "out"))
+
+    asked = [row["question"] for row in rows_of(tmp_path / "out")]
+    assert asked[::2] == asked[1::2]
+
+
+def test_the_same_command_asks_nothing_again(
+    colligate: Any, running: Running, keeper: Any, tmp_path: Path
+) -> None:
+    colligate.here(*running(tmp_path / "out", "--limit", "3"))
+    before = (tmp_path / "out" / "rows.jsonl").read_bytes()
+    asked = len(keeper.requests)
+
+    done = colligate.here(*running(tmp_path / "out", "--limit", "3"))
+
+    assert done.returncode == 0
+    chats = [each for each in keeper.requests[asked:] if each["path"] == "/v1/chat/completions"]
+    assert chats == []
+    assert (tmp_path / "out" / "rows.jsonl").read_bytes() == before
+
+
+def test_a_larger_limit_asks_the_same_questions_and_more(
+    colligate: Any, running: Running, tmp_path: Path
+) -> None:
+    colligate.here(*running(tmp_path / "out", "--limit", "3"))
+    first = rows_of(tmp_path / "out")
+    colligate.here(*running(tmp_path / "out", "--limit", "5"))
+    more = rows_of(tmp_path / "out")
+
+    assert more[: len(first)] == first
+    assert len(more) == 10
+
+
+def test_strategies_may_be_added_later_and_unknown_ones_are_named(
+    colligate: Any, running: Running, tmp_path: Path
+) -> None:
+    colligate.here(*running(tmp_path / "out", "--limit", "1", "--strategies", "best-one"))
+    colligate.here(*running(tmp_path / "out", "--limit", "1", "--strategies", "full-context"))
+    assert [r["strategy"] for r in rows_of(tmp_path / "out")] == ["best-one", "full-context"]
+
+    done = colligate.here(*running(tmp_path / "out", "--strategies", "best-on"))
+    assert done.returncode == 2
+    assert "did you mean best-one?" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["--seed", "5"], "the seed was 0 and is 5"),
+        (["--limit", "1"], "the limit was 2 and is 1: it may only grow"),
+        (["--timeout", "9"], "timeout was None and is 9.0"),
+        (["--embedder", "minilm"], "the embedder was wordllama-256 (5a1c"),
+    ],
+)
+def test_a_run_made_otherwise_is_not_gone_on_with(
+    colligate: Any, running: Running, tmp_path: Path, more: list[str], said: str
+) -> None:
+    colligate.here(*running(tmp_path / "out", "--limit", "2"))
+    before = (tmp_path / "out" / "run.json").read_bytes()
+
+    done = colligate.here(*running(tmp_path / "out", "--limit", "2", *more))
+
+    assert done.returncode == 2
+    assert said.partition(" (")[0] in done.stderr
+    assert "name another --out" in done.stderr
+    assert (tmp_path / "out" / "run.json").read_bytes() == before
+
+
+def test_another_model_is_not_gone_on_with(
+    colligate: Any, running: Running, keeper: Any, tmp_path: Path
+) -> None:
+    colligate.here(*running(tmp_path / "out", "--limit", "1"))
+
+    done = colligate.here(
+        *running(tmp_path / "out", "--limit", "1", "--model", f"openai:other@{keeper.url}")
+    )
+
+    assert done.returncode == 2
+    assert "the reader was openai:keeper@" in done.stderr
+
+
+def test_changed_questions_are_not_gone_on_with(
+    colligate: Any, running: Running, data: Path, tmp_path: Path
+) -> None:
+    colligate.here(*running(tmp_path / "out", "--limit", "1"))
+    with (data / "towers.jsonl").open("a", encoding="utf-8") as lines:
+        lines.write("\n")
+
+    done = colligate.here(*running(tmp_path / "out", "--limit", "1"))
+
+    assert done.returncode == 2
+    assert "towers.jsonl has changed" in done.stderr
+
+
+def test_a_failed_answer_is_a_row_that_counts_as_wrong_and_is_retried_on_demand(
+    colligate: Any, running: Running, keeper: Any, tmp_path: Path
+) -> None:
+    keeper.fail(422, "no such luck", path="/chat/completions")
+    done = colligate.here(*running(tmp_path / "out", "--limit", "1"))
+
+    assert done.returncode == 0
+    assert "1 answer failed and counts as wrong" in done.stderr
+    failed, well = rows_of(tmp_path / "out")
+    assert "no such luck" in failed["outcome"]["error"]
+    assert failed["metrics"]["containment"] == 0.0
+    assert well["metrics"]["containment"] == 1.0
+
+    colligate.here(*running(tmp_path / "out", "--limit", "1"))
+    assert len(rows_of(tmp_path / "out")) == 2  # not of itself
+    done = colligate.here(*running(tmp_path / "out", "--limit", "1", "--retry-failed", "--json"))
+    again = rows_of(tmp_path / "out")[-1]
+    assert (again["strategy"], again["attempt"]) == (failed["strategy"], 2)
+    assert again["outcome"]["error"] == ""
+    [cell] = [c for c in json.loads(done.stdout)["cells"] if c["strategy"] == failed["strategy"]]
+    assert (cell["questions"], cell["failed"]) == (1, 0)
+
+
+def test_the_budget_of_the_whole_run_leaves_no_row_that_felt_it(
+    colligate: Any, running: Running, tmp_path: Path
+) -> None:
+    whole = tmp_path / "whole"
+    colligate.here(*running(whole, "--limit", "3"))
+    done = colligate.here(
+        *running(tmp_path / "out", "--limit", "3", "--max-tokens-total", "4000")
+    )
+
+    assert done.returncode == 1
+    assert "the token budget is spent" in done.stderr
+    rows = rows_of(tmp_path / "out")
+    assert 0 < len(rows) < 6
+    assert all(row["outcome"]["error"] == "" for row in rows)
+    colligate.here(*running(tmp_path / "out", "--limit", "3"))
+    assert lasting(rows_of(tmp_path / "out")) == lasting(rows_of(whole))
+
+
+def lasting(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Rows by key, without what time does to them."""
+    found = {}
+    for row in rows:
+        outcome = {**row["outcome"], "seconds": 0}
+        usage = json.loads(json.dumps(outcome.pop("usage")))
+        for sums in (usage, *usage["by_role"].values()):
+            sums.pop("seconds")
+        metrics = {name: value for name, value in row["metrics"].items() if name != "seconds"}
+        key = (row["dataset"], row["question"], row["strategy"])
+        kept = {**row, "outcome": outcome, "usage": usage, "metrics": metrics}
+        kept.pop("began")
+        found[str(key)] = kept
+    return found
+
+
+def test_an_answer_that_takes_too_long_has_failed(
+    colligate: Any, running: Running, keeper: Any, tmp_path: Path
+) -> None:
+    keeper.stall(path="/chat/completions")
+    colligate.here(*running(tmp_path / "out", "--limit", "1", "--timeout", "0.5"))
+
+    first, second = rows_of(tmp_path / "out")
+    assert first["outcome"]["error"] == "BudgetExceeded: no answer within 0.5 seconds"
+    assert second["outcome"]["error"] == ""
+
+
+def test_where_nobody_answers_any_more_the_run_stops(
+    colligate: Any, running: Running, keeper: Any, tmp_path: Path
+) -> None:
+    keeper.key = "secret"  # which nobody gave
+    done = colligate.here(*running(tmp_path / "out"))
+
+    assert done.returncode == 1
+    assert "the last 10 answers all failed" in done.stderr
+    assert "--retry-failed goes on" in done.stderr
+    assert len(rows_of(tmp_path / "out")) == 10
+
+
+def test_a_dry_run_asks_and_writes_nothing(
+    colligate: Any, running: Running, keeper: Any, tmp_path: Path
+) -> None:
+    done = colligate.here(*running(tmp_path / "out", "--dry-run", "--json"))
+
+    expected = json.loads(done.stdout)
+    assert (expected["answers"], expected["calls"]) == (16, 16)
+    assert keeper.requests == []
+    assert not (tmp_path / "out").exists()
+
+
+def test_many_calls_are_said_before_they_are_made(
+    colligate: Any, running: Running, keeper: Any, data: Path, tmp_path: Path
+) -> None:
+    suite = (data / "towers.toml").read_text("utf-8")
+    methods = "".join(
+        f'[[strategies]]\nname = "again-{n}"\nstrategy = "full-context"\n' for n in range(40)
+    )
+    (data / "towers.toml").write_text(suite.replace("[[columns]]", methods + "[[columns]]"))
+    keeper.key = "secret"  # so that it soon stops
+    done = colligate.here(*running(tmp_path / "out"))
+
+    assert "336 answers to come: about 340 model calls" in done.stderr
+
+
+def test_concurrent_answers_are_the_same_rows(
+    colligate: Any, running: Running, keeper: Any, tmp_path: Path
+) -> None:
+    colligate.here(*running(tmp_path / "one"))
+    colligate.here(*running(tmp_path / "four", "--concurrency", "4"))
+
+    assert lasting(rows_of(tmp_path / "four")) == lasting(rows_of(tmp_path / "one"))
+    assert 1 < keeper.in_flight_most <= 4
+
+
+def test_each_answer_has_its_trace(colligate: Any, running: Running, tmp_path: Path) -> None:
+    colligate.here(*running(tmp_path / "out", "--limit", "1"))
+    row = rows_of(tmp_path / "out")[-1]
+
+    with gzip.open(tmp_path / "out" / row["trace"], "rt", encoding="utf-8") as lines:
+        events = [json.loads(line) for line in lines]
+    assert events[0]["event"] == "retrieved"
+    assert events[-1]["event"] == "answered"
+
+    colligate.here(*running(tmp_path / "bare", "--limit", "1", "--no-traces"))
+    assert rows_of(tmp_path / "bare")[-1]["trace"] is None
+    assert not (tmp_path / "bare" / "traces").exists()
+
+
+def test_the_run_is_on_record(
+    colligate: Any, running: Running, keeper: Any, tmp_path: Path
+) -> None:
+    keeper.models = ["keeper"]
+    keeper.window = 4096
+    colligate.here(*running(tmp_path / "out", "--limit", "1"))
+
+    run = json.loads((tmp_path / "out" / "run.json").read_text("utf-8"))
+    assert run["models"]["reader"]["name"] == f"openai:keeper@{keeper.url}"
+    assert run["models"]["reader"]["said"] == {"id": "keeper", "max_model_len": 4096}
+    assert len(run["models"]["embedder"]["digest"]) == 64
+    assert len(run["data"]["towers.jsonl"]) == 64
+    assert {"evidence/reader.py", "colligate.strategies.baselines.full_context"} <= set(
+        run["prompts"]
+    )
+    assert run["versions"]["python"]
+    assert run["suite_text"].startswith('\ntitle = "Towers"')
+    [session] = run["sessions"]
+    assert session["ended"] >= session["began"]
+    assert session["hardware"]["cores"] >= 1
+    assert session["arguments"]["limit"] == 1
+
+
+def test_a_second_process_is_kept_out(
+    colligate: Any, running: Running, keeper: Any, tmp_path: Path
+) -> None:
+    keeper.hold()
+    with colligate.start(*running(tmp_path / "out", "--limit", "1")) as first:
+        keeper.until(lambda: any(r["path"].endswith("completions") for r in keeper.requests))
+        second = colligate.here(*running(tmp_path / "out", "--limit", "1"))
+        keeper.release()
+        first.communicate(timeout=60)
+
+    assert second.returncode == 2
+    assert "another process runs a bench there" in second.stderr
+    assert first.returncode == 0
+
+
+def test_only_questions_with_the_meta_of_the_data_set_are_asked(
+    colligate: Any, running: Running, data: Path, tmp_path: Path
+) -> None:
+    suite = (data / "towers.toml").read_text("utf-8")
+    where = 'file = "towers.jsonl"\nwhere = { coast = "north" }'
+    (data / "towers.toml").write_text(suite.replace('file = "towers.jsonl"', where))
+    colligate.here(*running(tmp_path / "out", "--strategies", "full-context"))
+
+    asked = {row["question"] for row in rows_of(tmp_path / "out")}
+    assert asked == {"q-Brack", "q-Dunmore", "q-Fanad", "q-Hook"}
+
+
+def test_a_wrong_record_is_named_before_anything_is_asked(
+    colligate: Any, running: Running, keeper: Any, data: Path, tmp_path: Path
+) -> None:
+    with (data / "towers.jsonl").open("a", encoding="utf-8") as lines:
+        lines.write('{"id": "q-9", "question": "Wh')
+    done = colligate.here(*running(tmp_path / "out"))
+
+    assert done.returncode == 1
+    assert "line 9" in done.stderr
+    assert "towers.jsonl" in done.stderr
+    assert keeper.requests == []
