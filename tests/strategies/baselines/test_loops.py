@@ -9,7 +9,7 @@ import pytest
 
 from colligate.documents import Document
 from colligate.documents.markdown import markdown_tree
-from colligate.errors import BudgetExceeded, MalformedOutput, MissingCapability, UsageError
+from colligate.errors import BudgetExceeded, MissingCapability, UsageError
 from colligate.library.given import Given
 from colligate.strategies.baselines import metarag
 from colligate.strategies.baselines.agentic_rag import AgenticRAG
@@ -395,7 +395,7 @@ async def test_flare_stops_after_its_rounds_and_tokens(make_run, sources):
 
 async def test_flare_refuses_a_scorer_whose_tokens_do_not_match(make_run, sources):
     run, _ = make_run(sources, scripted("Ada Mercer."), likelihood=lambda *_: [-0.1])
-    with pytest.raises(MalformedOutput, match="scorer"):
+    with pytest.raises(MissingCapability, match="scorer"):
         await FLARE(mode="sparse").answer(QUESTION, run)
 
 

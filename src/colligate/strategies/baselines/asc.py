@@ -65,7 +65,7 @@ class ASC:
         Raises:
             MissingCapability: the run has no embedder.
         """
-        await run.embed([])  # without an embedder nothing is asked
+        await run.embed([question], kind="query")  # without an embedder nothing is asked
         found = LookedUp(run, self.k, self.pool, self.mode)
         passages = await found.search(question)
         written: dict[int, str] = {}

@@ -10,7 +10,6 @@ from functools import partial
 from typing import ClassVar
 
 from colligate.documents import Passage
-from colligate.errors import MalformedOutput
 from colligate.evidence.material import material
 from colligate.evidence.reader import Form, render
 from colligate.evidence.reasoner import asked, sentence_reasoning
@@ -21,6 +20,7 @@ from colligate.strategies.at_least import at_least
 from colligate.strategies.looking_up import LookedUp, answered, before_the_answer, prompted
 from colligate.strategies.run import Run
 from colligate.strategies.strategy import Needs
+from colligate.strategies.token_scores import token_scores
 from colligate.strategies.trace import Noted
 
 _ALONE = """\
@@ -136,25 +136,13 @@ class FLARE:
         """Whether every token of a sentence is likely, and the sentence without those that are not.
 
         Raises:
-            MalformedOutput: the scorer gives other tokens than it counts.
+            MissingCapability: the scorer gives no likelihoods, or not where its tokens stand.
         """
         before = f"Question: {question.strip()}\nAnswer: {text}".rstrip()
         continuation = f" {sentence}"
-        logprobs = (await run.likelihoods([(before, continuation)]))[0]
-        scorer = run.model(Role.SCORER)
-        spans = await scorer.token_spans(continuation)
-        if len(spans) != len(logprobs):
-            raise MalformedOutput(
-                f"{scorer.name} gives {len(logprobs)} likelihoods of {len(spans)} tokens",
-                "a sentence's unlikely words cannot be told",
-                "use another --scorer",
-            )
-        unlikely = [
-            span
-            for span, logprob in zip(spans, logprobs, strict=True)
-            if math.exp(logprob) <= self.threshold
-        ]
-        masked = {place for start, end in unlikely for place in range(start, end)}
+        (tokens,) = await token_scores(run, [(before, continuation)])
+        unlikely = [token for token in tokens if math.exp(token.logprob) <= self.threshold]
+        masked = {place for token in unlikely for place in range(token.start, token.end)}
         left = (letter for place, letter in enumerate(continuation) if place not in masked)
         return not unlikely, " ".join("".join(left).split())
 

@@ -110,7 +110,7 @@ class MetaRAG:
         Raises:
             MissingCapability: the run has no embedder.
         """
-        await run.embed([])  # without an embedder nothing is asked
+        await run.embed([question], kind="query")  # without an embedder nothing is asked
         found = LookedUp(run, self.k, self.pool, self.mode)
         state = _State()
         with before_the_answer(run, lambda: found.passages):

@@ -39,6 +39,7 @@ from colligate.strategies.reading import located
 from colligate.strategies.run import Run
 from colligate.strategies.side_by_side import side_by_side
 from colligate.strategies.strategy import Needs
+from colligate.token_estimate import estimate_tokens
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -120,9 +121,7 @@ class TreeOfAgents:
             document = await run.document(info.id)
             spans = await asyncio.to_thread(passages_of, document, Structural())
             passages += [document.passage(span) for span in spans]
-        worker = run.model(Role.WORKER)
-        tokens = [await worker.count_tokens(passage.text) for passage in passages]
-        parts = _parts(tokens, self.agents)
+        parts = _parts([estimate_tokens(passage.text) for passage in passages], self.agents)
         return [
             _Agent(number, passages[part.start : part.stop]) for number, part in enumerate(parts, 1)
         ]
@@ -183,9 +182,10 @@ class TreeOfAgents:
         if len(tied) > 1:
             opinions = [(_findings(agents, places), agents[places[0]].vote) for places in tied]
             messages = judge_messages(question, opinions)
-            made = await self._ask(messages, Judged, run, role=Role.JUDGE)
-            if made is not None and 1 <= made.id <= len(tied):
-                chosen = tied[made.id - 1]
+            with before_the_answer(run, lambda: tied):
+                made = await self._ask(messages, Judged, run, role=Role.JUDGE)
+                if made is not None and 1 <= made.id <= len(tied):
+                    chosen = tied[made.id - 1]
         return [agents[place] for place in chosen]
 
     async def _found(
