@@ -15,6 +15,7 @@ from typing import Any
 from colligate.errors import WeightsUnavailable
 from colligate.models.hf.loading import facts, find, load_tokenizer
 from colligate.models.hf.prompts import Prompts
+from colligate.models.text import blunt
 from colligate.models.threads import Threads
 
 RETRIEVAL = ("[Retrieval]", "[No Retrieval]")
@@ -97,7 +98,7 @@ class ReflectiveModel:
     def _wants_retrieval(self, question: str) -> float:
         prompts, runtime, marks = self._load()
         with runtime.working():
-            _, logits = runtime.prefill(_asked(prompts, question, ""))
+            _, logits = runtime.prefill(_asked(prompts, question, "", marks))
             step = _step(runtime.torch, logits, marks)
         return _share(step.marks, RETRIEVAL, (1.0, 0.0))
 
@@ -105,10 +106,10 @@ class ReflectiveModel:
         prompts, runtime, marks = self._load()
         opening, closing = _PARAGRAPH
         ids = [
-            *_asked(prompts, question, before),
+            *_asked(prompts, question, before, marks),
             marks[RETRIEVAL[0]],
             marks[opening],
-            *prompts.literal(passage),
+            *prompts.literal(blunt(passage, marks)),
             marks[closing],
         ]
         runtime.must_fit(len(ids) + max_tokens)
@@ -174,10 +175,11 @@ def _share(odds: Mapping[str, float], kind: Sequence[str], weights: Sequence[flo
     return weighted / total if total else 0.0
 
 
-def _asked(prompts: Prompts, question: str, before: str) -> list[int]:
+def _asked(prompts: Prompts, question: str, before: str, marks: Mapping[str, int]) -> list[int]:
     """The prompt up to where a passage, or the rest of the answer, begins."""
     text = f"### Instruction:\n{question.strip()}\n\n### Response:\n{before}"
-    return prompts.literal(text, beginning=True)
+    # Some tokenizers do not flag these tokens as special: text must not become one even so.
+    return prompts.literal(blunt(text, marks), beginning=True)
 
 
 def _step(torch: Any, logits: Any, marks: Mapping[str, int]) -> Step:
