@@ -51,7 +51,7 @@ QUESTIONS = {
         "l", "why?", task=Task.LONG, long_answers=("Ann Lee wrote it.",), claims=("it was Ann",)
     ),
     "judged": Question("j", "who?", ("Ann",), task=Task.JUDGED),
-    "unanswerable": Question("u", "who?", answerable=False),
+    "unanswerable": Question("u", "who?", ("kept",), gold=("g",), answerable=False),
 }
 COSTS_AND_REFUSALS = {"abstention", "cost"}
 

@@ -30,7 +30,7 @@ def evidence_measures(question: Question, outcome: Outcome) -> dict[str, float] 
             recall = gold_recall(question.gold, documents)
             measures.update({f"gold_{how}_{stage}": value for how, value in recall.items()})
     shown = "\n".join(f"{piece.title}\n{piece.text}" for piece in outcome.evidence)
-    if question.answers and question.answerable:
+    if question.answers:
         measures["answer_in_evidence"] = containment(shown, question.answers)
     if not measures:
         return None
