@@ -51,16 +51,21 @@ _STEP_BY_STEP = "Think step by step."
 
 @dataclass
 class _State:
-    """The answer as it stands, its reason, and the last answer that would do."""
+    """The answer as it stands with its reason, and the last answer that would do, with its own."""
 
     reason: str = ""
     answer: str = ""
-    final: str = ""
+    final: tuple[str, str] = ("", "")
     passages: list[Passage] = field(default_factory=list)
 
+    def keep(self) -> None:
+        """The answer as it stands would do."""
+        self.final = self.reason, self.answer
+
     def log(self) -> str:
-        said = f"Reason: {' '.join(self.reason.split())}\nAnswer: {self.final or self.answer}"
-        return f"<log>\n{material(said)}\n</log>" if self.answer else ""
+        reason, answer = (" ".join(text.split()) for text in self.final)
+        said = material(f"Reason: {reason}\nAnswer: {answer}")
+        return f"<log>\n{said}\n</log>" if answer else ""
 
 
 @dataclass(frozen=True)
@@ -130,15 +135,15 @@ class MetaRAG:
         if not state.passages:
             return
         await self._respond(question, [], state, run)
-        state.final = state.answer
+        state.keep()
         for _ in range(self.rounds):
             if await self._agreed(question, state, run):
-                state.final = state.answer
+                state.keep()
                 return
             advice = await self._plan(question, found, state)
             await self._respond(question, advice, state, run)
             if certain(state.answer):
-                state.final = state.answer
+                state.keep()
 
     async def _look_up(self, query: str, found: LookedUp, state: _State) -> None:
         await found.search(query)
