@@ -75,6 +75,18 @@ def test_a_stretch_comes_back_to_the_least_that_covers_it(drawn, data):
     assert all(passage.back(start, end).contains(part) for part in parts)
 
 
+@given(shortened(), st.data())
+def test_what_is_shown_of_a_stretch_are_its_kept_characters(drawn, data):
+    document, passage, _ = drawn
+    start = data.draw(st.integers(passage.span.start, passage.span.end))
+    span = Span("d", start, data.draw(st.integers(start, passage.span.end)))
+    kept = [common for each in passage.kept if (common := each.intersection(span))]
+    shown = passage.shown_in(span)
+    assert "".join(shown.split()) == "".join("".join(map(document.slice, kept)).split())
+    assert passage.shown(span) * max(1, len(span)) == pytest.approx(sum(map(len, kept)))
+    assert passage.shown_in(passage.span) == passage.text
+
+
 @pytest.mark.parametrize("place", [(0, 0), (-1, 2), (3, 2), (0, 10_000)])
 def test_no_characters_stand_for_nothing(place):
     with pytest.raises(ValueError, match="characters"):
@@ -131,6 +143,29 @@ def test_words_that_stand_nowhere_are_still_not_cited():
     passage = keeping("The tenant", "pays 900 euros")
     statement = Statement(passage=1, quote="tenant pays 700 euros", sentence="It is 700 euros.")
     assert not cite("What is the rent?", [statement], [passage], {"lease": LEASE}).citations
+
+
+def test_what_was_not_shown_is_not_cited_though_it_stands_there():
+    statements = [
+        Statement(passage=1, quote="Cats are allowed.", sentence="Cats are allowed."),
+        Statement(passage=1, quote="pets", sentence="Cats are allowed."),
+    ]
+    for statement in statements:
+        found = cite("Which pets?", [statement], [keeping("The tenant", "month")], {"lease": LEASE})
+        assert not found.citations
+        found = cite("Which pets?", [statement], [keeping("Cats", "allowed")], {"lease": LEASE})
+        assert [c.quote for c in found.citations] == ["Cats are allowed."]
+
+
+def test_a_number_that_lost_its_beginning_is_not_the_document_s():
+    text = "The rent for the whole year is 10800 euros."
+    document = Document("d", "D", text, markdown_tree(text, "d"), language="en")
+    at = text.index("800 euros")
+    passage = compressed(document.passage(Span("d", 0, len(text))), [(0, 8), (at, len(text))])
+    assert passage.text == "The rent 800 euros."
+    for quote in ("The rent 800 euros.", "rent of the flat"):
+        statement = Statement(passage=1, quote=quote, sentence="The rent is 800 euros.")
+        assert not cite("What is the rent?", [statement], [passage], {"d": document}).citations
 
 
 @given(st.lists(st.floats(-9, 9), max_size=30), st.floats(-0.5, 1.5))

@@ -13,8 +13,8 @@ from typing import Any
 
 from colligate.documents import Document, Passage, Span
 from colligate.documents.languages import detect
-from colligate.documents.locating import Location, locate, normalise
-from colligate.evidence.compression import Compressed
+from colligate.documents.locating import Location, normalise
+from colligate.evidence.compression import quoted, seen
 from colligate.evidence.reader import Joined, Statement
 from colligate.evidence.support import (
     NEAR,
@@ -182,8 +182,8 @@ def _together(
     for place, source in others:
         # Words of the question count here: they may be what joins one place to another.
         missing = support(sentence, " ".join(sources)).missing
-        quoted = documents[place.span.document_id].slice(place.span)
-        if len(support(sentence, " ".join([*sources, quoted])).missing) < len(missing):
+        words = documents[place.span.document_id].slice(place.span)
+        if len(support(sentence, " ".join([*sources, words])).missing) < len(missing):
             places.append(place)
             sources.append(source)
     if not support(sentence, " ".join(sources), question).enough(QUOTED):
@@ -201,7 +201,9 @@ def _located(
     for passage in [*named, *(each for each in passages if each not in named)]:
         document = documents[passage.document_id]
         verbatim = passage not in named
-        location = _quoted(statement.quote, document, passage, verbatim=verbatim)
+        location = quoted(
+            statement.quote, document, passage, longest=_LONGEST_QUOTE, verbatim=verbatim
+        )
         if location is None:
             continue
         span = whole_sentences(document, location.span, passage.span)
@@ -254,17 +256,6 @@ def _place(
     return None, f"a citation was dropped: {problem}"
 
 
-def _quoted(
-    quote: str, document: Document, passage: Passage, *, verbatim: bool = False
-) -> Location | None:
-    """Where a quote stands in a passage; if only some of it was shown, with what was left out."""
-    if isinstance(passage, Compressed):
-        location = passage.locate(quote, verbatim=verbatim)
-        if location is not None and len(location.span) <= _LONGEST_QUOTE:
-            return location
-    return locate(quote, document, within=passage.span, verbatim=verbatim)
-
-
 @dataclass(frozen=True, slots=True)
 class _Claim:
     """A sentence, the question it answers, and the words it quotes."""
@@ -275,7 +266,7 @@ class _Claim:
 
     def quoted_in(self, document: Document, passage: Passage) -> Location | None:
         """Where the quote stands in a passage."""
-        return _quoted(self.quote, document, passage)
+        return quoted(self.quote, document, passage, longest=_LONGEST_QUOTE)
 
     @property
     def quotes_at_length(self) -> bool:
@@ -284,7 +275,7 @@ class _Claim:
 
     def copied_from(self, document: Document, passage: Passage) -> Place | None:
         """The sentences around the quote where a passage has it word for word."""
-        location = _quoted(self.quote, document, passage, verbatim=True)
+        location = quoted(self.quote, document, passage, longest=_LONGEST_QUOTE, verbatim=True)
         return self.supported_by(location, document, passage)
 
     def supported_by(
@@ -306,8 +297,12 @@ class _Claim:
     def said_in(self, document: Document, passage: Passage) -> Place | None:
         """The sentences of a passage that support the claim without having been quoted."""
         for span in supporting_sentences(self.sentence, document, passage.span):
-            source = _in_context(passage, document.slice(span))
-            near = support(self.sentence, source, self.question).enough(NEAR)
+            # By the document, and by what the reader saw of it.
+            sources = {document.slice(span), seen(span, document, passage)}
+            near = all(
+                support(self.sentence, _in_context(passage, text), self.question).enough(NEAR)
+                for text in sources
+            )
             if near and len(span) <= _LONGEST_QUOTE:
                 return Place(span, "supporting sentences")
         return None

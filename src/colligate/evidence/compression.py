@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 from colligate.documents import Document, Passage, Span, flat_tree
 from colligate.documents.locating import Location, locate
 
+_MOSTLY = 0.5  # of a quote's characters
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compressed(Passage):
@@ -49,22 +51,64 @@ class Compressed(Passage):
     @property
     def share(self) -> float:
         """How much of the passage is shown, by characters."""
-        return sum(map(len, self.kept)) / max(1, len(self.span))
+        return self.shown(self.span)
+
+    def shown(self, span: Span) -> float:
+        """How much of a stretch of the document is shown, by characters."""
+        common = (span.intersection(kept) for kept in self.kept)
+        return sum(len(each) for each in common if each is not None) / max(1, len(span))
+
+    def shown_in(self, span: Span) -> str:
+        """The text that is shown of a stretch of the document."""
+        places = [
+            (at + common.start - kept.start, at + common.end - kept.start)
+            for at, kept in self._places()
+            if (common := kept.intersection(span)) is not None
+        ]
+        return self.text[places[0][0] : places[-1][1]] if places else ""
 
     def _source(self, at: int) -> tuple[int, int]:
         """What one character of the text stands for."""
-        place, last = 0, None
-        for span in self.kept:
-            if last is not None and self.text[place : place + 1].isspace():
-                # A kept stretch never begins with a blank: this one joins.
-                if at == place:
-                    return last.end, span.start
-                place += 1
-            if at < place + len(span):
-                return span.start + at - place, span.start + at - place + 1
-            place += len(span)
-            last = span
+        last = self.span.start
+        for place, kept in self._places():
+            if at < place:  # what joins
+                return last, kept.start
+            if at < place + len(kept):
+                return kept.start + at - place, kept.start + at - place + 1
+            last = kept.end
         raise AssertionError("the text is longer than what was kept")
+
+    def _places(self) -> Iterator[tuple[int, Span]]:
+        """Where in the text each kept stretch begins."""
+        place = 0
+        for kept in self.kept:
+            # A kept stretch never begins with a blank: this one joins.
+            place += self.text[place : place + 1].isspace()
+            yield place, kept
+            place += len(kept)
+
+
+def quoted(
+    quote: str, document: Document, passage: Passage, *, longest: int, verbatim: bool = False
+) -> Location | None:
+    """Where a quote stands in a passage, as `locating.locate` finds it.
+
+    Of a compressed one: in what was shown, with what was dropped in between, if that is no longer
+    than `longest` characters; or in the passage, where most of the words there were shown and the
+    model put in the others.
+    """
+    if not isinstance(passage, Compressed):
+        return locate(quote, document, within=passage.span, verbatim=verbatim)
+    location = passage.locate(quote, verbatim=verbatim)
+    if location is not None and len(location.span) <= longest:
+        return location
+    location = locate(quote, document, within=passage.span, verbatim=verbatim)
+    return location if location and passage.shown(location.span) > _MOSTLY else None
+
+
+def seen(span: Span, document: Document, passage: Passage) -> str:
+    """What a reader saw of a stretch of a passage: all of it, unless it is compressed."""
+    return passage.shown_in(span) if isinstance(passage, Compressed) else document.slice(span)
 
 
 def compressed(passage: Passage, kept: Iterable[tuple[int, int]]) -> Compressed:

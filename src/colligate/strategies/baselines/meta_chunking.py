@@ -46,8 +46,8 @@ class MetaChunking:
     Zhao et al. 2024. `how=ppl`: a cut comes after a sentence that surprises the model less than
     both its neighbours, by `threshold` nats a token at least on one side. `how=msp` (margin
     sampling): for each sentence the model says whether it belongs to the chunk before it, and the
-    margin of its two answers must exceed the mean of the last five, 0 before there are five. Neighbouring
-    chunks are then merged up to `words` words.
+    margin of its two answers must exceed the mean of the last five, 0 before there are five.
+    Neighbouring chunks are then merged up to `words` words.
 
     The best chunks by the run's reranker, embedder or BM25 are read, best first: as many as
     `budget` tokens of the reader hold (LongRefiner, with `threshold=0.5`), or the best `k` (RDR2:
