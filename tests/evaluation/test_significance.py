@@ -63,6 +63,13 @@ def test_rounding_in_the_last_bits_is_no_difference() -> None:
     assert paired_bootstrap(tenths, [0.3, 0.1, 0.2], seed=1).p == 1.0
 
 
+def test_rounding_is_told_from_a_difference_at_any_size() -> None:
+    tokens = np.random.default_rng(0).random(500) * 1e6
+    assert paired_bootstrap(tokens, np.roll(tokens, 1), seed=1).p == pytest.approx(1.0, abs=0.05)
+    tiny = paired_bootstrap([3e-14, 2e-14, 4e-14], [0, 0, 0], seed=1)
+    assert (tiny.p, tiny.low > 0) == (1 / 10_000, True)
+
+
 def test_a_seed_gives_the_same_numbers_and_another_does_not() -> None:
     values = np.random.default_rng(0).random(40)
     assert bootstrap(values, 7) == bootstrap(values, 7) != bootstrap(values, 8)

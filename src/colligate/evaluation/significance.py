@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 RESAMPLES = 10_000
 
 _DRAWN_AT_ONCE = 2_000_000  # question indices in memory
+_LAST_BITS = 1e-12
 _STARS = ((0.001, "***"), (0.01, "**"), (0.05, "*"))
 
 
@@ -76,13 +77,16 @@ def paired_bootstrap(
     if ours.shape != theirs.shape:
         raise ValueError(f"{len(ours)} values cannot be paired with {len(theirs)}")
     differences = ours - theirs
+    means = _means(differences, seed, resamples, strata)
     # Sums of the same parts in another order differ in the last bits; zero must be zero.
-    means = _means(differences, seed, resamples, strata).round(12)
+    least = _LAST_BITS * np.abs(differences).max()
+    means[np.abs(means) <= least] = 0
     low, high = np.percentile(means, [2.5, 97.5])
-    observed = np.sign(differences.mean().round(12))
+    mean = float(differences.mean())
+    observed = np.sign(mean) if abs(mean) > least else 0
     against = (np.sign(means) == -observed).mean() + (means == 0).mean() / 2 if observed else 0.5
     p = float(min(1.0, max(2 * against, 1 / resamples)))
-    return Difference(float(differences.mean()), float(low), float(high), p, len(differences))
+    return Difference(mean, float(low), float(high), p, len(differences))
 
 
 def _values(given: ArrayLike) -> NDArray[np.float64]:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from colligate.errors import MissingCapability
-from colligate.evaluation.metrics.backends import JudgeEntails, JudgeReads
+from colligate.evaluation.metrics.backends import JudgeEntails, JudgeReads, TrainedEntails
 from colligate.evaluation.metrics.claims import claim_recall
 from colligate.evaluation.metrics.disambiguation import disambiguation_scores
 from colligate.evaluation.metrics.judging import (
@@ -39,6 +39,8 @@ async def test_yes_is_read_before_no_and_neither_is_asked_again_three_times() ->
     model = ScriptedModel(["hm", "yes", "NO", "not reached"])
     assert await implies(model, "who?", "Ann", ["Ann"]) == 0
     assert len(model.calls) == 3
+    assert {call.temperature for call in model.calls} == {0}
+    assert len({call.seed for call in model.calls}) == 3  # else a cache would give the same again
     model = ScriptedModel(["hm", "Yes"])
     assert await implies(model, "who?", "Ann", ["Ann"]) == 1
 
@@ -149,3 +151,19 @@ async def test_what_a_reader_finds_for_each_reading() -> None:
     assert found["qa_hit"] == 0
     refused = await disambiguation_scores("", readings, reader)
     assert set(refused.values()) == {0}
+
+
+async def test_a_trained_model_is_asked_as_alce_asks_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    class T5:
+        async def write(self, text: str, *, read_tokens: int, max_tokens: int) -> str:
+            asked.append(text)
+            return "1" if "it rained" in text.split("hypothesis:")[1] else "10"
+
+    monkeypatch.setattr("colligate.models.hf.loading.transformers", lambda: None)
+    monkeypatch.setattr("colligate.models.hf.seq2seq.seq2seq", lambda name: T5())
+    nli = TrainedEntails("google/t5_xxl_true_nli_mixture")
+    assert nli.name == "google/t5_xxl_true_nli_mixture"
+    assert await claim_recall("Wet.", ["it rained", "it snowed"], nli) == 0.5
+    assert asked[0] == "premise: Wet. hypothesis: it rained"

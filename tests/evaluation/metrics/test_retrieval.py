@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colligate.evaluation.metrics.retrieval import CUTS, retrieval_scores
+from colligate.evaluation.metrics.retrieval import CUTS, hit_scores, retrieval_scores
 
 pytest.importorskip("pytrec_eval")
 
@@ -39,6 +39,16 @@ def test_a_first_gold_document_at_a_cut_counts_there(rank: int) -> None:
     found = retrieval_scores(ranked, ["gold"])
     assert found[f"mrr_at_{rank}"] == pytest.approx(1 / rank)
     assert all(found[f"mrr_at_{k}"] == found[f"recall_at_{k}"] == 0 for k in CUTS if k < rank)
+
+
+def test_a_hit_is_an_answer_in_one_of_the_first_passages() -> None:
+    passages = ["no", "no", "It was The Ann.", "Ann", *["no"] * 20]
+    found = hit_scores(passages, ["Bob", "Ann"])
+    assert [found[f"hit_at_{k}"] for k in CUTS] == [0, 1, 1, 1, 1, 1]
+    assert hit_scores(["Ann"], ["Ann"])["hit_at_1"] == 1
+    late = hit_scores(["no"] * 10 + ["Ann"], ["Ann"])
+    assert (late["hit_at_10"], late["hit_at_20"]) == (0, 1)
+    assert set(hit_scores(["no"], ["Ann"]).values()) == set(hit_scores([], ["Ann"]).values()) == {0}
 
 
 def test_nothing_retrieved_is_nothing_found_under_the_same_names() -> None:

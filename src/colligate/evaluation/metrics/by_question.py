@@ -17,7 +17,7 @@ from colligate.evaluation.metrics.evidence import documents_of, searched
 from colligate.evaluation.metrics.normalising import alce_output
 from colligate.evaluation.metrics.passages import passage_scores
 from colligate.evaluation.metrics.qampari import qampari_scores
-from colligate.evaluation.metrics.retrieval import retrieval_scores
+from colligate.evaluation.metrics.retrieval import hit_scores, retrieval_scores
 from colligate.evaluation.metrics.short_answers import dual_scores, f1_flashrag, short_scores
 from colligate.evaluation.outcome import Outcome
 from colligate.evaluation.question import Question, Reading, Task
@@ -99,10 +99,16 @@ async def eli5(question: Question, outcome: Outcome, given: Backends) -> Measure
 
 
 def retrieval(question: Question, outcome: Outcome) -> Measures | None:
-    """The ranking of what searches returned, by document."""
-    if not question.gold or not searched(outcome):
+    """The ranking of what searches returned: by document, and by passage for an answer in it."""
+    if not searched(outcome):
         return None
-    return retrieval_scores(documents_of(outcome.retrieved), question.gold)
+    measures: dict[str, float] = {}
+    if question.gold:
+        measures.update(retrieval_scores(documents_of(outcome.retrieved), question.gold))
+    if question.answers:
+        texts = [piece.text for piece in outcome.retrieved]
+        measures.update(hit_scores(texts, question.answers))
+    return measures or None
 
 
 def passages(question: Question, outcome: Outcome) -> Measures | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from colligate.evaluation.metrics.extras import extra
+from colligate.evaluation.metrics.short_answers import containment
 
 CUTS = (1, 5, 10, 20, 50, 100)
 _NAMES = {"ndcg_cut": "ndcg", "recall": "recall", "map_cut": "map", "P": "precision"}
@@ -28,3 +29,10 @@ def retrieval_scores(ranked: Sequence[str], gold: Sequence[str]) -> dict[str, fl
     for theirs, ours in _NAMES.items():
         scores.update({f"{ours}_at_{k}": float(found[f"{theirs}_{k}"]) for k in CUTS})
     return scores
+
+
+def hit_scores(passages: Sequence[str], answers: Sequence[str]) -> dict[str, float]:
+    """`hit_at_K`: an answer is contained in one of the first K passages."""
+    hits = (rank for rank, text in enumerate(passages, 1) if containment(text, answers))
+    first = next(hits, None)
+    return {f"hit_at_{k}": float(first is not None and first <= k) for k in CUTS}
