@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from functools import cache
 
 from colligate.evaluation.metrics.normalising import unmarked
 from colligate.evaluation.outcome import Outcome
@@ -36,8 +37,9 @@ Score = Callable[[str], Mapping[str, float]]
 
 def with_raw(score: Score, outcome: Outcome) -> dict[str, float]:
     """Scores of the short answer (or the whole), and of the whole as `NAME_raw`."""
-    whole = {f"{name}_raw": value for name, value in score(raw(outcome)).items()}
-    return {**score(short_or_raw(outcome)), **whole}
+    scored = cache(score)
+    whole = {f"{name}_raw": value for name, value in scored(raw(outcome)).items()}
+    return {**scored(short_or_raw(outcome)), **whole}
 
 
 def apart(score: Score, outcome: Outcome) -> dict[str, float]:
@@ -46,9 +48,9 @@ def apart(score: Score, outcome: Outcome) -> dict[str, float]:
     `NAME_raw` is the whole's, `NAME_short` the short answer's (0 without one), and `NAME_max` the
     better of the two.
     """
-    scores = dict(score(short_or_raw(outcome)))
-    whole = score(raw(outcome))
-    cut = score(short(outcome))
+    scored = cache(score)
+    scores = dict(scored(short_or_raw(outcome)))
+    whole, cut = scored(raw(outcome)), scored(short(outcome))
     for name in list(scores):
         scores[f"{name}_raw"] = whole[name]
         scores[f"{name}_short"] = cut[name]
