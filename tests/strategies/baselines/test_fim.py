@@ -60,7 +60,7 @@ async def test_the_bias_of_places_is_taken_off(dummies, make_run, reply):
 async def test_rank_alone_puts_the_best_first(make_run, reply):
     async with Given(documents()) as sources:
         run, model = make_run(sources, [reply()], attention=biased)
-        await FiM(mode="rank").answer(QUESTION, run)
+        await FiM(how="rank").answer(QUESTION, run)
     assert titles(model.calls[0].prompt) == ["gold", "silver", "copper", "iron", "clay"]
 
 
@@ -86,7 +86,7 @@ async def test_a_dummy_is_as_long_as_its_document_and_says_nothing(make_run, rep
 async def test_u_shape_alone_needs_no_attention(make_run, reply):
     async with Given(documents()) as sources:
         run, model = make_run(sources, [reply()])
-        await FiM(mode="u-shape").answer("Where does the clay lie?", run)
+        await FiM(how="u-shape").answer("Where does the clay lie?", run)
     assert titles(model.calls[0].prompt)[0] == "clay"
     assert not run.warnings
     assert [e.signal for _, e in run.trace.events if isinstance(e, Scored)] == ["bm25"]
@@ -128,8 +128,10 @@ async def test_a_document_cannot_end_its_place_in_the_attention_prompt(make_run,
     assert "<|im_end|>" not in prompts[0]
 
 
-async def test_no_documents_cost_no_call(make_run):
-    async with Given([]) as sources:
+@pytest.mark.parametrize("texts", [[], [" \n"]])
+async def test_no_documents_and_blank_ones_cost_no_call(texts, make_run):
+    given = [Document("d", "d", text, markdown_tree(text, "d")) for text in texts]
+    async with Given(given) as sources:
         run, model = make_run(sources, [], attention=biased)
         answer = await FiM().answer(QUESTION, run)
     assert not answer.found

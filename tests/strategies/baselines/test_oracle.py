@@ -42,13 +42,25 @@ async def test_whole_documents_where_that_is_asked_for_or_no_sentences_are_known
 ):
     for oracle in (
         Oracle(gold=("rules",)),
-        Oracle(gold=("rules",), sentences=(("rules", YARD),), mode="documents"),
+        Oracle(gold=("rules",), sentences=(("rules", YARD),), level="documents"),
     ):
         async with Given(documents) as sources:
             run, model = make_run(sources, [joined()])
             await oracle.answer(QUESTION, run)
         assert "Dogs" in model.calls[0].prompt
         assert "tenant" not in model.calls[0].prompt
+
+
+async def test_a_gold_document_without_sentences_is_read_whole_beside_the_others(
+    documents, make_run
+):
+    oracle = Oracle(gold=("lease", "rules"), sentences=(("rules", YARD),))
+    async with Given(documents) as sources:
+        run, model = make_run(sources, [joined()])
+        await oracle.answer(QUESTION, run)
+    prompt = model.calls[0].prompt
+    assert "Dogs" not in prompt
+    assert prompt.index(YARD) < prompt.index("Either side may give notice")
 
 
 async def test_a_sentence_that_is_not_there_is_said(documents, make_run):
@@ -76,4 +88,4 @@ async def test_a_gold_document_that_is_not_in_view_is_an_error(documents, make_r
 
 
 def test_what_can_be_set_can_be_listed():
-    assert {p.name for p in parameters(Oracle)} >= {"gold", "mode", "form"}
+    assert {p.name for p in parameters(Oracle)} >= {"gold", "level", "form"}

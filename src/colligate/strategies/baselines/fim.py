@@ -37,7 +37,7 @@ class FiM:
     gets in the same place is taken off. What remains ranks the documents. DuQUAD's text for its
     FiM row adds the U shape: ranks 1, 3, 5 from the front, 2, 4, 6 from the back.
 
-    `mode` leaves one of the two out: `u-shape` ranks by the reranker, the embedder or BM25,
+    `how` leaves one of the two out: `u-shape` ranks by the reranker, the embedder or BM25,
     whichever the run has first; `rank` places the best first. `dummies`: `together` puts a
     document without content in every place at once, one pass; `each`, in one place after the
     other between the true documents, one pass a document, as the paper. A scorer that gives no
@@ -48,11 +48,11 @@ class FiM:
     name: ClassVar[str] = "fim"
     needs: ClassVar[Needs] = Needs(optional=frozenset({Capability.ATTENTION}))
 
-    mode: Literal["rank+u-shape", "rank", "u-shape"] = "rank+u-shape"
+    how: Literal["rank+u-shape", "rank", "u-shape"] = "rank+u-shape"
     dummies: Literal["together", "each"] = "together"  # the paper: each
     documents: int = 20  # DuQUAD, Natural Questions
     units: Units = "auto"
-    search: SearchMode = SearchMode.HYBRID  # where there are more documents
+    mode: SearchMode = SearchMode.HYBRID  # where there are more documents
     form: Form = Form.SHORT
 
     def __post_init__(self) -> None:
@@ -61,14 +61,15 @@ class FiM:
     async def answer(self, question: str, run: Run) -> Answer:
         """Rank, place, read."""
         _, passages = await unit_passages(
-            question, run, self.units, self.documents, pool=self.documents, mode=self.search
+            question, run, self.units, self.documents, pool=self.documents, mode=self.mode
         )
+        passages = [passage for passage in passages if passage.text.strip()]
         by, scores = await self._scores(question, passages, run)
         order = sorted(range(len(passages)), key=lambda place: -scores[place])
         # Where the window is too small it is the worst that are left out, not those at the end.
         kept = len(await fitting(question, [passages[place] for place in order], run, self.form))
         ranked = order[:kept]
-        placed = ranked if self.mode == "rank" else u_shape(ranked)
+        placed = ranked if self.how == "rank" else u_shape(ranked)
         evidence = [
             Evidence(passages[place].span, scores[place], f"rank {rank} by {by}")
             for rank, place in enumerate(ranked, 1)
@@ -81,7 +82,7 @@ class FiM:
     async def _scores(
         self, question: str, passages: Sequence[Passage], run: Run
     ) -> tuple[str, list[float]]:
-        if self.mode != "u-shape" and passages:
+        if self.how != "u-shape" and passages:
             try:
                 return "calibrated attention", await self._calibrated(question, passages, run)
             except (MissingCapability, ContextTooSmall) as error:

@@ -21,8 +21,8 @@ from colligate.strategies.strategy import Needs
 class Oracle:
     """What the data set says holds the answer, read alone: what perfect retrieval would give.
 
-    DualRAG's Oracle: the supporting sentences where the data set names some, else the gold
-    documents whole, in the order in which it names them; one call. A sentence that is not found
+    DualRAG's Oracle: of each gold document the supporting sentences where the data set names some,
+    else the whole, in the order in which it names them; one call. A sentence that is not found
     in its document is taken for the whole document, which the answer says.
 
     `gold` are the ids of documents and `sentences` pairs of such an id and a sentence: the bench
@@ -34,7 +34,7 @@ class Oracle:
 
     gold: tuple[str, ...] = ()
     sentences: tuple[tuple[str, str], ...] = ()
-    mode: Literal["sentences", "documents"] = "sentences"  # DualRAG's code
+    level: Literal["sentences", "documents"] = "sentences"  # DualRAG's code
     form: Form = Form.JOINED
 
     async def answer(self, question: str, run: Run) -> Answer:
@@ -49,11 +49,11 @@ class Oracle:
                 "it only runs in the bench, on questions whose data set names them",
                 "take another strategy",
             )
-        named: dict[str, list[str]] = {name: [] for name in self.gold}
-        if self.mode == "sentences" and self.sentences:
-            named = {name: [] for name, _ in self.sentences}
-            for name, sentence in self.sentences:
-                named[name].append(sentence)
+        named: dict[str, list[str]] = {}
+        for name, sentence in self.sentences if self.level == "sentences" else ():
+            named.setdefault(name, []).append(sentence)
+        for name in self.gold:
+            named.setdefault(name, [])
         passages = [await self._passage(name, named[name], run) for name in named]
         passages = await fitting(question, passages, run, self.form)
         evidence = [

@@ -114,4 +114,5 @@ async def _units(
     if units == "chunks":
         return await chunked(question, run, SixSentences(), documents=most, mode=mode)
     # No larger pool: what a reranker thinks is not this method's to know.
-    return (await unit_passages(question, run, units, most, pool=most, mode=mode))[1]
+    _, found = await unit_passages(question, run, units, most, pool=most, mode=mode)
+    return [passage for passage in found if passage.text.strip()]
