@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from colligate.evaluation.report.svg import (
+    COLOURS,
     FONT,
-    STYLES,
     Drawing,
     Scale,
     drawable,
@@ -176,8 +176,8 @@ def _by_x(point: Point) -> float:
 
 
 def _series(frame: _Frame, line: Line, points: Sequence[Point], aside: float) -> None:
-    drawing, style = frame.drawing, line.style % STYLES
-    drawing.group(f"series c{style}{' faint' if line.faint else ''}")
+    drawing, style = frame.drawing, line.style
+    drawing.group(f"series c{style % COLOURS}{' faint' if line.faint else ''}")
     at = [(frame.x(point.x) + aside, frame.y(point.y)) for point in points]
     drawing.path(at, "stroke")
     for point, (left, top) in zip(points, at, strict=True):
@@ -226,7 +226,7 @@ def cost_and_quality(
     places = [(frame.x(d.point.x), frame.y(d.point.y)) for d in shown]
     beside = _labels([dot.label for dot in shown], places, width, height - 46)
     for dot, (left, top), (at, base, text) in zip(shown, places, beside, strict=True):
-        drawing.group(f"series c{dot.style % STYLES}{' best' if dot.best else ''}")
+        drawing.group(f"series c{dot.style % COLOURS}{' best' if dot.best else ''}")
         _whisker(frame, dot.point, left)
         drawing.mark(left, top, dot.style, dot.point.title, size=6.0 if dot.best else 4.5)
         drawing.text(at, base, text, "label strong" if dot.best else "label")
@@ -299,7 +299,7 @@ def positions(
     frame.grid(x, y, _thinned(sorted(set(across))))
     if marked is not None and drawable(marked):
         drawing.line(frame.x(marked), 28, frame.x(marked), 174, "marked")
-    drawing.group(f"series c{line.style % STYLES}")
+    drawing.group(f"series c{line.style % COLOURS}")
     drawing.path([(frame.x(p.x), frame.y(p.y)) for p in points], "stroke")
     for point in points:
         _whisker(frame, point, frame.x(point.x))

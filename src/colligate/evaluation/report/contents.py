@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 
-from colligate.evaluation.metrics.catalogue import higher_is_better
 from colligate.evaluation.provenance import Provenance, read_provenance
 from colligate.evaluation.rows import Row, read_rows
 from colligate.evaluation.suites import Column, Method, Suite
+from colligate.evaluation.totals import Totals, read_totals
+
+Asked = tuple[str, str]
+"""A data set and a question of it."""
 
 _FIRST = ("containment", "em", "str_em", "qampari_f1", "claim_recall", "rouge_lsum", "f1")
 """Which metrics say most, where a suite has no columns: those that are there, in this order."""
+
+_RIGHT_OR_WRONG = re.compile(r"(containment|em|judge_dual|str_hit)(_\w+)?")
+_GRADED = re.compile(r"(str_em|f1|qampari_f1|claim_recall|loong_official|loong_spd|rouge)(_\w+)?")
 
 _COUNTED = ("loong", "p_len", "evidence_words", "length", "tokens", "calls", "seconds", "rounds")
 """Metrics that are no shares: a judge's marks of 1 to 100, words, and what is paid."""
@@ -35,6 +43,7 @@ class Contents:
     datasets: tuple[str, ...]
     methods: tuple[Method, ...]
     by_cell: Mapping[tuple[str, str], Sequence[Row]]
+    totals: Totals
 
     @property
     def seed(self) -> int:
@@ -45,13 +54,25 @@ class Contents:
         """The rows of a strategy on a data set."""
         return self.by_cell.get((dataset, method), ())
 
-    def values(self, dataset: str, method: str, metric: str) -> dict[str, float]:
-        """A metric by question, where it was measured."""
+    def members(self, dataset: str) -> tuple[str, ...]:
+        """The data sets of a group that have rows, or the one of that name."""
+        groups = {each.name: each.datasets for each in self.suite.groups}
+        return tuple(name for name in groups.get(dataset, (dataset,)) if name in self.datasets)
+
+    def asked(self, dataset: str, method: str, metric: str) -> dict[Asked, float]:
+        """A metric by question of a data set or a group, where it was measured."""
         return {
-            row.question: row.metrics[metric]
-            for row in self.of(dataset, method)
+            (name, row.question): row.metrics[metric]
+            for name in self.members(dataset)
+            for row in self.of(name, method)
             if metric in row.metrics and math.isfinite(row.metrics[metric])
         }
+
+    def total(self, dataset: str, method: str, metric: str) -> float | None:
+        """A metric that a whole run has; of a group the mean of its data sets'."""
+        found = [self.totals.get((name, method), {}) for name in self.members(dataset)]
+        values = [each[metric] for each in found if metric in each]
+        return fmean(values) if values else None
 
     def measured(self, dataset: str) -> tuple[str, ...]:
         """The names of a data set's metrics, in the order in which they first came."""
@@ -60,7 +81,7 @@ class Contents:
 
     def columns(self) -> tuple[Column, ...]:
         """The suite's columns of data sets that have rows; where it has none, the first metrics."""
-        if found := tuple(each for each in self.suite.columns if each.dataset in self.datasets):
+        if found := tuple(each for each in self.suite.columns if self.members(each.dataset)):
             return found
         return tuple(
             Column(dataset, metric, metric, 100.0)
@@ -74,11 +95,17 @@ class Contents:
         return next(named, 1.0 if metric.startswith(_COUNTED) else 100.0)
 
     def deciding(self, dataset: str) -> str:
-        """The metric by which an answer is called right or wrong; empty where there is none."""
+        """The metric by which an answer is called right or wrong; empty where there is none.
+
+        The first column that is 0 or 1, else the first metric that is, else one that is graded.
+        """
         measured = self.measured(dataset)
-        named = [each.metric for each in self.columns() if each.dataset == dataset]
-        wanted = ("containment", "em", *named, *_FIRST)
-        return next((n for n in wanted if n in measured and higher_is_better(n)), "")
+        named = [each.metric for each in self.columns() if dataset in self.members(each.dataset)]
+        for of_answers in (_RIGHT_OR_WRONG, _GRADED):
+            for name in (*named, *_FIRST, *measured):
+                if name in measured and of_answers.fullmatch(name):
+                    return name
+        return ""
 
 
 def read_contents(directory: Path) -> Contents:
@@ -98,7 +125,8 @@ def read_contents(directory: Path) -> Contents:
     known = {each.name: each for each in suite.strategies}
     names = _in_order(known, (row.strategy for row in rows))
     methods = tuple(known.get(name, Method(name, name, label=name)) for name in names)
-    return Contents(directory, suite, provenance, rows, datasets, methods, dict(by_cell))
+    totals = read_totals(directory)
+    return Contents(directory, suite, provenance, rows, datasets, methods, dict(by_cell), totals)
 
 
 def _in_order(known: Iterable[str], there: Iterable[str]) -> tuple[str, ...]:

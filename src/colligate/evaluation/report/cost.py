@@ -17,7 +17,7 @@ from colligate.evaluation.report.figures import (
     mean_of,
     share_axis,
 )
-from colligate.evaluation.report.tables import said
+from colligate.evaluation.report.numbers import said
 from colligate.evaluation.suites import Method, Picture
 
 
@@ -93,8 +93,8 @@ def _asked_of_all(contents: Contents, datasets: Sequence[str], metric: str) -> s
     found: set[tuple[str, str]] = set()
     there = [m for m in contents.methods if any(contents.of(name, m.name) for name in datasets)]
     for dataset in datasets:
-        each = [set(contents.values(dataset, m.name, metric)) for m in there]
-        found |= {(dataset, question) for question in set.intersection(*each)} if each else set()
+        each = [set(contents.asked(dataset, m.name, metric)) for m in there]
+        found |= set.intersection(*each) if each else set()
     return found
 
 

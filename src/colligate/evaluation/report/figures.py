@@ -9,7 +9,7 @@ from statistics import fmean
 
 from colligate.evaluation.report import charts
 from colligate.evaluation.report.charts import NARROW, WIDE, Axis, Line, Point
-from colligate.evaluation.report.tables import NONE, said
+from colligate.evaluation.report.numbers import NONE, said
 from colligate.evaluation.significance import bootstrap
 from colligate.evaluation.suites import Method, Picture
 

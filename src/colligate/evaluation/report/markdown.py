@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from colligate.evaluation.report.columns import Cell
+from colligate.evaluation.report.numbers import NONE, places_of, said
 from colligate.evaluation.report.report import Report
-from colligate.evaluation.report.tables import NONE, Block, Cell, Table, places_of, said
+from colligate.evaluation.report.tables import Block, Table
 
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|#~$])")
 
@@ -34,6 +36,7 @@ def _parts(report: Report) -> Iterator[str]:
     )
     if report.table.models:
         yield "Slanted rows are the papers’ own numbers, of their models and their questions."
+        yield "\n".join(f"{n}. {plain(note)}" for n, note in enumerate(report.table.notes, 1))
     if report.difference_numbers:
         yield "## Differences from the best"
         yield _escaped(report.difference_numbers)
@@ -47,9 +50,10 @@ def _parts(report: Report) -> Iterator[str]:
         yield "### What failed"
         head = ("what", "strategy", "times", "one of them whole")
         yield _escaped([head, *((k, s, str(n), whole) for s, k, n, whole in report.failures)])
-    yield "## All measures"
+    yield "<details><summary>All measures</summary>"
     for rows in report.measure_tables:
         yield _escaped(rows)
+    yield "</details>"
     yield "## Made with"
     for title, rows in report.made_with:
         widest = max(map(len, rows))
@@ -60,10 +64,7 @@ def _parts(report: Report) -> Iterator[str]:
 def _suite_table(table: Table) -> str:
     if not table.heads:
         return "No metric was measured."
-    names = [
-        f"{plain(h.dataset)}: {plain(h.label)}{'' if h.higher else ' ↓'} (n = {h.n:,})"
-        for h in table.heads
-    ]
+    names = [f"{plain(h.title)}{'' if h.higher else ' ↓'} (n = {h.n:,})" for h in table.heads]
     body = [row for block in table.blocks for row in _block(block, table)]
     return _table(("", *names), body)
 
@@ -75,14 +76,17 @@ def _block(block: Block, table: Table) -> Iterator[list[str]]:
             plain(block.label),
             *(_cell(cell, places_of(head.scale), head.n) for cell, head in cells),
         ]
-    for row in block.published:
-        models = plain(", ".join(part for part in (row.model, *row.notes) if part))
+    for row in block.printed:
         printed = "as printed" if block.ours else f"{plain(block.label)}, only printed"
         numbers = (
-            NONE if cell is None else f"*{said(cell.value, head.printed_places)}*"
+            NONE if cell is None else _printed(*cell, head.printed_places)
             for cell, head in zip(row.cells, table.heads, strict=True)
         )
-        yield [f"*{printed}{f' ({models})' if models else ''}*", *numbers]
+        yield [f"*{printed}{f' ({plain(row.model)})' if row.model else ''}*", *numbers]
+
+
+def _printed(value: float, note: int | None, places: int) -> str:
+    return f"*{said(value, places)}*" + (f"<sup>{note}</sup>" if note else "")
 
 
 def _cell(cell: Cell | None, places: int | None, n: int) -> str:
@@ -91,8 +95,9 @@ def _cell(cell: Cell | None, places: int | None, n: int) -> str:
     value = said(cell.value, places)
     value = f"**{value}**" if cell.best else value
     stars = cell.stars.replace("*", "\\*")
-    interval = f"[{said(cell.low, places)}, {said(cell.high, places)}]"
-    return f"{value}{stars} {interval}" + (f" (n = {cell.n:,})" if cell.n != n else "")
+    interval = f" [{said(cell.low, places)}, {said(cell.high, places)}]"
+    interval = interval if cell.low is not None else ""
+    return f"{value}{stars}{interval}" + (f" (n = {cell.n:,})" if cell.n != n else "")
 
 
 def _escaped(rows: Sequence[Sequence[str]]) -> str:

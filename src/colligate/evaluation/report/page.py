@@ -8,10 +8,11 @@ from pathlib import Path
 from jinja2 import Environment, StrictUndefined
 
 from colligate import __version__
+from colligate.evaluation.report.columns import Cell
+from colligate.evaluation.report.numbers import NONE, places_of, said
 from colligate.evaluation.report.questions import readable
 from colligate.evaluation.report.report import Report
 from colligate.evaluation.report.svg import legend_mark
-from colligate.evaluation.report.tables import NONE, Cell, places_of, said
 
 
 def page(report: Report, beside: Path) -> str:
@@ -28,7 +29,6 @@ def page(report: Report, beside: Path) -> str:
         facts=report.facts,
         remarks=report.remarks,
         table=table,
-        two_heads=any(count > 1 for _, count in table.groups),
         measures=report.measure_tables,
         differences=report.differences,
         difference_numbers=report.difference_numbers,
@@ -50,6 +50,8 @@ def page(report: Report, beside: Path) -> str:
 
 def interval(cell: Cell, places: int | None) -> str:
     """An interval, as exactly as its width deserves."""
+    if cell.low is None or cell.high is None:
+        return ""
     if places is not None and cell.high - cell.low >= 5:
         places = 0
     low, high = said(cell.low, places), said(cell.high, places)

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 from colligate.evaluation.report.bars import Bar, Difference, differences, stacked
 from colligate.evaluation.report.charts import NARROW, WIDE
+from colligate.evaluation.report.columns import Comparison
 from colligate.evaluation.report.contents import Contents
 from colligate.evaluation.report.figures import Figure, Panel, label_of
-from colligate.evaluation.report.tables import Comparison, places_of, said
+from colligate.evaluation.report.numbers import places_of, said
 from colligate.evaluation.report.verdicts import Verdict, verdicts
 
 
@@ -51,7 +52,7 @@ def comparison_panels(comparisons: Sequence[Comparison]) -> tuple[Panel, ...]:
                 f"p = {probability(other.p)}, n = {other.n:,}"
             )
             rows.append(Difference(label, other.value, other.low, other.high, other.stars, told))
-        title = f"{each.head.dataset}: {each.head.label}"
+        title = each.head.title
         unit = f"difference from {label_of(each.best)}"
         drawing = differences(rows, title=f"{title}, {unit}", unit=unit)
         panels.append(Panel(title, drawing))

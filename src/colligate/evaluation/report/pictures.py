@@ -118,7 +118,7 @@ def _against_k(
     method = contents.methods[style]
     points = []
     for k in cuts:
-        values = list(contents.values(dataset, method.name, f"{stem}_at_{k}").values())
+        values = list(contents.asked(dataset, method.name, f"{stem}_at_{k}").values())
         if values:
             point = mean_of(values, k, contents.seed, 100.0)
             told = f"{label_of(method)}, first {k}: {interval(point)}, n = {len(values)}"

@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from colligate.evaluation.outcome import Piece
 from colligate.evaluation.report.contents import Contents
-from colligate.evaluation.report.tables import said
+from colligate.evaluation.report.numbers import said
 from colligate.evaluation.report.verdicts import Verdict, verdict
 from colligate.evaluation.rows import Row
 

@@ -5,18 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from colligate.evaluation.report import summary
+from colligate.evaluation.report.columns import Comparison
 from colligate.evaluation.report.contents import Contents
 from colligate.evaluation.report.figures import Figure, Numbers, Panel
+from colligate.evaluation.report.numbers import places_of, said
 from colligate.evaluation.report.panels import comparison_panels, probability, verdict_bars
 from colligate.evaluation.report.pictures import pictures
-from colligate.evaluation.report.tables import (
-    Comparison,
-    Table,
-    all_measures,
-    places_of,
-    said,
-    suite_table,
-)
+from colligate.evaluation.report.tables import Table, all_measures, suite_table
 from colligate.evaluation.report.verdicts import MEANING, Verdict, failures, verdicts
 
 
@@ -77,7 +72,7 @@ def _difference_numbers(comparisons: tuple[Comparison, ...]) -> Numbers:
         for other in each.others:
             body.append(
                 (
-                    f"{each.head.dataset}: {each.head.label}",
+                    each.head.title,
                     each.best.label or each.best.name,
                     other.method.label or other.method.name,
                     *(said(value, places) for value in (other.value, other.low, other.high)),

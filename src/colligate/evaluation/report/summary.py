@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from colligate.evaluation.report.contents import Contents
-from colligate.evaluation.report.tables import said
+from colligate.evaluation.report.numbers import said
 
 Fact = tuple[str, str, str]
 """What a figure is called, the figure, and what stands beneath it."""

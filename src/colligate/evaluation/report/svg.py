@@ -6,15 +6,15 @@ Colours are CSS classes, so that one drawing serves light and dark pages.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 
 FONT = 12.5
 """Size of a chart's text, in units of its view box."""
 
-STYLES = 8
-"""How many series are told apart, by colour and by mark; others repeat them."""
+COLOURS = 8
+"""How many series have a colour of their own; twice as many have a mark of their own."""
 
 _MOST = 1e12  # beyond it a figure is a fault, not a measurement
 
@@ -230,7 +230,7 @@ class Drawing:
     ) -> None:
         """A point of a series, each style with a shape of its own; its title is told on hover."""
         shape = _shape(style, float(self._x(x)), float(self._y(y)), size)
-        classes = f"mark c{style % STYLES} {extra}".strip()
+        classes = f"mark {style_class(style)} {extra}".strip()
         place = f'<g class="{classes}">'
         self.parts.append(f"{place}{_title(title)}{shape}</g>")
 
@@ -257,28 +257,39 @@ class Drawing:
         return _number(min(max(y, 0.0), self.height))
 
 
+def style_class(style: int) -> str:
+    """The classes of a style: its colour, and whether its mark is only an outline."""
+    return f"c{style % COLOURS}{' open' if style // 4 % 2 else ''}"
+
+
 def _shape(style: int, x: float, y: float, size: float) -> str:
-    """A circle, a square, a diamond or a triangle; filled ones first, open ones after."""
-    kind = style % STYLES % 4
+    """A style's mark: four shapes filled, the same open, then four others."""
+    kind = style % 4 + 4 * (style // COLOURS % 2)
     if kind == 0:
         return f'<circle cx="{_number(x)}" cy="{_number(y)}" r="{_number(size)}"/>'
-    if kind == 1:
-        a = size * 0.9
-        corners = [(x - a, y - a), (x + a, y - a), (x + a, y + a), (x - a, y + a)]
-    elif kind == 2:
-        a = size * 1.3
-        corners = [(x, y - a), (x + a, y), (x, y + a), (x - a, y)]
-    else:
-        a = size * 1.2
-        corners = [(x, y - a), (x + a, y + 0.8 * a), (x - a, y + 0.8 * a)]
+    corners = ((x + across * size, y + down * size) for across, down in _CORNERS[kind])
     return f'<polygon points="{" ".join(f"{_number(a)},{_number(b)}" for a, b in corners)}"/>'
+
+
+_CORNERS: Mapping[int, Sequence[tuple[float, float]]] = {
+    1: [(-0.9, -0.9), (0.9, -0.9), (0.9, 0.9), (-0.9, 0.9)],  # a square
+    2: [(0, -1.3), (1.3, 0), (0, 1.3), (-1.3, 0)],  # a diamond
+    3: [(0, -1.2), (1.2, 0.96), (-1.2, 0.96)],  # a triangle
+    4: [(0, 1.2), (1.2, -0.96), (-1.2, -0.96)],  # one that stands on its tip
+    5: [  # a plus
+        *((-0.4, -1.3), (0.4, -1.3), (0.4, -0.4), (1.3, -0.4), (1.3, 0.4), (0.4, 0.4)),
+        *((0.4, 1.3), (-0.4, 1.3), (-0.4, 0.4), (-1.3, 0.4), (-1.3, -0.4), (-0.4, -0.4)),
+    ],
+    6: [(-1.1, -1.1), (1.1, -1.1), (-1.1, 1.1), (1.1, 1.1)],  # an hourglass
+    7: [(0, -1.3), (1.24, -0.4), (0.76, 1.05), (-0.76, 1.05), (-1.24, -0.4)],  # a pentagon
+}
 
 
 def legend_mark(style: int) -> str:
     """The mark of a style alone, for a legend in the page."""
     shape = _shape(style, 7, 7, 4.2)
     head = '<svg viewBox="0 0 14 14" width="14" height="14" aria-hidden="true">'
-    return f'{head}<g class="mark c{style % STYLES}">{shape}</g></svg>'
+    return f'{head}<g class="mark {style_class(style)}">{shape}</g></svg>'
 
 
 def _title(title: str) -> str:
