@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import threading
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -26,8 +27,9 @@ def test_every_strategy_answers_every_question_in_a_row_of_its_own(
 
     assert done.returncode == 0, done.stderr
     rows = rows_of(tmp_path / "out")
-    assert Counter(row["strategy"] for row in rows) == {"full-context": 8, "best-one": 8}
+    assert Counter(row["strategy"] for row in rows) == {"full-context": 8, "nothing": 8}
     row = next(row for row in rows if row["question"] == "q-Eask")
+    assert row["strategy"] == "full-context"
     assert row["answers"] == ["1828"]
     assert row["gold_at"] == 1
     assert row["outcome"]["short"] == "1828"
@@ -38,6 +40,9 @@ def test_every_strategy_answers_every_question_in_a_row_of_its_own(
     cell = json.loads(done.stdout)["cells"][0]
     assert (cell["strategy"], cell["questions"]) == ("full-context", 8)
     assert cell["metrics"]["containment"] == 1.0
+    wrong = next(row for row in rows if row["strategy"] == "nothing")
+    assert wrong["outcome"]["text"] == "I have never been there."
+    assert wrong["metrics"]["containment"] == 0.0
 
 
 def test_the_table_has_the_columns_and_labels_of_the_suite(
@@ -89,13 +94,24 @@ def test_a_larger_limit_asks_the_same_questions_and_more(
 def test_strategies_may_be_added_later_and_unknown_ones_are_named(
     colligate: Any, running: Running, tmp_path: Path
 ) -> None:
-    colligate.here(*running(tmp_path / "out", "--limit", "1", "--strategies", "best-one"))
+    colligate.here(*running(tmp_path / "out", "--limit", "1", "--strategies", "nothing"))
     colligate.here(*running(tmp_path / "out", "--limit", "1", "--strategies", "full-context"))
-    assert [r["strategy"] for r in rows_of(tmp_path / "out")] == ["best-one", "full-context"]
+    assert [r["strategy"] for r in rows_of(tmp_path / "out")] == ["nothing", "full-context"]
 
     done = colligate.here(*running(tmp_path / "out", "--strategies", "best-on"))
     assert done.returncode == 2
     assert "did you mean best-one?" in done.stderr
+
+
+def test_a_strategy_that_the_suite_does_not_have_may_take_part(
+    colligate: Any, running: Running, tmp_path: Path
+) -> None:
+    colligate.here(*running(tmp_path / "out", "--limit", "1", "--strategies", "retrieve-read"))
+
+    [row] = rows_of(tmp_path / "out")
+    assert row["strategy"] == "retrieve-read"
+    assert row["outcome"]["retrieved"][0]["text"] == ""  # only what is read is kept whole
+    assert row["metrics"]["gold_all_retrieved"] == 1.0
 
 
 @pytest.mark.parametrize(
@@ -104,7 +120,6 @@ def test_strategies_may_be_added_later_and_unknown_ones_are_named(
         (["--seed", "5"], "the seed was 0 and is 5"),
         (["--limit", "1"], "the limit was 2 and is 1: it may only grow"),
         (["--timeout", "9"], "timeout was None and is 9.0"),
-        (["--embedder", "minilm"], "the embedder was wordllama-256 (5a1c"),
     ],
 )
 def test_a_run_made_otherwise_is_not_gone_on_with(
@@ -116,7 +131,7 @@ def test_a_run_made_otherwise_is_not_gone_on_with(
     done = colligate.here(*running(tmp_path / "out", "--limit", "2", *more))
 
     assert done.returncode == 2
-    assert said.partition(" (")[0] in done.stderr
+    assert said in done.stderr
     assert "name another --out" in done.stderr
     assert (tmp_path / "out" / "run.json").read_bytes() == before
 
@@ -150,15 +165,15 @@ def test_changed_questions_are_not_gone_on_with(
 def test_a_failed_answer_is_a_row_that_counts_as_wrong_and_is_retried_on_demand(
     colligate: Any, running: Running, keeper: Any, tmp_path: Path
 ) -> None:
-    keeper.fail(422, "no such luck", path="/chat/completions")
+    keeper.too_long("openai")
     done = colligate.here(*running(tmp_path / "out", "--limit", "1"))
 
     assert done.returncode == 0
     assert "1 answer failed and counts as wrong" in done.stderr
-    failed, well = rows_of(tmp_path / "out")
-    assert "no such luck" in failed["outcome"]["error"]
+    failed, other = rows_of(tmp_path / "out")
+    assert failed["outcome"]["error"].startswith("ContextTooSmall: ")
     assert failed["metrics"]["containment"] == 0.0
-    assert well["metrics"]["containment"] == 1.0
+    assert other["outcome"]["error"] == ""
 
     colligate.here(*running(tmp_path / "out", "--limit", "1"))
     assert len(rows_of(tmp_path / "out")) == 2  # not of itself
@@ -175,9 +190,7 @@ def test_the_budget_of_the_whole_run_leaves_no_row_that_felt_it(
 ) -> None:
     whole = tmp_path / "whole"
     colligate.here(*running(whole, "--limit", "3"))
-    done = colligate.here(
-        *running(tmp_path / "out", "--limit", "3", "--max-tokens-total", "4000")
-    )
+    done = colligate.here(*running(tmp_path / "out", "--limit", "3", "--max-tokens-total", "1000"))
 
     assert done.returncode == 1
     assert "the token budget is spent" in done.stderr
@@ -211,6 +224,7 @@ def test_an_answer_that_takes_too_long_has_failed(
     colligate.here(*running(tmp_path / "out", "--limit", "1", "--timeout", "0.5"))
 
     first, second = rows_of(tmp_path / "out")
+    assert first["metrics"]["containment"] == 0.0
     assert first["outcome"]["error"] == "BudgetExceeded: no answer within 0.5 seconds"
     assert second["outcome"]["error"] == ""
 
@@ -256,19 +270,26 @@ def test_concurrent_answers_are_the_same_rows(
     colligate: Any, running: Running, keeper: Any, tmp_path: Path
 ) -> None:
     colligate.here(*running(tmp_path / "one"))
+    alone, four = keeper.answer, threading.Barrier(4)
+
+    def together(body: dict[str, Any]) -> Any:
+        four.wait(timeout=60)
+        return alone(body)
+
+    keeper.answer = together
     colligate.here(*running(tmp_path / "four", "--concurrency", "4"))
 
     assert lasting(rows_of(tmp_path / "four")) == lasting(rows_of(tmp_path / "one"))
-    assert 1 < keeper.in_flight_most <= 4
+    assert keeper.in_flight_most == 4
 
 
 def test_each_answer_has_its_trace(colligate: Any, running: Running, tmp_path: Path) -> None:
     colligate.here(*running(tmp_path / "out", "--limit", "1"))
-    row = rows_of(tmp_path / "out")[-1]
+    row = rows_of(tmp_path / "out")[0]
 
     with gzip.open(tmp_path / "out" / row["trace"], "rt", encoding="utf-8") as lines:
         events = [json.loads(line) for line in lines]
-    assert events[0]["event"] == "retrieved"
+    assert events[0]["event"] == "asking"
     assert events[-1]["event"] == "answered"
 
     colligate.here(*running(tmp_path / "bare", "--limit", "1", "--no-traces"))
@@ -281,7 +302,9 @@ def test_the_run_is_on_record(
 ) -> None:
     keeper.models = ["keeper"]
     keeper.window = 4096
-    colligate.here(*running(tmp_path / "out", "--limit", "1"))
+    colligate.here(
+        *running(tmp_path / "out", "--limit", "1", "--strategies", "full-context,best-one")
+    )
 
     run = json.loads((tmp_path / "out" / "run.json").read_text("utf-8"))
     assert run["models"]["reader"]["name"] == f"openai:keeper@{keeper.url}"
@@ -304,7 +327,7 @@ def test_a_second_process_is_kept_out(
 ) -> None:
     keeper.hold()
     with colligate.start(*running(tmp_path / "out", "--limit", "1")) as first:
-        keeper.until(lambda: any(r["path"].endswith("completions") for r in keeper.requests))
+        assert keeper.arrived.wait(60)
         second = colligate.here(*running(tmp_path / "out", "--limit", "1"))
         keeper.release()
         first.communicate(timeout=60)
