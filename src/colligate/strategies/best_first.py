@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 from colligate.documents import Document, Passage
@@ -87,7 +88,11 @@ async def chunked(
     Documents come in their order, or best first; chunks in theirs.
     """
     whole = await whole_documents(question, run, documents, mode)
-    return [each.passage(span) for each in whole for span in chunker(each)]
+
+    def cut() -> list[Passage]:
+        return [each.passage(span) for each in whole for span in chunker(each)]
+
+    return await asyncio.to_thread(cut)
 
 
 async def whole_documents(question: str, run: Run, most: int, mode: SearchMode) -> list[Document]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Sequence
 from typing import Literal
@@ -49,11 +50,15 @@ async def relevance(
     if by == "embedder":
         scores = await similarities(question, passages, run)
     else:
-        texts = [_words(shown(passage)) for passage in passages]
-        scores = bm25_scores(_words(question), texts, k1=k1, b=b)
+        scores = await asyncio.to_thread(_bm25, question, passages, k1, b)
     spans = tuple(passage.span for passage in passages)
     run.emit(Scored(by, spans, tuple(scores), time.perf_counter() - began))
     return scores
+
+
+def _bm25(question: str, passages: Sequence[Passage], k1: float, b: float) -> list[float]:
+    texts = [_words(shown(passage)) for passage in passages]
+    return bm25_scores(_words(question), texts, k1=k1, b=b)
 
 
 def _words(text: str) -> list[str]:

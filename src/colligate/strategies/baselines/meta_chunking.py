@@ -24,10 +24,13 @@ from colligate.strategies.relevance import Relevance, relevance
 from colligate.strategies.run import Run
 from colligate.strategies.strategy import Needs
 from colligate.strategies.token_scores import running_scores
-from colligate.token_estimate import token_spans
+from colligate.strategies.trace import Noted
+from colligate.token_estimate import estimate_tokens, token_spans
 
 _LONGEST = 512  # words, here estimated tokens, of a sentence: a longer one is cut
 _RECENT = 5  # margins whose mean is the next threshold
+_SHOWN = 1024  # estimated tokens of the chunk so far, in the prompt of margins
+_MANY = 300  # calls that are said before they are made
 _SPLIT, _KEEP = "1", "2"
 
 INSTRUCTION = """\
@@ -104,12 +107,14 @@ class MetaChunking:
         return [document.passage(document.span(start, end)) for start, end in places]
 
     async def _cut(self, document: Document, run: Run) -> list[tuple[int, int]]:
-        cuts = _sentences(document)
+        cuts = await asyncio.to_thread(_sentences, document)
         if not cuts:
             return []
         if self.how == "ppl":
             found = runs(len(cuts), at_minima(await _surprise(document, cuts, run), self.threshold))
         else:
+            if len(cuts) > _MANY:
+                run.emit(Noted(f"{document.title}: {len(cuts):,} sentences, a call for each"))
             found = await _by_margin(document.text, cuts, run)
         sizes = [len(word_spans(document.text[start:end])) for start, end in cuts]
         return [
@@ -144,7 +149,7 @@ async def _by_margin(text: str, cuts: Sequence[tuple[int, int]], run: Run) -> li
     margins: list[float] = []
     for place in range(1, len(cuts)):
         first = found[-1][0]
-        before, sentence = text[cuts[first][0] : cuts[place - 1][1]], text[slice(*cuts[place])]
+        before, sentence = _end(text, cuts[first:place]), text[slice(*cuts[place])]
         odds = await run.labels(margin_messages(before, sentence), [_SPLIT, _KEEP])
         margin = (odds.odds[_KEEP] - odds.odds[_SPLIT]) * odds.mass
         recent = margins[-_RECENT:]
@@ -155,6 +160,14 @@ async def _by_margin(text: str, cuts: Sequence[tuple[int, int]], run: Run) -> li
             found.append((place, place + 1))
         margins.append(margin)
     return found
+
+
+def _end(text: str, chunk: Sequence[tuple[int, int]]) -> str:
+    """The last sentences of a chunk, as many as a prompt should show."""
+    first = 0
+    while first < len(chunk) - 1 and estimate_tokens(text[chunk[first][0] : chunk[-1][1]]) > _SHOWN:
+        first += 1
+    return text[chunk[first][0] : chunk[-1][1]]
 
 
 def margin_messages(before: str, sentence: str) -> list[Message]:

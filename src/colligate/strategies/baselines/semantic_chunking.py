@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
@@ -75,7 +76,7 @@ class SemanticChunking:
         return [chunk for each in documents for chunk in await self._by_meaning(each, run)]
 
     async def _by_meaning(self, document: Document, run: Run) -> list[Passage]:
-        found = sentences(document.text, document.language)
+        found = await asyncio.to_thread(sentences, document.text, document.language)
         if not found:
             return []
         cuts = await self._cuts(document.text, found, run)
