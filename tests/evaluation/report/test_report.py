@@ -17,6 +17,7 @@ from colligate.evaluation.outcome import Outcome, Piece
 from colligate.evaluation.report import questions as questions_module
 from colligate.evaluation.report import write_report
 from colligate.evaluation.rows import Row, read_rows
+from colligate.evaluation.totals import write_totals
 
 Make = Callable[..., Any]
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>&amp;\u2028 '\"`|*_[a](b)"
@@ -83,14 +84,73 @@ def test_published_numbers_stand_beside_ours_and_apart_from_them(made_run: Make)
     printed = table.xpath(".//tr[contains(@class, 'published')]")
     assert len(printed) == 2 * 9  # two models, our eight rows and one that was not run
     labels = {words(row.xpath("./th")[0]) for row in printed}
-    assert labels == {"paper, Llama 3.1 8B", "paper, Qwen2.5 7B"}
-    [body] = table.xpath(".//tbody[tr/th[contains(., 'OpenAI')]]")
-    assert not body.xpath(".//tr[@class='ours']")
-    assert "not run here" in words(body)
+    assert labels == {
+        *("paper, Llama 3.1 8B", "paper, Qwen2.5 7B"),
+        *("OpenAI Llama 3.1 8B", "OpenAI Qwen2.5 7B"),
+    }
+    bodies = [words(body) for body in table.xpath("./tbody")]
+    assert bodies[-2] == "Not run here"
+    assert bodies[-1].startswith("OpenAI")
     assert "*as printed (Llama 3.1 8B)*" in text.read_text("utf-8")
     # A number that lost its last zero in the file is printed as the others of its column are.
     numbers = [words(row.xpath("./td")[0]) for row in printed]
     assert all(re.fullmatch(r"\d+\.\d", number) for number in numbers)
+
+
+def small_suite(more: str, columns: str) -> str:
+    datasets = ("NQ-1", "NQ-5", "NQ-10", "NQ-15", "NQ-20", "MuSiQue", "HotpotQA")
+    parts = [f'[[datasets]]\nname = "{name}"\nfile = "f"\n' for name in datasets]
+    methods = [f'[[strategies]]\nname = "{name}"\n' for name in ("full-context", "reorder-dense")]
+    return f'title = "t"\n{columns}\n{"".join(parts)}\n{"".join(methods)}\n{more}'
+
+
+def test_a_group_is_the_mean_of_its_data_sets_each_weighing_alike(made_run: Make) -> None:
+    def uneven(row: Row) -> Row | None:
+        """NQ-1 has ten questions, all right; NQ-5 has two, both wrong."""
+        number = int(row.question.split("-")[-1])
+        if row.dataset == "NQ-5" and number > 1:
+            return None
+        return replace(row, metrics={"em": float(row.dataset == "NQ-1")})
+
+    run = made_run(questions=10, methods=2, change=uneven)
+    run.suite = small_suite(
+        '[[groups]]\nname = "both"\ndatasets = ["NQ-1", "NQ-5"]\n',
+        'columns = [{ dataset = "both", metric = "em", label = "EM", scale = 100 }]',
+    )
+    heads, rows = results(write_report(run.write())[0])
+    assert heads == ["EM n = 12"]
+    # Neither data set varies, and each is drawn from by itself.
+    assert words(rows["full-context"][0]) == "50.0 50.0–50.0"
+
+
+def test_a_metric_of_the_whole_run_stands_without_an_interval(made_run: Make) -> None:
+    run = made_run(questions=3, methods=2)
+    run.suite = small_suite(
+        "", 'columns = [{ dataset = "NQ-1", metric = "mauve", label = "Mau", scale = 100 }]'
+    )
+    folder = run.write()
+    write_totals(folder, {("NQ-1", "full-context"): {"mauve": 0.625}})
+    page, text = write_report(folder)
+    _, rows = results(page)
+    assert words(rows["full-context"][0]) == "62.5"
+    assert words(rows["reorder-dense"][0]) == "–"
+    assert "| full-context | 62.5 |" in text.read_text("utf-8")
+
+
+def test_notes_on_printed_numbers_stand_under_the_table(made_run: Make) -> None:
+    run = made_run(questions=2, methods=2)
+    note = "+2.5 (-0.4 to 5.4), p = 0.094"
+    run.suite = small_suite(
+        '[[published]]\nrow = "full-context"\ndataset = "NQ-1"\nmetric = "em"\nvalue = 0.1\n'
+        f'note = "{note}"\n',
+        'columns = [{ dataset = "NQ-1", metric = "em", label = "EM" }]',
+    )
+    page, text = write_report(run.write())
+    tree = opened(page)
+    [mark] = tree.xpath("//tr[contains(@class, 'published')]//sup/a")
+    assert words(tree.get_element_by_id(mark.get("href").removeprefix("#"))) == note
+    assert "*0.1*<sup>1</sup>" in text.read_text("utf-8")
+    assert f"1. {note}" in text.read_text("utf-8")
 
 
 def test_whatever_a_text_says_it_stays_text(made_run: Make) -> None:

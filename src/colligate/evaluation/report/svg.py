@@ -26,7 +26,9 @@ def drawable(value: float | None) -> bool:
 
 def text_width(text: str, size: float = FONT) -> float:
     """About how wide a text is; wide scripts count double."""
-    return sum(1.05 if ord(letter) > 0x2E80 else 0.57 for letter in text) * size
+    return size * sum(
+        1.05 if ord(letter) > 0x2E80 else 0.68 if letter.isupper() else 0.57 for letter in text
+    )
 
 
 def shortened(text: str, width: float, size: float = FONT) -> str:
