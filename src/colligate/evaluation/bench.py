@@ -229,6 +229,7 @@ def _provenance(request: Request, asked: Plan, cast: Cast) -> Provenance:
         models=cast.records,
         datasets=tuple(each.dataset.name for each in asked.datasets),
         strategies=tuple(contender.method.name for contender in asked.contenders),
+        questions={each.dataset.name: len(each.questions) for each in asked.datasets},
         limit=request.limit,
         settings={"timeout": request.timeout},
         prompts=prompt_digests(kinds),

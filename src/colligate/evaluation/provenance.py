@@ -48,12 +48,13 @@ class Session:
 class Provenance:
     """What a run was made with.
 
-    All but `sessions`, `limit`, `datasets` and `strategies` is the same for every row: a run goes
-    on only with the same. `datasets` and `strategies` are names of the suite's that were asked so
-    far. `models` are by role, and "embedder" and "reranker" where they took part. `prompts` are
-    SHA-256 digests of the source that writes prompts, by module. `data` are those of the files of
-    questions and passages, by name. `versions` are Python's and the packages'. `limit` is how many
-    questions of each data set are asked; None, as many as the suite says.
+    All but `sessions`, `questions`, `limit`, `datasets` and `strategies` is the same for every
+    row: a run goes on only with the same. `datasets` and `strategies` are names of the suite's
+    that were asked so far, `questions` how many of each data set, `limit` the number last given
+    for it (None, as many as the suite says). `models` are by role, and "embedder" and "reranker"
+    where they took part. `prompts` are SHA-256 digests of the texts in the source that writes
+    prompts, by module. `data` are those of the files of questions and passages, by name.
+    `versions` are Python's and the packages'.
     """
 
     suite: str
@@ -62,6 +63,7 @@ class Provenance:
     models: Mapping[str, ModelRecord]
     datasets: tuple[str, ...]
     strategies: tuple[str, ...]
+    questions: Mapping[str, int] = field(default_factory=dict)
     limit: int | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
     prompts: Mapping[str, str] = field(default_factory=dict)
@@ -139,6 +141,7 @@ def going_on(before: Provenance, now: Provenance, place: Path) -> Provenance:
         )
     return replace(
         before,
+        questions={**before.questions, **now.questions},
         limit=now.limit,
         models={**before.models, **now.models},
         datasets=tuple(dict.fromkeys((*before.datasets, *now.datasets))),
@@ -156,8 +159,10 @@ def _differences(before: Provenance, now: Provenance) -> Iterator[str]:
         yield f"the suite {now.suite} reads otherwise now"
     if before.seed != now.seed:
         yield f"the seed was {before.seed} and is {now.seed}"
-    if now.limit != before.limit and (before.limit is None or (now.limit or 0) < before.limit):
-        yield f"the limit was {_many(before.limit)} and is {_many(now.limit)}: it may only grow"
+    for dataset, count in before.questions.items():
+        if now.questions.get(dataset, count) < count:
+            fewer = now.questions[dataset]
+            yield f"{count} questions of {dataset} were asked and now {fewer}: they may only grow"
     for role in sorted({*before.models, *now.models}):
         first, second = before.models.get(role), now.models.get(role)
         # What only some strategies need may come and go with them; a role says who was asked.
@@ -174,10 +179,6 @@ def _differences(before: Provenance, now: Provenance) -> Iterator[str]:
     for file, digest in before.data.items():
         if now.data.get(file, digest) != digest:
             yield f"{file} has changed"
-
-
-def _many(limit: int | None) -> str:
-    return "the suite's own" if limit is None else str(limit)
 
 
 def _called(model: ModelRecord | None) -> str:

@@ -113,6 +113,9 @@ def _spelt_out(table: Mapping[str, Any], file: str) -> Mapping[str, Any]:
             raise UsageError(f"{file}: published.{number}.values", why)
         rest = {key: value for key, value in line.items() if key != "values"}
         for column, value in zip(columns, values, strict=True):
+            if value != "-" and not isinstance(value, int | float):
+                why = f"{value!r} is neither a number nor '-' ({line.get('row')})"
+                raise UsageError(f"{file}: published.{number}.values", why)
             if value != "-" and isinstance(column, dict):
                 place = {key: column.get(key) for key in ("dataset", "metric")}
                 published.append({**rest, **place, "value": value})
@@ -183,10 +186,13 @@ def _twice(names: Iterable[str]) -> str | None:
 
 def _said(file: str, error: ValidationError) -> tuple[str, str, str]:
     """The first thing that is wrong: file and key, why, and the mend."""
-    first = error.errors()[0]
+    strange = ("extra_forbidden", "unexpected_keyword_argument")
+    every = error.errors()
+    # Of a key that is misspelt, not that the right one is missing.
+    first = next((each for each in every if each["type"] in strange), every[0])
     where = [str(part + 1) if isinstance(part, int) else str(part) for part in first["loc"]]
     key = ".".join(where)
-    if first["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
+    if first["type"] in strange:
         known = _KEYS.get(where[0] if len(where) > 1 else "", ())
         near = closest(where[-1], known)
         mend = f"did you mean {near}?" if near else f"there are {', '.join(known)}"

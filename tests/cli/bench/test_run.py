@@ -118,7 +118,7 @@ def test_a_strategy_that_the_suite_does_not_have_may_take_part(
     ("more", "said"),
     [
         (["--seed", "5"], "the seed was 0 and is 5"),
-        (["--limit", "1"], "the limit was 2 and is 1: it may only grow"),
+        (["--limit", "1"], "2 questions of towers were asked and now 1: they may only grow"),
         (["--timeout", "9"], "timeout was None and is 9.0"),
     ],
 )
