@@ -106,7 +106,8 @@ async def loong_spd(judge: ChatModel, question: Question, prediction: str) -> di
     """Loong's score (0 to 100) as SPD-RAG takes it: a reply without a whole number scores 0."""
     if not prediction.strip():
         return {"loong_spd": 0.0, "loong_spd_perfect": 0.0}
-    reply = await _rated(judge, question.text, question, prediction, _SPD)
+    bare = str(question.meta.get("question_field") or question.text)
+    reply = await _rated(judge, bare, question, prediction, _SPD)
     found = _WHOLE.search(reply)
     score = float(found.group(1)) if found else 0.0
     return {"loong_spd": score, "loong_spd_perfect": float(score == FULL)}
