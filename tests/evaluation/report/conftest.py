@@ -84,6 +84,7 @@ class MadeRun:
     places: tuple[int, ...] = PLACES
     traced: bool = True
     suite: str = ""
+    fusion: str = "sfs"
     change: Callable[[Row], Row | None] = field(default=lambda row: row)
 
     def write(self) -> Path:
@@ -121,6 +122,7 @@ class MadeRun:
                 },
                 datasets=tuple(names),
                 strategies=tuple(name for name, *_ in METHODS[: self.methods]),
+                questions=dict.fromkeys(names, self.questions),
                 limit=50,
                 settings={"max_tokens": 300, "temperature": 0.0},
                 prompts={"colligate.evidence.reader": "77aa" * 16},
@@ -220,7 +222,12 @@ class MadeRun:
         ]
         events = [
             {"at": 0.0, "event": "asked", "reply": "so"},
-            {"at": 0.1, "event": "weighted", "signals": {"attention": values}},
+            {
+                "at": 0.1,
+                "event": "weighted",
+                "fusion": self.fusion,
+                "signals": {"attention": values},
+            },
         ]
         with gzip.open(file, "wt", encoding="utf-8") as lines:
             lines.writelines(json.dumps(event) + "\n" for event in events)

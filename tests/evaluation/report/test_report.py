@@ -78,6 +78,18 @@ def test_the_best_of_each_column_is_marked_and_so_is_what_differs_from_it(made_r
     assert "**100.0** [100.0, 100.0]" in text.read_text("utf-8")
 
 
+def test_too_few_questions_have_no_stars(made_run: Make) -> None:
+    def skilled(row: Row) -> Row:
+        return replace(row, metrics={"containment": float(row.strategy == "duquad")})
+
+    five, six = (
+        write_report(made_run(questions=count, change=skilled).write())[1].read_text("utf-8")
+        for count in (5, 6)
+    )
+    assert "\\*\\*\\*" not in re.sub(r"Bold: .*", "", five)
+    assert "0.0\\*\\*\\*" in six
+
+
 def test_published_numbers_stand_beside_ours_and_apart_from_them(made_run: Make) -> None:
     page, text = write_report(made_run(questions=2).write())
     [table] = opened(page).xpath("//table[@class='results']")
@@ -345,7 +357,10 @@ def test_attention_is_drawn_from_the_traces_and_marks_the_gold(made_run: Make) -
 def test_torn_missing_and_foreign_traces_are_passed_over(made_run: Make, tmp_path: Path) -> None:
     secret = tmp_path / "elsewhere.jsonl.gz"
     with gzip.open(secret, "wt") as lines:
-        lines.write(json.dumps({"event": "weighted", "signals": {"attention": [1, 2, 3]}}) + "\n")
+        lines.write(
+            json.dumps({"event": "weighted", "fusion": "sfs", "signals": {"attention": [1, 2, 3]}})
+            + "\n"
+        )
 
     def foreign(row: Row) -> Row:
         return replace(row, trace="../elsewhere.jsonl.gz" if row.trace else None)
@@ -362,6 +377,11 @@ def test_torn_missing_and_foreign_traces_are_passed_over(made_run: Make, tmp_pat
             file.unlink()
     page, _ = write_report(folder)
     assert "averaged over 7 traces" in page.read_text("utf-8")
+
+
+def test_attention_asked_in_another_order_says_nothing_of_positions(made_run: Make) -> None:
+    page, _ = write_report(made_run(questions=3, fusion="calibrated").write())
+    assert "No trace of this run has" in page.read_text("utf-8")
 
 
 def test_answers_link_to_their_traces_from_where_the_page_stands(

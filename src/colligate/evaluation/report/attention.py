@@ -1,7 +1,8 @@
 """Attention by position, out of the traces: DuQUAD's Figure 1.
 
 A trace whose strategy weighed the documents given has an event `weighted` with the attention to
-each, in the order given. Within a question the numbers become z-scores, so that long prompts and
+each, in the order given: that of its other fusion, "calibrated", is asked in another order and
+says nothing of positions. Within a question the numbers become z-scores, so that long prompts and
 short ones count alike; they are then averaged by position, apart for each gold position.
 """
 
@@ -22,6 +23,7 @@ from colligate.evaluation.report.charts import Point
 from colligate.evaluation.report.contents import Contents
 from colligate.evaluation.rows import Row
 from colligate.evaluation.significance import bootstrap
+from colligate.evidence.fusion import Fusion
 
 MOST_TRACES = 250
 """How many traces of a strategy are read; more make the report slow and the lines no smoother."""
@@ -90,7 +92,7 @@ def _attention_in(directory: Path, row: Row) -> Sequence[float]:
     """The first attention that a trace has, in the order in which the documents were given."""
     for event in _events(directory, row.trace or "", '"weighted"'):
         values = event.get("signals", {}).get("attention")
-        if event.get("event") == "weighted" and values:
+        if event.get("event") == "weighted" and event.get("fusion") == Fusion.SFS and values:
             return [float(value) for value in values]
     return ()
 

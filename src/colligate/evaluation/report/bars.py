@@ -20,7 +20,10 @@ class Bar:
 
 @dataclass(frozen=True)
 class Difference:
-    """How far a row is from the reference, with its interval and stars."""
+    """How far a row is from the reference, with its interval and stars.
+
+    One that is `sure` has a filled mark.
+    """
 
     label: str
     value: float
@@ -28,6 +31,7 @@ class Difference:
     high: float
     stars: str = ""
     title: str = ""
+    sure: bool = False
 
 
 def stacked(bars: Sequence[Bar], kinds: Sequence[str], *, title: str, width: float = WIDE) -> str:
@@ -66,7 +70,7 @@ def stacked(bars: Sequence[Bar], kinds: Sequence[str], *, title: str, width: flo
 def differences(
     rows: Sequence[Difference], *, title: str, width: float = NARROW, unit: str = ""
 ) -> str:
-    """How far each row is from the reference, which is zero; filled where zero is not in reach."""
+    """How far each row is from the reference, which is zero."""
     shown = [r for r in rows if all(drawable(v) for v in (r.value, r.low, r.high))]
     if not shown:
         return nothing(width, title)
@@ -74,17 +78,16 @@ def differences(
     room = min(max(text_width(row.label) for row in shown) + 14, width * 0.4)
     stars = 30.0
     drawing = Drawing(width, 26.0 * len(shown) + 40, title)
-    scale = Scale(low, high, room + 8, width - stars - 4)
+    scale = Scale(low, high, room + 12, width - stars - 4)
     bottom = drawing.height - 30
     for value, label in scale.ticks(4):
         drawing.line(scale(value), 4, scale(value), bottom, "grid")
         drawing.text(scale(value), bottom + 15, label, "tick", "middle")
     drawing.line(scale(0.0), 2, scale(0.0), bottom, "zero")
-    drawing.text((room + 8 + width - stars) / 2, bottom + 29, unit, "tick", "middle")
+    drawing.text((room + 12 + width - stars) / 2, bottom + 29, unit, "tick", "middle")
     for number, row in enumerate(shown):
         middle = 26.0 * number + 17
-        sure = " sure" if row.low > 0 or row.high < 0 else ""
-        drawing.group(f"difference{sure}")
+        drawing.group("difference sure" if row.sure else "difference")
         drawing.text(room, middle + 4, shortened(row.label, room - 4), "label", "end")
         drawing.line(scale(row.low), middle, scale(row.high), middle, "whisker")
         drawing.mark(scale(row.value), middle, 0, row.title, size=4.6)

@@ -16,6 +16,9 @@ from colligate.evaluation.report.contents import Asked, Contents
 from colligate.evaluation.significance import bootstrap, paired_bootstrap
 from colligate.evaluation.suites import Column, Method
 
+FEWEST = 6
+"""Pairs below which no two-sided test of signs reaches .05, whatever the values are."""
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -54,15 +57,20 @@ class Head:
 
 @dataclass(frozen=True)
 class Apart:
-    """How far a strategy is from the best of a column, over the questions that both have."""
+    """How far a strategy is from the best of a column, over the questions that both have.
+
+    `p` is None and `sure` False where these are too few for any test. `sure`: the interval does
+    not reach zero.
+    """
 
     method: Method
     value: float
     low: float
     high: float
-    p: float
+    p: float | None
     stars: str
     n: int
+    sure: bool
 
 
 @dataclass(frozen=True)
@@ -163,8 +171,17 @@ def _apart(
         return None
     theirs = {asked: best[asked] for asked in ours}
     found = paired_bootstrap(_weighed(ours), _weighed(theirs), seed, strata=_strata(ours))
-    low, high = found.low * scale, found.high * scale
-    return Apart(method, found.mean * scale, low, high, found.p, found.stars, found.questions)
+    enough = found.questions >= FEWEST
+    return Apart(
+        method=method,
+        value=found.mean * scale,
+        low=found.low * scale,
+        high=found.high * scale,
+        p=found.p if enough else None,
+        stars=found.stars if enough else "",
+        n=found.questions,
+        sure=enough and (found.low > 0 or found.high < 0),
+    )
 
 
 def _weighed(values: Mapping[Asked, float]) -> list[float]:

@@ -17,7 +17,7 @@ from colligate.evaluation.report.figures import (
     mean_of,
     share_axis,
 )
-from colligate.evaluation.report.numbers import said
+from colligate.evaluation.report.numbers import said, several
 from colligate.evaluation.suites import Method, Picture
 
 
@@ -64,7 +64,7 @@ def cost_and_quality(contents: Contents, picture: Picture) -> list[Figure]:
         (label_of(method), *numbers, "yes" if free else "")
         for (method, _, _, numbers), free in zip(dots, best, strict=True)
     ]
-    over = f"Means over the {len(asked):,} questions that every strategy was asked."
+    over = f"Means over the {several(len(asked), 'question')} that every strategy was asked."
     free = "The line joins those that no other beats on both: less to pay, or better answers."
     figure = Figure(
         key_of(picture),

@@ -57,8 +57,10 @@ def _parts(report: Report) -> Iterator[str]:
     yield "## Made with"
     for title, rows in report.made_with:
         widest = max(map(len, rows))
-        yield f"### {plain(title)}"
+        folded = len(rows) > 12
+        yield f"<details><summary>{plain(title)}</summary>" if folded else f"### {plain(title)}"
         yield _escaped([[""] * widest, *([*row, *[""] * (widest - len(row))] for row in rows)])
+        yield "</details>" if folded else ""
 
 
 def _suite_table(table: Table) -> str:

@@ -24,3 +24,8 @@ def said(value: float | None, places: int | None = None) -> str:
 def places_of(scale: float) -> int | None:
     """Percentages have one place, as papers print them; other numbers as many as they need."""
     return 1 if scale == 100 else None
+
+
+def several(count: int, what: str) -> str:
+    """A count of things in words."""
+    return f"{count:,} {what}{'' if count == 1 else 's'}"

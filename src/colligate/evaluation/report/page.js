@@ -124,7 +124,7 @@
       make("h4", {}, methods[answer.m], make("span", { class: `pill ${kind(verdict)}` }, verdict)));
     if (answer.error) box.append(make("p", { class: "said error" }, answer.error));
     else if (answer.text) box.append(make("p", { class: "said", dir: "auto" }, withMarks(answer, name, pattern)));
-    else box.append(make("p", { class: "said" }, "Not in these documents."));
+    else if (!answer.short) box.append(make("p", { class: "said" }, "Not in these documents."));
     if (answer.short) box.append(make("p", { class: "short", dir: "auto" }, "In short: ", marked(answer.short, pattern)));
     if (answer.citations.length) box.append(passages(answer.citations, question.pieces, pattern, name));
     if (answer.evidence.length) {

@@ -9,7 +9,7 @@ from colligate.evaluation.report.charts import NARROW, WIDE
 from colligate.evaluation.report.columns import Comparison
 from colligate.evaluation.report.contents import Contents
 from colligate.evaluation.report.figures import Figure, Panel, label_of
-from colligate.evaluation.report.numbers import places_of, said
+from colligate.evaluation.report.numbers import NONE, places_of, said
 from colligate.evaluation.report.verdicts import Verdict, verdicts
 
 
@@ -51,7 +51,9 @@ def comparison_panels(comparisons: Sequence[Comparison]) -> tuple[Panel, ...]:
                 f"[{said(other.low, places)}, {said(other.high, places)}], "
                 f"p = {probability(other.p)}, n = {other.n:,}"
             )
-            rows.append(Difference(label, other.value, other.low, other.high, other.stars, told))
+            rows.append(
+                Difference(label, other.value, other.low, other.high, other.stars, told, other.sure)
+            )
         title = each.head.title
         unit = f"difference from {label_of(each.best)}"
         drawing = differences(rows, title=f"{title}, {unit}", unit=unit)
@@ -59,6 +61,8 @@ def comparison_panels(comparisons: Sequence[Comparison]) -> tuple[Panel, ...]:
     return tuple(panels)
 
 
-def probability(p: float) -> str:
-    """A p-value as papers write it."""
+def probability(p: float | None) -> str:
+    """A p-value as papers write it; None where there is none."""
+    if p is None:
+        return NONE
     return "<.001" if p < 0.001 else f"{p:.3f}".removeprefix("0")

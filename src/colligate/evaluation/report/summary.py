@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from colligate.evaluation.report.contents import Contents
-from colligate.evaluation.report.numbers import said
+from colligate.evaluation.report.numbers import said, several
 
 Fact = tuple[str, str, str]
 """What a figure is called, the figure, and what stands beneath it."""
@@ -39,8 +39,8 @@ def facts(contents: Contents) -> tuple[Fact, ...]:
     again = "in one go" if sessions == 1 else f"in {sessions} goes"
     sets = len(contents.datasets)
     return (
-        ("Questions", f"{questions:,}", f"of {_several(sets, 'data set')}, seed {made.seed}"),
-        ("Strategies", str(len(contents.methods)), f"{_several(len(rows), 'answer')}"),
+        ("Questions", f"{questions:,}", f"of {several(sets, 'data set')}, seed {made.seed}"),
+        ("Strategies", str(len(contents.methods)), f"{several(len(rows), 'answer')}"),
         ("Failed", f"{failed:,}", f"{said(100 * failed / max(1, len(rows)), 1)} % of the answers"),
         ("Reader", _short(reader), ", ".join(others)),
         ("Tokens", _large(into + out), f"{_large(into)} in, {_large(out)} out"),
@@ -56,7 +56,9 @@ def remarks(contents: Contents) -> tuple[str, ...]:
     asked = {name: set[str]() for name in contents.datasets}
     for row in contents.rows:
         asked[row.dataset].add(row.question)
-    due = sum(map(len, asked.values())) * len(contents.methods)
+    wanted = {name: len(questions) for name, questions in asked.items()}
+    wanted |= contents.provenance.questions
+    due = sum(wanted.values()) * len(contents.methods)
     if not contents.rows:
         found.append("No question has been answered yet.")
     elif len(contents.rows) < due:
@@ -71,14 +73,23 @@ def remarks(contents: Contents) -> tuple[str, ...]:
             f"{unmeasured:,} answers could not be measured in every way; they are left out of the "
             "means that need it, and say why below."
         )
+    few = min((len(questions) for questions in asked.values()), default=_FEW)
+    if few < _FEW:
+        found.append(
+            f"Some data sets have as few as {several(few, 'question')}. Intervals and stars of so "
+            "few say little of questions that were not asked."
+        )
     return tuple(found)
+
+
+_FEW = 30  # below it the percentiles of a bootstrap are too narrow
 
 
 def made_with(contents: Contents) -> Words:
     """All that the numbers can be made again with."""
     made = contents.provenance
-    limit = "as many as the suite says" if made.limit is None else f"{made.limit:,} a data set"
-    run = [("suite", made.suite), ("seed", str(made.seed)), ("questions", limit)]
+    asked = ", ".join(f"{name}: {count:,}" for name, count in made.questions.items())
+    run = [("suite", made.suite), ("seed", str(made.seed)), ("questions", asked or "unknown")]
     run += [(name, _value(value)) for name, value in made.settings.items()]
     models = [
         (role, record.name, record.digest or _value(record.said) or "no digest")
@@ -110,14 +121,16 @@ def made_with(contents: Contents) -> Words:
 def _value(value: Any) -> str:
     """A setting as a person reads it."""
     if isinstance(value, Mapping):
-        return ", ".join(f"{name}: {_value(each)}" for name, each in value.items() if each != "")
+        told = {name: each for name, each in value.items() if each not in _UNSAID}
+        return ", ".join(f"{name}: {_value(each)}" for name, each in told.items())
     if isinstance(value, list | tuple):
         return ", ".join(map(_value, value))
+    if value is None:
+        return "none"
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _several(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
+_UNSAID: tuple[Any, ...] = (None, "", [], {}, ())
 
 
 def _large(count: int) -> str:
