@@ -145,7 +145,8 @@ def existing(data: Path, file: str) -> Path:
     """
     path = data / file
     if not path.exists():
-        raise MissingPath(f"there is no {path}", f"the suite asks for {file}", "name its --data")
+        why = "the suite asks for it"
+        raise MissingPath(f"there is no {path}", why, "name its --data, or take other --datasets")
     return path
 
 

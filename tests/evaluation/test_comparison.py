@@ -1,0 +1,94 @@
+"""Comparing strategies: over common questions, whatever either side lacks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from colligate.errors import UsageError
+from colligate.evaluation.comparison import compared
+from colligate.evaluation.outcome import Outcome
+from colligate.evaluation.provenance import ModelRecord, Provenance, write_provenance
+from colligate.evaluation.rows import Row, RowFile
+from colligate.evaluation.significance import paired_bootstrap
+
+Values = Mapping[tuple[str, str, str], Mapping[str, float]]
+
+
+def run(folder: Path, values: Values) -> Path:
+    """A run whose rows have these metrics, by data set, question and strategy."""
+    folder.mkdir()
+    models = {"reader": ModelRecord("m")}
+    write_provenance(folder, Provenance("s", "", 7, models, ("d",), ("a", "b")))
+    with RowFile(folder) as rows:
+        for (dataset, question, strategy), metrics in values.items():
+            key = (dataset, question, strategy)
+            rows.add(Row(*key, question_text="?", answers=(), outcome=Outcome(), metrics=metrics))
+    return folder
+
+
+def of(strategy: str, *em: float, dataset: str = "d") -> Values:
+    return {(dataset, f"q{at}", strategy): {"em": value} for at, value in enumerate(em)}
+
+
+def test_pairs_are_of_one_question_whatever_the_order_of_rows(tmp_path: Path) -> None:
+    first = {("d", "q1", "a"): {"em": 1.0}, ("d", "q0", "a"): {"em": 0.0}}
+    made = run(tmp_path / "run", {**first, **of("b", 0.0, 0.0)})
+
+    [found] = compared(made, strategies=["a", "b"])
+
+    assert found.means == (0.5, 0.0)
+    assert found.difference == paired_bootstrap([1.0, 0.0], [0.0, 0.0], 7)
+    assert found.missing == (0, 0)
+
+
+def test_questions_of_one_side_are_counted_and_left_out_of_both_means(tmp_path: Path) -> None:
+    made = run(tmp_path / "run", {**of("a", 1, 1, 0, 0), **of("b", 0, 1)})
+
+    [found] = compared(made)
+
+    assert found.means == (1.0, 0.5)
+    assert (found.difference.questions, found.missing) == (2, (0, 2))
+
+
+def test_the_first_strategy_is_compared_with_each_of_the_others(tmp_path: Path) -> None:
+    made = run(tmp_path / "run", {**of("a", 1, 0), **of("b", 0, 1), **of("c", 1, 1)})
+
+    assert [(each.first, each.second) for each in compared(made)] == [("a", "b"), ("a", "c")]
+
+
+def test_two_runs_are_compared_strategy_by_strategy_and_data_set_by_data_set(
+    tmp_path: Path,
+) -> None:
+    one = run(tmp_path / "one", {**of("a", 1), **of("a", 1, dataset="e"), **of("b", 1)})
+    two = run(tmp_path / "two", {**of("a", 0), **of("a", 1, dataset="e"), **of("c", 1)})
+
+    found = compared(one, two)
+
+    assert [(each.dataset, each.first, each.second) for each in found] == [
+        ("d", "one: a", "two: a"),
+        ("e", "one: a", "two: a"),
+    ]
+    assert [each.difference.mean for each in found] == [1.0, 0.0]
+
+
+def test_the_metric_that_says_most_is_taken_unless_others_are_named(tmp_path: Path) -> None:
+    metrics = {"tokens": 5.0, "f1": 0.5, "containment": 1.0}
+    made = run(tmp_path / "run", {("d", "q", s): metrics for s in ("a", "b")})
+
+    assert [each.metric for each in compared(made)] == ["containment"]
+    named = compared(made, metrics=["tokens", "f1"])
+    assert [each.metric for each in named] == ["tokens", "f1"]
+
+
+def test_what_there_is_not_is_said(tmp_path: Path) -> None:
+    made = run(tmp_path / "run", {**of("alpha", 1), **of("beta", 1, dataset="e")})
+
+    with pytest.raises(UsageError, match="did you mean alpha"):
+        compared(made, strategies=["alhpa", "beta"])
+    with pytest.raises(UsageError, match="no question was asked on both sides"):
+        compared(made)
+    with pytest.raises(UsageError, match="two strategies of a run are compared: 1 are named"):
+        compared(made, strategies=["alpha"])
