@@ -11,16 +11,10 @@ from lxml import etree
 
 from colligate.evaluation.report import bars, charts
 from colligate.evaluation.report.bars import Bar, Difference
-from colligate.evaluation.report.charts import NARROW, WIDE, Axis, Dot, Line, Point
-from colligate.evaluation.report.svg import (
-    FONT,
-    Scale,
-    log_reach,
-    reach,
-    shortened,
-    spread,
-    text_width,
-)
+from colligate.evaluation.report.charts import NARROW, WIDE, Axis, Line, Point
+from colligate.evaluation.report.scales import Scale, log_reach, reach, spread
+from colligate.evaluation.report.scatter import Dot, scattered
+from colligate.evaluation.report.svg import FONT, shortened, text_width
 
 numbers = st.one_of(
     st.floats(),  # infinite ones and NaN among them
@@ -36,7 +30,6 @@ lines = st.builds(
     texts,
     st.lists(points, max_size=6).map(tuple),
     style=st.integers(0, 20),
-    faint=st.booleans(),
 )
 axes = st.builds(
     Axis,
@@ -96,7 +89,7 @@ def test_lines(
     widths,
 )
 def test_cost_and_quality(dots: list[Dot], x: Axis, y: Axis, title: str, width: float) -> None:
-    checked(charts.cost_and_quality(dots, x, y, title=title, width=width))
+    checked(scattered(dots, x, y, title=title, width=width))
 
 
 @settings(max_examples=100, deadline=None)
@@ -136,7 +129,7 @@ def test_differences(rows: list[Difference], title: str, unit: str) -> None:
     "draw",
     [
         lambda: charts.lines([], Axis("x"), Axis("y"), title="t"),
-        lambda: charts.cost_and_quality([], Axis("x"), Axis("y"), title="t"),
+        lambda: scattered([], Axis("x"), Axis("y"), title="t"),
         lambda: bars.stacked([], ["right"], title="t"),
         lambda: bars.differences([], title="t"),
         lambda: charts.lines(
@@ -174,7 +167,7 @@ def test_the_front_joins_only_the_best() -> None:
         Dot("beaten", Point(200, 30), 1),
         Dot("good", Point(300, 70), 2, True),
     ]
-    drawn = charts.cost_and_quality(dots, Axis("tokens"), Axis("%"), title="t")
+    drawn = scattered(dots, Axis("tokens"), Axis("%"), title="t")
     [through] = checked(drawn).xpath("//*[@class='front']/@points")
     # From the cheap one along, up to the good one, and on to the edge.
     assert len(str(through).split()) == 4

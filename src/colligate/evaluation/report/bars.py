@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from colligate.evaluation.report.charts import NARROW, WIDE, nothing
-from colligate.evaluation.report.svg import Drawing, Scale, drawable, reach, shortened, text_width
+from colligate.evaluation.report.scales import Scale, drawable, reach
+from colligate.evaluation.report.svg import Drawing, shortened, text_width
 
 
 @dataclass(frozen=True)

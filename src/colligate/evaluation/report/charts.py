@@ -9,24 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from colligate.evaluation.report.svg import (
-    COLOURS,
-    FONT,
-    Drawing,
-    Scale,
-    drawable,
-    log_reach,
-    reach,
-    shortened,
-    spread,
-    text_width,
-)
+from colligate.evaluation.report.scales import Scale, drawable, reach, spread
+from colligate.evaluation.report.svg import COLOURS, FONT, Drawing, text_width
 
 WIDE, NARROW = 700.0, 350.0
 """The widths a chart is drawn for: beside others on a desk, alone on a telephone."""
 
 _LINE = FONT * 1.25
-_LEFT = 54.0  # room for the labels of an upright axis
+LEFT = 54.0
+"""Room for the labels of an upright axis."""
 
 
 @dataclass(frozen=True)
@@ -42,22 +33,11 @@ class Point:
 
 @dataclass(frozen=True)
 class Line:
-    """A series; `style` numbers its colour and mark, `faint` draws it as background."""
+    """A series; `style` numbers its colour and mark."""
 
     label: str
     points: tuple[Point, ...]
     style: int = 0
-    faint: bool = False
-
-
-@dataclass(frozen=True)
-class Dot:
-    """A strategy in the plane of cost and quality; `best` where none is better at its cost."""
-
-    label: str
-    point: Point
-    style: int = 0
-    best: bool = False
 
 
 @dataclass(frozen=True)
@@ -73,7 +53,8 @@ class Axis:
     whole: bool = False
 
 
-def _kept(points: Iterable[Point], *, positive: bool = False) -> list[Point]:
+def kept_points(points: Iterable[Point], *, positive: bool = False) -> list[Point]:
+    """Those that can be drawn; only `positive` ones where the scale is logarithmic."""
     return [
         point
         for point in points
@@ -81,7 +62,8 @@ def _kept(points: Iterable[Point], *, positive: bool = False) -> list[Point]:
     ]
 
 
-def _values(points: Iterable[Point]) -> list[float]:
+def values_of(points: Iterable[Point]) -> list[float]:
+    """All that must fit an upright axis."""
     return [v for p in points for v in (p.y, p.low, p.high) if v is not None and drawable(v)]
 
 
@@ -93,7 +75,7 @@ def nothing(width: float, title: str) -> str:
 
 
 @dataclass(frozen=True)
-class _Frame:
+class Frame:
     """The part of a drawing that has the numbers: its two scales, and the sides of its grid."""
 
     drawing: Drawing
@@ -132,23 +114,23 @@ def lines(
     labels: bool = True,
 ) -> str:
     """Series over a common axis, with whiskers; labels stand at the ends of the lines."""
-    kept = [(line, _kept(sorted(line.points, key=_by_x))) for line in series]
+    kept = [(line, kept_points(sorted(line.points, key=_by_x))) for line in series]
     kept = [(line, points) for line, points in kept if points]
     if not kept:
         return nothing(width, title)
     everything = [point for _, points in kept for point in points]
     height = 360.0 if width > 500 else 290.0
     drawing = Drawing(width, height, title)
-    named = [(line, points[-1]) for line, points in kept if not line.faint and line.label]
+    named = [(line, points[-1]) for line, points in kept if line.label]
     widest = max((text_width(line.label) for line, _ in named), default=0.0)
     right = width - (min(widest + 42, width * 0.3) if labels and named else 14)
     at = sorted({point.x for point in everything})
-    up = reach(_values(everything), floor=y.floor, ceiling=y.ceiling)
-    frame = _Frame(
+    up = reach(values_of(everything), floor=y.floor, ceiling=y.ceiling)
+    frame = Frame(
         drawing,
-        Scale(at[0], at[-1], _LEFT + 24, right - 24, x.logarithmic and at[0] > 0),
+        Scale(at[0], at[-1], LEFT + 24, right - 24, x.logarithmic and at[0] > 0),
         Scale(*up, height - 46, 32),
-        _LEFT,
+        LEFT,
         right,
     )
     frame.grid(x, y, at)
@@ -175,98 +157,23 @@ def _by_x(point: Point) -> float:
     return point.x if drawable(point.x) else 0.0
 
 
-def _series(frame: _Frame, line: Line, points: Sequence[Point], aside: float) -> None:
+def _series(frame: Frame, line: Line, points: Sequence[Point], aside: float) -> None:
     drawing, style = frame.drawing, line.style
-    drawing.group(f"series c{style % COLOURS}{' faint' if line.faint else ''}")
+    drawing.group(f"series c{style % COLOURS}")
     at = [(frame.x(point.x) + aside, frame.y(point.y)) for point in points]
     drawing.path(at, "stroke")
     for point, (left, top) in zip(points, at, strict=True):
-        if not line.faint:
-            _whisker(frame, point, left)
-            drawing.mark(left, top, style, point.title)
+        whisker(frame, point, left)
+        drawing.mark(left, top, style, point.title)
     drawing.end()
 
 
-def _whisker(frame: _Frame, point: Point, left: float) -> None:
+def whisker(frame: Frame, point: Point, left: float) -> None:
+    """A point's interval, where it has one."""
     if point.low is None or point.high is None:
         return
     if drawable(point.low) and drawable(point.high):
         frame.drawing.line(left, frame.y(point.low), left, frame.y(point.high), "whisker")
-
-
-def cost_and_quality(
-    dots: Sequence[Dot], x: Axis, y: Axis, *, title: str, width: float = WIDE
-) -> str:
-    """Each strategy at its cost and quality, and the front of those that none beats on both."""
-    shown = [dot for dot in dots if _kept([dot.point], positive=x.logarithmic)]
-    if not shown:
-        return nothing(width, title)
-    height = 380.0 if width > 500 else 330.0
-    drawing = Drawing(width, height, title)
-    across = [dot.point.x for dot in shown]
-    low, high = log_reach(across) if x.logarithmic else reach(across, floor=x.floor)
-    up = reach(_values(d.point for d in shown), floor=y.floor, ceiling=y.ceiling)
-    frame = _Frame(
-        drawing,
-        Scale(low, high, _LEFT, width - 18, x.logarithmic),
-        Scale(*up, height - 46, 32),
-        _LEFT,
-        width - 18,
-    )
-    frame.grid(x, y)
-    front = sorted((dot.point for dot in shown if dot.best), key=lambda p: (p.x, p.y))
-    steps = [(frame.x(point.x), frame.y(point.y)) for point in front]
-    corners: list[tuple[float, float]] = []
-    for left, top in steps:
-        if corners:
-            corners.append((left, corners[-1][1]))
-        corners.append((left, top))
-    if corners:
-        drawing.path([*corners, (width - 18, corners[-1][1])], "front")
-    places = [(frame.x(d.point.x), frame.y(d.point.y)) for d in shown]
-    beside = _labels([dot.label for dot in shown], places, width, height - 46)
-    for dot, (left, top), (at, base, text) in zip(shown, places, beside, strict=True):
-        drawing.group(f"series c{dot.style % COLOURS}{' best' if dot.best else ''}")
-        _whisker(frame, dot.point, left)
-        drawing.mark(left, top, dot.style, dot.point.title, size=6.0 if dot.best else 4.5)
-        drawing.text(at, base, text, "label strong" if dot.best else "label")
-        drawing.end()
-    return str(drawing)
-
-
-def _labels(
-    texts: Sequence[str], places: Sequence[tuple[float, float]], width: float, bottom: float
-) -> list[tuple[float, float, str]]:
-    """Where each label stands: right of its mark, or where it meets no other label or mark."""
-    taken = [(left - 6, top - 6, left + 6, top + 6) for left, top in places]
-    found: list[tuple[float, float, str]] = []
-    for text, (left, top) in zip(texts, places, strict=True):
-        said = shortened(text, width * 0.4)
-        wide = text_width(said)
-        tries = [
-            (left + 11, top + 4),
-            (left - 11 - wide, top + 4),
-            (left - wide / 2, top - 12),
-            (left - wide / 2, top + 21),
-            (left + 9, top - 11),
-            (left + 9, top + 19),
-            (left - 9 - wide, top - 11),
-            (left - 9 - wide, top + 19),
-        ]
-        inside = [(a, b) for a, b in tries if a >= 2 and a + wide <= width - 2 and b <= bottom - 2]
-        boxes = [(a, b, (a, b - FONT * 0.8, a + wide, b + FONT * 0.25)) for a, b in inside]
-        free = [(a, b, box) for a, b, box in boxes if not any(_meet(box, o) for o in taken)]
-        at = (free or boxes or [(2.0, top, (2.0, top, 2.0, top))])[0]
-        taken.append(at[2])
-        found.append((at[0], at[1], said))
-    return found
-
-
-_Box = tuple[float, float, float, float]
-
-
-def _meet(one: _Box, other: _Box) -> bool:
-    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
 
 
 def positions(
@@ -282,18 +189,18 @@ def positions(
 
     `reach_of` are the points of all panels, so that they share their scales.
     """
-    points = _kept(sorted(line.points, key=_by_x))
-    everything = _kept(reach_of) or points
+    points = kept_points(sorted(line.points, key=_by_x))
+    everything = kept_points(reach_of) or points
     if not points or not everything:
         return nothing(NARROW, title)
     drawing = Drawing(NARROW, 220, title)
     across = [point.x for point in [*everything, *points]]
-    up = reach(_values([*everything, *points]), floor=y.floor, ceiling=y.ceiling, most=4)
-    frame = _Frame(
+    up = reach(values_of([*everything, *points]), floor=y.floor, ceiling=y.ceiling, most=4)
+    frame = Frame(
         drawing,
-        Scale(min(across), max(across), _LEFT + 8, NARROW - 20),
+        Scale(min(across), max(across), LEFT + 8, NARROW - 20),
         Scale(*up, 174, 32),
-        _LEFT,
+        LEFT,
         NARROW - 12,
     )
     frame.grid(x, y, _thinned(sorted(set(across))))
@@ -302,7 +209,7 @@ def positions(
     drawing.group(f"series c{line.style % COLOURS}")
     drawing.path([(frame.x(p.x), frame.y(p.y)) for p in points], "stroke")
     for point in points:
-        _whisker(frame, point, frame.x(point.x))
+        whisker(frame, point, frame.x(point.x))
         gold = point.x == marked
         drawing.mark(
             frame.x(point.x),

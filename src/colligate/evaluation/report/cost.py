@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 
-from colligate.evaluation.report import charts
-from colligate.evaluation.report.charts import NARROW, WIDE, Axis, Dot, Point
+from colligate.evaluation.report.charts import NARROW, WIDE, Axis, Point
 from colligate.evaluation.report.contents import Contents
 from colligate.evaluation.report.figures import (
     Figure,
@@ -18,6 +17,7 @@ from colligate.evaluation.report.figures import (
     share_axis,
 )
 from colligate.evaluation.report.numbers import said, several
+from colligate.evaluation.report.scatter import Dot, scattered
 from colligate.evaluation.suites import Method, Picture
 
 
@@ -70,8 +70,8 @@ def cost_and_quality(contents: Contents, picture: Picture) -> list[Figure]:
         key_of(picture),
         title,
         f"{over} {free}",
-        charts.cost_and_quality(drawn, x, y, title=title, width=WIDE),
-        charts.cost_and_quality(drawn, x, y, title=title, width=NARROW),
+        scattered(drawn, x, y, title=title, width=WIDE),
+        scattered(drawn, x, y, title=title, width=NARROW),
         numbers=(head, *body),
     )
     return [figure]
