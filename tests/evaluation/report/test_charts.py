@@ -199,6 +199,22 @@ def test_labels_keep_apart_in_their_order(
         assert moved[below] - moved[above] >= room - 1e-6
 
 
+def test_ticks_say_what_they_are() -> None:
+    assert [label for _, label in Scale(-0.5, 0.5, 0, 1).ticks(4)] == [
+        *("−0.50", "−0.25", "0.00", "0.25", "0.50")
+    ]
+    assert [label for _, label in Scale(0, 100, 0, 1).ticks()] == [
+        "0",
+        "20",
+        "40",
+        "60",
+        "80",
+        "100",
+    ]
+    logarithmic = Scale(900, 30_000, 0, 1, True).ticks()
+    assert [label for _, label in logarithmic] == ["1,000", "2,000", "5,000", "10k", "20k"]
+
+
 def test_labels_that_have_room_stay_where_they_are() -> None:
     assert spread([10.0, 50.0, 90.0], 15, 0, 100) == [10.0, 50.0, 90.0]
 

@@ -106,7 +106,7 @@ def column_of(
     for name, found in values.items():
         low, high = bootstrap(_weighed(found), contents.seed, strata=_strata(found))
         stars = apart[name].stars if name in apart else ""
-        shown_best = len(values) > 1 and means[name] == means[best]
+        shown_best = means[name] == means[best] and len(set(means.values())) > 1
         cells[name] = Cell(
             means[name] * scale, low * scale, high * scale, len(found), shown_best, stars
         )
@@ -130,7 +130,7 @@ def _of_the_run(
     cells = {}
     for name, value in values.items():
         n = sum(len(contents.of(member, name)) for member in contents.members(column.dataset))
-        shown_best = len(values) > 1 and value == best
+        shown_best = value == best and len(set(values.values())) > 1
         cells[name] = Cell(value * column.scale, None, None, n, shown_best)
     sizes = [cell.n for cell in cells.values()]
     return _head(contents, column, title, max(sizes, key=sizes.count, default=0)), cells, None

@@ -19,6 +19,8 @@ def label_of(value: float, step: float = 0.0) -> str:
     if abs(value) >= 10_000 and step >= 1000:
         return f"{value / 1000:,.0f}k"
     places = 0 if step >= 1 or step == 0.0 else min(6, -math.floor(math.log10(step) + 1e-9))
+    if abs(step * 10**places - round(step * 10**places)) > 1e-6:
+        places += 1  # a step of 2.5
     label = f"{value:,.{places}f}"
     if not label.strip("-0.,"):
         label = label.lstrip("-")
