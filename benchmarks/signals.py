@@ -3,6 +3,7 @@
     python benchmarks/signals.py --data DIR --cache DIR --out rows.jsonl --model hf:FOLDER
         [--dtype bfloat16] [--positions 0 4 9 14 19] [--limit 50] [--offset N] [--prompt agent]
     python benchmarks/signals.py --recompute --out rows.jsonl
+    python benchmarks/signals.py --learn --out rows.jsonl
 
 NQ with 20 documents, the same questions with the gold document at five places. The signals come
 from the code that `duquad` uses; the model gives likelihood and attention, the embedder similarity.
@@ -15,6 +16,10 @@ they are made; a run that was stopped goes on from there. Recall at 6 of each si
 pair fused and of all, by position and over all positions, is worked out of the rows at the end:
 `--recompute` does that alone, without a model. Intervals are of the bootstrap over questions (over
 all positions, of a question's mean).
+
+`--learn` fits the weights of the calibrated fusion to the rows: they make the gold documents
+likeliest under a softmax of the fused scores. Its recall is of each question with weights learned
+from the others.
 """
 
 from __future__ import annotations
@@ -30,12 +35,14 @@ from itertools import combinations
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize
 
 from answering import documents_of
 from colligate.documents import Passage, Span
 from colligate.evidence.fusion import WEIGHTS, Fusion, fused, reweighted
 from colligate.evidence.quoting_views import quoting_messages
-from colligate.evidence.signals import Signal
+from colligate.evidence.signals import Signal, standardised
 from colligate.evidence.views import view_messages
 from colligate.library.given import Given
 from colligate.models import Capability, ChatModel, Embedder, Role
@@ -53,6 +60,7 @@ from evidence_measuring import (
     Rows,
     by_question,
     open_embedder_of,
+    say,
     say_difference,
     say_mean,
 )
@@ -243,6 +251,39 @@ def over_positions(rows: Sequence[Row], name: str, positions: int) -> dict[str, 
     return {q: float(np.mean(v)) for q, v in found.items() if len(v) == positions}
 
 
+def learn(rows: Sequence[Row], seed: int) -> None:
+    """Print the calibrated fusion's weights of maximum likelihood, and their recall held out."""
+    counted = COUNTED[Fusion.CALIBRATED]
+    # One row a question: none of these signals depends on the order of the documents.
+    of_questions = list({row["question"]: row for row in rows}.values())
+    terms = [
+        np.stack([standardised(row["signals"][name]) for name in counted.values()], axis=1)
+        for row in of_questions
+    ]
+    gold = [row["gold"] for row in of_questions]
+    for signal, weight in zip(counted, _likeliest(terms, gold), strict=True):
+        say(f"learned weight of {signal.value}", float(weight), "weight", f"{len(gold)} questions")
+    held_out = []
+    for at, (own, place) in enumerate(zip(terms, gold, strict=True)):
+        weights = _likeliest(terms[:at] + terms[at + 1 :], gold[:at] + gold[at + 1 :])
+        held_out.append(among_the_best((own @ weights).tolist(), place))
+    say_mean(f"recall at {BEST}, weights learned from the other questions", held_out, seed, "share")
+
+
+def _likeliest(
+    terms: Sequence[NDArray[np.float64]], gold: Sequence[int], ridge: float = 0.01
+) -> NDArray[np.float64]:
+    """Weights, one a signal, of [documents, signals] a question and the gold document's place."""
+
+    def loss(weights: NDArray[np.float64]) -> float:
+        scores = [own @ weights for own in terms]
+        surprise = [np.logaddexp.reduce(s) - s[at] for s, at in zip(scores, gold, strict=True)]
+        return float(np.mean(surprise) + ridge * weights @ weights)
+
+    found: NDArray[np.float64] = minimize(loss, np.ones(terms[0].shape[1])).x
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, help="the folder of questions")
@@ -256,8 +297,12 @@ def main() -> None:
     parser.add_argument("--limit", type=int, help="so many questions only")
     parser.add_argument("--offset", type=int, default=0, help="so many questions are left out")
     parser.add_argument("--recompute", action="store_true", help="figures from the rows, no more")
+    parser.add_argument("--learn", action="store_true", help="weights from the rows, no more")
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
+    if arguments.learn:
+        learn(Rows(arguments.out, KEYS).all, arguments.seed)
+        return
     if not arguments.recompute:
         if None in (arguments.data, arguments.cache, arguments.model):
             parser.error("give --data, --cache and --model, or --recompute")

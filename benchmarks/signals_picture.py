@@ -5,7 +5,8 @@
 Above, the mean of each number at each place among the 20 documents, for the gold document and for
 the others, as in Figure 1 of the DuQUAD paper; below, how often the gold document is among the
 best six by each score, by its place. Rows of several models or prompts are not put together:
-`--model` and `--prompt` choose. The same rows give the same file.
+`--model` and `--prompt` choose. The same rows give the same file. It needs matplotlib:
+`pip install --group plots`.
 """
 
 from __future__ import annotations

@@ -23,8 +23,8 @@ Weights = Mapping[Signal, float]
 WEIGHTS: Mapping[Fusion, Weights] = {
     # Table 6 of the paper.
     Fusion.SFS: {Signal.SIMILARITY: 0.5, Signal.LIKELIHOOD: 1.0, Signal.ATTENTION: 0.5},
-    # Chosen on development questions: docs/benchmarks.md.
-    Fusion.CALIBRATED: {Signal.SIMILARITY: 1.0, Signal.LIKELIHOOD: 0.25, Signal.ATTENTION: 1.0},
+    # Learned from development questions: docs/benchmarks.md.
+    Fusion.CALIBRATED: {Signal.SIMILARITY: 0.4, Signal.LIKELIHOOD: 0.6, Signal.ATTENTION: 0.6},
 }
 
 
@@ -42,7 +42,7 @@ def reweighted(weights: Weights, missing: Collection[Signal]) -> dict[Signal, fl
     """The weights of the signals there are, raised alike so that their sum stays."""
     there = {signal: weight for signal, weight in weights.items() if signal not in missing}
     whole, left = sum(weights.values()), sum(there.values())
-    return {signal: weight * whole / left for signal, weight in there.items()} if left else {}
+    return {signal: weight * (whole / left) for signal, weight in there.items()} if left else {}
 
 
 def fused(
