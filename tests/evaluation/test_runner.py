@@ -13,17 +13,25 @@ import pytest
 
 from colligate.documents import Document, Span
 from colligate.documents.reading.plain import text_tree
-from colligate.errors import BudgetExceeded, MissingCapability, ServerFailed, UsageError
+from colligate.errors import (
+    BudgetExceeded,
+    MissingCapability,
+    MissingExtra,
+    ServerFailed,
+    UsageError,
+)
 from colligate.evaluation.answering import Answering
 from colligate.evaluation.bench import Done, Request, carried_out
 from colligate.evaluation.cast import Named
 from colligate.evaluation.measuring import right_answers
+from colligate.evaluation.metrics.catalogue import CORPUS
 from colligate.evaluation.observing import stages
 from colligate.evaluation.planning import Contender, contenders, plan
 from colligate.evaluation.question import Question, Reading, Task
 from colligate.evaluation.rows import Row, read_rows
 from colligate.evaluation.spending import Paid, Spending
 from colligate.evaluation.suites import Method, Suite, parse_suite
+from colligate.evaluation.totals import read_totals
 from colligate.evidence.reader import Form
 from colligate.evidence.router import Action, Tag
 from colligate.library.given import Given
@@ -384,3 +392,43 @@ def test_a_strategy_that_breaks_does_not_keep_the_others_from_their_rows(
     errors = {row.question: row.outcome.error for row in done.rows.values()}
     assert errors == {"q0": "", "q1": "ServerFailed: it is down", "q2": ""}
     assert {row.metrics["containment"] for row in done.rows.values()} == {0.0, 1.0}
+
+
+def test_who_measures_takes_no_part_in_the_answers(asked: Callable[..., Done]) -> None:
+    @dataclass(frozen=True)
+    class AsksTheJudge(FullContext):
+        async def answer(self, question: str, run: Run) -> Answer:
+            await run.chat([Message("user", "Settle it.")], role=Role.JUDGE, max_tokens=5)
+            return await super().answer(question, run)
+
+    reader = ScriptedModel(lambda _: FOUND)
+    judge = ScriptedModel(lambda _: "Yes")
+    with pytest.MonkeyPatch.context() as patch:
+        kind = {"full-context": AsksTheJudge}.__getitem__
+        patch.setattr("colligate.evaluation.planning.strategy_type", kind)
+        asked(reader, judge, limit=1)
+
+    assert [call.prompt == "Settle it." for call in reader.calls] == [True, False]
+    assert not any(call.prompt == "Settle it." for call in judge.calls)
+    assert judge.calls
+
+
+def test_a_metric_of_the_whole_run_that_cannot_be_taken_is_said_and_costs_no_row(
+    asked: Callable[..., Done], data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def share(pairs: Sequence[Any]) -> dict[str, float]:
+        return {"share_found": sum(outcome.found for _, outcome in pairs) / len(pairs)}
+
+    def heavy(pairs: Sequence[Any]) -> dict[str, float]:
+        raise MissingExtra("heavy needs torch", "it is not installed")
+
+    monkeypatch.setitem(CORPUS, "share", share)  # type: ignore[arg-type]
+    monkeypatch.setitem(CORPUS, "heavy", heavy)  # type: ignore[arg-type]
+    text = SUITE.replace('["short", "judge_dual", "cost"]', '["short", "share", "heavy"]')
+    said: list[str] = []
+
+    done = asked(ScriptedModel(lambda _: FOUND), said=said, text=text)
+
+    assert len(done.rows) == 3
+    assert "without heavy: heavy needs torch: it is not installed" in said
+    assert read_totals(data / "out") == {("d", "full-context"): {"share_found": 1.0}}

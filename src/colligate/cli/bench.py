@@ -157,6 +157,7 @@ def _run(request: Request, as_json: bool) -> int:
     from colligate.cli.bench_results import results, show_results
     from colligate.cli.progress import watching
     from colligate.cli.running import run
+    from colligate.errors import ColligateError
     from colligate.evaluation.bench import carried_out
     from colligate.strategies.trace import Event, Progressed
 
@@ -171,9 +172,12 @@ def _run(request: Request, as_json: bool) -> int:
 
         try:
             done = run(carried_out(request, see))
-        except KeyboardInterrupt:
-            answered = counted(last.done if last else 0, "new row")
-            note(f"interrupted; {answered} in {request.out}; the same command goes on", style="red")
+        except (KeyboardInterrupt, ColligateError) as error:
+            made = counted(last.done if last else 0, "new row")
+            if last or not isinstance(error, ColligateError):
+                note(f"stopped; {made} in {request.out}; the same command goes on")
+            if isinstance(error, ColligateError):
+                raise
             return INTERRUPTED
     if as_json:
         say_json(results(done))

@@ -63,7 +63,7 @@ class Answering:
             ordinary, other = group.split(Exception)
             if other is not None:
                 raise
-            error = _said(_first(ordinary or group))
+            error = _said(first_of(ordinary or group))
         except Exception as trouble:  # a strategy may be another package's, and raise anything
             error = _said(trouble)
         usage = run.meter.report(seconds=time.perf_counter() - began)
@@ -72,7 +72,7 @@ class Answering:
         return await observed(run, usage, answer, error), run.trace
 
 
-def _first(error: BaseException) -> BaseException:
+def first_of(error: BaseException) -> BaseException:
     """The error itself where tasks have wrapped it in groups, ours before any other."""
     while isinstance(error, BaseExceptionGroup):
         inner: tuple[BaseException, ...] = error.exceptions

@@ -127,9 +127,12 @@ async def carried_out(request: Request, on_event: Listener) -> Done:
             rows = stack.enter_context(RowFile(request.out))
             answers = await _asked(request, asked, cast, spending, rows, stack, trace)
             wanted = _of_plan(asked, rows.rows)
-            totals = await in_thread(totals_of, asked, wanted)
-            if totals:
-                await in_thread(write_totals, request.out, totals)
+            if answers:
+                totals, problems = await in_thread(totals_of, asked, wanted)
+                for metric, why in problems.items():
+                    trace.emit(Noted(f"without {metric}: {why}", warning=True))
+                if totals:
+                    await in_thread(write_totals, request.out, totals)
     return Done(asked, wanted, answers, spending.tokens)
 
 

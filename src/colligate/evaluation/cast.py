@@ -54,7 +54,7 @@ class Named:
 
 @dataclass(frozen=True)
 class Cast:
-    """Who takes part, and the record of each."""
+    """Who takes part, and the record of each. `models` are those that answer, without the judge."""
 
     models: Mapping[Role, ChatModel]
     embedder: Embedder | None
@@ -74,12 +74,14 @@ async def opened_cast(
     """
     opened = Opened()
     stack.push_async_callback(opened.aclose)
-    models = await opened.by_role(named.models, named.settings, trace)
+    every = await opened.by_role(named.models, named.settings, trace)
+    # Who measures takes no part in the answers.
+    models: dict[Role, ChatModel] = {r: m for r, m in every.items() if r is not Role.JUDGE}
     embedder = await _embedder(named, plan, opened, trace)
     reranker = await _reranker(named, plan, opened, embedder, models, trace)
     able = await _able(plan, models, opened, trace)
-    backends = await _backends(named, models.get(Role.JUDGE), opened, spending)
-    records = await _records(models, embedder, reranker)
+    backends = await _backends(named, every.get(Role.JUDGE), opened, spending)
+    records = await _records(every, embedder, reranker)
     for what, name in (("nli", named.nli), ("qa", named.qa)):
         if name is not None:
             digest = await asyncio.to_thread(weights_digest, f"hf:{name}")

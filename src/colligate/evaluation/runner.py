@@ -18,10 +18,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from colligate.errors import BudgetExceeded, ColligateError, EndpointUnreachable, NotAuthorised
-from colligate.evaluation.answering import Answering
+from colligate.evaluation.answering import Answering, first_of
 from colligate.evaluation.inview import InView
 from colligate.evaluation.measuring import measured_groups, right_answers
 from colligate.evaluation.metrics.backends import Backends
+from colligate.evaluation.metrics.catalogue import CORPUS
 from colligate.evaluation.outcome import Outcome
 from colligate.evaluation.planning import Contender, Plan
 from colligate.evaluation.question import Question
@@ -69,18 +70,24 @@ class Bench:
             FaultyRecord, LibraryError: documents that cannot be shown.
         """
         work = _Work(rows, asyncio.Semaphore(self.concurrency), asyncio.Lock())
+        try:
+            await self._all(work)
+        except BaseExceptionGroup as group:
+            raise first_of(group) from group
+        if self._stopped is not None:
+            raise self._stopped
+
+    async def _all(self, work: _Work) -> None:
         at_once = asyncio.Semaphore(self.concurrency)
         async with asyncio.TaskGroup() as group:
             for dataset, question in self._questions():
-                if not self._wanted(dataset, question, rows):
+                if not self._wanted(dataset, question, work.rows):
                     continue
                 await at_once.acquire()
                 if self._stopped is not None:
                     break
                 asking = group.create_task(self._question(dataset, question, work))
                 asking.add_done_callback(lambda _: at_once.release())
-        if self._stopped is not None:
-            raise self._stopped
 
     def missing(self, rows: RowFile) -> int:
         """How many answers are still to be asked for."""
@@ -156,7 +163,8 @@ class Bench:
             began=began,
             attempt=attempt,
         )
-        await self._put(row, dataset.metrics, question, work)
+        groups = [group for group in dataset.metrics if group not in CORPUS]
+        await self._put(row, groups, question, work)
         self._look_out(outcome)
 
     async def _measured_again(

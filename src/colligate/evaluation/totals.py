@@ -22,16 +22,16 @@ def of_run(metrics: Sequence[str]) -> list[str]:
     return [name for name in metrics if name in CORPUS]
 
 
-def totals_of(plan: Plan, rows: Mapping[Key, Row]) -> Totals:
-    """The metrics of a whole run, over the rows there are. Blocks.
+def totals_of(plan: Plan, rows: Mapping[Key, Row]) -> tuple[Totals, Mapping[str, str]]:
+    """The metrics of a whole run, over the rows there are, and why some could not be taken.
 
-    Raises:
-        ModelError: a package or a model that they need is missing.
+    Blocks.
     """
     totals: dict[tuple[str, str], dict[str, float]] = {}
+    problems: dict[str, str] = {}
     for asked in plan.datasets:
         dataset, questions = asked.dataset, {each.id: each for each in asked.questions}
-        for name in of_run([*dataset.metrics, *dataset.optional]):
+        for name in of_run(dataset.metrics):
             for contender in plan.contenders:
                 strategy = contender.method.name
                 pairs = [
@@ -40,10 +40,13 @@ def totals_of(plan: Plan, rows: Mapping[Key, Row]) -> Totals:
                     if (row.dataset, row.strategy) == (dataset.name, strategy)
                     and row.question in questions
                 ]
-                if pairs:
-                    found = totals.setdefault((dataset.name, strategy), {})
-                    found.update(CORPUS[name](pairs))
-    return totals
+                try:
+                    measures = CORPUS[name](pairs) if pairs else {}
+                except ColligateError as error:
+                    problems[name] = str(error)
+                else:
+                    totals.setdefault((dataset.name, strategy), {}).update(measures)
+    return {cell: metrics for cell, metrics in totals.items() if metrics}, problems
 
 
 def write_totals(directory: Path, totals: Totals) -> None:

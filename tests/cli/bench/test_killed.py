@@ -121,7 +121,7 @@ def test_interrupted_it_says_how_to_go_on(
         _, said = process.communicate(timeout=60)
 
     assert process.returncode == 130
-    assert b"interrupted; 4 new rows in " in said
+    assert b"stopped; 4 new rows in " in said
     assert b"the same command goes on" in said
     assert len(rows_of(out)) == 4
     run = json.loads((out / "run.json").read_text("utf-8"))
