@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from colligate.cli.terminal import counted
 from colligate.strategies.dualrag_trace import Gathered, Identified, Outlined, Reasoned, Stopped
 from colligate.strategies.duquad_trace import Gated, Listed, Viewed
+from colligate.strategies.shortened import Shortened
 from colligate.strategies.spd_rag_trace import (
     AgentEnded,
     AgentTurn,
@@ -37,6 +38,8 @@ def step(event: Event) -> str | None:
             return f"scored {counted(len(spans), 'passage')} by {signal}"
         case Pruned(spans=spans):
             return f"left out {counted(len(spans), 'passage')}"
+        case Shortened(spans=spans):
+            return f"shortened {counted(len(spans), 'passage')}"
         case Routed(document=document, verdict=verdict, actions=actions):
             done = counted(len(actions), "action") if actions else verdict
             return f"routing {document}: {done}"
