@@ -17,11 +17,18 @@ from colligate.evaluation.significance import paired_bootstrap
 Values = Mapping[tuple[str, str, str], Mapping[str, float]]
 
 
-def run(folder: Path, values: Values) -> Path:
+SUITE = """
+title = "S"
+datasets = [{ name = "d", file = "d" }, { name = "e", file = "e" }]
+strategies = [{ name = "a" }, { name = "b" }]
+"""
+
+
+def run(folder: Path, values: Values, suite: str = SUITE) -> Path:
     """A run whose rows have these metrics, by data set, question and strategy."""
     folder.mkdir()
     models = {"reader": ModelRecord("m")}
-    write_provenance(folder, Provenance("s", "", 7, models, ("d",), ("a", "b")))
+    write_provenance(folder, Provenance("s", suite, 7, models, ("d",), ("a", "b")))
     with RowFile(folder) as rows:
         for (dataset, question, strategy), metrics in values.items():
             key = (dataset, question, strategy)
@@ -79,6 +86,9 @@ def test_the_metric_that_says_most_is_taken_unless_others_are_named(tmp_path: Pa
     made = run(tmp_path / "run", {("d", "q", s): metrics for s in ("a", "b")})
 
     assert [each.metric for each in compared(made)] == ["containment"]
+    table = SUITE + 'columns = [{ dataset = "d", metric = "em" }, { dataset = "d", metric = "f1" }]'
+    printed = run(tmp_path / "printed", {("d", "q", s): metrics for s in ("a", "b")}, table)
+    assert [each.metric for each in compared(printed)] == ["f1"]  # no em was measured
     named = compared(made, metrics=["tokens", "f1"])
     assert [each.metric for each in named] == ["tokens", "f1"]
 

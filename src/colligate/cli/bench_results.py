@@ -50,9 +50,8 @@ def show_results(done: Done) -> None:
             values = [_shown(_mean(rows, metric), scale) for metric, _, scale in columns]
             failed = sum(bool(row.outcome.error) for row in rows)
             cells.append((contender.method.label, *values, str(len(rows)), str(failed or "")))
-        note(f"{name}: {suite.title}")
         headings = [label for _, label, _ in columns]
-        say(table(["strategy", *headings, "questions", "failed"], cells))
+        say(table([name, *headings, "questions", "failed"], cells))
 
 
 def show_comparison(found: Sequence[Compared]) -> None:

@@ -25,7 +25,7 @@ from colligate.evaluation.planning import Contender, Plan
 from colligate.evaluation.provenance import ModelRecord
 from colligate.evaluation.spending import Paid, Spending
 from colligate.evaluation.totals import of_run
-from colligate.models import ChatModel, Embedder, Reranker, Role
+from colligate.models import Capability, ChatModel, Embedder, Reranker, Role
 from colligate.models.names import pull_embedder
 from colligate.opening import Opened, meet, pull_listener, say_named
 from colligate.resources import DEFAULT_EMBEDDER
@@ -78,8 +78,8 @@ async def opened_cast(
     # Who measures takes no part in the answers.
     models: dict[Role, ChatModel] = {r: m for r, m in every.items() if r is not Role.JUDGE}
     embedder = await _embedder(named, plan, opened, trace)
-    reranker = await _reranker(named, plan, opened, embedder, models, trace)
-    able = await _able(plan, models, opened, trace)
+    able = await _able(plan, models, opened, _wanted_of_the_scorer(named, plan), trace)
+    reranker = await _reranker(named, opened, embedder, models, trace)
     backends = await _backends(named, every.get(Role.JUDGE), opened, spending)
     records = await _records(every, embedder, reranker)
     for what, name in (("nli", named.nli), ("qa", named.qa)):
@@ -134,15 +134,26 @@ async def _records(
     return records
 
 
+def _wanted_of_the_scorer(named: Named, plan: Plan) -> frozenset[Capability]:
+    """What the reranker wants of it, which its server may have to be asked about."""
+    reranker = named.settings.reranker
+    likelihood = plan.searches and reranker is not None and reranker.name == "likelihood"
+    return frozenset({Capability.LIKELIHOOD} if likelihood else ())
+
+
 async def _able(
-    plan: Plan, models: Mapping[Role, ChatModel], opened: Opened, trace: Trace
+    plan: Plan,
+    models: Mapping[Role, ChatModel],
+    opened: Opened,
+    also: frozenset[Capability],
+    trace: Trace,
 ) -> list[Contender]:
     """The strategies that these models can run; what one named outright lacks is an error."""
     able = []
     for contender in plan.contenders:
         name = contender.method.name
         try:
-            without = await meet(name, contender.strategy.needs, models, opened)
+            without = await meet(name, contender.strategy.needs, models, opened, also=also)
         except MissingCapability as error:
             if plan.named_outright:
                 raise
@@ -167,7 +178,6 @@ async def _embedder(named: Named, plan: Plan, opened: Opened, trace: Trace) -> E
 
 async def _reranker(
     named: Named,
-    plan: Plan,
     opened: Opened,
     embedder: Embedder | None,
     models: Mapping[Role, ChatModel],

@@ -11,9 +11,10 @@ from colligate.errors import UsageError
 from colligate.evaluation.provenance import read_provenance
 from colligate.evaluation.rows import Row, read_rows
 from colligate.evaluation.significance import Difference, paired_bootstrap
+from colligate.evaluation.suite import Suite
 from colligate.models.suggest import closest
 
-# What says most of an answer, where nobody names a metric: the first that was measured.
+# What says most of an answer, where neither the call nor the suite's table names a metric.
 _FIRST = (
     *("containment", "em", "str_em", "qampari_f1", "claim_recall", "loong_spd", "loong_official"),
     *("rouge_lsum", "f1", "recall_at_10"),
@@ -76,20 +77,22 @@ def compared(
     """Two runs strategy by strategy, or two strategies of one run, over common questions.
 
     With two runs `strategies` leaves those of these names; with one it names the two, and without
-    a name the run's first is compared with each of the others. Without `metrics` it is the one
-    that says most of each data set. Samples are drawn by `seed`, by default the first run's.
+    a name the run's first is compared with each of the others. Without `metrics` it is that of the
+    data set's first column in the suite's table, else the one that says most. Samples are drawn
+    by `seed`, by default the first run's.
 
     Raises:
         MissingPath, FaultyRecord: there is no run, or its rows are damaged.
         UsageError: there is nothing to compare, or no such strategy or metric.
     """
-    rows = read_rows(first)
-    chosen = read_provenance(first).seed if seed is None else seed
+    rows, made = read_rows(first), read_provenance(first)
+    chosen = made.seed if seed is None else seed
+    suite = made.parsed_suite()
     if second is None:
         pairs = list(_within(first, rows, strategies))
     else:
         pairs = list(_between(first, second, rows, read_rows(second), strategies))
-    found = [each for pair in pairs for each in _compared(*pair, metrics, chosen)]
+    found = [each for pair in pairs for each in _compared(*pair, suite, metrics, chosen)]
     if not found:
         why = f"no question has {' or '.join(metrics)} on both sides" if metrics else _NOTHING
         raise UsageError("there is nothing to compare", why)
@@ -137,13 +140,16 @@ def _hold_to(run: Path, there: Sequence[str], names: Sequence[str]) -> None:
             raise UsageError(f"{run} has no rows of {name!r}", "", mend)
 
 
-def _compared(first: Side, second: Side, metrics: Sequence[str], seed: int) -> Iterable[Compared]:
+def _compared(
+    first: Side, second: Side, suite: Suite, metrics: Sequence[str], seed: int
+) -> Iterable[Compared]:
     datasets = {row.dataset for row in second.rows}
     for dataset in dict.fromkeys(row.dataset for row in first.rows):
         if dataset not in datasets:
             continue
         ours, theirs = _of(first, dataset), _of(second, dataset)
-        for metric in metrics or _best(ours, theirs):
+        columns = [column.metric for column in suite.columns_of(dataset)]
+        for metric in metrics or _best([*columns, *_FIRST], ours, theirs):
             yield from _of_metric(dataset, metric, (first, ours), (second, theirs), seed)
 
 
@@ -177,10 +183,7 @@ def _of(side: Side, dataset: str) -> dict[str, Row]:
     return {row.question: row for row in side.rows if row.dataset == dataset}
 
 
-def _best(ours: dict[str, Row], theirs: dict[str, Row]) -> list[str]:
-    measured = {
-        name
-        for name in {name for row in ours.values() for name in row.metrics}
-        if any(name in row.metrics for row in theirs.values())
-    }
-    return [name for name in _FIRST if name in measured][:1]
+def _best(names: Sequence[str], ours: dict[str, Row], theirs: dict[str, Row]) -> list[str]:
+    """The first of the names that was measured on both sides."""
+    sides = [{name for row in rows.values() for name in row.metrics} for rows in (ours, theirs)]
+    return [name for name in names if name in sides[0] & sides[1]][:1]

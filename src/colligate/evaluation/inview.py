@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from colligate.documents.reading.source import stem_of
-from colligate.errors import FaultyRecord
+from colligate.errors import FaultyRecord, LibraryLocked
 from colligate.evaluation.datasets.corpus import Corpus, documents_of
 from colligate.evaluation.planning import existing
 from colligate.evaluation.question import Candidate, Question
@@ -118,7 +118,11 @@ class InView:
                 embedder: Embedder | str = "minilm" if self.embedder is None else self.embedder
                 library = Library(folder, embedder=embedder, reader=_READER)
                 self._stack.push_async_callback(library.close)
-                await ingest(library, [path], self.trace, index=self.embedder is not None)
+                try:
+                    await ingest(library, [path], self.trace, index=self.embedder is not None)
+                except LibraryLocked as error:
+                    mend = "wait for it, or name other --indexes"
+                    raise LibraryLocked(f"cannot open {folder}", error.why, mend) from error
                 self._libraries[path] = library
             return self._libraries[path]
 

@@ -51,7 +51,7 @@ def test_the_table_has_the_columns_and_labels_of_the_suite(
     done = colligate.here(*running(tmp_path / "out", "--limit", "2"))
 
     head, first, *_ = done.stdout.splitlines()
-    assert head.split() == ["strategy", "Acc", "questions", "failed"]
+    assert head.split() == ["towers", "Acc", "questions", "failed"]
     assert first.split() == ["All", "of", "it", "100", "2"]
 
 
@@ -250,6 +250,33 @@ def test_a_dry_run_asks_and_writes_nothing(
     assert (expected["answers"], expected["calls"]) == (16, 16)
     assert keeper.requests == []
     assert not (tmp_path / "out").exists()
+
+
+def test_what_a_run_did_so_far_is_what_the_rest_is_expected_to_take(
+    colligate: Any, running: Running, tmp_path: Path
+) -> None:
+    colligate.here(*running(tmp_path / "out", "--limit", "2"))
+    spent = sum(
+        row["metrics"]["tokens"] for row in rows_of(tmp_path / "out")
+    )  # of two questions, as many as are to come
+
+    done = colligate.here(*running(tmp_path / "out", "--limit", "4", "--dry-run", "--json"))
+
+    expected = json.loads(done.stdout)
+    assert (expected["answers"], expected["calls"]) == (4, 4)
+    assert expected["measured"] == ["full-context", "nothing"]
+    assert expected["tokens"] == pytest.approx(spent, rel=0.05)
+
+
+def test_in_a_terminal_it_shows_how_far_it_is(
+    colligate: Any, running: Running, tmp_path: Path
+) -> None:
+    status, shown = colligate.in_terminal(*running(tmp_path / "out", "--limit", "2"))
+
+    assert status == 0
+    assert "answering towers q-" in shown
+    assert "4 of 4" in shown
+    assert "All of it" in shown
 
 
 def test_many_calls_are_said_before_they_are_made(
