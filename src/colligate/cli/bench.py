@@ -190,6 +190,11 @@ def _run(request: Request, as_json: bool) -> int:
         first = failed[0]
         why = f"{first.question} of {first.dataset}, {first.strategy}: {first.outcome.error}"
         warn(f"{counted(len(failed), 'answer')} failed and counts as wrong, such as {why}")
+    lacking = [row for row in done.rows.values() if row.unmeasured]
+    if lacking:
+        group, why = next(iter(lacking[0].unmeasured.items()))
+        rows = counted(len(lacking), "row")
+        warn(f"metrics are missing in {rows}, such as {group} ({why}); the same command takes them")
     return ANSWERED
 
 

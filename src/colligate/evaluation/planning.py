@@ -37,7 +37,8 @@ class Contender:
         if self.strategy.name == _ORACLE:
             told = {"gold": question.gold, "sentences": question.gold_texts}
         is_set = any(text.partition("=")[0].strip() == "form" for text in self.method.set)
-        if hasattr(self.strategy, "form") and not is_set and question.task in _FORMS:
+        has_form = isinstance(getattr(self.strategy, "form", None), Form)
+        if has_form and not is_set and question.task in _FORMS:
             told["form"] = _FORMS[question.task]
         return replace(self.strategy, **told) if told else self.strategy  # type: ignore[type-var]
 

@@ -107,7 +107,7 @@ class Bench:
 
         def wanted(contender: Contender) -> bool:
             row = rows.rows.get(Key(dataset.name, question.id, contender.method.name))
-            return row is None or self._again(row) or bool(row.unmeasured)
+            return row is None or self._again(row) or bool(_untaken(dataset, row))
 
         return [contender for contender in self.plan.contenders if wanted(contender)]
 
@@ -170,13 +170,13 @@ class Bench:
     async def _measured_again(
         self, dataset: Dataset, question: Question, row: Row, work: _Work
     ) -> None:
-        groups = [group for group in dataset.metrics if group in row.unmeasured]
         async with work.slots:
-            await self._put(row, groups, question, work)
+            await self._put(row, _untaken(dataset, row), question, work)
 
     async def _put(self, row: Row, groups: Sequence[str], question: Question, work: _Work) -> None:
         """Measure a row and put it down; one interrupted meanwhile is put down all the same."""
-        metrics, unmeasured = dict(row.metrics), dict.fromkeys(groups, "interrupted")
+        metrics = dict(row.metrics)
+        unmeasured = {**row.unmeasured, **dict.fromkeys(groups, "interrupted")}
         try:
             async with aclosing(
                 measured_groups(groups, question, row.outcome, self.backends)
@@ -218,6 +218,11 @@ class _Work:
     rows: RowFile
     slots: asyncio.Semaphore
     writing: asyncio.Lock
+
+
+def _untaken(dataset: Dataset, row: Row) -> list[str]:
+    """The groups of metrics that could not be taken of a row before."""
+    return [group for group in dataset.metrics if group in row.unmeasured]
 
 
 def _slug(text: str) -> str:

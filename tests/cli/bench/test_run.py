@@ -387,3 +387,30 @@ def test_a_wrong_record_is_named_before_anything_is_asked(
     assert "line 9" in done.stderr
     assert "towers.jsonl" in done.stderr
     assert keeper.requests == []
+
+
+def test_metrics_that_are_missing_are_said_and_taken_by_the_same_command(
+    colligate: Any, running: Running, keeper: Any, data: Path, tmp_path: Path
+) -> None:
+    suite = (data / "towers.toml").read_text("utf-8")
+    (data / "towers.toml").write_text(suite.replace('"cost"]', '"cost", "judge_dual"]'))
+    alone = keeper.answer
+
+    says: list[Any] = []
+
+    def judging(body: dict[str, Any]) -> Any:
+        return (says[-1] if says else failure) if body["model"] == "judge" else alone(body)
+
+    keeper.fail(403, "not today")
+    failure = keeper.script.pop()
+    keeper.answer = judging
+    more = ("--limit", "1", "--strategies", "full-context", "--judge", f"openai:judge@{keeper.url}")
+    first = colligate.here(*running(tmp_path / "out", *more))
+    assert "metrics are missing in 1 row, such as judge_dual (" in first.stderr
+    assert "judge_dual_max" not in rows_of(tmp_path / "out")[0]["metrics"]
+
+    says.append("Yes.")
+    second = colligate.here(*running(tmp_path / "out", *more))
+    assert "metrics are missing" not in second.stderr
+    row = rows_of(tmp_path / "out")[-1]
+    assert (row["metrics"]["judge_dual_max"], row["metrics"]["containment"]) == (1.0, 1.0)
