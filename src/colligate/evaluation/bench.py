@@ -202,7 +202,9 @@ def _held(folder: Path) -> Iterator[None]:
 async def _on_record(request: Request, asked: Plan, cast: Cast) -> AsyncIterator[None]:
     """Put down what the run is made with, held to what stands there, and when it ended."""
     now = await asyncio.to_thread(_provenance, request, asked, cast)
-    if (request.out / RUN).exists():
+    rows = request.out / ROWS
+    if (request.out / RUN).exists() and rows.exists() and rows.stat().st_size:
+        # Without a row there is nothing to go on with.
         before = await asyncio.to_thread(read_provenance, request.out)
         now = going_on(before, now, request.out)
     await in_thread(write_provenance, request.out, now)

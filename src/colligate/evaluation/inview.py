@@ -25,6 +25,7 @@ from colligate.models import Embedder
 from colligate.strategies.trace import Trace
 
 _RECORDS = "corpus.jsonl"  # what a BEIR folder calls its passages
+_NO_FILE = "no file that could be read is called so"
 _READER = "colligate.evaluation.datasets.corpus:reading"
 
 
@@ -44,6 +45,7 @@ class InView:
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack, init=False)
     _libraries: dict[Path, Library] = field(default_factory=dict, init=False)
     _corpora: dict[Path, Corpus] = field(default_factory=dict, init=False)
+    _names: dict[Path, Mapping[str, Sequence[str]]] = field(default_factory=dict, init=False)
     _opening: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
 
     async def __aenter__(self) -> InView:
@@ -63,11 +65,14 @@ class InView:
         if not (dataset.corpus and _is_folder_of_files(existing(self.data, dataset.corpus))):
             return question
         folder = existing(self.data, dataset.corpus)
-        names = _names(folder, await (await self._library(dataset)).documents())
+        if folder not in self._names:
+            library = await self._library(dataset)
+            self._names[folder] = _names(folder, await library.documents())
+        names = self._names[folder]
 
         def ids(called: Collection[str]) -> list[str]:
             if strange := next((name for name in called if len(names.get(name, ())) != 1), None):
-                why = "several files are called so" if strange in names else "there is no such file"
+                why = "several files are called so" if strange in names else _NO_FILE
                 raise FaultyRecord(
                     f"cannot ask question {question.id}",
                     f"it names {strange!r} in {folder}, and {why}",

@@ -79,10 +79,11 @@ class Bench:
 
     async def _all(self, work: _Work) -> None:
         at_once = asyncio.Semaphore(self.concurrency)
+        wanted = [each for each in self._questions() if self._wanted(*each, work.rows)]
+        for dataset, question in wanted:
+            await self.in_view.named(dataset, question)  # or say what is wrong, before any is asked
         async with asyncio.TaskGroup() as group:
-            for dataset, question in self._questions():
-                if not self._wanted(dataset, question, work.rows):
-                    continue
+            for dataset, question in wanted:
                 await at_once.acquire()
                 if self._stopped is not None:
                     break

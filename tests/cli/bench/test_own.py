@@ -64,12 +64,34 @@ def test_a_question_is_asked_over_the_files_it_names_else_over_the_whole_folder(
     assert rows["2"]["outcome"]["found"] is False
 
 
-def test_a_file_that_is_not_there_is_named(own: Callable[..., Any]) -> None:
-    done = own("question,documents\nWhen was the tower of Ard built?,Arb.md\n")
+def test_a_file_that_is_not_there_is_named_before_anything_is_asked(
+    own: Callable[..., Any], keeper: Any, towers: Path
+) -> None:
+    (towers / "Brack.pdf").write_bytes(b"no PDF")
+    ard = "When was the tower of Ard built?"
+    for name in ("Arb.md", "Brack.pdf"):
+        done = own(f"question,documents\n{ard},\n{ard},{name}\n")
 
-    assert done.returncode == 1
-    assert "it names 'Arb.md'" in done.stderr
-    assert "there is no such file" in done.stderr
+        assert done.returncode == 1
+        assert f"it names '{name}'" in done.stderr
+        assert "no file that could be read is called so" in done.stderr
+    assert not [each for each in keeper.requests if each["path"].endswith("completions")]
+
+
+def test_files_of_one_name_are_told_apart_by_their_folder(
+    own: Callable[..., Any], towers: Path, tmp_path: Path
+) -> None:
+    (towers / "north" / "Ard.md").write_text("# Ard\n\nNothing is known of it.\n", "utf-8")
+    header = "id,question,answer,documents\n"
+    ard = "When was the tower of Ard built?,1800"
+
+    unclear = own(f"{header}1,{ard},Ard.md|north/Corrin.md\n")
+    assert unclear.returncode == 0, unclear.stderr  # there is a path that is just so
+    clear = own(f"{header}1,{ard},north/Ard.md\n", "--out", str(tmp_path / "other"))
+    assert clear.returncode == 0, clear.stderr
+
+    assert rows_of(tmp_path / "out")["1"]["metrics"]["containment"] == 1.0
+    assert rows_of(tmp_path / "other")["1"]["metrics"]["containment"] == 0.0
 
 
 def test_questions_without_answers_are_asked_and_cost(
