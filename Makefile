@@ -45,6 +45,7 @@ test: setup lint
 
 bench: setup
 	$(BIN)/python benchmarks/overhead.py
+	$(BIN)/python benchmarks/bench_overhead.py
 	$(BIN)/python benchmarks/search.py --sizes 1000 20000
 	$(BIN)/python benchmarks/concurrency.py --delay 1
 
