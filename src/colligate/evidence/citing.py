@@ -176,13 +176,13 @@ def _together(
         problem = problem or why
         if place is not None:
             places.append(place)
-            sources.append(_source(place, documents))
+            sources.append(_source(place, passages, documents))
         elif located := _located(single, passages, documents):
-            others.append((located, _source(located, documents)))
+            others.append((located, _source(located, passages, documents)))
     for place, source in others:
         # Words of the question count here: they may be what joins one place to another.
         missing = support(sentence, " ".join(sources)).missing
-        words = documents[place.span.document_id].slice(place.span)
+        words = _seen(place, passages, documents)
         if len(support(sentence, " ".join([*sources, words])).missing) < len(missing):
             places.append(place)
             sources.append(source)
@@ -213,9 +213,15 @@ def _located(
     return None
 
 
-def _source(place: Place, documents: Mapping[str, Document]) -> str:
+def _source(place: Place, passages: Sequence[Passage], documents: Mapping[str, Document]) -> str:
     passage = documents[place.span.document_id].passage(place.span)
-    return _in_context(passage, passage.text)
+    return _in_context(passage, _seen(place, passages, documents))
+
+
+def _seen(place: Place, passages: Sequence[Passage], documents: Mapping[str, Document]) -> str:
+    """What the reader saw of a place, in the first passage that has it."""
+    passage = next(each for each in passages if each.span.contains(place.span))
+    return seen(place.span, documents[place.span.document_id], passage)
 
 
 def _place(
@@ -287,7 +293,7 @@ class _Claim:
         span = whole_sentences(document, location.span, passage.span)
         if len(span) > _LONGEST_QUOTE:
             span = location.span
-        source = _in_context(passage, document.slice(span))
+        source = _in_context(passage, seen(span, document, passage))
         if _other_language(f"{self.question} {self.sentence}", document):
             supported = numbers_stand(self.sentence, source, self.question)
         else:
@@ -297,12 +303,8 @@ class _Claim:
     def said_in(self, document: Document, passage: Passage) -> Place | None:
         """The sentences of a passage that support the claim without having been quoted."""
         for span in supporting_sentences(self.sentence, document, passage.span):
-            # By the document, and by what the reader saw of it.
-            sources = {document.slice(span), seen(span, document, passage)}
-            near = all(
-                support(self.sentence, _in_context(passage, text), self.question).enough(NEAR)
-                for text in sources
-            )
+            source = _in_context(passage, seen(span, document, passage))
+            near = support(self.sentence, source, self.question).enough(NEAR)
             if near and len(span) <= _LONGEST_QUOTE:
                 return Place(span, "supporting sentences")
         return None

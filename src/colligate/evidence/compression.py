@@ -12,8 +12,10 @@ from dataclasses import dataclass, replace
 
 from colligate.documents import Document, Passage, Span, flat_tree
 from colligate.documents.locating import Location, locate
+from colligate.evidence.support import numbers_stand, whole_sentences
+from colligate.evidence.words import WORD, is_number
 
-_MOSTLY = 0.5  # of a quote's characters
+_MOSTLY = 0.5  # of a quote's characters, or a word's
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,15 +60,6 @@ class Compressed(Passage):
         common = (span.intersection(kept) for kept in self.kept)
         return sum(len(each) for each in common if each is not None) / max(1, len(span))
 
-    def shown_in(self, span: Span) -> str:
-        """The text that is shown of a stretch of the document."""
-        places = [
-            (at + common.start - kept.start, at + common.end - kept.start)
-            for at, kept in self._places()
-            if (common := kept.intersection(span)) is not None
-        ]
-        return self.text[places[0][0] : places[-1][1]] if places else ""
-
     def _source(self, at: int) -> tuple[int, int]:
         """What one character of the text stands for."""
         last = self.span.start
@@ -94,21 +87,40 @@ def quoted(
     """Where a quote stands in a passage, as `locating.locate` finds it.
 
     Of a compressed one: in what was shown, with what was dropped in between, if that is no longer
-    than `longest` characters; or in the passage, where most of the words there were shown and the
-    model put in the others.
+    than `longest` characters and the numbers of the quote are the document's, none that dropping
+    made; or in the passage, where most of the words there were shown and the model put in the
+    others.
     """
     if not isinstance(passage, Compressed):
         return locate(quote, document, within=passage.span, verbatim=verbatim)
     location = passage.locate(quote, verbatim=verbatim)
     if location is not None and len(location.span) <= longest:
-        return location
+        around = whole_sentences(document, location.span, passage.span)
+        if numbers_stand(quote, seen(around, document, passage)):
+            return location
     location = locate(quote, document, within=passage.span, verbatim=verbatim)
     return location if location and passage.shown(location.span) > _MOSTLY else None
 
 
 def seen(span: Span, document: Document, passage: Passage) -> str:
-    """What a reader saw of a stretch of a passage: all of it, unless it is compressed."""
-    return passage.shown_in(span) if isinstance(passage, Compressed) else document.slice(span)
+    """What a reader saw of a stretch of a passage: all of it, unless it is compressed.
+
+    Then the words of which most was shown, and the numbers of which nothing was dropped: "800" of
+    10800 is not seen, and neither is 10800.
+    """
+    text = document.slice(span)
+    if not isinstance(passage, Compressed):
+        return text
+    shown = bytearray(len(text))
+    for kept in passage.kept:
+        if common := kept.intersection(span):
+            shown[common.start - span.start : common.end - span.start] = b"\x01" * len(common)
+    found = []
+    for word in WORD.finditer(text):
+        share = sum(shown[word.start() : word.end()]) / len(word.group())
+        if share == 1 or (share > _MOSTLY and not is_number(word.group())):
+            found.append(word.group())
+    return " ".join(found)
 
 
 def compressed(passage: Passage, kept: Iterable[tuple[int, int]]) -> Compressed:

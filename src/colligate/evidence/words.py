@@ -6,7 +6,7 @@ import re
 import unicodedata
 
 # Words, numbers with their separators (1,234.5), and each CJK character by itself.
-_WORD = re.compile(r"[㐀-䶿一-鿿぀-ヿ]|\d+(?:[.,:/-]\d+)*|[^\W\d_㐀-䶿一-鿿぀-ヿ]+(?:['’][^\W\d_]+)?")
+WORD = re.compile(r"[㐀-䶿一-鿿぀-ヿ]|\d+(?:[.,:/-]\d+)*|[^\W\d_㐀-䶿一-鿿぀-ヿ]+(?:['’][^\W\d_]+)?")
 
 # Function words of a claim say nothing about its source. English only: in other languages
 # they are common in any passage, so keeping them only makes the test a little milder.
@@ -46,7 +46,7 @@ def content_words(text: str) -> list[str]:
     """
     folded = unicodedata.normalize("NFKC", text).casefold().replace("’", "'")
     found = []
-    for match in _WORD.finditer(folded):
+    for match in WORD.finditer(folded):
         word = match.group()
         word = _NUMBER_WORDS.get(word, word)
         if word not in _FUNCTION_WORDS:
