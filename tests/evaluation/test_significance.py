@@ -48,6 +48,12 @@ def test_the_same_answers_differ_in_nothing() -> None:
     assert (found.mean, found.low, found.high, found.p, found.stars) == (0, 0, 0, 1.0, "")
 
 
+def test_too_few_pairs_have_no_stars_whatever_they_are() -> None:
+    five, six = (paired_bootstrap([1] * n, [0] * n, seed=1) for n in (5, 6))
+    assert (five.enough, five.stars) == (False, "")
+    assert (six.enough, six.stars) == (True, "***")
+
+
 def test_p_is_never_below_one_sample() -> None:
     assert paired_bootstrap([1] * 50, [0] * 50, seed=1, resamples=500).p == 1 / 500
 

@@ -66,7 +66,7 @@ def show_comparison(found: Sequence[Compared]) -> None:
             _shown(each.means[1], 1),
             f"{each.difference.mean:+.4g}",
             f"{each.difference.low:+.4g} to {each.difference.high:+.4g}",
-            f"{each.difference.p:.4f}",
+            f"{each.difference.p:.4f}" if each.difference.enough else "",
             each.difference.stars,
             str(each.difference.questions),
         )
@@ -90,7 +90,9 @@ def _measured(rows: Sequence[Row]) -> list[str]:
 
 
 def _mean(rows: Sequence[Row], metric: str) -> float | None:
-    values = [row.metrics[metric] for row in rows if metric in row.metrics]
+    from colligate.evaluation.counting import counted
+
+    values = counted(rows, metric).values()
     return sum(values) / len(values) if values else None
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from colligate.errors import UsageError
+from colligate.evaluation.counting import counted
 from colligate.evaluation.provenance import read_provenance
 from colligate.evaluation.rows import Row, read_rows
 from colligate.evaluation.significance import Difference, paired_bootstrap
@@ -58,7 +59,7 @@ class Compared:
             "difference": self.difference.mean,
             "low": self.difference.low,
             "high": self.difference.high,
-            "p": self.difference.p,
+            "p": self.difference.p if self.difference.enough else None,
             "stars": self.difference.stars,
             "questions": self.difference.questions,
             "missing_first": self.missing[0],
@@ -160,10 +161,7 @@ def _of_metric(
     second: tuple[Side, dict[str, Row]],
     seed: int,
 ) -> Iterable[Compared]:
-    ours, theirs = (
-        {question: row.metrics[metric] for question, row in rows.items() if metric in row.metrics}
-        for _, rows in (first, second)
-    )
+    ours, theirs = (counted(list(rows.values()), metric) for _, rows in (first, second))
     both = [question for question in ours if question in theirs]
     if not both:
         return

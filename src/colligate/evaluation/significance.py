@@ -14,6 +14,9 @@ from numpy.typing import ArrayLike, NDArray
 
 RESAMPLES = 10_000
 
+FEWEST = 6
+"""Pairs below which no two-sided test of signs reaches .05, whatever the values are."""
+
 _DRAWN_AT_ONCE = 2_000_000  # question indices in memory
 _LAST_BITS = 1e-12
 _STARS = ((0.001, "***"), (0.01, "**"), (0.05, "*"))
@@ -23,7 +26,8 @@ _STARS = ((0.001, "***"), (0.01, "**"), (0.05, "*"))
 class Difference:
     """How much more the first has than the second: mean, 95% interval, two-sided p.
 
-    `questions` is how many pairs there were.
+    `questions` is how many pairs there were. Resamples of a few questions agree by chance, so below
+    `FEWEST` of them the p says nothing and there are no stars.
     """
 
     mean: float
@@ -33,9 +37,15 @@ class Difference:
     questions: int
 
     @property
+    def enough(self) -> bool:
+        """Whether there are pairs enough for the p to say anything."""
+        return self.questions >= FEWEST
+
+    @property
     def stars(self) -> str:
-        """`***` for p below .001, `**` below .01, `*` below .05."""
-        return next((stars for below, stars in _STARS if self.p < below), "")
+        """`***` for p below .001, `**` below .01, `*` below .05; none of too few pairs."""
+        found = (stars for below, stars in _STARS if self.p < below)
+        return next(found, "") if self.enough else ""
 
 
 def bootstrap(

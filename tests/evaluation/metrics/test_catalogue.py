@@ -159,9 +159,12 @@ def test_a_missing_package_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> N
         (True, ("em", "recall", "recall_at_5", "right_refusal", "citation_recall", "p_score")),
         (False, ("calls", "tokens", "output_tokens_worker", "usd", "seconds", "p_len")),
         (False, ("wrong_refusal", "failed", "rounds", "scoring_passes", "evidence_words")),
+        (None, ("length",)),
     ],
 )
-def test_less_cost_is_better_and_more_of_the_rest(better: bool, names: Sequence[str]) -> None:
+def test_less_cost_is_better_and_more_of_the_rest(
+    better: bool | None, names: Sequence[str]
+) -> None:
     assert {higher_is_better(name) for name in names} == {better}
 
 

@@ -78,6 +78,23 @@ def test_the_best_of_each_column_is_marked_and_so_is_what_differs_from_it(made_r
     assert "**100.0** [100.0, 100.0]" in text.read_text("utf-8")
 
 
+def test_no_length_of_an_answer_is_the_best(made_run: Make) -> None:
+    def long(row: Row) -> Row:
+        return replace(row, metrics={"length": 10.0 + 10 * (row.strategy == "full-context")})
+
+    run = made_run(questions=8, methods=2, change=long)
+    run.suite = small_suite("", 'columns = [{ dataset = "NQ-1", metric = "length", label = "L" }]')
+    page, text = write_report(run.write())
+    heads, rows = results(page)
+    assert heads == ["L n = 8"]  # without the arrow of a column where lower is better
+    assert {label: words(cells[0]) for label, cells in rows.items()} == {
+        "full-context": "20.0 20.0–20.0",
+        "reorder-dense": "10.0 10.0–10.0",
+    }
+    assert "best" not in {cells[0].get("class") for cells in rows.values()}
+    assert "↓" not in text.read_text("utf-8").split("|")[2]
+
+
 def test_too_few_questions_have_no_stars(made_run: Make) -> None:
     def skilled(row: Row) -> Row:
         return replace(row, metrics={"containment": float(row.strategy == "duquad")})

@@ -99,14 +99,18 @@ async def measured(
     return found
 
 
-def higher_is_better(metric: str) -> bool:
-    """Whether more of a metric is better; of costs, lengths and wrong refusals less is."""
-    return not metric.startswith(_LOWER)
+def higher_is_better(metric: str) -> bool | None:
+    """Whether more of a metric is better; less is of costs, wrong refusals and failures.
+
+    None where neither is: an answer of more words is not better for it, nor one of fewer.
+    """
+    return None if metric in _NEITHER else not metric.startswith(_LOWER)
 
 
+_NEITHER = ("length",)
 _LOWER = (
     *("calls", "tokens", "input_tokens", "output_tokens", "scoring_passes", "rounds", "seconds"),
-    *("usd", "length", "p_len", "evidence_words", "wrong_refusal", "failed"),
+    *("usd", "p_len", "evidence_words", "wrong_refusal", "failed"),
 )
 
 

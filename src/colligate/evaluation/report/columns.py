@@ -16,9 +16,6 @@ from colligate.evaluation.report.contents import Asked, Contents
 from colligate.evaluation.significance import bootstrap, paired_bootstrap
 from colligate.evaluation.suites import Column, Method
 
-FEWEST = 6
-"""Pairs below which no two-sided test of signs reaches .05, whatever the values are."""
-
 
 @dataclass(frozen=True)
 class Cell:
@@ -41,7 +38,8 @@ class Cell:
 class Head:
     """A column: what stands over it, and how many questions most of its cells are the mean of.
 
-    `title` names it where no data set stands above. `printed_places` are those that the paper's
+    `title` names it where no data set stands above. `higher` values are better, or lower ones, or
+    (None) neither. `printed_places` are those that the paper's
     numbers of the column are printed with.
     """
 
@@ -51,7 +49,7 @@ class Head:
     metric: str
     scale: float
     n: int
-    higher: bool
+    higher: bool | None
     printed_places: int
 
 
@@ -95,18 +93,20 @@ def column_of(
     if not values:
         return _of_the_run(contents, column, title)
     means = {name: fmean(_weighed(found)) for name, found in values.items()}
-    best = (max if higher else min)(means, key=means.__getitem__)
+    best = None if higher is None else (max if higher else min)(means, key=means.__getitem__)
     apart = {
         each.name: difference
         for each in contents.methods
-        if each.name in values and each.name != best
+        if best is not None and each.name in values and each.name != best
         if (difference := _apart(each, values[each.name], values[best], scale, contents.seed))
     }
     cells = {}
     for name, found in values.items():
         low, high = bootstrap(_weighed(found), contents.seed, strata=_strata(found))
         stars = apart[name].stars if name in apart else ""
-        shown_best = means[name] == means[best] and len(set(means.values())) > 1
+        shown_best = (
+            best is not None and means[name] == means[best] and len(set(means.values())) > 1
+        )
         cells[name] = Cell(
             means[name] * scale, low * scale, high * scale, len(found), shown_best, stars
         )
@@ -114,7 +114,9 @@ def column_of(
     head = _head(contents, column, title, max(sizes, key=sizes.count))
     by_name = {each.name: each for each in contents.methods}
     others = tuple(apart.values())
-    return head, cells, Comparison(head, by_name[best], others) if others else None
+    if best is None or not others:
+        return head, cells, None
+    return head, cells, Comparison(head, by_name[best], others)
 
 
 def _of_the_run(
@@ -126,11 +128,12 @@ def _of_the_run(
         for each in contents.methods
         if (found := contents.total(column.dataset, each.name, column.metric)) is not None
     }
-    best = (max if higher_is_better(column.metric) else min)(values.values(), default=0.0)
+    higher = higher_is_better(column.metric)
+    best = (max if higher else min)(values.values(), default=0.0)
     cells = {}
     for name, value in values.items():
         n = sum(len(contents.of(member, name)) for member in contents.members(column.dataset))
-        shown_best = value == best and len(set(values.values())) > 1
+        shown_best = higher is not None and value == best and len(set(values.values())) > 1
         cells[name] = Cell(value * column.scale, None, None, n, shown_best)
     sizes = [cell.n for cell in cells.values()]
     return _head(contents, column, title, max(sizes, key=sizes.count, default=0)), cells, None
@@ -171,16 +174,15 @@ def _apart(
         return None
     theirs = {asked: best[asked] for asked in ours}
     found = paired_bootstrap(_weighed(ours), _weighed(theirs), seed, strata=_strata(ours))
-    enough = found.questions >= FEWEST
     return Apart(
         method=method,
         value=found.mean * scale,
         low=found.low * scale,
         high=found.high * scale,
-        p=found.p if enough else None,
-        stars=found.stars if enough else "",
+        p=found.p if found.enough else None,
+        stars=found.stars,
         n=found.questions,
-        sure=enough and (found.low > 0 or found.high < 0),
+        sure=found.enough and (found.low > 0 or found.high < 0),
     )
 
 

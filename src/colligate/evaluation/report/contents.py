@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
+from colligate.evaluation.counting import counted
 from colligate.evaluation.provenance import Provenance, read_provenance
 from colligate.evaluation.rows import Row, read_rows
 from colligate.evaluation.suites import Column, Method, Suite
@@ -62,10 +62,9 @@ class Contents:
     def asked(self, dataset: str, method: str, metric: str) -> dict[Asked, float]:
         """A metric by question of a data set or a group, where it was measured."""
         return {
-            (name, row.question): row.metrics[metric]
+            (name, question): value
             for name in self.members(dataset)
-            for row in self.of(name, method)
-            if metric in row.metrics and math.isfinite(row.metrics[metric])
+            for question, value in counted(self.of(name, method), metric).items()
         }
 
     def total(self, dataset: str, method: str, metric: str) -> float | None:

@@ -38,7 +38,12 @@ def cost_and_quality(contents: Contents, picture: Picture) -> list[Figure]:
         ]
         if not rows:
             continue
-        quality = [row.metrics[metric] for row in rows]
+        quality = [
+            value
+            for name in datasets
+            for key, value in contents.asked(name, method.name, metric).items()
+            if key in asked
+        ]
         usage = [row.outcome.usage for row in rows]
         tokens = fmean(_tokens(each) for each in usage)
         calls = fmean(float(each.get("calls") or 0) for each in usage)

@@ -66,7 +66,9 @@ def _parts(report: Report) -> Iterator[str]:
 def _suite_table(table: Table) -> str:
     if not table.heads:
         return "No metric was measured."
-    names = [f"{plain(h.title)}{'' if h.higher else ' ↓'} (n = {h.n:,})" for h in table.heads]
+    names = [
+        f"{plain(h.title)}{' ↓' if h.higher is False else ''} (n = {h.n:,})" for h in table.heads
+    ]
     body = [row for block in table.blocks for row in _block(block, table)]
     return _table(("", *names), body)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -49,10 +48,11 @@ def _by_gold_position(contents: Contents, picture: Picture) -> list[Figure]:
     series = []
     for style, method in enumerate(contents.methods):
         at: dict[int, list[float]] = {}
-        for row in (row for name in datasets for row in contents.of(name, method.name)):
-            value = row.metrics.get(metric)
-            if row.gold_at is not None and value is not None and math.isfinite(value):
-                at.setdefault(row.gold_at, []).append(value)
+        for name in datasets:
+            values = contents.asked(name, method.name, metric)
+            for row in contents.of(name, method.name):
+                if row.gold_at is not None and (name, row.question) in values:
+                    at.setdefault(row.gold_at, []).append(values[name, row.question])
         points = []
         for place in sorted(at):
             point = mean_of(at[place], place + 1, contents.seed, scale)

@@ -1,0 +1,95 @@
+"""What counts for a row that lacks a metric which the others of its strategy have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from colligate.evaluation.comparison import compared
+from colligate.evaluation.counting import counted
+from colligate.evaluation.metrics.evidence import evidence_measures
+from colligate.evaluation.metrics.retrieval import CUTS
+from colligate.evaluation.outcome import Outcome, Piece
+from colligate.evaluation.provenance import ModelRecord, Provenance, write_provenance
+from colligate.evaluation.question import Question
+from colligate.evaluation.report.contents import read_contents
+from colligate.evaluation.rows import Row, RowFile
+
+QUESTION = Question("q", "?", ("y",), gold=("g",))
+CAME_THROUGH = Outcome(
+    text="y", found=True, evidence=(Piece("g", 0, 1, "y"),), stages={"kept": ("g",)}
+)
+BROKE = Outcome(error="ModelError: no")
+SUITE = """
+title = "S"
+datasets = [{ name = "d", file = "d" }]
+strategies = [{ name = "a" }, { name = "b" }]
+"""
+
+
+def row(
+    question: str,
+    outcome: Outcome,
+    metrics: Mapping[str, float] | None = None,
+    strategy: str = "a",
+) -> Row:
+    measures = metrics if metrics is not None else evidence_measures(QUESTION, outcome) or {}
+    return Row("d", question, strategy, "?", ("y",), outcome, measures)
+
+
+def test_what_broke_before_a_stage_kept_no_gold_in_it() -> None:
+    rows = [row("1", CAME_THROUGH), row("2", BROKE)]
+
+    assert "gold_any_kept" not in rows[1].metrics
+    assert counted(rows, "gold_any_kept") == {"1": 1.0, "2": 0.0}
+    assert counted(rows[1:], "gold_any_kept") == {}  # nobody knows of such a stage
+
+
+def test_what_ended_without_evidence_kept_none_and_what_read_on_without_the_stage_is_left_out() -> (
+    None
+):
+    refused = Outcome()
+    without_stage = Outcome(text="y", found=True, evidence=(Piece("g", 0, 1, "y"),))
+    rows = [row("1", CAME_THROUGH), row("2", refused), row("3", without_stage)]
+
+    assert counted(rows, "gold_share_kept") == {"1": 1.0, "2": 0.0}
+
+
+def test_a_stage_is_not_counted_where_the_gold_is_unknown() -> None:
+    rows = [row("1", CAME_THROUGH), row("2", BROKE, {"answer_in_evidence": 0.0})]
+
+    assert counted(rows, "gold_any_kept") == {"1": 1.0}
+
+
+def test_a_role_that_was_not_asked_took_nothing() -> None:
+    rows = [
+        row("1", CAME_THROUGH, {"calls": 3.0, "calls_worker": 2.0}),
+        row("2", CAME_THROUGH, {"calls": 1.0}),
+        row("3", CAME_THROUGH, {"em": 1.0}),  # what it took was not measured
+    ]
+
+    assert counted(rows, "calls_worker") == {"1": 2.0, "2": 0.0}
+
+
+def test_what_broke_is_a_search_in_vain_only_of_a_strategy_that_searches() -> None:
+    broken = row("2", BROKE, {f"recall_at_{k}": 0.0 for k in CUTS} | {"gold_any_retrieved": 0.0})
+    reads, searches = row("1", CAME_THROUGH, {}), row("1", CAME_THROUGH, {"recall_at_5": 1.0})
+
+    assert counted([reads, broken], "recall_at_5") == {}
+    assert counted([reads, broken], "gold_any_retrieved") == {}
+    assert counted([searches, broken], "recall_at_5") == {"1": 1.0, "2": 0.0}
+    assert counted([broken], "recall_at_5") == {"2": 0.0}
+
+
+def test_comparisons_and_reports_count_so(tmp_path: Path) -> None:
+    models = {"reader": ModelRecord("m")}
+    write_provenance(tmp_path, Provenance("s", SUITE, 7, models, ("d",), ("a", "b")))
+    with RowFile(tmp_path) as rows:
+        for question, outcome in (("1", CAME_THROUGH), ("2", BROKE)):
+            rows.add(row(question, outcome))
+            rows.add(row(question, CAME_THROUGH, strategy="b"))
+
+    [found] = compared(tmp_path, metrics=["gold_any_kept"])
+    assert (found.means, found.missing) == ((0.5, 1.0), (0, 0))
+    asked = read_contents(tmp_path).asked("d", "a", "gold_any_kept")
+    assert asked == {("d", "1"): 1.0, ("d", "2"): 0.0}
