@@ -15,7 +15,7 @@ from colligate.evidence.reader import FORMS, Form, reader_messages
 from colligate.library.sources import SearchMode
 from colligate.models import Message, Role
 from colligate.strategies.answer import Answer
-from colligate.strategies.reading import Prompt, fitting, read
+from colligate.strategies.reading import Prompt, first_that_fit, fitting, read
 from colligate.strategies.run import Run
 from colligate.strategies.trace import Pruned
 
@@ -117,12 +117,9 @@ async def prompted(
 
     Those left out are said. One is kept: whether it fits is the call's to say.
     """
-    kept = list(ranked)
-    while len(kept) > 1:
-        room = await run.room(role, prompt(kept), max_tokens, schema=schema)
-        if room is None or room >= 0:
-            break
-        kept.pop()
+    kept = await first_that_fit(
+        ranked, prompt, run, role=role, max_tokens=max_tokens, schema=schema
+    )
     if left_out := ranked[len(kept) :]:
         reason = f"not all passages fit the window of {run.model(role).name}"
         run.emit(Pruned(tuple(passage.span for passage in left_out), reason))

@@ -17,6 +17,7 @@ from colligate.evidence.views import Numbered
 from colligate.library.sources import SearchMode
 from colligate.models import Message, Role
 from colligate.strategies.maxp import best_documents
+from colligate.strategies.reading import first_that_fit
 from colligate.strategies.run import Run
 from colligate.strategies.signals import similarities
 from colligate.strategies.trace import Pruned
@@ -75,12 +76,7 @@ async def fitting_documents(
 
     One is always kept: whether it fits is the call's to say.
     """
-    kept = list(ranked)
-    while len(kept) > 1:
-        room = await run.room(Role.READER, prompt(kept), max_tokens)
-        if room is None or room >= 0:
-            break
-        kept.pop()
+    kept = await first_that_fit(ranked, prompt, run, role=Role.READER, max_tokens=max_tokens)
     if left_out := ranked[len(kept) :]:
         reason = f"{len(left_out)} of {len(ranked)} documents do not fit the window of {call}"
         run.emit(Pruned(tuple(passage.span for _, passage in left_out), reason))

@@ -28,6 +28,7 @@ class Statements(Protocol):
 
 
 R = TypeVar("R", bound=BaseModel)
+T = TypeVar("T")
 
 
 async def read(
@@ -126,17 +127,48 @@ async def fitting(
 
     One is always kept: whether it fits is the call's to say. `messages` is as in `read`.
     """
-    kept = list(ranked)
     wanted = FORMS[form]
-    while len(kept) > 1:
-        asked = messages(kept) if messages else reader_messages(question, kept, form)
-        room = await run.room(role, asked, wanted.tokens, schema=wanted.reply)
-        if room is None or room >= 0:
-            break
-        kept.pop()
+    kept = await first_that_fit(
+        ranked,
+        messages or (lambda passages: reader_messages(question, passages, form)),
+        run,
+        role=role,
+        max_tokens=wanted.tokens,
+        schema=wanted.reply,
+    )
     if len(kept) < len(ranked):
         left_out = tuple(passage.span for passage in ranked[len(kept) :])
         reason = f"{len(left_out)} of {len(ranked)} passages do not fit the model's window"
         run.emit(Pruned(left_out, reason))
         run.warn(reason)
     return kept
+
+
+async def first_that_fit(
+    ranked: Sequence[T],
+    prompt: Callable[[Sequence[T]], Sequence[Message]],
+    run: Run,
+    *,
+    role: Role,
+    max_tokens: int,
+    schema: type[BaseModel] | None = None,
+) -> list[T]:
+    """As many of the first as a prompt in the model's window holds beside its reply; at least one.
+
+    The more there are, the longer is the prompt: their number is found by halving.
+    """
+
+    async def fits(count: int) -> bool:
+        room = await run.room(role, prompt(ranked[:count]), max_tokens, schema=schema)
+        return room is None or room >= 0
+
+    if len(ranked) < 2 or await fits(len(ranked)):
+        return list(ranked)
+    kept, too_many = 1, len(ranked)
+    while too_many - kept > 1:
+        middle = (kept + too_many) // 2
+        if await fits(middle):
+            kept = middle
+        else:
+            too_many = middle
+    return list(ranked[:kept])
