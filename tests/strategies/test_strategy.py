@@ -5,9 +5,11 @@ import json
 
 import pytest
 
-from colligate.errors import UnknownStrategy
+from colligate.errors import UnknownStrategy, WeightsUnavailable
 from colligate.library.given import Given
+from colligate.models.protocols import LabelOdds
 from colligate.strategies.strategy import available, strategy, strategy_type, summary
+from colligate.token_estimate import token_spans
 
 KEYS = [
     "question",
@@ -22,12 +24,49 @@ KEYS = [
 ]
 
 
-@pytest.mark.parametrize("name", available())
-async def test_a_strategy_keeps_the_contract(name, documents, minilm, make_run, reply):
+# What one cannot do without, and those that refuse without weights made for them.
+GIVEN = {"oracle": {"gold": ("lease",)}}
+TRAINED = {"llmlingua2", "recomp"}
+
+
+def surprised(prefix, text):
+    return [-1.0 - at % 3 for at, _ in enumerate(token_spans(text))]
+
+
+def undecided(messages, labels, forced):
+    return LabelOdds({label: 1 / len(labels) for label in labels}, mass=1.0)
+
+
+@pytest.fixture
+def answered(documents, minilm, make_run, reply):
+    """`await answered(name)` is the run and the answer of a strategy by capable models."""
     said = reply((1, "The tenant pays 900 euros a month", "The tenant pays 900 euros a month."))
-    async with Given(documents, minilm) as sources:
-        run, _ = make_run(sources, lambda call: said)
-        answer = await strategy(name).answer("What does the tenant pay?", run)
+
+    async def answer(name):
+        async with Given(documents, minilm) as sources:
+            run, _ = make_run(
+                sources,
+                lambda call: said,
+                embedder=minilm,
+                likelihood=surprised,
+                labels=undecided,
+                attention=lambda prompt, spans: [0.1] * len(spans),
+            )
+            made = strategy(name, **GIVEN.get(name, {}))
+            return run, await made.answer("What does the tenant pay?", run)
+
+    return answer
+
+
+@pytest.mark.parametrize("name", sorted(TRAINED))
+async def test_a_strategy_of_trained_weights_says_which_it_needs(name, answered):
+    with pytest.raises(WeightsUnavailable, match=f"{name} needs a trained"):
+        await answered(name)
+
+
+@pytest.mark.parametrize("name", [name for name in available() if name not in TRAINED])
+async def test_a_strategy_keeps_the_contract(name, documents, answered):
+    run, answer = await answered(name)
     shown = json.loads(json.dumps(answer.to_json()))
     assert list(shown) == KEYS
     assert shown["strategy"] == name
