@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from colligate.evaluation.provenance import (
     read_provenance,
     write_provenance,
 )
+from colligate.evaluation.suites import parse_suite
 from colligate.models.weights import PINNED
 from colligate.strategies.duquad import DuQUAD
 
@@ -57,6 +59,29 @@ def test_a_folder_without_one_is_no_run_and_a_damaged_one_is_named(tmp_path: Pat
     (tmp_path / FILE).write_text('{"suite": ', "utf-8")
     with pytest.raises(ColligateError, match=r"run.json cannot be read"):
         read_provenance(tmp_path)
+
+
+def test_a_file_is_no_run(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("", "utf-8")
+    with pytest.raises(MissingPath, match=r"is no run: it has no run.json"):
+        read_provenance(tmp_path / "file")
+
+
+def test_what_another_version_put_down_is_passed_over(tmp_path: Path) -> None:
+    text = SUITE.replace('file = "f"', 'file = "f", shuffled = true') + "colour = 'red'\n"
+    write_provenance(tmp_path, replace(RUN, suite_text=text))
+    whole = json.loads((tmp_path / FILE).read_text("utf-8"))
+    whole["weather"] = whole["sessions"][0]["weather"] = whole["models"]["reader"]["weather"] = (
+        "wet"
+    )
+    (tmp_path / FILE).write_text(json.dumps(whole), "utf-8")
+
+    read = read_provenance(tmp_path)
+
+    assert read == replace(RUN, suite_text=text)
+    assert [each.file for each in read.parsed_suite().datasets] == ["f"]
+    with pytest.raises(UsageError, match="there is no such key"):
+        parse_suite(text, "t", "t.toml")
 
 
 def test_more_questions_data_sets_and_strategies_may_be_asked_for(tmp_path: Path) -> None:
@@ -97,6 +122,15 @@ def test_more_questions_data_sets_and_strategies_may_be_asked_for(tmp_path: Path
             {"models": {**RUN.models, "scorer": ModelRecord("hf:b")}},
             "the scorer was the reader and is hf:b",
         ),
+        (
+            {"models": {**RUN.models, "judge": ModelRecord("hf:b")}},
+            "the judge was none and is hf:b",
+        ),
+        (
+            {"suite_text": SUITE.replace('file = "f"', 'file = "g"')},
+            """said 'datasets = [{name = "d", file = "f"}]' and says""",
+        ),
+        ({"suite_text": SUITE + "paper = 'P'"}, """said '' and says "paper = 'P'\""""),
         ({"settings": {"timeout": 3.0}}, "timeout was None and is 3.0"),
         (
             {"prompts": {"evidence/reader.py": "9"}},
@@ -161,3 +195,13 @@ def test_a_folder_has_another_digest_when_a_file_in_it_is_renamed(tmp_path: Path
     (folder / "a.md").rename(folder / "b.md")
 
     assert path_digest(folder) != before
+
+
+def test_hidden_files_of_a_folder_are_none_of_its_documents(tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text("one", "utf-8")
+    before = path_digest(tmp_path)
+    (tmp_path / ".DS_Store").write_bytes(b"icons")
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".git" / "index").write_bytes(b"")
+
+    assert path_digest(tmp_path) == before

@@ -172,11 +172,12 @@ def _run(request: Request, as_json: bool) -> int:
 
         try:
             done = run(carried_out(request, see))
-        except (KeyboardInterrupt, ColligateError) as error:
-            made = counted(last.done if last else 0, "new row")
-            if last or not isinstance(error, ColligateError):
+        except (KeyboardInterrupt, ColligateError, OSError) as error:
+            interrupted = isinstance(error, KeyboardInterrupt)
+            if last or interrupted:
+                made = counted(last.done if last else 0, "new row")
                 note(f"stopped; {made} in {request.out}; the same command goes on")
-            if isinstance(error, ColligateError):
+            if not interrupted:
                 raise
             return INTERRUPTED
     if as_json:
@@ -228,7 +229,9 @@ def compare(
     ] = None,
     seed: Annotated[
         int | None,
-        typer.Option(help="Draws the samples. Default: the first run's.", show_default=False),
+        typer.Option(
+            min=0, help="Draws the samples. Default: the first run's.", show_default=False
+        ),
     ] = None,
     as_json: options.AsJson = False,
 ) -> int:

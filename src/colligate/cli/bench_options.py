@@ -55,7 +55,9 @@ Limit = Annotated[
 ]
 Seed = Annotated[
     int,
-    typer.Option(help="Draws the questions; the same seed, the same ones.", rich_help_panel=WHAT),
+    typer.Option(
+        min=0, help="Draws the questions; the same seed, the same ones.", rich_help_panel=WHAT
+    ),
 ]
 Out = Annotated[
     Path,

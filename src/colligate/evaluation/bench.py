@@ -118,7 +118,7 @@ async def carried_out(request: Request, on_event: Listener) -> Done:
     trace = Trace([on_event], keep=False)
     asked = await asyncio.to_thread(planned, request)
     spending = Spending(request.max_tokens_total)
-    request.out.mkdir(parents=True, exist_ok=True)
+    _make_folder(request, asked)
     with _held(request.out):
         async with AsyncExitStack() as stack:
             cast, able = await opened_cast(request.named, asked, spending, stack, trace)
@@ -179,6 +179,27 @@ async def _asked(
     return done
 
 
+def _make_folder(request: Request, asked: Plan) -> None:
+    """Make the run's folder, which must not lie among the documents.
+
+    Raises:
+        UsageError: it does, or it cannot be made.
+    """
+    for dataset in (each.dataset for each in asked.datasets if each.dataset.corpus is not None):
+        corpus = existing(request.data, str(dataset.corpus)).resolve()
+        for place in (request.out, request.indexes or request.out):
+            if place.resolve().is_relative_to(corpus):
+                why = f"what is written there would be among the documents of {dataset.name}"
+                raise UsageError(f"{place} lies in {corpus}", why, "name a folder outside it")
+    try:
+        request.out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        in_its_place = isinstance(error, FileExistsError)
+        why = "a file is in its place" if in_its_place else error.strerror or str(error)
+        what = f"cannot make the folder {request.out}"
+        raise UsageError(what, why, "name another --out") from error
+
+
 @contextmanager
 def _held(folder: Path) -> Iterator[None]:
     """The folder for this process alone.
@@ -203,8 +224,10 @@ async def _on_record(request: Request, asked: Plan, cast: Cast) -> AsyncIterator
     """Put down what the run is made with, held to what stands there, and when it ended."""
     now = await asyncio.to_thread(_provenance, request, asked, cast)
     rows = request.out / ROWS
-    if (request.out / RUN).exists() and rows.exists() and rows.stat().st_size:
-        # Without a row there is nothing to go on with.
+    if rows.exists() and rows.stat().st_size:  # else there is nothing to go on with
+        if not (request.out / RUN).exists():
+            why = f"without {RUN} nobody knows what they were made with"
+            raise UsageError(f"{request.out} holds rows", why, "name another --out")
         before = await asyncio.to_thread(read_provenance, request.out)
         now = going_on(before, now, request.out)
     await in_thread(write_provenance, request.out, now)

@@ -93,11 +93,16 @@ def file_digest(file: Path) -> str:
 
 
 def path_digest(path: Path) -> str:
-    """The SHA-256 of a file, or of a folder's files with their names below it. Blocks."""
+    """The SHA-256 of a file, or of a folder's files with their names below it. Blocks.
+
+    Hidden files of a folder do not count: nobody asks them, and systems leave theirs everywhere.
+    """
     if path.is_file():
         return file_digest(path)
     files = sorted(file for file in path.rglob("*") if file.is_file())
-    return _combined(f"{file.relative_to(path).as_posix()} {file_digest(file)}" for file in files)
+    below = [(file.relative_to(path), file) for file in files]
+    seen = [(name, file) for name, file in below if not any(p.startswith(".") for p in name.parts)]
+    return _combined(f"{name.as_posix()} {file_digest(file)}" for name, file in seen)
 
 
 def prompt_digests(strategies: Iterable[type]) -> dict[str, str]:

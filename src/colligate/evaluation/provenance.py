@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
+from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from colligate.errors import ColligateError, MissingPath, UsageError
 from colligate.evaluation.suites import Suite, parse_suite
@@ -15,6 +16,10 @@ from colligate.evaluation.suites import Suite, parse_suite
 FILE = "run.json"
 
 _WITH_STRATEGIES = ("embedder", "reranker")
+_IN_PLACE_OF_NONE = ("worker", "scorer")  # roles that the reader has where nobody else has them
+_LINE = 100  # characters of a line that is quoted
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -77,8 +82,8 @@ class Provenance:
         return self.sessions[0].began if self.sessions else ""
 
     def parsed_suite(self) -> Suite:
-        """The suite as it was when the run began."""
-        return parse_suite(self.suite_text, self.suite, FILE)
+        """The suite as it was when the run began, as far as this version knows its keys."""
+        return parse_suite(self.suite_text, self.suite, FILE, strict=False)
 
     def to_json(self) -> dict[str, Any]:
         """What the file holds."""
@@ -86,15 +91,20 @@ class Provenance:
 
     @classmethod
     def from_json(cls, whole: Mapping[str, Any]) -> Provenance:
-        """What `to_json` gave.
+        """What `to_json` gave; what another version put down beside it is passed over.
 
         Raises:
             KeyError, TypeError: it is none.
         """
-        models = {role: ModelRecord(**record) for role, record in whole["models"].items()}
-        sessions = tuple(Session(**session) for session in whole["sessions"])
+        models = {role: _made(ModelRecord, record) for role, record in whole["models"].items()}
+        sessions = tuple(_made(Session, session) for session in whole["sessions"])
         names = {name: tuple(whole[name]) for name in ("datasets", "strategies")}
-        return cls(**{**whole, **names, "models": models, "sessions": sessions})
+        return _made(cls, {**whole, **names, "models": models, "sessions": sessions})
+
+
+def _made(kind: type[T], record: Mapping[str, Any]) -> T:
+    known = {each.name for each in fields(kind)}  # type: ignore[arg-type]
+    return kind(**{name: value for name, value in record.items() if name in known})
 
 
 def read_provenance(directory: Path) -> Provenance:
@@ -107,12 +117,13 @@ def read_provenance(directory: Path) -> Provenance:
     file = directory / FILE
     try:
         return Provenance.from_json(json.loads(file.read_text("utf-8")))
-    except FileNotFoundError as error:
+    except (FileNotFoundError, NotADirectoryError) as error:
         mend = "colligate bench run --out makes one"
         raise MissingPath(f"{directory} is no run", f"it has no {FILE}", mend) from error
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         why = f"{type(error).__name__}: {error}"
-        raise ColligateError(f"{file} cannot be read", why, "name another --out") from error
+        mend = "put back what stood there, or begin anew in another folder"
+        raise ColligateError(f"{file} cannot be read", why, mend) from error
 
 
 def write_provenance(directory: Path, provenance: Provenance) -> None:
@@ -156,7 +167,8 @@ def _differences(before: Provenance, now: Provenance) -> Iterator[str]:
     if before.suite != now.suite:
         yield f"the suite was {before.suite} and is {now.suite}"
     elif before.suite_text != now.suite_text:
-        yield f"the suite {now.suite} reads otherwise now"
+        where = _first_difference(before.suite_text, now.suite_text)
+        yield f"the suite {now.suite} reads otherwise now ({where})"
     if before.seed != now.seed:
         yield f"the seed was {before.seed} and is {now.seed}"
     for dataset, count in before.questions.items():
@@ -169,7 +181,9 @@ def _differences(before: Provenance, now: Provenance) -> Iterator[str]:
         if role in _WITH_STRATEGIES and (first is None or second is None):
             continue
         if first != second:
-            yield f"the {role} was {_called(first)} and is {_called(second)}"
+            nobody = "the reader" if role in _IN_PLACE_OF_NONE else "none"
+            was, is_now = (_called(each) if each else nobody for each in (first, second))
+            yield f"the {role} was {was} and is {is_now}"
     for name in before.settings:
         if before.settings[name] != now.settings.get(name):
             yield f"{name} was {before.settings[name]} and is {now.settings.get(name)}"
@@ -181,8 +195,14 @@ def _differences(before: Provenance, now: Provenance) -> Iterator[str]:
             yield f"{file} has changed"
 
 
-def _called(model: ModelRecord | None) -> str:
-    if model is None:
-        return "the reader"
+def _first_difference(before: str, now: str) -> str:
+    """The first line of a suite's file that is not the same."""
+    for was, says in zip_longest(before.splitlines(), now.splitlines(), fillvalue=""):
+        if was != says:
+            return f"it said {was[:_LINE]!r} and says {says[:_LINE]!r}"
+    return "at its end"
+
+
+def _called(model: ModelRecord) -> str:
     said = f" {json.dumps(dict(model.said))}" if model.said else ""
     return f"{model.name}{said}" + (f" ({model.digest[:12]})" if model.digest else "")

@@ -76,8 +76,10 @@ def names() -> tuple[str, ...]:
     return tuple(sorted(name.removesuffix(".toml") for name in found))
 
 
-def parse_suite(text: str, name: str, file: str) -> Suite:
+def parse_suite(text: str, name: str, file: str, *, strict: bool = True) -> Suite:
     """The suite that a TOML file says; errors name the file and the key.
+
+    Without `strict` keys that mean nothing here are passed over: another version wrote them.
 
     Raises:
         UsageError: the file says something that it cannot mean.
@@ -90,10 +92,26 @@ def parse_suite(text: str, name: str, file: str) -> Suite:
         if key in table:
             raise UsageError(f"{file}: {key}", "there is no such key", "the file's name is its own")
     try:
-        suite = _SUITE.validate_python(_spelt_out(table, file))
+        suite = _SUITE.validate_python(_spelt_out(table if strict else _known(table), file))
     except ValidationError as error:
         raise UsageError(*_said(file, error)) from error
     return checked(_complete(suite, name, text), file)
+
+
+def _known(table: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Without the keys that no part of a suite has."""
+
+    def part(key: str, value: Any) -> Any:
+        if key not in _KEYS or not isinstance(value, list):
+            return value
+        return [
+            {name: each[name] for name in each if name in _KEYS[key]}
+            if isinstance(each, dict)
+            else each
+            for each in value
+        ]
+
+    return {key: part(key, value) for key, value in table.items() if key in _KEYS[""]}
 
 
 def _spelt_out(table: Mapping[str, Any], file: str) -> Mapping[str, Any]:

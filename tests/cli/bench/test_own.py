@@ -94,6 +94,21 @@ def test_files_of_one_name_are_told_apart_by_their_folder(
     assert rows_of(tmp_path / "other")["1"]["metrics"]["containment"] == 0.0
 
 
+def test_a_run_among_its_own_documents_is_refused(
+    own: Callable[..., Any], towers: Path, keeper: Any, tmp_path: Path
+) -> None:
+    question = "question\nWhen was the tower of Ard built?\n"
+    out = own(question, "--out", str(towers / "runs"))
+    indexes = own(question, "--indexes", str(towers / "kept"))
+
+    for done, place in ((out, "runs"), (indexes, "kept")):
+        assert done.returncode == 2
+        assert f"{towers / place} lies in {towers}" in done.stderr
+        assert "name a folder outside it" in done.stderr
+        assert not (towers / place).exists()
+    assert keeper.requests == []
+
+
 def test_questions_without_answers_are_asked_and_cost(
     own: Callable[..., Any], tmp_path: Path
 ) -> None:

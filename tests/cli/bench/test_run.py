@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import json
+import os
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -134,6 +136,63 @@ def test_a_run_made_otherwise_is_not_gone_on_with(
     assert said in done.stderr
     assert "name another --out" in done.stderr
     assert (tmp_path / "out" / "run.json").read_bytes() == before
+
+
+def test_rows_of_which_nobody_knows_what_they_were_made_with_are_not_gone_on_with(
+    colligate: Any, running: Running, keeper: Any, tmp_path: Path
+) -> None:
+    colligate.here(*running(tmp_path / "out", "--limit", "1"))
+    (tmp_path / "out" / "run.json").unlink()
+    before = (tmp_path / "out" / "rows.jsonl").read_bytes()
+
+    done = colligate.here(*running(tmp_path / "out", "--seed", "4"))
+
+    assert done.returncode == 2
+    assert "without run.json nobody knows what they were made with" in done.stderr
+    assert (tmp_path / "out" / "rows.jsonl").read_bytes() == before
+
+
+def test_a_seed_that_nothing_can_be_drawn_by_is_refused(
+    colligate: Any, running: Running, tmp_path: Path
+) -> None:
+    for done in (
+        colligate.here(*running(tmp_path / "out", "--seed", "-1")),
+        colligate.here("bench", "compare", tmp_path / "out", "--seed", "-1"),
+    ):
+        assert done.returncode == 2
+        assert "'--seed'" in done.stderr
+
+
+def test_a_full_disk_stops_the_run_which_goes_on_when_there_is_room(
+    colligate: Any, running: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(file: int) -> None:
+        if len(list((tmp_path / "out").glob("traces/*/*/*"))) > 3:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr("colligate.evaluation.rows.os.fsync", full)
+        done = colligate.here(*running(tmp_path / "out"))
+    assert done.returncode == 1
+    assert "stopped; 3 new rows in " in done.stderr
+    assert "the same command goes on" in done.stderr
+    assert "free some disk space" in done.stderr
+
+    assert colligate.here(*running(tmp_path / "out")).returncode == 0
+    keys = [(row["question"], row["strategy"]) for row in rows_of(tmp_path / "out")]
+    assert len(keys) == len(set(keys)) == 16
+
+
+def test_a_place_that_is_no_folder_is_said(
+    colligate: Any, running: Running, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("", "utf-8")
+    for out, why in ((tmp_path / "file", "a file is in its place"),
+                     (tmp_path / "file" / "out", "Not a directory")):  # fmt: skip
+        done = colligate.here(*running(out))
+
+        assert done.returncode == 2
+        assert f"cannot make the folder {out}: {why}; name another --out" in done.stderr
 
 
 def test_another_model_is_not_gone_on_with(
