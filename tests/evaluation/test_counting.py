@@ -33,7 +33,7 @@ def row(
     metrics: Mapping[str, float] | None = None,
     strategy: str = "a",
 ) -> Row:
-    measures = metrics if metrics is not None else evidence_measures(QUESTION, outcome) or {}
+    measures = metrics if metrics is not None else evidence_measures(QUESTION, outcome)
     return Row("d", question, strategy, "?", ("y",), outcome, measures)
 
 

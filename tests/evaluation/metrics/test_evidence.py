@@ -6,7 +6,7 @@ from colligate.evaluation.metrics.abstention import abstention_measures
 from colligate.evaluation.metrics.costs import cost_measures
 from colligate.evaluation.metrics.evidence import evidence_measures, gold_recall
 from colligate.evaluation.outcome import Outcome, Piece
-from colligate.evaluation.question import Candidate, Question
+from colligate.evaluation.question import Candidate, Question, Task
 from colligate.models.metering import Meter, Prices
 from colligate.models.protocols import Price, Usage
 
@@ -30,7 +30,6 @@ def test_each_stage_is_measured_by_its_name() -> None:
         stages={"local": ("g1", "x"), "kept": ()},
     )
     found = evidence_measures(question, outcome)
-    assert found is not None
     assert found["gold_all_retrieved"] == 1
     assert (found["gold_any_evidence"], found["gold_share_evidence"]) == (1, 0.5)
     assert (found["gold_share_local"], found["gold_any_kept"]) == (0.5, 0)
@@ -41,8 +40,6 @@ def test_an_answer_in_a_title_or_over_two_passages_was_shown() -> None:
     question = Question("q", "who?", ("Ann Lee",))
     shown = evidence_measures(question, Outcome(evidence=(piece("x", "no name", title="Ann Lee"),)))
     hidden = evidence_measures(question, Outcome(evidence=(piece("x", "no name"),)))
-    assert shown is not None
-    assert hidden is not None
     assert (shown["answer_in_evidence"], hidden["answer_in_evidence"]) == (1, 0)
 
 
@@ -51,10 +48,8 @@ def test_who_never_searched_has_no_recall_of_searches_but_who_broke_has_none_fou
     silent = evidence_measures(question, Outcome(evidence=(piece("g"),)))
     broken = evidence_measures(question, Outcome(error="ServerFailed: gone"))
     empty = evidence_measures(question, Outcome(usage={"retrieval_rounds": 1}))
-    assert silent is not None
     assert "gold_any_retrieved" not in silent
     for found in (broken, empty):
-        assert found is not None
         assert found["gold_any_retrieved"] == found["gold_any_evidence"] == 0
 
 
@@ -62,16 +57,27 @@ def test_compression_is_words_of_the_documents_over_words_of_the_evidence() -> N
     documents = (Candidate("a", text="one two three four"), Candidate("b", text="five six"))
     question = Question("q", "who?", ("x",), documents=documents)
     found = evidence_measures(question, Outcome(evidence=(piece("a", "two three"),)))
-    assert found is not None
     assert (found["compression"], found["evidence_words"]) == (3, 2)
     unknown = Question("q", "who?", ("x",), documents=(Candidate("a"),))
     found = evidence_measures(unknown, Outcome(evidence=(piece("a"),)))
-    assert found is not None
     assert "compression" not in found
 
 
-def test_nothing_is_said_of_a_question_without_gold() -> None:
-    assert evidence_measures(Question("q", "who?"), Outcome(evidence=(piece("a"),))) is None
+def test_without_gold_the_size_of_the_evidence_is_all_that_is_said() -> None:
+    shown = Outcome(evidence=(piece("a"),))
+    assert evidence_measures(Question("q", "who?"), shown) == {"evidence_words": 3}
+
+
+@pytest.mark.parametrize("task", [Task.LONG, Task.JUDGED])
+def test_whole_paragraphs_are_not_sought_in_the_evidence(task: Task) -> None:
+    question = Question("q", "why?", ("some words here",), task=task)
+    assert "answer_in_evidence" not in evidence_measures(question, Outcome(evidence=(piece("a"),)))
+
+
+def test_the_evidence_of_what_broke_is_not_the_shortest() -> None:
+    question = Question("q", "who?", ("Ann",), gold=("g",))
+    assert evidence_measures(question, Outcome())["evidence_words"] == 0
+    assert "evidence_words" not in evidence_measures(question, Outcome(error="ModelError: no"))
 
 
 @pytest.mark.parametrize(

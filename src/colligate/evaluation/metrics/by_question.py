@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from colligate.errors import ColligateError
 from colligate.evaluation.metrics import answers, citations, judging, rouge
 from colligate.evaluation.metrics.asqa import asqa_scores
 from colligate.evaluation.metrics.backends import Backends
 from colligate.evaluation.metrics.claims import claim_recall
 from colligate.evaluation.metrics.costs import cost_measures
 from colligate.evaluation.metrics.disambiguation import disambiguation_scores
-from colligate.evaluation.metrics.evidence import documents_of, searched
+from colligate.evaluation.metrics.evidence import documents_of, searched, short_answers_of
 from colligate.evaluation.metrics.normalising import alce_output
 from colligate.evaluation.metrics.passages import passage_scores
 from colligate.evaluation.metrics.qampari import qampari_scores
@@ -99,15 +100,26 @@ async def eli5(question: Question, outcome: Outcome, given: Backends) -> Measure
 
 
 def retrieval(question: Question, outcome: Outcome) -> Measures | None:
-    """The ranking of what searches returned: by document, and by passage for an answer in it."""
+    """The ranking of what searches returned: by document, and by passage for an answer in it.
+
+    Raises:
+        ColligateError: the passages come without their texts, as a row keeps them.
+    """
     if not searched(outcome):
         return None
     measures: dict[str, float] = {}
     if question.gold:
-        measures.update(retrieval_scores(documents_of(outcome.retrieved), question.gold))
-    if question.answers:
+        grades = question.meta.get("qrels") or dict.fromkeys(question.gold, 1)  # BEIR's
+        measures.update(retrieval_scores(documents_of(outcome.retrieved), grades))
+    if answers_in_words := short_answers_of(question):
         texts = [piece.text for piece in outcome.retrieved]
-        measures.update(hit_scores(texts, question.answers))
+        if texts and not any(texts):
+            raise ColligateError(
+                "hit_at_K cannot be measured of a row",
+                "it keeps the places of retrieved passages without their texts",
+                "ask the question again",
+            )
+        measures.update(hit_scores(texts, answers_in_words))
     return measures or None
 
 

@@ -6,7 +6,9 @@ from collections.abc import Collection, Iterable
 
 from colligate.evaluation.metrics.short_answers import containment
 from colligate.evaluation.outcome import Outcome, Piece
-from colligate.evaluation.question import Question
+from colligate.evaluation.question import Question, Task
+
+_IN_WORDS = (Task.SHORT, Task.READINGS, Task.SET)
 
 
 def gold_recall(gold: Collection[str], found: Iterable[str]) -> dict[str, float]:
@@ -16,24 +18,30 @@ def gold_recall(gold: Collection[str], found: Iterable[str]) -> dict[str, float]
     return {"any": float(share > 0), "all": float(share == 1), "share": share}
 
 
-def evidence_measures(question: Question, outcome: Outcome) -> dict[str, float] | None:
+def short_answers_of(question: Question) -> tuple[str, ...]:
+    """Answers that may stand in a text word for word; whole paragraphs never do."""
+    return question.answers if question.task in _IN_WORDS else ()
+
+
+def evidence_measures(question: Question, outcome: Outcome) -> dict[str, float]:
     """Gold recall of what was retrieved, of each stage and of the evidence; the answer in it.
 
     `gold_any_STAGE`, `gold_all_STAGE` and `gold_share_STAGE` for the stages `retrieved`,
     `evidence` and those that the strategy names; `retrieved` only where there was a search. The
     answer is sought in the titles and texts of the evidence together, as a reader is shown them.
-    `compression` is how many times fewer words the evidence has than the question's documents.
+    `evidence_words` are unknown of what broke. `compression` is how many times fewer words the
+    evidence has than the question's documents.
     """
     measures: dict[str, float] = {}
     if question.gold:
         for stage, documents in _stages(outcome).items():
             recall = gold_recall(question.gold, documents)
             measures.update({f"gold_{how}_{stage}": value for how, value in recall.items()})
-    shown = "\n".join(f"{piece.title}\n{piece.text}" for piece in outcome.evidence)
-    if question.answers:
-        measures["answer_in_evidence"] = containment(shown, question.answers)
-    if not measures:
-        return None
+    if answers := short_answers_of(question):
+        shown = "\n".join(f"{piece.title}\n{piece.text}" for piece in outcome.evidence)
+        measures["answer_in_evidence"] = containment(shown, answers)
+    if outcome.error:
+        return measures
     words = _words(piece.text for piece in outcome.evidence)
     measures["evidence_words"] = float(words)
     if words and all(document.text for document in question.documents) and question.documents:

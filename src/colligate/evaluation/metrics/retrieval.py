@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from colligate.evaluation.metrics.extras import extra
-from colligate.evaluation.metrics.short_answers import containment
+from colligate.evaluation.metrics.normalising import squad
 
 CUTS = (1, 5, 10, 20, 50, 100)
 _NAMES = {"ndcg_cut": "ndcg", "recall": "recall", "map_cut": "map", "P": "precision"}
 
 
-def retrieval_scores(ranked: Sequence[str], gold: Sequence[str]) -> dict[str, float]:
+def retrieval_scores(ranked: Sequence[str], grades: Mapping[str, int]) -> dict[str, float]:
     """nDCG, MRR, recall, MAP and precision at 1, 5, 10, 20, 50 and 100, as `NAME_at_K`.
 
-    `ranked` are documents, best first, each once. A ranking without any scores 0.
+    `ranked` are documents, best first, each once; `grades` how relevant documents are, those
+    above 0 are gold. Only nDCG tells grades apart. A ranking without any document scores 0.
     """
     if not ranked:
         names = ("mrr", *_NAMES.values())
         return {f"{name}_at_{k}": 0.0 for name in names for k in CUTS}
     cuts = ",".join(map(str, CUTS))
     measures = {f"{theirs}.{cuts}" for theirs in _NAMES} | {"recip_rank"}
-    relevant = {"q": dict.fromkeys(gold, 1)}
+    relevant = {"q": dict(grades)}
     run = {"q": {document: float(len(ranked) - rank) for rank, document in enumerate(ranked)}}
     found = extra("pytrec_eval").RelevanceEvaluator(relevant, measures).evaluate(run)["q"]
     first = found["recip_rank"]  # 1 / the rank of the first gold document, wherever it is
@@ -33,6 +34,7 @@ def retrieval_scores(ranked: Sequence[str], gold: Sequence[str]) -> dict[str, fl
 
 def hit_scores(passages: Sequence[str], answers: Sequence[str]) -> dict[str, float]:
     """`hit_at_K`: an answer is contained in one of the first K passages."""
-    hits = (rank for rank, text in enumerate(passages, 1) if containment(text, answers))
-    first = next(hits, None)
+    wanted = [gold for gold in map(squad, answers) if gold]  # once, not for each of the passages
+    said = enumerate(map(squad, passages), 1)
+    first = next((rank for rank, text in said if any(gold in text for gold in wanted)), None)
     return {f"hit_at_{k}": float(first is not None and first <= k) for k in CUTS}
