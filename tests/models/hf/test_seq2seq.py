@@ -42,6 +42,27 @@ async def test_it_writes_the_same_for_the_same_text(folder):
     await model.aclose()
 
 
+async def test_the_end_of_a_text_is_read_however_long_the_text(folder):
+    model = Seq2Seq(str(folder))
+    await model.write("Who?")
+    tokenizer = model._loaded[0]
+    read = []
+
+    def noting(text, **options):
+        found = tokenizer(text, **options)
+        if "return_tensors" in options:
+            read.append(tokenizer.decode(found["input_ids"][0], skip_special_tokens=True))
+        return found
+
+    noting.all_special_tokens, noting.decode = tokenizer.all_special_tokens, tokenizer.decode
+    model._loaded = noting, model._loaded[1]
+    for text in ("treaty ", "treaty " * 400, ""):
+        await model.write(text, end="\nCurrent Answer: ", read_tokens=64, max_tokens=2)
+        assert read[-1].strip().endswith("Current Answer:")
+    assert read[-2].count("treaty") > 5
+    await model.aclose()
+
+
 async def test_no_such_folder_is_said(tmp_path):
     model = Seq2Seq(str(tmp_path / "nothing"))
     with pytest.raises(UnknownModel):

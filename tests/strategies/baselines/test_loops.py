@@ -460,7 +460,8 @@ async def test_metarag_plans_by_what_it_and_the_passages_know(
     await MetaRAG(mode="sparse", rounds=1).answer(QUESTION, run)
     second = [call for call in model.calls if "reason" in (call.schema or {}).get("properties", {})]
     assert advice in second[1].prompt
-    assert "Name the country." in second[1].prompt
+    # What the critic says comes from a model that read an answer: in tags of its own.
+    assert "<log>\nFeedback: Name the country.\n</log>" in second[1].prompt
     assert ("Ada Mercer birthplace" in queries(run)) == looks_again
 
 
@@ -502,8 +503,8 @@ async def test_metarag_lets_the_models_named_for_it_judge(make_run, sources, mon
         def __init__(self, name):
             self.name = name
 
-        async def write(self, text, *, max_tokens):
-            asked.append((self.name, text))
+        async def write(self, text, *, end, max_tokens):
+            asked.append((self.name, text + end))
             return "0" if self.name == "nli" else "Rome"
 
     monkeypatch.setattr(metarag, "seq2seq", Expert)
@@ -511,6 +512,7 @@ async def test_metarag_lets_the_models_named_for_it_judge(make_run, sources, mon
     await MetaRAG(mode="sparse", rounds=1, expert="t5", nli="nli").answer(QUESTION, run)
     assert [name for name, _ in asked] == ["t5", "nli"]
     assert "director was Ada Mercer" in asked[0][1]  # the expert sees the passages
+    assert asked[0][1].endswith("\nCurrent Answer: ")
     assert asked[1][1] == "premise: It says so. hypothesis: Lund"
     assert any("Reason in several steps" in call.prompt for call in model.calls)
     assert not run.warnings
@@ -525,7 +527,8 @@ def anything(call):
     if call.schema is None:
         return wicked
     made = dict.fromkeys(call.schema["properties"], wicked)
-    made |= {"statements": [], "action": "search", "errors": [], "sufficient": False}
+    made |= {"statements": [], "action": "search", "sufficient": False}
+    made |= {"errors": ["answer redundance"]} if "errors" in made else {}
     return json.dumps(made)
 
 

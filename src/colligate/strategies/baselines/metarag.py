@@ -134,14 +134,14 @@ class MetaRAG:
         await self._look_up(question, found, state)
         if not state.passages:
             return
-        await self._respond(question, [], state, run)
+        await self._respond(question, [], "", state, run)
         state.keep()
         for _ in range(self.rounds):
             if await self._agreed(question, state, run):
                 state.keep()
                 return
-            advice = await self._plan(question, found, state)
-            await self._respond(question, advice, state, run)
+            advice, feedback = await self._plan(question, found, state)
+            await self._respond(question, advice, feedback, state, run)
             if certain(state.answer):
                 state.keep()
 
@@ -149,9 +149,11 @@ class MetaRAG:
         await found.search(query)
         state.passages = found.latest_first[: self.paragraphs]
 
-    async def _respond(self, question: str, advice: Sequence[str], state: _State, run: Run) -> None:
+    async def _respond(
+        self, question: str, advice: Sequence[str], feedback: str, state: _State, run: Run
+    ) -> None:
         """Answer with a reason; what stands stays where the reply cannot be read."""
-        prompt = partial(answer_messages, question, advice)
+        prompt = partial(answer_messages, question, advice, feedback)
         messages, _ = await prompted(
             state.passages, prompt, run, max_tokens=self.answer_tokens, schema=Reasoned
         )
@@ -172,7 +174,7 @@ class MetaRAG:
     async def _second(self, question: str, state: _State, run: Run) -> str:
         """The expert's answer; the worker's where there is none."""
         if self.expert is not None:
-            return await _written(self.expert, expert_text(question, state.passages), 16, run)
+            return await _written(self.expert, *expert_text(question, state.passages), 16, run)
         worker = run.model(Role.WORKER)
         run.warn(f"metarag has no expert model: {worker.name} gives the answer to compare with")
         messages, _ = await prompted(
@@ -185,8 +187,8 @@ class MetaRAG:
         reply = await run.chat(messages, role=Role.WORKER, max_tokens=self.judge_tokens)
         return " ".join(reply.text.split())
 
-    async def _plan(self, question: str, found: LookedUp, state: _State) -> list[str]:
-        """The critic's three questions, and what follows: advice, and more passages."""
+    async def _plan(self, question: str, found: LookedUp, state: _State) -> tuple[list[str], str]:
+        """The critic's three questions, and what follows: advice, feedback, and more passages."""
         run = found.run
         checked = await self._ask(
             check_messages(question, state.answer), Checked, self.judge_tokens, run
@@ -209,14 +211,15 @@ class MetaRAG:
         else:
             suggestion = _RELY_ON_YOURSELF if knows else _BREAK_DOWN
             await self._look_up(await self._rewritten(question, state, run), found, state)
-        hint = checked.feedback.strip() if checked and checked.errors else _STEP_BY_STEP
-        return [each for each in (suggestion, hint) if each]
+        if checked is not None and checked.errors:
+            return [suggestion], checked.feedback
+        return [suggestion, _STEP_BY_STEP], ""
 
     async def _entailed(self, question: str, state: _State, run: Run) -> bool:
         """Whether the answer follows from its reason."""
         if self.nli is not None:
-            text = f"premise: {state.reason} hypothesis: {state.answer}"
-            return await _written(self.nli, text, 10, run) == "1"
+            texts = f"premise: {state.reason}", f" hypothesis: {state.answer}"
+            return await _written(self.nli, *texts, 10, run) == "1"
         run.warn(f"metarag has no model for entailment: {run.model(Role.READER).name} judges it")
         messages = entails_messages(question, state.reason, state.answer)
         return await self._judged(messages, run, otherwise=False)
@@ -245,9 +248,9 @@ class MetaRAG:
             return None
 
 
-async def _written(name: str, text: str, max_tokens: int, run: Run) -> str:
+async def _written(name: str, text: str, end: str, max_tokens: int, run: Run) -> str:
     """What an encoder-decoder model writes, metered."""
     began = time.perf_counter()
-    said = await seq2seq(name).write(text, max_tokens=max_tokens)
+    said = await seq2seq(name).write(text, end=end, max_tokens=max_tokens)
     run.meter.scoring(Role.SCORER, name, passes=1, seconds=time.perf_counter() - began)
     return said
