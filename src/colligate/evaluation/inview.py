@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections import defaultdict
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from colligate.documents.reading.source import stem_of
 from colligate.errors import FaultyRecord, LibraryLocked
 from colligate.evaluation.datasets.corpus import Corpus, documents_of
+from colligate.evaluation.datasets.folder import called
 from colligate.evaluation.planning import existing
 from colligate.evaluation.question import Candidate, Question
 from colligate.evaluation.suite import Dataset
@@ -20,7 +19,7 @@ from colligate.ingesting import ingest
 from colligate.library.blocking import in_thread
 from colligate.library.given import Given
 from colligate.library.library import Library
-from colligate.library.sources import DocumentInfo, Sources
+from colligate.library.sources import Sources
 from colligate.models import Embedder
 from colligate.strategies.trace import Trace
 
@@ -67,21 +66,31 @@ class InView:
         folder = existing(self.data, dataset.corpus)
         if folder not in self._names:
             library = await self._library(dataset)
-            self._names[folder] = _names(folder, await library.documents())
+            files = ((Path(info.source), info.id) for info in await library.documents())
+            self._names[folder] = called(folder.absolute(), files)
         names = self._names[folder]
 
-        def ids(called: Collection[str]) -> list[str]:
-            if strange := next((name for name in called if len(names.get(name, ())) != 1), None):
+        def ids(given: Collection[str]) -> list[str]:
+            if strange := next((name for name in given if len(names.get(name, ())) != 1), None):
                 why = "several files are called so" if strange in names else _NO_FILE
                 raise FaultyRecord(
                     f"cannot ask question {question.id}",
                     f"it names {strange!r} in {folder}, and {why}",
                     "name it with its path below the folder",
                 )
-            return [names[name][0] for name in called]
+            return [names[name][0] for name in given]
 
-        documents = tuple(Candidate(id_) for id_ in ids([each.id for each in question.documents]))
-        return replace(question, documents=documents, gold=tuple(ids(question.gold)))
+        texts = zip(
+            ids([id_ for id_, _ in question.gold_texts]),
+            (text for _, text in question.gold_texts),
+            strict=True,
+        )
+        return replace(
+            question,
+            documents=tuple(map(Candidate, ids([each.id for each in question.documents]))),
+            gold=tuple(ids(question.gold)),
+            gold_texts=tuple(texts),
+        )
 
     @asynccontextmanager
     async def of(self, dataset: Dataset, question: Question) -> AsyncIterator[Sources]:
@@ -134,21 +143,3 @@ class InView:
 
 def _is_folder_of_files(path: Path) -> bool:
     return path.is_dir() and not (path / _RECORDS).is_file()
-
-
-def _names(folder: Path, infos: Sequence[DocumentInfo]) -> Mapping[str, Sequence[str]]:
-    """The ids of documents by the path of their file below the folder; by its name and its stem,
-    with folder or without, where no path is so."""
-    paths: dict[str, Sequence[str]] = {}
-    shorter: defaultdict[str, list[str]] = defaultdict(list)
-    for info in infos:
-        file = Path(info.source)
-        below = (
-            file.relative_to(folder.absolute())
-            if file.is_relative_to(folder.absolute())
-            else Path(file.name)
-        )
-        paths[below.as_posix()] = [*paths.get(below.as_posix(), ()), info.id]
-        for name in {below.with_name(stem_of(file)).as_posix(), file.name, stem_of(file)}:
-            shorter[name].append(info.id)
-    return {**shorter, **paths}

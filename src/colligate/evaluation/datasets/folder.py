@@ -4,14 +4,35 @@ from __future__ import annotations
 
 import dataclasses
 from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import TypeVar
 
 from colligate.documents.document import Document
 from colligate.documents.reading import find_files, read
 from colligate.documents.reading.source import stem_of
 from colligate.documents.tree import Tree
 from colligate.errors import UnsupportedFormat, UsageError
+
+
+T = TypeVar("T")
+
+
+def called(folder: Path, files: Iterable[tuple[Path, T]]) -> Mapping[str, Sequence[T]]:
+    """What stands for each file, by what a question may call it.
+
+    That is its path below the folder; its name, and either without the ending, where no path is
+    so. A name of several files has what stands for each.
+    """
+    paths: defaultdict[str, list[T]] = defaultdict(list)
+    shorter: defaultdict[str, list[T]] = defaultdict(list)
+    for file, what in files:
+        below = file.relative_to(folder) if file.is_relative_to(folder) else Path(file.name)
+        paths[below.as_posix()].append(what)
+        for name in {file.name, stem_of(file), below.with_name(stem_of(file)).as_posix()}:
+            shorter[name].append(what)
+    return {**shorter, **paths}
 
 
 class Folder:
@@ -31,7 +52,7 @@ class Folder:
         Raises:
             UsageError: if several are called so.
         """
-        fitting = self._by_path.get(name) or self._by_name.get(name, [])
+        fitting = self._called.get(name, ())
         if len(fitting) > 1:
             both = " and ".join(file.relative_to(self.path).as_posix() for file in fitting[:2])
             raise UsageError(
@@ -42,17 +63,8 @@ class Folder:
         return fitting[0] if fitting else None
 
     @cached_property
-    def _by_path(self) -> dict[str, list[Path]]:
-        return {file.relative_to(self.path).as_posix(): [file] for file in self.files}
-
-    @cached_property
-    def _by_name(self) -> dict[str, list[Path]]:
-        found: defaultdict[str, list[Path]] = defaultdict(list)
-        for file in self.files:
-            below = file.relative_to(self.path)
-            for name in {file.name, stem_of(file), below.with_name(stem_of(file)).as_posix()}:
-                found[name].append(file)
-        return found
+    def _called(self) -> Mapping[str, Sequence[Path]]:
+        return called(self.path, ((file, file) for file in self.files))
 
 
 def document(file: Path, id_: str) -> Document:
