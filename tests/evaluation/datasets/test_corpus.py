@@ -124,6 +124,23 @@ def test_a_document_that_is_nowhere(tmp_path: Path) -> None:
         documents_of(question)
 
 
+@pytest.mark.parametrize(
+    "ids",
+    [
+        ("a", "a"),
+        ("a", "b", "a"),
+        ("a#p0", "a#p0"),
+        ("a#p0", "b", "a#p1"),
+        ("a#p0", "a"),
+    ],
+)
+def test_no_text_is_lost_to_another_of_its_id(tmp_path: Path, ids: Sequence[str]) -> None:
+    corpus = corpus_of(tmp_path, *({"id": id_, "text": f"{n}."} for n, id_ in enumerate(ids)))
+    for read in (lambda: list(corpus.passages()), lambda: corpus.texts(["a"])):
+        with pytest.raises(FaultyRecord, match=r"the document 'a' of .*c\..*in two places"):
+            read()
+
+
 def test_a_wrong_entry_is_told_with_its_line(tmp_path: Path) -> None:
     corpus = corpus_of(tmp_path, {"id": "a", "text": "A."}, {"text": "no id"})
     with pytest.raises(FaultyRecord, match=r"line 2 of .*field '_id'|line 2 of .*field 'id'"):

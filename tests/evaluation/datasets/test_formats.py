@@ -332,6 +332,17 @@ def test_hotpotqa_in_columns(tmp_path: Path) -> None:
         "supporting_facts": {"title": facts, "sent_id": numbers},
     }
     assert one(tmp_path, HOTPOT, **changes) == one(tmp_path, HOTPOT)
+    turned = {name: dict(reversed(columns.items())) for name, columns in changes.items()}
+    assert one(tmp_path, HOTPOT, **turned) == one(tmp_path, HOTPOT)
+
+
+def test_a_gold_paragraph_that_was_not_retrieved_is_gold_all_the_same(tmp_path: Path) -> None:
+    # As in hotpot_dev_fullwiki_v1.json; a recall of what was retrieved alone would be 1.
+    question = one(tmp_path, HOTPOT, context=HOTPOT["context"][:2])
+    there = {document.id for document in question.documents}
+    assert len(question.gold) == 2
+    assert len(set(question.gold) & there) == 1
+    assert [sentence for _, sentence in question.gold_texts] == ["It sells IT products."]
 
 
 def test_2wikimultihopqa_and_its_aliases(tmp_path: Path) -> None:
@@ -387,6 +398,7 @@ def test_asqa(tmp_path: Path) -> None:
     assert question.answers == ("1941", "11 December 1941")
     assert question.long_answers == ("It did.", "It did so.")
     assert question.documents[0].id == "7"
+    assert one(tmp_path, ASQA, answer="It did so.").long_answers == ("It did so.", "It did.")
 
 
 def test_qampari(tmp_path: Path) -> None:

@@ -55,6 +55,13 @@ def test_records(tmp_path: Path) -> None:
     assert (what.id, what.answers, when.answers) == ("7", ("5 %",), ())
 
 
+def test_a_question_that_the_documents_do_not_answer(tmp_path: Path) -> None:
+    table = own(tmp_path, "question,answerable\nWho?,no\nWhat?,\nWhen?, False \nWhy?,yes\n")
+    assert [question.answerable for question in table] == [False, True, False, True]
+    (record,) = own(tmp_path, '{"question": "Who?", "answerable": false}\n', "mine.jsonl")
+    assert not record.answerable
+
+
 def test_the_id_of_a_question_stays_when_rows_move(tmp_path: Path) -> None:
     first = own(tmp_path, "question\nWho?\nWhat?\n")
     moved = own(tmp_path, "question\nWhat?\nWhen?\nWho?\n")
@@ -71,6 +78,8 @@ def test_the_id_of_a_question_stays_when_rows_move(tmp_path: Path) -> None:
         ("question,answer\n,A\n", "line 2 of .*the question is empty"),
         ("question,documents,gold\nWho?,a.pdf,b.pdf\n", "line 2 of .*gold 'b.pdf'"),
         (b"question\nWho?\n\xff\n", "not UTF-8"),
+        ("question,answer,answerable\nWho?,A,no\n", "line 2 of .*not to be answerable"),
+        ("question,answerable\nWho?,perhaps\n", "line 2 of .*field 'answerable'"),
     ],
 )
 def test_a_wrong_row_is_told_with_its_line(tmp_path: Path, text: str | bytes, told: str) -> None:

@@ -94,7 +94,14 @@ def test_the_evidence_of_what_broke_is_not_the_shortest() -> None:
 def test_refusals_are_right_or_wrong_and_what_broke_is_neither(
     answerable: bool, outcome: Outcome, expected: dict[str, float]
 ) -> None:
-    assert abstention_measures(Question("q", "who?", answerable=answerable), outcome) == expected
+    answers = ("Ann",) if answerable else ()
+    question = Question("q", "who?", answers, answerable=answerable)
+    assert abstention_measures(question, outcome) == expected
+
+
+def test_without_any_gold_nobody_knows_whether_a_refusal_is_wrong() -> None:
+    assert abstention_measures(Question("q", "who?"), Outcome()) == {"failed": 0}
+    assert "wrong_refusal" in abstention_measures(Question("q", "who?", gold=("g",)), Outcome())
 
 
 def test_costs_are_those_of_the_meter() -> None:

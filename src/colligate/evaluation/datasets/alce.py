@@ -89,9 +89,17 @@ def _asqa(record: _Asqa) -> Question:
         documents=record.documents,
         task=Task.READINGS,
         readings=readings(record.qa_pairs),
-        long_answers=distinct([a.long_answer for a in record.annotations] or [record.answer]),
+        long_answers=_long_answers(record),
         meta=record.rest,
     )
+
+
+def _long_answers(record: _Asqa) -> tuple[str, ...]:
+    """Both annotators' answers; `answer` is one of them and first, for it is MAUVE's."""
+    annotated = [each.long_answer for each in record.annotations]
+    if not annotated or record.answer in annotated:
+        annotated = [record.answer, *annotated]
+    return distinct(annotated)
 
 
 def _qampari(record: _Qampari) -> Question:

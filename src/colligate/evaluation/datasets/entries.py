@@ -16,7 +16,7 @@ from colligate.documents.document import Document, Page
 from colligate.documents.languages import detect
 from colligate.documents.markdown import markdown_tree
 from colligate.documents.reading.plain import text_tree
-from colligate.evaluation.datasets.jsonl import Record
+from colligate.evaluation.datasets.jsonl import Record, faulty
 from colligate.evaluation.datasets.pages import document_of_page, page_of
 from colligate.evaluation.datasets.records import Shape, Text, read_each, understood
 
@@ -40,10 +40,16 @@ def grouped(path: Path) -> Iterator[tuple[str, list[Entry]]]:
     A document without any text is passed over.
 
     Raises:
-        FaultyRecord: if an entry is wrong or cut off.
+        FaultyRecord: if an entry is wrong or cut off, or has an id that stood before; pages of
+            one document must follow each other.
     """
+    seen: set[str] = set()
     for id_, entries in groupby(read_each(path, _entry), lambda entry: document_of_page(entry.id)):
         held = list(entries)
+        ids = {entry.id for entry in held}
+        if id_ in seen or len(ids) < len(held) or (id_ in ids and len(ids) > 1):
+            raise faulty(path, f"the document {id_!r}", "entries of its id stand in two places")
+        seen.add(id_)
         if any(entry.text.strip() for entry in held):
             yield id_, held
 

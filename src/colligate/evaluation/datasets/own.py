@@ -2,7 +2,8 @@
 
 Columns: `question`; and if wanted `id`, `answer` (one), `answers` (several, any of which will do),
 `documents` (names of files; without them the whole folder is asked), `gold` (those of them that
-hold the answer). In a table several values of one cell stand apart by "|"; in JSON they are lists.
+hold the answer), `answerable` (no where the documents do not answer it). In a table several values
+of one cell stand apart by "|"; in JSON they are lists.
 """
 
 from __future__ import annotations
@@ -38,6 +39,11 @@ def _several(value: Any) -> Any:
     return [] if value is None else value
 
 
+def _yes_if_unsaid(value: Any) -> Any:
+    value = value.strip() if isinstance(value, str) else value
+    return True if value is None or value == "" else value
+
+
 Several = Annotated[tuple[str, ...], BeforeValidator(_several)]
 
 
@@ -48,6 +54,7 @@ class _Record(Shape):
     answers: Several = ()
     documents: Several = ()
     gold: Several = ()
+    answerable: Annotated[bool, BeforeValidator(_yes_if_unsaid)] = True
 
 
 COLUMNS = frozenset(_Record.model_fields)
@@ -68,12 +75,16 @@ def _question(record: _Record) -> Question:
     gold = distinct(record.gold)
     if stray := [name for name in gold if record.documents and name not in record.documents]:
         raise ValueError(f"gold {stray[0]!r} is not among its documents")
+    answers = distinct([record.answer, *record.answers])
+    if answers and not record.answerable:
+        raise ValueError("it has an answer and is said not to be answerable")
     return Question(
         record.id,
         record.question,
-        answers=distinct([record.answer, *record.answers]),
+        answers=answers,
         documents=documents,
         gold=gold,
+        answerable=record.answerable,
         meta=record.rest,
     )
 

@@ -7,16 +7,16 @@ from typing import Annotated, Any
 
 from pydantic import AliasChoices, BeforeValidator, Field
 
-from colligate.evaluation.datasets.records import Shape, candidates, distinct
+from colligate.evaluation.datasets.records import Shape, candidates, distinct, made_id
 from colligate.evaluation.question import Question
 
 
 def _in_pairs(value: Any) -> Any:
     """Pairs, also of two columns: the Hugging Face copies have {"title": [...], ...: [...]}."""
-    columns = list(value.values()) if isinstance(value, dict) else None
-    if columns and all(isinstance(column, list) for column in columns):
-        return list(zip(*columns, strict=True))
-    return value
+    if not isinstance(value, dict) or not all(isinstance(each, list) for each in value.values()):
+        return value
+    titles = value.get("title", ())
+    return list(zip(titles, *(value[name] for name in value if name != "title"), strict=True))
 
 
 class FactRecord(Shape):
@@ -41,23 +41,24 @@ def _joined(sentences: Sequence[str]) -> str:
 def fact_question(record: FactRecord, aliases: Sequence[str] = ()) -> Question:
     """The question of a record.
 
-    A fact that names no sentence of its paragraph, as some do, still makes that paragraph gold.
+    A fact that names no sentence of its paragraph, as some do, still makes that paragraph gold;
+    so does one whose paragraph is not there, as where HotpotQA's were retrieved (fullwiki).
     """
     paragraphs = [(title, _joined(sentences)) for title, sentences in record.context]
     documents = candidates(("", title, text) for title, text in paragraphs)
     ids = {document.title: document.id for document in reversed(documents)}
     sentences = dict(reversed(record.context))
-    facts = [(title, number) for title, number in record.supporting_facts if title in ids]
+    facts = record.supporting_facts
     return Question(
         id=record.id,
         text=record.question,
         answers=distinct([record.answer, *aliases]),
         documents=documents,
-        gold=distinct(ids[title] for title, _ in facts),
+        gold=distinct(ids.get(title) or made_id(title, "") for title, _ in facts),
         gold_texts=tuple(
             (ids[title], sentences[title][number].strip())
             for title, number in facts
-            if 0 <= number < len(sentences[title])
+            if title in ids and 0 <= number < len(sentences[title])
         ),
-        meta={**record.rest, "supporting_facts": [list(f) for f in record.supporting_facts]},
+        meta={**record.rest, "supporting_facts": [list(fact) for fact in facts]},
     )
