@@ -61,6 +61,25 @@ async def test_a_long_text_is_scored_in_parts_each_after_what_comes_before(make_
     assert [TEXT[row[0].start : row[-1].end] for row in rows] == [TEXT[a:b] for a, b in CUTS]
 
 
+async def test_a_stretch_that_nearly_fills_the_window_is_scored_with_less_before_it(make_run):
+    seen = []
+
+    def told(prefix, text):
+        seen.append((prefix, text))
+        return by_place(prefix, text)
+
+    long = "They swim " * 8
+    text = f"One two. Three four. {long}"
+    cuts = [(0, 8), (9, 20), (21, len(text) - 1)]
+    async with Given([]) as sources:
+        run, _ = make_run(sources, likelihood=told, context_tokens=28)  # 10 before, 10 scored
+        rows = await running_scores(run, text, cuts)
+    assert [pair for pair in seen if pair[1].strip() == long.strip()] == [
+        ("Three four. ", long[:-1])
+    ]
+    assert len(rows[-1]) == 16
+
+
 async def test_nothing_is_asked_of_an_empty_text(make_run):
     async with Given([]) as sources:
         run, _ = make_run(sources, likelihood=by_place)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +11,9 @@ from colligate.errors import MissingCapability
 from colligate.models import Role
 from colligate.strategies.run import Run
 
-_MARGIN = 8  # tokens of a window that are left free: what begins a text is one or two
+MARGIN = 8
+"""Tokens of a window that are left free: what begins a text is one or two."""
+
 _MOST = 1024  # tokens that are scored, and as many that come before them, in one pass
 
 
@@ -60,16 +63,16 @@ async def running_scores(
     if not cuts:
         return []
     model = run.model(role)
-    most = _MOST
-    if model.context_tokens is not None:
-        most = max(1, min(most, (model.context_tokens - _MARGIN) // 2))
+    window = math.inf if model.context_tokens is None else model.context_tokens - MARGIN
+    most = max(1, min(_MOST, window // 2))
     begun = [start for start, _ in await model.token_spans(text)]
     counts = [bisect_left(begun, end) - bisect_left(begun, start) for start, end in cuts]
     parts = _parts(counts, most)
     pairs = []
     for first, stop in parts:
+        room = min(most, window - sum(counts[first:stop]))
         before = first
-        while before and sum(counts[before - 1 : first]) <= most:
+        while before and sum(counts[before - 1 : first]) <= room:
             before -= 1
         start = cuts[first][0]
         pairs.append((text[cuts[before][0] : start], text[start : cuts[stop - 1][1]]))
@@ -84,7 +87,7 @@ async def running_scores(
     return found
 
 
-def _parts(counts: Sequence[int], most: int) -> list[tuple[int, int]]:
+def _parts(counts: Sequence[int], most: float) -> list[tuple[int, int]]:
     """Runs of stretches with at most so many tokens together; a longer one stands alone."""
     parts, first, held = [], 0, 0
     for place, count in enumerate(counts):

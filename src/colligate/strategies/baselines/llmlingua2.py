@@ -50,9 +50,7 @@ class LLMLingua2:
     form: Form = Form.SHORT
 
     def __post_init__(self) -> None:
-        at_least(self, rate=0, documents=1, pool=1)
-        if self.target is not None:
-            at_least(self, target=1)
+        at_least(self, rate=0, target=1, documents=1, pool=1)
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Shorten, read.

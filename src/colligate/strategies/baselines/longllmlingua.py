@@ -19,11 +19,10 @@ from colligate.strategies.numbered import Units, unit_passages
 from colligate.strategies.run import Run
 from colligate.strategies.shortened import read_shortened
 from colligate.strategies.strategy import Needs
-from colligate.strategies.token_scores import Token, token_scores
+from colligate.strategies.token_scores import MARGIN, Token, token_scores
 from colligate.strategies.trace import Pruned
 
 _RESTRICTIVE = "We can get the answer to this question in the given documents."  # the paper's
-_MARGIN = 8  # tokens of a window left free
 
 
 @dataclass(frozen=True)
@@ -59,9 +58,7 @@ class LongLLMLingua:
     form: Form = Form.SHORT
 
     def __post_init__(self) -> None:
-        at_least(self, rate=0, extra=0, dynamic=0, block=1, documents=1, pool=1)
-        if self.target is not None:
-            at_least(self, target=1)
+        at_least(self, rate=0, target=1, extra=0, dynamic=0, block=1, documents=1, pool=1)
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Rank, cut, read."""
@@ -158,7 +155,7 @@ async def _within_window(text: str, run: Run, taken: int, *, end: bool = False) 
     model = run.model(Role.SCORER)
     if model.context_tokens is None:
         return text
-    room = max(1, model.context_tokens - taken - _MARGIN)
+    room = max(1, model.context_tokens - taken - MARGIN)
     spans = await model.token_spans(text)
     if len(spans) <= room:
         return text

@@ -75,8 +75,7 @@ class MetaChunking:
     form: Form = Form.SHORT
 
     def __post_init__(self) -> None:
-        at_least(self, threshold=0, words=1, documents=1)
-        at_least(self, **{n: 1 for n in ("budget", "k") if getattr(self, n) is not None})
+        at_least(self, threshold=0, words=1, budget=1, k=1, documents=1)
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Cut, choose, read."""

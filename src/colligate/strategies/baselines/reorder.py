@@ -44,9 +44,7 @@ class ReorderBM25:
     form: Form = Form.SHORT
 
     def __post_init__(self) -> None:
-        at_least(self, documents=1, k1=0, b=0)
-        if self.budget is not None:
-            at_least(self, budget=1)
+        at_least(self, documents=1, budget=1, k1=0, b=0)
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Score, order, read."""
@@ -88,9 +86,7 @@ class ReorderDense:
     form: Form = Form.SHORT
 
     def __post_init__(self) -> None:
-        at_least(self, documents=1)
-        if self.budget is not None:
-            at_least(self, budget=1)
+        at_least(self, documents=1, budget=1)
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Score, order, read."""

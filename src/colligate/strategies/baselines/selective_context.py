@@ -20,9 +20,8 @@ from colligate.strategies.numbered import Units, unit_passages
 from colligate.strategies.run import Run
 from colligate.strategies.shortened import read_shortened
 from colligate.strategies.strategy import Needs
-from colligate.strategies.token_scores import Token, token_scores
+from colligate.strategies.token_scores import MARGIN, Token, token_scores
 
-_MARGIN = 8  # tokens of a window left free
 _MOST = 1024  # tokens of a sentence that are scored together: the published code cuts there
 
 Unit = tuple[int, int, float]
@@ -56,9 +55,7 @@ class SelectiveContext:
     form: Form = Form.SHORT
 
     def __post_init__(self) -> None:
-        at_least(self, reduce=0, documents=1, pool=1)
-        if self.target is not None:
-            at_least(self, target=1)
+        at_least(self, reduce=0, target=1, documents=1, pool=1)
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Leave out, read."""
@@ -117,7 +114,7 @@ class SelectiveContext:
         model = run.model(Role.SCORER)
         most = _MOST
         if model.context_tokens is not None:
-            most = max(1, min(most, model.context_tokens - _MARGIN))
+            most = max(1, min(most, model.context_tokens - MARGIN))
         document = await run.document(passage.document_id)
         found: list[tuple[int, int]] = []
         for start, end in sentences(passage.text, document.language):
