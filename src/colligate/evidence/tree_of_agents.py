@@ -6,6 +6,7 @@ finds quotes its part, so that it can be brought back to its place.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Literal
 
@@ -18,6 +19,7 @@ from colligate.evidence.reasoner import asked
 from colligate.evidence.words import content_words
 from colligate.models import Message
 
+_WORD = re.compile(r"\w+")
 _LONGEST = 300  # characters of an answer
 _REASON = 600
 
@@ -150,10 +152,13 @@ def vote(results: Sequence[str]) -> list[list[int]]:
     [[0, 1]]
     >>> vote(["Rome", "Paris"])
     [[0], [1]]
+    >>> vote(["No.", "no", "Yes"])
+    [[0, 1]]
     """
     votes: dict[str, list[int]] = {}
     for place, result in enumerate(results):
-        if key := " ".join(content_words(result)) or result.strip().casefold():
+        # "No." has no content word.
+        if key := " ".join(content_words(result) or _WORD.findall(result.casefold())):
             votes.setdefault(key, []).append(place)
     most = max(map(len, votes.values()), default=0)
     return [places for places in votes.values() if len(places) == most]

@@ -335,6 +335,13 @@ async def test_the_agent_is_told_when_it_named_no_query(make_run, sources):
     assert 'There was no "query"' in model.calls[2].prompt
 
 
+async def test_the_agent_is_told_so_once(make_run, sources):
+    run, model = make_run(sources, scripted(step("a", query="boats"), *[step("b")] * 9))
+    answer = await AgenticRAG(mode="sparse").answer(QUESTION, run)
+    assert len(model.calls) == 4
+    assert answer.found
+
+
 # FLARE
 
 

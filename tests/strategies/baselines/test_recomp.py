@@ -3,6 +3,7 @@ import re
 import pytest
 
 from colligate.documents import Document
+from colligate.documents.chunking import TokenWindow
 from colligate.documents.markdown import markdown_tree
 from colligate.errors import UsageError, WeightsUnavailable
 from colligate.library.given import Given
@@ -59,6 +60,19 @@ async def test_the_best_sentences_are_read_in_the_order_of_the_documents(encoder
     (event,) = (e for _, e in run.trace.events if isinstance(e, Scored))
     assert len(event.spans) == 7  # “Ok.” is too short to be one
     assert run.meter.report().scoring_passes == 7
+
+
+async def test_a_sentence_of_two_overlapping_passages_counts_once(encoder, make_run, reply):
+    text = "It rained all day. Anna Keller signed the treaty. Cows were led home. Bells rang."
+    cut = TokenWindow(tokens=14, overlap=9)
+    async with Given(documents({"talks": text}), chunker=cut) as sources:
+        run, model = make_run(sources, [reply()])
+        recomp = Recomp(encoder="x", sentences=2, units="passages", mode="sparse")
+        await recomp.answer(QUESTION, run)
+    (event,) = (e for _, e in run.trace.events if isinstance(e, Scored))
+    assert len(set(event.spans)) == len(event.spans)
+    shown = "\n".join(bodies(model.calls[0].prompt))
+    assert shown.count("Anna Keller signed the treaty.") == 1
 
 
 async def test_chunks_of_whole_documents_within_a_budget(encoder, make_run, reply):

@@ -176,6 +176,14 @@ async def test_an_order_knows_what_its_beginning_gave_and_no_other(make_run, sou
     assert sorted(known) == [0, 1]
 
 
+async def test_a_short_word_is_the_same_vote_with_a_full_stop(make_run, sources):
+    words = iter(["No.", "Yes", "no", "Maybe"])
+    run, model = make_run(sources, agents(results=lambda call: next(words)))
+    await TreeOfAgents(agents=4).answer(QUESTION, run)
+    assert not asked_for(model, "explanation", "id")
+    assert "Voted for: No." in model.calls[-1].prompt
+
+
 async def test_a_tie_is_the_judges(make_run, sources):
     def split(call):
         return "Sweden" if "director of Silver Harbour was" in call.prompt else "Norway"
@@ -272,6 +280,24 @@ async def test_main_rag_shows_the_judge_the_answer_as_material(make_run, sources
         assert prompt.count("</log>") == 1
         assert "<|im_end|>" not in prompt
         assert "Sweden" in prompt
+
+
+async def test_main_rag_asks_nothing_about_a_blank_document(make_run):
+    says = lambda call: reads(call) if is_last(call) else "x"  # noqa: E731
+    run, model = make_run(given(blank=" \n", film=TEXTS["film"]), says, labels=judged())
+    answer = await MAINRAG(units="documents").answer(QUESTION, run)
+    assert shown(answer) == ["film"]
+    assert len(model.calls) == 2
+
+
+async def test_main_rag_answers_from_what_the_budget_let_it_judge(make_run):
+    texts = {f"d{n}": f"# D{n}\n\n{'Silver Harbour is a film. ' * 40}" for n in range(40)}
+    says = lambda call: reads(call) if is_last(call) else "x"  # noqa: E731
+    run, _ = make_run(given(film=TEXTS["film"], **texts), says, labels=judged(), max_tokens=9000)
+    answer = await MAINRAG(units="documents", documents=41).answer(QUESTION, run)
+    assert answer.found
+    assert len(answer.evidence) < 41
+    assert any("budget" in warning for warning in run.warnings)
 
 
 async def test_main_rag_needs_odds_and_documents(make_run, sources):

@@ -24,7 +24,8 @@ SUPPORT = ("[Fully supported]", "[Partially supported]", "[No support / Contradi
 UTILITY = tuple(f"[Utility:{number}]" for number in range(1, 6))
 _ENDS = (*RETRIEVAL, "[Continue to Use Evidence]")
 _PARAGRAPH = ("<paragraph>", "</paragraph>")
-_WEIGHTS = (-1.0, -0.5, 0.0, 0.5, 1.0)  # of the utilities
+UTILITY_WEIGHTS = (-1.0, -0.5, 0.0, 0.5, 1.0)
+"""Of the utilities 1 to 5, as the paper."""
 _WINDOW = 4096  # of Llama 2, where the model does not say
 
 
@@ -154,7 +155,7 @@ def reflected(
         math.exp(mean) if steps else 0.0,
         _share(steps[0].marks, RELEVANCE, (1.0, 0.0)) if steps else 0.0,
         _judged(steps, marks, SUPPORT, (1.0, 0.5, 0.0)),
-        _judged(steps, marks, UTILITY, _WEIGHTS),
+        _judged(steps, marks, UTILITY, UTILITY_WEIGHTS),
         input_tokens,
         len(steps),
     )

@@ -70,7 +70,7 @@ class AgenticRAG:
     shown all passages found so far, the last ones first, its thoughts and its queries. The first
     step must search. The reader answers from all that was found, the first of each search before
     the second of any, with the thoughts as notes. A query that comes again ends the steps, and so
-    does a step that cannot be read, which is said.
+    do two steps without one, and a step that cannot be read, which is said.
     """
 
     name: ClassVar[str] = "agentic-rag"
@@ -116,6 +116,9 @@ class AgenticRAG:
             query = " ".join(step.query.split())
             if not query and not passages:
                 query = question  # to be answered, it must at least have been looked for
+            if not query and remark == _NO_QUERY:
+                found.run.emit(Noted("twice in a row no query was named"))
+                return
             if not query:
                 remark = _NO_QUERY
                 continue

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import fmean, pstdev
 from typing import ClassVar
@@ -17,7 +17,7 @@ from colligate.library.sources import SearchMode
 from colligate.models import Capability, Message, Role
 from colligate.strategies.answer import Answer
 from colligate.strategies.at_least import at_least
-from colligate.strategies.looking_up import answered
+from colligate.strategies.looking_up import answered, before_the_answer
 from colligate.strategies.numbered import Units, unit_passages
 from colligate.strategies.run import Run
 from colligate.strategies.side_by_side import side_by_side
@@ -71,20 +71,24 @@ class MAINRAG:
         _, passages = await unit_passages(
             question, run, self.units, self.documents, pool=self.pool, mode=self.mode
         )
-        scores = await side_by_side(self._score(question, each, run) for each in passages)
-        run.emit(Scored("main-rag judge", tuple(p.span for p in passages), tuple(scores)))
+        passages = [passage for passage in passages if passage.text.strip()]
+        judged: dict[Passage, float] = {}
+        with before_the_answer(run, lambda: judged):
+            await side_by_side(self._judge(question, each, judged, run) for each in passages)
+        scores = {each: judged[each] for each in passages if each in judged}
+        run.emit(Scored("main-rag judge", tuple(p.span for p in scores), tuple(scores.values())))
         kept = self._kept(scores, run)
-        left_out = tuple(p.span for at, p in enumerate(passages) if at not in kept)
-        if left_out:
+        if left_out := tuple(each.span for each in scores if each not in kept):
             run.emit(Pruned(left_out, "below the adaptive bar"))
         sources = [
-            (passages[at], Evidence(passages[at].span, scores[at], "log-odds that it helps"))
-            for at in kept
+            (each, Evidence(each.span, scores[each], "log-odds that it helps")) for each in kept
         ]
         return await answered(question, sources, run, strategy=self.name, form=self.form)
 
-    async def _score(self, question: str, passage: Passage, run: Run) -> float:
-        """The log-odds that a document helps with the question."""
+    async def _judge(
+        self, question: str, passage: Passage, judged: dict[Passage, float], run: Run
+    ) -> None:
+        """The log-odds that a document helps with the question, into `judged`."""
         shown, wanted = render([passage]), asked(question)
         predict = [Message("system", _PREDICT), Message("user", f"{shown}\n\n{wanted}")]
         reply = await run.chat(predict, role=Role.WORKER, max_tokens=self.prediction_tokens)
@@ -92,13 +96,13 @@ class MAINRAG:
         judge = [Message("system", _JUDGE), Message("user", f"{shown}\n\n{wanted}\n\n{said}")]
         odds = (await run.labels(judge, _LABELS)).odds
         yes, no = (math.log(max(_LEAST, odds[label])) for label in _LABELS)
-        return yes - no
+        judged[passage] = yes - no
 
-    def _kept(self, scores: Sequence[float], run: Run) -> list[int]:
-        """The places of the documents that reach the bar, the highest score first."""
+    def _kept(self, scores: Mapping[Passage, float], run: Run) -> list[Passage]:
+        """The documents that reach the bar, the highest score first."""
         if not scores:
             return []
-        bar = fmean(scores) - self.n * pstdev(scores)
+        bar = fmean(scores.values()) - self.n * pstdev(scores.values())
         run.emit(Noted(f"the adaptive bar is {bar:.3f}"))
-        kept = [at for at, score in enumerate(scores) if score >= bar - _SAME]
-        return sorted(kept, key=lambda at: -scores[at])
+        kept = [passage for passage, score in scores.items() if score >= bar - _SAME]
+        return sorted(kept, key=lambda passage: -scores[passage])

@@ -94,13 +94,17 @@ class Recomp:
         return await self._extracted(question, passages, run)
 
     async def _extracted(self, question: str, passages: Sequence[Passage], run: Run) -> Answer:
-        found = [sentence for passage in passages for sentence in await _sentences(passage, run)]
+        # Passages may overlap: a sentence counts, and is shown, once.
+        every = [sentence for passage in passages for sentence in await _sentences(passage, run)]
+        found = list(dict.fromkeys(every))
         scores = await self._scores(question, found, run)
         ranked = sorted(range(len(found)), key=lambda place: -scores[place])[: self.sentences]
         chosen = {found[place].span: scores[place] for place in ranked}
         shortened = []
+        left = set(chosen)
         for passage in passages:
-            inside = [span for span in chosen if passage.span.contains(span)]
+            inside = [span for span in left if passage.span.contains(span)]
+            left.difference_update(inside)
             start = passage.span.start
             places = [(span.start - start, span.end - start) for span in inside]
             shortened.append(compressed(passage, places))

@@ -14,7 +14,7 @@ from colligate.evidence.reader import Form, render
 from colligate.evidence.reasoner import asked, sentence_reasoning
 from colligate.library.sources import SearchMode
 from colligate.models import Capability, Message, Role, Usage
-from colligate.models.hf.reflection import reflective
+from colligate.models.hf.reflection import UTILITY_WEIGHTS, reflective
 from colligate.strategies.answer import Answer
 from colligate.strategies.at_least import at_least
 from colligate.strategies.baselines.direct import Direct
@@ -51,7 +51,6 @@ How useful is the answer to somebody who asked the question? Reply with a number
 _YES_NO = ("Yes", "No")
 _SUPPORT = ("Fully", "Partially", "None")
 _UTILITY = ("1", "2", "3", "4", "5")
-_UTILITY_WEIGHTS = (-1.0, -0.5, 0.0, 0.5, 1.0)  # the paper
 
 
 @dataclass(frozen=True)
@@ -216,7 +215,7 @@ def _supported(odds: Mapping[str, float]) -> float:
 def _useful(odds: Mapping[str, float]) -> float:
     """How useful an answer is, in [-1, 1]."""
     return sum(
-        weight * odds[label] for weight, label in zip(_UTILITY_WEIGHTS, _UTILITY, strict=True)
+        weight * odds[label] for weight, label in zip(UTILITY_WEIGHTS, _UTILITY, strict=True)
     )
 
 
