@@ -75,6 +75,18 @@ async def test_a_long_text_is_read_in_pieces_that_end_with_sentences(folder: Pat
     ]
 
 
+async def test_no_more_is_read_at_once_than_a_model_has_places_for(folder: Path) -> None:
+    classifier, encoder = TokenClassifier(str(folder)), DualEncoder(str(folder))
+    try:
+        [found] = await classifier.probabilities([TEXT * 9])
+        vectors = await encoder.embed([TEXT * 9])
+    finally:
+        await classifier.aclose()
+        await encoder.aclose()
+    assert max(map(len, found)) <= 62 < sum(map(len, found))
+    assert np.isfinite(vectors).all()
+
+
 def test_a_sentence_longer_than_a_piece_is_cut_in_the_middle() -> None:
     text = "one two three four. five six"
     offsets = [(0, 3), (4, 7), (8, 13), (14, 18), (18, 19), (20, 24), (25, 28)]

@@ -53,7 +53,7 @@ class DualEncoder:
 
     def _batch(self, texts: list[str], loaded: Loaded) -> NDArray[np.float32]:
         before, after = loaded.around()
-        room = max(1, self._window - len(before) - len(after))
+        room = loaded.room(self._window)
         rows = [[*before, *loaded.tokens(text).ids[:room], *after] for text in texts]
         longest = max(1, *map(len, rows))
         padding = loaded.tokenizer.pad_token_id or 0

@@ -35,6 +35,16 @@ class Loaded:
         """
         return self.tokenizer.backend_tokenizer.encode(text, add_special_tokens=False)
 
+    def room(self, most: int) -> int:
+        """How many tokens of a text are read at once, marks apart: `most` with them, or fewer.
+
+        Fewer where the model has places for no more.
+        """
+        places = getattr(self.model.config, "max_position_embeddings", None) or most
+        before, after = self.around()
+        most = min(most, places, self.tokenizer.model_max_length)
+        return max(1, most - len(before) - len(after))
+
     def around(self) -> tuple[list[int], list[int]]:
         """The ids of the marks that the model expects before and after a text."""
         whole = self.tokenizer.backend_tokenizer.encode("a")

@@ -45,9 +45,7 @@ class TokenClassifier:
         encoding = loaded.tokens(text)
         before, after = loaded.around()
         scored = []
-        for start, stop in pieces(
-            text, encoding.offsets, max(1, self._window - len(before) - len(after))
-        ):
+        for start, stop in pieces(text, encoding.offsets, loaded.room(self._window)):
             ids = [*before, *encoding.ids[start:stop], *after]
             given = loaded.torch.tensor([ids], device=loaded.device)
             logits = loaded.model(input_ids=given).logits[0, len(before) :]
