@@ -1,9 +1,14 @@
+import dataclasses
+
 import pytest
 
 from colligate.errors import ContextTooSmall
+from colligate.evidence.reader import FORMS, Form
 from colligate.library.given import Given
 from colligate.strategies.baselines.direct import Direct
 from colligate.strategies.baselines.full_context import FullContext
+from colligate.strategies.baselines.retrieve_read import RetrieveRead
+from colligate.strategies.strategy import available, strategy_type
 
 
 async def test_direct_reads_nothing_and_says_so(make_run):
@@ -32,3 +37,33 @@ async def test_full_context_refuses_what_does_not_fit_before_the_call(documents,
         with pytest.raises(ContextTooSmall, match="the window is 700"):
             await FullContext().answer("Where do bicycles stand?", run)
     assert model.calls == []
+
+
+@pytest.mark.parametrize("name", available())
+def test_every_strategy_can_be_asked_for_a_list_or_a_paragraph(name):
+    # Or a table of QAMPARI or ASQA would compare lists and paragraphs with few words.
+    kind = strategy_type(name)
+    forms = [field.default for field in dataclasses.fields(kind) if field.name == "form"]
+    assert forms
+    assert isinstance(forms[0], Form)
+
+
+@pytest.mark.parametrize("strategy", [RetrieveRead, FullContext])
+@pytest.mark.parametrize("form", [Form.LIST, Form.LONG, Form.JOINED])
+async def test_the_reader_is_asked_in_the_form_that_is_wanted(
+    documents, minilm, make_run, reply, strategy, form
+):
+    async with Given(documents, minilm) as sources:
+        run, model = make_run(sources, [reply()])
+        await strategy(form=form).answer("Where do bicycles stand?", run)
+    assert FORMS[form].instruction in model.calls[0].prompt
+
+
+async def test_direct_lists_with_commas_and_explains_without_a_short_answer(make_run):
+    async with Given([]) as sources:
+        run, model = make_run(sources, ["Ann, Bob", "They did."])
+        listed = await Direct(form=Form.LIST).answer("Who?", run)
+        told = await Direct(form=Form.LONG).answer("Why?", run)
+    assert "separated by commas" in model.calls[0].prompt
+    assert "one paragraph" in model.calls[1].prompt
+    assert (listed.short, told.short, told.text) == ("Ann, Bob", None, "They did.")

@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+from colligate.evidence.reader import Form
 from colligate.models import Message
 from colligate.strategies.answer import Answer
 from colligate.strategies.run import Run
 from colligate.strategies.strategy import Needs
 from colligate.strategies.trace import Answered
 
-INSTRUCTION = "Answer the question in a few words. Yes and no are allowed as answers."
+_SHORT = "Answer the question in a few words. Yes and no are allowed as answers."
+
+INSTRUCTIONS: Mapping[Form, str] = {
+    Form.SHORT: _SHORT,
+    Form.JOINED: _SHORT,
+    Form.LIST: (
+        "Answer the question with every answer there is: the answers alone, separated by commas."
+    ),
+    Form.LONG: (
+        "Answer the question with an accurate, engaging and concise explanation in a neutral tone, "
+        "in one paragraph."
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -26,11 +40,12 @@ class Direct:
     needs: ClassVar[Needs] = Needs(searches=False, reads=False)
 
     max_tokens: int = 1024  # DualRAG's code
+    form: Form = Form.SHORT
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Ask the reader and cite nothing."""
         messages = [
-            Message("system", INSTRUCTION),
+            Message("system", INSTRUCTIONS[self.form]),
             Message("user", f"Question: {question.strip()}"),
         ]
         completion = await run.chat(messages, max_tokens=self.max_tokens)
@@ -42,5 +57,5 @@ class Direct:
             strategy=self.name,
             text=text,
             found=bool(text),
-            short=text or None,
+            short=text if text and self.form is not Form.LONG else None,
         )

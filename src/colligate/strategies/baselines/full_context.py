@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from colligate.documents import Span
 from colligate.evidence.citing import Evidence
+from colligate.evidence.reader import Form
 from colligate.strategies.answer import Answer
 from colligate.strategies.reading import read
 from colligate.strategies.run import Run
@@ -24,9 +25,13 @@ class FullContext:
     name: ClassVar[str] = "full-context"
     needs: ClassVar[Needs] = Needs(searches=False)
 
+    form: Form = Form.SHORT
+
     async def answer(self, question: str, run: Run) -> Answer:
         """Read everything and answer."""
         documents = [await run.document(info.id) for info in await run.sources.documents()]
         passages = [d.passage(Span(d.id, 0, len(d))) for d in documents if d.text.strip()]
         evidence = [Evidence(p.span, 1.0, "all documents are read whole") for p in passages]
-        return await read(question, passages, run, strategy=self.name, evidence=evidence)
+        return await read(
+            question, passages, run, strategy=self.name, evidence=evidence, form=self.form
+        )

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from colligate.evidence.citing import Evidence
+from colligate.evidence.reader import Form
 from colligate.library.sources import SearchMode
 from colligate.strategies.answer import Answer
 from colligate.strategies.at_least import at_least
@@ -29,6 +30,7 @@ class RetrieveRead:
     pool: int = 50  # DualRAG, NativeRAG
     k: int = 10  # DualRAG, NativeRAG
     mode: SearchMode = SearchMode.HYBRID
+    form: Form = Form.SHORT
 
     def __post_init__(self) -> None:
         at_least(self, pool=1, k=1)
@@ -36,9 +38,11 @@ class RetrieveRead:
     async def answer(self, question: str, run: Run) -> Answer:
         """Search, read, cite."""
         hits = await run.search(question, k=self.k, pool=self.pool, mode=self.mode)
-        passages = await fitting(question, [hit.passage for hit in hits], run)
+        passages = await fitting(question, [hit.passage for hit in hits], run, self.form)
         evidence = [
             Evidence(hit.passage.span, hit.score, f"rank {rank} of the search")
             for rank, hit in enumerate(hits[: len(passages)], 1)
         ]
-        return await read(question, passages, run, strategy=self.name, evidence=evidence)
+        return await read(
+            question, passages, run, strategy=self.name, evidence=evidence, form=self.form
+        )
