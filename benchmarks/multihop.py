@@ -51,6 +51,7 @@ from colligate.evidence.document_scores import score_messages
 from colligate.evidence.entity_identifier import identifier_messages, query_messages
 from colligate.evidence.entity_linking import ELSE
 from colligate.evidence.judge import judge_messages
+from colligate.evidence.knowledge_outline import NOTHING
 from colligate.evidence.knowledge_summarizer import summarizer_messages
 from colligate.evidence.quoting_views import quoting_messages
 from colligate.evidence.reader import Form, reader_messages
@@ -90,6 +91,7 @@ def _begins(messages: Sequence[Message]) -> str:
 
 # A call is told by what its instruction begins with.
 STEPS = {
+    "reasoner, first": _begins(reasoner_messages("", NOTHING, ())),
     "reasoner": _begins(reasoner_messages("", "", ())),
     "reasoner, by sentences": _begins(sentence_messages("", "", ())),
     "identifier": _begins(identifier_messages("", "", (), ())),
@@ -104,7 +106,7 @@ STEPS = {
     "reader": _begins(reader_messages("", ())),
 }
 # The paper counts these.
-OWN = ("reasoner", "identifier", "summarizer", "summarizer of the rest")
+OWN = ("reasoner, first", "reasoner", "identifier", "summarizer", "summarizer of the rest")
 LOOP = ("rounds", "statements made", "statements kept", "unreadable replies")
 
 # The papers' own figures of cost a question: of DualRAG the output tokens of reasoner, entity
