@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from colligate.errors import FaultyRecord, LibraryLocked
-from colligate.evaluation.datasets.corpus import Corpus, documents_of
+from colligate.evaluation.datasets.corpus import Corpus, documents_of, hold_to
 from colligate.evaluation.datasets.folder import called
 from colligate.evaluation.planning import existing
 from colligate.evaluation.question import Candidate, Question
@@ -59,9 +59,11 @@ class InView:
         In a folder of files a question calls them by path, name or stem, the library by an id.
 
         Raises:
-            FaultyRecord: a file that the question names is not in the folder.
+            FaultyRecord: a document that the question names is nowhere.
         """
-        if not (dataset.corpus and _is_folder_of_files(existing(self.data, dataset.corpus))):
+        if dataset.corpus is None or not self._in_files(dataset):
+            if dataset.over != "corpus":
+                await in_thread(hold_to, question, self._corpus(dataset))
             return question
         folder = existing(self.data, dataset.corpus)
         if folder not in self._names:
@@ -102,7 +104,7 @@ class InView:
         """
         if dataset.over == "corpus" or (dataset.over == "documents" and not question.documents):
             yield await self._library(dataset)
-        elif dataset.corpus and _is_folder_of_files(existing(self.data, dataset.corpus)):
+        elif self._in_files(dataset):
             library = await self._library(dataset)
             yield library.view([document.id for document in question.documents])
         else:
@@ -111,6 +113,13 @@ class InView:
                 if self.embedder is not None and documents:
                     await sources.search("index", k=1)  # so that no answer's time has it
                 yield sources
+
+    def _in_files(self, dataset: Dataset) -> bool:
+        """Whether the corpus is a folder of whole documents in files."""
+        if dataset.corpus is None:
+            return False
+        path = existing(self.data, dataset.corpus)
+        return path.is_dir() and not (path / _RECORDS).is_file()
 
     def _corpus(self, dataset: Dataset) -> Corpus | None:
         """Where the texts are that questions leave out."""
@@ -139,7 +148,3 @@ class InView:
                     raise LibraryLocked(f"cannot open {folder}", error.why, mend) from error
                 self._libraries[path] = library
             return self._libraries[path]
-
-
-def _is_folder_of_files(path: Path) -> bool:
-    return path.is_dir() and not (path / _RECORDS).is_file()

@@ -163,5 +163,6 @@ def _hold_to_documents(
         raise UsageError(
             f"{dataset.name} has questions without documents ({bare.id})",
             f"{reading.method.name} reads documents",
-            'take only strategies that read none, or write over = "corpus" in the suite',
+            "take only strategies that read none, or name a corpus: --documents DIR for the suite "
+            'own, over = "corpus" in another',
         )

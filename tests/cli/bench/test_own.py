@@ -181,6 +181,41 @@ def test_a_corpus_of_passages_is_indexed_once(
     assert rows["q-Brack"]["outcome"]["short"] == "1807"
 
 
+def test_a_document_that_is_nowhere_is_named_before_anything_is_asked(
+    colligate: Any, running: Callable[..., Any], data: Path, keeper: Any, tmp_path: Path
+) -> None:
+    lines = (data / "towers.jsonl").read_text("utf-8").splitlines()
+    last = json.loads(lines[-1])
+    last["documents"][1]["text"] = ""
+    (data / "towers.jsonl").write_text("\n".join([*lines[:-1], json.dumps(last)]), "utf-8")
+
+    done = colligate.here(*running(tmp_path / "out"))
+    assert done.returncode == 1
+    assert "its document 'doc-Hook' has no text and there is no corpus" in done.stderr
+
+    suite = (data / "towers.toml").read_text("utf-8")
+    corpus = 'file = "towers.jsonl"\ncorpus = "towers.corpus.jsonl"'
+    (data / "towers.toml").write_text(suite.replace('file = "towers.jsonl"', corpus))
+    (data / "towers.corpus.jsonl").write_text('{"id": "p1", "text": "Of oil."}\n', "utf-8")
+    done = colligate.here(*running(tmp_path / "out"))
+    assert done.returncode == 1
+    assert "its document 'doc-Hook' has no text and is not in " in done.stderr
+    assert not [each for each in keeper.requests if each["path"].endswith("completions")]
+
+
+def test_questions_of_ones_own_without_documents_need_a_folder(
+    colligate: Any, keeper: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "q.csv").write_text("question\nWhen was the tower of Ard built?\n", "utf-8")
+    done = colligate.here(
+        *("bench", "run", "own", "--questions", tmp_path / "q.csv", "--out", tmp_path / "out"),
+        *("--model", f"openai:keeper@{keeper.url}"),
+    )
+
+    assert done.returncode == 2
+    assert "--documents DIR for the suite own" in done.stderr
+
+
 def test_a_missing_corpus_is_said_before_anything_is_asked(
     colligate: Any, running: Callable[..., Any], data: Path, keeper: Any, tmp_path: Path
 ) -> None:

@@ -80,13 +80,28 @@ class Corpus:
         found = ((id_, look_up(id_)) for id_ in dict.fromkeys(ids))
         return {id_: each for id_, each in found if each is not None}
 
-    def _from_file(self, id_: str) -> Document | None:
+    def lacking(self, ids: Collection[str]) -> list[str]:
+        """Those of the ids that no document has; nothing is made of the others.
+
+        Raises:
+            FaultyRecord, UsageError: as `texts`.
+        """
+        if self._folder is None:
+            spool = self._spool_of_file()
+            return [id_ for id_ in ids if id_ not in spool]
+        return [id_ for id_ in ids if self._folder.named(id_) is None]
+
+    def _spool_of_file(self) -> Spool:
         with self._lock:
             if self._spool is None:
                 self._spool = _spooled(self.path)
-        if id_ not in self._spool:
+            return self._spool
+
+    def _from_file(self, id_: str) -> Document | None:
+        spool = self._spool_of_file()
+        if id_ not in spool:
             return None
-        entries = [Entry.model_validate(entry) for entry in json.loads(self._spool.get(id_))]
+        entries = [Entry.model_validate(entry) for entry in json.loads(spool.get(id_))]
         return document(id_, entries)
 
     def _from_folder(self, id_: str) -> Document | None:
@@ -108,9 +123,24 @@ def documents_of(question: Question, corpus: Corpus | None = None) -> list[Docum
     Raises:
         FaultyRecord: if one without a text is not in the corpus.
     """
-    empty = [each.id for each in question.documents if not each.text.strip()]
+    hold_to(question, corpus)
+    empty = _without_text(question)
     documents = corpus.texts(empty) if corpus and empty else {}
-    if missing := [id_ for id_ in empty if id_ not in documents]:
+    own = [Entry(id=c.id, title=c.title, text=c.text) for c in question.documents]
+    brought = [entry for entry in own if entry.id not in documents]
+    language = language_of(brought)
+    documents |= {entry.id: document(entry.id, [entry], language) for entry in brought}
+    return [documents[each.id] for each in question.documents]
+
+
+def hold_to(question: Question, corpus: Corpus | None = None) -> None:
+    """See to it that each document of a question has a text, or the corpus holds it.
+
+    Raises:
+        FaultyRecord: if one has none, and is not in the corpus.
+    """
+    empty = _without_text(question)
+    if missing := corpus.lacking(empty) if corpus and empty else empty:
         more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
         raise FaultyRecord(
             f"cannot ask question {question.id}",
@@ -118,11 +148,10 @@ def documents_of(question: Question, corpus: Corpus | None = None) -> list[Docum
             + (f"is not in {corpus.path}" if corpus else "there is no corpus"),
             "name the corpus that holds it",
         )
-    own = [Entry(id=c.id, title=c.title, text=c.text) for c in question.documents]
-    brought = [entry for entry in own if entry.id not in documents]
-    language = language_of(brought)
-    documents |= {entry.id: document(entry.id, [entry], language) for entry in brought}
-    return [documents[each.id] for each in question.documents]
+
+
+def _without_text(question: Question) -> list[str]:
+    return [each.id for each in question.documents if not each.text.strip()]
 
 
 def reading(path: Path) -> Reading:

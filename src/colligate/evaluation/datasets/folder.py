@@ -15,7 +15,6 @@ from colligate.documents.reading.source import stem_of
 from colligate.documents.tree import Tree
 from colligate.errors import UnsupportedFormat, UsageError
 
-
 T = TypeVar("T")
 
 
