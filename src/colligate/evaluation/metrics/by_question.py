@@ -17,7 +17,7 @@ from colligate.evaluation.metrics.disambiguation import disambiguation_scores
 from colligate.evaluation.metrics.evidence import documents_of, searched, short_answers_of
 from colligate.evaluation.metrics.normalising import alce_output
 from colligate.evaluation.metrics.passages import passage_scores
-from colligate.evaluation.metrics.qampari import qampari_scores
+from colligate.evaluation.metrics.qampari import in_commas, qampari_scores
 from colligate.evaluation.metrics.retrieval import hit_scores, retrieval_scores
 from colligate.evaluation.metrics.short_answers import dual_scores, f1_flashrag, short_scores
 from colligate.evaluation.outcome import Outcome
@@ -87,7 +87,13 @@ def qampari(question: Question, outcome: Outcome) -> Measures | None:
     """A list against a set."""
     if not question.members:
         return None
-    return answers.with_raw(lambda text: qampari_scores(text, question.members), outcome)
+    whole = answers.raw(outcome)
+    said = in_commas(answers.short(outcome)) or whole
+    scores = qampari_scores(whole, question.members)
+    return {
+        **qampari_scores(said, question.members),
+        **{f"{name}_raw": value for name, value in scores.items()},
+    }
 
 
 async def eli5(question: Question, outcome: Outcome, given: Backends) -> Measures | None:

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from colligate.evaluation.metrics.normalising import alce_output, squad
 
 _TOP = 5
+_BULLET = re.compile(r"\s*(?:[-*•]|\d+[.)])\s+")
+
+
+def in_commas(text: str) -> str:
+    """A list that was written a line each as ALCE wants it; one that has commas as it is.
+
+    >>> in_commas("1. Ann\\n2. Bob")
+    'Ann, Bob'
+    """
+    return ", ".join(_BULLET.sub("", line, count=1) for line in text.splitlines() if line.strip())
 
 
 def qampari_scores(text: str, members: Sequence[Sequence[str]]) -> dict[str, float]:
