@@ -422,8 +422,8 @@ def test_a_metric_of_the_whole_run_that_cannot_be_taken_is_said_and_costs_no_row
     def heavy(pairs: Sequence[Any]) -> dict[str, float]:
         raise MissingExtra("heavy needs torch", "it is not installed")
 
-    monkeypatch.setitem(CORPUS, "share", share)  # type: ignore[arg-type]
-    monkeypatch.setitem(CORPUS, "heavy", heavy)  # type: ignore[arg-type]
+    monkeypatch.setitem(CORPUS, "share", share)
+    monkeypatch.setitem(CORPUS, "heavy", heavy)
     text = SUITE.replace('["short", "judge_dual", "cost"]', '["short", "share", "heavy"]')
     said: list[str] = []
 
@@ -432,3 +432,48 @@ def test_a_metric_of_the_whole_run_that_cannot_be_taken_is_said_and_costs_no_row
     assert len(done.rows) == 3
     assert "without heavy: heavy needs torch: it is not installed" in said
     assert read_totals(data / "out") == {("d", "full-context"): {"share_found": 1.0}}
+
+
+def test_metrics_of_the_whole_run_are_never_those_of_fewer_rows(
+    asked: Callable[..., Done], data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted: list[int] = []
+
+    def share(pairs: Sequence[Any]) -> dict[str, float]:
+        counted.append(len(pairs))
+        if len(counted) == 2:
+            raise KeyboardInterrupt  # all is asked, and then it is stopped
+        return {"answers": float(len(pairs))}
+
+    monkeypatch.setitem(CORPUS, "share", share)
+    text = SUITE.replace('["short", "judge_dual", "cost"]', '["short", "share"]')
+    asked(ScriptedModel(lambda _: FOUND), text=text, limit=2)
+    assert read_totals(data / "out") == {("d", "full-context"): {"answers": 2.0}}
+    with pytest.raises(KeyboardInterrupt):
+        asked(ScriptedModel(lambda _: FOUND), text=text)
+    assert len(read_rows(data / "out")) == 3
+    assert read_totals(data / "out") == {}
+
+    done = [asked(ScriptedModel([]), text=text) for _ in range(2)]
+
+    assert [each.asked for each in done] == [0, 0]
+    assert read_totals(data / "out") == {("d", "full-context"): {"answers": 3.0}}
+    assert counted == [2, 3, 3]
+
+
+def test_a_metric_of_the_whole_run_is_taken_once_it_can_be(
+    asked: Callable[..., Done], data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def heavy(pairs: Sequence[Any]) -> dict[str, float]:
+        if not installed:
+            raise MissingExtra("heavy needs torch", "it is not installed")
+        return {"heavy": 0.5}
+
+    installed: list[str] = []
+    monkeypatch.setitem(CORPUS, "heavy", heavy)
+    text = SUITE.replace('["short", "judge_dual", "cost"]', '["short", "heavy"]')
+    asked(ScriptedModel(lambda _: FOUND), text=text)
+    installed.append("torch")
+    asked(ScriptedModel([]), text=text)
+
+    assert read_totals(data / "out") == {("d", "full-context"): {"heavy": 0.5}}

@@ -33,7 +33,7 @@ from colligate.evaluation.rows import Key, Row, RowFile, read_rows
 from colligate.evaluation.runner import Bench
 from colligate.evaluation.spending import Spending
 from colligate.evaluation.suite import Suite
-from colligate.evaluation.totals import totals_of, write_totals
+from colligate.evaluation.totals import forget_totals, take_totals
 from colligate.library.blocking import in_thread
 from colligate.strategies.trace import Listener, Noted, Progressed, Trace
 
@@ -127,12 +127,9 @@ async def carried_out(request: Request, on_event: Listener) -> Done:
             rows = stack.enter_context(RowFile(request.out))
             answers = await _asked(request, asked, cast, spending, rows, stack, trace)
             wanted = _of_plan(asked, rows.rows)
-            if answers:
-                totals, problems = await in_thread(totals_of, asked, wanted)
-                for metric, why in problems.items():
-                    trace.emit(Noted(f"without {metric}: {why}", warning=True))
-                if totals:
-                    await in_thread(write_totals, request.out, totals)
+            problems = await in_thread(take_totals, request.out, asked, wanted)
+            for metric, why in problems.items():
+                trace.emit(Noted(f"without {metric}: {why}", warning=True))
     return Done(asked, wanted, answers, spending.tokens)
 
 
@@ -156,7 +153,7 @@ async def _asked(
         nonlocal done
         done += 1
         what = f"{row.dataset} {row.question}: {row.strategy}"
-        trace.emit(Progressed("answering", done, missing, what))
+        trace.emit(Progressed("answering", done, len(missing), what))
 
     bench = Bench(
         asked,
@@ -173,8 +170,9 @@ async def _asked(
     expected = estimated(asked, rows.rows)
     if missing and expected.calls > MANY:
         trace.emit(Noted(str(expected)))
-    elif missing < asked.answers:
-        trace.emit(Noted(f"{asked.answers - missing:,} of {asked.answers:,} rows are there"))
+    elif len(missing) < asked.answers:
+        trace.emit(Noted(f"{asked.answers - len(missing):,} of {asked.answers:,} rows are there"))
+    await in_thread(forget_totals, request.out, {(key.dataset, key.strategy) for key in missing})
     await bench.run(rows)
     return done
 

@@ -90,11 +90,13 @@ class Bench:
                 asking = group.create_task(self._question(dataset, question, work))
                 asking.add_done_callback(lambda _: at_once.release())
 
-    def missing(self, rows: RowFile) -> int:
-        """How many answers are still to be asked for."""
-        return sum(
-            len(self._wanted(dataset, question, rows)) for dataset, question in self._questions()
-        )
+    def missing(self, rows: RowFile) -> list[Key]:
+        """The answers that are still to be asked for, or measured."""
+        return [
+            Key(dataset.name, question.id, contender.method.name)
+            for dataset, question in self._questions()
+            for contender in self._wanted(dataset, question, rows)
+        ]
 
     def _questions(self) -> list[tuple[Dataset, Question]]:
         return [

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from colligate.errors import ColligateError
@@ -22,43 +23,47 @@ def of_run(metrics: Sequence[str]) -> list[str]:
     return [name for name in metrics if name in CORPUS]
 
 
-def totals_of(plan: Plan, rows: Mapping[Key, Row]) -> tuple[Totals, Mapping[str, str]]:
-    """The metrics of a whole run, over the rows there are, and why some could not be taken.
+def take_totals(directory: Path, plan: Plan, rows: Mapping[Key, Row]) -> Mapping[str, str]:
+    """Take those metrics of the whole run that do not stand there; why some could not be. Blocks.
 
-    Blocks.
+    Raises:
+        ColligateError: the file cannot be read.
     """
-    totals: dict[tuple[str, str], dict[str, float]] = {}
-    problems: dict[str, str] = {}
+    kept, problems, changed = _read(directory), dict[str, str](), False
     for asked in plan.datasets:
         dataset, questions = asked.dataset, {each.id: each for each in asked.questions}
-        for name in of_run(dataset.metrics):
-            for contender in plan.contenders:
-                strategy = contender.method.name
-                pairs = [
-                    (questions[row.question], row.outcome)
-                    for row in rows.values()
-                    if (row.dataset, row.strategy) == (dataset.name, strategy)
-                    and row.question in questions
-                ]
+        for contender in plan.contenders:
+            strategy = contender.method.name
+            cell = kept.get((dataset.name, strategy), _Cell())
+            wanted = [name for name in of_run(dataset.metrics) if name not in cell.taken]
+            pairs = [
+                (questions[row.question], row.outcome)
+                for row in (rows.values() if wanted else ())
+                if (row.dataset, row.strategy) == (dataset.name, strategy)
+                and row.question in questions
+            ]
+            for name in wanted if pairs else ():
                 try:
-                    measures = CORPUS[name](pairs) if pairs else {}
+                    measures = CORPUS[name](pairs)
                 except ColligateError as error:
                     problems[name] = str(error)
                 else:
-                    totals.setdefault((dataset.name, strategy), {}).update(measures)
-    return {cell: metrics for cell, metrics in totals.items() if metrics}, problems
+                    cell = _Cell({**cell.metrics, **measures}, (*cell.taken, name))
+                    kept[dataset.name, strategy] = cell
+                    changed = True
+    if changed:
+        _write(directory, kept)
+    return problems
 
 
-def write_totals(directory: Path, totals: Totals) -> None:
-    """Put them down, in the place of those that stood there for the same strategies. Blocks."""
-    whole = {**read_totals(directory), **totals}
-    lines = [
-        {"dataset": dataset, "strategy": strategy, "metrics": dict(metrics)}
-        for (dataset, strategy), metrics in whole.items()
-    ]
-    fresh = directory / f"{FILE}.new"
-    fresh.write_text(json.dumps(lines, ensure_ascii=False, indent=1), "utf-8")
-    fresh.replace(directory / FILE)
+def forget_totals(directory: Path, cells: Collection[tuple[str, str]]) -> None:
+    """Strike out what was taken of data sets and strategies that are about to have other rows.
+
+    So what stands there is never that of fewer rows, whenever the run is killed. Blocks.
+    """
+    there = _read(directory)
+    if not there.keys().isdisjoint(cells):
+        _write(directory, {cell: kept for cell, kept in there.items() if cell not in cells})
 
 
 def read_totals(directory: Path) -> Totals:
@@ -67,14 +72,45 @@ def read_totals(directory: Path) -> Totals:
     Raises:
         ColligateError: the file cannot be read.
     """
+    return {cell: kept.metrics for cell, kept in _read(directory).items() if kept.metrics}
+
+
+@dataclass(frozen=True)
+class _Cell:
+    """What was taken of a strategy on a data set: the values, and the metrics that gave them."""
+
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    taken: tuple[str, ...] = ()
+
+
+def _read(directory: Path) -> dict[tuple[str, str], _Cell]:
     file = directory / FILE
     if not file.is_file():
         return {}
     try:
         lines = json.loads(file.read_text("utf-8"))
-        return {(each["dataset"], each["strategy"]): each["metrics"] for each in lines}
+        return {
+            (each["dataset"], each["strategy"]): _Cell(
+                each["metrics"], tuple(each.get("taken", ()))
+            )
+            for each in lines
+        }
     except (OSError, ValueError, KeyError, TypeError) as error:
-        why = f"{type(error).__name__}: {error}"
-        raise ColligateError(
-            f"{file} cannot be read", why, "the same command makes it again"
-        ) from (error)
+        why, mend = f"{type(error).__name__}: {error}", "delete it: the same command makes it again"
+        raise ColligateError(f"{file} cannot be read", why, mend) from error
+
+
+def _write(directory: Path, cells: Mapping[tuple[str, str], _Cell]) -> None:
+    """Put them down whole: a process killed meanwhile leaves what was there before."""
+    lines = [
+        {
+            "dataset": dataset,
+            "strategy": strategy,
+            "metrics": dict(cell.metrics),
+            "taken": list(cell.taken),
+        }
+        for (dataset, strategy), cell in cells.items()
+    ]
+    fresh = directory / f"{FILE}.new"
+    fresh.write_text(json.dumps(lines, ensure_ascii=False, indent=1), "utf-8")
+    fresh.replace(directory / FILE)

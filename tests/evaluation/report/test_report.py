@@ -17,7 +17,6 @@ from colligate.evaluation.outcome import Outcome, Piece
 from colligate.evaluation.report import questions as questions_module
 from colligate.evaluation.report import write_report
 from colligate.evaluation.rows import Row, read_rows
-from colligate.evaluation.totals import write_totals
 
 Make = Callable[..., Any]
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>&amp;\u2028 '\"`|*_[a](b)"
@@ -158,7 +157,8 @@ def test_a_metric_of_the_whole_run_stands_without_an_interval(made_run: Make) ->
         "", 'columns = [{ dataset = "NQ-1", metric = "mauve", label = "Mau", scale = 100 }]'
     )
     folder = run.write()
-    write_totals(folder, {("NQ-1", "full-context"): {"mauve": 0.625}})
+    total = {"dataset": "NQ-1", "strategy": "full-context", "metrics": {"mauve": 0.625}}
+    (folder / "totals.json").write_text(json.dumps([total]), "utf-8")
     page, text = write_report(folder)
     _, rows = results(page)
     assert words(rows["full-context"][0]) == "62.5"
