@@ -62,7 +62,7 @@ def bootstrap(
     Raises:
         ValueError: there are no values, some is not finite, or there are not as many strata.
     """
-    means = _means(_values(values), seed, resamples, strata)
+    means = resampled_means(_values(values), seed, resamples, strata)
     low, high = np.percentile(means, [2.5, 97.5])
     return float(low), float(high)
 
@@ -87,7 +87,7 @@ def paired_bootstrap(
     if ours.shape != theirs.shape:
         raise ValueError(f"{len(ours)} values cannot be paired with {len(theirs)}")
     differences = ours - theirs
-    means = _means(differences, seed, resamples, strata)
+    means = resampled_means(differences, seed, resamples, strata)
     # Sums of the same parts in another order differ in the last bits; zero must be zero.
     least = _LAST_BITS * np.abs(differences).max()
     means[np.abs(means) <= least] = 0
@@ -108,8 +108,11 @@ def _values(given: ArrayLike) -> NDArray[np.float64]:
     return values
 
 
-def _means(
-    values: NDArray[np.float64], seed: int, resamples: int, strata: Sequence[Hashable] | None
+def resampled_means(
+    values: NDArray[np.float64],
+    seed: int,
+    resamples: int = RESAMPLES,
+    strata: Sequence[Hashable] | None = None,
 ) -> NDArray[np.float64]:
     """The mean of each resample, [resamples]."""
     generator = np.random.default_rng(seed)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from colligate.errors import MissingCapability
+from colligate.errors import MissingCapability, ModelError
 from colligate.evaluation.metrics.backends import JudgeEntails, JudgeReads, TrainedEntails
 from colligate.evaluation.metrics.claims import claim_recall
 from colligate.evaluation.metrics.disambiguation import disambiguation_scores
@@ -16,7 +16,7 @@ from colligate.evaluation.metrics.judging import (
     loong_spd,
 )
 from colligate.evaluation.question import Question, Reading, Task
-from colligate.models.protocols import LabelOdds, Message
+from colligate.models.protocols import Completion, LabelOdds, Message
 from colligate.models.scripted import ScriptedCall, ScriptedModel
 
 
@@ -43,6 +43,22 @@ async def test_yes_is_read_before_no_and_neither_is_asked_again_three_times() ->
     assert len({call.seed for call in model.calls}) == 3  # else a cache would give the same again
     model = ScriptedModel(["hm", "Yes"])
     assert await implies(model, "who?", "Ann", ["Ann"]) == 1
+
+
+async def test_a_verdict_that_was_cut_off_is_no_zero() -> None:
+    # A judge that thinks away its tokens says nothing of the answer.
+    cut = Completion("The prediction", finish_reason="length")
+    question = Question("q", "who?", ("Ann",), task=Task.JUDGED)
+    for judged in (loong_official, loong_spd):
+        with pytest.raises(ModelError, match="cut off after"):
+            await judged(ScriptedModel([cut]), question, "Ann")
+    with pytest.raises(ModelError, match="cut off after"):
+        await implies(ScriptedModel([cut] * 3), "who?", "Ann", ["Ann"])
+    assert await implies(ScriptedModel([cut, "No"]), "who?", "Ann", ["Ann"]) == 0
+    score = Completion("Rating: [[7]]. And", finish_reason="length")
+    assert (await loong_spd(ScriptedModel([score]), question, "Ann"))["loong_spd"] == 7
+    with pytest.raises(ModelError, match="read nothing"):
+        await JudgeReads(ScriptedModel([Completion("", finish_reason="length")])).read("?", "text")
 
 
 async def test_nobody_is_asked_about_a_refusal() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from colligate.errors import MissingCapability, UsageError
+from colligate.errors import MissingCapability, ModelError, UsageError
 from colligate.evidence.material import material
 from colligate.models.protocols import Capability, ChatModel, LabelModel, Message
 
@@ -151,12 +151,22 @@ class JudgeReads:
         self.name = f"read by {model.name}"
 
     async def read(self, question: str, context: str) -> str:
-        """What the model copies from the text."""
+        """What the model copies from the text.
+
+        Raises:
+            ModelError: its reply was cut off before it said anything.
+        """
         if not context.strip():
             return ""
         content = _READS.format(question=quoted(question), context=quoted(context))
         reply = await self._model.chat([Message("user", content)], max_tokens=_ANSWER_TOKENS)
         said = reply.text.strip().strip('"').strip()
+        if not said and reply.finish_reason == "length":
+            raise ModelError(
+                f"{self._model.name} read nothing",
+                f"its reply was cut off after {_ANSWER_TOKENS} tokens",
+                "name a reader that does not think first",
+            )
         return "" if said.rstrip(".").lower() == _NOTHING else said
 
 

@@ -1,7 +1,9 @@
 """LLM judges: DualRAG's yes or no, and Loong's score from 1 to 100 by two protocols.
 
 The wording of the prompts is colligate's; what they ask, how replies are read and what counts as
-nothing are the protocols'. A prediction that is empty is not asked about: it scores 0.
+nothing are the protocols'. A prediction that is empty is not asked about: it scores 0. A reply
+that is cut off before its verdict, as of a judge that thinks at length, is no verdict of a
+protocol's: ModelError is raised, and the metric can be taken later.
 """
 
 from __future__ import annotations
@@ -11,13 +13,14 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from colligate.errors import ModelError
 from colligate.evaluation.metrics.backends import quoted
 from colligate.evaluation.question import Question
-from colligate.models.protocols import ChatModel, Message
+from colligate.models.protocols import ChatModel, Completion, Message
 
 ASKED_AT_MOST = 3
 FULL = 100.0
-_JUDGE_TOKENS = 1024
+_JUDGE_TOKENS = 2048  # a judge may think first
 
 _IMPLIES = """\
 Below are a question, a prediction that a model gave as its answer, and a right answer. Decide \
@@ -74,10 +77,12 @@ async def implies(judge: ChatModel, question: str, prediction: str, golds: Seque
         )
         for attempt in range(ASKED_AT_MOST):
             reply = await _asked(judge, content, seed=attempt)
-            if "Yes" in reply:
+            if "Yes" in reply.text:
                 return 1.0
-            if "No" in reply:
+            if "No" in reply.text:
                 break
+        else:
+            _hold_whole(judge, reply)
     return 0.0
 
 
@@ -90,8 +95,9 @@ async def loong_official(judge: ChatModel, question: Question, prediction: str) 
     if not prediction.strip():
         return {"loong_official": 0.0, "loong_official_perfect": 0.0}
     reply = await _rated(judge, loong_question(question), question, prediction, _OFFICIAL)
-    found = _TWICE.search(reply) or _ONCE.search(reply)
+    found = _TWICE.search(reply.text) or _ONCE.search(reply.text)
     if found is None:
+        _hold_whole(judge, reply)
         return {"loong_official_success": 0.0}
     score = float(found.group(1))
     perfect = float(score == FULL)
@@ -108,7 +114,9 @@ async def loong_spd(judge: ChatModel, question: Question, prediction: str) -> di
         return {"loong_spd": 0.0, "loong_spd_perfect": 0.0}
     bare = str(question.meta.get("question_field") or question.text)
     reply = await _rated(judge, bare, question, prediction, _SPD)
-    found = _WHOLE.search(reply)
+    found = _WHOLE.search(reply.text)
+    if found is None:
+        _hold_whole(judge, reply)
     score = float(found.group(1)) if found else 0.0
     return {"loong_spd": score, "loong_spd_perfect": float(score == FULL)}
 
@@ -141,7 +149,7 @@ def loong_gold(question: Question) -> str:
 
 async def _rated(
     judge: ChatModel, asked: str, question: Question, prediction: str, accuracy: str
-) -> str:
+) -> Completion:
     content = _RATE.format(
         question=quoted(asked),
         gold=quoted(loong_gold(question)),
@@ -151,7 +159,15 @@ async def _rated(
     return await _asked(judge, content)
 
 
-async def _asked(judge: ChatModel, content: str, seed: int | None = None) -> str:
+async def _asked(judge: ChatModel, content: str, seed: int | None = None) -> Completion:
     messages = [Message("user", content)]
-    reply = await judge.chat(messages, max_tokens=_JUDGE_TOKENS, temperature=0.0, seed=seed)
-    return reply.text
+    return await judge.chat(messages, max_tokens=_JUDGE_TOKENS, temperature=0.0, seed=seed)
+
+
+def _hold_whole(judge: ChatModel, reply: Completion) -> None:
+    if reply.finish_reason == "length":
+        raise ModelError(
+            f"{judge.name} gave no verdict",
+            f"its reply was cut off after {_JUDGE_TOKENS} tokens",
+            "name a judge that thinks less",
+        )

@@ -15,6 +15,7 @@ from colligate.evaluation.metrics.extras import extra
 from colligate.evaluation.metrics.normalising import alce_output
 from colligate.evaluation.outcome import Outcome
 from colligate.evaluation.question import Question
+from colligate.evaluation.significance import resampled_means
 
 _RESAMPLES = 1000  # of rouge_score's aggregator
 
@@ -57,8 +58,7 @@ def rouge_of_run(answered: Sequence[tuple[Question, Outcome]]) -> dict[str, floa
     ]
     if not values:
         return {}
-    drawn = np.random.default_rng(0).integers(len(values), size=(_RESAMPLES, len(values)))
-    means = np.asarray(values)[drawn].mean(axis=1)
+    means = resampled_means(np.asarray(values), seed=0, resamples=_RESAMPLES)
     return {"rouge_lsum_mid": float(np.percentile(means, 50))}
 
 
