@@ -45,7 +45,7 @@ def test_documents_cited_against_the_gold() -> None:
     question = Question("q", "who?", gold=("g1", "g2"))
     outcome = answer("A. [1] B. [2] C. [uncited] D. [3]", ("g1", "x"), ("g1", "y"), ("z", "w"))
     assert citation_measures(question, outcome) == {
-        "cited_sentences": 0.75,
+        "cited_statements": 0.75,
         "citation_precision": 0.5,
         "citation_recall": 0.5,
     }
@@ -55,7 +55,7 @@ def test_a_refusal_cites_nothing_and_without_gold_only_statements_count() -> Non
     gold = Question("q", "who?", gold=("g",))
     assert set(citation_measures(gold, Outcome()).values()) == {0}
     none = Question("q", "who?")
-    assert citation_measures(none, answer("A. [1]", ("x", "y"))) == {"cited_sentences": 1}
+    assert citation_measures(none, answer("A. [1]", ("x", "y"))) == {"cited_statements": 1}
 
 
 async def test_a_citation_that_the_others_do_without_is_not_precise() -> None:

@@ -47,7 +47,7 @@ def citation_measures(question: Question, outcome: Outcome) -> dict[str, float]:
     answered = outcome.found and not outcome.error
     said = cited_statements(outcome.text) if answered else []
     marked = sum(bool(each.marks) for each in said)
-    measures = {"cited_sentences": marked / len(said) if said else 0.0}
+    measures = {"cited_statements": marked / len(said) if said else 0.0}
     if question.gold:
         cited = set(documents_of(outcome.citations)) if answered else set()
         gold = set(question.gold)

@@ -31,8 +31,12 @@ MEANING: Mapping[Verdict, str] = {
 }
 
 
+_MARKS = ("loong_spd", "loong_official")
+
+
 def verdict(row: Row, metric: str) -> Verdict:
-    """What became of an answer, by a metric that is 1 (or 100) for a right one and 0 for a wrong.
+    """What became of an answer, by a metric that is 1 for a right one and 0 for a wrong; of marks
+    that a judge gives (`loong_spd`, `loong_official`) 100 is right.
 
     Empty, or not measured: nobody can say, of those that gave an answer.
     """
@@ -45,7 +49,7 @@ def verdict(row: Row, metric: str) -> Verdict:
     value = row.metrics.get(metric)
     if value is None:
         return Verdict.ANSWERED
-    share = value / 100 if value > 1 else value
+    share = value / 100 if metric in _MARKS else value
     if share > 0.999:
         return Verdict.RIGHT
     return Verdict.PARTLY if share > 0.001 else Verdict.WRONG
