@@ -111,3 +111,32 @@ def test_what_there_is_not_is_said(tmp_path: Path) -> None:
         compared(made)
     with pytest.raises(UsageError, match="two strategies of a run are compared: 1 are named"):
         compared(made, strategies=["alpha"])
+
+
+def test_runs_in_folders_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    (tmp_path / "x").mkdir()
+    (tmp_path / "y").mkdir()
+    one, two = run(tmp_path / "x" / "out", of("a", 1)), run(tmp_path / "y" / "out", of("a", 0))
+
+    [found] = compared(one, two)
+
+    assert (found.first, found.second) == (f"{one}: a", f"{two}: a")
+
+
+def test_why_there_is_nothing_to_compare_is_said(tmp_path: Path) -> None:
+    one = run(tmp_path / "one", of("a", 1))
+    other = run(tmp_path / "other", of("b", 1))
+    elsewhere = run(tmp_path / "elsewhere", of("a", 1, dataset="e"))
+    costs = {("d", "q0", name): {"tokens": 5.0} for name in ("a", "b")}
+    unanswered = run(tmp_path / "unanswered", costs)
+    for arguments, said in [
+        ((one,), "has no strategies to compare: it has rows of a alone; name another run"),
+        ((one, other), "have no strategy in common"),
+        ((one, elsewhere), "no question was asked on both sides"),
+        ((unanswered,), "was measured on both sides; name one with --metric, such as tokens"),
+    ]:
+        with pytest.raises(UsageError, match=said):
+            compared(*arguments)
+    with pytest.raises(UsageError, match="1 are named"):
+        compared(run(tmp_path / "two", {**of("a", 1), **of("b", 1)}), strategies=["a", "a"])
+    assert [each.means for each in compared(unanswered, metrics=["tokens"])] == [(5.0, 5.0)]

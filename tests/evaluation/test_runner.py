@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from colligate.cli.bench_results import results
 from colligate.documents import Document, Span
 from colligate.documents.reading.plain import text_tree
 from colligate.errors import (
@@ -459,6 +460,7 @@ def test_metrics_of_the_whole_run_are_never_those_of_fewer_rows(
     assert [each.asked for each in done] == [0, 0]
     assert read_totals(data / "out") == {("d", "full-context"): {"answers": 3.0}}
     assert counted == [2, 3, 3]
+    assert results(done[0])["cells"][0]["metrics"]["answers"] == 3.0
 
 
 def test_a_metric_of_the_whole_run_is_taken_once_it_can_be(

@@ -22,32 +22,40 @@ def results(done: Done) -> dict[str, Any]:
     cells = []
     for asked in done.plan.datasets:
         for contender in done.plan.contenders:
-            rows = _rows(done, asked.dataset.name, contender.method.name)
+            cell = (asked.dataset.name, contender.method.name)
+            rows = _rows(done, *cell)
+            means = {name: _mean(rows, name) for name in _measured(rows)}
             cells.append(
                 {
                     "dataset": asked.dataset.name,
                     "strategy": contender.method.name,
                     "questions": len(rows),
                     "failed": sum(bool(row.outcome.error) for row in rows),
-                    "metrics": {name: _mean(rows, name) for name in _measured(rows)},
+                    "metrics": {**means, **done.totals.get(cell, {})},
                 }
             )
     return {"suite": done.plan.suite.name, "asked": done.asked, "cells": cells}
 
 
 def show_results(done: Done) -> None:
-    """A table a data set: the suite's columns, or the metrics that say most."""
+    """A table a data set: those of the suite's columns that were taken, or what says most."""
     suite = done.plan.suite
     for asked in done.plan.datasets:
         name = asked.dataset.name
-        columns = [(each.metric, each.label, each.scale) for each in suite.columns_of(name)]
         every = [row for row in done.rows.values() if row.dataset == name]
-        measured = _measured(every)
+        whole = {cell[1]: values for cell, values in done.totals.items() if cell[0] == name}
+        measured = {*_measured(every), *(metric for each in whole.values() for metric in each)}
+        columns = [(c.metric, c.label, c.scale) for c in suite.columns_of(name)]
+        columns = [each for each in columns if each[0] in measured]
         columns = columns or [(each, each, 1.0) for each in _SHOWN if each in measured]
         cells = []
         for contender in done.plan.contenders:
             rows = _rows(done, name, contender.method.name)
-            values = [_shown(_mean(rows, metric), scale) for metric, _, scale in columns]
+            total = whole.get(contender.method.name, {})
+            values = [
+                _shown(total.get(metric, _mean(rows, metric)), scale)
+                for metric, _, scale in columns
+            ]
             failed = sum(bool(row.outcome.error) for row in rows)
             cells.append((contender.method.label, *values, str(len(rows)), str(failed or "")))
         headings = [label for _, label, _ in columns]

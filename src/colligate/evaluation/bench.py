@@ -33,7 +33,7 @@ from colligate.evaluation.rows import Key, Row, RowFile, read_rows
 from colligate.evaluation.runner import Bench
 from colligate.evaluation.spending import Spending
 from colligate.evaluation.suite import Suite
-from colligate.evaluation.totals import forget_totals, take_totals
+from colligate.evaluation.totals import Totals, forget_totals, read_totals, take_totals
 from colligate.library.blocking import in_thread
 from colligate.strategies.trace import Listener, Noted, Progressed, Trace
 
@@ -69,10 +69,14 @@ class Request:
 
 @dataclass(frozen=True)
 class Done:
-    """What a run made: all its rows that the request asked for, and what this process spent."""
+    """What a run made: all its rows that the request asked for, and what this process spent.
+
+    `totals` are the metrics of a whole run that stand in its folder.
+    """
 
     plan: Plan
     rows: Mapping[Key, Row]
+    totals: Totals
     asked: int
     tokens: int
 
@@ -130,7 +134,8 @@ async def carried_out(request: Request, on_event: Listener) -> Done:
             problems = await in_thread(take_totals, request.out, asked, wanted)
             for metric, why in problems.items():
                 trace.emit(Noted(f"without {metric}: {why}", warning=True))
-    return Done(asked, wanted, answers, spending.tokens)
+            totals = await in_thread(read_totals, request.out)
+    return Done(asked, wanted, totals, answers, spending.tokens)
 
 
 async def _asked(

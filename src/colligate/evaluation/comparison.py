@@ -22,6 +22,7 @@ _FIRST = (
 )
 
 _NOTHING = "no question was asked on both sides"
+_UNMEASURED = "nothing that says whether answers are right was measured on both sides"
 
 
 @dataclass(frozen=True)
@@ -95,14 +96,26 @@ def compared(
         pairs = list(_between(first, second, rows, read_rows(second), strategies))
     found = [each for pair in pairs for each in _compared(*pair, suite, metrics, chosen)]
     if not found:
-        why = f"no question has {' or '.join(metrics)} on both sides" if metrics else _NOTHING
-        raise UsageError("there is nothing to compare", why)
+        why, mend = f"no question has {' or '.join(metrics)} on both sides", ""
+        if not metrics:
+            common = any(_asked(ours) & _asked(theirs) for ours, theirs in pairs)
+            why = _UNMEASURED if common else _NOTHING
+            mend = "name one with --metric, such as tokens" if common else ""
+        raise UsageError("there is nothing to compare", why, mend)
     return found
+
+
+def _asked(side: Side) -> set[tuple[str, str]]:
+    return {(row.dataset, row.question) for row in side.rows}
 
 
 def _within(run: Path, rows: Sequence[Row], names: Sequence[str]) -> Iterable[tuple[Side, Side]]:
     there = list(dict.fromkeys(row.strategy for row in rows))
     _hold_to(run, there, names)
+    names = list(dict.fromkeys(names))
+    if not names and len(there) < 2:
+        alone = f"it has rows of {there[0]} alone" if there else "it has no rows"
+        raise UsageError(f"{run} has no strategies to compare", alone, "name another run as well")
     if len(names) == 1 or len(names) > 2:
         raise UsageError("two strategies of a run are compared", f"{len(names)} are named")
     first = names[0] if names else there[0] if there else ""
@@ -120,12 +133,16 @@ def _between(
 ) -> Iterable[tuple[Side, Side]]:
     for run, rows in ((first, ours), (second, theirs)):
         _hold_to(run, list(dict.fromkeys(row.strategy for row in rows)), names)
+    told = first.name != second.name and first.name and second.name
+    called, other = (first.name, second.name) if told else (first, second)
     both = {row.strategy for row in theirs}
+    if not any(row.strategy in both for row in ours):
+        raise UsageError(f"{first} and {second} have no strategy in common", "")
     for name in dict.fromkeys(row.strategy for row in ours):
         if name in both and (not names or name in names):
             yield (
-                _side(ours, name, f"{first.name}: {name}"),
-                _side(theirs, name, f"{second.name}: {name}"),
+                _side(ours, name, f"{called}: {name}"),
+                _side(theirs, name, f"{other}: {name}"),
             )
 
 

@@ -137,6 +137,9 @@ def test_questions_without_answers_are_asked_and_cost(
     done = own('{"question": "When was the tower of Ard built?"}\n', name="q.jsonl")
 
     assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[0].split() == [
+        *("own", "tokens", "seconds", "questions", "failed")
+    ]
     [row] = rows_of(tmp_path / "out").values()
     assert row["outcome"]["short"] == "1800"
     assert "containment" not in row["metrics"]

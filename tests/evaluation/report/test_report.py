@@ -431,6 +431,19 @@ def test_more_than_a_page_can_hold_is_sampled_and_said(
     assert data(page)["questions"] == shown  # the same ones each time
 
 
+def test_where_nobody_gave_right_answers_the_table_has_what_was_spent(made_run: Make) -> None:
+    def bare(row: Row) -> Row:
+        return replace(row, answers=(), metrics={"tokens": row.metrics["tokens"], "seconds": 2.0})
+
+    run = made_run(questions=2, methods=2, change=bare)
+    run.suite = small_suite(
+        "", 'columns = [{ dataset = "NQ-1", metric = "em", label = "EM", scale = 100 }]'
+    )
+    heads, rows = results(write_report(run.write())[0])
+    assert [head.split()[0] for head in heads[:2]] == ["tokens", "seconds"]
+    assert words(rows["full-context"][0]).split()[0] == "3,200"
+
+
 def test_where_it_is_written(made_run: Make, tmp_path: Path) -> None:
     folder = made_run(questions=1).write()
     assert write_report(folder) == (folder / "report.html", folder / "report.md")

@@ -21,6 +21,9 @@ Asked = tuple[str, str]
 _FIRST = ("containment", "em", "str_em", "qampari_f1", "claim_recall", "rouge_lsum", "f1")
 """Which metrics say most, where a suite has no columns: those that are there, in this order."""
 
+_COST = ("tokens", "seconds")
+"""What is left to tell strategies apart by, where nobody gave the right answers."""
+
 _RIGHT_OR_WRONG = re.compile(r"(containment|em|judge_dual|str_hit)(_\w+)?")
 _GRADED = re.compile(r"(str_em|f1|qampari_f1|claim_recall|loong_official|loong_spd|rouge)(_\w+)?")
 
@@ -79,19 +82,33 @@ class Contents:
         return tuple(dict.fromkeys(name for row in rows for name in row.metrics))
 
     def columns(self) -> tuple[Column, ...]:
-        """The suite's columns of data sets that have rows; where it has none, the first metrics."""
-        if found := tuple(each for each in self.suite.columns if self.members(each.dataset)):
+        """The suite's columns of data sets that have rows; the first metrics where it has none,
+        or nothing in them was measured.
+        """
+        found = tuple(each for each in self.suite.columns if self.members(each.dataset))
+        if any(map(self._has, found)):
             return found
-        return tuple(
-            Column(dataset, metric, metric, 100.0)
-            for dataset in self.datasets
-            for metric in [m for m in _FIRST if m in self.measured(dataset)][:3]
+        columns = []
+        for dataset in self.datasets:
+            measured = self.measured(dataset)
+            first = [name for name in _FIRST if name in measured][:3]
+            for name in first or [name for name in _COST if name in measured]:
+                columns.append(Column(dataset, name, name, _scale_of(name)))
+        return tuple(columns) or found
+
+    def _has(self, column: Column) -> bool:
+        """Whether any strategy has a number in a column."""
+        return any(
+            any(column.metric in row.metrics for row in self.of(name, method.name))
+            or column.metric in self.totals.get((name, method.name), {})
+            for name in self.members(column.dataset)
+            for method in self.methods
         )
 
     def scale(self, metric: str) -> float:
         """What a metric is multiplied by where it is drawn: as in the table, else shares by 100."""
         named = (each.scale for each in self.columns() if each.metric == metric)
-        return next(named, 1.0 if metric.startswith(_COUNTED) else 100.0)
+        return next(named, _scale_of(metric))
 
     def deciding(self, dataset: str) -> str:
         """The metric by which an answer is called right or wrong; empty where there is none.
@@ -105,6 +122,10 @@ class Contents:
                 if name in measured and of_answers.fullmatch(name):
                     return name
         return ""
+
+
+def _scale_of(metric: str) -> float:
+    return 1.0 if metric.startswith(_COUNTED) else 100.0
 
 
 def read_contents(directory: Path) -> Contents:
