@@ -10,6 +10,7 @@ import pytest
 from colligate.documents import Document
 from colligate.documents.markdown import markdown_tree
 from colligate.errors import BudgetExceeded, ContextTooSmall, MissingCapability, UsageError
+from colligate.evidence.reader import Form
 from colligate.library.given import Given
 from colligate.models.hf.reflection import Reflected
 from colligate.models.protocols import LabelOdds
@@ -393,6 +394,12 @@ async def test_self_rag_may_answer_from_memory_and_says_so(make_run, sources):
     run, _ = make_run(sources, sentences(*LINES), likelihood=even, labels=labels)
     answer = await SelfRAG(**adaptive, bonus=0.2).answer("Ada Mercer?", run)
     assert answer.evidence
+
+
+async def test_self_rag_answers_from_memory_in_the_form_that_is_wanted(make_run, sources):
+    run, model = make_run(sources, ["Ada, Bo"], likelihood=even, labels=reflecting(look=0.1))
+    await SelfRAG(always_retrieve=False, form=Form.LIST).answer("Who?", run)
+    assert "separated by commas" in model.calls[-1].prompt
 
 
 async def test_self_rag_without_documents_asks_nothing(make_run):

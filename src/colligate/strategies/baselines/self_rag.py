@@ -115,7 +115,8 @@ class SelfRAG:
             scorer = run.model(Role.SCORER).name
             run.warn(f"self-rag has no model with reflection tokens: {scorer} judges in words")
         if not self.always_retrieve and not await self._looks_up(question, run):
-            return replace(await Direct().answer(question, run), strategy=self.name)
+            remembered = await Direct(form=self.form).answer(question, run)
+            return replace(remembered, strategy=self.name)
         found = LookedUp(run, self.k, self.pool, self.mode)
         passages = await found.search(question)
         best = _Beam()
