@@ -390,6 +390,13 @@ async def test_flare_that_is_unsure_of_everything_looks_the_question_up(make_run
     assert queries(run) == [QUESTION]
 
 
+async def test_flare_looks_the_question_up_where_nothing_is_written(make_run, sources):
+    run, _ = make_run(sources, scripted("DONE"), likelihood=unsure_of())
+    answer = await FLARE(mode="sparse").answer(QUESTION, run)
+    assert queries(run) == [QUESTION]
+    assert answer.found
+
+
 async def test_flare_stops_after_its_rounds_and_tokens(make_run, sources):
     endless = [f"Ada Mercer liked boats and boats number {n}." for n in range(20)]
     run, model = make_run(sources, scripted(*endless), likelihood=unsure_of())
@@ -554,10 +561,10 @@ async def test_neither_documents_nor_replies_leave_their_place(make_run, sources
 
 
 @pytest.mark.parametrize(
-    "kind", [IRCoT, GenGround, AgenticRAG, MetaRAG], ids=lambda kind: kind.name
+    "kind", [IRCoT, GenGround, AgenticRAG, FLARE, MetaRAG], ids=lambda kind: kind.name
 )
 async def test_without_documents_nothing_is_asked(make_run, kind):
-    run, model = make_run(given(), embedder=Alike())
+    run, model = make_run(given(), embedder=Alike(), likelihood=unsure_of())
     answer = await kind(mode="sparse").answer(QUESTION, run)
     assert not answer.found
     assert not model.calls

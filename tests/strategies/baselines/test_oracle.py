@@ -2,6 +2,8 @@ import json
 
 import pytest
 
+from colligate.documents import Document
+from colligate.documents.markdown import markdown_tree
 from colligate.errors import UnknownDocument, UsageError
 from colligate.library.given import Given
 from colligate.strategies.baselines.oracle import Oracle
@@ -49,6 +51,20 @@ async def test_whole_documents_where_that_is_asked_for_or_no_sentences_are_known
             await oracle.answer(QUESTION, run)
         assert "Dogs" in model.calls[0].prompt
         assert "tenant" not in model.calls[0].prompt
+
+
+async def test_documents_are_those_of_the_sentences_too_and_blank_ones_none(make_run):
+    texts = {"blank": " \n", "rules": YARD}
+    made = [Document(name, name, text, markdown_tree(text, name)) for name, text in texts.items()]
+    oracle = Oracle(gold=("blank",), sentences=(("rules", "Bicycles"),), level="documents")
+    async with Given(made) as sources:
+        run, model = make_run(sources, [joined()])
+        answer = await oracle.answer(QUESTION, run)
+        assert [e.span.document_id for e in answer.evidence] == ["rules"]
+        assert YARD in model.calls[0].prompt
+        run, model = make_run(sources, [])
+        assert not (await Oracle(gold=("blank",)).answer(QUESTION, run)).found
+    assert model.calls == []
 
 
 async def test_a_gold_document_without_sentences_is_read_whole_beside_the_others(

@@ -88,8 +88,9 @@ class FLARE:
         """Write and look up in turn, then read."""
         found = LookedUp(run, self.k, self.pool, self.mode)
         text = _Text()
-        with before_the_answer(run, lambda: text.sentences):
-            await self._write(question, text, found)
+        if await found.possible():
+            with before_the_answer(run, lambda: text.sentences):
+                await self._write(question, text, found)
         if not found.passages:
             # Nothing was unsure: what is said must be looked up all the same to be cited.
             await found.search(f"{question} {text}".strip())

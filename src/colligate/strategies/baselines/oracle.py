@@ -50,11 +50,14 @@ class Oracle:
                 "take another strategy",
             )
         named: dict[str, list[str]] = {}
-        for name, sentence in self.sentences if self.level == "sentences" else ():
-            named.setdefault(name, []).append(sentence)
+        for name, sentence in self.sentences:
+            found = named.setdefault(name, [])
+            if self.level == "sentences":
+                found.append(sentence)
         for name in self.gold:
             named.setdefault(name, [])
         passages = [await self._passage(name, named[name], run) for name in named]
+        passages = [passage for passage in passages if passage.text.strip()]
         passages = await fitting(question, passages, run, self.form)
         evidence = [
             Evidence(span, 1.0, "the data set says that it holds the answer")
