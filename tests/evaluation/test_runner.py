@@ -479,3 +479,17 @@ def test_a_metric_of_the_whole_run_is_taken_once_it_can_be(
     asked(ScriptedModel([]), text=text)
 
     assert read_totals(data / "out") == {("d", "full-context"): {"heavy": 0.5}}
+
+
+def test_strategies_whose_names_look_alike_in_a_path_keep_their_own_traces(
+    asked: Callable[..., Done], data: Path
+) -> None:
+    text = SUITE.replace("judge_dual", "cost").replace(
+        '{ name = "full-context" }',
+        '{ name = "a b", strategy = "full-context" }, { name = "a-b", strategy = "full-context" }',
+    )
+    done = asked(ScriptedModel(lambda _: FOUND), text=text, limit=1)
+
+    traces = {row.trace for row in done.rows.values()}
+    assert len(traces) == 2
+    assert all((data / "out" / str(trace)).is_file() for trace in traces)

@@ -196,7 +196,8 @@ class Bench:
 
     def _keep(self, trace: Trace, key: Key) -> str:
         """Write the events of an answer; the place below the run's folder."""
-        name = f"{_slug(key.question)}-{hashlib.sha256(key.question.encode()).hexdigest()[:8]}"
+        whole = hashlib.sha256("\0".join(key).encode("utf-8", "replace")).hexdigest()
+        name = f"{_slug(key.question)}-{whole[:8]}"  # names that differ may have one slug
         place = Path(TRACES, _slug(key.dataset), _slug(key.strategy), f"{name}.jsonl.gz")
         file = self.folder / place
         file.parent.mkdir(parents=True, exist_ok=True)

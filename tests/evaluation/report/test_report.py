@@ -431,6 +431,14 @@ def test_more_than_a_page_can_hold_is_sampled_and_said(
     assert data(page)["questions"] == shown  # the same ones each time
 
 
+def test_what_no_file_of_text_may_hold_is_replaced(made_run: Make) -> None:
+    def odd(row: Row) -> Row:
+        return replace(row, outcome=replace(row.outcome, error="a\0b \ud800"))
+
+    for file in write_report(made_run(questions=1, methods=1, change=odd).write()):
+        assert "a\N{REPLACEMENT CHARACTER}b ?" in file.read_text("utf-8")
+
+
 def test_where_nobody_gave_right_answers_the_table_has_what_was_spent(made_run: Make) -> None:
     def bare(row: Row) -> Row:
         return replace(row, answers=(), metrics={"tokens": row.metrics["tokens"], "seconds": 2.0})

@@ -98,7 +98,7 @@ def _table(path: Path) -> Iterator[Question]:
             header = stream.readline()
             stream.seek(0)
             rows = csv.reader(stream, delimiter=_delimiter(header), strict=True)
-            names = [re.sub(r"\W+", "_", name.strip().lower()) for name in next(rows, [])]
+            names = _columns(next(rows, []))
             for row in rows:
                 number = rows.line_num
                 if any(cell.strip() for cell in row):
@@ -107,9 +107,35 @@ def _table(path: Path) -> Iterator[Question]:
         except csv.Error as error:
             raise faulty(path, f"line {rows.line_num}", f"it is not a table ({error})") from None
         except UnicodeDecodeError:
-            raise faulty(path, f"a line after {number}", "it is not UTF-8") from None
+            place = f"line {_undecodable(path)}"
+            raise faulty(path, place, "it is not UTF-8, which spreadsheets can save") from None
         except ValueError as error:
             raise faulty(path, f"line {number}", str(error)) from None
+
+
+def _columns(header: list[str]) -> list[str]:
+    """The names of the columns; of a table without a line none.
+
+    Raises:
+        ValueError: if two are called alike, or none is the question.
+    """
+    names = [re.sub(r"\W+", "_", name.strip().lower()) for name in header]
+    if twice := next((name for name in names if name and names.count(name) > 1), None):
+        raise ValueError(f"two columns are called {twice}")
+    if names and "question" not in names:
+        raise ValueError(f"no column is called question; there are {', '.join(names)}")
+    return names
+
+
+def _undecodable(path: Path) -> int:
+    """The number of the first line that is not UTF-8."""
+    with path.open("rb") as lines:
+        for number, line in enumerate(lines, 1):
+            try:
+                line.decode()
+            except UnicodeDecodeError:
+                return number
+    return number
 
 
 def _understood(names: list[str], row: list[str]) -> _Record:

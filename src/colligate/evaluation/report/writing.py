@@ -24,15 +24,17 @@ def write_report(directory: Path, out: Path | None = None) -> tuple[Path, Path]:
     out = directory if out is None else out
     named = out / "report.html" if out.is_dir() else out
     stem = named.stem if named.suffix in (".html", ".md") else named.name
-    html, text = named.with_name(f"{stem}.html"), named.with_name(f"{stem}.md")
+    html, md = named.with_name(f"{stem}.html"), named.with_name(f"{stem}.md")
     report = reported(read_contents(directory))
-    whole = {html: page(report, html), text: markdown(report)}
+    whole = {html: page(report, html), md: markdown(report)}
     for file, content in whole.items():
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
-            # Half a surrogate pair, which a model can write, has no bytes.
-            file.write_bytes(content.encode("utf-8", "replace"))
+            # Half a surrogate pair, which a model can write, has no bytes; of a file with a NUL
+            # other programs say that it is no text.
+            text = content.replace("\0", "\N{REPLACEMENT CHARACTER}")
+            file.write_bytes(text.encode("utf-8", "replace"))
         except OSError as error:
             why = error.strerror or str(error)
             raise ColligateError(f"cannot write {file}", why, "name another --out") from error
-    return html, text
+    return html, md
