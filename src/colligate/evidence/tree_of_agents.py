@@ -20,6 +20,7 @@ from colligate.evidence.words import content_words
 from colligate.models import Message
 
 _WORD = re.compile(r"\w+")
+_NO_VOTE = ("", "none", "not found", "nothing found")
 _LONGEST = 300  # characters of an answer
 _REASON = 600
 
@@ -146,20 +147,23 @@ def judge_messages(question: str, opinions: Sequence[Opinion]) -> list[Message]:
 def vote(results: Sequence[str]) -> list[list[int]]:
     """The places of the results that most agree on, one list for each of the winners.
 
-    Results are the same where their content words are; empty ones are no votes.
+    Results are the same where their content words are. Empty ones are no votes, nor are those
+    that say so in the prompts' own words: the code passes over "None".
 
     >>> vote(["Paris.", "in Paris", "Rome", ""])
     [[0, 1]]
     >>> vote(["Rome", "Paris"])
     [[0], [1]]
-    >>> vote(["No.", "no", "Yes"])
+    >>> vote(["No.", "no", "None.", "none", "None", "Yes"])
     [[0, 1]]
     """
     votes: dict[str, list[int]] = {}
     for place, result in enumerate(results):
-        # "No." has no content word.
-        if key := " ".join(content_words(result) or _WORD.findall(result.casefold())):
-            votes.setdefault(key, []).append(place)
+        words = _WORD.findall(result.casefold())
+        if " ".join(words) in _NO_VOTE:
+            continue
+        key = " ".join(content_words(result) or words)  # "No." has no content word
+        votes.setdefault(key, []).append(place)
     most = max(map(len, votes.values()), default=0)
     return [places for places in votes.values() if len(places) == most]
 

@@ -185,6 +185,18 @@ async def test_a_short_word_is_the_same_vote_with_a_full_stop(make_run, sources)
     assert "Voted for: No." in model.calls[-1].prompt
 
 
+async def test_agents_that_found_nothing_do_not_outvote_one_that_did(make_run, sources):
+    words = iter(["None.", "Not found", "Sweden", "none"])
+    run, model = make_run(sources, agents(results=lambda call: next(words)))
+    answer = await TreeOfAgents(agents=4).answer(QUESTION, run)
+    assert answer.found
+    assert "Voted for: Sweden" in model.calls[-1].prompt
+    run, model = make_run(sources, agents(results=lambda call: "None"))
+    answer = await TreeOfAgents(agents=4).answer(QUESTION, run)
+    assert not answer.found
+    assert not any(is_last(call) for call in model.calls)
+
+
 async def test_a_tie_is_the_judges(make_run, sources):
     def split(call):
         return "Sweden" if "director of Silver Harbour was" in call.prompt else "Norway"
