@@ -7,7 +7,7 @@ from colligate.documents import Document
 from colligate.documents.markdown import markdown_tree
 from colligate.errors import MissingCapability, UsageError
 from colligate.library.given import Given
-from colligate.models import LabelOdds
+from colligate.models import Capability, LabelOdds
 from colligate.strategies.baselines.meta_chunking import MetaChunking, margin_messages
 from colligate.token_estimate import token_spans
 
@@ -47,6 +47,12 @@ async def test_a_chunk_ends_where_the_model_is_surprised_least(make_run, reply):
         answer = await MetaChunking(words=10).answer(QUESTION, run)
     assert bodies(model.calls[0].prompt) == [" ".join(SENTENCES[:3]), " ".join(SENTENCES[3:])]
     assert answer.citations[0].quote == "Otters sleep afloat."
+
+
+def test_it_needs_what_its_way_of_cutting_asks_for():
+    needs = {how: MetaChunking(how=how).needs.required for how in ("ppl", "msp")}
+    assert needs["ppl"] == {Capability.CHAT, Capability.LIKELIHOOD}
+    assert needs["msp"] == {Capability.CHAT, Capability.LABELS}
 
 
 async def test_small_chunks_are_merged(make_run, reply):

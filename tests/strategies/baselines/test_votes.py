@@ -13,7 +13,7 @@ from colligate.errors import BudgetExceeded, ContextTooSmall, MissingCapability,
 from colligate.evidence.reader import Form
 from colligate.library.given import Given
 from colligate.models.hf.reflection import Reflected
-from colligate.models.protocols import LabelOdds
+from colligate.models.protocols import Capability, LabelOdds
 from colligate.strategies.baselines import self_rag
 from colligate.strategies.baselines.asc import ASC
 from colligate.strategies.baselines.main_rag import MAINRAG
@@ -442,6 +442,8 @@ async def test_self_rag_is_its_own_judge_where_it_was_trained_to(make_run, sourc
     answer = await strategy.answer("Lund, Ada Mercer, Silver Harbour?", run)
     assert shown(answer) == ["lund"]
     assert len(model.calls) == 1  # the reader alone
+    assert strategy.needs.required == {Capability.CHAT}
+    assert Capability.LABELS in SelfRAG().needs.required
     assert all("\n" in passage for passage in asked)  # with their titles
     assert not run.warnings
     assert run.meter.report().input_tokens > 100 * len(asked)

@@ -76,6 +76,8 @@ class MetaChunking:
 
     def __post_init__(self) -> None:
         at_least(self, threshold=0, words=1, budget=1, k=1, documents=1)
+        asked = Capability.LIKELIHOOD if self.how == "ppl" else Capability.LABELS
+        object.__setattr__(self, "needs", Needs(required=frozenset({Capability.CHAT, asked})))
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Cut, choose, read."""

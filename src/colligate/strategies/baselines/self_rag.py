@@ -108,6 +108,8 @@ class SelfRAG:
 
     def __post_init__(self) -> None:
         at_least(self, k=1, pool=1, depth=1, beam=1, threshold=0, segment_tokens=1)
+        if self.reflection is not None:  # which judges in the scorer's place
+            object.__setattr__(self, "needs", Needs())
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Retrieve if need be, write and criticise, read the best."""
