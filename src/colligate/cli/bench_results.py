@@ -98,9 +98,9 @@ def _measured(rows: Sequence[Row]) -> list[str]:
 
 
 def _mean(rows: Sequence[Row], metric: str) -> float | None:
-    from colligate.evaluation.counting import counted
+    from colligate.evaluation import counting
 
-    values = counted(rows, metric).values()
+    values = counting.counted(rows, metric).values()
     return sum(values) / len(values) if values else None
 
 
