@@ -49,6 +49,12 @@ def test_a_row_is_read_as_it_was_put_down_but_for_what_was_only_retrieved(tmp_pa
     ]
 
 
+def test_a_long_run_does_not_hold_the_texts_of_what_it_retrieved(tmp_path: Path) -> None:
+    with RowFile(tmp_path) as file:
+        file.add(row())
+        assert list(file.rows.values()) == read_rows(tmp_path)
+
+
 def test_of_rows_with_one_key_the_last_counts_in_the_place_of_the_first(tmp_path: Path) -> None:
     stored([row("q1"), row("q2"), row("q1", text="Later.")], tmp_path)
 

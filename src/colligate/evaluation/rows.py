@@ -59,9 +59,13 @@ class Row:
         """What tells it apart from the run's other rows."""
         return Key(self.dataset, self.question, self.strategy)
 
+    def bare(self) -> Row:
+        """Without the texts of what was retrieved, which are by far the most of it."""
+        retrieved = tuple(replace(piece, text="") for piece in self.outcome.retrieved)
+        return replace(self, outcome=replace(self.outcome, retrieved=retrieved))
+
     def to_json(self) -> dict[str, Any]:
-        """The row as a line of the file holds it."""
-        bare = tuple(replace(piece, text="") for piece in self.outcome.retrieved)
+        """The row as a line of the file holds it: `bare`."""
         return {
             "dataset": self.dataset,
             "question": self.question,
@@ -70,7 +74,7 @@ class Row:
             "question_text": self.question_text,
             "answers": list(self.answers),
             "answerable": self.answerable,
-            "outcome": replace(self.outcome, retrieved=bare).to_json(),
+            "outcome": self.bare().outcome.to_json(),
             "metrics": dict(self.metrics),
             "unmeasured": dict(self.unmeasured),
             "trace": self.trace,
@@ -167,7 +171,7 @@ class RowFile:
         line = json.dumps(row.to_json(), ensure_ascii=False, allow_nan=False) + "\n"
         # Half a surrogate pair, which a model can write in JSON, has no bytes.
         self._write(line.encode("utf-8", "replace"))
-        self.rows[row.key] = row
+        self.rows[row.key] = row.bare()  # a long run holds all of its rows
 
     def _write(self, line: bytes) -> None:
         self._file.write(line)
