@@ -72,8 +72,8 @@ def show_comparison(found: Sequence[Compared]) -> None:
             each.second,
             _shown(each.means[0], 1),
             _shown(each.means[1], 1),
-            f"{each.difference.mean:+.4g}",
-            f"{each.difference.low:+.4g} to {each.difference.high:+.4g}",
+            _number(each.difference.mean, "+"),
+            f"{_number(each.difference.low, '+')} to {_number(each.difference.high, '+')}",
             f"{each.difference.p:.4f}" if each.difference.enough else "",
             each.difference.stars,
             str(each.difference.questions),
@@ -105,4 +105,9 @@ def _mean(rows: Sequence[Row], metric: str) -> float | None:
 
 
 def _shown(value: float | None, scale: float) -> str:
-    return "" if value is None else f"{value * scale:.4g}"
+    return "" if value is None else _number(value * scale)
+
+
+def _number(value: float, sign: str = "") -> str:
+    """Four figures, and of thousands all before the point."""
+    return f"{value:{sign},.0f}" if abs(value) >= 1000 else f"{value:{sign}.4g}"
