@@ -159,7 +159,7 @@ Questions = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
-        help="CSV or JSON Lines: question, and if wanted answer, documents, id.",
+        help="CSV or JSON Lines: question, and if wanted answer, documents, gold, answerable, id.",
         rich_help_panel=OWN,
         show_default=False,
     ),
