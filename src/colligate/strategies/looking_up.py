@@ -41,9 +41,9 @@ class LookedUp:
     mode: SearchMode
     searches: list[tuple[str, list[Hit]]] = field(default_factory=list)
 
-    async def search(self, query: str, *, k: int | None = None) -> list[Passage]:
-        """The passages of one more search; `k` of them where it is given."""
-        hits = await self.run.search(query, k=k or self.k, pool=self.pool, mode=self.mode)
+    async def search(self, query: str) -> list[Passage]:
+        """The passages of one more search."""
+        hits = await self.run.search(query, k=self.k, pool=self.pool, mode=self.mode)
         self.searches.append((query, hits))
         return [hit.passage for hit in hits]
 

@@ -39,6 +39,8 @@ async def read_shortened(
     was kept are hundreds of stretches.
     """
     left = [(each, score) for each, score in zip(passages, scores, strict=True) if each.kept]
+    if passages and not left:
+        run.warn("nothing is left of the passages: less must be dropped for an answer")
     run.emit(
         Shortened(
             tuple(each.span for each, _ in left),

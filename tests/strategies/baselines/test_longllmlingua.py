@@ -126,6 +126,15 @@ async def test_a_small_window_is_never_exceeded(make_run, reply):
     assert any("window" in warning for warning in run.warnings)
 
 
+async def test_it_is_said_where_nothing_is_left(make_run):
+    async with Given(documents()) as sources:
+        run, model = make_run(sources, [], likelihood=Scorer())
+        answer = await LongLLMLingua(rate=0, dynamic=0).answer(QUESTION, run)
+    assert not answer.found
+    assert model.calls == []
+    assert any("nothing is left" in warning for warning in run.warnings)
+
+
 async def test_it_needs_likelihoods(make_run):
     async with Given(documents()) as sources:
         run, model = make_run(sources, [])

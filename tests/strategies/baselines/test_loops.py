@@ -397,6 +397,15 @@ async def test_flare_looks_the_question_up_where_nothing_is_written(make_run, so
     assert answer.found
 
 
+async def test_flare_reads_what_it_found_where_the_budget_ends(make_run, sources):
+    said = scripted("The director was Rosa.")  # to be written again, which is too dear
+    run, model = make_run(sources, said, likelihood=unsure_of("Rosa"), max_tokens=4600)
+    answer = await FLARE(mode="sparse", look_ahead=2100).answer(QUESTION, run)
+    assert answer.found
+    assert len(model.calls) == 2
+    assert any("budget" in warning for warning in run.warnings)
+
+
 async def test_flare_stops_after_its_rounds_and_tokens(make_run, sources):
     endless = [f"Ada Mercer liked boats and boats number {n}." for n in range(20)]
     run, model = make_run(sources, scripted(*endless), likelihood=unsure_of())

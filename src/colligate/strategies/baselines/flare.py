@@ -89,7 +89,7 @@ class FLARE:
         found = LookedUp(run, self.k, self.pool, self.mode)
         text = _Text()
         if await found.possible():
-            with before_the_answer(run, lambda: text.sentences):
+            with before_the_answer(run, lambda: text.sentences or found.passages):
                 await self._write(question, text, found)
         if not found.passages:
             # Nothing was unsure: what is said must be looked up all the same to be cited.

@@ -165,10 +165,10 @@ async def _by_margin(text: str, cuts: Sequence[tuple[int, int]], run: Run) -> li
 
 def _end(text: str, chunk: Sequence[tuple[int, int]]) -> str:
     """The last sentences of a chunk, as many as a prompt should show."""
-    first = 0
-    while first < len(chunk) - 1 and estimate_tokens(text[chunk[first][0] : chunk[-1][1]]) > _SHOWN:
-        first += 1
-    return text[chunk[first][0] : chunk[-1][1]]
+    first, end = len(chunk) - 1, chunk[-1][1]
+    while first and estimate_tokens(text[chunk[first - 1][0] : end]) <= _SHOWN:
+        first -= 1
+    return text[chunk[first][0] : end]
 
 
 def margin_messages(before: str, sentence: str) -> list[Message]:

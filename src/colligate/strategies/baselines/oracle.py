@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -72,7 +73,8 @@ class Oracle:
         """A document, or those of its sentences."""
         document = await run.document(name)
         whole = document.passage(document.span(0, len(document)))
-        found = [locate(sentence, document) for sentence in sentences]
+        # Locating a sentence in a long document takes a while: not on the event loop.
+        found = await asyncio.to_thread(lambda: [locate(each, document) for each in sentences])
         places = [(each.span.start, each.span.end) for each in found if each is not None]
         if len(places) < len(found):
             run.warn(f"a supporting sentence is not in {name}: the document is read whole")
