@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import re
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -12,6 +13,7 @@ from pathlib import Path
 from colligate.errors import FaultyRecord, LibraryLocked
 from colligate.evaluation.datasets.corpus import Corpus, documents_of, hold_to
 from colligate.evaluation.datasets.folder import called
+from colligate.evaluation.identity import path_digest
 from colligate.evaluation.planning import existing
 from colligate.evaluation.question import Candidate, Question
 from colligate.evaluation.suite import Dataset
@@ -137,7 +139,7 @@ class InView:
         path = path / _RECORDS if (path / _RECORDS).is_file() else path
         async with self._opening:
             if path not in self._libraries:
-                folder = self.indexes / re.sub(r"[^\w.-]", "-", path.as_posix().lstrip("/"))[-80:]
+                folder = self.indexes / await in_thread(_index_name, path)
                 embedder: Embedder | str = "minilm" if self.embedder is None else self.embedder
                 library = Library(folder, embedder=embedder, reader=_READER)
                 self._stack.push_async_callback(library.close)
@@ -148,3 +150,14 @@ class InView:
                     raise LibraryLocked(f"cannot open {folder}", error.why, mend) from error
                 self._libraries[path] = library
             return self._libraries[path]
+
+
+def _index_name(path: Path) -> str:
+    """What the index of a corpus is called: another for other files, and for the same elsewhere.
+
+    Else what was taken out of a corpus would still be found, or what another of its name holds.
+    Blocks.
+    """
+    whole = f"{path.absolute()}\0{path_digest(path)}"
+    readable = re.sub(r"[^\w.-]+", "-", path.name)[-60:]
+    return f"{readable}-{hashlib.sha256(whole.encode('utf-8', 'surrogateescape')).hexdigest()[:12]}"

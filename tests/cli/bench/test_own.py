@@ -146,6 +146,20 @@ def test_questions_without_answers_are_asked_and_cost(
     assert row["metrics"]["calls"] == 1.0
 
 
+def test_a_shared_index_has_no_file_that_was_taken_out(
+    own: Callable[..., Any], towers: Path, tmp_path: Path
+) -> None:
+    question = "id,question\n1,When was the tower of Brack built?\n"
+    shared = ("--indexes", str(tmp_path / "indexes"))
+    assert own(question, *shared).returncode == 0
+    (towers / "Brack.md").unlink()
+    assert own(question, *shared, "--out", str(tmp_path / "other")).returncode == 0
+
+    kept = [rows_of(tmp_path / out)["1"]["outcome"] for out in ("out", "other")]
+    assert [outcome["short"] for outcome in kept] == ["1807", ""]
+    assert [len(outcome["retrieved"]) for outcome in kept] == [3, 2]
+
+
 def test_what_own_needs_is_said(colligate: Any, tmp_path: Path) -> None:
     without = colligate.here("bench", "run", "own", "--out", tmp_path / "out")
     assert (without.returncode, "give --questions FILE" in without.stderr) == (2, True)
