@@ -192,6 +192,13 @@ def test_a_shown_quote_does_not_carry_what_was_dropped_around_it():
         assert [c.quote for c in found.citations] == [TEXT.splitlines()[2].split(" Cats")[0]]
 
 
+def test_an_accent_that_is_a_character_of_its_own_stays_with_its_word():
+    text = "The cafe\u0301 is closed."
+    document = Document("d", "D", text, markdown_tree(text, "d"), language="en")
+    passage = compressed(document.passage(Span("d", 0, len(text))), [(4, 9), (13, len(text))])
+    assert content_words(seen(passage.span, document, passage)) == content_words("caf\u00e9 closed")
+
+
 def test_a_number_that_dropping_made_stands_nowhere():
     text = "The flood killed 1005 people in the valley."
     document = Document("d", "D", text, markdown_tree(text, "d"), language="en")

@@ -106,7 +106,7 @@ def seen(span: Span, document: Document, passage: Passage) -> str:
     """What a reader saw of a stretch of a passage: all of it, unless it is compressed.
 
     Then the words of which most was shown, and the numbers of which nothing was dropped: "800" of
-    10800 is not seen, and neither is 10800.
+    10800 is not seen, and neither is 10800. All else is blank.
     """
     text = document.slice(span)
     if not isinstance(passage, Compressed):
@@ -115,12 +115,12 @@ def seen(span: Span, document: Document, passage: Passage) -> str:
     for kept in passage.kept:
         if common := kept.intersection(span):
             shown[common.start - span.start : common.end - span.start] = b"\x01" * len(common)
-    found = []
     for word in WORD.finditer(text):
-        share = sum(shown[word.start() : word.end()]) / len(word.group())
-        if share == 1 or (share > _MOSTLY and not is_number(word.group())):
-            found.append(word.group())
-    return " ".join(found)
+        start, end = word.span()
+        share = sum(shown[start:end]) / (end - start)
+        whole = share == 1 or (share > _MOSTLY and not is_number(word.group()))
+        shown[start:end] = bytes([whole]) * (end - start)
+    return "".join(a if there else " " for a, there in zip(text, shown, strict=True))
 
 
 def compressed(passage: Passage, kept: Iterable[tuple[int, int]]) -> Compressed:
