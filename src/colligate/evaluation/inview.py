@@ -139,8 +139,9 @@ class InView:
         path = path / _RECORDS if (path / _RECORDS).is_file() else path
         async with self._opening:
             if path not in self._libraries:
-                folder = self.indexes / await in_thread(_index_name, path)
                 embedder: Embedder | str = "minilm" if self.embedder is None else self.embedder
+                by = embedder if isinstance(embedder, str) else embedder.name
+                folder = self.indexes / await in_thread(_index_name, path, by)
                 library = Library(folder, embedder=embedder, reader=_READER)
                 self._stack.push_async_callback(library.close)
                 try:
@@ -152,12 +153,12 @@ class InView:
             return self._libraries[path]
 
 
-def _index_name(path: Path) -> str:
+def _index_name(path: Path, embedder: str) -> str:
     """What the index of a corpus is called: another for other files, and for the same elsewhere.
 
     Else what was taken out of a corpus would still be found, or what another of its name holds.
     Blocks.
     """
-    whole = f"{path.absolute()}\0{path_digest(path)}"
+    whole = f"{path.absolute()}\0{embedder}\0{path_digest(path)}"
     readable = re.sub(r"[^\w.-]+", "-", path.name)[-60:]
     return f"{readable}-{hashlib.sha256(whole.encode('utf-8', 'surrogateescape')).hexdigest()[:12]}"

@@ -160,6 +160,19 @@ def test_a_shared_index_has_no_file_that_was_taken_out(
     assert [len(outcome["retrieved"]) for outcome in kept] == [3, 2]
 
 
+def test_a_shared_index_is_of_its_embedder(
+    own: Callable[..., Any], keeper: Any, tmp_path: Path
+) -> None:
+    question = "id,question\n1,When was the tower of Brack built?\n"
+    shared = ("--indexes", str(tmp_path / "indexes"))
+    own(question, *shared)
+    served = f"openai:embedder@{keeper.url}"
+    own(question, *shared, "--embedder", served, "--out", str(tmp_path / "other"))
+
+    kept = [rows_of(tmp_path / out)["1"]["outcome"] for out in ("out", "other")]
+    assert [outcome["error"] for outcome in kept] == ["", ""]
+
+
 def test_what_own_needs_is_said(colligate: Any, tmp_path: Path) -> None:
     without = colligate.here("bench", "run", "own", "--out", tmp_path / "out")
     assert (without.returncode, "give --questions FILE" in without.stderr) == (2, True)
