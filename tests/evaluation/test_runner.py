@@ -33,6 +33,7 @@ from colligate.evaluation.rows import Row, read_rows
 from colligate.evaluation.spending import Paid, Spending
 from colligate.evaluation.suites import Method, Suite, parse_suite
 from colligate.evaluation.totals import read_totals
+from colligate.evidence.citing import Evidence
 from colligate.evidence.reader import Form
 from colligate.evidence.router import Action, Tag
 from colligate.library.given import Given
@@ -176,6 +177,23 @@ async def test_whatever_a_strategy_raises_is_the_outcomes_error_with_what_it_cos
     assert outcome.error.startswith(said)
     assert outcome.found is False
     assert outcome.usage["calls"] == 1
+
+
+async def test_an_answer_that_cites_what_there_is_not_has_failed() -> None:
+    @dataclass(frozen=True)
+    class Inventive:
+        name: ClassVar[str] = "inventive"
+        needs: ClassVar[Needs] = Needs(searches=False)
+
+        async def answer(self, question: str, run: Run) -> Answer:
+            await run.chat([Message("user", question)], max_tokens=5)
+            evidence = (Evidence(Span("nowhere", 0, 5), 1.0, "so"),)
+            return Answer(question, self.name, "a guess", True, evidence=evidence)
+
+    outcome = await outcome_of(Inventive(), ScriptedModel(["hm"]))
+
+    assert "nowhere" in outcome.error
+    assert (outcome.found, outcome.text, outcome.usage["calls"]) == (False, "", 1)
 
 
 async def test_what_stops_the_process_is_no_outcome() -> None:

@@ -69,7 +69,11 @@ class Answering:
         usage = run.meter.report(seconds=time.perf_counter() - began)
         if purse.refused is not None:
             raise purse.refused
-        return await observed(run, usage, answer, error), run.trace
+        try:
+            return await observed(run, usage, answer, error), run.trace
+        except Exception as trouble:  # the answer may cite what there is not
+            broken = Outcome(usage=usage.to_json(), seconds=usage.seconds, error=_said(trouble))
+            return broken, run.trace
 
 
 def first_of(error: BaseException) -> BaseException:

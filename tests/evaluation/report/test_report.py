@@ -414,13 +414,13 @@ def test_answers_link_to_their_traces_from_where_the_page_stands(
 def test_more_than_a_page_can_hold_is_sampled_and_said(
     made_run: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(questions_module, "MOST_CHARACTERS", 60_000)
+    monkeypatch.setattr(questions_module, "MOST_CHARACTERS", 20_000)
 
     def broken(row: Row) -> Row:
         error = "it broke" if row.question == "MuSiQue-29" else ""
         return replace(row, outcome=replace(row.outcome, error=error))
 
-    folder = made_run(questions=30, traced=False, change=broken).write()
+    folder = made_run(questions=30, methods=2, traced=False, change=broken).write()
     page, _ = write_report(folder)
     shown = data(page)["questions"]
     assert 5 < len(shown) < 210
