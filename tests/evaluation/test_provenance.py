@@ -68,7 +68,10 @@ def test_a_file_is_no_run(tmp_path: Path) -> None:
 
 
 def test_what_another_version_put_down_is_passed_over(tmp_path: Path) -> None:
-    text = SUITE.replace('file = "f"', 'file = "f", shuffled = true') + "colour = 'red'\n"
+    text = (
+        SUITE.replace('file = "f"', 'file = "f", shuffled = true')
+        + "colour = 'red'\npictures = [{ kind = 'pareto' }, { kind = 'in-oil' }]\n"
+    )
     write_provenance(tmp_path, replace(RUN, suite_text=text))
     whole = json.loads((tmp_path / FILE).read_text("utf-8"))
     whole["weather"] = whole["sessions"][0]["weather"] = whole["models"]["reader"]["weather"] = (
@@ -80,6 +83,7 @@ def test_what_another_version_put_down_is_passed_over(tmp_path: Path) -> None:
 
     assert read == replace(RUN, suite_text=text)
     assert [each.file for each in read.parsed_suite().datasets] == ["f"]
+    assert [each.kind for each in read.parsed_suite().pictures] == ["pareto"]
     with pytest.raises(UsageError, match="there is no such key"):
         parse_suite(text, "t", "t.toml")
 

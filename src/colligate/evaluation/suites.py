@@ -12,7 +12,7 @@ from dataclasses import fields, replace
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -99,7 +99,7 @@ def parse_suite(text: str, name: str, file: str, *, strict: bool = True) -> Suit
 
 
 def _known(table: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Without the keys that no part of a suite has."""
+    """Without the keys that no part of a suite has, and pictures that nobody can draw."""
 
     def part(key: str, value: Any) -> Any:
         if key not in _KEYS or not isinstance(value, list):
@@ -111,7 +111,14 @@ def _known(table: Mapping[str, Any]) -> Mapping[str, Any]:
             for each in value
         ]
 
-    return {key: part(key, value) for key, value in table.items() if key in _KEYS[""]}
+    kept = {key: part(key, value) for key, value in table.items() if key in _KEYS[""]}
+    if isinstance(pictures := kept.get("pictures"), list):
+        kept["pictures"] = [
+            each
+            for each in pictures
+            if not isinstance(each, dict) or each.get("kind") in get_args(PictureKind)
+        ]
+    return kept
 
 
 def _spelt_out(table: Mapping[str, Any], file: str) -> Mapping[str, Any]:
