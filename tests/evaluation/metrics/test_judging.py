@@ -173,9 +173,9 @@ async def test_a_trained_model_is_asked_as_alce_asks_it(monkeypatch: pytest.Monk
     asked: list[str] = []
 
     class T5:
-        async def write(self, text: str, *, read_tokens: int, max_tokens: int) -> str:
-            asked.append(text)
-            return "1" if "it rained" in text.split("hypothesis:")[1] else "10"
+        async def write(self, text: str, *, end: str, read_tokens: int, max_tokens: int) -> str:
+            asked.append(text + end)
+            return "1" if "it rained" in end else "10"
 
     monkeypatch.setattr("colligate.models.hf.loading.transformers", lambda: None)
     monkeypatch.setattr("colligate.models.hf.seq2seq.seq2seq", lambda name: T5())

@@ -117,8 +117,12 @@ class TrainedEntails:
 
     async def entails(self, premise: str, hypothesis: str) -> bool:
         """Whether it writes 1."""
-        asked = f"premise: {premise} hypothesis: {hypothesis}"
-        written = await self._model.write(asked, read_tokens=_PREMISE_TOKENS, max_tokens=10)
+        written = await self._model.write(
+            f"premise: {premise}",
+            end=f" hypothesis: {hypothesis}",  # stays, however long the premise
+            read_tokens=_PREMISE_TOKENS,
+            max_tokens=10,
+        )
         return written == "1"
 
 
