@@ -36,6 +36,8 @@ _PASSAGES = 10  # that a prompt shows of a corpus
 _PASSAGE_TOKENS = 200
 _INSTRUCTION_TOKENS = 600  # of a prompt, and what is replied
 _MOST_TOKENS = 16_000  # a prompt rarely has more: what does not fit is searched
+_BYTES_A_TOKEN = 4
+_WHOLE = "full-context"  # but of this, which reads all there is in one prompt
 
 
 @dataclass(frozen=True)
@@ -98,16 +100,19 @@ def _calls_of(contender: Contender, asked: Asked, question: Question) -> float:
 
 
 def _prompt_tokens(contender: Contender, asked: Asked, question: Question) -> float:
-    shown = _PASSAGES * _PASSAGE_TOKENS
+    shown: float = _PASSAGES * _PASSAGE_TOKENS
+    whole = contender.strategy.name == _WHOLE
     if not contender.strategy.needs.reads:
         shown = 0
     elif asked.dataset.over == "candidates":
         shown = sum(estimate_tokens(document.text) for document in question.documents)
         if contender.strategy.needs.searches:
             shown = min(shown, _PASSAGES * _PASSAGE_TOKENS)
+    elif whole and (asked.dataset.over == "corpus" or not question.documents):
+        shown = asked.corpus_bytes / _BYTES_A_TOKEN
     elif not contender.strategy.needs.searches:
         shown = _MOST_TOKENS
-    return min(shown, _MOST_TOKENS) + _INSTRUCTION_TOKENS
+    return (shown if whole else min(shown, _MOST_TOKENS)) + _INSTRUCTION_TOKENS
 
 
 def _tokens_of(row: Row) -> float:

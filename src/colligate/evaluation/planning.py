@@ -18,6 +18,7 @@ from colligate.strategies.parameters import configured
 from colligate.strategies.strategy import Strategy, available, strategy_type
 
 _ORACLE = "oracle"
+_PACKED = 3  # times as large is a text that is unpacked
 _FORMS = {Task.SET: Form.LIST, Task.READINGS: Form.LONG, Task.LONG: Form.LONG}
 
 
@@ -45,10 +46,14 @@ class Contender:
 
 @dataclass(frozen=True)
 class Asked:
-    """A data set and those of its questions that are asked, in order."""
+    """A data set and those of its questions that are asked, in order.
+
+    `corpus_bytes` is how large its corpus is on the disk, unpacked as far as one can tell.
+    """
 
     dataset: Dataset
     questions: tuple[Question, ...]
+    corpus_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -119,8 +124,9 @@ def plan(
     asked = []
     for dataset in chosen or [each for each in suite.datasets if each.default]:
         file = existing(data, dataset.file)
+        corpus_bytes = 0
         if dataset.over != "candidates" and dataset.corpus is not None:
-            existing(data, dataset.corpus)
+            corpus_bytes = _size(existing(data, dataset.corpus))
         most = limit if limit is not None else dataset.questions
         questions = read_questions(file, format=dataset.format)
         there = (question for question in questions if _is_meant(question, dataset))
@@ -130,7 +136,7 @@ def plan(
             why = f"none with {where}" if where else ""
             raise UsageError(f"{file} holds no questions for {dataset.name}", why)
         _hold_to_documents(dataset, sample, taking_part)
-        asked.append(Asked(dataset, sample))
+        asked.append(Asked(dataset, sample, corpus_bytes))
     return Plan(suite, tuple(asked), tuple(taking_part))
 
 
@@ -149,6 +155,11 @@ def existing(data: Path, file: str) -> Path:
         why = "the suite asks for it"
         raise MissingPath(f"there is no {path}", why, "name its --data, or take other --datasets")
     return path
+
+
+def _size(path: Path) -> int:
+    files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
+    return sum(file.stat().st_size * (_PACKED if file.suffix == ".gz" else 1) for file in files)
 
 
 def _hold_to_documents(

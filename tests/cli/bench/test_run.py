@@ -311,6 +311,25 @@ def test_a_dry_run_asks_and_writes_nothing(
     assert not (tmp_path / "out").exists()
 
 
+def test_what_reads_everything_is_expected_to_cost_it(
+    colligate: Any, running: Running, data: Path, tmp_path: Path
+) -> None:
+    passages = (json.dumps({"id": str(n), "text": "word " * 1000}) + "\n" for n in range(40))
+    (data / "towers.corpus.jsonl").write_text("".join(passages), "utf-8")
+    suite = (data / "towers.toml").read_text("utf-8")
+    over = 'file = "towers.jsonl"\nover = "corpus"\ncorpus = "towers.corpus.jsonl"'
+    (data / "towers.toml").write_text(suite.replace('file = "towers.jsonl"', over))
+    more = ("--dry-run", "--json", "--limit", "1", "--strategies")
+
+    whole, some = (
+        json.loads(colligate.here(*running(tmp_path / "out", *more, name)).stdout)["tokens"]
+        for name in ("full-context", "best-one")
+    )
+
+    assert 40_000 < whole < 60_000
+    assert some < 5_000
+
+
 def test_what_a_run_did_so_far_is_what_the_rest_is_expected_to_take(
     colligate: Any, running: Running, tmp_path: Path
 ) -> None:
