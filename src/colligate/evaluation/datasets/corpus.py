@@ -146,7 +146,7 @@ def hold_to(question: Question, corpus: Corpus | None = None) -> None:
             f"cannot ask question {question.id}",
             f"its document {missing[0]!r}{more} has no text and "
             + (f"is not in {corpus.path}" if corpus else "there is no corpus"),
-            "name the corpus that holds it",
+            "name the corpus that holds it (of your own questions: --documents DIR)",
         )
 
 
