@@ -1,0 +1,57 @@
+"""What there is: the version, strategies, limits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter
+
+from colligate import __version__
+from colligate.serving.server import TheServer
+from colligate.strategies.parameters import parameters
+from colligate.strategies.strategy import available, strategy_type, summary
+
+router = APIRouter(tags=["about"])
+
+
+@router.get("/about", summary="Version, models, strategies, limits, libraries")
+async def about(server: TheServer) -> dict[str, Any]:
+    """What this server has and what it takes."""
+    engine = server.libraries.engine("default")
+    strategies = []
+    for name in available():
+        kind = strategy_type(name)
+        needs = await engine.needs(kind)
+        required = [need.met for need in needs if need.required]
+        strategies.append(
+            {
+                "name": name,
+                "summary": summary(kind),
+                # Where a need is not known to be met, only the model's server knows.
+                "runs": False if False in required else None if None in required else True,
+                "needs": [
+                    {
+                        "capability": need.capability.value,
+                        "required": need.required,
+                        "met": need.met,
+                        "role": need.role.value,
+                    }
+                    for need in needs
+                ],
+                "parameters": [each.to_json() for each in parameters(kind)],
+            }
+        )
+    serving = server.serving
+    return {
+        "version": __version__,
+        "models": await engine.model_names(),
+        "strategies": strategies,
+        "limits": {
+            "upload_bytes": serving.upload_bytes,
+            "upload_files": serving.upload_files,
+            "question_characters": serving.question_characters,
+            "runs": serving.runs,
+            "waiting": serving.waiting,
+        },
+        "libraries": server.libraries.names(),
+    }

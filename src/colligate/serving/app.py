@@ -1,0 +1,88 @@
+"""The app: paths, limits, and what is opened and closed with it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from fastapi import APIRouter, FastAPI
+from fastapi.responses import FileResponse, Response
+from starlette.staticfiles import StaticFiles
+
+from colligate import __version__
+from colligate.engine import Engine
+from colligate.serving.api import about, asking, documents, jobs, libraries, runs
+from colligate.serving.metrics import CONTENT_TYPE
+from colligate.serving.problems import NotHere, add_handlers
+from colligate.serving.responses import Json
+from colligate.serving.server import Server, TheServer
+from colligate.serving.settings import Serving
+
+PAGE = Path(__file__).parent / "page"
+
+
+def create_app(serving: Serving, make_engine: Callable[[], Engine]) -> FastAPI:
+    """An ASGI app over the engine's library and models; it makes and closes the engine itself.
+
+    `app.state.server` is its `Server`, open while the app runs.
+    """
+    server = Server(serving)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        engine = make_engine()
+        try:
+            await server.open(engine)
+            yield
+        finally:
+            await server.aclose()
+            await engine.aclose()
+
+    app = FastAPI(
+        title="colligate",
+        version=__version__,
+        summary="Answers over many long documents, every claim cited to its exact place.",
+        lifespan=lifespan,
+        openapi_url="/api/openapi.json",
+        docs_url=None,
+        redoc_url=None,
+        default_response_class=Json,
+    )
+    app.state.server = server
+    add_handlers(app)
+    api = APIRouter(prefix="/api")
+    for router in (
+        about.router,
+        libraries.router(serving.upload_files),
+        documents.router,
+        asking.router,
+        jobs.router,
+        runs.router,
+    ):
+        api.include_router(router)
+    app.include_router(api)
+    app.include_router(_plain())
+    if (PAGE / "assets").is_dir():
+        app.mount("/assets", StaticFiles(directory=PAGE / "assets"), name="assets")
+    return app
+
+
+def _plain() -> APIRouter:
+    routes = APIRouter(tags=["about"])
+
+    @routes.get("/healthz", summary="Whether the server answers")
+    async def healthz() -> dict[str, str]:
+        return {"status": "ok", "version": __version__}
+
+    @routes.get("/metrics", summary="Numbers for Prometheus")
+    async def metrics(server: TheServer) -> Response:
+        return Response(server.metrics.shown(), media_type=CONTENT_TYPE)
+
+    @routes.get("/", include_in_schema=False)
+    async def page() -> Response:
+        if not (PAGE / "index.html").is_file():
+            raise NotHere("no page", "it is not in this installation", "the API is under /api")
+        return FileResponse(PAGE / "index.html")
+
+    return routes

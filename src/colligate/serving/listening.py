@@ -1,0 +1,84 @@
+"""The socket: listening until told to stop, then letting what is under way end."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+
+import uvicorn
+
+from colligate.engine import Engine
+from colligate.errors import UsageError
+from colligate.serving.app import create_app
+from colligate.serving.server import Server
+from colligate.serving.settings import Serving
+
+_BACKLOG = 512
+_SECONDS_TO_CLOSE = 5  # for connections, after the runs have ended
+
+
+async def listen(
+    serving: Serving, make_engine: Callable[[], Engine], on_ready: Callable[[str], None]
+) -> None:
+    """Serve until SIGINT or SIGTERM; `on_ready` is told the address once connections are taken.
+
+    Raises:
+        UsageError: the address cannot be listened at.
+        ColligateError: what the engine could not open.
+    """
+    app = create_app(serving, make_engine)
+    listening = _socket(serving)
+    host = f"[{serving.host}]" if ":" in serving.host else serving.host
+    url = f"http://{host}:{listening.getsockname()[1]}/"
+    config = uvicorn.Config(
+        app,
+        lifespan="off",  # opened here, so that what goes wrong is said in its own words
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        backlog=_BACKLOG,
+        timeout_graceful_shutdown=int(serving.grace) + _SECONDS_TO_CLOSE,
+    )
+    with listening:
+        async with app.router.lifespan_context(app):
+            on_ready(url)
+            await _Listener(config, app.state.server, serving.grace).serve(sockets=[listening])
+
+
+class _Listener(uvicorn.Server):
+    """Runs and jobs get their grace before connections are closed."""
+
+    def __init__(self, config: uvicorn.Config, server: Server, grace: float) -> None:
+        super().__init__(config)
+        self._server = server
+        self._grace = grace
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stop taking connections, let what is under way end."""
+        draining = asyncio.create_task(self._server.drain(self._grace))
+        await super().shutdown(sockets)
+        await draining
+
+
+def _socket(serving: Serving) -> socket.socket:
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            serving.host, serving.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        made = socket.socket(family, kind, protocol)
+    except OSError as error:
+        raise _cannot(serving, error) from error
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind(address)
+    except OSError as error:
+        made.close()
+        raise _cannot(serving, error) from error
+    return made
+
+
+def _cannot(serving: Serving, error: OSError) -> UsageError:
+    what = f"cannot listen at {serving.host} port {serving.port}"
+    return UsageError(what, error.strerror or str(error), "name another --host or --port")

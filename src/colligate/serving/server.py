@@ -1,0 +1,81 @@
+"""What one app has: its libraries, runs, jobs and numbers, opened and closed together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Annotated
+
+from fastapi import Depends, Request
+
+from colligate.engine import Engine
+from colligate.serving.jobs import Jobs
+from colligate.serving.libraries import Libraries
+from colligate.serving.metrics import Metrics
+from colligate.serving.problems import Busy
+from colligate.serving.runs import Runs
+from colligate.serving.settings import Serving
+from colligate.serving.streaming import EventStream
+
+
+class Server:
+    """The parts of a running server. `open` first, `aclose` last."""
+
+    def __init__(self, serving: Serving) -> None:
+        self.serving = serving
+        self.metrics = Metrics()
+        self._streams = 0
+        self._drained = False
+
+    async def open(self, engine: Engine) -> None:
+        """Take an engine over; its library is the default one.
+
+        Raises:
+            LibraryError: the library cannot be opened.
+        """
+        folder = (await engine.open_library()).path
+        self.libraries = Libraries(engine, folder, self.serving.libraries)
+        self.runs = Runs(self.libraries, self.serving, self.metrics)
+        self.jobs = Jobs(self.libraries, self.serving.jobs, self.metrics)
+        await self.runs.load()
+        for name in self.libraries.names():
+            await self.jobs.tidy(name)  # what came by HTTP and was not read when the server ended
+
+    async def drain(self, grace: float) -> None:
+        """Begin nothing more; what is under way has `grace` seconds to end, then is cancelled."""
+        if not self._drained:
+            self._drained = True
+            await asyncio.gather(self.runs.aclose(grace), self.jobs.aclose(grace))
+
+    async def aclose(self) -> None:
+        """End what is still under way, and close libraries and models."""
+        await self.drain(0.0)
+        await self.libraries.aclose()
+
+    def stream(self, events: AsyncIterator[bytes], ended: object = None) -> EventStream:
+        """A response of events.
+
+        Raises:
+            Busy: too many streams are open.
+        """
+        if self._streams >= self.serving.streams:
+            raise Busy("too many event streams are open", "", "close some, or try later")
+        self._streams += 1
+        self.metrics.streams.set(self._streams)
+
+        def close() -> None:
+            self._streams -= 1
+            self.metrics.streams.set(self._streams)
+            if callable(ended):
+                ended()
+
+        return EventStream(events, close)
+
+
+def _of_app(request: Request) -> Server:
+    server: Server = request.app.state.server
+    return server
+
+
+TheServer = Annotated[Server, Depends(_of_app)]
+"""The server, for a path operation."""
