@@ -1,0 +1,67 @@
+import { useContext, useState } from "preact/hooks";
+import { seconds } from "../say";
+import { sentence } from "../sentences";
+import { titleOf } from "../state";
+import type { TraceEvent } from "../types";
+import { DocumentTitle, Excerpt, Few, InLibrary, SpanLink, spanKey } from "./spans";
+
+/** All that happened, a line an event, newest last. */
+export function Steps({ events }: { events: readonly TraceEvent[] }) {
+  const [calls, setCalls] = useState(false);
+  const library = useContext(InLibrary);
+  const said = events.flatMap((event, at) => {
+    const line = sentence(event);
+    return line && (calls || line.tone !== "call") ? [{ at, event, line }] : [];
+  });
+  const hidden = events.filter((event) => event.event === "asked" || event.event === "measured").length;
+  return (
+    <section class="steps" aria-label="Steps">
+      <header>
+        <h3>Step by step</h3>
+        {hidden > 0 && (
+          <label class="check">
+            <input type="checkbox" checked={calls} onChange={(event) => setCalls(event.currentTarget.checked)} />
+            model calls ({hidden})
+          </label>
+        )}
+      </header>
+      <ol>
+        <Few all={said} most={60}>
+          {({ at, event, line }) => (
+            <li key={at} class={`step ${line.tone}`}>
+              <time>{seconds(event.at)}</time>
+              {line.more || line.spans?.length ? (
+                <details>
+                  <summary>{named(line.said, event, library)}</summary>
+                  {line.more && <p class="more-said">{line.more}</p>}
+                  {line.spans && line.spans.length > 0 && (
+                    <ul>
+                      <Few all={line.spans} most={5}>
+                        {(span) => (
+                          <li key={spanKey(span)}>
+                            <SpanLink span={span}>
+                              <DocumentTitle id={span.document_id} />
+                            </SpanLink>{" "}
+                            <Excerpt span={span} most={140} />
+                          </li>
+                        )}
+                      </Few>
+                    </ul>
+                  )}
+                </details>
+              ) : (
+                <span>{named(line.said, event, library)}</span>
+              )}
+            </li>
+          )}
+        </Few>
+      </ol>
+    </section>
+  );
+}
+
+/** Documents go by their titles where people read of them. */
+function named(said: string, event: TraceEvent, library: string): string {
+  if (!("document" in event) || !event.document) return said;
+  return said.replace(event.document, () => `“${titleOf(library, event.document)}”`);
+}
