@@ -11,6 +11,7 @@ from colligate.cli.failures import ANSWERED
 from colligate.cli.terminal import note
 
 _SERVER = "Server"
+_MEBIBYTE = 1 << 20
 
 
 def serve(
@@ -19,7 +20,7 @@ def serve(
         str,
         typer.Option(
             envvar="COLLIGATE_HOST",
-            help="The address to listen at; beyond this machine, clients need a token.",
+            help="The address to listen at. Beyond this machine every client needs a token.",
             rich_help_panel=_SERVER,
         ),
     ] = "127.0.0.1",
@@ -33,6 +34,83 @@ def serve(
             rich_help_panel=_SERVER,
         ),
     ] = 8420,
+    token: Annotated[
+        str | None,
+        typer.Option(
+            envvar="COLLIGATE_TOKEN",
+            help="What clients must send as a bearer token. Beyond this machine one is made and "
+            "shown if none is given. The variable keeps it out of the list of processes.",
+            rich_help_panel=_SERVER,
+            show_default=False,
+        ),
+    ] = None,
+    allow_origin: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ORIGIN",
+            help="A page of another origin that may ask, as https://example.org; as often as you "
+            "like.",
+            rich_help_panel=_SERVER,
+            show_default=False,
+        ),
+    ] = None,
+    runs: Annotated[
+        int,
+        typer.Option(
+            envvar="COLLIGATE_RUNS",
+            min=1,
+            help="The most questions answered at once; others wait.",
+            rich_help_panel=options.LIMITS,
+        ),
+    ] = 4,
+    waiting: Annotated[
+        int,
+        typer.Option(
+            envvar="COLLIGATE_WAITING",
+            min=0,
+            help="The most questions that wait; more are refused.",
+            rich_help_panel=options.LIMITS,
+        ),
+    ] = 64,
+    max_upload: Annotated[
+        int,
+        typer.Option(
+            envvar="COLLIGATE_MAX_UPLOAD",
+            metavar="MIB",
+            min=1,
+            help="The most that one request may bring in files.",
+            rich_help_panel=options.LIMITS,
+        ),
+    ] = 512,
+    max_files: Annotated[
+        int,
+        typer.Option(
+            envvar="COLLIGATE_MAX_FILES",
+            min=1,
+            help="The most files in one request.",
+            rich_help_panel=options.LIMITS,
+        ),
+    ] = 200,
+    max_question: Annotated[
+        int,
+        typer.Option(
+            envvar="COLLIGATE_MAX_QUESTION",
+            metavar="CHARACTERS",
+            min=1,
+            help="The longest question.",
+            rich_help_panel=options.LIMITS,
+        ),
+    ] = 8000,
+    grace: Annotated[
+        float,
+        typer.Option(
+            envvar="COLLIGATE_GRACE",
+            metavar="SECONDS",
+            min=0.0,
+            help="What questions under way are given to end when the server is told to stop.",
+            rich_help_panel=options.LIMITS,
+        ),
+    ] = 20.0,
     library: options.LibraryFolder = None,
     model: options.Model = None,
     worker_model: options.WorkerModel = None,
@@ -44,15 +122,36 @@ def serve(
     wait: options.Wait = 30.0,
     cache: options.Cache = False,
 ) -> int:
-    """Serve a library: a page to ask in, and an HTTP API (see /api/docs)."""
+    """Serve a library: a page to ask in, and an HTTP API (the page /api/docs lists it).
+
+    Models are opened before the first connection is taken. An interrupt stops the server once
+    the questions under way have their answers.
+    """
     from colligate.cli.running import run
     from colligate.engine import Engine
-    from colligate.serving.listening import listen
-    from colligate.serving.settings import Serving
     from colligate.settings import Settings
 
+    require_extra()
+    from colligate.serving.auth import checked_token, new_token
+    from colligate.serving.listening import listen
+    from colligate.serving.settings import Serving, is_loopback
+
     settings = Settings.load(config)
-    serving = Serving(host=host, port=port)
+    if token is None and not is_loopback(host):
+        token = new_token()
+        note(f"token: {token}")
+    serving = Serving(
+        host=host,
+        port=port,
+        token=None if token is None else checked_token(token),
+        allow_origins=tuple(allow_origin or ()),
+        upload_bytes=max_upload * _MEBIBYTE,
+        upload_files=max_files,
+        question_characters=max_question,
+        runs=runs,
+        waiting=waiting,
+        grace=grace,
+    )
 
     def make_engine() -> Engine:
         return Engine(
@@ -70,3 +169,24 @@ def serve(
 
     run(listen(serving, make_engine, on_ready=lambda url: note(f"colligate is at {url}")))
     return ANSWERED
+
+
+def require_extra() -> None:
+    """Hold this installation to the extra `serve`.
+
+    Raises:
+        MissingExtra: a package of it is not installed.
+    """
+    from importlib import import_module
+
+    from colligate.errors import MissingExtra
+
+    for package in ("fastapi", "uvicorn", "python_multipart", "prometheus_client"):
+        try:
+            import_module(package)
+        except ImportError as error:
+            raise MissingExtra(
+                "colligate serve needs more than is installed",
+                f"{error.name or package} is missing",
+                "pip install 'colligate[serve]'",
+            ) from error

@@ -178,8 +178,8 @@ class Recorder:
 
 async def follow(
     run: Run, recorder: Recorder | None, after: int, *, prompts: bool
-) -> AsyncIterator[tuple[int, dict[str, Any] | bytes]]:
-    """A run's events with their numbers, from the one after `after`; ends when the run does.
+) -> AsyncIterator[tuple[int, bytes]]:
+    """A run's events as JSON, with their numbers, from the one after `after`, until it ends.
 
     Without `prompts` what models were asked is left out.
     """

@@ -84,7 +84,7 @@ class Runs:
 
     def follow(
         self, run: Run, after: int = 0, *, prompts: bool = False
-    ) -> AsyncIterator[tuple[int, dict[str, Any] | bytes]]:
+    ) -> AsyncIterator[tuple[int, bytes]]:
         """A run's events with their numbers, as they come; see `run.follow`."""
         return follow(run, self._recorders.get(run.id), after, prompts=prompts)
 

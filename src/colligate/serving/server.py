@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Annotated
 
 from fastapi import Depends, Request
@@ -52,11 +52,11 @@ class Server:
         await self.drain(0.0)
         await self.libraries.aclose()
 
-    def stream(self, events: AsyncIterator[bytes], ended: object = None) -> EventStream:
-        """A response of events.
+    def open_stream(self) -> Callable[[], None]:
+        """Count a stream that is about to open; call what is returned when it has ended.
 
         Raises:
-            Busy: too many streams are open.
+            Busy: too many are open.
         """
         if self._streams >= self.serving.streams:
             raise Busy("too many event streams are open", "", "close some, or try later")
@@ -66,10 +66,25 @@ class Server:
         def close() -> None:
             self._streams -= 1
             self.metrics.streams.set(self._streams)
-            if callable(ended):
+
+        return close
+
+    def stream(
+        self, events: AsyncIterator[bytes], ended: Callable[[], None] | None = None
+    ) -> EventStream:
+        """A response of events; `ended` is called after it, or when the client has hung up.
+
+        Raises:
+            Busy: too many streams are open.
+        """
+        close = self.open_stream()
+
+        def over() -> None:
+            close()
+            if ended is not None:
                 ended()
 
-        return EventStream(events, close)
+        return EventStream(events, over)
 
 
 def _of_app(request: Request) -> Server:

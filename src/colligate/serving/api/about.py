@@ -9,7 +9,7 @@ from fastapi import APIRouter
 from colligate import __version__
 from colligate.serving.server import TheServer
 from colligate.strategies.parameters import parameters
-from colligate.strategies.strategy import available, strategy_type, summary
+from colligate.strategies.strategy import Need, available, strategy_type, summary
 
 router = APIRouter(tags=["about"])
 
@@ -22,13 +22,14 @@ async def about(server: TheServer) -> dict[str, Any]:
     for name in available():
         kind = strategy_type(name)
         needs = await engine.needs(kind)
-        required = [need.met for need in needs if need.required]
+        lacking = [need for need in needs if need.required and need.met is not True]
         strategies.append(
             {
                 "name": name,
                 "summary": summary(kind),
-                # Where a need is not known to be met, only the model's server knows.
-                "runs": False if False in required else None if None in required else True,
+                # None: only the model's server knows, and was not asked.
+                "runs": not lacking or (None if all(n.met is None for n in lacking) else False),
+                "why_not": "; ".join(_lack(need) for need in lacking),
                 "needs": [
                     {
                         "capability": need.capability.value,
@@ -55,3 +56,10 @@ async def about(server: TheServer) -> dict[str, Any]:
         },
         "libraries": server.libraries.names(),
     }
+
+
+def _lack(need: Need) -> str:
+    whose = f"the {need.role.value} model"
+    if need.met is None:
+        return f"only its server knows whether {whose} offers {need.capability.value}"
+    return f"{whose} does not offer {need.capability.value}"

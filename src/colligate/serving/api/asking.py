@@ -11,10 +11,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from colligate.engine import DEFAULT_STRATEGY
 from colligate.errors import UsageError
-from colligate.serving.problems import problem_response
+from colligate.serving.problems import Busy, problem_response
 from colligate.serving.responses import Json
 from colligate.serving.run import Ask, Run
-from colligate.serving.run_files import encoded
 from colligate.serving.server import Server, TheServer
 from colligate.serving.streaming import sse, unless_hung_up
 from colligate.strategies.parameters import configured
@@ -95,11 +94,14 @@ async def ask(
     The events are `run` (its id), `queued` (its place), `event` (a step of the trace), and last
     `answer` or `problem`.
     """
-    asked = body.ask(server.serving.question_characters)
+    run = await server.runs.begin(name, body.ask(server.serving.question_characters))
     if body.stream:
-        run = await server.runs.begin(name, asked)
-        return server.stream(events(server, run, prompts=prompts), None if detached else run.cancel)
-    run = await server.runs.begin(name, asked)
+        ended = None if detached else run.cancel
+        try:
+            return server.stream(events(server, run, prompts=prompts), ended)
+        except Busy:
+            run.cancel()
+            raise
     if not await unless_hung_up(request, run.wait):
         if not detached:
             run.cancel()
@@ -116,8 +118,7 @@ async def events(
     """A run as server-sent events, numbered, from the one after `after`."""
     yield sse("run", {"id": run.id})
     async for number, line in server.runs.follow(run, after, prompts=prompts):
-        data = line if isinstance(line, bytes) else encoded(line)
-        yield sse("queued" if data.startswith(_QUEUED) else "event", data, number)
+        yield sse("queued" if line.startswith(_QUEUED) else "event", line, number)
     for kind, said in (await run.outcome()).items():
         yield sse(kind, said)
 
