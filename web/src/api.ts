@@ -24,13 +24,13 @@ export class Failure extends Error {
 }
 
 const TOKEN = "colligate.token";
-/** Whether the server wants a token that it has not been given. */
-export const locked = signal(false);
+/** Whether the server wants a token: it was given none, or a wrong one. */
+export const locked = signal<"" | "none" | "wrong">("");
 let unlocked: (() => void)[] = [];
 
 export function useToken(token: string): void {
   sessionStorage.setItem(TOKEN, token);
-  locked.value = false;
+  locked.value = "";
   unlocked.forEach((go) => go());
   unlocked = [];
 }
@@ -52,7 +52,7 @@ async function request(path: string, init: RequestInit = {}): Promise<Response> 
     if (response.ok) return response;
     if (response.status !== 401) throw new Failure(await problemOf(response), response.status);
     await response.body?.cancel();
-    locked.value = true;
+    locked.value = sessionStorage.getItem(TOKEN) ? "wrong" : "none";
     await new Promise<void>((resolve) => unlocked.push(resolve));
   }
 }

@@ -28,7 +28,8 @@ export function dollars(usd: number | null | undefined): string {
 export function bytes(n: number): string {
   if (n < 1024) return `${n} B`;
   if (n < 1024 ** 2) return `${(n / 1024).toFixed(0)} KB`;
-  return `${(n / 1024 ** 2).toFixed(1)} MB`;
+  const mega = n / 1024 ** 2;
+  return `${mega >= 100 || Number.isInteger(mega) ? Math.round(mega) : mega.toFixed(1)} MB`;
 }
 
 export function score(x: number): string {
@@ -47,6 +48,7 @@ export function when(began: string | number): string {
 
 /** A text in one line, no longer than so many characters. */
 export function oneLine(text: string, most = 160): string {
-  const line = text.replace(/\s+/g, " ").trim();
+  // Rulers say nothing in a line.
+  const line = text.replace(/[-=_*~]{4,}/g, " ").replace(/\s+/g, " ").trim();
   return line.length > most ? `${line.slice(0, most).trimEnd()}…` : line;
 }

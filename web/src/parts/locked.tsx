@@ -23,6 +23,7 @@ export function Locked() {
         <p class="quiet">
           <code>colligate serve</code> printed it when it started. It stays in this tab alone.
         </p>
+        {wanted === "wrong" && <p role="alert">That was not the token of this server.</p>}
         <label>
           Token
           <input ref={field} type="password" autocomplete="off" spellcheck={false} required />

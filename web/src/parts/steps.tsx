@@ -1,4 +1,4 @@
-import { useContext, useState } from "preact/hooks";
+import { useContext, useEffect, useRef, useState } from "preact/hooks";
 import { seconds } from "../say";
 import { sentence } from "../sentences";
 import { titleOf } from "../state";
@@ -6,7 +6,8 @@ import type { TraceEvent } from "../types";
 import { DocumentTitle, Excerpt, Few, InLibrary, SpanLink, spanKey } from "./spans";
 
 /** All that happened, a line an event, newest last. */
-export function Steps({ events }: { events: readonly TraceEvent[] }) {
+export function Steps({ events, live }: { events: readonly TraceEvent[]; live: boolean }) {
+  const box = useRef<HTMLOListElement>(null);
   const [calls, setCalls] = useState(false);
   const library = useContext(InLibrary);
   const said = events.flatMap((event, at) => {
@@ -14,6 +15,11 @@ export function Steps({ events }: { events: readonly TraceEvent[] }) {
     return line && (calls || line.tone !== "call") ? [{ at, event, line }] : [];
   });
   const hidden = events.filter((event) => event.event === "asked" || event.event === "measured").length;
+  useEffect(() => {
+    const { current } = box;
+    // Follow what comes, unless somebody has scrolled back to read.
+    if (live && current && current.scrollHeight - current.scrollTop - current.clientHeight < 200) current.scrollTop = current.scrollHeight;
+  }, [live, said.length]);
   return (
     <section class="steps" aria-label="Steps">
       <header>
@@ -25,9 +31,8 @@ export function Steps({ events }: { events: readonly TraceEvent[] }) {
           </label>
         )}
       </header>
-      <ol>
-        <Few all={said} most={60}>
-          {({ at, event, line }) => (
+      <ol ref={box} tabIndex={0} role="list" aria-label="Steps, oldest first">
+          {said.map(({ at, event, line }) => (
             <li key={at} class={`step ${line.tone}`}>
               <time>{seconds(event.at)}</time>
               {line.more || line.spans?.length ? (
@@ -53,8 +58,7 @@ export function Steps({ events }: { events: readonly TraceEvent[] }) {
                 <span>{named(line.said, event, library)}</span>
               )}
             </li>
-          )}
-        </Few>
+          ))}
       </ol>
     </section>
   );

@@ -30,8 +30,34 @@ export function DuquadPicture({ events }: { events: readonly TraceEvent[] }) {
     const number = at + 1;
     return { number, span, title: listed.titles[at] ?? "", at: place.get(`${span.document_id}:${span.start}`) };
   });
-  const rank = (row: (typeof rows)[number]) => (row.at === undefined ? -Infinity : (weighted?.scores[row.at] ?? 0));
-  if (weighted) rows.sort((a, b) => rank(b) - rank(a) || a.number - b.number);
+  // Those that an agent named come first, and of all the best: that is where the eye should be.
+  const isNamed = (number: number) => views.some((view) => view.important.includes(number));
+  const rank = (row: (typeof rows)[number]) => (row.at === undefined ? 0 : (weighted?.scores[row.at] ?? 0));
+  rows.sort((a, b) => Number(isNamed(b.number)) - Number(isNamed(a.number)) || rank(b) - rank(a) || a.number - b.number);
+  const named = rows.filter((row) => isNamed(row.number));
+  const rest = rows.slice(named.length);
+  const drawn = ({ number, span, title, at }: (typeof rows)[number], short: boolean) => (
+    <li key={number} class={fate(number, views, gated).kind}>
+      <div class="what">
+        <span class="n">{number}</span>
+        <div>
+          <SpanLink span={span}>{oneLine(title, 70)}</SpanLink>
+          {!short && listed.units === "passages" && <Excerpt span={span} most={150} />}
+        </div>
+      </div>
+      <div class="signals">
+        {signals.map(({ name, tone, values, shares }) => {
+          const value = at === undefined ? undefined : values?.[at];
+          if (value === undefined || at === undefined) return <span key={name} class="bar none" />;
+          return <Bar key={name} share={shares?.[at] ?? 0} tone={tone} label={`${name} ${score(value)}`} />;
+        })}
+        {fused && at !== undefined && (
+          <Bar share={fused[at] ?? 0} tone="c0 strong" label={`fused ${score(weighted?.scores[at] ?? 0)}`} />
+        )}
+      </div>
+      {!short && <Verdict number={number} views={views} gated={gated} />}
+    </li>
+  );
   return (
     <figure class="picture duquad">
       <figcaption>
@@ -49,30 +75,9 @@ export function DuquadPicture({ events }: { events: readonly TraceEvent[] }) {
           </li>
         </ul>
       </figcaption>
-      <ol class="rows">
-        {rows.map(({ number, span, title, at }) => (
-          <li key={number} class={fate(number, views, gated).kind}>
-            <div class="what">
-              <span class="n">{number}</span>
-              <div>
-                <SpanLink span={span}>{oneLine(title, 70)}</SpanLink>
-                {listed.units === "passages" && <Excerpt span={span} most={90} />}
-              </div>
-            </div>
-            <div class="signals">
-              {signals.map(({ name, tone, values, shares }) => {
-                const value = at === undefined ? undefined : values?.[at];
-                if (value === undefined || at === undefined) return <span key={name} class="bar none" />;
-                return <Bar key={name} share={shares?.[at] ?? 0} tone={tone} label={`${name} ${score(value)}`} />;
-              })}
-              {fused && at !== undefined && (
-                <Bar share={fused[at] ?? 0} tone="c0 strong" label={`fused ${score(weighted?.scores[at] ?? 0)}`} />
-              )}
-            </div>
-            <Verdict number={number} views={views} gated={gated} />
-          </li>
-        ))}
-      </ol>
+      {named.length > 0 && <ol class="rows">{named.map((row) => drawn(row, false))}</ol>}
+      {views.length > 0 && rest.length > 0 && <h4 class="divide">Named by no agent</h4>}
+      <ol class={views.length ? "rows rest" : "rows"}>{rest.map((row) => drawn(row, views.length > 0))}</ol>
     </figure>
   );
 }
@@ -87,7 +92,6 @@ function fate(number: number, views: EventOf<"viewed">[], gated: EventOf<"gated"
 function Verdict({ number, views, gated }: { number: number; views: EventOf<"viewed">[]; gated: EventOf<"gated"> | undefined }) {
   const { by, scored, kind } = fate(number, views, gated);
   if (!views.length) return <div class="verdict" />;
-  if (!by.length) return <div class="verdict quiet">no agent named it</div>;
   return (
     <div class="verdict">
       {by.map((agent) => (

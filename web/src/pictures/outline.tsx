@@ -47,13 +47,14 @@ export function OutlinePicture({ events }: { events: readonly TraceEvent[] }) {
                     {looked.queries.map((queries, at) => {
                       const name = looked.links[at]?.name ?? "";
                       const read = of(events, "gathered").filter((event) => event.round === round && event.entity === name);
+                      const fresh = read.reduce((sum, each) => sum + each.unseen.length, 0);
                       const summary = of(events, "summarised").find((event) => event.round === round && event.entity === name);
                       return (
                         <li key={at}>
                           <b>{name || "looked up"}</b>
                           <span class="queries">{queries.join(" · ")}</span>
                           <small>
-                            {read.length > 0 && `${counted(read.reduce((sum, each) => sum + each.unseen.length, 0), "new passage")}`}
+                            {read.length > 0 && (fresh ? counted(fresh, "new passage") : "nothing new")}
                             {summary && `, ${counted(summary.fragments.length, "statement")}`}
                           </small>
                         </li>

@@ -4,7 +4,7 @@ import { useText } from "../excerpts";
 import { Bar, shares } from "../parts/bar";
 import { DocumentTitle, InLibrary, SpanLink } from "../parts/spans";
 import { lastOf, of } from "../run";
-import { count, oneLine } from "../say";
+import { count, counted, oneLine } from "../say";
 import type { EventOf, NodeScore, TraceEvent } from "../types";
 
 const MOST_READ = 200_000;
@@ -80,24 +80,59 @@ function Parts({ event }: { event: EventOf<"weighed"> }) {
   const text = useText(library, event.document, start, end);
   const whole = text === null ? null : new Text(text, start);
   const bars = shares(event.nodes.map((node) => node.score));
+  const part = (node: NodeScore, at: number) => {
+    const heading = node.level !== "paragraph";
+    const said = whole ? oneLine(whole.slice(node.span.start, node.span.end), node.kept ? 600 : 160) : "…";
+    return (
+      <li key={at} class={`${node.level} ${node.kept ? "kept" : "dropped"}`}>
+        <Bar
+          share={bars[at] ?? 0}
+          tone={node.kept ? "c0" : "c6"}
+          label={`score ${node.score.toFixed(3)}: local ${node.local_score.toFixed(3)}, global ${node.global_score.toFixed(3)}`}
+        />
+        {heading ? (
+          <b>{node.title || node.level}</b>
+        ) : (
+          <SpanLink span={node.span}>
+            <span class="unseen">{node.kept ? "kept: " : "dropped: "}</span>
+            {said}
+          </SpanLink>
+        )}
+      </li>
+    );
+  };
   return (
     <ol class="parts">
-      {event.nodes.map((node, at) => {
-        const heading = node.level !== "paragraph";
-        return (
-          <li key={at} class={`${node.level} ${node.kept ? "kept" : "dropped"}`}>
-            <Bar share={bars[at] ?? 0} tone={node.kept ? "c0" : "c6"} label={`score ${node.score.toFixed(3)}: local ${node.local_score.toFixed(3)}, global ${node.global_score.toFixed(3)}`} />
-            {heading ? (
-              <b>{node.title || node.level}</b>
-            ) : (
-              <SpanLink span={node.span}>
-                {node.kept ? <span class="unseen">kept: </span> : <span class="unseen">dropped: </span>}
-                {whole ? oneLine(whole.slice(node.span.start, node.span.end), node.kept ? 400 : 120) : "…"}
-              </SpanLink>
-            )}
+      {stretches(event.nodes).map(({ kept, first, nodes }) =>
+        kept ? (
+          nodes.map((node, at) => part(node, first + at))
+        ) : (
+          <li key={first} class="fold">
+            <details>
+              <summary>{counted(nodes.length, "part")} dropped</summary>
+              <ol>{nodes.map((node, at) => part(node, first + at))}</ol>
+            </details>
           </li>
-        );
-      })}
+        ),
+      )}
     </ol>
   );
 }
+
+type Stretch = { kept: boolean; first: number; nodes: NodeScore[] };
+
+/** Nodes in turn: those that were kept with their headings, and those between of which nothing was. */
+export function stretches(nodes: readonly NodeScore[]): Stretch[] {
+  const kept = nodes.filter((node) => node.kept);
+  const matters = nodes.map((node) => node.kept || kept.some((each) => within(each, node)));
+  const found: Stretch[] = [];
+  for (const [at, node] of nodes.entries()) {
+    const last = found.at(-1);
+    if (last && last.kept === matters[at]) last.nodes.push(node);
+    else found.push({ kept: matters[at] ?? false, first: at, nodes: [node] });
+  }
+  return found;
+}
+
+const within = (inner: NodeScore, outer: NodeScore): boolean =>
+  outer.span.start <= inner.span.start && inner.span.end <= outer.span.end;

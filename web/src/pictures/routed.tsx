@@ -66,7 +66,7 @@ function Walk({ id, routed }: { id: string; routed: EventOf<"routed">[] }) {
               <i class={`node ${state}`} />
               <span>
                 {state && <span class="unseen">{state}: </span>}
-                {oneLine(line.text, state ? 260 : 90)}
+                {state === "accepted" && !line.heading ? <mark>{oneLine(line.text, 260)}</mark> : oneLine(line.text, state ? 260 : 90)}
               </span>
             </li>
           );

@@ -28,6 +28,7 @@ export function CompareView() {
   const now = runs.value;
   return (
     <div class="compare">
+      <div class="head">
       <form
         class="question"
         onSubmit={(event) => {
@@ -61,6 +62,7 @@ export function CompareView() {
         </div>
       </form>
       {now && <Verdict runs={now} />}
+      </div>
       {now && (
         <div class="sides">
           {now.map((run, at) => (
