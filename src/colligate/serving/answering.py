@@ -2,32 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from colligate.engine import DEFAULT_STRATEGY, Engine
 from colligate.errors import UsageError
 from colligate.library.sources import Sources
-from colligate.strategies.answer import Answer
-from colligate.strategies.trace import Listener
 
 DEFAULT_LIBRARY = "default"
 
+OnStep = Callable[[Mapping[str, Any]], None]
+"""Gets each event of a run as JSON; may be called from any thread."""
+
 
 class Answering(Protocol):
-    """Libraries by name, and questions answered over them. None is the default library."""
+    """Libraries by name, and questions answered over them."""
 
     async def libraries(self) -> Sequence[str]:
         """The names of the libraries, the default first."""
         ...
 
-    async def sources(self, library: str | None = None) -> Sources:
+    async def sources(self, library: str = DEFAULT_LIBRARY) -> Sources:
         """What one library holds.
 
         Raises:
-            UsageError: there is no library of this name.
+            ColligateError: there is no library of this name, or it cannot be opened.
         """
         ...
 
@@ -35,11 +36,11 @@ class Answering(Protocol):
         self,
         question: str,
         *,
-        library: str | None = None,
+        library: str = DEFAULT_LIBRARY,
         strategy: str = DEFAULT_STRATEGY,
-        on_event: Listener | None = None,
-    ) -> Answer:
-        """Answer a question over one library.
+        on_step: OnStep | None = None,
+    ) -> dict[str, Any]:
+        """The object of `ask --json` for a question over one library; cancelled, it stops.
 
         Raises:
             ColligateError: as `Engine.ask`; also when nothing more can be taken on just now.
@@ -61,7 +62,7 @@ class OneLibrary:
         """The one there is."""
         return [DEFAULT_LIBRARY]
 
-    async def sources(self, library: str | None = None) -> Sources:
+    async def sources(self, library: str = DEFAULT_LIBRARY) -> Sources:
         """The documents of the paths, or the whole library."""
         _hold_to_one(library)
         opened = await self.engine.open_library()
@@ -73,16 +74,27 @@ class OneLibrary:
         self,
         question: str,
         *,
-        library: str | None = None,
+        library: str = DEFAULT_LIBRARY,
         strategy: str = DEFAULT_STRATEGY,
-        on_event: Listener | None = None,
-    ) -> Answer:
-        """`Engine.ask`."""
+        on_step: OnStep | None = None,
+    ) -> dict[str, Any]:
+        """What `Engine.ask` answers."""
         _hold_to_one(library)
-        return await self.engine.ask(question, self.paths, strategy=strategy, on_event=on_event)
+        tell = on_step or _silent
+        answer = await self.engine.ask(
+            question,
+            self.paths,
+            strategy=strategy,
+            on_event=lambda event: tell(event.to_json()),
+        )
+        return answer.to_json()
 
 
-def _hold_to_one(library: str | None) -> None:
-    if library not in (None, DEFAULT_LIBRARY):
+def _hold_to_one(library: str) -> None:
+    if library != DEFAULT_LIBRARY:
         why = f"there is only {DEFAULT_LIBRARY!r} here"
         raise UsageError(f"there is no library {library!r}", why, "leave its name out")
+
+
+def _silent(_: Mapping[str, Any]) -> None:
+    pass

@@ -91,7 +91,7 @@ class Answered(TypedDict):
     warnings: list[str]
 
 
-def found(hit: Hit, library: str | None) -> Found:
+def found(hit: Hit, library: str) -> Found:
     """A hit for programs."""
     passage = hit.passage
     return {
@@ -107,7 +107,7 @@ def found(hit: Hit, library: str | None) -> Found:
     }
 
 
-def section(document: Document, node: Node, start: int, most: int, library: str | None) -> Section:
+def section(document: Document, node: Node, start: int, most: int, library: str) -> Section:
     """At most `most` characters of a node of the tree, from `start` on."""
     end = min(node.span.end, start + most)
     span = document.span(start, end)

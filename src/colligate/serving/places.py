@@ -8,17 +8,18 @@ from urllib.parse import quote
 from colligate.documents import Document, Span
 from colligate.documents.tree import Kind, Node
 from colligate.errors import UsageError
+from colligate.serving.answering import DEFAULT_LIBRARY
 
 _MOST_NAMED = 5
 
 
-def uri(span: Span, library: str | None = None) -> str:
+def uri(span: Span, library: str = DEFAULT_LIBRARY) -> str:
     """The resource that is a span's text: `doc://ID#START-END`, or `doc://LIBRARY/ID#...`.
 
     >>> uri(Span("lease-1f", 10, 25))
     'doc://lease-1f#10-25'
     """
-    where = "" if library is None else quote(library, safe="") + "/"
+    where = "" if library == DEFAULT_LIBRARY else quote(library, safe="") + "/"
     return f"doc://{where}{quote(span.document_id, safe='')}#{span.start}-{span.end}"
 
 

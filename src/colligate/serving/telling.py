@@ -3,45 +3,37 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from typing import Any
 
-from colligate.strategies.trace import (
-    Asked,
-    Asking,
-    Event,
-    Listener,
-    Measured,
-    Noted,
-    Progressed,
-    Pruned,
-    Retrieved,
-    Scored,
-)
+from colligate.serving.answering import OnStep
 
 
-def line(event: Event) -> str:
+def line(event: Mapping[str, Any]) -> str:
     """One line for an event; nothing of a prompt or of a document's text is in it."""
     match event:
-        case Progressed(phase=phase, done=done, total=total):
-            return f"{phase} {done:,} of {total:,}" if total else phase
-        case Noted(text=text):
-            return text
-        case Retrieved(spans=spans):
+        case {"event": "queued", "place": place}:
+            return f"waiting for its turn, at place {place}"
+        case {"event": "progressed", "phase": phase, "done": done, "total": total}:
+            return f"{phase} {done:,} of {total:,}" if total else str(phase)
+        case {"event": "noted", "text": text}:
+            return " ".join(str(text).split())
+        case {"event": "retrieved", "spans": spans}:
             return f"found {len(spans):,} passages"
-        case Scored(signal=signal, spans=spans):
+        case {"event": "scored", "signal": signal, "spans": spans}:
             return f"scored {len(spans):,} passages by {signal}"
-        case Pruned(spans=spans):
+        case {"event": "pruned", "spans": spans}:
             return f"left out {len(spans):,} passages"
-        case Asking(role=role, model=model) | Asked(role=role, model=model):
+        case {"event": "asking" | "asked", "role": role, "model": model}:
             return f"asking the {role} {model}"
-        case Measured(role=role, model=model):
+        case {"event": "measured", "role": role, "model": model}:
             return f"measured by the {role} {model}"
-    return type(event).__name__.lower()
+    return str(event.get("event", ""))
 
 
 @asynccontextmanager
-async def telling(tell: Callable[[int, str], Awaitable[None]]) -> AsyncIterator[Listener]:
+async def telling(tell: Callable[[int, str], Awaitable[None]]) -> AsyncIterator[OnStep]:
     """A listener whose events are told as (how many so far, the newest one's line).
 
     While one is being told those that come are passed over but for the newest, so a slow client
@@ -58,7 +50,7 @@ async def telling(tell: Callable[[int, str], Awaitable[None]]) -> AsyncIterator[
         newest[:] = [text]
         waiting.set()
 
-    def on_event(event: Event) -> None:
+    def on_step(event: Mapping[str, Any]) -> None:
         loop.call_soon_threadsafe(hear, line(event))  # weights are fetched in a thread
 
     async def forward() -> None:
@@ -69,7 +61,7 @@ async def telling(tell: Callable[[int, str], Awaitable[None]]) -> AsyncIterator[
 
     forwarding = asyncio.create_task(forward())
     try:
-        yield on_event
+        yield on_step
     finally:
         forwarding.cancel()
         await asyncio.gather(forwarding, return_exceptions=True)
