@@ -24,7 +24,7 @@ class Server:
     def __init__(self, serving: Serving) -> None:
         self.serving = serving
         self.metrics = Metrics()
-        self._streams = 0
+        self.open_streams = 0
         self._drained = False
 
     async def open(self, engine: Engine) -> None:
@@ -58,14 +58,14 @@ class Server:
         Raises:
             Busy: too many are open.
         """
-        if self._streams >= self.serving.streams:
+        if self.open_streams >= self.serving.streams:
             raise Busy("too many event streams are open", "", "close some, or try later")
-        self._streams += 1
-        self.metrics.streams.set(self._streams)
+        self.open_streams += 1
+        self.metrics.streams.set(self.open_streams)
 
         def close() -> None:
-            self._streams -= 1
-            self.metrics.streams.set(self._streams)
+            self.open_streams -= 1
+            self.metrics.streams.set(self.open_streams)
 
         return close
 
