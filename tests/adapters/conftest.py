@@ -33,11 +33,16 @@ class WordEmbedder:
 
 
 @pytest.fixture
-def library(tmp_path: Path) -> Iterator[Library]:
+def embedder() -> WordEmbedder:
+    return WordEmbedder()
+
+
+@pytest.fixture
+def library(tmp_path: Path, embedder: WordEmbedder) -> Iterator[Library]:
     folder = tmp_path / "documents"
     folder.mkdir()
     (folder / "heron.md").write_text("# Herons\n\nHerons wade.\n\n## Diet\n\nThey eat fish.\n")
     (folder / "otter.md").write_text("# Otters\n\nOtters swim.\n\n## Diet\n\nThey eat fish too.\n")
-    with Library(tmp_path / "library", embedder=WordEmbedder()) as opened:
+    with Library(tmp_path / "library", embedder=embedder) as opened:
         opened.add(folder)
         yield opened

@@ -47,10 +47,9 @@ async def test_sources_can_be_awaited_alone(library):
         retriever.invoke("herons wade")
 
 
-async def test_an_async_library_serves_as_well(library, tmp_path):
-    path = library._opened().path
+async def test_an_async_library_serves_as_well(library, embedder, tmp_path):
     library.close()
-    async with AsyncLibrary(path, embedder=library._engine.embedder) as opened:
+    async with AsyncLibrary(tmp_path / "library", embedder=embedder) as opened:
         found = await ColligateRetriever(library=opened, k=1).ainvoke("herons wade")
     assert found[0].metadata["title"] == "Herons"
 
