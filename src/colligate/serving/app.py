@@ -62,7 +62,6 @@ def create_app(serving: Serving, make_engine: Callable[[], Engine]) -> FastAPI:
     )
     app.state.server = server
     add_handlers(app)
-    api = APIRouter(prefix="/api")
     for router in (
         about.router,
         libraries.router(serving.upload_files),
@@ -71,8 +70,7 @@ def create_app(serving: Serving, make_engine: Callable[[], Engine]) -> FastAPI:
         jobs.router,
         runs.router,
     ):
-        api.include_router(router)
-    app.include_router(api)
+        app.include_router(router)
     app.include_router(openai_face.router)
     app.router.routes.append(Route("/mcp", mcp))
     app.include_router(_plain())

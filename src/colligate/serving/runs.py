@@ -183,7 +183,7 @@ class Runs:
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         entry = (run.id, turn)
         self._waiting.append(entry)
-        self._tell_places()
+        self._tell_places(len(self._waiting))
         try:
             await turn
         except asyncio.CancelledError:
@@ -205,11 +205,13 @@ class Runs:
         self._running -= 1
         self._metrics.running.set(self._running)
 
-    def _tell_places(self) -> None:
+    def _tell_places(self, first: int = 1) -> None:
+        """Tell those who wait where they stand, from a place on."""
         self._metrics.waiting.set(len(self._waiting))
         for place, (run_id, _) in enumerate(self._waiting, start=1):
-            with suppress(ColligateError):  # it cannot be recorded: it will fail by itself
-                self._recorders[run_id].write({"event": "queued", "place": place})
+            if place >= first:
+                with suppress(ColligateError):  # it cannot be recorded: it will fail by itself
+                    self._recorders[run_id].write({"event": "queued", "place": place})
 
     def _forget_old(self, library: str) -> None:
         """Keep to the number and the bytes of runs kept; answers in memory go as well."""

@@ -11,7 +11,7 @@ from colligate.serving.server import TheServer
 from colligate.strategies.parameters import parameters
 from colligate.strategies.strategy import Need, available, strategy_type, summary
 
-router = APIRouter(tags=["about"])
+router = APIRouter(prefix="/api", tags=["about"])
 
 
 @router.get("/about", summary="Version, models, strategies, limits, libraries")

@@ -19,7 +19,7 @@ from colligate.serving.streaming import sse, unless_hung_up
 from colligate.strategies.parameters import configured
 from colligate.strategies.strategy import strategy_type
 
-router = APIRouter(prefix="/libraries/{name}", tags=["asking"])
+router = APIRouter(prefix="/api/libraries/{name}", tags=["asking"])
 
 Value = str | int | float | bool | None
 _QUEUED = b'{"event": "queued"'

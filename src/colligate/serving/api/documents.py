@@ -16,7 +16,7 @@ from colligate.serving.server import TheServer
 
 _MOST = 200_000  # characters of text in one response
 
-router = APIRouter(prefix="/libraries/{name}/documents", tags=["documents"])
+router = APIRouter(prefix="/api/libraries/{name}/documents", tags=["documents"])
 
 
 @router.get("", summary="List the documents")

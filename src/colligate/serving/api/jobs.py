@@ -11,7 +11,7 @@ from colligate.serving.jobs import Job
 from colligate.serving.server import TheServer
 from colligate.serving.streaming import EventStream, sse
 
-router = APIRouter(prefix="/jobs", tags=["jobs"])
+router = APIRouter(prefix="/api/jobs", tags=["jobs"])
 
 
 @router.get("/{job_id}", summary="How far it is")

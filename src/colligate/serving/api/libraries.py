@@ -26,7 +26,7 @@ class NewLibrary(BaseModel):
 
 def router(upload_files: int) -> APIRouter:
     """The paths under /api/libraries; a request may carry `upload_files` files."""
-    routes = APIRouter(prefix="/libraries", tags=["libraries"])
+    routes = APIRouter(prefix="/api/libraries", tags=["libraries"])
     routes.add_api_route("", libraries, methods=["GET"], summary="List the libraries")
     routes.add_api_route("", create, methods=["POST"], status_code=201, summary="Make a library")
     routes.add_api_route(

@@ -10,7 +10,7 @@ from colligate.serving.api.asking import events as events_of
 from colligate.serving.server import TheServer
 from colligate.serving.streaming import EventStream
 
-router = APIRouter(tags=["runs"])
+router = APIRouter(prefix="/api", tags=["runs"])
 
 
 @router.get("/libraries/{name}/runs", summary="List a library's runs")
