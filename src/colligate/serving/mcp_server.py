@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Annotated, Literal
+from inspect import cleandoc
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field
 
@@ -45,6 +46,8 @@ except ImportError as error:
         f"{error.name or 'it'} is not installed",
         "pip install 'colligate[mcp]'",
     ) from error
+
+Tool = TypeVar("Tool", bound=Callable[..., Any])
 
 _INSTRUCTIONS = """\
 Answers questions over the user's own documents; every citation is a place in one of them.
@@ -91,8 +94,19 @@ def http_manager(answering: Answering, body_bytes: int) -> StreamableHTTPSession
     return server.session_manager
 
 
+def _tool(server: MCPServer[None], title: str) -> Callable[[Tool], Tool]:
+    """Adds a tool that only reads; its docstring is what a model is told of it."""
+
+    def add(tool: Tool) -> Tool:
+        what = cleandoc(tool.__doc__ or "")
+        server.add_tool(tool, title=title, description=what, annotations=_READS)
+        return tool
+
+    return add
+
+
 def _add_tools(server: MCPServer[None], answering: Answering) -> None:
-    @server.tool(title="Ask the documents", annotations=_READS)
+    @_tool(server, "Ask the documents")
     async def ask(
         question: Question,
         context: Context[None],
@@ -117,7 +131,7 @@ def _add_tools(server: MCPServer[None], answering: Answering) -> None:
             structured_content=answer,
         )
 
-    @server.tool(title="Search the documents", annotations=_READS)
+    @_tool(server, "Search the documents")
     async def search(
         query: Question,
         k: Annotated[int, Field(ge=1, le=50, description="How many passages.")] = 8,
@@ -136,7 +150,7 @@ def _add_tools(server: MCPServer[None], answering: Answering) -> None:
             hits = await sources.search(query, k=k, mode=SearchMode(mode), documents=documents)
         return {"passages": [found(hit, library) for hit in hits]}
 
-    @server.tool(title="Read a section", annotations=_READS)
+    @_tool(server, "Read a section")
     async def read_section(
         document: Annotated[str, Field(description="A document's id.")],
         headings: Annotated[
@@ -166,7 +180,7 @@ def _add_tools(server: MCPServer[None], answering: Answering) -> None:
                 most = min(most, source.span(begin, end).end - begin)
             return section(source, node, begin, most, library)
 
-    @server.tool(title="List the documents", annotations=_READS)
+    @_tool(server, "List the documents")
     async def list_documents(
         offset: Offset = 0,
         limit: Annotated[int, Field(ge=1, le=1000)] = 200,

@@ -83,6 +83,7 @@ async def test_the_tools_are_offered_as_ones_that_only_read(connected: Connected
             assert tool.annotations is not None
             assert tool.annotations.read_only_hint
             assert tool.output_schema is not None
+            assert "\n " not in (tool.description or "")
         (ask,) = [tool for tool in tools if tool.name == "ask"]
         assert "duquad" in str(ask.input_schema)
 
