@@ -49,7 +49,7 @@ export function RunPane({ run, replayed = false }: { run: Run; replayed?: boolea
           </label>
         )}
         <Picture events={events} />
-        {events.length > 0 && <Steps events={events} live={run.busy.value} />}
+        {events.length > 0 && <Steps events={events} />}
       </section>
     </InLibrary.Provider>
   );

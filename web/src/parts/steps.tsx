@@ -6,7 +6,7 @@ import type { TraceEvent } from "../types";
 import { DocumentTitle, Excerpt, Few, InLibrary, SpanLink, spanKey } from "./spans";
 
 /** All that happened, a line an event, newest last. */
-export function Steps({ events, live }: { events: readonly TraceEvent[]; live: boolean }) {
+export function Steps({ events }: { events: readonly TraceEvent[] }) {
   const box = useRef<HTMLOListElement>(null);
   const [calls, setCalls] = useState(false);
   const library = useContext(InLibrary);
@@ -18,8 +18,8 @@ export function Steps({ events, live }: { events: readonly TraceEvent[]; live: b
   useEffect(() => {
     const { current } = box;
     // Follow what comes, unless somebody has scrolled back to read.
-    if (live && current && current.scrollHeight - current.scrollTop - current.clientHeight < 200) current.scrollTop = current.scrollHeight;
-  }, [live, said.length]);
+    if (current && current.scrollHeight - current.scrollTop - current.clientHeight < 200) current.scrollTop = current.scrollHeight;
+  }, [said.length]);
   return (
     <section class="steps" aria-label="Steps">
       <header>
