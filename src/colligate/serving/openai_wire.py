@@ -61,8 +61,10 @@ class ChatRequest(BaseModel):
 
     model_config = ConfigDict(extra="allow")
 
-    model: str = Field(min_length=1, max_length=200)
-    messages: list[ChatMessage] = Field(min_length=1, max_length=10_000)
+    model: str = Field(min_length=1, max_length=200, examples=["retrieve-read"])
+    messages: list[ChatMessage] = Field(
+        min_length=1, max_length=10_000, examples=[[{"role": "user", "content": "Who signed?"}]]
+    )
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     n: int | None = None
