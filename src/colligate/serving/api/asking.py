@@ -17,7 +17,7 @@ from colligate.serving.run import Ask, Run
 from colligate.serving.server import Server, TheServer
 from colligate.serving.streaming import sse, unless_hung_up
 from colligate.strategies.parameters import configured
-from colligate.strategies.strategy import strategy_type
+from colligate.strategies.strategy import available, strategy_type
 
 router = APIRouter(prefix="/api/libraries/{name}", tags=["asking"])
 
