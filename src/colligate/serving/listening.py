@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import uvicorn
+from uvicorn.server import HANDLED_SIGNALS
 
 from colligate.engine import Engine
 from colligate.errors import UsageError
@@ -15,6 +18,7 @@ from colligate.serving.server import Server
 from colligate.serving.settings import Serving
 
 _BACKLOG = 512
+_LOOK = 0.1  # seconds between two looks for a second signal
 _SECONDS_TO_CLOSE = 5  # for connections, after the runs have ended
 
 
@@ -56,10 +60,22 @@ class _Listener(uvicorn.Server):
         self._grace = grace
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Stop taking connections, let what is under way end."""
+        """Stop taking connections, let what is under way end; a second signal ends the waiting."""
         draining = asyncio.create_task(self._server.drain(self._grace))
         await super().shutdown(sockets)
-        await draining
+        while not draining.done() and not self.force_exit:
+            await asyncio.wait([draining], timeout=_LOOK)
+        draining.cancel()
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Signals stop the server and no more: uvicorn would raise them again before the end."""
+        before = {each: signal.signal(each, self.handle_exit) for each in HANDLED_SIGNALS}
+        try:
+            yield
+        finally:
+            for each, handler in before.items():
+                signal.signal(each, handler)
 
 
 def _socket(serving: Serving) -> socket.socket:

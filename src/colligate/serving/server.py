@@ -25,7 +25,6 @@ class Server:
         self.serving = serving
         self.metrics = Metrics()
         self.open_streams = 0
-        self._drained = False
 
     async def open(self, engine: Engine) -> None:
         """Take an engine over; its library is the default one.
@@ -43,14 +42,13 @@ class Server:
 
     async def drain(self, grace: float) -> None:
         """Begin nothing more; what is under way has `grace` seconds to end, then is cancelled."""
-        if not self._drained:
-            self._drained = True
-            await asyncio.gather(self.runs.aclose(grace), self.jobs.aclose(grace))
+        await asyncio.gather(self.runs.aclose(grace), self.jobs.aclose(grace))
 
     async def aclose(self) -> None:
         """End what is still under way, and close libraries and models."""
-        await self.drain(0.0)
-        await self.libraries.aclose()
+        if hasattr(self, "libraries"):
+            await self.drain(0.0)
+            await self.libraries.aclose()
 
     def open_stream(self) -> Callable[[], None]:
         """Count a stream that is about to open; call what is returned when it has ended.
