@@ -66,8 +66,12 @@ def mcp(
             # The client is greeted at once; its calls wait for what is still being indexed, and
             # say what is wrong with it.
             adding = asyncio.create_task(engine.add(paths)) if paths else None
+            server = mcp_server(OneLibrary(engine, paths or ()))
+            serving = asyncio.create_task(server.run_stdio_async())
             try:
-                await mcp_server(OneLibrary(engine, paths or ())).run_stdio_async()
+                # Not awaited itself: interrupted, it would wait for one more line of input.
+                await asyncio.wait([serving])
+                serving.result()
             finally:
                 if adding is not None:
                     adding.cancel()

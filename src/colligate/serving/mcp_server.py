@@ -86,6 +86,7 @@ def mcp_server(answering: Answering) -> MCPServer[None]:
 def http_manager(answering: Answering, body_bytes: int) -> StreamableHTTPSessionManager:
     """The same as streamable HTTP. Whose app it is part of checks hosts and tokens."""
     server = mcp_server(answering)
+    # The app it returns is not used: making it is what makes the manager.
     server.streamable_http_app(
         stateless_http=True,
         max_request_body_size=body_bytes,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -229,3 +231,18 @@ async def test_over_stdio_from_the_command_line(
     assert answer["citations"][0]["quote"].startswith("Bicycles stand in the yard")
     assert found["passages"][0]["title"] == "Cellar"
     assert "Traceback" not in (tmp_path / "errors").read_text()
+
+
+def test_an_interrupt_ends_it_though_the_client_says_nothing(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "colligate.cli", "mcp", "--library", str(tmp_path / "l")]
+    ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(json.dumps(ping).encode() + b"\n")
+        process.stdin.flush()
+        assert json.loads(process.stdout.readline())["id"] == 1
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 130
