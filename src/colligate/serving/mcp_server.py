@@ -62,8 +62,9 @@ Library = Annotated[str, Field(description="The name of a library.")]
 Strategy = Annotated[
     str,
     Field(
+        max_length=100,
         description="How to find the answer. The default suits questions about few places;"
-        f" there are {', '.join(available())}."
+        f" there are {', '.join(available())}.",
     ),
 ]
 Offset = Annotated[int, Field(ge=0)]

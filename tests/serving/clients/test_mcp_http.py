@@ -65,6 +65,9 @@ async def test_what_is_wrong_is_told_to_the_model(connected: Connected) -> None:
             ({"question": QUESTION, "library": "nowhere"}, "no library 'nowhere'"),
             ({"question": "Does this fail?"}, "the model failed"),
             ({"question": "x" * 9000}, "too long"),
+            ({"question": QUESTION, "strategy": "x"}, "unknown strategy"),
+            ({"question": QUESTION, "strategy": "x" * 200}, "strategy"),
+            ({"question": ""}, "question"),
         ):
             result = await client.call_tool("ask", arguments)
             assert result.is_error
