@@ -56,8 +56,8 @@ export function AnswerText({ answer, library }: { answer: Answer; library: strin
         {!answer.found && <p class="quiet">Nothing in the documents that were read says it.</p>}
       </div>
       {answer.citations.length > 0 && (
-        <section class="sources" aria-label="Sources">
-          <h3>Sources</h3>
+        <div class="sources">
+          <h2 class="cap">Sources</h2>
           <ol>
             {answer.citations.map((citation, at) => (
               <li key={at} class={lit === at + 1 ? "lit" : undefined} {...light(at + 1)}>
@@ -74,7 +74,7 @@ export function AnswerText({ answer, library }: { answer: Answer; library: strin
               </li>
             ))}
           </ol>
-        </section>
+        </div>
       )}
       {answer.warnings.length > 0 && (
         <ul class="warnings" aria-label="Warnings">

@@ -21,9 +21,9 @@ export function Steps({ events }: { events: readonly TraceEvent[] }) {
     if (current && current.scrollHeight - current.scrollTop - current.clientHeight < 200) current.scrollTop = current.scrollHeight;
   }, [said.length]);
   return (
-    <section class="steps" aria-label="Steps">
+    <div class="steps">
       <header>
-        <h3>Step by step</h3>
+        <h2 class="cap">Step by step</h2>
         {hidden > 0 && (
           <label class="check">
             <input type="checkbox" checked={calls} onChange={(event) => setCalls(event.currentTarget.checked)} />
@@ -60,7 +60,7 @@ export function Steps({ events }: { events: readonly TraceEvent[] }) {
             </li>
           ))}
       </ol>
-    </section>
+    </div>
   );
 }
 

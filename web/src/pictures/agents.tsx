@@ -23,7 +23,7 @@ export function AgentsPicture({ events }: { events: readonly TraceEvent[] }) {
   return (
     <figure class="picture agents">
       <figcaption>
-        <h3>An agent for every document</h3>
+        <h2 class="cap">An agent for every document</h2>
       </figcaption>
       {planned && (
         <div class="plan">
@@ -103,7 +103,7 @@ function Levels({ events }: { events: readonly TraceEvent[] }) {
   if (!levels.length) return null;
   return (
     <div class="levels">
-      <h4>Put together</h4>
+      <h3>Put together</h3>
       {levels.map((level) => (
         <div key={level.level} class="level">
           <span class="n">{level.level}</span>

@@ -61,7 +61,7 @@ export function DuquadPicture({ events }: { events: readonly TraceEvent[] }) {
   return (
     <figure class="picture duquad">
       <figcaption>
-        <h3>Three signals, two views, one judge</h3>
+        <h2 class="cap">Three signals, two views, one judge</h2>
         <ul class="legend">
           {signals.map(({ name, tone, weight, values }) => (
             <li key={name} class={weighted && !values ? "missing" : undefined}>
@@ -76,7 +76,7 @@ export function DuquadPicture({ events }: { events: readonly TraceEvent[] }) {
         </ul>
       </figcaption>
       {named.length > 0 && <ol class="rows">{named.map((row) => drawn(row, false))}</ol>}
-      {views.length > 0 && rest.length > 0 && <h4 class="divide">Named by no agent</h4>}
+      {views.length > 0 && rest.length > 0 && <h3 class="divide">Named by no agent</h3>}
       <ol class={views.length ? "rows rest" : "rows"}>{rest.map((row) => drawn(row, views.length > 0))}</ol>
     </figure>
   );

@@ -31,7 +31,7 @@ export function OutlinePicture({ events }: { events: readonly TraceEvent[] }) {
   return (
     <figure class="picture outline">
       <figcaption>
-        <h3>Reasoning, and the outline it grows</h3>
+        <h2 class="cap">Reasoning, and the outline it grows</h2>
       </figcaption>
       <ol class="rounds">
         {rounds.map((round) => {
@@ -75,10 +75,10 @@ export function OutlinePicture({ events }: { events: readonly TraceEvent[] }) {
       </ol>
       {latest && (
         <div class="grown">
-          <h4>What is known</h4>
+          <h3>What is known</h3>
           {latest.entities.map((entity) => (
             <section key={entity.name}>
-              <h5>{entity.name}</h5>
+              <h4>{entity.name}</h4>
               <ul>
                 <Few all={entity.fragments} most={6}>
                   {(fragment) => (

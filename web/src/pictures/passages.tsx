@@ -14,16 +14,16 @@ export function PassagesPicture({ events }: { events: readonly TraceEvent[] }) {
   return (
     <figure class="picture passages">
       <figcaption>
-        <h3>What was found</h3>
+        <h2 class="cap">What was found</h2>
       </figcaption>
       {searches.map((search, at) => (
         <section key={at}>
-          <h4>
+          <h3>
             {oneLine(search.query, 160)}
             <small>
               {search.how}, {counted(search.spans.length, "passage")}, {seconds(search.seconds)}
             </small>
-          </h4>
+          </h3>
           <ol>
             <Rows search={search} scored={scored} pruned={pruned} cited={answered?.citations ?? []} shortened={shortened} />
           </ol>

@@ -19,7 +19,7 @@ export function RefinedPicture({ events }: { events: readonly TraceEvent[] }) {
   return (
     <figure class="picture refined">
       <figcaption>
-        <h3>What was kept, and what was dropped</h3>
+        <h2 class="cap">What was kept, and what was dropped</h2>
         {selected && (
           <p class="budget">
             <Bar share={selected.tokens / selected.budget} tone="c0 strong" label={`${selected.tokens} of ${selected.budget} tokens`} />

@@ -2,9 +2,7 @@ import { DocumentTitle, SpanLink } from "../parts/spans";
 import { of } from "../run";
 import { counted, oneLine } from "../say";
 import type { EventOf, TraceEvent } from "../types";
-
-type Line = { node: number; depth: number; text: string; heading: boolean };
-type Drawn = { lines: Line[]; folded: number };
+import { drawn } from "./lines";
 
 /** RDR2: each document's headings, what the search lit, what the router accepted and opened. */
 export function RoutedPicture({ events }: { events: readonly TraceEvent[] }) {
@@ -15,7 +13,7 @@ export function RoutedPicture({ events }: { events: readonly TraceEvent[] }) {
   return (
     <figure class="picture routed">
       <figcaption>
-        <h3>The path through each document</h3>
+        <h2 class="cap">The path through each document</h2>
         <ul class="legend">
           <li>
             <i class="node lit" /> found by the search
@@ -49,7 +47,7 @@ function Walk({ id, routed }: { id: string; routed: EventOf<"routed">[] }) {
   const { lines, folded } = drawn(routed, (node) => accepted.has(node) || expanded.has(node) || lit.has(node));
   return (
     <section class="walk">
-      <h4>
+      <h3>
         <SpanLink span={{ document_id: id, start: 0, end: 0 }}>
           <DocumentTitle id={id} />
         </SpanLink>
@@ -57,7 +55,7 @@ function Walk({ id, routed }: { id: string; routed: EventOf<"routed">[] }) {
           {counted(routed.length, "subtree")} shown
           {refused > 0 && `, ${refused} refused`}
         </small>
-      </h4>
+      </h3>
       <ul class="lines">
         {lines.map((line) => {
           const state = accepted.has(line.node) ? "accepted" : expanded.has(line.node) ? "expanded" : lit.has(line.node) ? "lit" : "";
@@ -78,35 +76,4 @@ function Walk({ id, routed }: { id: string; routed: EventOf<"routed">[] }) {
       </p>
     </section>
   );
-}
-
-const LINE = /^(\t*)(-?\d+): (.*)$/;
-
-/** The lines that the router was shown, all subtrees together, without what leads nowhere. */
-export function drawn(routed: Pick<EventOf<"routed">, "shown">[], matters: (node: number) => boolean): Drawn {
-  const all = new Map<number, Line>();
-  for (const { shown } of routed) {
-    for (const line of shown.split("\n")) {
-      const [, tabs, node, text] = LINE.exec(line) ?? [];
-      if (tabs === undefined || text === undefined) continue;
-      const heading = /^(=+)(.*)\1$/.exec(text);
-      all.set(Number(node), {
-        node: Number(node),
-        depth: tabs.length,
-        text: heading?.[2] ?? text,
-        heading: heading !== null || Number(node) < 0,
-      });
-    }
-  }
-  const lines = [...all.values()].sort((a, b) => a.node - b.node);
-  const kept = new Set<number>();
-  const path: Line[] = [];
-  for (const line of lines) {
-    path.length = Math.min(path.length, line.depth);
-    path[line.depth] = line;
-    if (matters(line.node)) path.forEach((each) => each && kept.add(each.node));
-    else if (line.heading && line.depth === 1) kept.add(line.node);
-  }
-  const shown = lines.filter((line) => kept.has(line.node) && line.node >= 0);
-  return { lines: shown, folded: lines.filter((line) => line.heading && line.node >= 0 && !kept.has(line.node)).length };
 }

@@ -49,6 +49,7 @@ export function AskView() {
             <p>{stock()}</p>
           </div>
         )}
+        {now && <h1 class="unseen">Ask</h1>}
         {empty && !now ? <Drop /> : <QuestionForm />}
         {now && <Outcome run={now} />}
       </div>
@@ -147,7 +148,7 @@ export function Outcome({ run }: { run: Run }) {
   const answer = run.answer.value;
   const problem = run.problem.value;
   return (
-    <section class="outcome" aria-label="Answer" aria-live="polite" aria-busy={run.busy.value}>
+    <section class="outcome" aria-label={`Answer of ${run.strategy}`} aria-live="polite" aria-busy={run.busy.value}>
       {run.busy.value && (
         <div class="writing" aria-label="Working">
           <i />
