@@ -97,14 +97,20 @@ class Served:
         self._thread.join(15)
 
 
+def _found(playwrights_own: str) -> str | None:
+    """The browser to use, None if there is none."""
+    named = os.environ.get("COLLIGATE_CHROMIUM")
+    here = (path for name in _NAMES if (path := shutil.which(name)))
+    path = named or next(here, playwrights_own)
+    return path if Path(path).is_file() else None
+
+
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def chromium() -> AsyncIterator[Browser]:
     """Debian's Chromium, or another on the path, or the one that `COLLIGATE_CHROMIUM` names."""
-    path = os.environ.get("COLLIGATE_CHROMIUM")
-    path = path or next((found for name in _NAMES if (found := shutil.which(name))), None)
     async with async_playwright() as playwright:
-        path = path or playwright.chromium.executable_path
-        if not Path(path).is_file():
+        path = _found(playwright.chromium.executable_path)
+        if path is None:
             why = "no Chromium: apt-get install chromium, or name one in COLLIGATE_CHROMIUM"
             if os.environ.get("CI"):
                 pytest.fail(why)

@@ -107,7 +107,7 @@ PICTURES = {
     "duquad": (".duquad .kept .bar", 5),
     "rdr2": (".routed .accepted.block", 1),
     "dualrag": (".outline .grown li .place", 1),
-    "spd-rag": (".agents .card", 4),
+    "spd-rag": (".agents .card.found .bar", 1),
     "longrefiner": (".refined .parts .paragraph.kept", 1),
 }
 

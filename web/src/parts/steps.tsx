@@ -8,6 +8,7 @@ import { DocumentTitle, Excerpt, Few, InLibrary, SpanLink, spanKey } from "./spa
 /** All that happened, a line an event, newest last. */
 export function Steps({ events }: { events: readonly TraceEvent[] }) {
   const box = useRef<HTMLOListElement>(null);
+  const followed = useRef(true); // until somebody scrolls back to read
   const [calls, setCalls] = useState(false);
   const library = useContext(InLibrary);
   const said = events.flatMap((event, at) => {
@@ -17,8 +18,7 @@ export function Steps({ events }: { events: readonly TraceEvent[] }) {
   const hidden = events.filter((event) => event.event === "asked" || event.event === "measured").length;
   useEffect(() => {
     const { current } = box;
-    // Follow what comes, unless somebody has scrolled back to read.
-    if (current && current.scrollHeight - current.scrollTop - current.clientHeight < 200) current.scrollTop = current.scrollHeight;
+    if (current && followed.current) current.scrollTop = current.scrollHeight;
   }, [said.length]);
   return (
     <div class="steps">
@@ -31,7 +31,12 @@ export function Steps({ events }: { events: readonly TraceEvent[] }) {
           </label>
         )}
       </header>
-      <ol ref={box} tabIndex={0} role="list" aria-label="Steps, oldest first">
+      <ol
+        ref={box}
+        onScroll={({ currentTarget: { scrollHeight, scrollTop, clientHeight } }) => {
+          followed.current = scrollHeight - scrollTop - clientHeight < 30;
+        }}
+        tabIndex={0} role="list" aria-label="Steps, oldest first">
           {said.map(({ at, event, line }) => (
             <li key={at} class={`step ${line.tone}`}>
               <time>{seconds(event.at)}</time>

@@ -19,6 +19,7 @@ export function AgentsPicture({ events }: { events: readonly TraceEvent[] }) {
     agents.set(event.document, agent);
   }
   const all = [...agents.values()].sort((a, b) => worth(b) - worth(a));
+  const empty = all.filter(isEmpty);
   const waiting = Math.max(0, (planned?.documents ?? 0) - all.length);
   return (
     <figure class="picture agents">
@@ -40,32 +41,48 @@ export function AgentsPicture({ events }: { events: readonly TraceEvent[] }) {
         </div>
       )}
       <ul class="board">
-        {all.map((agent) => (
-          <Card key={agent.id} agent={agent} />
-        ))}
+        {all
+          .filter((agent) => !isEmpty(agent))
+          .map((agent) => (
+            <Card key={agent.id} agent={agent} />
+          ))}
         {Array.from({ length: Math.min(waiting, 24) }, (_, at) => (
           <li key={`waiting ${at}`} class="card waiting" aria-hidden="true" />
         ))}
       </ul>
+      {empty.length > 0 && (
+        <div class="empty">
+          <p>Nothing on the question in {counted(empty.length, "document")}:</p>
+          <ul>
+            {empty.map(({ id, title, turns }) => (
+              <li key={id}>
+                <SpanLink span={{ document_id: id, start: 0, end: 0 }}>{oneLine(title, 60)}</SpanLink>{" "}
+                <small>{counted(turns.length, "turn")}</small>
+              </li>
+            ))}
+          </ul>
+        </div>
+      )}
       <Levels events={events} />
     </figure>
   );
 }
 
-/** Those with findings first, by how much they help; then those at work; then the empty ones. */
+/** Those with findings first, by how much they help; then those at work; then those that failed. */
 function worth({ ended }: Agent): number {
   if (!ended) return 0.5;
   return ended.findings.length ? 1 + ended.relevance : 0;
 }
 
+const isEmpty = ({ ended }: Agent): boolean => ended !== undefined && !ended.problem && !ended.findings.length;
+
 function Card({ agent: { id, title, turns, ended } }: { agent: Agent }) {
   const last = turns.at(-1);
-  const state = !ended ? "working" : ended.problem ? "failed" : ended.findings.length ? "found" : "empty";
+  const state = !ended ? "working" : ended.problem ? "failed" : "found";
   const said = {
     working: last?.query ? `searching “${oneLine(last.query, 60)}”` : "reading",
     failed: ended?.problem ?? "",
     found: counted(ended?.findings.length ?? 0, "finding"),
-    empty: "nothing on the question",
   }[state];
   return (
     <li class={`card ${state}`}>
