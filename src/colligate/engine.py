@@ -250,13 +250,14 @@ class Engine:
         other._resources = self._resources.beside(library)
         return other
 
-    async def model_names(self) -> dict[str, str]:
-        """The names of the models by role, of those roles that have their own; opens the models.
+    async def open_models(self, on_event: Listener | None = None) -> dict[str, str]:
+        """Open the models now instead of at the first question; their names by role.
 
         Raises:
             UnknownModel, ModelError: what could not be opened.
         """
-        return {role.value: model.name for role, model in (await self._resources.by_role()).items()}
+        models = await self._resources.by_role(self._trace(on_event))
+        return {role.value: model.name for role, model in models.items()}
 
     async def needs(self, kind: type[Strategy]) -> tuple[Need, ...]:
         """Which needs of a strategy the models meet, the required ones first; opens the models.

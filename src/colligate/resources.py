@@ -157,13 +157,13 @@ class Resources:
             trace.emit(Noted(line, warning=True))
         return models
 
-    async def by_role(self) -> dict[Role, ChatModel]:
+    async def by_role(self, trace: Trace) -> dict[Role, ChatModel]:
         """The model of each role that has one of its own; they are opened if need be.
 
         Raises:
             UnknownModel, ModelError: as `open_model`.
         """
-        return await self._opened.by_role(self.models, await self._named(), Trace())
+        return await self._opened.by_role(self.models, await self._named(), trace)
 
     async def needs(self, kind: type[Strategy]) -> tuple[Need, ...]:
         """Which needs of a strategy the models meet.
@@ -171,7 +171,7 @@ class Resources:
         Raises:
             UnknownModel, ModelError: as `open_model`.
         """
-        models = await self.by_role()
+        models = await self.by_role(Trace())
         return met(
             kind.needs,
             {role: model.capabilities for role, model in models.items()},

@@ -95,6 +95,20 @@ def held() -> Held:
 
 
 @pytest.fixture
+def until() -> Callable[[Callable[[], bool]], Any]:
+    """`await until(condition)`, which must come true within 20 seconds."""
+
+    async def wait(condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(20):
+            while True:
+                if condition():
+                    return
+                await asyncio.sleep(0.005)
+
+    return wait
+
+
+@pytest.fixture
 def make_app(tmp_path: Path) -> Callable[..., FastAPI]:
     """`make_app(model=..., **settings)` is an app over one library, whichever model is given."""
 
@@ -128,7 +142,7 @@ def serve(make_app: Callable[..., FastAPI]) -> Serve:
 
 
 @pytest.fixture
-def listen(make_app: Callable[..., FastAPI]) -> Serve:
+def listen(make_app: Callable[..., FastAPI], until: Any) -> Serve:
     """The same behind a socket of this machine: for what streams, and for hanging up."""
 
     @asynccontextmanager
@@ -137,8 +151,7 @@ def listen(make_app: Callable[..., FastAPI]) -> Serve:
         config = uvicorn.Config(app, port=0, log_level="warning", timeout_graceful_shutdown=5)
         server = uvicorn.Server(config)
         task = asyncio.create_task(server.serve())
-        while not server.started:
-            await asyncio.sleep(0.01)
+        await until(lambda: server.started)
         port = server.servers[0].sockets[0].getsockname()[1]
         limits = httpx2.Limits(max_connections=200)
         async with Client(

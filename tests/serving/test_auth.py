@@ -58,7 +58,9 @@ async def test_without_a_token_set_this_machine_may_ask(serve: Any) -> None:
         assert (await client.get("/api/about")).status_code == 200
 
 
-@pytest.mark.parametrize("host", ["evil.example", "evil.example:8420", "", "127.0.0.1.evil.example"])
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:8420", "", "127.0.0.1.evil.example"]
+)
 async def test_a_name_that_was_made_to_point_here_is_refused(serve: Any, host: str) -> None:
     async with serve() as client:
         response = await client.get("/api/libraries", headers={"Host": host})

@@ -14,12 +14,6 @@ ASK = "/api/libraries/default/ask"
 BODY = {"question": "Where is the hall"}
 
 
-async def until(condition: Any) -> None:
-    async with asyncio.timeout(20):
-        while not condition():
-            await asyncio.sleep(0.005)
-
-
 async def test_a_body_that_says_it_is_too_long_is_not_read(serve: Any) -> None:
     async with serve(body_bytes=1000) as client:
         response = await client.post(ASK, json={"question": "x" * 2000})
@@ -66,7 +60,7 @@ async def test_too_many_libraries(serve: Any) -> None:
 
 
 async def test_runs_wait_in_order_and_are_told_their_place(
-    serve: Any, add: Any, events: Any, held: Any
+    serve: Any, add: Any, events: Any, held: Any, until: Any
 ) -> None:
     async with serve(held, runs=1, waiting=2) as client:
         await add(client, RULES)
@@ -91,7 +85,9 @@ async def test_runs_wait_in_order_and_are_told_their_place(
         assert [stream[-1][0] for stream in streams] == ["answer"] * 3
 
 
-async def test_a_waiting_run_that_is_cancelled_makes_way(serve: Any, add: Any, held: Any) -> None:
+async def test_a_waiting_run_that_is_cancelled_makes_way(
+    serve: Any, add: Any, held: Any, until: Any
+) -> None:
     async with serve(held, runs=1, waiting=1) as client:
         await add(client, RULES)
         first = asyncio.create_task(client.post(ASK, json=BODY))
@@ -109,7 +105,7 @@ async def test_a_waiting_run_that_is_cancelled_makes_way(serve: Any, add: Any, h
 
 
 async def test_a_running_run_that_is_cancelled_frees_its_place(
-    serve: Any, add: Any, held: Any
+    serve: Any, add: Any, held: Any, until: Any
 ) -> None:
     async with serve(held, runs=1) as client:
         await add(client, RULES)
@@ -125,7 +121,7 @@ async def test_a_running_run_that_is_cancelled_frees_its_place(
         assert (await client.post(ASK, json=BODY)).status_code == 200
 
 
-async def test_too_many_streams(listen: Any, add: Any, held: Any) -> None:
+async def test_too_many_streams(listen: Any, add: Any, held: Any, until: Any) -> None:
     async with listen(held, streams=1, runs=2) as client:
         held.gate.set()
         await add(client, RULES)

@@ -9,13 +9,15 @@ from typing import Any
 
 import pytest
 
-schemathesis = pytest.importorskip("schemathesis", reason="it is not installed")
+pytest.importorskip("schemathesis", reason="it is not installed")
 pytest.importorskip("fastapi", reason="the extra `serve` is not installed")
 
 import httpx2
+import schemathesis
 import uvicorn
 from hypothesis import HealthCheck, settings
 from schemathesis.checks import not_a_server_error
+from schemathesis.config import CacheConfig
 
 from colligate import Engine
 from colligate.models.scripted import ScriptedModel
@@ -40,7 +42,10 @@ def app_over(folder: Path) -> Any:
     return create_app(Serving(jobs=10_000, waiting=10_000, streams=10_000), engine)
 
 
-SCHEMA = schemathesis.openapi.from_dict(app_over(Path()).openapi())
+SCHEMA = schemathesis.openapi.from_dict(
+    app_over(Path()).openapi(),
+    config=schemathesis.Config(cache=CacheConfig(enabled=False)),  # it writes where tests run
+)
 
 
 @pytest.fixture(scope="module")

@@ -34,13 +34,9 @@ REPLY = json.dumps(
 )
 
 
-async def until(condition: Any) -> None:
-    async with asyncio.timeout(20):
-        while not condition():
-            await asyncio.sleep(0.005)
-
-
-async def test_a_run_under_way_ends_and_no_other_begins(serve: Any, add: Any, held: Any) -> None:
+async def test_a_run_under_way_ends_and_no_other_begins(
+    serve: Any, add: Any, held: Any, until: Any
+) -> None:
     async with serve(held, runs=1) as client:
         await add(client, RULES)
         server = client.app.state.server
@@ -61,7 +57,7 @@ async def test_a_run_under_way_ends_and_no_other_begins(serve: Any, add: Any, he
 
 
 async def test_a_run_that_takes_too_long_is_recorded_as_cancelled(
-    serve: Any, add: Any, held: Any
+    serve: Any, add: Any, held: Any, until: Any
 ) -> None:
     async with serve(held) as client:
         await add(client, RULES)
@@ -85,9 +81,11 @@ class Command:
             "PYTHONWARNINGS": "error",
         }
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "colligate.cli", "serve", "--port", "0"]
-            + ["--library", str(folder / "papers"), "--embedder", "static"]
-            + ["--model", f"openai:reader@{model}", *arguments],
+            [
+                *(sys.executable, "-m", "colligate.cli", "serve", "--port", "0"),
+                *("--library", str(folder / "papers"), "--embedder", "static"),
+                *("--model", f"openai:reader@{model}", *arguments),
+            ],
             env=environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -13,15 +13,7 @@ ASK = "/api/libraries/default/ask"
 BODY = {"question": "Where is the hall"}
 
 
-async def until(condition: Any) -> None:
-    async with asyncio.timeout(20):
-        while not condition():
-            await asyncio.sleep(0.005)
-
-
-async def test_events_come_while_the_model_is_still_asked(
-    listen: Any, add: Any, held: Any
-) -> None:
+async def test_events_come_while_the_model_is_still_asked(listen: Any, add: Any, held: Any) -> None:
     async with listen(held) as client:
         await add(client, RULES)
         seen: list[str] = []
@@ -37,7 +29,7 @@ async def test_events_come_while_the_model_is_still_asked(
 
 @pytest.mark.parametrize("streamed", [True, False])
 async def test_a_client_that_hangs_up_frees_its_run(
-    listen: Any, add: Any, held: Any, streamed: bool
+    listen: Any, add: Any, held: Any, streamed: bool, until: Any
 ) -> None:
     async with listen(held, runs=1) as client:
         await add(client, RULES)
@@ -53,7 +45,9 @@ async def test_a_client_that_hangs_up_frees_its_run(
         assert (await client.post(ASK, json=BODY)).status_code == 200
 
 
-async def test_a_detached_run_goes_on_without_its_client(listen: Any, add: Any, held: Any) -> None:
+async def test_a_detached_run_goes_on_without_its_client(
+    listen: Any, add: Any, held: Any, until: Any
+) -> None:
     async with listen(held) as client:
         await add(client, RULES)
         path = f"{ASK}?detached=true"
@@ -70,7 +64,7 @@ async def test_a_detached_run_goes_on_without_its_client(listen: Any, add: Any, 
 
 
 async def test_a_follower_that_hangs_up_leaves_the_run_alone(
-    listen: Any, add: Any, held: Any
+    listen: Any, add: Any, held: Any, until: Any
 ) -> None:
     async with listen(held) as client:
         await add(client, RULES)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import io
-import os
 import random
+import tempfile
 import unicodedata
 import zipfile
 from pathlib import Path
@@ -112,9 +112,7 @@ async def test_a_file_sent_twice_is_one_document(serve: Any, add: Any) -> None:
         assert len((await client.get("/api/libraries/default/documents")).json()) == 1
 
 
-async def test_a_job_under_way_can_be_stopped(
-    serve: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_job_under_way_can_be_stopped(serve: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     reached, never = asyncio.Event(), asyncio.Event()
 
     async def add(*_: Any, **__: Any) -> None:
@@ -182,17 +180,18 @@ def bomb() -> bytes:
     return made.getvalue()
 
 
+CLIMBED = Path(tempfile.gettempdir()) / "colligate-climbed.txt"
+
+
 def climbing() -> bytes:
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w") as archive:
-        for name in ("../../../climbed.txt", "/tmp/climbed.txt", "xl/workbook.xml"):
+        for name in ("../../../climbed.txt", str(CLIMBED), "xl/workbook.xml"):
             archive.writestr(name, "climbed")
     return made.getvalue()
 
 
-async def test_500_hostile_uploads_leave_nothing_outside(
-    serve: Any, tmp_path: Path
-) -> None:
+async def test_500_hostile_uploads_leave_nothing_outside(serve: Any, tmp_path: Path) -> None:
     """Names that climb, lie or shout; bombs, wrong types, nothing, noise, active HTML."""
     noise = random.Random(7)
     contents = [
@@ -245,10 +244,9 @@ async def test_500_hostile_uploads_leave_nothing_outside(
             assert not any(unicodedata.category(c) == "Cc" for c in each["title"])
         await client.post("/api/libraries/default/ask", json={"question": "Which heading"})
     assert everything(tmp_path, without=tmp_path / "papers") == before
-    assert not Path("/tmp/climbed.txt").exists()
-    root = os.path.realpath(tmp_path / "papers")
-    for file in Path(root).rglob("*"):
-        assert not file.is_symlink()
+    inside = list((tmp_path / "papers").rglob("*"))
+    assert not any(file.is_symlink() for file in inside)
+    assert not CLIMBED.exists()
     kept = [file for file in (tmp_path / "papers" / "files").rglob("*") if file.is_file()]
     assert len(kept) <= len(documents)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import ExitStack
 from typing import Annotated
 
 import typer
@@ -127,6 +129,7 @@ def serve(
     Models are opened before the first connection is taken. An interrupt stops the server once
     the questions under way have their answers.
     """
+    from colligate.cli.progress import watching
     from colligate.cli.running import run
     from colligate.engine import Engine
     from colligate.settings import Settings
@@ -167,7 +170,14 @@ def serve(
             cache=cache,
         )
 
-    run(listen(serving, make_engine, on_ready=lambda url: note(f"colligate is at {url}")))
+    with ExitStack() as opening:
+        watcher = opening.enter_context(watching(sys.stderr))
+
+        def ready(url: str) -> None:
+            opening.close()
+            note(f"colligate is at {url}")
+
+        run(listen(serving, make_engine, on_opening=watcher.see, on_ready=ready))
     return ANSWERED
 
 

@@ -22,7 +22,7 @@ from colligate.serving.bodies import BodyLimits
 from colligate.serving.mcp_http import McpEndpoint
 from colligate.serving.measured import Measured
 from colligate.serving.metrics import CONTENT_TYPE
-from colligate.serving.problems import NotHere, add_handlers
+from colligate.serving.problems import DESCRIBED, NotHere, add_handlers
 from colligate.serving.reference import reference
 from colligate.serving.responses import Json
 from colligate.serving.server import Server, TheServer
@@ -41,14 +41,8 @@ def create_app(serving: Serving, make_engine: Callable[[], Engine]) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        engine = make_engine()
-        try:
-            await server.open(engine)
-            async with mcp.open():
-                yield
-        finally:
-            await server.aclose()
-            await engine.aclose()
+        async with server.over(make_engine()), mcp.open():
+            yield
 
     app = FastAPI(
         title="colligate",
@@ -70,7 +64,7 @@ def create_app(serving: Serving, make_engine: Callable[[], Engine]) -> FastAPI:
         jobs.router,
         runs.router,
     ):
-        app.include_router(router)
+        app.include_router(router, responses=DESCRIBED)
     app.include_router(openai_face.router)
     app.router.routes.append(Route("/mcp", mcp))
     app.include_router(_plain())

@@ -14,8 +14,10 @@ from uvicorn.server import HANDLED_SIGNALS
 from colligate.engine import Engine
 from colligate.errors import UsageError
 from colligate.serving.app import create_app
+from colligate.serving.libraries import DEFAULT
 from colligate.serving.server import Server
 from colligate.serving.settings import Serving
+from colligate.strategies.trace import Listener
 
 _BACKLOG = 512
 _LOOK = 0.1  # seconds between two looks for a second signal
@@ -23,9 +25,16 @@ _SECONDS_TO_CLOSE = 5  # for connections, after the runs have ended
 
 
 async def listen(
-    serving: Serving, make_engine: Callable[[], Engine], on_ready: Callable[[str], None]
+    serving: Serving,
+    make_engine: Callable[[], Engine],
+    *,
+    on_opening: Listener,
+    on_ready: Callable[[str], None],
 ) -> None:
-    """Serve until SIGINT or SIGTERM; `on_ready` is told the address once connections are taken.
+    """Serve until SIGINT or SIGTERM.
+
+    The models are opened first, which `on_opening` is told of; `on_ready` is told the address
+    once connections are taken.
 
     Raises:
         UsageError: the address cannot be listened at.
@@ -47,8 +56,10 @@ async def listen(
     )
     with listening:
         async with app.router.lifespan_context(app):
+            server: Server = app.state.server
+            await server.libraries.engine(DEFAULT).open_models(on_opening)
             on_ready(url)
-            await _Listener(config, app.state.server, serving.grace).serve(sockets=[listening])
+            await _Listener(config, server, serving.grace).serve(sockets=[listening])
 
 
 class _Listener(uvicorn.Server):

@@ -17,6 +17,28 @@ from colligate import errors
 from colligate.errors import ColligateError, cause
 
 MEDIA_TYPE = "application/problem+json"
+DESCRIBED: dict[int | str, dict[str, Any]] = {
+    "default": {
+        "description": "What went wrong, as RFC 9457 says it.",
+        "content": {
+            MEDIA_TYPE: {
+                "schema": {
+                    "type": "object",
+                    "required": ["type", "title", "status", "detail"],
+                    "properties": {
+                        "type": {"type": "string"},
+                        "title": {"type": "string"},
+                        "status": {"type": "integer"},
+                        "detail": {"type": "string", "description": "What, and why."},
+                        "mend": {"type": "string", "description": "What to do about it."},
+                    },
+                }
+            }
+        },
+    }
+}
+"""Problems, for the OpenAPI document."""
+
 _log = logging.getLogger("colligate.serving")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Annotated
 
 from fastapi import Depends, Request
@@ -19,36 +20,41 @@ from colligate.serving.streaming import EventStream
 
 
 class Server:
-    """The parts of a running server. `open` first, `aclose` last."""
+    """The parts of a running server; `libraries`, `runs` and `jobs` are there inside `over`."""
+
+    libraries: Libraries
+    runs: Runs
+    jobs: Jobs
 
     def __init__(self, serving: Serving) -> None:
         self.serving = serving
         self.metrics = Metrics()
         self.open_streams = 0
 
-    async def open(self, engine: Engine) -> None:
-        """Take an engine over; its library is the default one.
+    @asynccontextmanager
+    async def over(self, engine: Engine) -> AsyncIterator[None]:
+        """Serve an engine, which is closed at the end; its library is the default one.
 
         Raises:
             LibraryError: the library cannot be opened.
         """
-        folder = (await engine.open_library()).path
-        self.libraries = Libraries(engine, folder, self.serving.libraries)
-        self.runs = Runs(self.libraries, self.serving, self.metrics)
-        self.jobs = Jobs(self.libraries, self.serving.jobs, self.metrics)
-        await self.runs.load()
-        for name in self.libraries.names():
-            await self.jobs.tidy(name)  # what came by HTTP and was not read when the server ended
+        async with engine:
+            folder = (await engine.open_library()).path
+            self.libraries = Libraries(engine, folder, self.serving.libraries)
+            self.runs = Runs(self.libraries, self.serving, self.metrics)
+            self.jobs = Jobs(self.libraries, self.serving.jobs, self.metrics)
+            try:
+                await self.runs.load()
+                for name in self.libraries.names():
+                    await self.jobs.tidy(name)  # files that a server left unread when it ended
+                yield
+            finally:
+                await self.drain(0.0)
+                await self.libraries.aclose()
 
     async def drain(self, grace: float) -> None:
         """Begin nothing more; what is under way has `grace` seconds to end, then is cancelled."""
         await asyncio.gather(self.runs.aclose(grace), self.jobs.aclose(grace))
-
-    async def aclose(self) -> None:
-        """End what is still under way, and close libraries and models."""
-        if hasattr(self, "libraries"):
-            await self.drain(0.0)
-            await self.libraries.aclose()
 
     def open_stream(self) -> Callable[[], None]:
         """Count a stream that is about to open; call what is returned when it has ended.

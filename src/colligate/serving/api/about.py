@@ -7,6 +7,7 @@ from typing import Any
 from fastapi import APIRouter
 
 from colligate import __version__
+from colligate.serving.libraries import DEFAULT
 from colligate.serving.server import TheServer
 from colligate.strategies.parameters import parameters
 from colligate.strategies.strategy import Need, available, strategy_type, summary
@@ -17,7 +18,7 @@ router = APIRouter(prefix="/api", tags=["about"])
 @router.get("/about", summary="Version, models, strategies, limits, libraries")
 async def about(server: TheServer) -> dict[str, Any]:
     """What this server has and what it takes."""
-    engine = server.libraries.engine("default")
+    engine = server.libraries.engine(DEFAULT)
     strategies = []
     for name in available():
         kind = strategy_type(name)
@@ -45,7 +46,7 @@ async def about(server: TheServer) -> dict[str, Any]:
     serving = server.serving
     return {
         "version": __version__,
-        "models": await engine.model_names(),
+        "models": await engine.open_models(),
         "strategies": strategies,
         "limits": {
             "upload_bytes": serving.upload_bytes,

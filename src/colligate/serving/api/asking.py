@@ -30,9 +30,14 @@ class Asked(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
     question: Annotated[str, Field(min_length=1, description="What to ask.")]
-    strategy: Annotated[str, Field(max_length=100, description="How: one of GET /api/about.")] = (
-        DEFAULT_STRATEGY
-    )
+    strategy: Annotated[
+        str,
+        Field(
+            max_length=100,
+            description="How: GET /api/about says what each does and needs.",
+            json_schema_extra={"enum": sorted(available())},
+        ),
+    ] = DEFAULT_STRATEGY
     parameters: Annotated[
         dict[str, Value | list[Value]],
         Field(max_length=100, description="Of the strategy, by name."),
