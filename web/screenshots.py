@@ -15,10 +15,11 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Literal
 
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, ViewportSize, sync_playwright
 
-SIZE = {"width": 1360, "height": 860}
+SIZE = ViewportSize(width=1360, height=860)
 QUESTION = (
     "How many days does a violator have to cure a first violation under the GPL version 3, "
     "and how many under the Mozilla Public License 2.0?"
@@ -99,7 +100,9 @@ def settle(page: Page) -> None:
 
 
 @contextmanager
-def opened(browser: Browser, given: argparse.Namespace, colours: str) -> Iterator[Page]:
+def opened(
+    browser: Browser, given: argparse.Namespace, colours: Literal["light", "dark"]
+) -> Iterator[Page]:
     """A page in light or dark colours; the token is given as a person would."""
     context = browser.new_context(
         viewport=SIZE, color_scheme=colours, device_scale_factor=given.scale

@@ -68,7 +68,8 @@ def _overlap(sentence: str, question: str) -> float:
 
 
 def _sentences(text: str) -> list[str]:
-    text = re.sub(r"^(?:.*\n)?[-=]{4,}$", "", text, flags=re.M)  # a heading and its ruler
+    # Headings above a passage, and a heading in it that has a ruler, are no sentences.
+    text = re.sub(r"^(?:.* › .*|(?:.*\n)?[-=]{4,})$", "", text, flags=re.M)
     return [s.strip() for s in re.split(r"(?<=[.;:])\s+", text) if 30 < len(s.strip()) < 500]
 
 
@@ -88,8 +89,8 @@ def _found(shown: list[tuple[str, str]], question: str, most: int) -> list[tuple
 
 
 def _body(text: str) -> str:
-    """A document without the lines of its title and headings."""
-    return "\n".join(line for line in text.split("\n")[1:] if " › " not in line)
+    """A document without the line of its title."""
+    return text.partition("\n")[2]
 
 
 def _said(sentence: str) -> str:

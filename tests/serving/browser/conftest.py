@@ -220,9 +220,6 @@ def upload() -> Callable[..., Awaitable[None]]:
 
     async def uploaded(page: Page, served: Served, library: str, files: dict[str, bytes]) -> None:
         await page.goto(f"{served.url}#/library")
-        await page.locator(".libraries > summary").wait_for()
-        if not await page.get_by_label("New library").is_visible():
-            await page.locator(".libraries > summary").click()
         await page.get_by_label("New library").fill(library)
         await page.get_by_role("button", name="Create").click()
         await page.get_by_role("heading", name=library, exact=True).wait_for()

@@ -228,8 +228,8 @@ function Libraries({ attempt }: { attempt: (work: Promise<unknown>) => Promise<v
     }
   };
   return (
-    <details class="libraries" open={all.length > 1}>
-      <summary>Libraries</summary>
+    <section class="libraries" aria-label="Libraries">
+      <h2 class="cap">Libraries</h2>
       <ul>
         {all.map((each) => (
           <li key={each.name} class={each.name === library.value ? "current" : undefined}>
@@ -254,6 +254,6 @@ function Libraries({ attempt }: { attempt: (work: Promise<unknown>) => Promise<v
         </label>
         <button disabled={!name}>Create</button>
       </form>
-    </details>
+    </section>
   );
 }
