@@ -7,14 +7,22 @@ import { join, posix, relative, sep } from "node:path";
 
 const here = import.meta.dirname;
 const page = join(here, "../src/colligate/serving/page");
-const alone = ["index.html", "package.json", "package-lock.json", "tsconfig.json", "vite.config.ts"];
+const alone = [
+  "index.html",
+  "package.json",
+  "package-lock.json",
+  "tsconfig.json",
+  "vite.config.ts",
+];
 
 const sha256 = (data) => createHash("sha256").update(data).digest("hex");
 
 function filesUnder(folder) {
   return readdirSync(folder, { recursive: true, withFileTypes: true })
     .filter((entry) => entry.isFile())
-    .map((entry) => relative(folder, join(entry.parentPath, entry.name)).split(sep).join(posix.sep));
+    .map((entry) =>
+      relative(folder, join(entry.parentPath, entry.name)).split(sep).join(posix.sep),
+    );
 }
 
 const sources = filesUnder(join(here, "src"))
@@ -22,7 +30,9 @@ const sources = filesUnder(join(here, "src"))
   .map((name) => `src/${name}`)
   .concat(alone)
   .sort();
-const lines = sources.map((name) => `${sha256(readFileSync(join(here, name)))}  ${name}\n`).join("");
+const lines = sources
+  .map((name) => `${sha256(readFileSync(join(here, name)))}  ${name}\n`)
+  .join("");
 const assets = Object.fromEntries(
   filesUnder(page)
     .filter((name) => name !== "manifest.json")

@@ -44,10 +44,16 @@ async function request(path: string, init: RequestInit = {}): Promise<Response> 
   for (;;) {
     let response: Response;
     try {
-      response = await fetch(path, { ...init, headers: headers(init.headers as Record<string, string>) });
+      response = await fetch(path, {
+        ...init,
+        headers: headers(init.headers as Record<string, string>),
+      });
     } catch (error) {
       if (init.signal?.aborted) throw error;
-      throw new Failure({ title: "The server does not answer", detail: "is colligate serve still running?" }, 0);
+      throw new Failure(
+        { title: "The server does not answer", detail: "is colligate serve still running?" },
+        0,
+      );
     }
     if (response.ok) return response;
     if (response.status !== 401) throw new Failure(await problemOf(response), response.status);
@@ -85,14 +91,22 @@ const of = (library: string, ...rest: string[]): string =>
 
 export const about = (): Promise<About> => json("api/about");
 export const libraries = (): Promise<Library[]> => json("api/libraries");
-export const createLibrary = (name: string): Promise<unknown> => json("api/libraries", sent("POST", { name }));
-export const removeLibrary = (name: string): Promise<unknown> => request(of(name), { method: "DELETE" });
-export const documents = (library: string): Promise<DocumentInfo[]> => json(of(library, "documents"));
+export const createLibrary = (name: string): Promise<unknown> =>
+  json("api/libraries", sent("POST", { name }));
+export const removeLibrary = (name: string): Promise<unknown> =>
+  request(of(name), { method: "DELETE" });
+export const documents = (library: string): Promise<DocumentInfo[]> =>
+  json(of(library, "documents"));
 export const removeDocument = (library: string, id: string): Promise<unknown> =>
   request(of(library, "documents", id), { method: "DELETE" });
-export const documentText = (library: string, id: string, start: number, end: number): Promise<DocumentText> =>
-  json(`${of(library, "documents", id)}?start=${start}&end=${end}`);
-export const tree = (library: string, id: string): Promise<Tree> => json(of(library, "documents", id, "tree"));
+export const documentText = (
+  library: string,
+  id: string,
+  start: number,
+  end: number,
+): Promise<DocumentText> => json(`${of(library, "documents", id)}?start=${start}&end=${end}`);
+export const tree = (library: string, id: string): Promise<Tree> =>
+  json(of(library, "documents", id, "tree"));
 export const runs = (library: string): Promise<RunInfo[]> => json(of(library, "runs"));
 export const runById = (id: string): Promise<RunInfo & { answer?: Answer | null }> =>
   json(`api/runs/${encodeURIComponent(id)}`);
@@ -108,7 +122,11 @@ export type Asked = {
   timeout: number | null;
 };
 
-export async function* ask(library: string, asked: Asked, signal: AbortSignal): AsyncGenerator<Message> {
+export async function* ask(
+  library: string,
+  asked: Asked,
+  signal: AbortSignal,
+): AsyncGenerator<Message> {
   const init = sent("POST", { ...asked, stream: true });
   yield* stream(await request(of(library, "ask"), { ...init, signal }));
 }
@@ -130,21 +148,30 @@ async function* stream(response: Response): AsyncGenerator<Message> {
 }
 
 /** Send files; `sent` hears of the bytes that have left. XMLHttpRequest, as fetch does not say. */
-export function upload(library: string, files: File[], sentShare: (share: number) => void): Promise<{ job: string }> {
+export function upload(
+  library: string,
+  files: File[],
+  sentShare: (share: number) => void,
+): Promise<{ job: string }> {
   const form = new FormData();
   for (const file of files) form.append("files", file, file.name);
   return new Promise((resolve, reject) => {
     const sending = new XMLHttpRequest();
     sending.open("POST", of(library, "files"));
     for (const [name, value] of Object.entries(headers())) sending.setRequestHeader(name, value);
-    sending.upload.onprogress = (event) => event.lengthComputable && sentShare(event.loaded / event.total);
-    sending.onerror = () => reject(new Failure({ title: "The files did not arrive", detail: "the connection broke" }, 0));
+    sending.upload.onprogress = (event) =>
+      event.lengthComputable && sentShare(event.loaded / event.total);
+    sending.onerror = () =>
+      reject(new Failure({ title: "The files did not arrive", detail: "the connection broke" }, 0));
     sending.onload = async () => {
       if (sending.status < 300) {
         const said = JSON.parse(sending.responseText) as { job: string | { id: string } };
         return resolve({ job: typeof said.job === "string" ? said.job : said.job.id });
       }
-      const answer = new Response(sending.responseText, { status: sending.status, statusText: sending.statusText });
+      const answer = new Response(sending.responseText, {
+        status: sending.status,
+        statusText: sending.statusText,
+      });
       reject(new Failure(await problemOf(answer), sending.status));
     };
     sending.send(form);

@@ -38,7 +38,11 @@ export function App() {
   }, [name, title]);
   return (
     <>
-      <a class="skip" href="#main" onClick={(event) => (event.preventDefault(), main.current?.focus())}>
+      <a
+        class="skip"
+        href="#main"
+        onClick={(event) => (event.preventDefault(), main.current?.focus())}
+      >
         Skip to the content
       </a>
       <Header view={name} />
@@ -89,7 +93,10 @@ function LibraryChoice() {
   return (
     <label class="library-choice grow">
       <span class="quiet">Library</span>
-      <select value={library.value} onChange={(event) => (library.value = event.currentTarget.value)}>
+      <select
+        value={library.value}
+        onChange={(event) => (library.value = event.currentTarget.value)}
+      >
         {all.map((each) => (
           <option key={each.name} value={each.name}>
             {each.name}
@@ -102,7 +109,9 @@ function LibraryChoice() {
 
 function ThemeSwitch() {
   const dark =
-    theme.value === "system" ? matchMedia("(prefers-color-scheme: dark)").matches : theme.value === "dark";
+    theme.value === "system"
+      ? matchMedia("(prefers-color-scheme: dark)").matches
+      : theme.value === "dark";
   return (
     <button
       type="button"

@@ -27,15 +27,26 @@ export function blocks(nodes: readonly TreeNode[], whole: Range): Block[] {
 export type Part = Range & { lit: boolean; main: boolean; page: number | null };
 
 /** A block cut where highlights and pages begin or end. */
-export function parts(block: Range, main: Range | null, others: readonly Range[], pages: readonly Page[]): Part[] {
+export function parts(
+  block: Range,
+  main: Range | null,
+  others: readonly Range[],
+  pages: readonly Page[],
+): Part[] {
   const inside = (place: number) => place > block.start && place < block.end;
   const ranges = main ? [main, ...others] : others;
-  const starts = new Map(pages.filter((page) => page.start >= block.start && page.start < block.end).map((page) => [page.start, page.number]));
+  const starts = new Map(
+    pages
+      .filter((page) => page.start >= block.start && page.start < block.end)
+      .map((page) => [page.start, page.number]),
+  );
   const cuts = new Set([block.start, block.end]);
-  for (const { start, end } of ranges) [start, end].filter(inside).forEach((place) => cuts.add(place));
+  for (const { start, end } of ranges)
+    [start, end].filter(inside).forEach((place) => cuts.add(place));
   for (const start of starts.keys()) cuts.add(start);
   const places = [...cuts].sort((a, b) => a - b);
-  const covers = (range: Range, start: number, end: number) => range.start <= start && range.end >= end && range.end > range.start;
+  const covers = (range: Range, start: number, end: number) =>
+    range.start <= start && range.end >= end && range.end > range.start;
   return places.slice(0, -1).map((start, at) => {
     const end = places[at + 1] ?? start;
     return {
@@ -55,4 +66,5 @@ export function path(nodes: readonly TreeNode[], place: number): number[] {
     .map((node) => node.id);
 }
 
-export const rangesIn = (id: string, spans: readonly Span[]): Range[] => spans.filter((span) => span.document_id === id);
+export const rangesIn = (id: string, spans: readonly Span[]): Range[] =>
+  spans.filter((span) => span.document_id === id);

@@ -17,11 +17,15 @@ export function pieces(answer: Pick<Answer, "answer" | "citations">): Piece[] {
   );
   const cuts = new Set([0, whole.length]);
   for (const { start, end } of spans) cuts.add(start).add(end);
-  const places = [...cuts].filter((place) => place >= 0 && place <= whole.length).sort((a, b) => a - b);
+  const places = [...cuts]
+    .filter((place) => place >= 0 && place <= whole.length)
+    .sort((a, b) => a - b);
   const found: Piece[] = [];
   for (const [at, start] of places.slice(0, -1).entries()) {
     const end = places[at + 1] ?? start;
-    const cited = spans.filter((span) => span.start <= start && span.end >= end).map((span) => span.number);
+    const cited = spans
+      .filter((span) => span.start <= start && span.end >= end)
+      .map((span) => span.number);
     found.push(...marked(whole.slice(start, end), [...new Set(cited)], answer.citations.length));
   }
   return found;
@@ -33,7 +37,8 @@ function marked(text: string, cited: number[], citations: number): Piece[] {
   for (const match of text.matchAll(MARK)) {
     const number = match[1] === "uncited" ? null : Number(match[1]);
     if (number !== null && (number < 1 || number > citations)) continue; // the text's own brackets
-    if (match.index > done) found.push({ kind: "text", text: text.slice(done, match.index), cited });
+    if (match.index > done)
+      found.push({ kind: "text", text: text.slice(done, match.index), cited });
     found.push(number === null ? { kind: "uncited" } : { kind: "mark", number });
     done = match.index + match[0].length;
   }

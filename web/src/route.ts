@@ -23,9 +23,15 @@ function decoded(part: string): string {
 }
 
 /** An address of this page. */
-export function link(view: string, parts: string[] = [], query: Record<string, string | number> = {}): string {
+export function link(
+  view: string,
+  parts: string[] = [],
+  query: Record<string, string | number> = {},
+): string {
   const path = [view, ...parts.map(encodeURIComponent)].join("/");
-  const said = new URLSearchParams(Object.entries(query).map(([name, value]) => [name, String(value)]));
+  const said = new URLSearchParams(
+    Object.entries(query).map(([name, value]) => [name, String(value)]),
+  );
   return `#/${path}${said.size ? `?${said}` : ""}`;
 }
 

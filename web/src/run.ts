@@ -115,7 +115,10 @@ export class Run {
       if (known?.answer) return this.finish(known.answer);
       if (known?.state === "cancelled") return this.end("cancelled");
     }
-    this.problem.value = { title: "The run broke off", detail: "the connection ended before the answer" };
+    this.problem.value = {
+      title: "The run broke off",
+      detail: "the connection ended before the answer",
+    };
     this.end("failed");
   }
 
@@ -138,7 +141,10 @@ export class Run {
 
   private tick(): void {
     const began = performance.now();
-    this.ticking = setInterval(() => (this.seconds.value = (performance.now() - began) / 1000), 100);
+    this.ticking = setInterval(
+      () => (this.seconds.value = (performance.now() - began) / 1000),
+      100,
+    );
   }
 
   private take(event: TraceEvent): void {
@@ -154,11 +160,17 @@ export class Run {
 }
 
 /** The events of one kind, in order. */
-export function of<Name extends EventName>(events: readonly TraceEvent[], name: Name): EventOf<Name>[] {
+export function of<Name extends EventName>(
+  events: readonly TraceEvent[],
+  name: Name,
+): EventOf<Name>[] {
   return events.filter((event): event is EventOf<Name> => event.event === name);
 }
 
-export function lastOf<Name extends EventName>(events: readonly TraceEvent[], name: Name): EventOf<Name> | undefined {
+export function lastOf<Name extends EventName>(
+  events: readonly TraceEvent[],
+  name: Name,
+): EventOf<Name> | undefined {
   return events.findLast((event): event is EventOf<Name> => event.event === name);
 }
 

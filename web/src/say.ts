@@ -43,12 +43,17 @@ export function when(began: string | number): string {
   if (Number.isNaN(date.getTime())) return "";
   const today = new Date().toDateString() === date.toDateString();
   const time = date.toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" });
-  return today ? time : `${date.toLocaleDateString("en-GB", { day: "numeric", month: "short" })}, ${time}`;
+  return today
+    ? time
+    : `${date.toLocaleDateString("en-GB", { day: "numeric", month: "short" })}, ${time}`;
 }
 
 /** A text in one line, no longer than so many characters. */
 export function oneLine(text: string, most = 160): string {
   // Rulers say nothing in a line.
-  const line = text.replace(/[-=_*~]{4,}/g, " ").replace(/\s+/g, " ").trim();
+  const line = text
+    .replace(/[-=_*~]{4,}/g, " ")
+    .replace(/\s+/g, " ")
+    .trim();
   return line.length > most ? `${line.slice(0, most).trimEnd()}…` : line;
 }

@@ -4,7 +4,9 @@ export type Message = { id: string; event: string; data: string };
 
 /** The messages of a stream, as they come; ends when the server does. */
 export async function* messages(body: ReadableStream<Uint8Array>): AsyncGenerator<Message> {
-  const reader = body.pipeThrough(new TextDecoderStream() as ReadableWritablePair<string, Uint8Array>).getReader();
+  const reader = body
+    .pipeThrough(new TextDecoderStream() as ReadableWritablePair<string, Uint8Array>)
+    .getReader();
   let rest = "";
   let id = "";
   try {

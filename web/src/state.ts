@@ -13,7 +13,9 @@ export const library = signal(sessionStorage.getItem(LIBRARY) ?? "default");
 effect(() => sessionStorage.setItem(LIBRARY, library.value));
 
 /** The library in view, once the server has said what it has. */
-export const current = computed(() => libraries.value?.find((each) => each.name === library.value) ?? null);
+export const current = computed(
+  () => libraries.value?.find((each) => each.name === library.value) ?? null,
+);
 
 export async function loadAll(): Promise<void> {
   try {
@@ -66,7 +68,14 @@ export function asFailure(error: unknown): api.Failure {
 
 // ---- the document that lies open over the page
 
-export type Opened = { library: string; id: string; start: number; end: number; number?: number; others?: Span[] };
+export type Opened = {
+  library: string;
+  id: string;
+  start: number;
+  end: number;
+  number?: number;
+  others?: Span[];
+};
 export const opened = signal<Opened | null>(null);
 
 // ---- theme: the system's, unless one was chosen

@@ -6,7 +6,15 @@ import { drawn } from "./pictures/lines";
 import { messages } from "./sse";
 import type { TreeNode } from "./types";
 
-const citation = { document: "a", title: "A", section: [], page: null, start: 0, end: 1, quote: "q" };
+const citation = {
+  document: "a",
+  title: "A",
+  section: [],
+  page: null,
+  start: 0,
+  end: 1,
+  quote: "q",
+};
 
 describe("Text", () => {
   it("cuts by code points, counted from its offset", () => {
@@ -52,7 +60,9 @@ describe("server-sent events", () => {
     const one = { id: "1", event: "event", data: '{"at":1}' };
     expect(await read('id: 1\nevent: event\ndata: {"a', 't":1}\n', "\n: ping\n\n")).toEqual([one]);
     expect(await read('id: 1\r\nevent: event\r\ndata: {"at":1}\r\n\r', "\n")).toEqual([one]);
-    expect(await read("data: a\ndata: b\n\n")).toEqual([{ id: "", event: "message", data: "a\nb" }]);
+    expect(await read("data: a\ndata: b\n\n")).toEqual([
+      { id: "", event: "message", data: "a\nb" },
+    ]);
   });
 
   it("end where the stream does: half an event is none", async () => {
@@ -60,7 +70,13 @@ describe("server-sent events", () => {
   });
 });
 
-const node = (id: number, kind: TreeNode["kind"], start: number, end: number, children: number[] = []): TreeNode => ({
+const node = (
+  id: number,
+  kind: TreeNode["kind"],
+  start: number,
+  end: number,
+  children: number[] = [],
+): TreeNode => ({
   id,
   kind,
   start,
@@ -98,7 +114,12 @@ describe("a document's blocks", () => {
   });
 
   it("are cut at highlights and pages", () => {
-    const found = parts({ start: 15, end: 40 }, { start: 20, end: 30 }, [{ start: 28, end: 60 }], [{ number: 2, start: 25, end: 99 }]);
+    const found = parts(
+      { start: 15, end: 40 },
+      { start: 20, end: 30 },
+      [{ start: 28, end: 60 }],
+      [{ number: 2, start: 25, end: 99 }],
+    );
     expect(found.map((part) => [part.start, part.lit, part.main, part.page])).toEqual([
       [15, false, false, null],
       [20, true, true, null],
@@ -113,7 +134,8 @@ describe("a document's blocks", () => {
 
 describe("a routed tree", () => {
   it("shows what matters, what is above it, and the chapters; the rest is folded", () => {
-    const shown = "-1: Title\n\t0: ==One==\n\t\t1: ===In one===\n\t\t\t2: a paragraph\n\t3: ==Two==\n\t\t4: ===In two===";
+    const shown =
+      "-1: Title\n\t0: ==One==\n\t\t1: ===In one===\n\t\t\t2: a paragraph\n\t3: ==Two==\n\t\t4: ===In two===";
     const found = drawn([{ shown }], (id) => id === 2);
     expect(found.lines.map((line) => line.text)).toEqual(["One", "In one", "a paragraph", "Two"]);
     expect(found.folded).toBe(1);

@@ -13,7 +13,13 @@ export type Citation = {
   answer_spans: [number, number][];
 };
 
-export type Evidence = { document: string; start: number; end: number; score: number; reason: string };
+export type Evidence = {
+  document: string;
+  start: number;
+  end: number;
+  score: number;
+  reason: string;
+};
 
 export type Usage = {
   calls: number;
@@ -135,12 +141,34 @@ export type TraceEvent = At &
   (
     | { event: "noted"; text: string; warning: boolean }
     | { event: "progressed"; phase: string; done: number; total: number; what: string }
-    | { event: "retrieved"; query: string; spans: Span[]; scores: number[]; how: string; seconds: number }
+    | {
+        event: "retrieved";
+        query: string;
+        spans: Span[];
+        scores: number[];
+        how: string;
+        seconds: number;
+      }
     | { event: "scored"; signal: string; spans: Span[]; scores: number[]; seconds: number }
     | { event: "pruned"; spans: Span[]; reason: string }
     | { event: "asking"; role: string; model: string; what: string; prompt_tokens: number }
-    | { event: "asked"; role: string; model: string; reply: string; usage: TokenUsage; seconds: number }
-    | { event: "measured"; signal: string; role: string; model: string; values: number[]; usage: TokenUsage; seconds: number }
+    | {
+        event: "asked";
+        role: string;
+        model: string;
+        reply: string;
+        usage: TokenUsage;
+        seconds: number;
+      }
+    | {
+        event: "measured";
+        signal: string;
+        role: string;
+        model: string;
+        values: number[];
+        usage: TokenUsage;
+        seconds: number;
+      }
     | { event: "parsed"; schema: string; stages: Record<string, number> }
     | {
         event: "routed";
@@ -155,8 +183,22 @@ export type TraceEvent = At &
         expelled: { tag: string; node: number; why: string }[];
         dropped: string[];
       }
-    | { event: "structured"; document: string; basis: string; nodes: number; coverage: number; lost: string[]; kept: boolean }
-    | { event: "weighed"; document: string; scope: number | null; selected: string[]; nodes: NodeScore[] }
+    | {
+        event: "structured";
+        document: string;
+        basis: string;
+        nodes: number;
+        coverage: number;
+        lost: string[];
+        kept: boolean;
+      }
+    | {
+        event: "weighed";
+        document: string;
+        scope: number | null;
+        selected: string[];
+        nodes: NodeScore[];
+      }
     | { event: "selected"; spans: Span[]; tokens: number; budget: number; documents: number }
     | { event: "shortened"; spans: Span[]; texts: string[]; shares: number[] }
     | { event: "listed"; units: "documents" | "passages"; spans: Span[]; titles: string[] }
@@ -169,16 +211,66 @@ export type TraceEvent = At &
         scores: number[];
         missing: string[];
       }
-    | { event: "viewed"; agent: "global" | "local"; shown: number[]; log: string; important: number[]; named: boolean }
+    | {
+        event: "viewed";
+        agent: "global" | "local";
+        shown: number[];
+        log: string;
+        important: number[];
+        named: boolean;
+      }
     | { event: "gated"; threshold: number; scores: DocumentScore[]; missing: number[] }
-    | { event: "reasoned"; round: number; thought: string; need_retrieve: boolean; facts: string[]; readable: boolean }
-    | { event: "identified"; round: number; links: { asked: string; name: string; how: string }[]; queries: string[][]; readable: boolean }
-    | { event: "gathered"; round: number; entity: string; queries: string[]; spans: Span[]; scores: number[]; how: string; unseen: Span[] }
-    | { event: "summarised"; round: number; entity: string; said: number; fragments: FoundThere[]; readable: boolean }
-    | { event: "outlined"; round: number; entities: { name: string; fragments: FoundThere[] }[]; new: FoundThere[] }
+    | {
+        event: "reasoned";
+        round: number;
+        thought: string;
+        need_retrieve: boolean;
+        facts: string[];
+        readable: boolean;
+      }
+    | {
+        event: "identified";
+        round: number;
+        links: { asked: string; name: string; how: string }[];
+        queries: string[][];
+        readable: boolean;
+      }
+    | {
+        event: "gathered";
+        round: number;
+        entity: string;
+        queries: string[];
+        spans: Span[];
+        scores: number[];
+        how: string;
+        unseen: Span[];
+      }
+    | {
+        event: "summarised";
+        round: number;
+        entity: string;
+        said: number;
+        fragments: FoundThere[];
+        readable: boolean;
+      }
+    | {
+        event: "outlined";
+        round: number;
+        entities: { name: string; fragments: FoundThere[] }[];
+        new: FoundThere[];
+      }
     | { event: "stopped"; rounds: number; reason: string }
     | { event: "planned"; tasks: string[]; directive: string; documents: number; kept: boolean }
-    | { event: "agentturn"; document: string; title: string; turn: number; findings: string[]; action: string; query: string; shown: Span[] }
+    | {
+        event: "agentturn";
+        document: string;
+        title: string;
+        turn: number;
+        findings: string[];
+        action: string;
+        query: string;
+        shown: Span[];
+      }
     | {
         event: "agentended";
         document: string;
@@ -192,8 +284,21 @@ export type TraceEvent = At &
         problem: string;
         kept: boolean;
       }
-    | { event: "grouped"; level: number; groups: number[][]; tokens: number[]; budget: number; forced: boolean }
-    | { event: "synthesised"; level: number; group: number; findings: FoundThere[]; passed_on: boolean }
+    | {
+        event: "grouped";
+        level: number;
+        groups: number[][];
+        tokens: number[];
+        budget: number;
+        forced: boolean;
+      }
+    | {
+        event: "synthesised";
+        level: number;
+        group: number;
+        findings: FoundThere[];
+        passed_on: boolean;
+      }
     | { event: "answered"; found: boolean; text: string; citations: Span[]; dropped: string[] }
   );
 
@@ -210,4 +315,10 @@ export type NodeScore = {
   kept: boolean;
 };
 
-export type DocumentScore = { number: number; p: number; answer: string; kept: boolean; sentences: Span[] };
+export type DocumentScore = {
+  number: number;
+  p: number;
+  answer: string;
+  kept: boolean;
+  sentences: Span[];
+};

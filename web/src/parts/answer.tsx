@@ -45,7 +45,12 @@ export function AnswerText({ answer, library }: { answer: Answer; library: strin
             if (!citation) return null;
             return (
               <span key={at} class="cite-place" {...light(piece.number)}>
-                <SpanLink class="cite" span={spanOf(citation)} number={piece.number} others={others}>
+                <SpanLink
+                  class="cite"
+                  span={spanOf(citation)}
+                  number={piece.number}
+                  others={others}
+                >
                   <span class="unseen">Source </span>
                   {piece.number}
                 </SpanLink>

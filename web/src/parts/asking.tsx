@@ -6,7 +6,15 @@ const PAPERS = ["duquad", "dualrag", "spd-rag", "rdr2", "longrefiner"];
 const FIRST = ["retrieve-read", "full-context"];
 
 /** A strategy to choose, the papers' before the baselines. */
-export function StrategyChoice({ value, label = "Strategy", id }: { value: Signal<string>; label?: string; id: string }) {
+export function StrategyChoice({
+  value,
+  label = "Strategy",
+  id,
+}: {
+  value: Signal<string>;
+  label?: string;
+  id: string;
+}) {
   const all = about.value?.strategies ?? [];
   const papers = all.filter((each) => PAPERS.includes(each.name));
   const others = all.filter((each) => !PAPERS.includes(each.name));
@@ -20,7 +28,11 @@ export function StrategyChoice({ value, label = "Strategy", id }: { value: Signa
   return (
     <label class="field" for={id}>
       <span>{label}</span>
-      <select id={id} value={value.value} onChange={(event) => (value.value = event.currentTarget.value)}>
+      <select
+        id={id}
+        value={value.value}
+        onChange={(event) => (value.value = event.currentTarget.value)}
+      >
         {papers.length > 0 && <optgroup label="Papers">{papers.map(option)}</optgroup>}
         {others.length > 0 && <optgroup label="Baselines">{others.map(option)}</optgroup>}
         {!all.length && <option>{value.value}</option>}
@@ -56,10 +68,23 @@ export function Parameters({ strategy, values }: { strategy: string; values: Sig
   );
 }
 
-function Field({ parameter, value, set }: { parameter: Parameter; value: string; set: (value: string) => void }) {
+function Field({
+  parameter,
+  value,
+  set,
+}: {
+  parameter: Parameter;
+  value: string;
+  set: (value: string) => void;
+}) {
   const { name, type } = parameter;
   const usual = written(parameter.default);
-  const choices = type === "bool" ? ["true", "false"] : /^[^,]+\|[^,]+$/.test(type) && !/^(int|float|str)\|/.test(type) ? type.split("|") : null;
+  const choices =
+    type === "bool"
+      ? ["true", "false"]
+      : /^[^,]+\|[^,]+$/.test(type) && !/^(int|float|str)\|/.test(type)
+        ? type.split("|")
+        : null;
   return (
     <label class={value ? "field changed" : "field"}>
       <span>{name.replaceAll("_", " ")}</span>
@@ -76,7 +101,9 @@ function Field({ parameter, value, set }: { parameter: Parameter; value: string;
         <input
           value={value}
           placeholder={usual || "none"}
-          inputMode={type.startsWith("int") ? "numeric" : type.startsWith("float") ? "decimal" : "text"}
+          inputMode={
+            type.startsWith("int") ? "numeric" : type.startsWith("float") ? "decimal" : "text"
+          }
           onInput={(event) => set(event.currentTarget.value.trim())}
         />
       )}
@@ -103,7 +130,12 @@ export function asValues(strategy: string, set: Given): Record<string, unknown> 
 function asValue(type: string, text: string): unknown {
   if (text === "none" && type.endsWith("|none")) return null;
   if (type === "bool") return text === "true";
-  if (/^(int|float)(\|none)?$/.test(type)) return Number.isFinite(Number(text)) ? Number(text) : text;
-  if (type.endsWith(",...")) return text.split(",").map((each) => each.trim()).filter(Boolean);
+  if (/^(int|float)(\|none)?$/.test(type))
+    return Number.isFinite(Number(text)) ? Number(text) : text;
+  if (type.endsWith(",..."))
+    return text
+      .split(",")
+      .map((each) => each.trim())
+      .filter(Boolean);
   return text;
 }

@@ -18,12 +18,17 @@ export function Cost({ run }: { run: Run }) {
 }
 
 function Spent({ usage, took }: { usage: Usage; took: number }) {
-  const roles = Object.entries(usage.by_role).filter(([, sums]) => sums["calls"] || sums["scoring_passes"]);
+  const roles = Object.entries(usage.by_role).filter(
+    ([, sums]) => sums["calls"] || sums["scoring_passes"],
+  );
   return (
     <details class="cost-details">
       <summary class="cost">
         <Figure value={seconds(took)} of="in all" />
-        <Figure value={compact(usage.calls)} of={usage.calls === 1 ? "model call" : "model calls"} />
+        <Figure
+          value={compact(usage.calls)}
+          of={usage.calls === 1 ? "model call" : "model calls"}
+        />
         <Figure value={compact(usage.input_tokens)} of="tokens read" />
         <Figure value={compact(usage.output_tokens)} of="written" />
         <Figure value={dollars(usage.cost_usd)} of="" />
@@ -49,7 +54,8 @@ function Spent({ usage, took }: { usage: Usage; took: number }) {
         </tbody>
       </table>
       <p class="quiet">
-        {counted(usage.retrieval_rounds, "search", "searches")}, {counted(usage.scoring_passes, "scoring pass", "scoring passes")}
+        {counted(usage.retrieval_rounds, "search", "searches")},{" "}
+        {counted(usage.scoring_passes, "scoring pass", "scoring passes")}
       </p>
     </details>
   );

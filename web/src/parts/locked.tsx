@@ -11,7 +11,12 @@ export function Locked() {
     else dialog.current?.close();
   }, [wanted]);
   return (
-    <dialog class="locked" ref={dialog} aria-labelledby="locked-title" onCancel={(event) => event.preventDefault()}>
+    <dialog
+      class="locked"
+      ref={dialog}
+      aria-labelledby="locked-title"
+      onCancel={(event) => event.preventDefault()}
+    >
       <form
         onSubmit={(event) => {
           event.preventDefault();

@@ -2,7 +2,13 @@ import type { ComponentChildren } from "preact";
 import type { Problem } from "../types";
 
 /** What went wrong, why, and what to do about it: the server's words. */
-export function ProblemNote({ problem, children }: { problem: Problem; children?: ComponentChildren }) {
+export function ProblemNote({
+  problem,
+  children,
+}: {
+  problem: Problem;
+  children?: ComponentChildren;
+}) {
   return (
     <div class="problem" role="alert">
       <strong>{problem.title}</strong>

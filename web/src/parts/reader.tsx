@@ -32,7 +32,11 @@ export function Reader({ library, id, start, end, others = [] }: Shown) {
     return () => void (wanted = false);
   }, [library, id]);
 
-  const here = text !== null && text.id === id && aim.place >= text.start && (aim.place < text.end || text.end >= text.characters);
+  const here =
+    text !== null &&
+    text.id === id &&
+    aim.place >= text.start &&
+    (aim.place < text.end || text.end >= text.characters);
   useEffect(() => {
     if (here) return;
     let wanted = true;
@@ -46,7 +50,9 @@ export function Reader({ library, id, start, end, others = [] }: Shown) {
 
   useEffect(() => {
     if (!here || !tree || !box.current) return;
-    const mark = aim.highlight ? box.current.querySelector("mark.main") : box.current.querySelector(`[data-at="${aim.place}"]`);
+    const mark = aim.highlight
+      ? box.current.querySelector("mark.main")
+      : box.current.querySelector(`[data-at="${aim.place}"]`);
     if (mark) mark.scrollIntoView({ block: aim.highlight ? "center" : "start" });
     else if (aim.place === 0) box.current.scrollTo({ top: 0 });
   }, [here, tree, aim]);
@@ -65,16 +71,28 @@ export function Reader({ library, id, start, end, others = [] }: Shown) {
   const main = end > start ? { start, end } : null;
   return (
     <div class="reader">
-      <Headings tree={tree} lit={main ? path(tree.nodes, start) : []} go={(place) => setAim({ place, highlight: false })} />
+      <Headings
+        tree={tree}
+        lit={main ? path(tree.nodes, start) : []}
+        go={(place) => setAim({ place, highlight: false })}
+      />
       <div class="text" ref={box} tabIndex={0} role="region" aria-label={`Text of ${text.title}`}>
         {text.start > 0 && (
-          <button type="button" class="more-text" onClick={() => void more(text.start - AT_ONCE, text.start)}>
+          <button
+            type="button"
+            class="more-text"
+            onClick={() => void more(text.start - AT_ONCE, text.start)}
+          >
             Show what stands before
           </button>
         )}
         <Body text={text} nodes={tree.nodes} main={main} others={rangesIn(id, others)} />
         {text.end < text.characters && (
-          <button type="button" class="more-text" onClick={() => void more(text.end, text.end + AT_ONCE)}>
+          <button
+            type="button"
+            class="more-text"
+            onClick={() => void more(text.end, text.end + AT_ONCE)}
+          >
             Show what follows ({counted(text.characters - text.end, "character")})
           </button>
         )}
@@ -83,7 +101,12 @@ export function Reader({ library, id, start, end, others = [] }: Shown) {
   );
 }
 
-type Made = { text: DocumentText; nodes: TreeNode[]; main: { start: number; end: number } | null; others: { start: number; end: number }[] };
+type Made = {
+  text: DocumentText;
+  nodes: TreeNode[];
+  main: { start: number; end: number } | null;
+  others: { start: number; end: number }[];
+};
 
 function Body({ text, nodes, main, others }: Made) {
   const whole = useMemo(() => new Text(text.text, text.start), [text]);
@@ -91,13 +114,26 @@ function Body({ text, nodes, main, others }: Made) {
   return (
     <>
       {all.map((block) => (
-        <Typeset key={block.start} block={block} whole={whole} text={text} main={main} others={others} />
+        <Typeset
+          key={block.start}
+          block={block}
+          whole={whole}
+          text={text}
+          main={main}
+          others={others}
+        />
       ))}
     </>
   );
 }
 
-function Typeset({ block, whole, text, main, others }: { block: Block; whole: Text; text: DocumentText } & Pick<Made, "main" | "others">) {
+function Typeset({
+  block,
+  whole,
+  text,
+  main,
+  others,
+}: { block: Block; whole: Text; text: DocumentText } & Pick<Made, "main" | "others">) {
   const { node } = block;
   const cut = parts(block, main, others, text.pages);
   const kind = node?.kind ?? "between";
@@ -108,7 +144,9 @@ function Typeset({ block, whole, text, main, others }: { block: Block; whole: Te
       <>
         <PageMarks parts={cut} />
         {node.title && (
-          <Heading data-at={block.start}>{lit ? <mark class={lit.main ? "main" : undefined}>{node.title}</mark> : node.title}</Heading>
+          <Heading data-at={block.start}>
+            {lit ? <mark class={lit.main ? "main" : undefined}>{node.title}</mark> : node.title}
+          </Heading>
         )}
       </>
     );
@@ -156,7 +194,11 @@ function Headings({ tree, lit, go }: { tree: Tree; lit: number[]; go: (place: nu
         <summary>{counted(sections.length, "heading")}</summary>
         <ul>
           {sections.map((node) => (
-            <li key={node.id} class={lit.includes(node.id) ? `lit${node.id === last ? " last" : ""}` : undefined} style={{ "--depth": node.level - least }}>
+            <li
+              key={node.id}
+              class={lit.includes(node.id) ? `lit${node.id === last ? " last" : ""}` : undefined}
+              style={{ "--depth": node.level - least }}
+            >
               <button type="button" onClick={() => go(node.start)}>
                 {node.title}
                 {node.page !== null && <small>{node.page}</small>}

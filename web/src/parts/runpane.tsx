@@ -18,7 +18,8 @@ export function RunPane({ run, replayed = false }: { run: Run; replayed?: boolea
   const events = run.events.value;
   const state = run.state.value;
   const progress = run.busy.value ? lastOf(events, "progressed") : undefined;
-  const said = state === "queued" ? `Waiting, place ${run.place.value ?? "…"}` : (SAID[state] ?? state);
+  const said =
+    state === "queued" ? `Waiting, place ${run.place.value ?? "…"}` : (SAID[state] ?? state);
   return (
     <InLibrary.Provider value={run.library}>
       <section class="run" aria-label={`Run of ${run.strategy}`}>

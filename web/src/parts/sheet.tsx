@@ -23,7 +23,8 @@ export function DocumentSheet() {
     if (!now) return;
     const number = (((now.number ?? 1) - 1 + by + others.length) % others.length) + 1;
     const span = others[number - 1];
-    if (span) opened.value = { ...now, number, id: span.document_id, start: span.start, end: span.end };
+    if (span)
+      opened.value = { ...now, number, id: span.document_id, start: span.start, end: span.end };
   };
   return (
     <dialog
@@ -33,7 +34,8 @@ export function DocumentSheet() {
       onClose={() => (opened.value = null)}
       onClick={(event) => event.target === dialog.current && dialog.current?.close()}
       onKeyDown={(event) => {
-        if (!now?.number || others.length < 2 || event.altKey || event.ctrlKey || event.metaKey) return;
+        if (!now?.number || others.length < 2 || event.altKey || event.ctrlKey || event.metaKey)
+          return;
         if (event.key === "ArrowRight") step(1);
         if (event.key === "ArrowLeft") step(-1);
       }}
@@ -55,10 +57,18 @@ export function DocumentSheet() {
                 </button>
               </span>
             )}
-            <a class="alone" href={link("document", [now.library, now.id], { start: now.start, end: now.end })}>
+            <a
+              class="alone"
+              href={link("document", [now.library, now.id], { start: now.start, end: now.end })}
+            >
               Open alone
             </a>
-            <button type="button" class="icon-button" aria-label="Close" onClick={() => dialog.current?.close()}>
+            <button
+              type="button"
+              class="icon-button"
+              aria-label="Close"
+              onClick={() => dialog.current?.close()}
+            >
               <Close />
             </button>
           </header>

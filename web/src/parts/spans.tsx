@@ -9,7 +9,13 @@ import type { Span } from "../types";
 /** The library whose documents a view speaks of. */
 export const InLibrary = createContext("default");
 
-type Place = { span: Span; children: ComponentChildren; class?: string; number?: number; others?: Span[] };
+type Place = {
+  span: Span;
+  children: ComponentChildren;
+  class?: string;
+  number?: number;
+  others?: Span[];
+};
 
 /** A link to a place in a document: over the page, or alone in a tab of its own. */
 export function SpanLink({ span, children, number, others, ...rest }: Place) {
@@ -22,7 +28,14 @@ export function SpanLink({ span, children, number, others, ...rest }: Place) {
       onClick={(event) => {
         if (event.ctrlKey || event.metaKey || event.shiftKey || event.button) return;
         event.preventDefault();
-        opened.value = { library, id, start, end, ...(number && { number }), ...(others && { others }) };
+        opened.value = {
+          library,
+          id,
+          start,
+          end,
+          ...(number && { number }),
+          ...(others && { others }),
+        };
       }}
     >
       {children}
@@ -49,7 +62,15 @@ export function DocumentTitle({ id }: { id: string }) {
 }
 
 /** A list of which only the first few are shown until more are asked for. */
-export function Few<T>({ all, most, children }: { all: readonly T[]; most: number; children: (each: T, at: number) => ComponentChildren }) {
+export function Few<T>({
+  all,
+  most,
+  children,
+}: {
+  all: readonly T[];
+  most: number;
+  children: (each: T, at: number) => ComponentChildren;
+}) {
   const [more, setMore] = useState(false);
   const shown = more ? all : all.slice(0, most);
   return (

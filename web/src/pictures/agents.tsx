@@ -5,7 +5,12 @@ import { counted, oneLine } from "../say";
 import type { EventOf, TraceEvent } from "../types";
 import { Places } from "./outline";
 
-type Agent = { id: string; title: string; turns: EventOf<"agentturn">[]; ended: EventOf<"agentended"> | undefined };
+type Agent = {
+  id: string;
+  title: string;
+  turns: EventOf<"agentturn">[];
+  ended: EventOf<"agentended"> | undefined;
+};
 
 /** SPD-RAG: the plan, a card for each document's agent, and the levels of the synthesis. */
 export function AgentsPicture({ events }: { events: readonly TraceEvent[] }) {
@@ -13,7 +18,12 @@ export function AgentsPicture({ events }: { events: readonly TraceEvent[] }) {
   const agents = new Map<string, Agent>();
   for (const event of events) {
     if (event.event !== "agentturn" && event.event !== "agentended") continue;
-    const agent = agents.get(event.document) ?? { id: event.document, title: event.title, turns: [], ended: undefined };
+    const agent = agents.get(event.document) ?? {
+      id: event.document,
+      title: event.title,
+      turns: [],
+      ended: undefined,
+    };
     if (event.event === "agentturn") agent.turns.push(event);
     else agent.ended = event;
     agents.set(event.document, agent);
@@ -56,7 +66,9 @@ export function AgentsPicture({ events }: { events: readonly TraceEvent[] }) {
           <ul>
             {empty.map(({ id, title, turns }) => (
               <li key={id}>
-                <SpanLink span={{ document_id: id, start: 0, end: 0 }}>{oneLine(title, 60)}</SpanLink>{" "}
+                <SpanLink span={{ document_id: id, start: 0, end: 0 }}>
+                  {oneLine(title, 60)}
+                </SpanLink>{" "}
                 <small>{counted(turns.length, "turn")}</small>
               </li>
             ))}
@@ -74,7 +86,8 @@ function worth({ ended }: Agent): number {
   return ended.findings.length ? 1 + ended.relevance : 0;
 }
 
-const isEmpty = ({ ended }: Agent): boolean => ended !== undefined && !ended.problem && !ended.findings.length;
+const isEmpty = ({ ended }: Agent): boolean =>
+  ended !== undefined && !ended.problem && !ended.findings.length;
 
 function Card({ agent: { id, title, turns, ended } }: { agent: Agent }) {
   const last = turns.at(-1);
@@ -95,7 +108,9 @@ function Card({ agent: { id, title, turns, ended } }: { agent: Agent }) {
           ))}
         </span>
       </header>
-      {ended && state === "found" && <Bar share={ended.relevance} tone="c2" label={`relevance ${ended.relevance.toFixed(2)}`} />}
+      {ended && state === "found" && (
+        <Bar share={ended.relevance} tone="c2" label={`relevance ${ended.relevance.toFixed(2)}`} />
+      )}
       {ended && state === "found" ? (
         <details>
           <summary>{said}</summary>
@@ -110,7 +125,11 @@ function Card({ agent: { id, title, turns, ended } }: { agent: Agent }) {
       ) : (
         <p class="quiet">{said}</p>
       )}
-      {ended && ended.dropped > 0 && <p class="quiet why">{counted(ended.dropped, "finding")} dropped: nowhere in what it read</p>}
+      {ended && ended.dropped > 0 && (
+        <p class="quiet why">
+          {counted(ended.dropped, "finding")} dropped: nowhere in what it read
+        </p>
+      )}
     </li>
   );
 }
@@ -125,7 +144,12 @@ function Levels({ events }: { events: readonly TraceEvent[] }) {
         <div key={level.level} class="level">
           <span class="n">{level.level}</span>
           {level.groups.map((group, at) => (
-            <span key={at} class="group" style={{ flexGrow: group.length }} title={`${group.length} texts, ${group.reduce((sum, text) => sum + (level.tokens[text] ?? 0), 0)} tokens of ${level.budget}`}>
+            <span
+              key={at}
+              class="group"
+              style={{ flexGrow: group.length }}
+              title={`${group.length} texts, ${group.reduce((sum, text) => sum + (level.tokens[text] ?? 0), 0)} tokens of ${level.budget}`}
+            >
               {group.map((text) => (
                 <i key={text} style={{ flexGrow: Math.max(1, level.tokens[text] ?? 1) }} />
               ))}

@@ -19,21 +19,40 @@ export function DuquadPicture({ events }: { events: readonly TraceEvent[] }) {
   const weighted = lastOf(events, "weighted");
   const views = of(events, "viewed");
   const gated = lastOf(events, "gated");
-  const place = new Map(weighted?.spans.map((span, at) => [`${span.document_id}:${span.start}`, at]));
+  const place = new Map(
+    weighted?.spans.map((span, at) => [`${span.document_id}:${span.start}`, at]),
+  );
   const signals = SIGNALS.map(([name, tone]) => {
     const from = (MADE_OF[name] ?? [name]).find((each) => weighted?.signals[each]);
     const values = from ? weighted?.signals[from] : undefined;
-    return { name, tone, values, shares: values && shares(values), weight: weighted?.weights[name] };
+    return {
+      name,
+      tone,
+      values,
+      shares: values && shares(values),
+      weight: weighted?.weights[name],
+    };
   });
   const fused = weighted && shares(weighted.scores);
   const rows = listed.spans.map((span, at) => {
     const number = at + 1;
-    return { number, span, title: listed.titles[at] ?? "", at: place.get(`${span.document_id}:${span.start}`) };
+    return {
+      number,
+      span,
+      title: listed.titles[at] ?? "",
+      at: place.get(`${span.document_id}:${span.start}`),
+    };
   });
   // Those that an agent named come first, and of all the best: that is where the eye should be.
   const isNamed = (number: number) => views.some((view) => view.important.includes(number));
-  const rank = (row: (typeof rows)[number]) => (row.at === undefined ? 0 : (weighted?.scores[row.at] ?? 0));
-  rows.sort((a, b) => Number(isNamed(b.number)) - Number(isNamed(a.number)) || rank(b) - rank(a) || a.number - b.number);
+  const rank = (row: (typeof rows)[number]) =>
+    row.at === undefined ? 0 : (weighted?.scores[row.at] ?? 0);
+  rows.sort(
+    (a, b) =>
+      Number(isNamed(b.number)) - Number(isNamed(a.number)) ||
+      rank(b) - rank(a) ||
+      a.number - b.number,
+  );
   const named = rows.filter((row) => isNamed(row.number));
   const rest = rows.slice(named.length);
   const drawn = ({ number, span, title, at }: (typeof rows)[number], short: boolean) => (
@@ -49,10 +68,21 @@ export function DuquadPicture({ events }: { events: readonly TraceEvent[] }) {
         {signals.map(({ name, tone, values, shares }) => {
           const value = at === undefined ? undefined : values?.[at];
           if (value === undefined || at === undefined) return <span key={name} class="bar none" />;
-          return <Bar key={name} share={shares?.[at] ?? 0} tone={tone} label={`${name} ${score(value)}`} />;
+          return (
+            <Bar
+              key={name}
+              share={shares?.[at] ?? 0}
+              tone={tone}
+              label={`${name} ${score(value)}`}
+            />
+          );
         })}
         {fused && at !== undefined && (
-          <Bar share={fused[at] ?? 0} tone="c0 strong" label={`fused ${score(weighted?.scores[at] ?? 0)}`} />
+          <Bar
+            share={fused[at] ?? 0}
+            tone="c0 strong"
+            label={`fused ${score(weighted?.scores[at] ?? 0)}`}
+          />
         )}
       </div>
       {!short && <Verdict number={number} views={views} gated={gated} />}
@@ -66,7 +96,8 @@ export function DuquadPicture({ events }: { events: readonly TraceEvent[] }) {
           {signals.map(({ name, tone, weight, values }) => (
             <li key={name} class={weighted && !values ? "missing" : undefined}>
               <i class={`swatch ${tone}`} />
-              {name} {weight !== undefined && values && <small>× {Number(weight.toFixed(2))}</small>}
+              {name}{" "}
+              {weight !== undefined && values && <small>× {Number(weight.toFixed(2))}</small>}
               {weighted && !values && <small>not to be had</small>}
             </li>
           ))}
@@ -77,7 +108,9 @@ export function DuquadPicture({ events }: { events: readonly TraceEvent[] }) {
       </figcaption>
       {named.length > 0 && <ol class="rows">{named.map((row) => drawn(row, false))}</ol>}
       {views.length > 0 && rest.length > 0 && <h3 class="divide">Named by no agent</h3>}
-      <ol class={views.length ? "rows rest" : "rows"}>{rest.map((row) => drawn(row, views.length > 0))}</ol>
+      <ol class={views.length ? "rows rest" : "rows"}>
+        {rest.map((row) => drawn(row, views.length > 0))}
+      </ol>
     </figure>
   );
 }
@@ -85,11 +118,27 @@ export function DuquadPicture({ events }: { events: readonly TraceEvent[] }) {
 function fate(number: number, views: EventOf<"viewed">[], gated: EventOf<"gated"> | undefined) {
   const by = views.filter((view) => view.important.includes(number)).map((view) => view.agent);
   const scored = gated?.scores.find((each) => each.number === number);
-  const kind = !views.length ? "" : !by.length ? "unnamed" : scored && !scored.kept ? "pruned" : scored?.kept ? "kept" : "named";
+  const kind = !views.length
+    ? ""
+    : !by.length
+      ? "unnamed"
+      : scored && !scored.kept
+        ? "pruned"
+        : scored?.kept
+          ? "kept"
+          : "named";
   return { by, scored, kind };
 }
 
-function Verdict({ number, views, gated }: { number: number; views: EventOf<"viewed">[]; gated: EventOf<"gated"> | undefined }) {
+function Verdict({
+  number,
+  views,
+  gated,
+}: {
+  number: number;
+  views: EventOf<"viewed">[];
+  gated: EventOf<"gated"> | undefined;
+}) {
   const { by, scored, kind } = fate(number, views, gated);
   if (!views.length) return <div class="verdict" />;
   return (
@@ -101,7 +150,12 @@ function Verdict({ number, views, gated }: { number: number; views: EventOf<"vie
       ))}
       {scored && gated && (
         <span class="p">
-          <Bar share={scored.p} mark={gated.threshold} tone={scored.kept ? "good" : "bad"} label={`score ${scored.p.toFixed(2)}, threshold ${gated.threshold}`} />
+          <Bar
+            share={scored.p}
+            mark={gated.threshold}
+            tone={scored.kept ? "good" : "bad"}
+            label={`score ${scored.p.toFixed(2)}, threshold ${gated.threshold}`}
+          />
           <b>{scored.p.toFixed(2)}</b>
         </span>
       )}

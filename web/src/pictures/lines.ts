@@ -7,7 +7,10 @@ type Drawn = { lines: Line[]; folded: number };
 const LINE = /^(\t*)(-?\d+): (.*)$/;
 
 /** The lines that the router was shown, all subtrees together, without what leads nowhere. */
-export function drawn(routed: Pick<EventOf<"routed">, "shown">[], matters: (node: number) => boolean): Drawn {
+export function drawn(
+  routed: Pick<EventOf<"routed">, "shown">[],
+  matters: (node: number) => boolean,
+): Drawn {
   const all = new Map<number, Line>();
   for (const { shown } of routed) {
     for (const line of shown.split("\n")) {
@@ -32,5 +35,8 @@ export function drawn(routed: Pick<EventOf<"routed">, "shown">[], matters: (node
     else if (line.heading && line.depth === 1) kept.add(line.node);
   }
   const shown = lines.filter((line) => kept.has(line.node) && line.node >= 0);
-  return { lines: shown, folded: lines.filter((line) => line.heading && line.node >= 0 && !kept.has(line.node)).length };
+  return {
+    lines: shown,
+    folded: lines.filter((line) => line.heading && line.node >= 0 && !kept.has(line.node)).length,
+  };
 }

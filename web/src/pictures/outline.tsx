@@ -46,15 +46,20 @@ export function OutlinePicture({ events }: { events: readonly TraceEvent[] }) {
                   <ul class="entities">
                     {looked.queries.map((queries, at) => {
                       const name = looked.links[at]?.name ?? "";
-                      const read = of(events, "gathered").filter((event) => event.round === round && event.entity === name);
+                      const read = of(events, "gathered").filter(
+                        (event) => event.round === round && event.entity === name,
+                      );
                       const fresh = read.reduce((sum, each) => sum + each.unseen.length, 0);
-                      const summary = of(events, "summarised").find((event) => event.round === round && event.entity === name);
+                      const summary = of(events, "summarised").find(
+                        (event) => event.round === round && event.entity === name,
+                      );
                       return (
                         <li key={at}>
                           <b>{name || "looked up"}</b>
                           <span class="queries">{queries.join(" · ")}</span>
                           <small>
-                            {read.length > 0 && (fresh ? counted(fresh, "new passage") : "nothing new")}
+                            {read.length > 0 &&
+                              (fresh ? counted(fresh, "new passage") : "nothing new")}
                             {summary && `, ${counted(summary.fragments.length, "statement")}`}
                           </small>
                         </li>
@@ -82,7 +87,12 @@ export function OutlinePicture({ events }: { events: readonly TraceEvent[] }) {
               <ul>
                 <Few all={entity.fragments} most={6}>
                   {(fragment) => (
-                    <Fragment key={fragment.text} fragment={fragment} since={since.get(`${entity.name}\n${fragment.text}`) ?? 0} latest={latest.round} />
+                    <Fragment
+                      key={fragment.text}
+                      fragment={fragment}
+                      since={since.get(`${entity.name}\n${fragment.text}`) ?? 0}
+                      latest={latest.round}
+                    />
                   )}
                 </Few>
               </ul>
@@ -94,7 +104,15 @@ export function OutlinePicture({ events }: { events: readonly TraceEvent[] }) {
   );
 }
 
-function Fragment({ fragment, since, latest }: { fragment: FoundThere; since: number; latest: number }) {
+function Fragment({
+  fragment,
+  since,
+  latest,
+}: {
+  fragment: FoundThere;
+  since: number;
+  latest: number;
+}) {
   return (
     <li class={since === latest ? "fresh" : undefined}>
       {fragment.text} <Places spans={fragment.spans} />

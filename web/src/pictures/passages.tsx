@@ -8,7 +8,14 @@ import type { EventOf, Span, TraceEvent } from "../types";
 export function PassagesPicture({ events }: { events: readonly TraceEvent[] }) {
   const searches = of(events, "retrieved");
   const answered = lastOf(events, "answered");
-  const shortened = new Map(of(events, "shortened").flatMap((event) => event.spans.map((span, at) => [spanKey(span), { text: event.texts[at] ?? "", share: event.shares[at] ?? 0 }])));
+  const shortened = new Map(
+    of(events, "shortened").flatMap((event) =>
+      event.spans.map((span, at) => [
+        spanKey(span),
+        { text: event.texts[at] ?? "", share: event.shares[at] ?? 0 },
+      ]),
+    ),
+  );
   const pruned = of(events, "pruned");
   const scored = of(events, "scored");
   return (
@@ -25,20 +32,41 @@ export function PassagesPicture({ events }: { events: readonly TraceEvent[] }) {
             </small>
           </h3>
           <ol>
-            <Rows search={search} scored={scored} pruned={pruned} cited={answered?.citations ?? []} shortened={shortened} />
+            <Rows
+              search={search}
+              scored={scored}
+              pruned={pruned}
+              cited={answered?.citations ?? []}
+              shortened={shortened}
+            />
           </ol>
         </section>
       ))}
       {!searches.length && scored[0] && (
         <ol>
-          <Rows search={scored[0]} scored={[]} pruned={pruned} cited={answered?.citations ?? []} shortened={shortened} />
+          <Rows
+            search={scored[0]}
+            scored={[]}
+            pruned={pruned}
+            cited={answered?.citations ?? []}
+            shortened={shortened}
+          />
         </ol>
       )}
       {!searches.length && !scored.length && (
         <ol>
-          {of(events, "shortened").slice(-1).map((event) => (
-            <Rows key="shortened" search={{ spans: event.spans, scores: event.shares }} scored={[]} pruned={pruned} cited={answered?.citations ?? []} shortened={shortened} />
-          ))}
+          {of(events, "shortened")
+            .slice(-1)
+            .map((event) => (
+              <Rows
+                key="shortened"
+                search={{ spans: event.spans, scores: event.shares }}
+                scored={[]}
+                pruned={pruned}
+                cited={answered?.citations ?? []}
+                shortened={shortened}
+              />
+            ))}
         </ol>
       )}
     </figure>

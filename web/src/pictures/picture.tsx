@@ -9,7 +9,10 @@ import { RoutedPicture } from "./routed";
 type Shown = { events: readonly TraceEvent[] };
 
 // What a run shows of itself decides, not its strategy's name: other packages have strategies too.
-const PICTURES: [sign: TraceEvent["event"][], picture: (shown: Shown) => preact.JSX.Element | null][] = [
+const PICTURES: [
+  sign: TraceEvent["event"][],
+  picture: (shown: Shown) => preact.JSX.Element | null,
+][] = [
   [["planned", "agentturn", "agentended"], AgentsPicture],
   [["listed", "weighted", "viewed"], DuquadPicture],
   [["identified", "reasoned", "outlined"], OutlinePicture],

@@ -22,7 +22,11 @@ export function RefinedPicture({ events }: { events: readonly TraceEvent[] }) {
         <h2 class="cap">What was kept, and what was dropped</h2>
         {selected && (
           <p class="budget">
-            <Bar share={selected.tokens / selected.budget} tone="c0 strong" label={`${selected.tokens} of ${selected.budget} tokens`} />
+            <Bar
+              share={selected.tokens / selected.budget}
+              tone="c0 strong"
+              label={`${selected.tokens} of ${selected.budget} tokens`}
+            />
             <span>
               <b>{count(selected.tokens)}</b> of {count(selected.budget)} tokens
             </span>
@@ -36,17 +40,31 @@ export function RefinedPicture({ events }: { events: readonly TraceEvent[] }) {
           </p>
         ))}
       {sorted.map((event, at) => (
-        <Refined key={event.document} event={event} open={at === 0 && Boolean(selected)} structured={structured.get(event.document)} />
+        <Refined
+          key={event.document}
+          event={event}
+          open={at === 0 && Boolean(selected)}
+          structured={structured.get(event.document)}
+        />
       ))}
     </figure>
   );
 }
 
-const leaves = (event: EventOf<"weighed">): NodeScore[] => event.nodes.filter((node) => node.level === "paragraph");
+const leaves = (event: EventOf<"weighed">): NodeScore[] =>
+  event.nodes.filter((node) => node.level === "paragraph");
 const keptLength = (event: EventOf<"weighed">): number =>
   leaves(event).reduce((sum, node) => sum + (node.kept ? node.span.end - node.span.start : 0), 0);
 
-function Refined({ event, open, structured }: { event: EventOf<"weighed">; open: boolean; structured: EventOf<"structured"> | undefined }) {
+function Refined({
+  event,
+  open,
+  structured,
+}: {
+  event: EventOf<"weighed">;
+  open: boolean;
+  structured: EventOf<"structured"> | undefined;
+}) {
   const parts = leaves(event);
   const whole = parts.reduce((sum, node) => sum + node.span.end - node.span.start, 0);
   const share = whole ? keptLength(event) / whole : 0;
@@ -58,17 +76,22 @@ function Refined({ event, open, structured }: { event: EventOf<"weighed">; open:
         </span>
         <span class="strip" aria-hidden="true">
           {parts.map((node, at) => (
-            <i key={at} class={node.kept ? "kept" : undefined} style={{ flexGrow: node.span.end - node.span.start }} />
+            <i
+              key={at}
+              class={node.kept ? "kept" : undefined}
+              style={{ flexGrow: node.span.end - node.span.start }}
+            />
           ))}
         </span>
         <span class="share">{Math.round(100 * share)}% kept</span>
       </summary>
       <p class="quiet">
         {structured && `${structured.nodes} parts from ${structured.basis}`}
-        {event.scope !== null && `; the question asks for ${event.scope < 0.3 ? "one place" : event.scope > 0.7 ? "the whole" : "some of the whole"} (scope ${event.scope.toFixed(2)})`}
+        {event.scope !== null &&
+          `; the question asks for ${event.scope < 0.3 ? "one place" : event.scope > 0.7 ? "the whole" : "some of the whole"} (scope ${event.scope.toFixed(2)})`}
         {event.selected.length > 0 && `; helpful titles: ${event.selected.join(", ")}`}
       </p>
-      <Parts event={event} />
+      {event.nodes.length > 0 && <Parts event={event} />}
     </details>
   );
 }
@@ -82,7 +105,9 @@ function Parts({ event }: { event: EventOf<"weighed"> }) {
   const bars = shares(event.nodes.map((node) => node.score));
   const part = (node: NodeScore, at: number) => {
     const heading = node.level !== "paragraph";
-    const said = whole ? oneLine(whole.slice(node.span.start, node.span.end), node.kept ? 600 : 160) : "…";
+    const said = whole
+      ? oneLine(whole.slice(node.span.start, node.span.end), node.kept ? 600 : 160)
+      : "…";
     return (
       <li key={at} class={`${node.level} ${node.kept ? "kept" : "dropped"}`}>
         <Bar

@@ -44,7 +44,10 @@ function Walk({ id, routed }: { id: string; routed: EventOf<"routed">[] }) {
     if (event.expanded !== null) expanded.add(event.expanded);
   }
   const broken = routed.flatMap((event) => event.expelled);
-  const { lines, folded } = drawn(routed, (node) => accepted.has(node) || expanded.has(node) || lit.has(node));
+  const { lines, folded } = drawn(
+    routed,
+    (node) => accepted.has(node) || expanded.has(node) || lit.has(node),
+  );
   return (
     <section class="walk">
       <h3>
@@ -58,13 +61,27 @@ function Walk({ id, routed }: { id: string; routed: EventOf<"routed">[] }) {
       </h3>
       <ul class="lines">
         {lines.map((line) => {
-          const state = accepted.has(line.node) ? "accepted" : expanded.has(line.node) ? "expanded" : lit.has(line.node) ? "lit" : "";
+          const state = accepted.has(line.node)
+            ? "accepted"
+            : expanded.has(line.node)
+              ? "expanded"
+              : lit.has(line.node)
+                ? "lit"
+                : "";
           return (
-            <li key={line.node} class={`${state} ${line.heading ? "heading" : "block"}`} style={{ "--depth": line.depth }}>
+            <li
+              key={line.node}
+              class={`${state} ${line.heading ? "heading" : "block"}`}
+              style={{ "--depth": line.depth }}
+            >
               <i class={`node ${state}`} />
               <span>
                 {state && <span class="unseen">{state}: </span>}
-                {state === "accepted" && !line.heading ? <mark>{oneLine(line.text, 260)}</mark> : oneLine(line.text, state ? 260 : 90)}
+                {state === "accepted" && !line.heading ? (
+                  <mark>{oneLine(line.text, 260)}</mark>
+                ) : (
+                  oneLine(line.text, state ? 260 : 90)
+                )}
               </span>
             </li>
           );
@@ -72,7 +89,8 @@ function Walk({ id, routed }: { id: string; routed: EventOf<"routed">[] }) {
       </ul>
       <p class="quiet">
         {folded > 0 && `${counted(folded, "heading")} more folded away. `}
-        {broken.length > 0 && `${counted(broken.length, "action")} broke a rule: ${[...new Set(broken.map((each) => each.why))].join("; ")}.`}
+        {broken.length > 0 &&
+          `${counted(broken.length, "action")} broke a rule: ${[...new Set(broken.map((each) => each.why))].join("; ")}.`}
       </p>
     </section>
   );

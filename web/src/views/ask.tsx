@@ -1,7 +1,8 @@
-import { signal } from "@preact/signals";
+import { signal, type Signal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { AnswerText } from "../parts/answer";
 import { Parameters, StrategyChoice, asValues, summaryOf } from "../parts/asking";
+import { Drop } from "../parts/drop";
 import { Arrow } from "../parts/icons";
 import { ProblemNote } from "../parts/problem";
 import { RunPane } from "../parts/runpane";
@@ -9,13 +10,13 @@ import { link } from "../route";
 import { Run } from "../run";
 import { counted } from "../say";
 import { about, current, documentsOf, library } from "../state";
-import { Drop } from "./library";
 
 // What was typed and what runs outlives a look at another view.
 const question = signal("");
 const strategy = signal("retrieve-read");
 const parameters = signal<Record<string, string>>({});
 const chosen = signal<string[]>([]);
+const limits = { tokens: signal(""), seconds: signal("") };
 const run = signal<Run | null>(null);
 
 export function ask(): void {
@@ -29,9 +30,14 @@ export function ask(): void {
     strategy: strategy.value,
     parameters: asValues(strategy.value, parameters.value),
     documents: chosen.value.length ? chosen.value : null,
-    max_tokens_total: null,
-    timeout: null,
+    max_tokens_total: positive(limits.tokens.value),
+    timeout: positive(limits.seconds.value),
   });
+}
+
+function positive(text: string): number | null {
+  const number = Number(text);
+  return text && number > 0 ? number : null;
 }
 
 export function AskView() {
@@ -61,7 +67,8 @@ export function AskView() {
 function stock(): string {
   const now = current.value;
   if (!now) return "";
-  if (!now.documents) return "The library is empty. Put the files here that your questions are about.";
+  if (!now.documents)
+    return "The library is empty. Put the files here that your questions are about.";
   const pages = now.pages ? `, ${counted(now.pages, "page")}` : "";
   return `${counted(now.documents, "document")}${pages}, ${counted(now.passages, "passage")}. Every claim of an answer leads to the place that says it.`;
 }
@@ -69,7 +76,13 @@ function stock(): string {
 function QuestionForm() {
   const field = useRef<HTMLTextAreaElement>(null);
   const limit = about.value?.limits["question_characters"] ?? undefined;
-  const set = Object.keys(parameters.value).length;
+  const changed = [
+    ...Object.keys(parameters.value),
+    ...chosen.value,
+    limits.tokens.value,
+    limits.seconds.value,
+  ];
+  const set = changed.filter(Boolean).length;
   useEffect(() => {
     const box = field.current;
     if (!box) return;
@@ -112,12 +125,45 @@ function QuestionForm() {
       <details class="settings">
         <summary>
           Settings
-          {set + chosen.value.length > 0 && <b class="count">{set + chosen.value.length}</b>}
+          {set > 0 && <b class="count">{set}</b>}
         </summary>
         <DocumentChoice />
+        <div class="parameters">
+          <Limit value={limits.tokens} step="1">
+            most tokens in all
+          </Limit>
+          <Limit value={limits.seconds} step="any">
+            most seconds
+          </Limit>
+        </div>
+        <p class="cap">{strategy.value}</p>
         <Parameters strategy={strategy.value} values={parameters} />
       </details>
     </form>
+  );
+}
+
+function Limit({
+  value,
+  step,
+  children,
+}: {
+  value: Signal<string>;
+  step: string;
+  children: string;
+}) {
+  return (
+    <label class={value.value ? "field changed" : "field"}>
+      <span>{children}</span>
+      <input
+        type="number"
+        min="1"
+        step={step}
+        placeholder="no limit"
+        value={value.value}
+        onInput={(event) => (value.value = event.currentTarget.value)}
+      />
+    </label>
   );
 }
 
@@ -126,7 +172,9 @@ function DocumentChoice() {
   if (!all.length) return null;
   return (
     <fieldset class="documents-choice">
-      <legend>{chosen.value.length ? `Only ${counted(chosen.value.length, "document")}` : "All documents"}</legend>
+      <legend>
+        {chosen.value.length ? `Only ${counted(chosen.value.length, "document")}` : "All documents"}
+      </legend>
       {all.map((each) => (
         <label key={each.id} class="check">
           <input
@@ -148,7 +196,12 @@ export function Outcome({ run }: { run: Run }) {
   const answer = run.answer.value;
   const problem = run.problem.value;
   return (
-    <section class="outcome" aria-label={`Answer of ${run.strategy}`} aria-live="polite" aria-busy={run.busy.value}>
+    <section
+      class="outcome"
+      aria-label={`Answer of ${run.strategy}`}
+      aria-live="polite"
+      aria-busy={run.busy.value}
+    >
       {run.busy.value && (
         <div class="writing" aria-label="Working">
           <i />

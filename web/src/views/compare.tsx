@@ -17,10 +17,20 @@ function compare(): void {
   const asked = question.value.trim();
   if (!asked) return;
   runs.value?.forEach((run) => run.cancel());
-  const started = strategies.map((strategy) => new Run(library.value, asked, strategy.value)) as [Run, Run];
+  const started = strategies.map((strategy) => new Run(library.value, asked, strategy.value)) as [
+    Run,
+    Run,
+  ];
   runs.value = started;
   for (const run of started) {
-    void run.ask({ question: asked, strategy: run.strategy, parameters: {}, documents: null, max_tokens_total: null, timeout: null });
+    void run.ask({
+      question: asked,
+      strategy: run.strategy,
+      parameters: {},
+      documents: null,
+      max_tokens_total: null,
+      timeout: null,
+    });
   }
 }
 
@@ -29,39 +39,39 @@ export function CompareView() {
   return (
     <div class="compare">
       <div class="head">
-      <form
-        class="question"
-        onSubmit={(event) => {
-          event.preventDefault();
-          compare();
-        }}
-      >
-        <h1>{now ? "Compare" : "Two strategies, one question"}</h1>
-        <label class="unseen" for="compared">
-          Question
-        </label>
-        <textarea
-          id="compared"
-          rows={2}
-          value={question.value}
-          placeholder="What do you want to know?"
-          onInput={(event) => (question.value = event.currentTarget.value)}
-          onKeyDown={(event) => {
-            if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
-              event.preventDefault();
-              compare();
-            }
+        <form
+          class="question"
+          onSubmit={(event) => {
+            event.preventDefault();
+            compare();
           }}
-        />
-        <div class="row">
-          <StrategyChoice value={strategies[0]} label="First" id="first" />
-          <StrategyChoice value={strategies[1]} label="Second" id="second" />
-          <button class="primary" disabled={!question.value.trim()}>
-            Compare <Arrow />
-          </button>
-        </div>
-      </form>
-      {now && <Verdict runs={now} />}
+        >
+          <h1>{now ? "Compare" : "Two strategies, one question"}</h1>
+          <label class="unseen" for="compared">
+            Question
+          </label>
+          <textarea
+            id="compared"
+            rows={2}
+            value={question.value}
+            placeholder="What do you want to know?"
+            onInput={(event) => (question.value = event.currentTarget.value)}
+            onKeyDown={(event) => {
+              if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
+                event.preventDefault();
+                compare();
+              }
+            }}
+          />
+          <div class="row">
+            <StrategyChoice value={strategies[0]} label="First" id="first" />
+            <StrategyChoice value={strategies[1]} label="Second" id="second" />
+            <button class="primary" disabled={!question.value.trim()}>
+              Compare <Arrow />
+            </button>
+          </div>
+        </form>
+        {now && <Verdict runs={now} />}
       </div>
       {now && (
         <div class="sides">
@@ -94,7 +104,9 @@ function Verdict({ runs: [first, second] }: { runs: [Run, Run] }) {
     ["Cost", (answer) => dollars(answer.usage.cost_usd)],
     ["Citations", (answer) => String(answer.citations.length)],
   ];
-  const shared = a.citations.filter((one) => b.citations.some((other) => overlaps(asSpan(one), asSpan(other)))).length;
+  const shared = a.citations.filter((one) =>
+    b.citations.some((other) => overlaps(asSpan(one), asSpan(other))),
+  ).length;
   return (
     <table class="verdict-table">
       <caption>
@@ -120,4 +132,8 @@ function Verdict({ runs: [first, second] }: { runs: [Run, Run] }) {
   );
 }
 
-const asSpan = (citation: Citation) => ({ document_id: citation.document, start: citation.start, end: citation.end });
+const asSpan = (citation: Citation) => ({
+  document_id: citation.document,
+  start: citation.start,
+  end: citation.end,
+});

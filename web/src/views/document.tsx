@@ -8,7 +8,12 @@ export function DocumentView() {
   const [library = "default", id = ""] = parts;
   const start = whole(query.get("start"));
   const end = whole(query.get("end"));
-  if (!id) return <p class="quiet">No document is named. <a href={link("library")}>See the library.</a></p>;
+  if (!id)
+    return (
+      <p class="quiet">
+        No document is named. <a href={link("library")}>See the library.</a>
+      </p>
+    );
   return (
     <article class="document-view">
       <h1>{titleOf(library, id)}</h1>

@@ -4,12 +4,12 @@ import * as api from "../api";
 import { ProblemNote } from "../parts/problem";
 import { RunPane } from "../parts/runpane";
 import { link, route } from "../route";
+import { Sure } from "../parts/sure";
 import { Run } from "../run";
 import { seconds, when } from "../say";
 import { asFailure, library } from "../state";
 import type { Problem, RunInfo } from "../types";
 import { Outcome } from "./ask";
-import { Sure } from "./library";
 
 export function RunsView() {
   const [list, setList] = useState<RunInfo[] | null>(null);
@@ -45,7 +45,14 @@ export function RunsView() {
                 <span>{when(run.began)}</span>
               </span>
             </a>
-            <Sure what={`Forget the run “${run.question}”`} act={() => void api.forgetRun(run.id).then(load, (error: unknown) => setProblem(asFailure(error).problem))} />
+            <Sure
+              what={`Forget the run “${run.question}”`}
+              act={() =>
+                void api
+                  .forgetRun(run.id)
+                  .then(load, (error: unknown) => setProblem(asFailure(error).problem))
+              }
+            />
           </li>
         ))}
       </ul>
