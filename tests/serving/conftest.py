@@ -154,13 +154,15 @@ def listen(make_app: Callable[..., FastAPI], until: Any) -> Serve:
         await until(lambda: server.started)
         port = server.servers[0].sockets[0].getsockname()[1]
         limits = httpx2.Limits(max_connections=200)
-        async with Client(
-            base_url=f"http://127.0.0.1:{port}", timeout=30, trust_env=False, limits=limits
-        ) as client:
-            client.app = app  # type: ignore[attr-defined]
-            yield client
-        server.should_exit = True
-        await task
+        try:
+            async with Client(
+                base_url=f"http://127.0.0.1:{port}", timeout=30, trust_env=False, limits=limits
+            ) as client:
+                client.app = app  # type: ignore[attr-defined]
+                yield client
+        finally:
+            server.should_exit = True
+            await task
 
     return listening
 

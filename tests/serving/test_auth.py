@@ -105,7 +105,12 @@ async def test_origins_that_were_allowed(serve: Any) -> None:
         made = await client.post("/api/libraries", json={"name": "a"}, headers=origin)
         assert made.status_code == 201
         assert made.headers["access-control-allow-origin"] == "https://papers.example"
+        proxied = {"Host": "papers.example", **origin}
+        assert (await client.get("/api/libraries", headers=proxied)).status_code == 200
     async with serve() as client:
+        # As a proxy in front of the server passes it on.
+        proxied = {"Host": "papers.example", **origin}
+        assert (await client.get("/api/libraries", headers=proxied)).status_code == 421
         response = await client.get("/api/libraries", headers=origin)
         assert "access-control-allow-origin" not in response.headers
 

@@ -9,6 +9,9 @@ from typing import Any
 
 import httpx2
 
+from colligate.serving.bodies import BodyLimits
+from colligate.serving.settings import Serving
+
 RULES = {"rules.md": "# Rules\n\nBicycles stand in the hall.\n"}
 ASK = "/api/libraries/default/ask"
 BODY = {"question": "Where is the hall"}
@@ -51,6 +54,35 @@ async def test_too_many_files_in_one_request(serve: Any) -> None:
         response = await client.post("/api/libraries/default/files", files=files)
         assert response.status_code == 400
         assert (await client.get("/api/libraries/default/documents")).json() == []
+
+
+async def test_too_many_uploads_at_once() -> None:
+    inside, go_on = asyncio.Event(), asyncio.Event()
+
+    async def app(*_: Any) -> None:
+        inside.set()
+        await go_on.wait()
+
+    async def ask(path: str = "/api/libraries/default/files") -> list[int]:
+        said: list[int] = []
+
+        async def send(message: Any) -> None:
+            said.extend([message["status"]] if "status" in message else [])
+
+        async def receive() -> Any:
+            return {"type": "http.request", "body": b"", "more_body": False}
+
+        await limits({"type": "http", "method": "POST", "path": path, "headers": []}, receive, send)
+        return said
+
+    limits = BodyLimits(app, Serving(uploads=1))
+    first = asyncio.create_task(ask())
+    await inside.wait()
+    assert await ask() == [503]
+    go_on.set()
+    assert await ask("/api/libraries/default/ask") == []
+    await first
+    assert await ask() == []
 
 
 async def test_too_many_libraries(serve: Any) -> None:

@@ -16,6 +16,8 @@ from typing import Any
 import httpx2
 import pytest
 
+from colligate.cli.app import run_command
+
 RULES = {"rules.md": "# Rules\n\nBicycles stand in the hall.\n"}
 ASK = "/api/libraries/default/ask"
 BODY = {"question": "Where is the hall"}
@@ -175,3 +177,11 @@ def test_what_cannot_be_served_is_said_in_a_line(
     assert serving.process.returncode == 2
     assert words in said
     assert "Traceback" not in said
+
+
+def test_without_the_extra_the_command_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    assert run_command(["serve"]) == 1
+    assert "colligate[serve]" in capsys.readouterr().err

@@ -61,16 +61,17 @@ def checked_token(token: str) -> str:
 class Guard:
     """ASGI middleware before all others: refuses what may not pass, and sets headers.
 
-    A server on loopback answers only to names of this machine, so that a web page whose own name
-    was made to point here (DNS rebinding) reads nothing. Requests that change something are
-    refused to pages of other origins, whether or not a token is set. Errors under /v1 have
-    OpenAI's form.
+    A server on loopback answers only to names of this machine and of allowed origins, so that a
+    web page whose own name was made to point here (DNS rebinding) reads nothing. Requests that
+    change something are refused to pages of other origins, whether or not a token is set. Errors
+    under /v1 have OpenAI's form.
     """
 
     def __init__(self, app: ASGIApp, serving: Serving) -> None:
         self._app = app
         self._serving = serving
         self._token = None if serving.token is None else serving.token.encode()
+        self._names = {serving.host, *(_name(urlsplit(o).netloc) for o in serving.allow_origins)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -113,7 +114,7 @@ class Guard:
 
     def _is_ours(self, host: str) -> bool:
         name = _name(host)
-        return name == self._serving.host or is_loopback(name)
+        return name in self._names or is_loopback(name)
 
     def _is_foreign(self, headers: Headers, host: str) -> bool:
         """Whether a browser sent it for a page of another origin."""

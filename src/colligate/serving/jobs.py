@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
 from collections import defaultdict
 from collections.abc import AsyncIterator
@@ -18,6 +19,7 @@ from colligate.serving.libraries import Libraries
 from colligate.serving.metrics import Metrics
 from colligate.serving.problems import Busy, NotHere, problem_of
 
+_log = logging.getLogger(__name__)
 _KEPT = 200  # jobs that have ended
 
 
@@ -194,8 +196,8 @@ class Jobs:
                 job.update(state="running")
                 library = await self._libraries.library(job.library)
                 ingested = await library.add(job.files, on_progress=job.progress)
-            for path, error in ingested.failed:
-                job.problems.append(_said(path.name, error))
+            job.problems += [_said(path.name, error) for path, error in ingested.failed]
+            job.problems += [_said("", error) for error in ingested.problems]
             job.documents = list(ingested.document_ids)
             state = "done" if job.documents else "failed"
         except asyncio.CancelledError:
@@ -208,7 +210,7 @@ class Jobs:
         try:
             await self.tidy(job.library)
         except (ColligateError, OSError) as error:
-            problem_of(error)
+            _log.warning("files of %s were not tidied: %s", job.library, error)
 
 
 def _never_began(job: Job) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from colligate.engine import Engine
@@ -26,6 +28,7 @@ class Libraries:
     def __init__(self, engine: Engine, folder: Path, most: int) -> None:
         self.root = folder.with_name(folder.name + ".libraries")
         self._engines = {DEFAULT: engine}
+        self._leaving: set[str] = set()
         self._folder = folder
         self._most = most
 
@@ -35,7 +38,8 @@ class Libraries:
             there = sorted(each.name for each in self.root.iterdir() if each.is_dir())
         except FileNotFoundError:
             there = []
-        return [DEFAULT, *(name for name in there if NAME.fullmatch(name) and name != DEFAULT)]
+        others = (name for name in there if NAME.fullmatch(name) and name not in self._leaving)
+        return [DEFAULT, *(name for name in others if name != DEFAULT)]
 
     def folder(self, name: str) -> Path:
         """A library's folder.
@@ -46,7 +50,7 @@ class Libraries:
         if name == DEFAULT:
             return self._folder
         folder = self.root / name
-        if not NAME.fullmatch(name) or not folder.is_dir():
+        if not NAME.fullmatch(name) or name in self._leaving or not folder.is_dir():
             raise NotHere(f"no library {name!r}", "", "GET /api/libraries lists them")
         return folder
 
@@ -87,8 +91,11 @@ class Libraries:
             raise Conflict("no more libraries", f"there are {len(names)}", "delete one")
         await in_thread((self.root / name).mkdir, parents=True, exist_ok=True)
 
-    async def remove(self, name: str) -> None:
-        """Delete a library with everything in it.
+    @asynccontextmanager
+    async def leaving(self, name: str) -> AsyncIterator[None]:
+        """Delete a library with everything in it, once the work inside is done.
+
+        From the beginning of that work on, nobody else finds the library.
 
         Raises:
             NotHere: there is no library of this name.
@@ -97,10 +104,15 @@ class Libraries:
         folder = self.folder(name)
         if name == DEFAULT:
             raise Conflict("the default library stays", "the server was started with it")
-        engine = self._engines.pop(name, None)
-        if engine is not None:
-            await engine.aclose()
-        await in_thread(shutil.rmtree, folder)
+        self._leaving.add(name)
+        try:
+            yield
+            engine = self._engines.pop(name, None)
+            if engine is not None:
+                await engine.aclose()
+            await in_thread(shutil.rmtree, folder)
+        finally:
+            self._leaving.discard(name)
 
     async def aclose(self) -> None:
         """Close all libraries, and the models last."""

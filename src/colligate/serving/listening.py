@@ -58,6 +58,7 @@ async def listen(
         async with app.router.lifespan_context(app):
             server: Server = app.state.server
             await server.libraries.engine(DEFAULT).open_models(on_opening)
+            listening.listen(_BACKLOG)  # from here on clients wait instead of being turned away
             on_ready(url)
             await _Listener(config, server, serving.grace).serve(sockets=[listening])
 

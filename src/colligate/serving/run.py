@@ -86,7 +86,10 @@ class Run:
             return self.ended
         if not self.over:
             return {}
-        said = await in_thread(self.files.read_summary)
+        try:
+            said = await in_thread(self.files.read_summary)
+        except FileNotFoundError:  # forgotten since
+            return {}
         return {key: said[key] for key in ("answer", "problem") if key in said}
 
     def cancel(self) -> None:
@@ -186,7 +189,10 @@ async def follow(
     at = number = 0
     while True:
         changed = None if recorder is None or run.over else recorder.changed
-        lines, at = await in_thread(run.files.read_events, at)
+        try:
+            lines, at = await in_thread(run.files.read_events, at)
+        except FileNotFoundError:  # forgotten since
+            return
         for line in lines:
             number += 1
             if number > after:

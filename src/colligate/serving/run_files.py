@@ -60,7 +60,6 @@ class RunFiles:
 
     def write_summary(self, said: dict[str, Any]) -> None:
         """Write how things stand, whole or not at all."""
-        self.folder.mkdir(parents=True, exist_ok=True)
         new = self.summary.with_suffix(".new")
         new.write_bytes(encoded(said))
         new.replace(self.summary)
@@ -98,5 +97,8 @@ class RunFiles:
 
 
 def found_in(folder: Path) -> list[RunFiles]:
-    """The runs kept in a folder."""
+    """The runs kept in a folder; what a crash left half made is deleted."""
+    for file in (*folder.glob("*.jsonl"), *folder.glob("*.new")):
+        if file.suffix == ".new" or not file.with_suffix(".json").exists():
+            file.unlink()
     return [RunFiles(folder, file.stem) for file in folder.glob("*.json")]

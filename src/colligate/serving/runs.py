@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Collection
@@ -79,8 +78,7 @@ class Runs:
 
     def of(self, library: str) -> list[Run]:
         """A library's runs, the newest first."""
-        found = [run for run in self._runs.values() if run.library == library]
-        return sorted(found, key=lambda run: run.began, reverse=True)
+        return [run for run in reversed(self._runs.values()) if run.library == library]
 
     def follow(
         self, run: Run, after: int = 0, *, prompts: bool = False
@@ -228,13 +226,14 @@ class Runs:
 
 
 def _kept(library: str, folder: Any) -> list[Run]:
+    """The runs in a folder, the oldest first."""
     runs = []
     for files in found_in(folder):
         try:
             runs.append(_read(library, files))
-        except (OSError, ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError):
             files.delete()  # half written when the machine stopped
-    return runs
+    return sorted(runs, key=lambda run: run.began)
 
 
 def _read(library: str, files: RunFiles) -> Run:
@@ -255,6 +254,6 @@ def _read(library: str, files: RunFiles) -> Run:
         run.state = "cancelled"
         files.events.touch()
         ended = {"problem": problem(503, "the server ended while it was under way")}
-        files.write_summary(json.loads(json.dumps(run.to_json())) | ended)
+        files.write_summary(run.to_json() | ended)
     run.size = files.size
     return run

@@ -15,7 +15,8 @@ class Serving:
     `token` is what every client must send; None lets anyone ask who can reach the port.
     `allow_origins` are the web pages of other origins that may ask.
 
-    `upload_bytes` and `upload_files` bound one request with files, `body_bytes` any other.
+    `upload_bytes` and `upload_files` bound one request with files, `uploads` how many such
+    requests come in at once; `body_bytes` bounds any other request.
     At most `runs` questions are answered at once, `waiting` more wait; `jobs` sets of files wait
     or are read; `streams` event streams are open; `libraries` exist. The last `kept_runs` runs of
     a library are kept, in `kept_bytes`, each with `run_bytes` of events at most. When the server
@@ -28,6 +29,7 @@ class Serving:
     allow_origins: tuple[str, ...] = ()
     upload_bytes: int = 512 * _MEBIBYTE
     upload_files: int = 200
+    uploads: int = 8
     body_bytes: int = _MEBIBYTE
     question_characters: int = 8_000
     runs: int = 4

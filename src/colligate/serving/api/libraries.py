@@ -10,7 +10,6 @@ from pydantic import BaseModel, ConfigDict, Field
 from colligate.documents import Hit
 from colligate.errors import ColligateError
 from colligate.library.sources import SearchMode
-from colligate.serving.libraries import DEFAULT
 from colligate.serving.problems import Conflict
 from colligate.serving.server import Server, TheServer
 from colligate.serving.uploads import space_left
@@ -62,11 +61,9 @@ async def create(body: NewLibrary, server: TheServer) -> dict[str, Any]:
 
 async def delete(name: str, server: TheServer) -> Response:
     """Its documents, the files that came for it and its runs go as well."""
-    server.libraries.folder(name)
-    if name != DEFAULT:
+    async with server.libraries.leaving(name):
         await server.jobs.cancel(name)
         await server.runs.forget_library(name)
-    await server.libraries.remove(name)
     return Response(status_code=204)
 
 
