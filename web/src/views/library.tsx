@@ -143,7 +143,13 @@ function Libraries({ attempt }: { attempt: (work: Promise<unknown>) => Promise<v
       >
         <label class="field">
           <span>New library</span>
-          <input value={name} onInput={(event) => setName(event.currentTarget.value.trim())} />
+          <input
+            value={name}
+            pattern="[a-z0-9][a-z0-9_\-]{0,63}"
+            title="small letters, digits, - and _"
+            autocapitalize="off"
+            onInput={(event) => setName(event.currentTarget.value.trim())}
+          />
         </label>
         <button disabled={!name}>Create</button>
       </form>
