@@ -42,7 +42,7 @@ export function DocumentSheet() {
     >
       {now && (
         <div class="inner">
-          <header>
+          <div class="head">
             <h2>{title}</h2>
             {now.number && others.length > 1 && (
               <span class="stepper">
@@ -71,7 +71,7 @@ export function DocumentSheet() {
             >
               <Close />
             </button>
-          </header>
+          </div>
           <Reader {...now} />
         </div>
       )}
