@@ -283,3 +283,18 @@ async def runs(client: Any, library: str = "default") -> list[dict[str, Any]]:
 async def document_of(client: Any, title: str) -> str:
     found = (await client.get("/api/libraries/default/documents")).json()
     return str(next(each["id"] for each in found if each["title"] == title))
+
+
+async def test_half_a_surrogate_pair_in_a_document_does_no_harm(serve: Any, add: Any) -> None:
+    record = (
+        b'{"id": "odd", "title": "T\\ud800", "text": "Half a pair \\ud83d is in the hall.\\n"}\n'
+    )
+    async with serve() as client:
+        job = await add(client, {"odd.jsonl": record})
+        assert job["documents"], job
+        for path in ("", "/odd", "/odd/tree"):
+            response = await client.get(f"/api/libraries/default/documents{path}")
+            assert response.status_code == 200, path
+        search = "/api/libraries/default/search?q=hall"
+        assert "hall" in (await client.get(search)).json()[0]["text"]
+        assert (await asked(client)).json()["found"]

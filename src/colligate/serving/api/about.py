@@ -7,6 +7,7 @@ from typing import Any
 from fastapi import APIRouter
 
 from colligate import __version__
+from colligate.models.name_parts import shown
 from colligate.serving.libraries import DEFAULT
 from colligate.serving.server import TheServer
 from colligate.strategies.parameters import parameters
@@ -46,7 +47,7 @@ async def about(server: TheServer) -> dict[str, Any]:
     serving = server.serving
     return {
         "version": __version__,
-        "models": await engine.open_models(),
+        "models": {role: shown(name) for role, name in (await engine.open_models()).items()},
         "strategies": strategies,
         "limits": {
             "upload_bytes": serving.upload_bytes,

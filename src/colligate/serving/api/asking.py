@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from colligate.engine import DEFAULT_STRATEGY
 from colligate.errors import UsageError
+from colligate.serving.api.shapes import AnswerShape
 from colligate.serving.problems import Busy, problem_response
 from colligate.serving.responses import Json
 from colligate.serving.run import Ask, Run
@@ -85,7 +86,11 @@ def set_up(name: str, parameters: Mapping[str, Value | list[Value]]) -> Any:
     return configured(strategy_type(name), settings)
 
 
-@router.post("/ask", summary="Ask a question")
+@router.post(
+    "/ask",
+    summary="Ask a question",
+    responses={200: {"model": AnswerShape, "content": {"text/event-stream": {}}}},
+)
 async def ask(
     name: str,
     body: Asked,

@@ -11,6 +11,7 @@ from colligate.documents import Document
 from colligate.documents.tree_json import tree_json
 from colligate.library.blocking import in_thread
 from colligate.library.sources import DocumentInfo
+from colligate.serving.api.shapes import DocumentShape, DocumentText, PageText
 from colligate.serving.problems import NotHere
 from colligate.serving.server import TheServer
 
@@ -20,7 +21,7 @@ router = APIRouter(prefix="/api/libraries/{name}/documents", tags=["documents"])
 
 
 @router.get("", summary="List the documents")
-async def documents(name: str, server: TheServer) -> list[dict[str, Any]]:
+async def documents(name: str, server: TheServer) -> list[DocumentShape]:
     """All documents in the order they were added, without their texts."""
     infos = await (await server.libraries.library(name)).documents()
     return [_listed(info) for info in infos]
@@ -33,7 +34,7 @@ async def document(
     server: TheServer,
     start: Annotated[int, Query(ge=0, le=1 << 53)] = 0,
     end: Annotated[int | None, Query(ge=0, le=1 << 53)] = None,
-) -> dict[str, Any]:
+) -> DocumentText:
     """Offsets count code points; `end` says how far the text given goes (200,000 at most)."""
     found = await (await server.libraries.library(name)).document(document_id)
     start = min(start, len(found))
@@ -61,7 +62,7 @@ async def tree(name: str, document_id: str, server: TheServer) -> dict[str, Any]
 
 
 @router.get("/{document_id}/pages/{number}", summary="One page")
-async def page(name: str, document_id: str, number: int, server: TheServer) -> dict[str, Any]:
+async def page(name: str, document_id: str, number: int, server: TheServer) -> PageText:
     """Its place in the text, and its text."""
     found = await (await server.libraries.library(name)).document(document_id)
     return _page(found, number)
@@ -78,7 +79,7 @@ async def remove(name: str, document_id: str, server: TheServer) -> Response:
     return Response(status_code=204)
 
 
-def _listed(info: DocumentInfo) -> dict[str, Any]:
+def _listed(info: DocumentInfo) -> DocumentShape:
     return {
         "id": info.id,
         "title": info.title,
@@ -90,7 +91,7 @@ def _listed(info: DocumentInfo) -> dict[str, Any]:
     }
 
 
-def _page(document: Document, number: int) -> dict[str, Any]:
+def _page(document: Document, number: int) -> PageText:
     for each in document.pages:
         if each.number == number:
             return {

@@ -7,6 +7,7 @@ from typing import Any
 
 from fastapi import APIRouter, Response
 
+from colligate.serving.api.shapes import JobShape
 from colligate.serving.jobs import Job
 from colligate.serving.server import TheServer
 from colligate.serving.streaming import EventStream, sse
@@ -14,7 +15,7 @@ from colligate.serving.streaming import EventStream, sse
 router = APIRouter(prefix="/api/jobs", tags=["jobs"])
 
 
-@router.get("/{job_id}", summary="How far it is")
+@router.get("/{job_id}", summary="How far it is", response_model=JobShape)
 async def job(job_id: str, server: TheServer) -> dict[str, Any]:
     """Its state, progress, and what could not be read."""
     return server.jobs.job(job_id).to_json()

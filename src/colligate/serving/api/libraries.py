@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query, Response, UploadFile
 from pydantic import BaseModel, ConfigDict, Field
@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from colligate.documents import Hit
 from colligate.errors import ColligateError
 from colligate.library.sources import SearchMode
+from colligate.serving.api.shapes import JobStarted, LibraryShape, PassageShape
 from colligate.serving.problems import Conflict
 from colligate.serving.server import Server, TheServer
 from colligate.serving.uploads import space_left
@@ -48,12 +49,12 @@ def router(upload_files: int) -> APIRouter:
     return routes
 
 
-async def libraries(server: TheServer) -> list[dict[str, Any]]:
+async def libraries(server: TheServer) -> list[LibraryShape]:
     """All libraries, with how much is in them."""
     return [await _described(server, name) for name in server.libraries.names()]
 
 
-async def create(body: NewLibrary, server: TheServer) -> dict[str, Any]:
+async def create(body: NewLibrary, server: TheServer) -> LibraryShape:
     """An empty library."""
     await server.libraries.create(body.name)
     return await _described(server, body.name)
@@ -67,7 +68,7 @@ async def delete(name: str, server: TheServer) -> Response:
     return Response(status_code=204)
 
 
-async def upload(name: str, files: list[UploadFile], server: TheServer) -> dict[str, Any]:
+async def upload(name: str, files: list[UploadFile], server: TheServer) -> JobStarted:
     """Files of any kind that colligate reads; they are read one request after another."""
     folder = server.libraries.folder(name)
     if space_left(folder) - sum(file.size or 0 for file in files) < _SPARE:
@@ -92,13 +93,13 @@ async def search(
     q: Annotated[str, Query(min_length=1, max_length=2000)],
     k: Annotated[int, Query(ge=1, le=200)] = 10,
     mode: SearchMode = SearchMode.HYBRID,
-) -> list[dict[str, Any]]:
+) -> list[PassageShape]:
     """The best passages, best first."""
     library = await server.libraries.library(name)
     return [_found(hit) for hit in await library.search(q, k=k, mode=mode)]
 
 
-async def _described(server: Server, name: str) -> dict[str, Any]:
+async def _described(server: Server, name: str) -> LibraryShape:
     infos = await (await server.libraries.library(name)).documents()
     return {
         "name": name,
@@ -108,7 +109,7 @@ async def _described(server: Server, name: str) -> dict[str, Any]:
     }
 
 
-def _found(hit: Hit) -> dict[str, Any]:
+def _found(hit: Hit) -> PassageShape:
     passage = hit.passage
     return {
         "document": passage.span.document_id,

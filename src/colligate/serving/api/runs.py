@@ -7,13 +7,16 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Query, Response
 
 from colligate.serving.api.asking import events as events_of
+from colligate.serving.api.shapes import RunShape
 from colligate.serving.server import TheServer
 from colligate.serving.streaming import EventStream
 
 router = APIRouter(prefix="/api", tags=["runs"])
 
 
-@router.get("/libraries/{name}/runs", summary="List a library's runs")
+@router.get(
+    "/libraries/{name}/runs", summary="List a library's runs", response_model=list[RunShape]
+)
 async def runs(name: str, server: TheServer) -> list[dict[str, Any]]:
     """The newest first."""
     server.libraries.folder(name)
