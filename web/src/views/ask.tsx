@@ -19,7 +19,7 @@ const chosen = signal<string[]>([]);
 const limits = { tokens: signal(""), seconds: signal("") };
 const run = signal<Run | null>(null);
 
-export function ask(): void {
+function ask(): void {
   const asked = question.value.trim();
   if (!asked) return;
   run.value?.cancel();
