@@ -151,6 +151,32 @@ def test_the_command_serves_and_stops_once_the_answer_is_out(
     assert "Traceback" not in serving.said
 
 
+def refuses(url: httpx2.URL) -> bool:
+    try:
+        httpx2.get(url, trust_env=False)
+    except httpx2.NetworkError:
+        return True
+    return False
+
+
+def test_a_second_signal_ends_the_waiting(command: Any, openai_server: Any, tmp_path: Path) -> None:
+    serving = command("--grace", "600")
+    with serving.client() as client:
+        sent = [("files", (name, text.encode())) for name, text in RULES.items()]
+        job = client.post("/api/libraries/default/files", files=sent).json()["job"]
+        assert "event: done" in client.get(f"/api/jobs/{job}/events").text
+        openai_server.hold()
+        with client.stream("POST", ASK, json={**BODY, "stream": True}) as response:
+            lines = response.iter_lines()
+            assert any('"event": "asking"' in line for line in lines)
+            serving.process.send_signal(signal.SIGTERM)
+            while not refuses(client.base_url):  # until the signal has had its effect
+                pass
+            assert serving.stop() == 0, serving.said
+    (summary,) = (tmp_path / "papers" / "runs").glob("*.json")
+    assert json.loads(summary.read_text())["state"] == "cancelled"
+
+
 def test_beyond_this_machine_a_token_is_made_and_shown_once(command: Any) -> None:
     serving = command("--host", "0.0.0.0")
     token = serving.line(r"token: (\S+)")

@@ -7,6 +7,7 @@ import signal
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import FrameType
 
 import uvicorn
 from uvicorn.server import HANDLED_SIGNALS
@@ -78,6 +79,11 @@ class _Listener(uvicorn.Server):
         while not draining.done() and not self.force_exit:
             await asyncio.wait([draining], timeout=_LOOK)
         draining.cancel()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """The first signal stops the server, the second ends its waiting."""
+        self.force_exit = self.should_exit
+        self.should_exit = True
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
