@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+NAMES_A_MODEL = re.compile("adapter|encoder|classifier|expert|nli|reflection|model")
 QUESTION = "Where do bicycles stand? hall"
 
 
@@ -90,6 +92,29 @@ async def test_parameters_of_a_strategy(client: Any) -> None:
     wrong = await asked(client, parameters={"kk": 1})
     assert wrong.status_code == 422
     assert "kk" in wrong.json()["detail"]
+
+
+async def test_no_client_names_a_model_or_a_folder_to_load(client: Any) -> None:
+    tried = 0
+    for strategy in (await client.get("/api/about")).json()["strategies"]:
+        for parameter in strategy["parameters"]:
+            if NAMES_A_MODEL.search(parameter["name"]):
+                response = await asked(
+                    client, strategy=strategy["name"], parameters={parameter["name"]: "/etc"}
+                )
+                assert response.status_code == 422
+                assert "--allow-model" in response.json()["mend"]
+                tried += 1
+    assert tried > 5
+
+
+async def test_models_that_were_allowed_may_be_named(serve: Any, add: Any) -> None:
+    async with serve(allow_models=("hf:one",)) as client:
+        await add(client, {"rules.md": "# Rules\n\nBicycles stand in the hall.\n"})
+        for name, fits in (("hf:one", True), ("hf:two", False), (None, True)):
+            named = {"router_adapter": name}
+            response = await asked(client, strategy="rdr2", parameters=named)
+            assert ("--allow-model" in response.text) is not fits
 
 
 async def test_problems_say_what_why_and_the_mend(client: Any) -> None:

@@ -56,6 +56,16 @@ def serve(
             show_default=False,
         ),
     ] = None,
+    allow_model: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="A model that questions may name in a strategy's parameters; as often as you "
+            "like. The server loads no other that a client names.",
+            rich_help_panel=_SERVER,
+            show_default=False,
+        ),
+    ] = None,
     runs: Annotated[
         int,
         typer.Option(
@@ -148,6 +158,7 @@ def serve(
         port=port,
         token=None if token is None else checked_token(token),
         allow_origins=tuple(allow_origin or ()),
+        allow_models=tuple(allow_model or ()),
         upload_bytes=max_upload * _MEBIBYTE,
         upload_files=max_files,
         question_characters=max_question,

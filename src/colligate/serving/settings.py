@@ -13,7 +13,8 @@ class Serving:
     """What `colligate serve` was told. Sizes in bytes, times in seconds.
 
     `token` is what every client must send; None lets anyone ask who can reach the port.
-    `allow_origins` are the web pages of other origins that may ask.
+    `allow_origins` are the web pages of other origins that may ask, `allow_models` the models that
+    a question may name in a strategy's parameters: the server would load whatever they name.
 
     `upload_bytes` and `upload_files` bound one request with files, `uploads` how many such
     requests come in at once; `body_bytes` bounds any other request.
@@ -27,6 +28,7 @@ class Serving:
     port: int = 8420
     token: str | None = None
     allow_origins: tuple[str, ...] = ()
+    allow_models: tuple[str, ...] = ()
     upload_bytes: int = 512 * _MEBIBYTE
     upload_files: int = 200
     uploads: int = 8

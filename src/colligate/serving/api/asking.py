@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Mapping
-from typing import Annotated, Any
+from collections.abc import AsyncIterator, Collection, Mapping
+from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
@@ -17,12 +17,13 @@ from colligate.serving.responses import Json
 from colligate.serving.run import Ask, Run
 from colligate.serving.server import Server, TheServer
 from colligate.serving.streaming import sse, unless_hung_up
-from colligate.strategies.parameters import configured
-from colligate.strategies.strategy import available, strategy_type
+from colligate.strategies.parameters import configured, parameters
+from colligate.strategies.strategy import Strategy, available, strategy_type
 
 router = APIRouter(prefix="/api/libraries/{name}", tags=["asking"])
 
 Value = str | int | float | bool | None
+_MODELS = ("str", "str|none")  # how parameters that name models and adapters are written
 _QUEUED = b'{"event": "queued"'
 
 
@@ -51,12 +52,12 @@ class Asked(BaseModel):
     timeout: Annotated[float | None, Field(gt=0, le=86_400, description="Seconds.")] = None
     stream: Annotated[bool, Field(description="Send events as they come.")] = False
 
-    def ask(self, most_characters: int) -> Ask:
+    def ask(self, most_characters: int, allow_models: Collection[str] = ()) -> Ask:
         """The same with the strategy set up.
 
         Raises:
             UsageError: the question is empty or too long, or there is no such strategy or
-                parameter.
+                parameter, or one may not be set so.
         """
         if not self.question.strip():
             raise UsageError("the question is empty", mend="write a question")
@@ -65,7 +66,7 @@ class Asked(BaseModel):
             raise UsageError("the question is too long", why, "shorten it")
         return Ask(
             self.question,
-            set_up(self.strategy, self.parameters),
+            set_up(self.strategy, self.parameters, allow_models),
             self.parameters,
             None if self.documents is None else tuple(self.documents),
             self.max_tokens_total,
@@ -73,17 +74,25 @@ class Asked(BaseModel):
         )
 
 
-def set_up(name: str, parameters: Mapping[str, Value | list[Value]]) -> Any:
+def set_up(
+    name: str, given: Mapping[str, Value | list[Value]], allow_models: Collection[str] = ()
+) -> Strategy:
     """A strategy by name with parameters as JSON values.
 
     Raises:
-        UsageError: there is no such strategy, parameter or value.
+        UsageError: there is no such strategy, parameter or value, or it names a model that is
+            not among those allowed.
     """
-    for each in parameters:
+    kind = strategy_type(name)
+    models = {each.name for each in parameters(kind) if each.type in _MODELS}
+    for each, value in given.items():
         if not re.fullmatch(r"\w+", each):
             raise UsageError(f"{name} has no parameter {each!r}")
-    settings = [f"{each}={_written(value)}" for each, value in parameters.items()]
-    return configured(strategy_type(name), settings)
+        if each in models and _written(value) not in ("none", *allow_models):
+            why = "a server loads no model that a question names"
+            mend = "start it with --allow-model NAME"
+            raise UsageError(f"{each} of {name} cannot be set here", why, mend)
+    return configured(kind, [f"{each}={_written(value)}" for each, value in given.items()])
 
 
 @router.post(
@@ -104,7 +113,8 @@ async def ask(
     The events are `run` (its id), `queued` (its place), `event` (a step of the trace), and last
     `answer` or `problem`.
     """
-    run = await server.runs.begin(name, body.ask(server.serving.question_characters))
+    serving = server.serving
+    run = await server.runs.begin(name, body.ask(serving.question_characters, serving.allow_models))
     if body.stream:
         ended = None if detached else run.cancel
         try:
