@@ -69,7 +69,7 @@ _STATUS: tuple[tuple[type[ColligateError], int], ...] = (
     (errors.ReadingError, 422),
     (errors.ContextTooSmall, 422),
     (errors.MissingCapability, 422),
-    (errors.MissingExtra, 422),
+    (errors.MissingExtra, 501),
     (errors.RateLimited, 503),
     (errors.WeightsUnavailable, 422),
     (errors.ModelError, 502),
