@@ -26,7 +26,7 @@ from colligate.strategies.refined import Refined
 from colligate.strategies.refiner import Refiner
 from colligate.strategies.routing import Routing
 from colligate.strategies.run import Run
-from colligate.strategies.strategy import Strategy
+from colligate.strategies.strategy import Need, Strategy
 from colligate.strategies.strategy import strategy as strategy_by_name
 from colligate.strategies.trace import Listener, Trace
 
@@ -123,18 +123,20 @@ class Engine:
         paths: Sequence[str | Path] | str | Path = (),
         *,
         strategy: str | Strategy = DEFAULT_STRATEGY,
+        documents: Sequence[str] | None = None,
         max_tokens_total: int | None = None,
         timeout: float | None = None,
         on_event: Listener | None = None,
     ) -> Answer:
         """Answer a question over files and folders, or over the whole library if none are given.
 
-        Files that cannot be read are left out and said in `Answer.warnings`; the others are
-        answered over. `max_tokens_total` bounds input and output tokens of all calls together,
-        `timeout` the seconds of the whole run.
+        `documents` are ids of the library's documents to answer over, in place of paths. Files
+        that cannot be read are left out and said in `Answer.warnings`; the others are answered
+        over. `max_tokens_total` bounds input and output tokens of all calls together, `timeout`
+        the seconds of the whole run.
 
         Raises:
-            UsageError: an empty question, a strategy, model or path that does not exist.
+            UsageError: an empty question, a strategy, model, path or document that does not exist.
             MissingCapability: the model cannot do what the strategy needs.
             BudgetExceeded: tokens or time are spent.
             ModelError, LibraryError: what the models or the library could not do.
@@ -149,6 +151,7 @@ class Engine:
             needs=chosen.needs,
             trace=self._trace(on_event),
             limits=Limits(max_tokens_total, timeout),
+            documents=documents,
         )
         warnings = tuple(dict.fromkeys((*cost.warnings, *answer.warnings)))
         return replace(answer, usage=cost.usage, warnings=warnings, model=cost.model(Role.READER))
@@ -240,6 +243,29 @@ class Engine:
     async def open_library(self) -> Library:
         """The library, opened. Its embedder is loaded when something is searched or indexed."""
         return await self._resources.library()
+
+    def beside(self, library: Path | str) -> Engine:
+        """An engine over another library with these same models, which stay this one's to close."""
+        other = replace(self, library=library)
+        other._resources = self._resources.beside(library)
+        return other
+
+    async def open_models(self, on_event: Listener | None = None) -> dict[str, str]:
+        """Open the models now instead of at the first question; their names by role.
+
+        Raises:
+            UnknownModel, ModelError: what could not be opened.
+        """
+        models = await self._resources.by_role(self._trace(on_event))
+        return {role.value: model.name for role, model in models.items()}
+
+    async def needs(self, kind: type[Strategy]) -> tuple[Need, ...]:
+        """Which needs of a strategy the models meet, the required ones first; opens the models.
+
+        Raises:
+            UnknownModel, ModelError: what could not be opened.
+        """
+        return await self._resources.needs(kind)
 
     def _trace(self, on_event: Listener | None) -> Trace:
         return Trace([listen for listen in (self.on_event, on_event) if listen], keep=False)

@@ -64,6 +64,14 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
+def cause(error: BaseException) -> BaseException:
+    """The error itself where tasks have wrapped it in groups, ours before any other."""
+    while isinstance(error, BaseExceptionGroup):
+        inner: tuple[BaseException, ...] = error.exceptions
+        error = next((e for e in inner if isinstance(e, ColligateError)), inner[0])
+    return error
+
+
 class UsageError(ColligateError):
     """The call itself is wrong."""
 

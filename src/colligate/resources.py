@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from colligate.errors import NoDocuments
+from colligate.errors import NoDocuments, UsageError
 from colligate.ingesting import ingest, ingestion_listener
 from colligate.library.given import Given
 from colligate.library.ingestion import Ingested
@@ -21,7 +21,7 @@ from colligate.models.response_cache import ResponseCache
 from colligate.opening import Opened, meet, pull_listener, say_named
 from colligate.settings import Named, Settings
 from colligate.strategies.kept import InMemory, Kept
-from colligate.strategies.strategy import Needs
+from colligate.strategies.strategy import Need, Needs, Strategy, met
 from colligate.strategies.trace import Noted, Trace
 
 DEFAULT_EMBEDDER = Named("minilm")
@@ -47,6 +47,13 @@ class Resources:
     _chosen: Settings | None = field(default=None, init=False)
     _library: Library | None = field(default=None, init=False)
     _responses: ResponseCache | None = field(default=None, init=False)
+    _borrows: bool = field(default=False, init=False)
+
+    def beside(self, folder: Path | str) -> Resources:
+        """The same models over another library; they stay open when that is closed."""
+        other = replace(self, folder=folder)
+        other._opened, other._borrows = self._opened, True
+        return other
 
     @property
     def warnings(self) -> Sequence[str]:
@@ -58,7 +65,8 @@ class Resources:
         try:
             await self._stack.aclose()
         finally:
-            await self._opened.aclose()
+            if not self._borrows:
+                await self._opened.aclose()
         self._library = self._responses = None
 
     async def library(self) -> Library:
@@ -90,12 +98,22 @@ class Resources:
             await self._pull_embedder(trace)
         return await ingest(library, paths, trace, index=index, workers=workers)
 
-    async def sources(self, paths: Sequence[str | Path], needs: Needs, trace: Trace) -> Sources:
-        """The documents in view: those of the paths, or the whole library without paths.
+    async def sources(
+        self,
+        paths: Sequence[str | Path],
+        needs: Needs,
+        trace: Trace,
+        documents: Sequence[str] | None = None,
+    ) -> Sources:
+        """The documents in view: those of the paths or ids given, else the whole library.
 
         Raises:
             NoDocuments: there are none.
+            UnknownDocument: an id that is not in the library.
+            UsageError: both paths and ids are given.
         """
+        if paths and documents is not None:
+            raise UsageError("paths and documents exclude each other", mend="give one of them")
         if not needs.reads:
             return Given(())
         library = await self.library()
@@ -111,7 +129,12 @@ class Resources:
         if needs.searches:
             await self._pull_embedder(trace)
             await library.index_pending(on_progress=ingestion_listener(trace))
-        return library
+        if documents is None:
+            return library
+        view = library.view(documents)
+        if not await view.documents():
+            raise NoDocuments("there is nothing to ask", "no document was named")
+        return view
 
     async def open_models(self, name: str, needs: Needs, trace: Trace) -> dict[Role, ChatModel]:
         """The models by role, held to the needs of what is called `name`.
@@ -133,6 +156,27 @@ class Resources:
         for line in await meet(name, needs, models, self._opened, also=also):
             trace.emit(Noted(line, warning=True))
         return models
+
+    async def by_role(self, trace: Trace) -> dict[Role, ChatModel]:
+        """The model of each role that has one of its own; they are opened if need be.
+
+        Raises:
+            UnknownModel, ModelError: as `open_model`.
+        """
+        return await self._opened.by_role(self.models, await self._named(), trace)
+
+    async def needs(self, kind: type[Strategy]) -> tuple[Need, ...]:
+        """Which needs of a strategy the models meet.
+
+        Raises:
+            UnknownModel, ModelError: as `open_model`.
+        """
+        models = await self.by_role(Trace())
+        return met(
+            kind.needs,
+            {role: model.capabilities for role, model in models.items()},
+            {role: self._opened.unsure(model) for role, model in models.items()},
+        )
 
     async def remembering(
         self, models: dict[Role, ChatModel], sources: Sources

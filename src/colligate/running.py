@@ -52,8 +52,11 @@ async def carried_out(
     needs: Needs,
     trace: Trace,
     limits: Limits,
+    documents: Sequence[str] | None = None,
 ) -> tuple[T, Cost]:
     """Open what `needs` says, do the work, and say what it cost; errors call it `name`.
+
+    In view are the files of `paths`, or of the library the `documents` with these ids, or all.
 
     Raises:
         UsageError: an empty question, a path that does not exist.
@@ -71,7 +74,7 @@ async def carried_out(
             if paths and needs.reads:
                 await asyncio.to_thread(look_for, paths)
             models = await resources.open_models(name, needs, trace)
-            sources = await resources.sources(paths, needs, trace)
+            sources = await resources.sources(paths, needs, trace, documents)
             models = await resources.remembering(models, sources)
             run = Run(
                 sources=sources,

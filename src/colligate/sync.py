@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine, Sequence
+from collections.abc import Collection, Coroutine, Sequence
 from functools import cache
 from pathlib import Path
 from types import TracebackType
@@ -183,9 +183,16 @@ class Library:
         """
         return run(self._opened().document(document_id))
 
-    def search(self, query: str, *, k: int = 10, mode: SearchMode = SearchMode.HYBRID) -> list[Hit]:
-        """The `k` best passages, best first."""
-        return run(self._opened().search(query, k=k, mode=mode))
+    def search(
+        self,
+        query: str,
+        *,
+        k: int = 10,
+        mode: SearchMode = SearchMode.HYBRID,
+        documents: Collection[str] | None = None,
+    ) -> list[Hit]:
+        """The `k` best passages, best first, optionally only within some documents."""
+        return run(self._opened().search(query, k=k, mode=mode, documents=documents))
 
     def remove(self, *documents: str) -> list[str]:
         """Remove documents by id or file, and every trace of them; returns the ids removed."""

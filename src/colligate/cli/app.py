@@ -22,8 +22,10 @@ from colligate.cli.doctor import doctor
 from colligate.cli.failures import ANSWERED, WRONG_USAGE, hush, report
 from colligate.cli.library import app as library
 from colligate.cli.library import index
+from colligate.cli.mcp import mcp
 from colligate.cli.models import app as models
 from colligate.cli.refine import refine
+from colligate.cli.serve import serve
 from colligate.cli.strategies import strategies
 from colligate.cli.terminal import prepare_streams
 from colligate.cli.tree import tree
@@ -44,6 +46,8 @@ app.add_typer(library, name="library")
 app.command("tree")(tree)
 app.command("strategies")(strategies)
 app.command("doctor")(doctor)
+app.command("mcp")(mcp)
+app.command("serve")(serve)
 app.add_typer(models, name="models")
 app.add_typer(bench, name="bench")
 

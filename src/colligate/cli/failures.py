@@ -12,7 +12,7 @@ from typer import Abort
 from typer.exceptions import TyperException
 
 from colligate.cli.terminal import note
-from colligate.errors import ColligateError, UsageError
+from colligate.errors import ColligateError, UsageError, cause
 
 ANSWERED = 0
 FAULT = 1
@@ -27,7 +27,7 @@ def report(error: BaseException) -> int:
 
     With `COLLIGATE_DEBUG=1` in the environment the traceback comes before the line.
     """
-    error = _cause(error)
+    error = cause(error)
     if isinstance(error, BrokenPipeError):
         return hush()
     line, status = _verdict(error)
@@ -70,14 +70,6 @@ def _usage(error: TyperException) -> str:
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "colligate"
     return f"{message}; see '{command} --help'"
-
-
-def _cause(error: BaseException) -> BaseException:
-    """The error itself where tasks have wrapped it in groups, ours before any other."""
-    while isinstance(error, BaseExceptionGroup):
-        inner: tuple[BaseException, ...] = error.exceptions
-        error = next((e for e in inner if isinstance(e, ColligateError)), inner[0])
-    return error
 
 
 def hush() -> int:

@@ -159,7 +159,8 @@ def show_document(
     if text:
         _print_text(found.text)
         return ANSWERED
-    from colligate.cli.tree import drawing, tree_json
+    from colligate.cli.tree import drawing
+    from colligate.documents.tree_json import tree_json
 
     if as_json:
         facts = {"source": found.source, "media_type": found.media_type, "digest": found.digest}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -124,6 +124,7 @@ def _refuse_options_of_route(context: typer.Context) -> None:
 
 def _show_structure(file: Path, as_json: bool) -> int:
     from colligate.documents.reading import read
+    from colligate.documents.tree_json import tree_json
 
     reading = read(file)
     for warning in reading.warnings:
@@ -143,41 +144,12 @@ def _show_structure(file: Path, as_json: bool) -> int:
     return ANSWERED
 
 
-def tree_json(document: Document) -> dict[str, Any]:
-    """A document's tree for programs; spans count code points of its text."""
-    structure = document.tree.structure
-    return {
-        "document": document.id,
-        "title": document.title,
-        "characters": len(document),
-        "pages": len(document.pages),
-        "language": document.language,
-        "structure": {
-            "confidence": structure.confidence,
-            "basis": structure.basis.value,
-            "note": structure.note,
-        },
-        "nodes": [
-            {
-                "id": node.id,
-                "kind": node.kind.value,
-                "level": node.level,
-                "title": node.title,
-                "start": node.span.start,
-                "end": node.span.end,
-                "page": _page(document, node),
-                "parent": node.parent,
-                "children": list(node.children),
-            }
-            for node in document.tree
-        ],
-    }
-
-
 def drawing(document: Document) -> Drawing:
     """A document's headings as a drawing, with what stands under each."""
     from rich.text import Text
     from rich.tree import Tree as Drawing
+
+    from colligate.documents.tree_json import page_number
 
     structure = document.tree.structure
     size = f"{len(document):,} characters"
@@ -192,7 +164,7 @@ def drawing(document: Document) -> Drawing:
     drawn = {document.tree.root.id: Drawing(root, guide_style="dim")}
     for section in document.tree.sections:
         line = Text(one_line(section.title) or "(before the first heading)")
-        page = _page(document, section)
+        page = page_number(document, section)
         line.append(f"  {'' if page is None else f'page {page}, '}{_contents(document, section)}")
         line.stylize("dim", len(line.plain) - len(line.plain.rpartition("  ")[2]))
         parent = section.parent
@@ -214,8 +186,3 @@ def _contents(document: Document, section: Node) -> str:
         waiting += document.tree.children(node)
     said = [f"{count:,} {_BLOCKS[kind][count != 1]}" for kind in _BLOCKS if (count := counts[kind])]
     return ", ".join(said) or "no text of its own"
-
-
-def _page(document: Document, node: Node) -> int | None:
-    page = document.page_of(node.span)
-    return None if page is None else page.number

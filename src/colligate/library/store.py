@@ -3,6 +3,7 @@
 catalogue.sqlite   documents, passages, files
 index/             the passages' vectors and terms
 lock, holder.json  who has it open for searching or writing
+files/, runs/      what a server keeps: files sent to it, and the runs over them
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _CATALOGUE = "catalogue.sqlite"
 # Where models' responses over this library are kept, if they are: they may repeat its text.
 RESPONSES = "responses.sqlite"
 _SPARE = 64 << 20  # bytes
-_OURS = frozenset({"lock", "holder.json", "holder.new", "index", RESPONSES})
+_OURS = frozenset({"lock", "holder.json", "holder.new", "index", "files", "runs", RESPONSES})
 
 
 def default_path(embedder: str) -> Path:

@@ -1,0 +1,1 @@
+"""A library as other frameworks know it; each needs its own extra."""

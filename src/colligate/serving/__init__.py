@@ -1,0 +1,1 @@
+"""The engine behind HTTP: libraries, questions, runs; for the extra `serve`."""

@@ -1,0 +1,1 @@
+"""The paths under /api, each module one kind of thing."""

@@ -1,0 +1,118 @@
+"""The socket: listening until told to stop, then letting what is under way end."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+import uvicorn
+from uvicorn.server import HANDLED_SIGNALS
+
+from colligate.engine import Engine
+from colligate.errors import UsageError
+from colligate.serving.app import create_app
+from colligate.serving.libraries import DEFAULT
+from colligate.serving.server import Server
+from colligate.serving.settings import Serving
+from colligate.strategies.trace import Listener
+
+_BACKLOG = 512
+_LOOK = 0.1  # seconds between two looks for a second signal
+_SECONDS_TO_CLOSE = 5  # for connections, after the runs have ended
+
+
+async def listen(
+    serving: Serving,
+    make_engine: Callable[[], Engine],
+    *,
+    on_opening: Listener,
+    on_ready: Callable[[str], None],
+) -> None:
+    """Serve until SIGINT or SIGTERM.
+
+    The models are opened first, which `on_opening` is told of; `on_ready` is told the address
+    once connections are taken.
+
+    Raises:
+        UsageError: the address cannot be listened at.
+        ColligateError: what the engine could not open.
+    """
+    app = create_app(serving, make_engine)
+    listening = _socket(serving)
+    host = f"[{serving.host}]" if ":" in serving.host else serving.host
+    url = f"http://{host}:{listening.getsockname()[1]}/"
+    config = uvicorn.Config(
+        app,
+        lifespan="off",  # opened here, so that what goes wrong is said in its own words
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        backlog=_BACKLOG,
+        timeout_graceful_shutdown=int(serving.grace) + _SECONDS_TO_CLOSE,
+    )
+    with listening:
+        async with app.router.lifespan_context(app):
+            server: Server = app.state.server
+            await server.libraries.engine(DEFAULT).open_models(on_opening)
+            listening.listen(_BACKLOG)  # from here on clients wait instead of being turned away
+            on_ready(url)
+            await _Listener(config, server, serving.grace).serve(sockets=[listening])
+
+
+class _Listener(uvicorn.Server):
+    """Runs and jobs get their grace before connections are closed."""
+
+    def __init__(self, config: uvicorn.Config, server: Server, grace: float) -> None:
+        super().__init__(config)
+        self._server = server
+        self._grace = grace
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stop taking connections, let what is under way end; a second signal ends the waiting."""
+        draining = asyncio.create_task(self._server.drain(self._grace))
+        await super().shutdown(sockets)
+        while not draining.done() and not self.force_exit:
+            await asyncio.wait([draining], timeout=_LOOK)
+        draining.cancel()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """The first signal stops the server, the second ends its waiting."""
+        self.force_exit = self.should_exit
+        self.should_exit = True
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Signals stop the server and no more: uvicorn would raise them again before the end."""
+        before = {each: signal.signal(each, self.handle_exit) for each in HANDLED_SIGNALS}
+        try:
+            yield
+        finally:
+            for each, handler in before.items():
+                signal.signal(each, handler)
+
+
+def _socket(serving: Serving) -> socket.socket:
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            serving.host, serving.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        made = socket.socket(family, kind, protocol)
+    except OSError as error:
+        raise _cannot(serving, error) from error
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind(address)
+    except OSError as error:
+        made.close()
+        raise _cannot(serving, error) from error
+    return made
+
+
+def _cannot(serving: Serving, error: OSError) -> UsageError:
+    what = f"cannot listen at {serving.host} port {serving.port}"
+    return UsageError(what, error.strerror or str(error), "name another --host or --port")

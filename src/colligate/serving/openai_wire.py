@@ -1,0 +1,225 @@
+"""OpenAI's chat completions on the wire: what is asked, and an answer in their form."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+from urllib.parse import quote, urlencode
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from colligate.serving.sourced import Sourced, place_of, sourced
+
+# What says who asks and what becomes of the request, not how to answer.
+_NEUTRAL = frozenset(
+    "metadata parallel_tool_calls prompt_cache_key prompt_cache_retention safety_identifier"
+    " service_tier store stream stream_options tool_choice user".split()
+)
+# Content goes out in pieces of about this many characters.
+_PIECE = 48
+
+
+class Part(BaseModel):
+    """A part of a message; only text can be read."""
+
+    model_config = ConfigDict(extra="allow")
+
+    type: str
+    text: str | None = None
+
+
+class ChatMessage(BaseModel):
+    """A message; of its other fields none changes the answer."""
+
+    model_config = ConfigDict(extra="allow")
+
+    role: str
+    content: str | list[Part] | None = None
+
+
+class StreamOptions(BaseModel):
+    """What a stream ends with."""
+
+    model_config = ConfigDict(extra="allow")
+
+    include_usage: bool | None = None
+
+
+class ResponseFormat(BaseModel):
+    """The form of the answer; there is only text."""
+
+    model_config = ConfigDict(extra="allow")
+
+    type: str
+
+
+class ChatRequest(BaseModel):
+    """The body of `/v1/chat/completions`; what is not named here is taken and ignored."""
+
+    model_config = ConfigDict(extra="allow")
+
+    model: str = Field(min_length=1, max_length=200, examples=["retrieve-read"])
+    messages: list[ChatMessage] = Field(
+        min_length=1, max_length=10_000, examples=[[{"role": "user", "content": "Who signed?"}]]
+    )
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    n: int | None = None
+    tools: list[Any] | None = None
+    functions: list[Any] | None = None
+    audio: dict[str, Any] | None = None
+    modalities: list[str] | None = None
+    response_format: ResponseFormat | None = None
+
+    @property
+    def unanswerable(self) -> tuple[str, str] | None:
+        """What of it cannot be done: the parameter, and why not."""
+        if self.n is not None and self.n != 1:
+            return "n", "there is one answer to a question"
+        if self.tools or self.functions:
+            return "tools" if self.tools else "functions", "no tools are called"
+        if self.audio or (self.modalities and self.modalities != ["text"]):
+            return "modalities", "answers are text"
+        if self.response_format is not None and self.response_format.type != "text":
+            return "response_format", "answers are text with citations"
+        if self._last is None:
+            return "messages", "none is the user's"
+        parts = self._last.content
+        if isinstance(parts, list) and any(part.type != "text" for part in parts):
+            return "messages", "only text can be read"
+        return None
+
+    @property
+    def with_usage(self) -> bool:
+        """Whether a stream ends with what was used."""
+        return bool(self.stream_options and self.stream_options.include_usage)
+
+    @property
+    def question(self) -> str:
+        """The text of the user's last message."""
+        content = None if self._last is None else self._last.content
+        if isinstance(content, list):
+            return "\n".join(part.text or "" for part in content).strip()
+        return (content or "").strip()
+
+    @property
+    def _last(self) -> ChatMessage | None:
+        return next((each for each in reversed(self.messages) if each.role == "user"), None)
+
+    @property
+    def warnings(self) -> list[str]:
+        """What of it makes no difference to the answer."""
+        said = []
+        if len(self.messages) > 1:
+            said.append("only the user's last message is answered, the others are not read")
+        given = {name for name, value in (self.model_extra or {}).items() if value is not None}
+        if ignored := sorted(given - _NEUTRAL):
+            said.append(f"these parameters change nothing here: {', '.join(ignored)}")
+        return said
+
+
+@dataclass(frozen=True)
+class Completion:
+    """A completion under way: who was asked, and where its citations lead."""
+
+    model: str
+    library: str
+    base_url: str
+    warnings: list[str]
+    id: str = field(default_factory=lambda: f"chatcmpl-{secrets.token_urlsafe(18)}")
+    created: int = field(default_factory=lambda: int(time.time()))
+
+    def whole(self, answer: Mapping[str, Any]) -> dict[str, Any]:
+        """A `chat.completion`."""
+        text = sourced(answer)
+        message = {
+            "role": "assistant",
+            "content": text.text,
+            "refusal": None,
+            "annotations": self._annotations(answer, text),
+        }
+        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}
+        return {
+            **self._head("chat.completion"),
+            "choices": [choice],
+            "usage": _usage(answer),
+            "colligate": self._own(answer),
+        }
+
+    def opening(self) -> dict[str, Any]:
+        """The first chunk: who speaks."""
+        return self._chunk({"role": "assistant", "content": ""})
+
+    def chunks(self, answer: Mapping[str, Any], *, usage: bool) -> Iterator[dict[str, Any]]:
+        """The chunks of an answer that stands; `usage` adds the one that OpenAI ends with."""
+        text = sourced(answer)
+        for piece in _pieces(text.text):
+            yield self._chunk({"content": piece})
+        if annotations := self._annotations(answer, text):
+            yield self._chunk({"annotations": annotations})
+        yield self._chunk({}, "stop") | {"colligate": self._own(answer)}
+        if usage:
+            last = {"choices": [], "usage": _usage(answer)}
+            yield self._head("chat.completion.chunk") | last
+
+    def _head(self, kind: str) -> dict[str, Any]:
+        return {"id": self.id, "object": kind, "created": self.created, "model": self.model}
+
+    def _chunk(
+        self, delta: Mapping[str, Any], finish_reason: Literal["stop"] | None = None
+    ) -> dict[str, Any]:
+        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
+        return {**self._head("chat.completion.chunk"), "choices": [choice]}
+
+    def _own(self, answer: Mapping[str, Any]) -> dict[str, Any]:
+        return {**answer, "warnings": [*answer["warnings"], *self.warnings]}
+
+    def _annotations(self, answer: Mapping[str, Any], text: Sourced) -> list[dict[str, Any]]:
+        """A link for each stretch of the answer that a citation stands behind."""
+        found = []
+        for citation in answer["citations"]:
+            for stretch in citation["answer_spans"]:
+                start, end = text.place(tuple(stretch))
+                link = {
+                    "start_index": start,
+                    "end_index": end,
+                    "title": place_of(citation),
+                    "url": self._url(citation),
+                }
+                found.append({"type": "url_citation", "url_citation": link})
+        return found
+
+    def _url(self, citation: Mapping[str, Any]) -> str:
+        """The page's view of the document, at the place cited."""
+        where = f"{quote(self.library, safe='')}/{quote(citation['document'], safe='')}"
+        span = urlencode({"start": citation["start"], "end": citation["end"]})
+        return f"{self.base_url.rstrip('/')}/#/document/{where}?{span}"
+
+
+def model_object(name: str) -> dict[str, Any]:
+    """A strategy as `/v1/models` lists it; when it was made is not known."""
+    return {"id": name, "object": "model", "created": 0, "owned_by": "colligate"}
+
+
+def error_object(status: int, message: str, param: str | None, code: str | None) -> dict[str, Any]:
+    """What went wrong, in OpenAI's form."""
+    kind = "invalid_request_error" if status < 500 else "server_error"
+    return {"error": {"message": message, "type": kind, "param": param, "code": code}}
+
+
+def _usage(answer: Mapping[str, Any]) -> dict[str, int]:
+    usage = answer["usage"]
+    tokens = {"prompt_tokens": usage["input_tokens"], "completion_tokens": usage["output_tokens"]}
+    return {**tokens, "total_tokens": sum(tokens.values())}
+
+
+def _pieces(text: str) -> Iterator[str]:
+    """The text in pieces that end at blanks, so that no mark or word is torn."""
+    start = 0
+    while start < len(text):
+        end = text.find(" ", start + _PIECE) + 1 or len(text)
+        yield text[start:end]
+        start = end

@@ -1,0 +1,151 @@
+"""What went wrong, as RFC 9457 says it: application/problem+json."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from colligate import errors
+from colligate.errors import ColligateError, cause
+
+MEDIA_TYPE = "application/problem+json"
+DESCRIBED: dict[int | str, dict[str, Any]] = {
+    "default": {
+        "description": "What went wrong, as RFC 9457 says it.",
+        "content": {
+            MEDIA_TYPE: {
+                "schema": {
+                    "type": "object",
+                    "required": ["type", "title", "status", "detail"],
+                    "properties": {
+                        "type": {"type": "string"},
+                        "title": {"type": "string"},
+                        "status": {"type": "integer"},
+                        "detail": {"type": "string", "description": "What, and why."},
+                        "mend": {"type": "string", "description": "What to do about it."},
+                    },
+                }
+            }
+        },
+    }
+}
+"""Problems, for the OpenAPI document."""
+
+_log = logging.getLogger("colligate.serving")
+
+
+class NotHere(ColligateError):
+    """There is no such library, run, job or page."""
+
+
+class Conflict(ColligateError):
+    """It cannot be done as things stand."""
+
+
+class Busy(ColligateError):
+    """Too much is going on, or the server is stopping; try again in `retry_after` seconds."""
+
+    retry_after: int = 5
+
+
+# The first that fits; what is left is 500.
+_STATUS: tuple[tuple[type[ColligateError], int], ...] = (
+    (NotHere, 404),
+    (Conflict, 409),
+    (Busy, 503),
+    (errors.UnknownDocument, 404),
+    (errors.NoDocuments, 409),
+    (errors.UsageError, 422),
+    (errors.TooLarge, 413),
+    (errors.UnsupportedFormat, 415),
+    (errors.ReadingError, 422),
+    (errors.ContextTooSmall, 422),
+    (errors.MissingCapability, 422),
+    (errors.MissingExtra, 501),
+    (errors.RateLimited, 503),
+    (errors.WeightsUnavailable, 422),
+    (errors.ModelError, 502),
+    (errors.LibraryLocked, 503),
+    (errors.EmbedderMismatch, 409),
+    (errors.SpanError, 422),
+    (errors.BudgetExceeded, 422),
+)
+
+
+def problem_of(error: BaseException) -> dict[str, Any]:
+    """An error as a problem: type, title, status, detail and, where there is one, the mend.
+
+    What is no error of colligate's own is logged, and said without its words.
+    """
+    error = cause(error)
+    if isinstance(error, ColligateError):
+        status = next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
+        detail = f"{error.what}: {error.why}" if error.why else error.what
+        return problem(status, detail, mend=error.mend, kind=type(error).__name__)
+    if isinstance(error, MemoryError):
+        return problem(503, "out of memory", mend="give fewer files, or a smaller model")
+    _log.error("internal error", exc_info=error)
+    return problem(
+        500, f"internal error: {type(error).__name__}", mend="the server's log says more"
+    )
+
+
+def problem(
+    status: int, detail: str, *, mend: str = "", kind: str = "", **more: Any
+) -> dict[str, Any]:
+    """A problem object; `kind` names a class of `colligate.errors`."""
+    said: dict[str, Any] = {"type": f"urn:colligate:{kind}"} if kind else {"type": "about:blank"}
+    title = _words(kind) if kind else HTTPStatus(status).phrase
+    said |= {"title": title, "status": status, "detail": detail}
+    return said | ({"mend": mend} if mend else {}) | more
+
+
+def problem_response(said: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Response:
+    """The response for a problem object."""
+    status = int(said["status"])
+    also = dict(headers or {})
+    if status == 503:
+        also.setdefault("Retry-After", str(Busy.retry_after))
+    return Response(json.dumps(said), status, also, MEDIA_TYPE)
+
+
+def add_handlers(app: FastAPI) -> None:
+    """Let an app say all that goes wrong as problems."""
+
+    async def ours(request: Request, error: Exception) -> Response:
+        return problem_response(problem_of(error))
+
+    async def http(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        phrase = HTTPStatus(error.status_code).phrase
+        detail = error.detail if error.detail != phrase else f"{request.method} {phrase.lower()}"
+        return problem_response(problem(error.status_code, str(detail)), error.headers)
+
+    async def invalid(request: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError)
+        faults = [
+            {"at": "/".join(str(part) for part in fault["loc"]), "why": fault["msg"]}
+            for fault in error.errors()
+        ]
+        detail = "; ".join(f"{fault['at']}: {fault['why']}" for fault in faults[:3])
+        return problem_response(problem(422, detail or "the request is wrong", errors=faults))
+
+    app.add_exception_handler(ColligateError, ours)
+    app.add_exception_handler(ExceptionGroup, ours)
+    app.add_exception_handler(HTTPException, http)
+    app.add_exception_handler(RequestValidationError, invalid)
+    app.add_exception_handler(Exception, ours)
+
+
+def _words(name: str) -> str:
+    """`UnknownDocument` as "Unknown document"."""
+    spaced = "".join(f" {c.lower()}" if c.isupper() else c for c in name).strip()
+    return spaced[:1].upper() + spaced[1:]

@@ -1,0 +1,22 @@
+from __future__ import annotations
+
+import importlib
+import sys
+
+import pytest
+
+from colligate.errors import MissingExtra
+
+
+@pytest.mark.parametrize(
+    ("module", "package", "extra"),
+    [
+        ("langchain", "langchain_core.callbacks", "langchain"),
+        ("llamaindex", "llama_index.core.callbacks", "llamaindex"),
+    ],
+)
+def test_without_its_package_an_adapter_names_the_extra(monkeypatch, module, package, extra):
+    monkeypatch.delitem(sys.modules, f"colligate.adapters.{module}", raising=False)
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(MissingExtra, match=rf"colligate\[{extra}\]"):
+        importlib.import_module(f"colligate.adapters.{module}")

@@ -1,0 +1,271 @@
+"""The page in a real browser, over a real server: what a person does with it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from playwright.async_api import Page, Route, expect
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+Do = Callable[..., Awaitable[Any]]
+TOKEN = "open-sesame-open-sesame"
+
+
+def squeezed(text: str | None) -> str:
+    return " ".join((text or "").split())
+
+
+async def test_files_are_uploaded_listed_and_removed(page: Page, served: Any, upload: Do) -> None:
+    files = {"yard.md": b"# Yard\n\nBicycles stand in the yard.\n", "broken.pdf": b"%PDF-1.7 no"}
+    await upload(page, served, "house", files)
+    await expect(page.locator(".arrival b").first).to_have_text("1 document ready")
+    await expect(page.locator(".left-out")).to_contain_text("broken.pdf")
+    row = page.get_by_role("row", name="Yard")
+    await expect(row).to_contain_text("yard.md")
+    await row.get_by_role("button", name="Remove Yard").click()
+    await row.get_by_role("button", name="Really?").click()
+    await expect(page.get_by_role("row", name="Yard")).to_have_count(0)
+
+
+async def test_a_citation_leads_to_its_highlight(page: Page, filled: Any, ask: Do) -> None:
+    await ask(page, filled)
+    quote = squeezed(await page.locator(".source q").first.text_content()).rstrip("…")
+    chip = page.locator("a.cite").first
+    await chip.click()
+    sheet = page.get_by_role("dialog")
+    marked = sheet.locator("mark.main")
+    await expect(marked).to_be_in_viewport()
+    assert squeezed(await marked.text_content()).startswith(quote)
+    await expect(sheet.locator(".headings .lit.last")).to_be_in_viewport()
+    section = await sheet.locator(".headings .lit.last").text_content()
+    assert section in (await page.locator(".source small").first.text_content() or "")
+    await page.keyboard.press("Escape")
+    await expect(page.locator("dialog.sheet")).not_to_be_visible()
+    await expect(chip).to_be_focused()
+
+
+async def test_sources_are_stepped_through(page: Page, filled: Any, ask: Do) -> None:
+    await ask(page, filled)
+    await page.locator(".source").first.click()
+    sheet = page.get_by_role("dialog")
+    first = await sheet.locator("mark.main").text_content()
+    await page.keyboard.press("ArrowRight")
+    await expect(sheet.locator(".stepper")).to_contain_text("Source 2")
+    await expect(sheet.locator("mark.main")).not_to_have_text(first or "")
+
+
+async def test_a_document_has_an_address(page: Page, filled: Any, ask: Do) -> None:
+    await ask(page, filled)
+    address = await page.locator("a.cite").first.get_attribute("href")
+    await page.goto(f"{filled.url}{address}")
+    await expect(page.locator("mark.main")).to_be_in_viewport()
+    await page.locator(".headings button").first.click()
+    await expect(page.locator("mark.main")).not_to_be_in_viewport()
+
+
+async def test_pages_and_characters_beyond_the_basic_plane(
+    page: Page, served: Any, upload: Do
+) -> None:
+    text = "# Signs\n\n" + "\U0001f6b2 " * 40 + "\n\nThe bell \U0001f514 rings at nine.\n"
+    await upload(page, served, "signs", {"signs.md": text.encode(), "two.pdf": two_pages()})
+    found = await page.evaluate(
+        """async () => {
+            const get = async (path) => (await fetch(`api/libraries/signs/${path}`)).json();
+            const all = await get("documents");
+            return Promise.all(all.map((each) => get(`documents/${each.id}`)));
+        }"""
+    )
+    signs = next(each for each in found if not each["pages"])
+    start = signs["text"].index("rings at nine")  # code points, as Python counts
+    await page.goto(f"{served.url}#/document/signs/{signs['id']}?start={start}&end={start + 13}")
+    await expect(page.locator("mark.main")).to_have_text("rings at nine")
+    paged = next(each for each in found if each["pages"])
+    await page.goto(f"{served.url}#/document/signs/{paged['id']}")
+    await expect(page.locator(".page-mark")).to_have_text(["page 1", "page 2"])
+
+
+async def test_html_in_documents_is_text(page: Page, served: Any, upload: Do, ask: Do) -> None:
+    attack = '<img src=x onerror="window.harmed=1"><script>window.harmed=1</script>'
+    text = f"# Bells {attack}\n\nThe bell of the {attack} tower rings at nine in the morning.\n"
+    await upload(page, served, "hostile", {'<img src=x onerror="harmed=1">.md': text.encode()})
+    await ask(page, served, f"When does the bell of the {attack} tower ring in the morning?")
+    await expect(page.locator(".said")).to_contain_text("onerror")
+    await page.locator(".source").first.click()
+    shown = page.locator("dialog p mark.main").first
+    await expect(shown).to_contain_text("<script>window.harmed=1")
+    await page.goto(f"{served.url}#/runs")
+    await expect(page.locator(".run-list li").first).to_contain_text("onerror")
+    assert await page.evaluate("window.harmed") is None
+    assert await page.locator("main img, main script, dialog img, dialog script").count() == 0
+
+
+PICTURES = {
+    "retrieve-read": (".passages .tag.cited", 1),
+    "duquad": (".duquad .kept .bar", 5),
+    "rdr2": (".routed .accepted.block", 1),
+    "dualrag": (".outline .grown li .place", 1),
+    "spd-rag": (".agents .card.found .bar", 1),
+    "longrefiner": (".refined .parts .paragraph.kept", 1),
+}
+
+
+@pytest.mark.parametrize("strategy", PICTURES)
+async def test_a_strategy_shows_how_it_works(
+    page: Page, filled: Any, ask: Do, strategy: str
+) -> None:
+    await ask(page, filled, strategy=strategy)
+    await expect(page.locator(".said")).to_contain_text("prior to")
+    sign, least = PICTURES[strategy]
+    assert await page.locator(f".picture{sign}").count() >= least
+    await expect(page.locator(".cost")).to_contain_text("tokens read")
+    await expect(page.locator(".step.end")).to_contain_text("Answered with")
+
+
+async def test_duquad_says_what_was_pruned_and_why(page: Page, filled: Any, ask: Do) -> None:
+    await page.goto(filled.url)
+    await page.get_by_label("Question").fill("How many days to cure a violation after notice?")
+    await page.get_by_label("Strategy").select_option("duquad")
+    await page.get_by_text("Settings").click()
+    await page.get_by_label("threshold").fill("0.95")
+    await page.get_by_role("button", name="Ask").click()
+    await page.locator(".outcome[aria-busy=false]").wait_for()
+    await expect(page.locator(".duquad .pruned .why").first).to_have_text("pruned: below 0.95")
+
+
+async def test_two_strategies_are_compared(page: Page, filled: Any) -> None:
+    await page.goto(f"{filled.url}#/compare")
+    await page.get_by_label("Question").fill("How many days to cure a violation after notice?")
+    await page.get_by_label("First").select_option("retrieve-read")
+    await page.get_by_label("Second").select_option("rdr2")
+    await page.get_by_role("button", name="Compare").click()
+    table = page.locator(".verdict-table")
+    await expect(table.get_by_role("columnheader")).to_have_text(["retrieve-read", "rdr2"])
+    await expect(table.get_by_role("row", name="Tokens read").locator("td").first).to_have_text(
+        # what one side says of itself
+        await page.locator(".side").first.locator(".figure b").nth(2).inner_text()
+    )
+    await expect(page.locator(".side .answer")).to_have_count(2)
+
+
+async def test_a_run_is_replayed(page: Page, filled: Any, ask: Do) -> None:
+    await ask(page, filled, "What is the replayed violation of a copyright holder?")
+    said = await page.locator(".said").text_content()
+    await page.goto(f"{filled.url}#/runs")
+    await page.get_by_role("link", name="the replayed violation").click()
+    await expect(page.locator(".said")).to_have_text(said or "")
+    await expect(page.locator(".passages .tag.cited").first).to_be_visible()
+
+
+async def test_a_run_is_stopped(page: Page, filled: Any) -> None:
+    await page.goto(filled.url)
+    await page.get_by_label("Question").fill("Will you never reply about violations?")
+    await page.keyboard.press("Enter")
+    await page.locator(".run").get_by_text("Working").wait_for()
+    await page.get_by_role("button", name="Stop").click()
+    await expect(page.locator(".run-head")).to_contain_text("Stopped")
+    await page.goto(f"{filled.url}#/runs")
+    stopped = page.locator(".run-list li", has_text="never reply")
+    await expect(stopped).to_contain_text("cancelled")
+
+
+async def test_what_no_document_says_is_said(page: Page, filled: Any, ask: Do) -> None:
+    await ask(page, filled, "Who discovered xylophonic zirconium?")
+    await expect(page.locator(".answer.not-found")).to_contain_text("Not in these documents")
+    await expect(page.locator(".sources")).to_have_count(0)
+
+
+async def test_a_fault_is_told_with_what_helps(look: Do, filled: Any, ask: Do) -> None:
+    looked = await look()
+    page = looked.page
+    await page.goto(filled.url)
+    await page.get_by_label("Question").fill("How many days?")
+    await page.get_by_text("Settings").click()
+    await page.get_by_label("k", exact=True).fill("many")
+    await page.get_by_role("button", name="Ask").click()
+    problem = page.get_by_role("alert")
+    await expect(problem).to_contain_text("many")
+    assert "Failed to load resource" in looked.complaints.pop()  # Chromium says so of any 4xx
+
+
+async def test_a_server_that_is_gone_is_told(look: Do, filled: Any) -> None:
+    looked = await look()
+    page = looked.page
+
+    async def gone(route: Route) -> None:
+        await route.abort()
+
+    await page.route("**/api/**", gone)
+    await page.goto(filled.url)
+    await expect(page.get_by_role("alert")).to_contain_text("The server does not answer")
+    await page.unroute("**/api/**")
+    await page.get_by_role("button", name="Try again").click()
+    await expect(page.get_by_role("alert")).to_have_count(0)
+    await expect(page.locator(".welcome")).to_contain_text("documents")
+    looked.complaints.clear()  # the requests that went nowhere
+
+
+async def test_the_token_is_asked_for_once(look: Do, guarded: Any) -> None:
+    looked = await look()
+    page = looked.page
+    await page.goto(guarded.url)
+    dialog = page.get_by_role("dialog", name="This server wants a token")
+    await dialog.get_by_label("Token").fill("wrong-wrong-wrong-wrong")
+    await dialog.get_by_role("button").click()
+    await expect(dialog.get_by_role("alert")).to_have_text("That was not the token of this server.")
+    await dialog.get_by_label("Token").fill(TOKEN)
+    await dialog.get_by_role("button").click()
+    await expect(dialog).not_to_be_visible()
+    await expect(page.locator(".welcome")).to_contain_text("The library is empty")
+    await page.reload()
+    await expect(page.locator(".welcome")).to_contain_text("The library is empty")
+    kept = await page.evaluate("[JSON.stringify(localStorage), document.cookie]")
+    assert not any(TOKEN in each for each in kept)
+    looked.complaints[:] = [each for each in looked.complaints if "401" not in each]
+
+
+async def test_all_is_reached_by_keyboard(page: Page, filled: Any) -> None:
+    await page.goto(filled.url)
+    await page.locator("#question").wait_for()
+    await page.keyboard.press("Tab")
+    await expect(page.locator(".skip")).to_be_focused()
+    await page.keyboard.press("Enter")
+    await page.keyboard.press("Tab")
+    await expect(page.get_by_label("Question")).to_be_focused()
+    await page.keyboard.type("How many days to cure a violation after notice?")
+    await page.keyboard.press("Enter")
+    await page.locator("a.cite").first.wait_for()
+    for _ in range(12):
+        if await page.evaluate("document.activeElement.matches('a.cite')"):
+            break
+        await page.keyboard.press("Tab")
+    await page.keyboard.press("Enter")
+    await expect(page.locator("dialog mark.main")).to_be_in_viewport()
+
+
+def two_pages() -> bytes:
+    """A PDF of two pages with a line each."""
+    lines = ("Bicycles stand in the yard and never in the hall.", "The bell rings at nine o'clock.")
+    streams = [f"BT /F1 12 Tf 72 400 Td ({line}) Tj ET".encode() for line in lines]
+    objects = [
+        b"<< /Type /Catalog /Pages 2 0 R >>",
+        b"<< /Type /Pages /Kids [4 0 R 6 0 R] /Count 2 >>",
+        b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
+    ]
+    for n, stream in enumerate(streams):
+        objects.append(
+            b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Resources << /Font << /F1 3 0 R"
+            b" >> >> /Contents %d 0 R >>" % (5 + 2 * n)
+        )
+        objects.append(b"<< /Length %d >>\nstream\n%s\nendstream" % (len(stream), stream))
+    out, places = b"%PDF-1.4\n", []
+    for number, content in enumerate(objects, 1):
+        places.append(len(out))
+        out += b"%d 0 obj\n%s\nendobj\n" % (number, content)
+    table = len(out)
+    out += b"xref\n0 %d\n0000000000 65535 f \n" % (len(objects) + 1)
+    out += b"".join(b"%010d 00000 n \n" % place for place in places)
+    root = b"trailer << /Size %d /Root 1 0 R >>\nstartxref\n%d\n%%%%EOF\n"
+    return out + root % (len(objects) + 1, table)

@@ -1,0 +1,248 @@
+"""The MCP server through the SDK's own client: in process, over stdio, over HTTP."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
+
+from mcp import Client, MCPError, StdioServerParameters
+
+from colligate import Engine
+from colligate.models.scripted import ScriptedModel
+from colligate.serving.answering import OneLibrary
+from colligate.serving.mcp_server import mcp_server
+
+Connected = Callable[[], AbstractAsyncContextManager[Client]]
+
+QUESTION = "Where do bicycles stand?"
+REPLY = json.dumps(
+    {
+        "statements": [
+            {
+                "passage": 1,
+                "quote": "Bicycles stand in the yard",
+                "sentence": "Bicycles stand in the yard.",
+            }
+        ],
+        "short_answer": "in the yard",
+        "found": True,
+    }
+)
+
+
+@pytest.fixture
+def written(folder: Path) -> str:
+    return (folder / "rules.md").read_text()
+
+
+@pytest.fixture
+def connected(folder: Path, tmp_path: Path) -> Connected:
+    """A client of a server in this process. It must be closed by the task that opened it."""
+
+    @asynccontextmanager
+    async def connect() -> AsyncIterator[Client]:
+        model = ScriptedModel(lambda call: REPLY)
+        engine = Engine(model=model, embedder="static", library=tmp_path / "library")
+        async with engine, Client(mcp_server(OneLibrary(engine, [folder]))) as client:
+            yield client
+
+    return connect
+
+
+async def called(client: Client, tool: str, **arguments: Any) -> Any:
+    result = await client.call_tool(tool, arguments)
+    assert not result.is_error, result.content
+    return result.structured_content
+
+
+async def refused(client: Client, tool: str, **arguments: Any) -> str:
+    result = await client.call_tool(tool, arguments)
+    assert result.is_error
+    return str(result.content[0].text)
+
+
+async def rules_in(client: Client) -> str:
+    listed = await called(client, "list_documents")
+    return next(each["id"] for each in listed["documents"] if each["title"] == "House rules")
+
+
+async def test_the_tools_are_offered_as_ones_that_only_read(connected: Connected) -> None:
+    async with connected() as client:
+        tools = (await client.list_tools()).tools
+        assert {tool.name for tool in tools} == {"ask", "search", "read_section", "list_documents"}
+        for tool in tools:
+            assert tool.annotations is not None
+            assert tool.annotations.read_only_hint
+            assert tool.output_schema is not None
+            assert "\n " not in (tool.description or "")
+        (ask,) = [tool for tool in tools if tool.name == "ask"]
+        assert "duquad" in str(ask.input_schema)
+
+
+async def test_an_answer_comes_with_its_sources_and_as_data(connected: Connected) -> None:
+    async with connected() as client:
+        result = await client.call_tool("ask", {"question": QUESTION})
+        assert not result.is_error
+        text = result.content[0].text
+        assert text.startswith("Bicycles stand in the yard. [1]")
+        assert "[1] House rules › Bicycles" in text
+        answer = result.structured_content
+        assert answer["found"] is True
+        (citation,) = answer["citations"]
+        assert citation["quote"] == "Bicycles stand in the yard, never in the hall."
+
+
+async def test_progress_is_told_while_a_question_is_answered(connected: Connected) -> None:
+    async with connected() as client:
+        told: list[tuple[float, str | None]] = []
+
+        async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+            told.append((progress, message))
+
+        await client.call_tool("ask", {"question": QUESTION}, progress_callback=on_progress)
+        assert told
+        assert [seen for seen, _ in told] == sorted({seen for seen, _ in told})
+        assert all(message for _, message in told)
+
+
+async def test_a_passage_found_is_the_documents_own_text(connected: Connected) -> None:
+    async with connected() as client:
+        found = (await called(client, "search", query="bicycles in the yard", k=1))["passages"]
+        (passage,) = found
+        assert "Bicycles stand in the yard" in passage["text"]
+        assert passage["section"] == ["House rules", "Bicycles"]
+        (content,) = (await client.read_resource(passage["uri"])).contents
+        assert content.text == passage["text"]
+
+
+async def test_only_the_documents_named_are_searched(connected: Connected) -> None:
+    async with connected() as client:
+        rules = await rules_in(client)
+        found = await called(client, "search", query="barrels in the cellar", documents=[rules])
+        assert {passage["document"] for passage in found["passages"]} == {rules}
+
+
+async def test_a_section_is_read_by_its_headings(connected: Connected) -> None:
+    async with connected() as client:
+        rules = await rules_in(client)
+        bicycles = await called(client, "read_section", document=rules, headings=["bicycles"])
+        assert bicycles["text"].startswith("## Bicycles")
+        assert "Guests" not in bicycles["text"]
+        notes = await called(client, "read_section", document=rules, headings=["Pets", "Notes"])
+        assert notes["section"] == ["House rules", "Pets", "Notes"]
+        several = await refused(client, "read_section", document=rules, headings=["Notes"])
+        assert "2 sections" in several
+        assert "no section" in await refused(client, "read_section", document=rules, headings=["X"])
+
+
+async def test_a_document_is_read_piece_by_piece_down_its_headings(
+    connected: Connected, written: str
+) -> None:
+    async with connected() as client:
+        rules = await rules_in(client)
+        whole = await called(client, "read_section", document=rules)
+        assert whole["text"].strip() == written.strip()
+        (top,) = whole["subsections"]
+        assert top["title"] == "House rules"
+        pieces, start = [], 0
+        while start is not None:
+            piece = await called(client, "read_section", document=rules, start=start, most=50)
+            assert len(piece["text"]) <= 50
+            pieces.append(piece["text"])
+            start = piece["next"]
+        assert "".join(pieces) == whole["text"]
+
+
+async def test_a_span_is_read_exactly(connected: Connected, written: str) -> None:
+    async with connected() as client:
+        rules = await rules_in(client)
+        at = written.index("Bicycles stand")
+        piece = await called(client, "read_section", document=rules, start=at, end=at + 8)
+        assert piece["text"] == "Bicycles"
+
+
+async def test_documents_are_listed_in_pages(connected: Connected) -> None:
+    async with connected() as client:
+        first = await called(client, "list_documents", limit=1)
+        assert first["total"] == 2
+        second = await called(client, "list_documents", limit=1, offset=first["next"])
+        assert second["next"] is None
+        assert first["documents"][0]["id"] != second["documents"][0]["id"]
+        assert "house" not in json.dumps(first).lower().replace("house rules", "")  # nor its folder
+
+
+async def test_a_file_added_meanwhile_is_seen(connected: Connected, folder: Path) -> None:
+    async with connected() as client:
+        assert (await called(client, "list_documents"))["total"] == 2
+        (folder / "attic.md").write_text("# Attic\n\nTrunks stand in the attic.\n")
+        found = await called(client, "search", query="trunks in the attic", k=1)
+        assert found["passages"][0]["title"] == "Attic"
+
+
+async def test_what_is_wrong_is_told_to_the_model(connected: Connected) -> None:
+    async with connected() as client:
+        assert "no-such" in await refused(client, "read_section", document="no-such")
+        assert "did you mean" in await refused(client, "ask", question=QUESTION, strategy="duquat")
+        assert "no library" in await refused(client, "search", query="x", library="other")
+        assert "empty" in await refused(client, "ask", question="  ")
+        rules = await rules_in(client)
+        assert "character" in await refused(client, "read_section", document=rules, start=99_999)
+        assert "character" in await refused(
+            client, "read_section", document=rules, start=9, end=99_999
+        )
+        await refused(client, "read_section", document=rules, start=9, end=3)
+        await refused(client, "search", query="x", k=0)
+        with pytest.raises(MCPError, match="no-such"):
+            await client.read_resource("doc://no-such#0-3")
+        with pytest.raises(MCPError):
+            await client.read_resource(f"doc://{rules}#5-1")
+
+
+async def test_over_stdio_from_the_command_line(
+    folder: Path, tmp_path: Path, openai_server: Any
+) -> None:
+    openai_server.answer = REPLY
+    server = StdioServerParameters(
+        command=sys.executable,
+        args=[
+            *("-m", "colligate.cli", "mcp", str(folder)),
+            *("--library", str(tmp_path / "library"), "--embedder", "static"),
+            *("--model", f"openai:scripted@{openai_server.url}"),
+        ],
+        env={**os.environ, "OPENAI_API_KEY": "none", "XDG_CONFIG_HOME": str(tmp_path)},
+    )
+    with (tmp_path / "errors").open("w") as errors:
+        from mcp.client.stdio import stdio_client
+
+        async with Client(stdio_client(server, errlog=errors)) as client:
+            answer = await called(client, "ask", question=QUESTION)
+            found = await called(client, "search", query="barrels", k=1)
+    assert answer["citations"][0]["quote"].startswith("Bicycles stand in the yard")
+    assert found["passages"][0]["title"] == "Cellar"
+    assert "Traceback" not in (tmp_path / "errors").read_text()
+
+
+def test_an_interrupt_ends_it_though_the_client_says_nothing(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "colligate.cli", "mcp", "--library", str(tmp_path / "l")]
+    ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(json.dumps(ping).encode() + b"\n")
+        process.stdin.flush()
+        assert json.loads(process.stdout.readline())["id"] == 1
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 130

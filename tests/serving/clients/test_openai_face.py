@@ -1,0 +1,215 @@
+"""The OpenAI-compatible endpoint through OpenAI's own client."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import openai
+import pytest
+from openai import AsyncOpenAI, OpenAI
+
+QUESTION = "Where do bicycles stand?"
+ASKED = [{"role": "user", "content": QUESTION}]
+CLAIM = "Bicycles stand in the yard."
+
+
+@pytest.fixture
+def client(served: Any) -> Iterator[OpenAI]:
+    with OpenAI(base_url=served.url + "v1", api_key=served.token, timeout=30) as opened:
+        yield opened
+
+
+def ask(client: OpenAI, messages: Any = ASKED, **more: Any) -> Any:
+    return client.chat.completions.create(
+        **{"model": "colligate/retrieve-read", "messages": messages, **more}
+    )
+
+
+def test_strategies_are_models(client: OpenAI) -> None:
+    listed = client.models.list().data
+    assert {"colligate/duquad", "colligate/rdr2"} <= {model.id for model in listed}
+    assert {model.owned_by for model in listed} == {"colligate"}
+    for name in ("colligate/duquad", "duquad", "duquad@default"):
+        assert client.models.retrieve(name).id == "colligate/duquad"
+    for wrong in ("gpt-5", "duquad@nowhere", "duquad@../library"):
+        with pytest.raises(openai.NotFoundError, match=r"no library|unknown strategy"):
+            client.models.retrieve(wrong)
+    with pytest.raises(openai.NotFoundError) as error:
+        ask(client, model="gpt-5")
+    assert error.value.code == "model_not_found"
+
+
+def test_an_answer_with_its_citations(client: OpenAI, served: Any) -> None:
+    completion = ask(client)
+    (choice,) = completion.choices
+    content = choice.message.content
+    assert choice.finish_reason == "stop"
+    assert content.startswith(f"{CLAIM} [1]")
+    assert content.endswith("Sources:\n\n[1] House rules › Bicycles")
+    (annotation,) = choice.message.annotations
+    link = annotation.url_citation
+    assert CLAIM in content[link.start_index : link.end_index]
+    assert link.title == "House rules › Bicycles"
+    whole = completion.colligate
+    (citation,) = whole["citations"]
+    assert link.url == (
+        f"{served.url}#/document/default/{citation['document']}"
+        f"?start={citation['start']}&end={citation['end']}"
+    )
+    assert whole["warnings"] == []
+    assert completion.usage.prompt_tokens == whole["usage"]["input_tokens"]
+    assert completion.usage.total_tokens > completion.usage.prompt_tokens > 0
+
+
+def test_a_stream_says_the_same(client: OpenAI) -> None:
+    whole = ask(client).choices[0].message
+    chunks = list(ask(client, stream=True, stream_options={"include_usage": True}))
+    assert chunks[0].choices[0].delta.role == "assistant"
+    deltas = [chunk.choices[0].delta for chunk in chunks if chunk.choices]
+    assert "".join(delta.content or "" for delta in deltas) == whole.content
+    (annotations,) = [found for delta in deltas if (found := getattr(delta, "annotations", None))]
+    assert annotations[0]["url_citation"]["url"] == whole.annotations[0].url_citation.url
+    *_, last, usage = chunks
+    assert last.choices[0].finish_reason == "stop"
+    assert last.colligate["found"] is True
+    assert usage.choices == []
+    assert usage.usage.prompt_tokens > 0
+    assert len({chunk.id for chunk in chunks}) == 1
+    assert all(chunk.usage is None for chunk in chunks[:-1])
+
+
+def test_the_clients_own_gathering_of_a_stream(client: OpenAI) -> None:
+    with client.chat.completions.stream(model="retrieve-read", messages=ASKED) as stream:
+        completion = stream.get_final_completion()
+    assert completion.choices[0].message.content.startswith(CLAIM)
+
+
+def test_a_stream_tells_what_goes_on_in_comments(client: OpenAI) -> None:
+    with client.chat.completions.with_streaming_response.create(
+        model="retrieve-read", messages=ASKED, stream=True
+    ) as response:
+        lines = [line for line in response.iter_lines() if line]
+    assert ": asking the reader scripted" in lines
+    assert lines[-1] == "data: [DONE]"
+
+
+def test_what_the_documents_do_not_hold(client: OpenAI) -> None:
+    completion = ask(client, [{"role": "user", "content": "Who is nowhere to be found?"}])
+    assert completion.choices[0].message.content == "Not in these documents."
+    assert completion.choices[0].message.annotations == []
+    assert completion.colligate["found"] is False
+
+
+def test_the_last_message_of_the_user_is_the_question(client: OpenAI) -> None:
+    completion = ask(
+        client,
+        [
+            {"role": "system", "content": "You are a pirate."},
+            {"role": "user", "content": "Who is nowhere?"},
+            {"role": "assistant", "content": "Nobody."},
+            {"role": "user", "content": [{"type": "text", "text": QUESTION}]},
+        ],
+        temperature=0.7,
+        max_tokens=5,
+        user="somebody",
+    )
+    assert completion.colligate["question"] == QUESTION
+    turns, parameters = completion.colligate["warnings"]
+    assert "only the user's last message" in turns
+    assert parameters.endswith(": max_tokens, temperature")
+
+
+TOOL = {"type": "function", "function": {"name": "f", "parameters": {}}}
+IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,"}}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "param"),
+    [
+        ({"n": 2}, "n"),
+        ({"tools": [TOOL]}, "tools"),
+        ({"response_format": {"type": "json_object"}}, "response_format"),
+        ({"modalities": ["text", "audio"]}, "modalities"),
+        ({"messages": [{"role": "user", "content": [IMAGE]}]}, "messages"),
+        ({"messages": [{"role": "system", "content": "x"}]}, "messages"),
+        ({"messages": [{"role": "user", "content": " "}]}, "messages"),
+        ({"messages": []}, "messages"),
+        ({"messages": "x"}, "messages"),
+        ({"messages": [{"role": "user", "content": "x" * 9000}]}, None),
+    ],
+)
+@pytest.mark.parametrize("stream", [False, True])
+def test_what_cannot_be_done_is_refused(
+    client: OpenAI, wrong: dict[str, Any], param: str | None, stream: bool
+) -> None:
+    with pytest.raises(openai.BadRequestError) as error:
+        ask(client, **wrong, stream=stream)
+    assert error.value.param == param
+    assert error.value.type == "invalid_request_error"
+
+
+def test_an_empty_list_of_tools_is_none(client: OpenAI) -> None:
+    assert ask(client, tools=[], n=1).choices
+
+
+def test_only_with_the_token(served: Any) -> None:
+    with (
+        OpenAI(base_url=served.url + "v1", api_key="another", max_retries=0) as client,
+        pytest.raises(openai.AuthenticationError),
+    ):
+        ask(client)
+
+
+def test_a_run_that_fails_is_not_paid_for_again(client: OpenAI, model: Any) -> None:
+    messages = [{"role": "user", "content": "Does this fail?"}]
+    with pytest.raises(openai.InternalServerError, match="the model failed") as error:
+        ask(client, messages)
+    assert error.value.type == "server_error"
+    assert len(model.calls) == 1
+    with pytest.raises(openai.APIError, match="the model failed"):
+        list(ask(client, messages, stream=True))
+    assert len(model.calls) == 2
+
+
+def test_a_client_that_leaves_a_stream_frees_its_run(client: OpenAI, model: Any) -> None:
+    with ask(client, [{"role": "user", "content": "Does it stall?"}], stream=True) as stream:
+        next(iter(stream))
+        assert model.stalled.wait(20)
+    assert model.freed.wait(20)
+
+
+async def test_a_client_that_gives_up_frees_its_run(served: Any, model: Any) -> None:
+    async with AsyncOpenAI(base_url=served.url + "v1", api_key=served.token) as client:
+        messages: Any = [{"role": "user", "content": "Does it stall?"}]
+        asking = asyncio.create_task(
+            client.chat.completions.create(model="retrieve-read", messages=messages)
+        )
+        assert await asyncio.to_thread(model.stalled.wait, 20)
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
+        assert await asyncio.to_thread(model.freed.wait, 20)
+
+
+async def test_answers_asked_for_at_once_are_not_mixed(served: Any) -> None:
+    async with AsyncOpenAI(base_url=served.url + "v1", api_key=served.token) as client:
+
+        async def one(number: int) -> str:
+            question = f"Bicycles, number {number}?"
+            messages: Any = [{"role": "user", "content": question}]
+            if number % 2:
+                answer = await client.chat.completions.create(
+                    model="retrieve-read", messages=messages
+                )
+                whole: Any = answer
+            else:
+                stream: Any = await client.chat.completions.create(
+                    model="retrieve-read", messages=messages, stream=True
+                )
+                whole = [chunk async for chunk in stream][-1]
+            assert whole.colligate["question"] == question
+            return str(whole.colligate["short_answer"])
+
+        answers = await asyncio.gather(*map(one, range(12)))
+    assert answers == [f"number {number}" for number in range(12)]

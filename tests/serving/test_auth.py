@@ -1,0 +1,153 @@
+"""Who may ask, and what keeps strange web pages out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from colligate.errors import UsageError
+from colligate.serving.auth import checked_token, new_token
+from colligate.serving.settings import is_loopback
+
+TOKEN = "a-token-of-some-length"
+RIGHT = {"Authorization": f"Bearer {TOKEN}"}
+CLOSED = [
+    ("GET", "/api/about"),
+    ("GET", "/api/libraries"),
+    ("POST", "/api/libraries/default/ask"),
+    ("POST", "/api/libraries/default/files"),
+    ("GET", "/api/runs/x"),
+    ("DELETE", "/api/libraries/default/documents/x"),
+    ("GET", "/api/docs/"),
+    ("GET", "/api/nothing"),
+    ("GET", "/metrics"),
+    ("GET", "/v1/models"),
+    ("POST", "/mcp"),
+]
+
+
+@pytest.mark.parametrize(("method", "path"), CLOSED)
+async def test_without_the_token_nothing_is_told(serve: Any, method: str, path: str) -> None:
+    async with serve(token=TOKEN) as client:
+        for headers in ({}, {"Authorization": f"Bearer {TOKEN}x"}, {"Authorization": TOKEN}):
+            response = await client.request(method, path, headers=headers)
+            assert response.status_code == 401
+            assert response.headers["www-authenticate"].startswith("Bearer")
+        assert (await client.request(method, path, headers=RIGHT)).status_code != 401
+
+
+async def test_what_needs_no_token(serve: Any) -> None:
+    async with serve(token=TOKEN) as client:
+        for path in ("/healthz", "/api/docs", "/api/openapi.json"):
+            assert (await client.get(path)).status_code == 200
+        assert (await client.get("/")).status_code != 401
+
+
+async def test_cookies_and_queries_are_no_tokens(serve: Any) -> None:
+    async with serve(token=TOKEN) as client:
+        cookie = {"Cookie": f"token={TOKEN}; Authorization=Bearer {TOKEN}"}
+        assert (await client.get("/api/about", headers=cookie)).status_code == 401
+        assert (await client.get(f"/api/about?token={TOKEN}")).status_code == 401
+
+
+async def test_without_a_token_set_this_machine_may_ask(serve: Any) -> None:
+    async with serve() as client:
+        assert (await client.get("/api/about")).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:8420", "", "127.0.0.1.evil.example"]
+)
+async def test_a_name_that_was_made_to_point_here_is_refused(serve: Any, host: str) -> None:
+    async with serve() as client:
+        response = await client.get("/api/libraries", headers={"Host": host})
+        assert response.status_code == 421
+
+
+@pytest.mark.parametrize("host", ["localhost:8420", "127.0.0.1", "[::1]:8420", "LOCALHOST"])
+async def test_names_of_this_machine(serve: Any, host: str) -> None:
+    async with serve() as client:
+        assert (await client.get("/api/libraries", headers={"Host": host})).status_code == 200
+
+
+async def test_beyond_this_machine_any_name_will_do(serve: Any) -> None:
+    async with serve(host="0.0.0.0", token=TOKEN) as client:
+        headers = {"Host": "papers.example", **RIGHT}
+        assert (await client.get("/api/libraries", headers=headers)).status_code == 200
+
+
+async def test_pages_of_other_origins_change_nothing(serve: Any) -> None:
+    async with serve() as client:
+        files = [("files", ("a.md", b"# A\n\nText.\n"))]
+        for headers in (
+            {"Origin": "https://evil.example"},
+            {"Origin": "null"},
+            {"Origin": "http://127.0.0.1:9999"},
+            {"Sec-Fetch-Site": "cross-site"},
+        ):
+            response = await client.post(
+                "/api/libraries/default/files", files=files, headers=headers
+            )
+            assert response.status_code == 403
+        own = {"Origin": "http://127.0.0.1:8420", "Sec-Fetch-Site": "same-origin"}
+        response = await client.post("/api/libraries/default/files", files=files, headers=own)
+        assert response.status_code == 202
+
+
+async def test_origins_that_were_allowed(serve: Any) -> None:
+    origin = {"Origin": "https://papers.example"}
+    asking = {**origin, "Access-Control-Request-Method": "POST"}
+    async with serve(allow_origins=("https://papers.example",)) as client:
+        assert (await client.options("/api/libraries", headers=asking)).status_code == 200
+        made = await client.post("/api/libraries", json={"name": "a"}, headers=origin)
+        assert made.status_code == 201
+        assert made.headers["access-control-allow-origin"] == "https://papers.example"
+        proxied = {"Host": "papers.example", **origin}
+        assert (await client.get("/api/libraries", headers=proxied)).status_code == 200
+    async with serve() as client:
+        # As a proxy in front of the server passes it on.
+        proxied = {"Host": "papers.example", **origin}
+        assert (await client.get("/api/libraries", headers=proxied)).status_code == 421
+        response = await client.get("/api/libraries", headers=origin)
+        assert "access-control-allow-origin" not in response.headers
+
+
+async def test_every_response_carries_the_policy(serve: Any) -> None:
+    async with serve(token=TOKEN) as client:
+        for path in ("/", "/api/about", "/healthz", "/nothing", "/api/docs"):
+            headers = (await client.get(path)).headers
+            assert headers["content-security-policy"].startswith("default-src 'self'")
+            assert "unsafe" not in headers["content-security-policy"]
+            assert headers["x-content-type-options"] == "nosniff"
+
+
+async def test_the_reference_lists_every_path_and_loads_nothing(serve: Any) -> None:
+    async with serve() as client:
+        page = (await client.get("/api/docs")).text
+        for path in (await client.get("/api/openapi.json")).json()["paths"]:
+            assert path in page
+        assert "<script" not in page
+        assert "http" not in page.replace("the HTTP API", "")
+
+
+@given(st.text(max_size=40))
+def test_tokens_that_are_taken_can_be_sent(token: str) -> None:
+    try:
+        taken = checked_token(token)
+    except UsageError:
+        return
+    assert taken.encode("ascii").decode() == taken
+    assert len(taken) >= 16
+    assert not any(character.isspace() for character in taken)
+
+
+def test_new_tokens_differ_and_are_taken() -> None:
+    assert checked_token(new_token()) != new_token()
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.2", "papers.example", ""])
+def test_beyond_this_machine(host: str) -> None:
+    assert not is_loopback(host)

@@ -1,0 +1,134 @@
+"""Screenshots of the page for the README: of a server that runs, with whatever model it has.
+
+    colligate serve --library papers &
+    python web/screenshots.py --out docs/images --upload examples/licences \\
+        --question "How many days does a violator have to cure a first violation?"
+
+It needs Playwright (`pip install playwright`) and Chromium.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal
+
+from playwright.sync_api import Browser, Page, ViewportSize, sync_playwright
+
+SIZE = ViewportSize(width=1360, height=860)
+QUESTION = (
+    "How many days does a violator have to cure a first violation under the GPL version 3, "
+    "and how many under the Mozilla Public License 2.0?"
+)
+STRATEGIES = ["duquad", "rdr2", "dualrag", "spd-rag", "longrefiner"]
+AN_HOUR = 3_600_000  # milliseconds: small models on small machines take their time
+
+
+def main() -> None:
+    """Take the pictures that are asked for."""
+    given = arguments()
+    given.out.mkdir(parents=True, exist_ok=True)
+    with sync_playwright() as playwright:
+        path = given.chromium or shutil.which("chromium") or playwright.chromium.executable_path
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        if given.upload:
+            with opened(browser, given, "light") as page:
+                upload(page, given.url, given.upload)
+        for strategy in given.strategies:
+            with opened(browser, given, "light") as page:
+                ask(page, given.url, given.question, strategy)
+                page.screenshot(path=given.out / f"{strategy}.png")
+                if strategy == given.strategies[0]:
+                    follow_citation(page)
+                    page.screenshot(path=given.out / "citation.png")
+        with opened(browser, given, "dark") as page:
+            compare(page, given.url, given.question, given.compare)
+            page.screenshot(path=given.out / "compare.png")
+        browser.close()
+
+
+def upload(page: Page, url: str, folder: Path) -> None:
+    """Put the files of a folder into the library, unless it has some."""
+    page.goto(f"{url}#/library")
+    page.get_by_label("Files to add").wait_for(state="attached")
+    page.wait_for_timeout(500)  # the list comes by itself, and there is nothing to see of none
+    if page.locator(".documents tbody tr").count():
+        return
+    files = sorted(path for path in folder.iterdir() if path.is_file())
+    page.get_by_label("Files to add").set_input_files(files)
+    page.locator(".arrival b", has_text="ready").wait_for()
+
+
+def ask(page: Page, url: str, question: str, strategy: str) -> None:
+    """Ask and wait for the answer."""
+    page.goto(url)
+    page.get_by_label("Question").fill(question)
+    page.get_by_label("Strategy").select_option(strategy)
+    page.get_by_role("button", name="Ask").click()
+    page.locator(".outcome[aria-busy=false]").wait_for()
+    settle(page)
+
+
+def follow_citation(page: Page) -> None:
+    """Open the document of the first citation, if the answer has one."""
+    if page.locator("a.cite").count():
+        page.locator("a.cite").first.click()
+        page.locator("mark.main").first.wait_for()
+        settle(page)
+
+
+def compare(page: Page, url: str, question: str, strategies: list[str]) -> None:
+    """Two strategies on one question."""
+    page.goto(f"{url}#/compare")
+    page.get_by_label("Question").fill(question)
+    for label, strategy in zip(("First", "Second"), strategies, strict=True):
+        page.get_by_label(label).select_option(strategy)
+    page.get_by_role("button", name="Compare").click()
+    page.locator(".verdict-table").wait_for()
+    settle(page)
+
+
+def settle(page: Page) -> None:
+    """Let excerpts come and animations end."""
+    page.mouse.move(0, 0)
+    page.locator(".excerpt.waiting").first.wait_for(state="detached")
+    page.wait_for_timeout(1500)
+
+
+@contextmanager
+def opened(
+    browser: Browser, given: argparse.Namespace, colours: Literal["light", "dark"]
+) -> Iterator[Page]:
+    """A page in light or dark colours; the token is given as a person would."""
+    context = browser.new_context(
+        viewport=SIZE, color_scheme=colours, device_scale_factor=given.scale
+    )
+    page = context.new_page()
+    page.set_default_timeout(AN_HOUR)
+    if given.token:
+        page.add_init_script(f"sessionStorage.setItem('colligate.token', {given.token!r})")
+    yield page
+    context.close()
+
+
+def arguments() -> argparse.Namespace:
+    """What was asked for."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--url", default="http://127.0.0.1:8420/")
+    parser.add_argument("--out", type=Path, default=Path("docs/images"))
+    parser.add_argument("--upload", type=Path, help="a folder whose files are to be asked about")
+    parser.add_argument("--question", default=QUESTION)
+    parser.add_argument("--strategies", nargs="+", default=STRATEGIES)
+    parser.add_argument("--compare", nargs=2, default=["retrieve-read", "duquad"])
+    parser.add_argument("--scale", type=float, default=1.0, help="pixels of a point")
+    parser.add_argument("--token", default=os.environ.get("COLLIGATE_TOKEN"))
+    parser.add_argument("--chromium", default=os.environ.get("COLLIGATE_CHROMIUM"))
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,100 @@
+import { useState } from "preact/hooks";
+import { pieces } from "../marks";
+import { oneLine } from "../say";
+import type { Answer, Citation, Span } from "../types";
+import { InLibrary, SpanLink } from "./spans";
+
+const spanOf = (citation: Citation): Span => ({
+  document_id: citation.document,
+  start: citation.start,
+  end: citation.end,
+});
+
+/** The answer, its marks leading to the places it rests on, and those places below it. */
+export function AnswerText({ answer, library }: { answer: Answer; library: string }) {
+  const [lit, setLit] = useState(0);
+  const others = answer.citations.map(spanOf);
+  const light = (number: number) => ({
+    onMouseEnter: () => setLit(number),
+    onMouseLeave: () => setLit(0),
+    onFocusIn: () => setLit(number),
+    onFocusOut: () => setLit(0),
+  });
+  const short = answer.short_answer?.trim();
+  return (
+    <InLibrary.Provider value={library}>
+      <div class={answer.found ? "answer" : "answer not-found"}>
+        {answer.found && short && short.length < 160 && short !== answer.answer.trim() && (
+          <p class="short">{short}</p>
+        )}
+        <p class="said">
+          {pieces(answer).map((piece, at) => {
+            if (piece.kind === "uncited")
+              return (
+                <span key={at} class="uncited" title="No document was found to say this">
+                  no source
+                </span>
+              );
+            if (piece.kind === "text")
+              return (
+                <span key={at} class={piece.cited.includes(lit) ? "lit" : undefined}>
+                  {piece.text}
+                </span>
+              );
+            const citation = answer.citations[piece.number - 1];
+            if (!citation) return null;
+            return (
+              <span key={at} class="cite-place" {...light(piece.number)}>
+                <SpanLink
+                  class="cite"
+                  span={spanOf(citation)}
+                  number={piece.number}
+                  others={others}
+                >
+                  <span class="unseen">Source </span>
+                  {piece.number}
+                </SpanLink>
+              </span>
+            );
+          })}
+        </p>
+        {!answer.found && <p class="quiet">Nothing in the documents that were read says it.</p>}
+      </div>
+      {answer.citations.length > 0 && (
+        <div class="sources">
+          <h2 class="cap">Sources</h2>
+          <ol>
+            {answer.citations.map((citation, at) => (
+              <li key={at} class={lit === at + 1 ? "lit" : undefined} {...light(at + 1)}>
+                <SpanLink class="source" span={spanOf(citation)} number={at + 1} others={others}>
+                  <span class="number" aria-hidden="true">
+                    {at + 1}
+                  </span>
+                  <span class="where">
+                    <b>{citation.title}</b>
+                    <small>{place(citation)}</small>
+                  </span>
+                  <q>{oneLine(citation.quote, 320)}</q>
+                </SpanLink>
+              </li>
+            ))}
+          </ol>
+        </div>
+      )}
+      {answer.warnings.length > 0 && (
+        <ul class="warnings" aria-label="Warnings">
+          {answer.warnings.map((warning, at) => (
+            <li key={at}>{warning}</li>
+          ))}
+        </ul>
+      )}
+    </InLibrary.Provider>
+  );
+}
+
+/** The section and the page a citation stands on. */
+function place(citation: Citation): string {
+  const section = citation.section.filter((title) => title !== citation.title);
+  const page = citation.page === null ? [] : [`page ${citation.page}`];
+  return [...(section.length ? [section.slice(-2).join(" › ")] : []), ...page].join(" · ");
+}

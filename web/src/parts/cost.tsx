@@ -1,0 +1,70 @@
+import { spent, type Run } from "../run";
+import { compact, count, counted, dollars, seconds } from "../say";
+import type { Usage } from "../types";
+
+/** What a run has cost so far, or in all. */
+export function Cost({ run }: { run: Run }) {
+  const usage = run.answer.value?.usage;
+  if (usage) return <Spent usage={usage} took={run.seconds.value} />;
+  const now = spent(run.events.value);
+  return (
+    <p class="cost" aria-hidden="true">
+      <Figure value={seconds(run.seconds.value)} of="so far" />
+      <Figure value={compact(now.calls)} of={now.calls === 1 ? "model call" : "model calls"} />
+      <Figure value={compact(now.input)} of="tokens read" />
+      <Figure value={compact(now.output)} of="written" />
+    </p>
+  );
+}
+
+function Spent({ usage, took }: { usage: Usage; took: number }) {
+  const roles = Object.entries(usage.by_role).filter(
+    ([, sums]) => sums["calls"] || sums["scoring_passes"],
+  );
+  return (
+    <details class="cost-details">
+      <summary class="cost">
+        <Figure value={seconds(took)} of="in all" />
+        <Figure
+          value={compact(usage.calls)}
+          of={usage.calls === 1 ? "model call" : "model calls"}
+        />
+        <Figure value={compact(usage.input_tokens)} of="tokens read" />
+        <Figure value={compact(usage.output_tokens)} of="written" />
+        <Figure value={dollars(usage.cost_usd)} of="" />
+      </summary>
+      <table>
+        <thead>
+          <tr>
+            <th scope="col">Role</th>
+            <th scope="col">Calls</th>
+            <th scope="col">Read</th>
+            <th scope="col">Written</th>
+          </tr>
+        </thead>
+        <tbody>
+          {roles.map(([role, sums]) => (
+            <tr key={role}>
+              <th scope="row">{role}</th>
+              <td>{count(sums["calls"] ?? 0)}</td>
+              <td>{count(sums["input_tokens"] ?? 0)}</td>
+              <td>{count(sums["output_tokens"] ?? 0)}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+      <p class="quiet">
+        {counted(usage.retrieval_rounds, "search", "searches")},{" "}
+        {counted(usage.scoring_passes, "scoring pass", "scoring passes")}
+      </p>
+    </details>
+  );
+}
+
+function Figure({ value, of }: { value: string; of: string }) {
+  return (
+    <span class="figure">
+      <b>{value}</b> {of}
+    </span>
+  );
+}

@@ -1,0 +1,155 @@
+import { signal } from "@preact/signals";
+import { useRef, useState } from "preact/hooks";
+import * as api from "../api";
+import { bytes, counted } from "../say";
+import { about, asFailure, library, loadDocuments, loadLibraries } from "../state";
+import type { Job, Problem } from "../types";
+import { Up } from "./icons";
+import { ProblemNote } from "./problem";
+
+type Arrival = {
+  library: string;
+  said: string;
+  share: number | null;
+  busy: boolean;
+  problem: Problem | null;
+  left: Job["problems"];
+};
+const arrival = signal<Arrival | null>(null);
+let coming: { job: string; control: AbortController } | null = null;
+
+async function send(files: File[]): Promise<void> {
+  if (!files.length || arrival.value?.busy) return;
+  const to = library.value;
+  const size = files.reduce((sum, file) => sum + file.size, 0);
+  const show = (change: Partial<Arrival>) => {
+    const before = arrival.value ?? {
+      library: to,
+      said: "",
+      share: null,
+      busy: true,
+      problem: null,
+      left: [],
+    };
+    arrival.value = { ...before, ...change };
+  };
+  arrival.value = null;
+  show({ said: `Sending ${counted(files.length, "file")} (${bytes(size)})`, share: 0 });
+  try {
+    const { job } = await api.upload(to, files, (share) => show({ share }));
+    const control = new AbortController();
+    coming = { job, control };
+    show({ said: "Reading", share: null });
+    for await (const message of api.jobEvents(job, control.signal)) {
+      const said = JSON.parse(message.data) as Job;
+      if (said.total)
+        show({
+          said: `${said.phase || "reading"} ${said.done} of ${said.total}`,
+          share: said.done / said.total,
+        });
+      else if (said.phase) show({ said: said.phase });
+      if (message.event === "done") break;
+    }
+    const end = await api.job(job);
+    const added = counted(end.documents.length, "document");
+    const outcome =
+      { done: `${added} ready`, failed: "Nothing could be read", cancelled: "Stopped" }[
+        end.state as string
+      ] ?? end.state;
+    show({ said: outcome, share: null, busy: false, left: end.problems });
+  } catch (error) {
+    show({ said: "", busy: false, share: null, problem: asFailure(error).problem });
+  } finally {
+    coming = null;
+    await Promise.allSettled([loadDocuments(to), loadLibraries()]);
+  }
+}
+
+/** Where files are dropped or chosen, and how far they have come. */
+export function Drop() {
+  const [over, setOver] = useState(false);
+  const field = useRef<HTMLInputElement>(null);
+  const now = arrival.value;
+  const limit = about.value?.limits["upload_bytes"];
+  return (
+    <div class="arrivals">
+      <div
+        class={over ? "drop over" : "drop"}
+        onDragOver={(event) => {
+          event.preventDefault();
+          setOver(true);
+        }}
+        onDragLeave={() => setOver(false)}
+        onDrop={(event) => {
+          event.preventDefault();
+          setOver(false);
+          void send([...(event.dataTransfer?.files ?? [])]);
+        }}
+      >
+        <Up />
+        <p>
+          Drop files here, or{" "}
+          <button
+            type="button"
+            class="link"
+            onClick={() => field.current?.click()}
+            disabled={now?.busy}
+          >
+            choose them
+          </button>
+        </p>
+        <p class="quiet">
+          PDF, Word, PowerPoint, Excel, HTML, Markdown, text, e-mail, EPUB
+          {limit ? `; up to ${bytes(limit)} at once` : ""}
+        </p>
+        <input
+          ref={field}
+          class="unseen"
+          type="file"
+          multiple
+          tabIndex={-1}
+          aria-label="Files to add"
+          onChange={(event) => {
+            void send([...(event.currentTarget.files ?? [])]);
+            event.currentTarget.value = "";
+          }}
+        />
+      </div>
+      {now && (
+        <div class="arrival" role="status">
+          {now.said && (
+            <p>
+              <b>{now.said}</b>
+              {now.busy && coming && (
+                <button
+                  type="button"
+                  class="link"
+                  onClick={() => coming && void api.cancelJob(coming.job)}
+                >
+                  Stop
+                </button>
+              )}
+            </p>
+          )}
+          {now.busy && (
+            <progress
+              aria-label={now.said}
+              max={1}
+              {...(now.share === null ? {} : { value: now.share })}
+            />
+          )}
+          {now.problem && <ProblemNote problem={now.problem} />}
+          {now.left.length > 0 && (
+            <ul class="left-out">
+              {now.left.map((each) => (
+                <li key={each.file}>
+                  <b>{each.file}</b> {each.why}
+                </li>
+              ))}
+            </ul>
+          )}
+        </div>
+      )}
+    </div>
+  );
+}

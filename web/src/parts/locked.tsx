@@ -1,0 +1,40 @@
+import { useEffect, useRef } from "preact/hooks";
+import { locked, useToken } from "../api";
+
+/** Asks for the token, once, when the server wants one. */
+export function Locked() {
+  const dialog = useRef<HTMLDialogElement>(null);
+  const field = useRef<HTMLInputElement>(null);
+  const wanted = locked.value;
+  useEffect(() => {
+    if (wanted) dialog.current?.showModal();
+    else dialog.current?.close();
+  }, [wanted]);
+  return (
+    <dialog
+      class="locked"
+      ref={dialog}
+      aria-labelledby="locked-title"
+      onCancel={(event) => event.preventDefault()}
+    >
+      <form
+        onSubmit={(event) => {
+          event.preventDefault();
+          const token = field.current?.value.trim();
+          if (token) useToken(token);
+        }}
+      >
+        <h2 id="locked-title">This server wants a token</h2>
+        <p class="quiet">
+          <code>colligate serve</code> printed it when it started. It stays in this tab alone.
+        </p>
+        {wanted === "wrong" && <p role="alert">That was not the token of this server.</p>}
+        <label>
+          Token
+          <input ref={field} type="password" autocomplete="off" spellcheck={false} required />
+        </label>
+        <button class="primary">Go on</button>
+      </form>
+    </dialog>
+  );
+}

@@ -1,0 +1,57 @@
+import { Picture } from "../pictures/picture";
+import { lastOf, type Run } from "../run";
+import { Cost } from "./cost";
+import { Stop } from "./icons";
+import { InLibrary } from "./spans";
+import { Steps } from "./steps";
+
+const SAID: Record<string, string> = {
+  starting: "Starting",
+  running: "Working",
+  done: "Answered",
+  failed: "Failed",
+  cancelled: "Stopped",
+};
+
+/** A run unfolding: where it stands, what it costs, how it works, step by step. */
+export function RunPane({ run, replayed = false }: { run: Run; replayed?: boolean }) {
+  const events = run.events.value;
+  const state = run.state.value;
+  const progress = run.busy.value ? lastOf(events, "progressed") : undefined;
+  const said =
+    state === "queued" ? `Waiting, place ${run.place.value ?? "…"}` : (SAID[state] ?? state);
+  return (
+    <InLibrary.Provider value={run.library}>
+      <section class="run" aria-label={`Run of ${run.strategy}`}>
+        <header class="run-head">
+          <span class={`state ${state}`} role="status">
+            <i aria-hidden="true" />
+            {said}
+          </span>
+          <code>{run.strategy}</code>
+          {run.busy.value &&
+            (replayed ? (
+              <button type="button" onClick={() => run.skip()}>
+                To the end
+              </button>
+            ) : (
+              <button type="button" onClick={() => run.cancel()}>
+                <Stop /> Stop
+              </button>
+            ))}
+        </header>
+        <Cost run={run} />
+        {progress && progress.total > 0 && progress.done < progress.total && (
+          <label class="progress">
+            <span>
+              {progress.phase} {progress.done} of {progress.total}
+            </span>
+            <progress value={progress.done} max={progress.total} />
+          </label>
+        )}
+        <Picture events={events} />
+        {events.length > 0 && <Steps events={events} />}
+      </section>
+    </InLibrary.Provider>
+  );
+}

@@ -1,0 +1,31 @@
+import type { TraceEvent } from "../types";
+import { DuquadPicture } from "./duquad";
+import { OutlinePicture } from "./outline";
+import { AgentsPicture } from "./agents";
+import { PassagesPicture } from "./passages";
+import { RefinedPicture } from "./refined";
+import { RoutedPicture } from "./routed";
+
+type Shown = { events: readonly TraceEvent[] };
+
+// What a run shows of itself decides, not its strategy's name: other packages have strategies too.
+const PICTURES: [
+  sign: TraceEvent["event"][],
+  picture: (shown: Shown) => preact.JSX.Element | null,
+][] = [
+  [["planned", "agentturn", "agentended"], AgentsPicture],
+  [["listed", "weighted", "viewed"], DuquadPicture],
+  [["identified", "reasoned", "outlined"], OutlinePicture],
+  [["routed"], RoutedPicture],
+  [["weighed", "structured"], RefinedPicture],
+  [["retrieved", "scored", "shortened"], PassagesPicture],
+];
+
+/** How a strategy works, drawn from its events. */
+export function Picture({ events }: Shown) {
+  const kinds = new Set(events.map((event) => event.event));
+  const found = PICTURES.find(([signs]) => signs.some((sign) => kinds.has(sign)));
+  if (!found) return null;
+  const Drawn = found[1];
+  return <Drawn events={events} />;
+}

@@ -1,0 +1,189 @@
+// A run as the page sees it: events as they come, then an answer or a problem.
+import { computed, signal } from "@preact/signals";
+import * as api from "./api";
+import { asFailure } from "./state";
+import type { Message } from "./sse";
+import type { Answer, EventName, EventOf, Problem, TraceEvent } from "./types";
+
+export type State = "starting" | "queued" | "running" | "done" | "failed" | "cancelled";
+
+const EVERY_MS = 50; // events are shown in batches: thousands may come in a second
+const LONGEST_REPLAY_S = 12;
+const LONGEST_PAUSE_S = 0.8;
+
+export class Run {
+  readonly events = signal<readonly TraceEvent[]>([]);
+  readonly state = signal<State>("starting");
+  readonly place = signal<number | null>(null);
+  readonly answer = signal<Answer | null>(null);
+  readonly problem = signal<Problem | null>(null);
+  readonly seconds = signal(0);
+  readonly busy = computed(() => ["starting", "queued", "running"].includes(this.state.value));
+  id = "";
+
+  private readonly control = new AbortController();
+  private readonly waiting: TraceEvent[] = [];
+  private flushing: ReturnType<typeof setTimeout> | null = null;
+  private ticking: ReturnType<typeof setInterval> | null = null;
+  private hurry = false;
+
+  constructor(
+    readonly library: string,
+    readonly question: string,
+    readonly strategy: string,
+  ) {}
+
+  /** Ask, and follow until the answer stands. */
+  async ask(asked: api.Asked): Promise<void> {
+    this.tick();
+    await this.follow(api.ask(this.library, asked, this.control.signal));
+  }
+
+  /** Show a run that the server kept at the pace it went, in so many seconds at most; one that is
+   * still carried out, as it goes on. */
+  async replay(id: string, info: { state: string; seconds: number | null }): Promise<void> {
+    this.id = id;
+    this.state.value = "running";
+    const going = info.state === "running" || info.state === "queued";
+    const pace = going ? 0 : Math.min(1, LONGEST_REPLAY_S / Math.max(0.001, info.seconds ?? 0));
+    let before = 0;
+    try {
+      for await (const message of api.runEvents(id, this.control.signal)) {
+        if (message.event === "event") {
+          const { at } = JSON.parse(message.data) as TraceEvent;
+          const pause = this.hurry ? 0 : Math.min(LONGEST_PAUSE_S, (at - before) * pace);
+          if (pause > 0.004) await new Promise((resolve) => setTimeout(resolve, pause * 1000));
+          before = at;
+          this.seconds.value = at;
+        }
+        if (message.event !== "queued") this.hear(message);
+      }
+      this.flush();
+      if (this.busy.value) await this.settle();
+    } catch (error) {
+      this.flush();
+      this.fail(error);
+    }
+  }
+
+  /** Let the rest of a replay come at once. */
+  skip(): void {
+    this.hurry = true;
+  }
+
+  /** Hang up, which frees the run on the server. */
+  cancel(): void {
+    this.control.abort();
+    if (this.busy.value) this.end("cancelled");
+  }
+
+  private async follow(stream: AsyncGenerator<Message>): Promise<void> {
+    try {
+      for await (const message of stream) this.hear(message);
+      this.flush();
+      if (this.busy.value) await this.settle();
+    } catch (error) {
+      this.flush();
+      this.fail(error);
+    }
+  }
+
+  private hear(message: Message): void {
+    const said: unknown = JSON.parse(message.data);
+    if (message.event === "event") {
+      this.state.value = "running";
+      this.take(said as TraceEvent);
+    } else if (message.event === "run") {
+      this.id = (said as { id: string }).id;
+    } else if (message.event === "queued") {
+      this.place.value = (said as { place: number }).place;
+      this.state.value = "queued";
+    } else if (message.event === "answer") {
+      this.flush();
+      this.finish(said as Answer);
+    } else if (message.event === "problem") {
+      this.flush();
+      this.problem.value = said as Problem;
+      this.end("failed");
+    }
+  }
+
+  /** The stream is over and said neither answer nor problem: what does the server know? */
+  private async settle(): Promise<void> {
+    if (this.id) {
+      const known = await api.runById(this.id).catch(() => null);
+      if (known?.answer) return this.finish(known.answer);
+      if (known?.state === "cancelled") return this.end("cancelled");
+    }
+    this.problem.value = {
+      title: "The run broke off",
+      detail: "the connection ended before the answer",
+    };
+    this.end("failed");
+  }
+
+  private finish(answer: Answer): void {
+    this.answer.value = answer;
+    this.seconds.value = answer.seconds ?? answer.usage.seconds;
+    this.end("done");
+  }
+
+  private fail(error: unknown): void {
+    if (this.control.signal.aborted) return this.end("cancelled");
+    this.problem.value = asFailure(error).problem;
+    this.end("failed");
+  }
+
+  private end(state: State): void {
+    this.state.value = state;
+    if (this.ticking) clearInterval(this.ticking);
+  }
+
+  private tick(): void {
+    const began = performance.now();
+    this.ticking = setInterval(
+      () => (this.seconds.value = (performance.now() - began) / 1000),
+      100,
+    );
+  }
+
+  private take(event: TraceEvent): void {
+    this.waiting.push(event);
+    this.flushing ??= setTimeout(() => this.flush(), EVERY_MS);
+  }
+
+  private flush(): void {
+    if (this.flushing) clearTimeout(this.flushing);
+    this.flushing = null;
+    if (this.waiting.length) this.events.value = [...this.events.value, ...this.waiting.splice(0)];
+  }
+}
+
+/** The events of one kind, in order. */
+export function of<Name extends EventName>(
+  events: readonly TraceEvent[],
+  name: Name,
+): EventOf<Name>[] {
+  return events.filter((event): event is EventOf<Name> => event.event === name);
+}
+
+export function lastOf<Name extends EventName>(
+  events: readonly TraceEvent[],
+  name: Name,
+): EventOf<Name> | undefined {
+  return events.findLast((event): event is EventOf<Name> => event.event === name);
+}
+
+export type Spent = { calls: number; input: number; output: number };
+
+/** What was asked of models so far; the answer's own usage stands in its place once it is there. */
+export function spent(events: readonly TraceEvent[]): Spent {
+  const sum = { calls: 0, input: 0, output: 0 };
+  for (const event of events) {
+    if (event.event !== "asked" && event.event !== "measured") continue;
+    sum.calls += event.event === "asked" ? 1 : 0;
+    sum.input += event.usage.input_tokens;
+    sum.output += event.usage.output_tokens;
+  }
+  return sum;
+}

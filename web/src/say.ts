@@ -1,0 +1,59 @@
+// Numbers and times as they are read.
+
+const whole = new Intl.NumberFormat("en-GB");
+const short = new Intl.NumberFormat("en-GB", { notation: "compact", maximumFractionDigits: 1 });
+
+export const count = (n: number): string => whole.format(n);
+export const compact = (n: number): string => (n < 10_000 ? whole.format(n) : short.format(n));
+
+/** "1 document", "3 documents". */
+export function counted(n: number, noun: string, nouns = `${noun}s`): string {
+  return `${count(n)} ${n === 1 ? noun : nouns}`;
+}
+
+export function seconds(s: number): string {
+  if (s < 0.0995) return `${Math.max(1, Math.round(s * 1000))} ms`;
+  if (s < 9.95) return `${s.toFixed(1)} s`;
+  if (s < 60) return `${Math.round(s)} s`;
+  const minutes = Math.floor(s / 60);
+  return `${minutes} min ${Math.round(s - minutes * 60)} s`;
+}
+
+export function dollars(usd: number | null | undefined): string {
+  if (usd == null) return "price not known";
+  if (usd === 0) return "no cost";
+  return usd < 0.01 ? `$${usd.toFixed(4)}` : `$${usd.toFixed(2)}`;
+}
+
+export function bytes(n: number): string {
+  if (n < 1024) return `${n} B`;
+  if (n < 1024 ** 2) return `${(n / 1024).toFixed(0)} KB`;
+  const mega = n / 1024 ** 2;
+  return `${mega >= 100 || Number.isInteger(mega) ? Math.round(mega) : mega.toFixed(1)} MB`;
+}
+
+export function score(x: number): string {
+  if (!Number.isFinite(x)) return "–";
+  const size = Math.abs(x);
+  return size !== 0 && size < 0.001 ? x.toExponential(1) : x.toFixed(size >= 10 ? 1 : 3);
+}
+
+export function when(began: string | number): string {
+  const date = new Date(typeof began === "number" ? began * 1000 : began);
+  if (Number.isNaN(date.getTime())) return "";
+  const today = new Date().toDateString() === date.toDateString();
+  const time = date.toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" });
+  return today
+    ? time
+    : `${date.toLocaleDateString("en-GB", { day: "numeric", month: "short" })}, ${time}`;
+}
+
+/** A text in one line, no longer than so many characters. */
+export function oneLine(text: string, most = 160): string {
+  // Rulers say nothing in a line.
+  const line = text
+    .replace(/[-=_*~]{4,}/g, " ")
+    .replace(/\s+/g, " ")
+    .trim();
+  return line.length > most ? `${line.slice(0, most).trimEnd()}…` : line;
+}

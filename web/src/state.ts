@@ -1,0 +1,95 @@
+// What all views share: the server's own account of itself, the libraries, the theme.
+import { computed, effect, signal, type Signal } from "@preact/signals";
+import * as api from "./api";
+import type { About, DocumentInfo, Library, Span } from "./types";
+
+export const about = signal<About | null>(null);
+export const libraries = signal<Library[] | null>(null);
+/** What is wrong with the server as a whole, shown above every view. */
+export const trouble = signal<api.Failure | null>(null);
+
+const LIBRARY = "colligate.library";
+export const library = signal(sessionStorage.getItem(LIBRARY) ?? "default");
+effect(() => sessionStorage.setItem(LIBRARY, library.value));
+
+/** The library in view, once the server has said what it has. */
+export const current = computed(
+  () => libraries.value?.find((each) => each.name === library.value) ?? null,
+);
+
+export async function loadAll(): Promise<void> {
+  try {
+    [about.value] = await Promise.all([api.about(), loadLibraries()]);
+    trouble.value = null;
+  } catch (error) {
+    trouble.value = asFailure(error);
+  }
+}
+
+export async function loadLibraries(): Promise<void> {
+  const all = await api.libraries();
+  libraries.value = all;
+  const [first] = all;
+  if (first && !all.some((each) => each.name === library.value)) library.value = first.name;
+}
+
+const lists = new Map<string, Signal<DocumentInfo[] | null>>();
+
+/** The documents of a library; null until they are known. */
+export function documentsOf(name: string): Signal<DocumentInfo[] | null> {
+  let list = lists.get(name);
+  if (!list) {
+    list = signal(null);
+    lists.set(name, list);
+    void loadDocuments(name);
+  }
+  return list;
+}
+
+export async function loadDocuments(name: string): Promise<void> {
+  try {
+    const found = await api.documents(name);
+    let list = lists.get(name);
+    if (!list) lists.set(name, (list = signal<DocumentInfo[] | null>(null)));
+    list.value = found;
+  } catch (error) {
+    trouble.value = asFailure(error);
+  }
+}
+
+export function titleOf(name: string, id: string): string {
+  return documentsOf(name).value?.find((each) => each.id === id)?.title ?? id;
+}
+
+export function asFailure(error: unknown): api.Failure {
+  if (error instanceof api.Failure) return error;
+  return new api.Failure({ title: "The page went wrong", detail: String(error) }, 0);
+}
+
+// ---- the document that lies open over the page
+
+export type Opened = {
+  library: string;
+  id: string;
+  start: number;
+  end: number;
+  number?: number;
+  others?: Span[];
+};
+export const opened = signal<Opened | null>(null);
+
+// ---- theme: the system's, unless one was chosen
+
+export type Theme = "system" | "light" | "dark";
+const THEME = "colligate.theme";
+const chosen = localStorage.getItem(THEME);
+export const theme = signal<Theme>(chosen === "light" || chosen === "dark" ? chosen : "system");
+effect(() => {
+  if (theme.value === "system") {
+    delete document.documentElement.dataset["theme"];
+    localStorage.removeItem(THEME);
+  } else {
+    document.documentElement.dataset["theme"] = theme.value;
+    localStorage.setItem(THEME, theme.value);
+  }
+});

@@ -1,0 +1,158 @@
+import { useState } from "preact/hooks";
+import * as api from "../api";
+import { Drop } from "../parts/drop";
+import { ProblemNote } from "../parts/problem";
+import { InLibrary, SpanLink } from "../parts/spans";
+import { Sure } from "../parts/sure";
+import { compact, counted } from "../say";
+import {
+  asFailure,
+  current,
+  documentsOf,
+  libraries,
+  library,
+  loadDocuments,
+  loadLibraries,
+} from "../state";
+import type { DocumentInfo, Problem } from "../types";
+
+export function LibraryView() {
+  const list = documentsOf(library.value).value;
+  const [wanted, setWanted] = useState("");
+  const [problem, setProblem] = useState<Problem | null>(null);
+  const words = wanted.toLowerCase().trim();
+  const shown = (list ?? []).filter((each) =>
+    `${each.title} ${each.source}`.toLowerCase().includes(words),
+  );
+  const attempt = async (work: Promise<unknown>) => {
+    try {
+      await work;
+      setProblem(null);
+    } catch (error) {
+      setProblem(asFailure(error).problem);
+    }
+    await Promise.allSettled([loadDocuments(library.value), loadLibraries()]);
+  };
+  return (
+    <InLibrary.Provider value={library.value}>
+      <div class="library">
+        <header class="library-head">
+          <h1>{library.value === "default" ? "Library" : library.value}</h1>
+          <p class="quiet">
+            {current.value &&
+              `${counted(current.value.documents, "document")}, ${counted(current.value.passages, "passage")}`}
+          </p>
+        </header>
+        <Drop />
+        {problem && <ProblemNote problem={problem} />}
+        {list && list.length > 8 && (
+          <label class="field filter">
+            <span>Filter</span>
+            <input
+              type="search"
+              value={wanted}
+              onInput={(event) => setWanted(event.currentTarget.value)}
+            />
+          </label>
+        )}
+        {list && list.length > 0 && (
+          <div class="scroll" tabIndex={0} role="region" aria-label="Documents">
+            <table class="documents">
+              <thead>
+                <tr>
+                  <th scope="col">Document</th>
+                  <th scope="col">Characters</th>
+                  <th scope="col">Pages</th>
+                  <th scope="col">Passages</th>
+                  <th scope="col">Language</th>
+                  <td />
+                </tr>
+              </thead>
+              <tbody>
+                {shown.map((each) => (
+                  <Row
+                    key={each.id}
+                    info={each}
+                    remove={() => void attempt(api.removeDocument(library.value, each.id))}
+                  />
+                ))}
+              </tbody>
+            </table>
+          </div>
+        )}
+        <Libraries attempt={attempt} />
+      </div>
+    </InLibrary.Provider>
+  );
+}
+
+function Row({ info, remove }: { info: DocumentInfo; remove: () => void }) {
+  const source = info.source.split("/").at(-1) ?? "";
+  return (
+    <tr>
+      <th scope="row">
+        <SpanLink span={{ document_id: info.id, start: 0, end: 0 }}>{info.title}</SpanLink>
+        {source && source !== info.title && <small>{source}</small>}
+      </th>
+      <td>{compact(info.characters)}</td>
+      <td>{info.pages || "–"}</td>
+      <td>{compact(info.passages)}</td>
+      <td>{info.language}</td>
+      <td>
+        <Sure what={`Remove ${info.title}`} act={remove} />
+      </td>
+    </tr>
+  );
+}
+
+function Libraries({ attempt }: { attempt: (work: Promise<unknown>) => Promise<void> }) {
+  const [name, setName] = useState("");
+  const all = libraries.value ?? [];
+  const create = async () => {
+    await attempt(api.createLibrary(name));
+    if (libraries.value?.some((each) => each.name === name)) {
+      library.value = name;
+      setName("");
+    }
+  };
+  return (
+    <section class="libraries" aria-label="Libraries">
+      <h2 class="cap">Libraries</h2>
+      <ul>
+        {all.map((each) => (
+          <li key={each.name} class={each.name === library.value ? "current" : undefined}>
+            <button type="button" class="link" onClick={() => (library.value = each.name)}>
+              {each.name}
+            </button>
+            <span class="quiet">{counted(each.documents, "document")}</span>
+            {each.name !== "default" && (
+              <Sure
+                what={`Remove the library ${each.name}`}
+                act={() => void attempt(api.removeLibrary(each.name))}
+              />
+            )}
+          </li>
+        ))}
+      </ul>
+      <form
+        class="row"
+        onSubmit={(event) => {
+          event.preventDefault();
+          if (name) void create();
+        }}
+      >
+        <label class="field">
+          <span>New library</span>
+          <input
+            value={name}
+            pattern="[a-z0-9][a-z0-9_\-]{0,63}"
+            title="small letters, digits, - and _"
+            autocapitalize="off"
+            onInput={(event) => setName(event.currentTarget.value.trim())}
+          />
+        </label>
+        <button disabled={!name}>Create</button>
+      </form>
+    </section>
+  );
+}

@@ -1,0 +1,110 @@
+import { signal } from "@preact/signals";
+import { useEffect, useState } from "preact/hooks";
+import * as api from "../api";
+import { ProblemNote } from "../parts/problem";
+import { RunPane } from "../parts/runpane";
+import { link, route } from "../route";
+import { Sure } from "../parts/sure";
+import { Run } from "../run";
+import { seconds, when } from "../say";
+import { asFailure, library } from "../state";
+import type { Problem, RunInfo } from "../types";
+import { Outcome } from "./ask";
+
+export function RunsView() {
+  const [list, setList] = useState<RunInfo[] | null>(null);
+  const [problem, setProblem] = useState<Problem | null>(null);
+  const name = library.value;
+  const load = () =>
+    api.runs(name).then(
+      (found) => (setList(found), setProblem(null)),
+      (error: unknown) => setProblem(asFailure(error).problem),
+    );
+  useEffect(() => void load(), [name]);
+  return (
+    <div class="runs">
+      <h1>Runs</h1>
+      {problem && <ProblemNote problem={problem} />}
+      {list?.length === 0 && (
+        <p class="quiet">
+          Nothing was asked yet. <a href={link("ask")}>Ask something.</a>
+        </p>
+      )}
+      <ul class="run-list">
+        {list?.map((run) => (
+          <li key={run.id} class={outcome(run)}>
+            <a href={link("run", [run.id])}>
+              <span class="asked">{run.question}</span>
+              <span class="facts">
+                <span class="state">
+                  <i aria-hidden="true" />
+                  {outcome(run)}
+                </span>
+                <code>{run.strategy}</code>
+                {run.seconds !== null && <span>{seconds(run.seconds)}</span>}
+                <span>{when(run.began)}</span>
+              </span>
+            </a>
+            <Sure
+              what={`Forget the run “${run.question}”`}
+              act={() =>
+                void api
+                  .forgetRun(run.id)
+                  .then(load, (error: unknown) => setProblem(asFailure(error).problem))
+              }
+            />
+          </li>
+        ))}
+      </ul>
+    </div>
+  );
+}
+
+function outcome(run: RunInfo): string {
+  if (run.state !== "done") return run.state;
+  return run.found === false ? "not found" : "answered";
+}
+
+const replayed = signal<Run | null>(null);
+
+export function ReplayView() {
+  const id = route.value.parts[0] ?? "";
+  const [problem, setProblem] = useState<Problem | null>(null);
+  const [again, setAgain] = useState(0);
+  useEffect(() => {
+    let run: Run | null = null;
+    setProblem(null);
+    api.runById(id).then(
+      (info) => {
+        run = new Run(info.library ?? library.value, info.question, info.strategy);
+        replayed.value = run;
+        void run.replay(id, info);
+      },
+      (error: unknown) => setProblem(asFailure(error).problem),
+    );
+    return () => run?.cancel();
+  }, [id, again]);
+  const run = replayed.value?.id === id ? replayed.value : null;
+  return (
+    <div class="ask asked replay">
+      <div class="left">
+        <p class="quiet">
+          <a href={link("runs")}>‹ All runs</a>
+        </p>
+        {problem && <ProblemNote problem={problem} />}
+        {run && (
+          <>
+            <h1>{run.question}</h1>
+            <Outcome run={run} />
+            {!run.busy.value && (
+              <button type="button" onClick={() => setAgain(again + 1)}>
+                Play again
+              </button>
+            )}
+          </>
+        )}
+      </div>
+      {run && <RunPane run={run} replayed />}
+    </div>
+  );
+}
