@@ -28,7 +28,18 @@ $(INSTALLED): .venv/.package
 	$(BIN)/python -m pip install --quiet --editable '.[bench,langchain,llamaindex,local,mcp,serve]' --group dev
 	touch $@
 
-setup: $(INSTALLED)
+# Tests of the page need a Chromium. Debian's is installed where one may; elsewhere they are skipped.
+.PHONY: browser
+browser:
+	@for name in chromium chromium-browser google-chrome chrome; do \
+	  if command -v $$name >/dev/null; then exit 0; fi; done; \
+	if [ -n "$$COLLIGATE_CHROMIUM" ]; then exit 0; fi; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive \
+	    apt-get install -y -qq --no-install-recommends chromium >/dev/null; \
+	else echo "no Chromium: install one for the tests of the page"; fi
+
+setup: $(INSTALLED) browser
 	$(BIN)/colligate models pull smollm2-135m qwen2.5-coder-0.5b minilm-l6-v2-int8 wordllama-256
 
 demo: .venv/.package
