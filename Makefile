@@ -51,8 +51,9 @@ lint: $(INSTALLED)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# A process for each core; every test stands alone.
 test: setup lint
-	$(BIN)/pytest
+	$(BIN)/pytest -n auto --dist worksteal
 
 bench: setup
 	$(BIN)/python benchmarks/overhead.py

@@ -114,7 +114,7 @@ def test_strategies_list_their_parameters(colligate: Any, openai_server: Any) ->
     assert parameters["retrieve-read"]["k"] == ("int", 10)
     assert parameters["rdr2"]["no_expand"] == ("bool", False)
     assert parameters["longrefiner"]["budget"] == ("int", 2048)
-    assert parameters["full-context"] == {}
+    assert parameters["full-context"] == {"form": ("short|list|long|joined", "short")}
 
 
 def test_one_strategy_with_its_parameters(colligate: Any, openai_server: Any) -> None:
@@ -128,7 +128,10 @@ def test_one_strategy_with_its_parameters(colligate: Any, openai_server: Any) ->
     assert "retrieve-read" not in shown
     row = json.loads(colligate.here("strategies", "rdr2", "--json", *named).stdout)
     assert (row["name"], row["parameters"][0]["name"]) == ("rdr2", "k")
-    assert "no parameters" in colligate.here("strategies", "full-context", *named).stdout
+    shown = colligate.here("strategies", "full-context", *named).stdout
+    assert ["form", "short|list|long|joined", "short"] in [
+        line.split() for line in shown.splitlines()
+    ]
     done = colligate.here("strategies", "rdr3", *named)
     assert (done.returncode, done.stdout) == (2, "")
     assert "did you mean 'rdr2'?" in done.stderr
