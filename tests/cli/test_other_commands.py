@@ -129,9 +129,8 @@ def test_one_strategy_with_its_parameters(colligate: Any, openai_server: Any) ->
     row = json.loads(colligate.here("strategies", "rdr2", "--json", *named).stdout)
     assert (row["name"], row["parameters"][0]["name"]) == ("rdr2", "k")
     shown = colligate.here("strategies", "full-context", *named).stdout
-    assert ["form", "short|list|long|joined", "short"] in [
-        line.split() for line in shown.splitlines()
-    ]
+    lines = [line.split() for line in shown.splitlines()]
+    assert ["form", "short|list|long|joined", "short"] in lines
     done = colligate.here("strategies", "rdr3", *named)
     assert (done.returncode, done.stdout) == (2, "")
     assert "did you mean 'rdr2'?" in done.stderr
