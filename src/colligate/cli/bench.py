@@ -50,6 +50,7 @@ def run_bench(
     reranker: options.Reranker = None,
     config: options.Config = None,
     indexes: bench_options.Indexes = None,
+    replies: bench_options.Replies = None,
     traces: bench_options.Traces = True,
     concurrency: bench_options.Concurrency = 1,
     max_tokens_total: bench_options.MaxTokensTotal = None,
@@ -95,6 +96,7 @@ def run_bench(
         "timeout": timeout,
         "max_tokens_total": max_tokens_total,
         "retry_failed": retry_failed,
+        "replies": str(replies) if replies is not None else None,
     }
     request = Request(
         suite=_suite(suite, data, questions, documents, format),
@@ -111,6 +113,7 @@ def run_bench(
         retry_failed=retry_failed,
         traces=traces,
         indexes=indexes,
+        replies=replies,
         arguments={name: value for name, value in arguments.items() if value is not None},
     )
     return _estimate(request, as_json) if dry_run else _run(request, as_json)

@@ -77,6 +77,16 @@ Indexes = Annotated[
         show_default=False,
     ),
 ]
+Replies = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Keep the models' replies in a file, for several runs to share: the same request to "
+        "the same model is asked once. Rows count its tokens all the same, but not its seconds.",
+        rich_help_panel=options.OUTPUT,
+        show_default=False,
+    ),
+]
 Traces = Annotated[
     bool,
     typer.Option(

@@ -15,7 +15,7 @@ from filelock import FileLock, Timeout
 from colligate.errors import UsageError
 from colligate.evaluation import machine
 from colligate.evaluation.answering import Answering
-from colligate.evaluation.cast import Cast, Named, measurable, opened_cast
+from colligate.evaluation.cast import Cast, Named, measurable, opened_cast, remembering
 from colligate.evaluation.estimate import MANY, Estimate, estimated
 from colligate.evaluation.identity import path_digest, prompt_digests
 from colligate.evaluation.inview import InView
@@ -47,7 +47,8 @@ class Request:
     `strategies` and `datasets` are names; without any the suite's default ones. `limit` is how
     many questions of each data set, None as many as the suite says. `max_tokens_total` bounds
     what this process spends, `timeout` the seconds of each answer. `indexes` is where corpora are
-    kept; by default in `out`. `arguments` are kept on record as they are.
+    kept; by default in `out`. `replies` is a file of models' replies, for runs to share.
+    `arguments` are kept on record as they are.
     """
 
     suite: Suite
@@ -64,6 +65,7 @@ class Request:
     retry_failed: bool = False
     traces: bool = True
     indexes: Path | None = None
+    replies: Path | None = None
     arguments: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -126,6 +128,8 @@ async def carried_out(request: Request, on_event: Listener) -> Done:
     with _held(request.out):
         async with AsyncExitStack() as stack:
             cast, able = await opened_cast(request.named, asked, spending, stack, trace)
+            if request.replies is not None:
+                cast = remembering(cast, request.replies, stack)
             asked = measurable(replace(asked, contenders=tuple(able)), cast.backends, trace)
             await stack.enter_async_context(_on_record(request, asked, cast))
             rows = stack.enter_context(RowFile(request.out))

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TypeVar
 
 from colligate.errors import MissingCapability, MissingExtra, UsageError
@@ -26,7 +27,9 @@ from colligate.evaluation.provenance import ModelRecord
 from colligate.evaluation.spending import Paid, Spending
 from colligate.evaluation.totals import of_run
 from colligate.models import Capability, ChatModel, Embedder, Reranker, Role
+from colligate.models.cached_chat import CachedChat
 from colligate.models.names import pull_embedder
+from colligate.models.response_cache import ResponseCache
 from colligate.opening import Opened, meet, pull_listener, say_named
 from colligate.resources import DEFAULT_EMBEDDER
 from colligate.settings import Settings
@@ -87,6 +90,17 @@ async def opened_cast(
             digest = await asyncio.to_thread(weights_digest, f"hf:{name}")
             records[what] = ModelRecord(name, "" if name == JUDGE else digest)
     return Cast(models, embedder, reranker, backends, records), able
+
+
+def remembering(cast: Cast, replies: Path, stack: AsyncExitStack) -> Cast:
+    """The cast with models that know what the file holds, and put down there what they say.
+
+    What is not deterministic is never kept. The file is closed with `stack`.
+    """
+    cache = ResponseCache(replies)
+    stack.callback(cache.close)
+    models = {role: CachedChat(model, cache) for role, model in cast.models.items()}
+    return replace(cast, models=models)
 
 
 def measurable(plan: Plan, backends: Backends, trace: Trace) -> Plan:

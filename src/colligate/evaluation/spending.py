@@ -10,12 +10,12 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from colligate.errors import BudgetExceeded
 from colligate.models import Capability, ChatModel, Completion, LabelOdds, Message, Role
-from colligate.models.metering import Call, Meter, Prices
+from colligate.models.metering import Call, Meter, Prices, UsageReport
 from colligate.models.protocols import LabelModel, Usage
 from colligate.strategies.budget import Budget, Purse
 
@@ -40,15 +40,25 @@ class Spending:
 
 @dataclass
 class _Metered(Meter):
-    """A run's meter that adds its tokens to those of all runs."""
+    """A run's meter that adds its tokens to those of all runs.
+
+    What was remembered from another run costs this one nothing, but the answer as much as ever: it
+    counts in the row's usage and not in what was spent.
+    """
 
     total: Meter = field(default_factory=Meter)
+    remembered: int = 0
 
-    def record(self, *arguments: Any, **options: Any) -> Call:
-        before = self.tokens
+    def record(self, *arguments: Any, cached: bool = False, **options: Any) -> Call:
         call = super().record(*arguments, **options)
-        self.total.tokens += self.tokens - before
+        if cached:
+            self.remembered += call.passes or 1
+        else:
+            self.total.tokens += call.usage.input_tokens + call.usage.output_tokens
         return call
+
+    def report(self, *, seconds: float | None = None) -> UsageReport:
+        return replace(super().report(seconds=seconds), remembered=self.remembered)
 
 
 class RunPurse(Purse):

@@ -60,7 +60,8 @@ class Sums(TypedDict):
 class UsageReport:
     """What a run cost, in all and by role. `cost_usd` is None when a price is not known.
 
-    `calls` and tokens are what was really asked of models, not what the cache answered.
+    `calls` and tokens are what was really asked of models, not what the cache answered, which
+    `remembered` counts: calls, and passes of scoring.
     `structured` counts the answers that had to be JSON, cached ones too, by what became of them
     (`structured.Stage`).
     """
@@ -74,6 +75,7 @@ class UsageReport:
     cost_usd: float | None = 0.0
     by_role: Mapping[str, Sums] = field(default_factory=dict)
     structured: Mapping[Stage, int] = field(default_factory=_no_stages)
+    remembered: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """The usage as `ask --json` prints it."""
@@ -87,6 +89,7 @@ class UsageReport:
             "cost_usd": self.cost_usd,
             "by_role": {role: dict(sums) for role, sums in self.by_role.items()},
             "structured": dict(self.structured),
+            "remembered": self.remembered,
         }
 
 
@@ -226,6 +229,7 @@ class Meter:
             cost_usd=sums["cost_usd"],
             by_role=by_role,
             structured=dict(self.stages),
+            remembered=sum(call.passes or 1 for call in self.calls if call.cached),
         )
 
 

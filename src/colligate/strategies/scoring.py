@@ -136,15 +136,18 @@ async def _measured(
         seconds = time.perf_counter() - began
         known = remembered or [False] * len(costs)
         fresh = [cost for cost, free in zip(costs, known, strict=True) if not free]
+        free = [cost for cost, free in zip(costs, known, strict=True) if free]
         usage = Usage(sum(fresh), estimated=True)
-        run.meter.scoring(
-            role,
-            model.name,
-            passes=len(fresh),
-            seconds=seconds,
-            usage=usage,
-            cached=not fresh,
-        )
+        for passes, took, cached in ((fresh, seconds, False), (free, 0.0, True)):
+            if passes:
+                run.meter.scoring(
+                    role,
+                    model.name,
+                    passes=len(passes),
+                    seconds=took,
+                    usage=Usage(sum(passes), estimated=True),
+                    cached=cached,
+                )
     event = partial(
         Measured,
         signal,

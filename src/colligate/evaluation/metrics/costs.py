@@ -10,8 +10,9 @@ _BY_ROLE = ("calls", "input_tokens", "output_tokens")
 def cost_measures(outcome: Outcome) -> dict[str, float]:
     """Calls, tokens, scoring passes, rounds of retrieval, seconds and US dollars.
 
-    `usd` is left out where a price is not known. Calls and tokens are also given by role, as
-    `NAME_ROLE`. An answer that failed costs what was spent until then.
+    `usd` is left out where a price is not known, `seconds` where models' replies were remembered.
+    Calls and tokens are also given by role, as `NAME_ROLE`. An answer that failed costs what was
+    spent until then.
     """
     usage = outcome.usage
     into, out = float(usage.get("input_tokens", 0)), float(usage.get("output_tokens", 0))
@@ -22,8 +23,9 @@ def cost_measures(outcome: Outcome) -> dict[str, float]:
         "tokens": into + out,
         "scoring_passes": float(usage.get("scoring_passes", 0)),
         "rounds": float(usage.get("retrieval_rounds", 0)),
-        "seconds": outcome.seconds,
     }
+    if not usage.get("remembered"):
+        measures["seconds"] = outcome.seconds
     if (usd := usage.get("cost_usd", 0.0)) is not None:
         measures["usd"] = float(usd)
     for role, sums in usage.get("by_role", {}).items():

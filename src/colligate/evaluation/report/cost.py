@@ -47,10 +47,10 @@ def cost_and_quality(contents: Contents, picture: Picture) -> list[Figure]:
         usage = [row.outcome.usage for row in rows]
         tokens = fmean(_tokens(each) for each in usage)
         calls = fmean(float(each.get("calls") or 0) for each in usage)
-        seconds = fmean(row.outcome.seconds for row in rows)
+        seconds = [row.outcome.seconds for row in rows if not row.outcome.usage.get("remembered")]
         point = mean_of(quality, tokens, contents.seed, scale)
         told = f"{label_of(method)}: {interval(point)} at {said(tokens)} tokens a question"
-        numbers = (interval(point), said(tokens), said(calls), said(seconds), _dollars(usage))
+        numbers = (interval(point), said(tokens), said(calls), _mean(seconds), _dollars(usage))
         dots.append((method, style, Point(tokens, point.y, point.low, point.high, told), numbers))
     if len(dots) < 2:
         why = "There are not two strategies with questions and a metric in common."
@@ -105,6 +105,10 @@ def _asked_of_all(contents: Contents, datasets: Sequence[str], metric: str) -> s
 
 def _tokens(usage: Mapping[str, object]) -> float:
     return sum(float(str(usage.get(name) or 0)) for name in ("input_tokens", "output_tokens"))
+
+
+def _mean(values: Sequence[float]) -> str:
+    return said(fmean(values)) if values else ""
 
 
 def _dollars(usage: Sequence[Mapping[str, object]]) -> str:

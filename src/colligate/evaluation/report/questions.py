@@ -117,7 +117,7 @@ def _answer(
         "calls": said(float(usage.get("calls") or 0), 0),
         "tokens in": said(float(usage.get("input_tokens") or 0), 0),
         "tokens out": said(float(usage.get("output_tokens") or 0), 0),
-        "seconds": said(outcome.seconds),
+        "seconds": "" if usage.get("remembered") else said(outcome.seconds),
         "USD": said(dollars) if isinstance(dollars, int | float) else "",
     }
     return {
