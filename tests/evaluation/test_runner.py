@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -497,6 +498,44 @@ def test_a_metric_of_the_whole_run_is_taken_once_it_can_be(
     asked(ScriptedModel([]), text=text)
 
     assert read_totals(data / "out") == {("d", "full-context"): {"heavy": 0.5}}
+
+
+def test_runs_that_share_replies_ask_the_same_once_and_count_its_tokens_but_not_its_seconds(
+    asked: Callable[..., Done], data: Path
+) -> None:
+    text = SUITE.replace('"judge_dual", ', "")
+    replies = data / "replies.db"
+    first, second = ScriptedModel([FOUND] * 3), ScriptedModel([])
+
+    once = asked(first, text=text, replies=replies)
+    shutil.move(data / "out", data / "first")
+    again = asked(second, text=text, replies=replies)
+
+    assert not second.calls
+    assert once.tokens > 0
+    assert again.tokens == 0
+    for key, row in again.rows.items():
+        before = once.rows[key]
+        assert row.outcome.text == before.outcome.text
+        assert row.metrics["tokens"] == before.metrics["tokens"] > 0
+        assert row.metrics["calls"] == 1
+        assert "seconds" in before.metrics
+        assert "seconds" not in row.metrics
+
+
+def test_what_was_remembered_takes_nothing_from_a_budget(
+    asked: Callable[..., Done], data: Path
+) -> None:
+    text = SUITE.replace('"judge_dual", ', "")
+    replies = data / "replies.db"
+    spent = asked(ScriptedModel([FOUND]), text=text, replies=replies, limit=1).tokens
+    shutil.move(data / "out", data / "first")
+
+    model = ScriptedModel([FOUND] * 2)
+    done = asked(model, text=text, replies=replies, max_tokens_total=100 * spent)
+
+    assert len(model.calls) == 2
+    assert done.tokens == 2 * spent
 
 
 def test_strategies_whose_names_look_alike_in_a_path_keep_their_own_traces(
