@@ -19,6 +19,7 @@ from colligate.errors import (
     BudgetExceeded,
     MissingCapability,
     MissingExtra,
+    MissingPath,
     ServerFailed,
     UsageError,
 )
@@ -313,6 +314,18 @@ def test_questions_without_documents_are_for_strategies_that_read_none(data: Pat
     with pytest.raises(UsageError, match="full-context reads documents"):
         plan(suite(), data, taking_part=contenders(suite()))
     assert plan(suite(), data, taking_part=contenders(suite(), ["direct"])).answers == 1
+
+
+def test_only_who_reads_documents_needs_the_corpus(asked: Callable[..., Done], data: Path) -> None:
+    text = SUITE.replace('"judge_dual", ', "")
+    text = text.replace('name = "d",', 'name = "d", over = "corpus", corpus = "none.jsonl",')
+    told = json.dumps({"answer": "It is 41 metres high.", "short_answer": "41 metres"})
+
+    with pytest.raises(MissingPath, match=r"no .*none\.jsonl"):
+        asked(ScriptedModel([]), text=text)
+    done = asked(ScriptedModel([told] * 3), text=text, strategies=["direct"])
+
+    assert [row.outcome.error for row in done.rows.values()] == ["", "", ""]
 
 
 def test_right_answers_are_shown_for_every_kind_of_question() -> None:

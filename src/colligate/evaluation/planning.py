@@ -121,8 +121,12 @@ def plan(
         MissingPath, FaultyRecord: a file of questions is not there, or is wrong.
     """
     chosen = [suite.dataset(name) for name in dict.fromkeys(datasets)]
+    chosen = chosen or [each for each in suite.datasets if each.default]
+    if not any(contender.strategy.needs.reads for contender in taking_part):
+        # Questions may come without documents, and their corpus need not be there.
+        chosen = [replace(each, over="candidates", corpus=None) for each in chosen]
     asked = []
-    for dataset in chosen or [each for each in suite.datasets if each.default]:
+    for dataset in chosen:
         file = existing(data, dataset.file)
         corpus_bytes = 0
         if dataset.over != "candidates" and dataset.corpus is not None:
