@@ -94,7 +94,7 @@ def test_no_length_of_an_answer_is_the_best(made_run: Make) -> None:
     assert "↓" not in text.read_text("utf-8").split("|")[2]
 
 
-def test_too_few_questions_have_no_stars(made_run: Make) -> None:
+def test_too_few_questions_have_no_stars_no_best_and_no_interval(made_run: Make) -> None:
     def skilled(row: Row) -> Row:
         return replace(row, metrics={"containment": float(row.strategy == "duquad")})
 
@@ -102,8 +102,16 @@ def test_too_few_questions_have_no_stars(made_run: Make) -> None:
         write_report(made_run(questions=count, change=skilled).write())[1].read_text("utf-8")
         for count in (5, 6)
     )
-    assert "\\*\\*\\*" not in re.sub(r"Bold: .*", "", five)
+    of_five = next(line for line in five.splitlines() if line.startswith("| DuQUAD"))
+    of_six = next(line for line in six.splitlines() if line.startswith("| DuQUAD"))
+    assert "100.0" in of_five
+    assert "**" not in of_five
+    assert "[" not in of_five
+    assert "**100.0** [100.0, 100.0]" in of_six
     assert "0.0\\*\\*\\*" in six
+    assert "\\*\\*\\*" not in re.sub(r"Bold: .*", "", five)
+    assert "Differences from the best" in six
+    assert "Differences from the best" not in five
 
 
 def test_published_numbers_stand_beside_ours_and_apart_from_them(made_run: Make) -> None:

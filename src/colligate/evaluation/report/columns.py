@@ -13,7 +13,7 @@ from statistics import fmean
 
 from colligate.evaluation.metrics.catalogue import higher_is_better
 from colligate.evaluation.report.contents import Asked, Contents
-from colligate.evaluation.significance import bootstrap, paired_bootstrap
+from colligate.evaluation.significance import FEWEST, bootstrap, paired_bootstrap
 from colligate.evaluation.suites import Column, Method
 
 
@@ -21,9 +21,9 @@ from colligate.evaluation.suites import Column, Method
 class Cell:
     """A number of the table, already multiplied by its column's scale.
 
-    `low` and `high` are its interval, None where a whole run gives one number. `n` are the
-    questions it is the mean of. `stars` say how surely it differs from the best of its column,
-    whose `best` is True.
+    `low` and `high` are its interval, None where a whole run gives one number, or the questions
+    are too few for one. `n` are the questions it is the mean of. `stars` say how surely it
+    differs from the best of its column, whose `best` is True unless the questions are too few.
     """
 
     value: float
@@ -57,15 +57,14 @@ class Head:
 class Apart:
     """How far a strategy is from the best of a column, over the questions that both have.
 
-    `p` is None and `sure` False where these are too few for any test. `sure`: the interval does
-    not reach zero.
+    `sure`: the interval does not reach zero.
     """
 
     method: Method
     value: float
     low: float
     high: float
-    p: float | None
+    p: float
     stars: str
     n: int
     sure: bool
@@ -102,14 +101,18 @@ def column_of(
     }
     cells = {}
     for name, found in values.items():
-        low, high = bootstrap(_weighed(found), contents.seed, strata=_strata(found))
+        low, high = None, None
+        if len(found) >= FEWEST:
+            drawn = bootstrap(_weighed(found), contents.seed, strata=_strata(found))
+            low, high = (end * scale for end in drawn)
         stars = apart[name].stars if name in apart else ""
         shown_best = (
-            best is not None and means[name] == means[best] and len(set(means.values())) > 1
+            best is not None
+            and len(found) >= FEWEST
+            and means[name] == means[best]
+            and len(set(means.values())) > 1
         )
-        cells[name] = Cell(
-            means[name] * scale, low * scale, high * scale, len(found), shown_best, stars
-        )
+        cells[name] = Cell(means[name] * scale, low, high, len(found), shown_best, stars)
     sizes = [len(found) for found in values.values()]
     head = _head(contents, column, title, max(sizes, key=sizes.count))
     by_name = {each.name: each for each in contents.methods}
@@ -169,8 +172,9 @@ def _apart(
     scale: float,
     seed: int,
 ) -> Apart | None:
+    """None where they have too few questions in common for any test."""
     ours = {asked: value for asked, value in own.items() if asked in best}
-    if not ours:
+    if len(ours) < FEWEST:
         return None
     theirs = {asked: best[asked] for asked in ours}
     found = paired_bootstrap(_weighed(ours), _weighed(theirs), seed, strata=_strata(ours))
@@ -179,10 +183,10 @@ def _apart(
         value=found.mean * scale,
         low=found.low * scale,
         high=found.high * scale,
-        p=found.p if found.enough else None,
+        p=found.p,
         stars=found.stars,
         n=found.questions,
-        sure=found.enough and (found.low > 0 or found.high < 0),
+        sure=found.low > 0 or found.high < 0,
     )
 
 

@@ -10,7 +10,7 @@ from statistics import fmean
 from colligate.evaluation.report import charts
 from colligate.evaluation.report.charts import NARROW, WIDE, Axis, Line, Point
 from colligate.evaluation.report.numbers import NONE, said
-from colligate.evaluation.significance import bootstrap
+from colligate.evaluation.significance import FEWEST, bootstrap
 from colligate.evaluation.suites import Method, Picture
 
 Numbers = Sequence[Sequence[str]]
@@ -61,7 +61,10 @@ def line_figure(
 
 
 def mean_of(values: Sequence[float], x: float, seed: int, scale: float) -> Point:
-    """The mean of some questions at a place, with its interval."""
+    """The mean of some questions at a place, with its interval: none of too few."""
+    if len(values) < FEWEST:
+        mean = fmean(values) * scale
+        return Point(x, mean, mean, mean)
     low, high = bootstrap(list(values), seed)
     return Point(x, fmean(values) * scale, low * scale, high * scale)
 
@@ -82,7 +85,9 @@ def label_of(method: Method) -> str:
 
 
 def interval(point: Point, places: int = 1) -> str:
-    """A value and its interval."""
+    """A value and its interval, where it has one."""
+    if point.low == point.high:
+        return said(point.y, places)
     low, high = said(point.low, places), said(point.high, places)
     return f"{said(point.y, places)} [{low}, {high}]"
 

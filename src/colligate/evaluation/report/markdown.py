@@ -32,7 +32,8 @@ def _parts(report: Report) -> Iterator[str]:
     yield (
         "Bold: the best of our column. In brackets the 95 % interval, by bootstrap over the "
         "questions. Stars: a paired bootstrap tells it apart from the best, \\* p < .05, "
-        "\\*\\* < .01, \\*\\*\\* < .001. What failed or refused counts as wrong."
+        "\\*\\* < .01, \\*\\*\\* < .001. Of fewer than six questions there is none of these. What "
+        "failed or refused counts as wrong."
     )
     if report.table.models:
         yield "Slanted rows are the papers’ own numbers, of their models and their questions."

@@ -9,7 +9,7 @@ from colligate.evaluation.report.charts import NARROW, WIDE
 from colligate.evaluation.report.columns import Comparison
 from colligate.evaluation.report.contents import Contents
 from colligate.evaluation.report.figures import Figure, Panel, label_of
-from colligate.evaluation.report.numbers import NONE, places_of, said
+from colligate.evaluation.report.numbers import places_of, said
 from colligate.evaluation.report.verdicts import Verdict, verdicts
 
 
@@ -61,8 +61,6 @@ def comparison_panels(comparisons: Sequence[Comparison]) -> tuple[Panel, ...]:
     return tuple(panels)
 
 
-def probability(p: float | None) -> str:
-    """A p-value as papers write it; None where there is none."""
-    if p is None:
-        return NONE
+def probability(p: float) -> str:
+    """A p-value as papers write it."""
     return "<.001" if p < 0.001 else f"{p:.3f}".removeprefix("0")
