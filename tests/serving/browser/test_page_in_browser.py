@@ -174,6 +174,7 @@ async def test_a_run_is_stopped(page: Page, filled: Any) -> None:
 async def test_what_no_document_says_is_said(page: Page, filled: Any, ask: Do) -> None:
     await ask(page, filled, "Who discovered xylophonic zirconium?")
     await expect(page.locator(".answer.not-found")).to_contain_text("Not in these documents")
+    await expect(page.get_by_role("status").filter(has_text="Not found")).to_be_visible()
     await expect(page.locator(".sources")).to_have_count(0)
 
 

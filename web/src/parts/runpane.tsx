@@ -18,13 +18,18 @@ export function RunPane({ run, replayed = false }: { run: Run; replayed?: boolea
   const events = run.events.value;
   const state = run.state.value;
   const progress = run.busy.value ? lastOf(events, "progressed") : undefined;
+  const refused = state === "done" && run.answer.value?.found === false;
   const said =
-    state === "queued" ? `Waiting, place ${run.place.value ?? "…"}` : (SAID[state] ?? state);
+    state === "queued"
+      ? `Waiting, place ${run.place.value ?? "…"}`
+      : refused
+        ? "Not found"
+        : (SAID[state] ?? state);
   return (
     <InLibrary.Provider value={run.library}>
       <section class="run" aria-label={`Run of ${run.strategy}`}>
         <header class="run-head">
-          <span class={`state ${state}`} role="status">
+          <span class={`state ${refused ? "refused" : state}`} role="status">
             <i aria-hidden="true" />
             {said}
           </span>
