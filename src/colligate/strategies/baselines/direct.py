@@ -13,7 +13,11 @@ from colligate.strategies.run import Run
 from colligate.strategies.strategy import Needs
 from colligate.strategies.trace import Answered
 
-_SHORT = "Answer the question in a few words. Yes and no are allowed as answers."
+# Told that yes and no are allowed, as papers do, small models answer every question with yes.
+_SHORT = (
+    "Answer the question from what you know. Reply with the answer alone: a few words, such as a "
+    "name, a date, a number, or yes or no."
+)
 
 INSTRUCTIONS: Mapping[Form, str] = {
     Form.SHORT: _SHORT,
