@@ -85,6 +85,8 @@ async def test_pages_of_other_origins_change_nothing(serve: Any) -> None:
         for headers in (
             {"Origin": "https://evil.example"},
             {"Origin": "null"},
+            {"Origin": "http://["},
+            {"Origin": ""},
             {"Origin": "http://127.0.0.1:9999"},
             {"Sec-Fetch-Site": "cross-site"},
         ):

@@ -119,6 +119,7 @@ def serve(
             envvar="COLLIGATE_GRACE",
             metavar="SECONDS",
             min=0.0,
+            max=86_400.0,
             help="What questions under way are given to end when the server is told to stop.",
             rich_help_panel=options.LIMITS,
         ),

@@ -22,7 +22,7 @@ from colligate.serving.bodies import BodyLimits
 from colligate.serving.mcp_http import McpEndpoint
 from colligate.serving.measured import Measured
 from colligate.serving.metrics import CONTENT_TYPE
-from colligate.serving.problems import DESCRIBED, NotHere, add_handlers
+from colligate.serving.problems import DESCRIBED, NotHere, Unexpected, add_handlers
 from colligate.serving.reference import reference
 from colligate.serving.responses import Json
 from colligate.serving.server import Server, TheServer
@@ -71,6 +71,7 @@ def create_app(serving: Serving, make_engine: Callable[[], Engine]) -> FastAPI:
     if (PAGE / "assets").is_dir():
         app.mount("/assets", _Assets(directory=PAGE / "assets"), name="assets")
     # The one added last comes first.
+    app.add_middleware(Unexpected)
     app.add_middleware(BodyLimits, serving=serving)
     app.add_middleware(Guard, serving=serving)
     if serving.allow_origins:
