@@ -3,6 +3,7 @@
 catalogue.sqlite   documents, passages, files
 index/             the passages' vectors and terms
 lock, holder.json  who has it open for searching or writing
+server.json        where the server that holds it answers
 files/, runs/      what a server keeps: files sent to it, and the runs over them
 """
 
@@ -18,6 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from colligate.errors import LibraryDamaged, LibraryError
+from colligate.library import address
 from colligate.library.blocking import in_thread
 from colligate.library.catalogue import Catalogue
 from colligate.library.edge import EdgeIndex
@@ -31,7 +33,19 @@ _CATALOGUE = "catalogue.sqlite"
 # Where models' responses over this library are kept, if they are: they may repeat its text.
 RESPONSES = "responses.sqlite"
 _SPARE = 64 << 20  # bytes
-_OURS = frozenset({"lock", "holder.json", "holder.new", "index", FILES, RUNS, RESPONSES})
+_OURS = frozenset(
+    {
+        "lock",
+        "holder.json",
+        "holder.new",
+        address.FILE,
+        address.NEW,
+        "index",
+        FILES,
+        RUNS,
+        RESPONSES,
+    }
+)
 
 
 def default_path(embedder: str) -> Path:

@@ -98,8 +98,8 @@ def _plain() -> APIRouter:
     routes = APIRouter(tags=["about"])
 
     @routes.get("/healthz", summary="Whether the server answers")
-    async def healthz() -> dict[str, str]:
-        return {"status": "ok", "version": __version__}
+    async def healthz(server: TheServer) -> dict[str, str]:
+        return {"status": "ok", "version": __version__, "instance": server.instance}
 
     @routes.get("/api/docs", include_in_schema=False)
     async def docs(request: Request) -> Response:

@@ -166,8 +166,10 @@ class Runs:
             self._metrics.run_seconds.labels(run.strategy).observe(run.seconds)
         self._metrics.runs.labels(run.strategy, state).inc()
         self._end(run, recorder, state, ended)
-        if run.removed and await in_thread(run.files.mention, tuple(run.removed)):
-            await self._delete(run)
+        if run.removed:
+            shown: bool = await in_thread(run.files.mention, run.removed)
+            if shown:
+                await self._delete(run)
 
     def _cancelled(self) -> dict[str, Any]:
         if self._closing:

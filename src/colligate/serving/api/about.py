@@ -48,6 +48,7 @@ async def about(server: TheServer) -> dict[str, Any]:
     return {
         "version": __version__,
         "models": {role: shown(name) for role, name in (await engine.open_models()).items()},
+        "search": {what: shown(name) for what, name in (await engine.search_models()).items()},
         "strategies": strategies,
         "limits": {
             "upload_bytes": serving.upload_bytes,
