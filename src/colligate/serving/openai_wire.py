@@ -11,6 +11,7 @@ from urllib.parse import quote, urlencode
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from colligate.serving.run_files import encoded
 from colligate.serving.sourced import Sourced, place_of, sourced
 
 # What says who asks and what becomes of the request, not how to answer.
@@ -22,6 +23,8 @@ _NEUTRAL = frozenset(
 _FREE = (None, "auto", "none")
 # Content goes out in pieces of about this many characters.
 _PIECE = 48
+# Clients that read a stream by lines take no longer one than this or a little more.
+_LONGEST_LINE = 1 << 16
 
 
 class Part(BaseModel):
@@ -170,7 +173,7 @@ class Completion:
             yield self._chunk({"content": piece})
         if annotations := self._annotations(answer, text):
             yield self._chunk({"annotations": annotations})
-        yield self._chunk({}, "stop") | {"colligate": self._own(answer)}
+        yield self._chunk({}, "stop") | {"colligate": self._own_in_a_line(answer)}
         if self.with_usage:
             yield self._head("chat.completion.chunk") | {"choices": [], "usage": _usage(answer)}
 
@@ -186,6 +189,14 @@ class Completion:
 
     def _own(self, answer: Mapping[str, Any]) -> dict[str, Any]:
         return {**answer, "warnings": [*answer["warnings"], *self.warnings]}
+
+    def _own_in_a_line(self, answer: Mapping[str, Any]) -> dict[str, Any]:
+        """The same, without the list of the evidence where that makes it too long for a stream."""
+        own = self._own(answer)
+        if len(encoded(own)) <= _LONGEST_LINE:
+            return own
+        left_out = f"{len(own['evidence']):,} pieces of evidence are left out of this stream"
+        return {**own, "evidence": [], "warnings": [*own["warnings"], left_out]}
 
     def _annotations(self, answer: Mapping[str, Any], text: Sourced) -> list[dict[str, Any]]:
         """A link for each stretch of the answer that a citation stands behind."""
