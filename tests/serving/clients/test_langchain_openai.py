@@ -32,6 +32,8 @@ def test_a_question_is_answered_with_what_it_took(chat: ChatOpenAI) -> None:
     assert answer.usage_metadata["input_tokens"] > 0
     assert answer.response_metadata["finish_reason"] == "stop"
     assert answer.response_metadata["model_name"] == "colligate/retrieve-read"
+    assert answer.text.endswith("Sources:\n\n[1] House rules › Bicycles")
+    assert "annotations" not in answer.additional_kwargs  # so the sources are said in the text
 
 
 def test_a_stream_adds_up_to_the_same(chat: ChatOpenAI) -> None:
