@@ -15,6 +15,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
+import httpx2
 import pytest
 
 pytest.importorskip("fastapi", reason="the extra `serve` is not installed")
@@ -165,6 +166,21 @@ def test_documents_are_listed_shown_and_removed(colligate: Any, serving: Any, fo
     assert removed.stdout.strip() == f"removed {tower}"
     assert len(json.loads(colligate("library", "list", "--json").stdout)) == 1
     assert list(runs.iterdir()) == []
+
+
+def test_another_library_of_the_server(colligate: Any, serving: Any, folder: Path) -> None:
+    server = serving()
+    with httpx2.Client(base_url=server.url, trust_env=False, timeout=30) as client:
+        assert client.post("api/libraries", json={"name": "other"}).status_code == 201
+        sent = [("files", ("tower.md", (folder / "tower.md").read_bytes()))]
+        job = client.post("api/libraries/other/files", files=sent).json()["job"]
+        assert "event: done" in client.get(f"api/jobs/{job}/events").text
+        beside = colligate.library.with_name(colligate.library.name + ".libraries") / "other"
+        done = ask(colligate, "--library", beside)
+        assert done.returncode == 0, done.stderr
+        assert "holds the library" in done.stderr
+        (run,) = client.get("api/libraries/other/runs").json()
+        assert run["question"] == QUESTION
 
 
 def test_a_killed_servers_address_misleads_nobody(

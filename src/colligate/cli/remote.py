@@ -22,11 +22,10 @@ from colligate.library.blocking import in_thread
 from colligate.library.lock import process_holding
 from colligate.models.metering import UsageReport
 from colligate.models.name_parts import anchored, shown
+from colligate.serving.answering import BESIDE, DEFAULT_LIBRARY
 from colligate.strategies.answer import Answer
 from colligate.strategies.trace import Listener, Noted
 
-_DEFAULT = "default"  # what a server calls the library it was started with
-_BESIDE = ".libraries"  # what the folder of its others ends in
 _SECONDS_TO_FIND = 5.0
 # A server says something every 15 seconds, whatever it does.
 _TIMEOUT = httpx2.Timeout(10.0, read=60.0)
@@ -139,9 +138,9 @@ async def holding(folder: Path) -> Remote | None:
     An address that lies there is believed only if the process that holds the lock just now has
     published it: neither a server that was killed nor a library from elsewhere leads anywhere.
     """
-    places = [(folder, _DEFAULT)]
-    if folder.parent.name.endswith(_BESIDE):
-        beside = folder.parent.with_name(folder.parent.name.removesuffix(_BESIDE))
+    places = [(folder, DEFAULT_LIBRARY)]
+    if folder.parent.name.endswith(BESIDE):
+        beside = folder.parent.with_name(folder.parent.name.removesuffix(BESIDE))
         places.append((beside, folder.name))
     for place, name in places:
         address = published(place)

@@ -146,7 +146,7 @@ def serve(
     from colligate.settings import Settings
 
     require_extra()
-    from colligate.serving.auth import checked_token, new_token
+    from colligate.serving.auth import checked_origin, checked_token, new_token
     from colligate.serving.listening import listen
     from colligate.serving.settings import Serving, is_loopback
 
@@ -158,7 +158,7 @@ def serve(
         host=host,
         port=port,
         token=None if token is None else checked_token(token),
-        allow_origins=tuple(allow_origin or ()),
+        allow_origins=tuple(checked_origin(each) for each in allow_origin or ()),
         allow_models=tuple(allow_model or ()),
         upload_bytes=max_upload * _MEBIBYTE,
         upload_files=max_files,

@@ -58,6 +58,20 @@ def checked_token(token: str) -> str:
     return token
 
 
+def checked_origin(origin: str) -> str:
+    """An origin as browsers send it: scheme, name and port, without a slash behind.
+
+    Raises:
+        UsageError: it is none, or stands for any page there is.
+    """
+    bare = origin.rstrip("/")
+    netloc = _netloc(bare)
+    if not netloc or bare.lower() not in (f"http://{netloc}".lower(), f"https://{netloc}".lower()):
+        what = f"{origin!r} is no origin of pages"
+        raise UsageError(what, "", "write it as https://example.org")
+    return bare.lower()
+
+
 class Guard:
     """ASGI middleware before all others: refuses what may not pass, and sets headers.
 

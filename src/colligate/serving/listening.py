@@ -17,8 +17,8 @@ from uvicorn.server import HANDLED_SIGNALS
 from colligate.engine import Engine
 from colligate.errors import UsageError
 from colligate.library.address import Address, publish, withdraw
+from colligate.serving.answering import DEFAULT_LIBRARY
 from colligate.serving.app import create_app
-from colligate.serving.libraries import DEFAULT
 from colligate.serving.server import Server
 from colligate.serving.settings import Serving
 from colligate.strategies.trace import Listener
@@ -62,7 +62,7 @@ async def listen(
     with listening:
         async with app.router.lifespan_context(app):
             server: Server = app.state.server
-            await server.libraries.engine(DEFAULT).open_models(on_opening)
+            await server.libraries.engine(DEFAULT_LIBRARY).open_models(on_opening)
             listening.listen(_BACKLOG)  # from here on clients wait instead of being turned away
             here = Address(_from_here(url), serving.token, server.instance, os.getpid())
             listener = _Listener(config, server, serving.grace)
@@ -75,7 +75,7 @@ async def listen(
 @contextmanager
 def _published(server: Server, address: Address) -> Iterator[None]:
     """Meanwhile commands of the same person find the server beside the library."""
-    library = server.libraries.folder(DEFAULT)
+    library = server.libraries.folder(DEFAULT_LIBRARY)
     try:
         publish(library, address)
     except OSError as error:

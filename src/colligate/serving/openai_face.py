@@ -7,7 +7,7 @@ after `colligate/`, and may end in `@` and the name of a library.
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -105,9 +105,8 @@ async def chat_completions(request: Request, body: ChatRequest, server: TheServe
     asked = Asked(question=body.question, strategy=strategy)
     run = await server.runs.begin(library, asked.ask(server.serving.question_characters))
     name = _model_name(strategy, library)
-    completion = Completion(
-        name, library, str(request.base_url), body.warnings, with_usage=body.with_usage
-    )
+    page = _page(request, server.serving.allow_origins)
+    completion = Completion(name, library, page, body.warnings, with_usage=body.with_usage)
     if body.stream:
         try:
             return server.stream(_chunks(server, run, completion), run.cancel)
@@ -134,6 +133,13 @@ async def _chunks(server: Server, run: Run, completion: Completion) -> AsyncIter
     for chunk in completion.chunks(answer):
         yield _data(chunk)
     yield b"data: [DONE]\n\n"
+
+
+def _page(request: Request, origins: Collection[str]) -> str:
+    """Where the client finds the server's page; who ends TLS before it is known by its origin."""
+    host = request.headers.get("host", "").lower()
+    ours = (each for each in origins if each.partition("//")[2] == host)
+    return next(ours, str(request.base_url))
 
 
 def _chosen(model: str, server: Server) -> tuple[str, str]:
