@@ -66,7 +66,8 @@ def create_app(serving: Serving, make_engine: Callable[[], Engine]) -> FastAPI:
     ):
         app.include_router(router, responses=DESCRIBED)
     app.include_router(openai_face.router)
-    app.router.routes.append(Route("/mcp", mcp))
+    # A stream of the server's own (GET) has nothing to say, and would stay open for ever.
+    app.router.routes.append(Route("/mcp", mcp, methods=["POST"]))
     app.include_router(_plain())
     if (PAGE / "assets").is_dir():
         app.mount("/assets", _Assets(directory=PAGE / "assets"), name="assets")
