@@ -64,11 +64,29 @@ async def test_a_run_under_way_that_shows_what_was_removed_meanwhile_is_not_kept
         await until(lambda: held.now == 1)
         (run,) = server.runs.of("default")
         other = await document_of(client, "B")
-        run.removed.add(other)
+        run.removed = frozenset({other})
         held.gate.set()
         assert (await asking).status_code == 200
         assert server.runs.of("default") == []
         assert list((tmp_path / "papers" / "runs").iterdir()) == []
+
+
+async def test_who_follows_a_run_that_was_erased_is_told_how_it_ended(
+    serve: Any, add: Any, held: Any, until: Any, events: Any
+) -> None:
+    async with serve(held) as client:
+        await add(client, FILES)
+        runs = client.app.state.server.runs
+        body = {"question": "Where is the mat", "stream": True}
+        asking = asyncio.create_task(client.post(ASK, json=body))
+        await until(lambda: held.now == 1)
+        (run,) = runs.of("default")
+        run.files.delete()
+        runs._recorders[run.id].wake()  # the next event, before the run is stopped
+        await asyncio.wait([asking], timeout=0.2)
+        await runs.forget(run)
+        name, said = events((await asking).text)[-1]
+        assert (name, said["status"]) == ("problem", 409)
 
 
 async def test_the_command_line_removes_what_a_server_kept(

@@ -55,7 +55,7 @@ class Run:
     found: bool | None = None
     ended: dict[str, Any] | None = None
     size: int = 0
-    removed: set[str] = field(default_factory=set, repr=False)
+    removed: frozenset[str] = field(default=frozenset(), repr=False)
     """Documents that were removed while it was under way."""
     task: asyncio.Task[None] | None = field(default=None, repr=False)
 
@@ -199,7 +199,8 @@ async def follow(
         changed = None if recorder is None or run.over else recorder.changed
         try:
             lines, at = await in_thread(run.files.read_events, at)
-        except FileNotFoundError:  # forgotten since
+        except FileNotFoundError:  # erased with a document; what is under way is stopped for it
+            await run.wait()
             return
         for line in lines:
             number += 1

@@ -106,7 +106,8 @@ class Runs:
         One under way that did not look at them so far is looked at again when it ends.
         """
         for run in self.of(library):
-            run.removed.update(documents)
+            if not run.over:
+                run.removed |= frozenset(documents)
             if await in_thread(run.files.mention, documents):
                 await self.forget(run)
 
