@@ -166,6 +166,12 @@ def test_what_is_no_origin_is_refused(origin: str) -> None:
         checked_origin(origin)
 
 
+async def test_an_origin_that_is_none_opens_nothing(serve: Any) -> None:
+    async with serve(allow_origins=("*",)) as client:
+        for host in ("", "evil.example"):
+            assert (await client.get("/api/libraries", headers={"Host": host})).status_code == 421
+
+
 async def test_behind_tls_citations_lead_to_the_public_address(serve: Any, add: Any) -> None:
     body = {
         "model": "retrieve-read",

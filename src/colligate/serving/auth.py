@@ -85,7 +85,8 @@ class Guard:
         self._app = app
         self._serving = serving
         self._token = None if serving.token is None else serving.token.encode()
-        self._names = {serving.host, *(_name(_netloc(o) or "") for o in serving.allow_origins)}
+        origins = [_name(_netloc(origin) or "") for origin in serving.allow_origins]
+        self._names = {name for name in (serving.host, *origins) if name}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
