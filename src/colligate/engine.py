@@ -259,6 +259,10 @@ class Engine:
         models = await self._resources.by_role(self._trace(on_event))
         return {role.value: model.name for role, model in models.items()}
 
+    async def search_models(self) -> dict[str, str]:
+        """The names of the embedder and the reranker; nothing is opened."""
+        return await self._resources.search_models()
+
     async def needs(self, kind: type[Strategy]) -> tuple[Need, ...]:
         """Which needs of a strategy the models meet, the required ones first; opens the models.
 

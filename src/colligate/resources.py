@@ -165,6 +165,13 @@ class Resources:
         """
         return await self._opened.by_role(self.models, await self._named(), trace)
 
+    async def search_models(self) -> dict[str, str]:
+        """The names of the embedder and the reranker; nothing is opened."""
+        settings = await self._named()
+        given = None if isinstance(self.reranker, str) else self.reranker
+        reranker = given or settings.reranker or Named("none")
+        return {"embedder": self._embedder(settings).name, "reranker": reranker.name}
+
     async def needs(self, kind: type[Strategy]) -> tuple[Need, ...]:
         """Which needs of a strategy the models meet.
 

@@ -12,6 +12,7 @@ import pytest
 
 from colligate.errors import LibraryError, LibraryLocked
 from colligate.library import Library, Progress
+from colligate.library.lock import process_holding
 
 HOLDER = """
 import asyncio, sys
@@ -130,3 +131,15 @@ async def test_a_lock_that_cannot_be_signed_is_let_go(library: Library, folder: 
         await library.search("fish", k=1)
     in_the_way.rmdir()
     assert await library.search("fish", k=1)
+
+
+async def test_it_can_be_held_before_it_is_used(library: Library, tmp_path: Path) -> None:
+    assert process_holding(library.path) is None
+    await library.hold()
+    assert process_holding(library.path) == os.getpid()
+    async with Library(library.path, embedder="static") as another:
+        with pytest.raises(LibraryLocked):
+            await another.hold()
+        assert await another.documents() == []
+    await library.close()
+    assert process_holding(library.path) is None

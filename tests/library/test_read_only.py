@@ -13,6 +13,7 @@ import pytest
 
 from colligate.errors import LibraryError
 from colligate.library import Library, SearchMode
+from colligate.library.lock import process_holding
 
 NOBODY = 65534
 
@@ -72,3 +73,10 @@ async def test_what_was_not_written_out_is_said(
     async with Library(locked, embedder=embedder) as library:
         with pytest.raises(LibraryError, match="open the library once where it can be written"):
             await library.documents()
+
+
+async def test_it_is_served_without_being_held(locked: Path, embedder: Any) -> None:
+    async with Library(locked, embedder=embedder) as library:
+        await library.hold()
+        assert process_holding(locked) is None
+        assert await library.search("dig setts", k=1)

@@ -182,3 +182,26 @@ async def test_nothing_is_made_where_there_is_no_library(tmp_path: Path) -> None
         assert await library.verify(repair=True) == []
         assert await library.index_pending() == 0
     assert not (tmp_path / "none").exists()
+
+
+async def test_what_a_server_kept_of_it_goes_and_all_else_stays(
+    library: Library, write: Any, folder: Path
+) -> None:
+    sent = library.path / "files" / "ab12"
+    sent.mkdir(parents=True)
+    (sent / "secret.md").write_text(f"# Secret\n\nThe {MARKER} is here.\n")
+    (sent / "other.md").write_text("# Other\n\nNothing of it.\n")
+    outside = write("outside.md", f"# Outside\n\nAnother {MARKER}.\n")
+    await library.add([sent, outside])
+    ids = {info.title: info.id for info in await library.documents()}
+    runs = library.path / "runs"
+    runs.mkdir()
+    for name, title in (("one", "Secret"), ("two", "Other"), ("three", "Outside")):
+        (runs / f"{name}.jsonl").write_text(f'{{"event": "opened", "document": "{ids[title]}"}}\n')
+        (runs / f"{name}.json").write_text('{"question": "x"}')
+    removed = [ids["Secret"], ids["Outside"]]
+    assert sorted(await library.remove(removed)) == sorted(removed)
+    assert holding(library.path, MARKER) == []
+    assert sorted(file.name for file in runs.iterdir()) == ["two.json", "two.jsonl"]
+    assert [file.name for file in sent.iterdir()] == ["other.md"]
+    assert outside.exists()  # it is not the library's

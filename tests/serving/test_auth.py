@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from colligate.errors import UsageError
-from colligate.serving.auth import checked_token, new_token
+from colligate.serving.auth import checked_origin, checked_token, new_token
 from colligate.serving.settings import is_loopback
 
 TOKEN = "a-token-of-some-length"
@@ -85,6 +85,8 @@ async def test_pages_of_other_origins_change_nothing(serve: Any) -> None:
         for headers in (
             {"Origin": "https://evil.example"},
             {"Origin": "null"},
+            {"Origin": "http://["},
+            {"Origin": ""},
             {"Origin": "http://127.0.0.1:9999"},
             {"Sec-Fetch-Site": "cross-site"},
         ):
@@ -142,6 +144,48 @@ def test_tokens_that_are_taken_can_be_sent(token: str) -> None:
     assert taken.encode("ascii").decode() == taken
     assert len(taken) >= 16
     assert not any(character.isspace() for character in taken)
+
+
+@pytest.mark.parametrize(
+    ("given_origin", "origin"),
+    [
+        ("https://papers.example", "https://papers.example"),
+        ("https://Papers.Example/", "https://papers.example"),
+        ("http://[::1]:3000", "http://[::1]:3000"),
+    ],
+)
+def test_origins_are_written_as_browsers_send_them(given_origin: str, origin: str) -> None:
+    assert checked_origin(given_origin) == origin
+
+
+@pytest.mark.parametrize(
+    "origin", ["*", "null", "papers.example", "https://", "http://[", "https://a/b", "ftp://a", ""]
+)
+def test_what_is_no_origin_is_refused(origin: str) -> None:
+    with pytest.raises(UsageError, match="no origin"):
+        checked_origin(origin)
+
+
+async def test_an_origin_that_is_none_opens_nothing(serve: Any) -> None:
+    async with serve(allow_origins=("*",)) as client:
+        for host in ("", "evil.example"):
+            assert (await client.get("/api/libraries", headers={"Host": host})).status_code == 421
+
+
+async def test_behind_tls_citations_lead_to_the_public_address(serve: Any, add: Any) -> None:
+    body = {
+        "model": "retrieve-read",
+        "messages": [{"role": "user", "content": "Where is the hall"}],
+    }
+    async with serve(allow_origins=("https://papers.example",)) as client:
+        await add(client, {"a.md": "# A\n\nBicycles stand in the hall.\n"})
+        for host, url in (
+            ("papers.example", "https://papers.example/#/document/default/"),
+            ("127.0.0.1:8420", "http://127.0.0.1:8420/#/document/default/"),
+        ):
+            reply = await client.post("/v1/chat/completions", json=body, headers={"Host": host})
+            (link,) = reply.json()["choices"][0]["message"]["annotations"]
+            assert link["url_citation"]["url"].startswith(url)
 
 
 def test_new_tokens_differ_and_are_taken() -> None:

@@ -9,7 +9,9 @@ from typing import Any
 
 import httpx2
 
+from colligate.serving.api.asking import Asked
 from colligate.serving.bodies import BodyLimits
+from colligate.serving.problems import Busy
 from colligate.serving.settings import Serving
 
 RULES = {"rules.md": "# Rules\n\nBicycles stand in the hall.\n"}
@@ -183,3 +185,43 @@ async def test_metrics_count_and_tell_no_text(serve: Any, add: Any) -> None:
         assert 'colligate_tokens_total{direction="input",role="reader"}' in shown
         for word in ("secret", "Hidden", "vault", "hall", document["id"]):
             assert word not in shown
+
+
+async def test_of_questions_that_come_in_the_same_moment_no_more_are_let_in(
+    serve: Any, add: Any, held: Any
+) -> None:
+    async with serve(held, runs=1, waiting=2) as client:
+        await add(client, RULES)
+        runs = client.app.state.server.runs
+        asked = Asked(question="Where is the yard").ask(100)
+        begun = await asyncio.gather(
+            *(runs.begin("default", asked) for _ in range(9)), return_exceptions=True
+        )
+        assert sum(isinstance(each, Busy) for each in begun) == 6
+        taken = [each for each in begun if not isinstance(each, BaseException)]
+        assert len(taken) == 3
+        for each in reversed(taken):  # before any of them has taken a step
+            each.cancel()
+        await asyncio.gather(*(each.wait() for each in taken))
+        assert {each.state for each in taken} == {"cancelled"}
+        held.gate.set()
+        assert (await client.post(ASK, json=BODY)).status_code == 200
+
+
+async def test_a_place_that_becomes_free_while_the_next_is_cancelled_is_the_third_ones(
+    serve: Any, add: Any, held: Any, until: Any
+) -> None:
+    async with serve(held, runs=1, waiting=3) as client:
+        await add(client, RULES)
+        runs = client.app.state.server.runs
+        asked = Asked(question="Where is the yard").ask(100)
+        first, second, third = [await runs.begin("default", asked) for _ in range(3)]
+        await until(lambda: held.now == 1)
+        first.cancel()  # its place is handed on while the second is on its way out
+        second.cancel()
+        await asyncio.gather(first.wait(), second.wait())
+        assert (first.state, second.state) == ("cancelled", "cancelled")
+        await until(lambda: third.state == "running")
+        held.gate.set()
+        await third.wait()
+        assert third.state == "done"

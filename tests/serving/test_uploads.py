@@ -134,6 +134,32 @@ async def test_a_job_under_way_can_be_stopped(serve: Any, monkeypatch: pytest.Mo
         assert (await client.get("/api/jobs/nothing")).status_code == 404
 
 
+async def test_the_library_stays_open_until_a_job_has_tidied_up(
+    serve: Any, monkeypatch: pytest.MonkeyPatch, until: Any
+) -> None:
+    async with serve() as client:
+        jobs = client.app.state.server.jobs
+        tidy, go_on, tidied = jobs.tidy, asyncio.Event(), []
+
+        async def slow(library: str) -> None:
+            await go_on.wait()
+            await tidy(library)
+            tidied.append(library)
+
+        monkeypatch.setattr(jobs, "tidy", slow)
+        sent = [("files", ("a.md", b"# A\n\nText.\n"))]
+        job = jobs.job((await client.post(FILES, files=sent)).json()["job"])
+        await until(lambda: job.ended)
+        draining = asyncio.create_task(client.app.state.server.drain(20))
+        stopping = asyncio.create_task(jobs.cancel("default"))
+        await until(lambda: jobs._closing)
+        assert not draining.done()
+        assert not stopping.done()
+        go_on.set()
+        await asyncio.gather(draining, stopping)
+        assert tidied == ["default"]
+
+
 NAMES = [
     "../../{n}.md",
     "..\\..\\{n}.md",

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from colligate.cli import options
 from colligate.cli.failures import ANSWERED, NOT_FOUND
 from colligate.cli.terminal import note, say_json
+from colligate.errors import UsageError
+
+if TYPE_CHECKING:
+    from colligate.strategies.answer import Answer
+    from colligate.strategies.trace import Listener
 
 
 def ask(
@@ -40,11 +45,14 @@ def ask(
 ) -> int:
     """Answer a question over files and folders, with citations.
 
+    While `colligate serve` holds the library, the server is asked, with its models.
+
     Exit status: 0 answered, 3 not found in the documents, 2 wrong usage, 1 a fault.
     """
     from colligate.cli.display import show_answer, usage_line
+    from colligate.cli.remote import holding
     from colligate.cli.watched import hold_to_text, watched
-    from colligate.engine import aask
+    from colligate.engine import Engine
     from colligate.settings import Settings
     from colligate.strategies.parameters import configured
     from colligate.strategies.strategy import strategy_type
@@ -52,11 +60,17 @@ def ask(
     hold_to_text(question)
     chosen = configured(strategy_type(strategy), parameters or [])
     settings = Settings.load(config)
-    answer = watched(
-        lambda on_event: aask(
-            question,
-            paths or [],
-            strategy=chosen,
+    named = {
+        "reader": model,
+        "worker": worker_model,
+        "scorer": scorer,
+        "judge": judge,
+        "embedder": embedder,
+        "reranker": reranker,
+    }
+
+    async def asked(on_event: Listener) -> Answer:
+        async with Engine(
             model=model,
             worker_model=worker_model,
             scorer=scorer,
@@ -65,14 +79,38 @@ def ask(
             reranker=reranker,
             library=library,
             settings=settings,
-            max_tokens_total=max_tokens_total,
-            timeout=timeout,
             wait=wait,
             cache=cache,
-            on_event=on_event,
-        ),
-        trace,
-    )
+        ) as engine:
+            folder = (await engine.open_library()).path
+            server = await holding(folder)
+            if server is None:
+                return await engine.ask(
+                    question,
+                    paths or [],
+                    strategy=chosen,
+                    max_tokens_total=max_tokens_total,
+                    timeout=timeout,
+                    on_event=on_event,
+                )
+            if paths:
+                raise UsageError(
+                    f"files cannot be asked over the library {folder} just now",
+                    f"the server at {server.url} holds it",
+                    "add them there and name none here, or name another --library",
+                )
+            return await server.ask(
+                question,
+                strategy=strategy,
+                parameters=parameters or [],
+                models=named,
+                max_tokens_total=max_tokens_total,
+                timeout=timeout,
+                prompts=trace is not None,
+                on_event=on_event,
+            )
+
+    answer = watched(asked, trace)
     if as_json:
         say_json(answer.to_json())
     else:

@@ -14,7 +14,7 @@ from colligate.cli import options
 from colligate.cli.failures import ANSWERED, FAULT
 from colligate.cli.running import run
 from colligate.cli.terminal import counted, note, one_line, say, say_json, visible
-from colligate.errors import UnknownDocument, UsageError
+from colligate.errors import LibraryLocked, UnknownDocument, UsageError
 
 if TYPE_CHECKING:
     from colligate.documents import Document
@@ -56,6 +56,7 @@ def index(
     Files that have not changed are left as they are. Interrupted, it goes on where it was.
     """
     from colligate.cli.progress import watching
+    from colligate.cli.remote import holding
     from colligate.engine import Engine
     from colligate.settings import Settings
 
@@ -66,8 +67,14 @@ def index(
         async with Engine(
             library=library, embedder=embedder, settings=settings, wait=wait
         ) as engine:
-            ingested = await engine.add(paths, workers=processes, on_event=watcher.see)
-            return ingested, await engine.open_library()
+            opened = await engine.open_library()
+            if server := await holding(opened.path):
+                raise LibraryLocked(
+                    f"cannot index into the library {opened.path}",
+                    f"the server at {server.url} holds it",
+                    "send the files there, or stop it",
+                )
+            return await engine.add(paths, workers=processes, on_event=watcher.see), opened
 
     with watching(sys.stderr) as watcher:
         ingested, into = run(add())
@@ -187,9 +194,15 @@ def remove_documents(
     config: options.Config = None,
     wait: options.Wait = 30.0,
 ) -> int:
-    """Remove documents; nothing of their text stays in the library."""
+    """Remove documents; nothing of their text stays in the library.
+
+    Runs that a server kept and that looked at them go as well.
+    """
+    from colligate.cli.remote import holding
 
     async def remove(opened: Library) -> list[str]:
+        if server := await holding(opened.path):
+            return await server.remove(_ids_of(documents, await opened.documents()))
         return await opened.remove(documents)
 
     removed = _with_library(library, embedder, config, wait, remove)
@@ -274,6 +287,30 @@ def _meant(given: str, documents: Sequence[DocumentInfo]) -> str:
         several = ", ".join(meant[:_MOST_NAMED]) + (", ..." if len(meant) > _MOST_NAMED else "")
         raise UsageError(f"{given} may be {counted(len(meant), 'document')}", several, "name one")
     return meant[0]
+
+
+def _ids_of(given: Sequence[str], documents: Sequence[DocumentInfo]) -> list[str]:
+    """The ids of documents named by id, or by a file or folder that they come from.
+
+    Raises:
+        UnknownDocument: one of them names nothing.
+    """
+    from colligate.library.contents import real
+
+    ids = {info.id for info in documents}
+    found: dict[str, None] = {}
+    for each in given:
+        place = real(each)
+        held = [
+            info.id
+            for info in documents
+            if place == Path(info.source) or place in Path(info.source).parents
+        ]
+        if each not in ids and not held:
+            why = "the library has no document and no file of this name"
+            raise UnknownDocument(f"cannot remove {each}", why, "see `colligate library list`")
+        found.update(dict.fromkeys([each] if each in ids else held))
+    return list(found)
 
 
 def _processes(workers: str | None) -> int | None:

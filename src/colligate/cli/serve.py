@@ -119,6 +119,7 @@ def serve(
             envvar="COLLIGATE_GRACE",
             metavar="SECONDS",
             min=0.0,
+            max=86_400.0,
             help="What questions under way are given to end when the server is told to stop.",
             rich_help_panel=options.LIMITS,
         ),
@@ -145,7 +146,7 @@ def serve(
     from colligate.settings import Settings
 
     require_extra()
-    from colligate.serving.auth import checked_token, new_token
+    from colligate.serving.auth import checked_origin, checked_token, new_token
     from colligate.serving.listening import listen
     from colligate.serving.settings import Serving, is_loopback
 
@@ -157,7 +158,7 @@ def serve(
         host=host,
         port=port,
         token=None if token is None else checked_token(token),
-        allow_origins=tuple(allow_origin or ()),
+        allow_origins=tuple(checked_origin(each) for each in allow_origin or ()),
         allow_models=tuple(allow_model or ()),
         upload_bytes=max_upload * _MEBIBYTE,
         upload_files=max_files,

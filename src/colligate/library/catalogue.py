@@ -136,6 +136,13 @@ class Catalogue:
         )
         return [id_ for (id_,) in found]
 
+    def sources_only_of(self, numbers: Sequence[int]) -> list[str]:
+        """The files that these documents were read from, but for those others came from too."""
+        found = self._listed("SELECT source FROM documents WHERE number IN (%s)", numbers)
+        sources = {source for (source,) in found}
+        others = "SELECT source FROM documents WHERE state != ?"
+        return sorted(sources.difference(s for (s,) in self._rows(others, State.LEAVING)))
+
     # Changes, each one transaction
 
     def note_file(self, file: FileRecord) -> None:

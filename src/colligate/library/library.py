@@ -94,6 +94,17 @@ class Library:
         """The file for responses of models that may repeat its documents; removal empties it."""
         return self.path / RESPONSES
 
+    async def hold(self) -> None:
+        """Take the library for this process now, and not when it is first searched or changed.
+
+        One that may not be written is left as it is: it is searched in a copy.
+
+        Raises:
+            LibraryLocked: another process holds it for longer than may be waited.
+        """
+        if not (await self._store.reading()).read_only:
+            await self._writing(_silent)
+
     # Reading
 
     async def documents(self) -> Sequence[DocumentInfo]:

@@ -32,6 +32,29 @@ class Holder:
         return f"process {self.pid} ({self.command}) has held it since {self.since}"
 
 
+def process_holding(library: Path) -> int | None:
+    """The process that holds a library just now, None if none does that says who it is."""
+    if not (library / "lock").exists():
+        return None
+    lock = FileLock(library / "lock", thread_local=False)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        holder = _signed(library / "holder.json")
+        return None if holder is None else holder.pid
+    except OSError:
+        return None
+    lock.release()
+    return None
+
+
+def _signed(file: Path) -> Holder | None:
+    try:
+        return Holder(**json.loads(file.read_text("utf-8")))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
 class LibraryLock:
     """A lock on a library's folder that ends with the process, however that ends."""
 
@@ -104,10 +127,7 @@ class LibraryLock:
         signed.replace(self._holder)
 
     def _who(self) -> str:
-        try:
-            return str(Holder(**json.loads(self._holder.read_text("utf-8"))))
-        except (OSError, ValueError, TypeError):
-            return "another process holds it"
+        return str(_signed(self._holder) or "another process holds it")
 
 
 def _command() -> str:

@@ -3,6 +3,7 @@
 catalogue.sqlite   documents, passages, files
 index/             the passages' vectors and terms
 lock, holder.json  who has it open for searching or writing
+server.json        where the server that holds it answers
 files/, runs/      what a server keeps: files sent to it, and the runs over them
 """
 
@@ -18,11 +19,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from colligate.errors import LibraryDamaged, LibraryError
+from colligate.library import address
 from colligate.library.blocking import in_thread
 from colligate.library.catalogue import Catalogue
 from colligate.library.edge import EdgeIndex
 from colligate.library.lock import LibraryLock
 from colligate.library.schema import State
+from colligate.library.traces import FILES, RUNS, erase
 from colligate.models.response_cache import ResponseCache
 from colligate.models.weights import home
 
@@ -30,7 +33,19 @@ _CATALOGUE = "catalogue.sqlite"
 # Where models' responses over this library are kept, if they are: they may repeat its text.
 RESPONSES = "responses.sqlite"
 _SPARE = 64 << 20  # bytes
-_OURS = frozenset({"lock", "holder.json", "holder.new", "index", "files", "runs", RESPONSES})
+_OURS = frozenset(
+    {
+        "lock",
+        "holder.json",
+        "holder.new",
+        address.FILE,
+        address.NEW,
+        "index",
+        FILES,
+        RUNS,
+        RESPONSES,
+    }
+)
 
 
 def default_path(embedder: str) -> Path:
@@ -115,12 +130,14 @@ class Store:
             await in_thread(self._drop_index, catalogue)
 
     def purge(self, catalogue: Catalogue) -> None:
-        """Delete the documents that are leaving: from the kept responses, then for good."""
+        """Delete the documents that are leaving: from what repeats them, then for good."""
         leaving = catalogue.in_state(State.LEAVING)
         if leaving:
+            ids = catalogue.ids(leaving)
             responses = ResponseCache(self.path / RESPONSES)
-            responses.remove(catalogue.ids(leaving))
+            responses.remove(ids)
             responses.close()
+            erase(self.path, ids, catalogue.sources_only_of(leaving))
         catalogue.purge(leaving)
 
     def close(self) -> None:

@@ -12,6 +12,8 @@ from colligate.errors import UsageError
 from colligate.library.sources import Sources
 
 DEFAULT_LIBRARY = "default"
+BESIDE = ".libraries"
+"""What the folder of a server's other libraries ends in, after the name of the default's."""
 
 OnStep = Callable[[Mapping[str, Any]], None]
 """Gets each event of a run as JSON; may be called from any thread."""

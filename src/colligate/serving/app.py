@@ -22,7 +22,7 @@ from colligate.serving.bodies import BodyLimits
 from colligate.serving.mcp_http import McpEndpoint
 from colligate.serving.measured import Measured
 from colligate.serving.metrics import CONTENT_TYPE
-from colligate.serving.problems import DESCRIBED, NotHere, add_handlers
+from colligate.serving.problems import DESCRIBED, NotHere, Unexpected, add_handlers
 from colligate.serving.reference import reference
 from colligate.serving.responses import Json
 from colligate.serving.server import Server, TheServer
@@ -66,11 +66,13 @@ def create_app(serving: Serving, make_engine: Callable[[], Engine]) -> FastAPI:
     ):
         app.include_router(router, responses=DESCRIBED)
     app.include_router(openai_face.router)
-    app.router.routes.append(Route("/mcp", mcp))
+    # A stream of the server's own (GET) has nothing to say, and would stay open for ever.
+    app.router.routes.append(Route("/mcp", mcp, methods=["POST"]))
     app.include_router(_plain())
     if (PAGE / "assets").is_dir():
         app.mount("/assets", _Assets(directory=PAGE / "assets"), name="assets")
     # The one added last comes first.
+    app.add_middleware(Unexpected)
     app.add_middleware(BodyLimits, serving=serving)
     app.add_middleware(Guard, serving=serving)
     if serving.allow_origins:
@@ -97,8 +99,8 @@ def _plain() -> APIRouter:
     routes = APIRouter(tags=["about"])
 
     @routes.get("/healthz", summary="Whether the server answers")
-    async def healthz() -> dict[str, str]:
-        return {"status": "ok", "version": __version__}
+    async def healthz(server: TheServer) -> dict[str, str]:
+        return {"status": "ok", "version": __version__, "instance": server.instance}
 
     @routes.get("/api/docs", include_in_schema=False)
     async def docs(request: Request) -> Response:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from colligate.errors import UsageError
@@ -58,6 +58,20 @@ def checked_token(token: str) -> str:
     return token
 
 
+def checked_origin(origin: str) -> str:
+    """An origin as browsers send it: scheme, name and port, without a slash behind.
+
+    Raises:
+        UsageError: it is none, or stands for any page there is.
+    """
+    bare = origin.rstrip("/")
+    netloc = _netloc(bare)
+    if not netloc or bare.lower() not in (f"http://{netloc}".lower(), f"https://{netloc}".lower()):
+        what = f"{origin!r} is no origin of pages"
+        raise UsageError(what, "", "write it as https://example.org")
+    return bare.lower()
+
+
 class Guard:
     """ASGI middleware before all others: refuses what may not pass, and sets headers.
 
@@ -71,7 +85,8 @@ class Guard:
         self._app = app
         self._serving = serving
         self._token = None if serving.token is None else serving.token.encode()
-        self._names = {serving.host, *(_name(urlsplit(o).netloc) for o in serving.allow_origins)}
+        origins = [_name(_netloc(origin) or "") for origin in serving.allow_origins]
+        self._names = {name for name in (serving.host, *origins) if name}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -120,7 +135,7 @@ class Guard:
         """Whether a browser sent it for a page of another origin."""
         origin = headers.get("origin")
         if origin is not None:
-            return urlsplit(origin).netloc != host and origin not in self._serving.allow_origins
+            return _netloc(origin) != host and origin not in self._serving.allow_origins
         return headers.get("sec-fetch-site", "none") not in ("none", "same-origin")
 
 
@@ -141,10 +156,13 @@ def _name(host: str) -> str:
         return ""
 
 
+def _netloc(origin: str) -> str | None:
+    """Name and port of an origin, None where it has none or is no address at all."""
+    try:
+        return urlsplit(origin).netloc or None
+    except ValueError:
+        return None
+
+
 def _refused(scope: Scope, status: int, detail: str, mend: str) -> Response:
-    if scope["path"].startswith("/v1"):
-        code = "invalid_api_key" if status == 401 else None
-        kind = "invalid_request_error"
-        error = {"message": f"{detail}; {mend}", "type": kind, "param": None, "code": code}
-        return JSONResponse({"error": error}, status)
-    return problem_response(problem(status, detail, mend=mend))
+    return problem_response(problem(status, detail, mend=mend), path=scope["path"])

@@ -18,6 +18,7 @@ from colligate.serving.settings import Serving
 _FILES = re.compile(r"/api/libraries/[^/]+/files")
 _LINGER = 1 << 20  # bytes
 _SECONDS_TO_LINGER = 2.0
+_DIGITS = 18  # of a length that is worth reading as a number
 _PART = 4096  # bytes that a file's name and headers may add
 
 
@@ -51,7 +52,7 @@ class BodyLimits:
 
     async def _limited(self, scope: Scope, receive: Receive, send: Send, most: int) -> None:
         said = Headers(scope=scope).get("content-length", "")
-        if said.isdecimal() and int(said) > most:
+        if said.isdecimal() and (len(said) > _DIGITS or int(said) > most):
             return await _refuse(problem(413, _too_long(most)), scope, receive, send)
         left = most
 
@@ -80,7 +81,8 @@ async def _refuse(said: Mapping[str, Any], scope: Scope, receive: Receive, send:
                 left -= len(message.get("body", b""))
                 if not message.get("more_body"):
                     break
-    await problem_response(said, {"Connection": "close"})(scope, receive, send)
+    refused = problem_response(said, {"Connection": "close"}, path=scope["path"])
+    await refused(scope, receive, send)
 
 
 def _too_long(most: int) -> str:

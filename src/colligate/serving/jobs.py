@@ -105,13 +105,6 @@ class Jobs:
         self._storing: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._closing = False
 
-    def check(self) -> None:
-        """Raise Busy where no job could begin."""
-        if self._closing:
-            raise Busy("the server is stopping", "", "try again when it is back")
-        if len(self.under_way()) >= self._most:
-            raise Busy("too many files are waiting to be read", "", "try again later")
-
     def open(self, library: str) -> Job:
         """A job whose files are still to be stored; it counts as under way.
 
@@ -168,18 +161,27 @@ class Jobs:
         """Stop a library's jobs and wait for their end."""
         for job in reversed(self.under_way(library)):
             job.cancel()
-            await job.wait()
+        if tasks := self._tasks(library):
+            await asyncio.wait(tasks)
 
     async def aclose(self, grace: float = 0.0) -> None:
         """Begin no more; what is under way has `grace` seconds to end."""
         self._closing = True
-        tasks = [job._task for job in self.under_way() if job._task is not None]
+        tasks = self._tasks()
         if tasks and grace:
             await asyncio.wait(tasks, timeout=grace)
-        for task in tasks:
-            task.cancel()
+        for job in self.under_way():
+            job.cancel()
         if tasks:
             await asyncio.wait(tasks)
+
+    def _tasks(self, library: str | None = None) -> list[asyncio.Task[None]]:
+        """The tasks at work, also those whose job has ended and that are tidying up."""
+        return [
+            job._task
+            for job in self._jobs.values()
+            if library in (None, job.library) and job._task is not None and not job._task.done()
+        ]
 
     async def tidy(self, library: str) -> None:
         """Delete the stored files that no document comes from and no job is reading."""

@@ -12,9 +12,9 @@ from colligate.engine import Engine
 from colligate.errors import UsageError
 from colligate.library.blocking import in_thread
 from colligate.library.library import Library
+from colligate.serving.answering import BESIDE, DEFAULT_LIBRARY
 from colligate.serving.problems import Conflict, NotHere
 
-DEFAULT = "default"
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 
 
@@ -26,8 +26,8 @@ class Libraries:
     """
 
     def __init__(self, engine: Engine, folder: Path, most: int) -> None:
-        self.root = folder.with_name(folder.name + ".libraries")
-        self._engines = {DEFAULT: engine}
+        self.root = folder.with_name(folder.name + BESIDE)
+        self._engines = {DEFAULT_LIBRARY: engine}
         self._leaving: set[str] = set()
         self._folder = folder
         self._most = most
@@ -39,7 +39,7 @@ class Libraries:
         except FileNotFoundError:
             there = []
         others = (name for name in there if NAME.fullmatch(name) and name not in self._leaving)
-        return [DEFAULT, *(name for name in others if name != DEFAULT)]
+        return [DEFAULT_LIBRARY, *(name for name in others if name != DEFAULT_LIBRARY)]
 
     def folder(self, name: str) -> Path:
         """A library's folder.
@@ -47,7 +47,7 @@ class Libraries:
         Raises:
             NotHere: there is no library of this name.
         """
-        if name == DEFAULT:
+        if name == DEFAULT_LIBRARY:
             return self._folder
         folder = self.root / name
         if not NAME.fullmatch(name) or name in self._leaving or not folder.is_dir():
@@ -62,7 +62,7 @@ class Libraries:
         """
         folder = self.folder(name)
         if name not in self._engines:
-            self._engines[name] = self._engines[DEFAULT].beside(folder)
+            self._engines[name] = self._engines[DEFAULT_LIBRARY].beside(folder)
         return self._engines[name]
 
     async def library(self, name: str) -> Library:
@@ -102,7 +102,7 @@ class Libraries:
             Conflict: it is the default one.
         """
         folder = self.folder(name)
-        if name == DEFAULT:
+        if name == DEFAULT_LIBRARY:
             raise Conflict("the default library stays", "the server was started with it")
         self._leaving.add(name)
         try:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import os
 import signal
 import socket
 from collections.abc import Callable, Iterator
@@ -14,12 +16,14 @@ from uvicorn.server import HANDLED_SIGNALS
 
 from colligate.engine import Engine
 from colligate.errors import UsageError
+from colligate.library.address import Address, publish, withdraw
+from colligate.serving.answering import DEFAULT_LIBRARY
 from colligate.serving.app import create_app
-from colligate.serving.libraries import DEFAULT
 from colligate.serving.server import Server
 from colligate.serving.settings import Serving
 from colligate.strategies.trace import Listener
 
+_log = logging.getLogger(__name__)
 _BACKLOG = 512
 _LOOK = 0.1  # seconds between two looks for a second signal
 _SECONDS_TO_CLOSE = 5  # for connections, after the runs have ended
@@ -58,10 +62,37 @@ async def listen(
     with listening:
         async with app.router.lifespan_context(app):
             server: Server = app.state.server
-            await server.libraries.engine(DEFAULT).open_models(on_opening)
+            await server.libraries.engine(DEFAULT_LIBRARY).open_models(on_opening)
             listening.listen(_BACKLOG)  # from here on clients wait instead of being turned away
-            on_ready(url)
-            await _Listener(config, server, serving.grace).serve(sockets=[listening])
+            here = Address(_from_here(url), serving.token, server.instance, os.getpid())
+            listener = _Listener(config, server, serving.grace)
+            # Signals are heard before anybody is told that there is a server to stop.
+            with listener.capture_signals(), _published(server, here):
+                on_ready(url)
+                await listener.serve(sockets=[listening])
+
+
+@contextmanager
+def _published(server: Server, address: Address) -> Iterator[None]:
+    """Meanwhile commands of the same person find the server beside the library."""
+    library = server.libraries.folder(DEFAULT_LIBRARY)
+    try:
+        publish(library, address)
+    except OSError as error:
+        _log.warning("commands will not find this server: %s", error)
+    try:
+        yield
+    finally:
+        withdraw(library, address)
+
+
+def _from_here(url: str) -> str:
+    """The same address for this machine, where it stands for all addresses of it.
+
+    >>> _from_here("http://0.0.0.0:8420/"), _from_here("http://[::]:8420/")
+    ('http://127.0.0.1:8420/', 'http://[::1]:8420/')
+    """
+    return url.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:")
 
 
 class _Listener(uvicorn.Server):

@@ -11,7 +11,7 @@ from pydantic import Field
 
 import colligate
 from colligate.engine import DEFAULT_STRATEGY
-from colligate.errors import ColligateError, MissingExtra, UnknownDocument, UsageError
+from colligate.errors import ColligateError, MissingExtra, UnknownDocument, UsageError, cause
 from colligate.library.sources import SearchMode
 from colligate.serving.answering import DEFAULT_LIBRARY, Answering
 from colligate.serving.mcp_results import (
@@ -234,5 +234,8 @@ def _as_tool_errors() -> Iterator[None]:
     """What a person can act on is told to the model, which passes it on."""
     try:
         yield
-    except ColligateError as error:
-        raise ToolError(str(error)) from error
+    except Exception as error:
+        found = cause(error)  # of strategies whose tasks failed together
+        if isinstance(found, ColligateError):
+            raise ToolError(str(found)) from error
+        raise

@@ -8,6 +8,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from colligate.serving.metrics import Metrics
 
+_PLAIN = frozenset({"/mcp"})  # paths of routes that FastAPI does not name
 _METHODS = frozenset({"GET", "HEAD", "POST", "DELETE", "OPTIONS"})
 
 
@@ -42,4 +43,6 @@ class Measured:
 def _route(scope: Scope) -> str:
     """The path as it was declared, e.g. `/api/jobs/{job_id}`."""
     declared = getattr(scope.get("route"), "path_format", None)
-    return declared if isinstance(declared, str) else "other"
+    if isinstance(declared, str):
+        return declared
+    return scope["path"] if scope["path"] in _PLAIN else "other"

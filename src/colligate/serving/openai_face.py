@@ -7,7 +7,7 @@ after `colligate/`, and may end in `@` and the name of a library.
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -19,7 +19,13 @@ from starlette.responses import Response
 from colligate.errors import ColligateError, UnknownStrategy
 from colligate.serving.answering import DEFAULT_LIBRARY
 from colligate.serving.api.asking import Asked
-from colligate.serving.openai_wire import ChatRequest, Completion, error_object, model_object
+from colligate.serving.openai_wire import (
+    ChatRequest,
+    Completion,
+    error_object,
+    error_of_problem,
+    model_object,
+)
 from colligate.serving.problems import Busy, NotHere, problem_of
 from colligate.serving.responses import Json
 from colligate.serving.run import Run
@@ -99,10 +105,11 @@ async def chat_completions(request: Request, body: ChatRequest, server: TheServe
     asked = Asked(question=body.question, strategy=strategy)
     run = await server.runs.begin(library, asked.ask(server.serving.question_characters))
     name = _model_name(strategy, library)
-    completion = Completion(name, library, str(request.base_url), body.warnings)
+    page = _page(request, server.serving.allow_origins)
+    completion = Completion(name, library, page, body.warnings, with_usage=body.with_usage)
     if body.stream:
         try:
-            return server.stream(_chunks(server, run, completion, body.with_usage), run.cancel)
+            return server.stream(_chunks(server, run, completion), run.cancel)
         except Busy:
             run.cancel()
             raise
@@ -112,9 +119,7 @@ async def chat_completions(request: Request, body: ChatRequest, server: TheServe
     return Json(completion.whole(await answer_of(run)))
 
 
-async def _chunks(
-    server: Server, run: Run, completion: Completion, with_usage: bool
-) -> AsyncIterator[bytes]:
+async def _chunks(server: Server, run: Run, completion: Completion) -> AsyncIterator[bytes]:
     """Comments while the run goes on, then its answer in chunks."""
     yield _data(completion.opening())
     async for _, event in server.runs.follow(run):
@@ -125,9 +130,16 @@ async def _chunks(
     except RunFailed as error:
         yield _data(_error_of(error)[1])
         return
-    for chunk in completion.chunks(answer, usage=with_usage):
+    for chunk in completion.chunks(answer):
         yield _data(chunk)
     yield b"data: [DONE]\n\n"
+
+
+def _page(request: Request, origins: Collection[str]) -> str:
+    """Where the client finds the server's page; who ends TLS before it is known by its origin."""
+    host = request.headers.get("host", "").lower()
+    ours = (each for each in origins if each.partition("//")[2] == host)
+    return next(ours, str(request.base_url))
 
 
 def _chosen(model: str, server: Server) -> tuple[str, str]:
@@ -165,12 +177,7 @@ def _error_of(error: Exception) -> tuple[int, dict[str, Any]]:
         fault = error.errors()[0]
         param = ".".join(str(part) for part in fault["loc"][1:]) or None
         return 400, error_object(400, f"{param or 'the body'}: {fault['msg']}", param, None)
-    problem = error.problem if isinstance(error, RunFailed) else problem_of(error)
-    status = 400 if problem["status"] == 422 else int(problem["status"])
-    message = problem["detail"] + (f"; {problem['mend']}" if problem.get("mend") else "")
-    kind = str(problem["type"]).removeprefix("urn:colligate:")
-    code = None if kind == "about:blank" else kind
-    return status, error_object(status, message, None, code)
+    return error_of_problem(error.problem if isinstance(error, RunFailed) else problem_of(error))
 
 
 def _data(value: Mapping[str, Any]) -> bytes:

@@ -11,15 +11,20 @@ from urllib.parse import quote, urlencode
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from colligate.serving.run_files import encoded
 from colligate.serving.sourced import Sourced, place_of, sourced
 
 # What says who asks and what becomes of the request, not how to answer.
 _NEUTRAL = frozenset(
     "metadata parallel_tool_calls prompt_cache_key prompt_cache_retention safety_identifier"
-    " service_tier store stream stream_options tool_choice user".split()
+    " service_tier store stream stream_options user".split()
 )
+# Choices of tools that leave it to the model whether it calls one.
+_FREE = (None, "auto", "none")
 # Content goes out in pieces of about this many characters.
 _PIECE = 48
+# Clients that read a stream by lines take no longer one than this or a little more.
+_LONGEST_LINE = 1 << 16
 
 
 class Part(BaseModel):
@@ -69,7 +74,9 @@ class ChatRequest(BaseModel):
     stream_options: StreamOptions | None = None
     n: int | None = None
     tools: list[Any] | None = None
+    tool_choice: Any = None
     functions: list[Any] | None = None
+    function_call: Any = None
     audio: dict[str, Any] | None = None
     modalities: list[str] | None = None
     response_format: ResponseFormat | None = None
@@ -79,8 +86,10 @@ class ChatRequest(BaseModel):
         """What of it cannot be done: the parameter, and why not."""
         if self.n is not None and self.n != 1:
             return "n", "there is one answer to a question"
-        if self.tools or self.functions:
-            return "tools" if self.tools else "functions", "no tools are called"
+        if self.tool_choice not in _FREE:
+            return "tool_choice", "no tools are called"
+        if self.function_call not in _FREE:
+            return "function_call", "no functions are called"
         if self.audio or (self.modalities and self.modalities != ["text"]):
             return "modalities", "answers are text"
         if self.response_format is not None and self.response_format.type != "text":
@@ -115,6 +124,8 @@ class ChatRequest(BaseModel):
         said = []
         if len(self.messages) > 1:
             said.append("only the user's last message is answered, the others are not read")
+        if self.tools or self.functions:
+            said.append("no tools are called here: the answer stands in the documents")
         given = {name for name, value in (self.model_extra or {}).items() if value is not None}
         if ignored := sorted(given - _NEUTRAL):
             said.append(f"these parameters change nothing here: {', '.join(ignored)}")
@@ -129,6 +140,8 @@ class Completion:
     library: str
     base_url: str
     warnings: list[str]
+    with_usage: bool = False
+    """Whether a stream says what was used, in a chunk of its own after the others."""
     id: str = field(default_factory=lambda: f"chatcmpl-{secrets.token_urlsafe(18)}")
     created: int = field(default_factory=lambda: int(time.time()))
 
@@ -153,17 +166,16 @@ class Completion:
         """The first chunk: who speaks."""
         return self._chunk({"role": "assistant", "content": ""})
 
-    def chunks(self, answer: Mapping[str, Any], *, usage: bool) -> Iterator[dict[str, Any]]:
-        """The chunks of an answer that stands; `usage` adds the one that OpenAI ends with."""
+    def chunks(self, answer: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        """The chunks of an answer that stands."""
         text = sourced(answer)
         for piece in _pieces(text.text):
             yield self._chunk({"content": piece})
         if annotations := self._annotations(answer, text):
             yield self._chunk({"annotations": annotations})
-        yield self._chunk({}, "stop") | {"colligate": self._own(answer)}
-        if usage:
-            last = {"choices": [], "usage": _usage(answer)}
-            yield self._head("chat.completion.chunk") | last
+        yield self._chunk({}, "stop") | {"colligate": self._own_in_a_line(answer)}
+        if self.with_usage:
+            yield self._head("chat.completion.chunk") | {"choices": [], "usage": _usage(answer)}
 
     def _head(self, kind: str) -> dict[str, Any]:
         return {"id": self.id, "object": kind, "created": self.created, "model": self.model}
@@ -172,10 +184,19 @@ class Completion:
         self, delta: Mapping[str, Any], finish_reason: Literal["stop"] | None = None
     ) -> dict[str, Any]:
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
-        return {**self._head("chat.completion.chunk"), "choices": [choice]}
+        unsaid = {"usage": None} if self.with_usage else {}
+        return {**self._head("chat.completion.chunk"), "choices": [choice], **unsaid}
 
     def _own(self, answer: Mapping[str, Any]) -> dict[str, Any]:
         return {**answer, "warnings": [*answer["warnings"], *self.warnings]}
+
+    def _own_in_a_line(self, answer: Mapping[str, Any]) -> dict[str, Any]:
+        """The same, without the list of the evidence where that makes it too long for a stream."""
+        own = self._own(answer)
+        if len(encoded(own)) <= _LONGEST_LINE:
+            return own
+        left_out = f"{len(own['evidence']):,} pieces of evidence are left out of this stream"
+        return {**own, "evidence": [], "warnings": [*own["warnings"], left_out]}
 
     def _annotations(self, answer: Mapping[str, Any], text: Sourced) -> list[dict[str, Any]]:
         """A link for each stretch of the answer that a citation stands behind."""
@@ -207,7 +228,16 @@ def model_object(name: str) -> dict[str, Any]:
 def error_object(status: int, message: str, param: str | None, code: str | None) -> dict[str, Any]:
     """What went wrong, in OpenAI's form."""
     kind = "invalid_request_error" if status < 500 else "server_error"
+    code = "invalid_api_key" if status == 401 else code
     return {"error": {"message": message, "type": kind, "param": param, "code": code}}
+
+
+def error_of_problem(problem: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
+    """A problem of RFC 9457 in OpenAI's form, and its status there: what is 422 here is 400."""
+    status = 400 if problem["status"] == 422 else int(problem["status"])
+    message = problem["detail"] + (f"; {problem['mend']}" if problem.get("mend") else "")
+    kind = str(problem["type"]).removeprefix("urn:colligate:")
+    return status, error_object(status, message, None, None if kind == "about:blank" else kind)
 
 
 def _usage(answer: Mapping[str, Any]) -> dict[str, int]:

@@ -11,10 +11,12 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from colligate import errors
 from colligate.errors import ColligateError, cause
+from colligate.serving.openai_wire import error_of_problem
 
 MEDIA_TYPE = "application/problem+json"
 DESCRIBED: dict[int | str, dict[str, Any]] = {
@@ -40,6 +42,7 @@ DESCRIBED: dict[int | str, dict[str, Any]] = {
 """Problems, for the OpenAPI document."""
 
 _log = logging.getLogger("colligate.serving")
+_MOST_FAULTS = 20  # of one request that are named
 
 
 class NotHere(ColligateError):
@@ -108,12 +111,17 @@ def problem(
     return said | ({"mend": mend} if mend else {}) | more
 
 
-def problem_response(said: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Response:
-    """The response for a problem object."""
+def problem_response(
+    said: Mapping[str, Any], headers: Mapping[str, str] | None = None, *, path: str = ""
+) -> Response:
+    """The response for a problem object; below /v1 it has the form that OpenAI's clients read."""
     status = int(said["status"])
     also = dict(headers or {})
     if status == 503:
         also.setdefault("Retry-After", str(Busy.retry_after))
+    if path.startswith("/v1/"):
+        status, error = error_of_problem(said)
+        return JSONResponse(error, status, also)
     return Response(json.dumps(said), status, also, MEDIA_TYPE)
 
 
@@ -121,19 +129,20 @@ def add_handlers(app: FastAPI) -> None:
     """Let an app say all that goes wrong as problems."""
 
     async def ours(request: Request, error: Exception) -> Response:
-        return problem_response(problem_of(error))
+        return problem_response(problem_of(error), path=request.scope["path"])
 
     async def http(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         phrase = HTTPStatus(error.status_code).phrase
         detail = error.detail if error.detail != phrase else f"{request.method} {phrase.lower()}"
-        return problem_response(problem(error.status_code, str(detail)), error.headers)
+        said = problem(error.status_code, str(detail))
+        return problem_response(said, error.headers, path=request.scope["path"])
 
     async def invalid(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
         faults = [
             {"at": "/".join(str(part) for part in fault["loc"]), "why": fault["msg"]}
-            for fault in error.errors()
+            for fault in error.errors()[:_MOST_FAULTS]
         ]
         detail = "; ".join(f"{fault['at']}: {fault['why']}" for fault in faults[:3])
         return problem_response(problem(422, detail or "the request is wrong", errors=faults))
@@ -143,6 +152,35 @@ def add_handlers(app: FastAPI) -> None:
     app.add_exception_handler(HTTPException, http)
     app.add_exception_handler(RequestValidationError, invalid)
     app.add_exception_handler(Exception, ours)
+
+
+class Unexpected:
+    """ASGI middleware next to the routes: what nobody expected is a problem too (500).
+
+    Said here, it gets the headers and is counted as other responses are. Where a response has
+    begun already, the connection breaks.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return await self._app(scope, receive, send)
+        begun = False
+
+        async def watched(message: Message) -> None:
+            nonlocal begun
+            begun = True
+            await send(message)
+
+        try:
+            await self._app(scope, receive, watched)
+        except Exception as error:
+            if begun:
+                raise
+            said = problem_of(error)
+            await problem_response(said, path=scope["path"])(scope, receive, send)
 
 
 def _words(name: str) -> str:

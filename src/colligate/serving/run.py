@@ -8,12 +8,14 @@ import secrets
 import threading
 import time
 from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, BinaryIO
 
 from colligate.errors import ColligateError
 from colligate.library.blocking import in_thread
+from colligate.serving.problems import problem
 from colligate.serving.run_files import RunFiles, encoded
 from colligate.strategies.strategy import Strategy
 from colligate.strategies.trace import Event, Noted
@@ -53,6 +55,8 @@ class Run:
     found: bool | None = None
     ended: dict[str, Any] | None = None
     size: int = 0
+    removed: frozenset[str] = field(default=frozenset(), repr=False)
+    """Documents that were removed while it was under way."""
     task: asyncio.Task[None] | None = field(default=None, repr=False)
 
     @property
@@ -88,8 +92,8 @@ class Run:
             return {}
         try:
             said = await in_thread(self.files.read_summary)
-        except FileNotFoundError:  # forgotten since
-            return {}
+        except FileNotFoundError:
+            return {"problem": problem(404, "the run was forgotten")}
         return {key: said[key] for key in ("answer", "problem") if key in said}
 
     def cancel(self) -> None:
@@ -118,16 +122,20 @@ class Recorder:
         self._began = time.perf_counter()
         self._changed = asyncio.Event()
 
-    def open(self) -> None:
-        """Make the file.
+    def open(self, said: dict[str, Any]) -> None:
+        """Make the file, and that of the summary, which holds `said` until the run has ended.
 
         Raises:
-            ColligateError: it cannot be made.
+            ColligateError: they cannot be made.
         """
         try:
             self._files.folder.mkdir(parents=True, exist_ok=True)
             self._file = self._files.events.open("xb", buffering=0)
+            self._files.write_summary(said)
         except OSError as error:
+            self.close()
+            with suppress(OSError):
+                self._files.delete()
             raise _unwritten(error) from error
 
     def see(self, event: Event) -> None:
@@ -191,7 +199,8 @@ async def follow(
         changed = None if recorder is None or run.over else recorder.changed
         try:
             lines, at = await in_thread(run.files.read_events, at)
-        except FileNotFoundError:  # forgotten since
+        except FileNotFoundError:  # erased with a document; what is under way is stopped for it
+            await run.wait()
             return
         for line in lines:
             number += 1

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-FOLDER = "runs"
+from colligate.library.traces import mentions
+
 _BATCH = 1 << 18  # bytes read at once
 
 
@@ -81,14 +81,11 @@ class RunFiles:
                     return read[:end].splitlines(), at + end
                 size *= 4  # one line is longer than the batch
 
-    def mentions(self, names: Iterable[str]) -> bool:
-        """Whether the files name one of these documents."""
-        quoted = [json.dumps(name).encode() for name in names]
-        for file in (self.events, self.summary):
-            with suppress(FileNotFoundError), file.open("rb") as lines:
-                if any(name in line for line in lines for name in quoted):
-                    return True
-        return False
+    def mention(self, documents: Collection[str]) -> bool:
+        """Whether they name one of these documents; true where they were erased already."""
+        if not self.events.exists():
+            return True
+        return any(mentions(file, documents) for file in (self.events, self.summary))
 
     def delete(self) -> None:
         """Delete both."""

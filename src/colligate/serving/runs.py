@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
 from collections.abc import AsyncIterator, Collection
 from contextlib import suppress
 from typing import Any
 
 from colligate.errors import ColligateError
 from colligate.library.blocking import in_thread
+from colligate.library.traces import RUNS
 from colligate.serving.libraries import Libraries
 from colligate.serving.metrics import Metrics
 from colligate.serving.problems import Busy, NotHere, problem, problem_of
 from colligate.serving.run import Ask, Recorder, Run, follow, new_run
-from colligate.serving.run_files import FOLDER, RunFiles, found_in
+from colligate.serving.run_files import RunFiles, found_in
 from colligate.serving.settings import Serving
 
 
@@ -32,14 +32,14 @@ class Runs:
         self._metrics = metrics
         self._runs: dict[str, Run] = {}
         self._recorders: dict[str, Recorder] = {}
-        self._waiting: deque[tuple[str, asyncio.Future[None]]] = deque()
+        self._waiting: dict[str, asyncio.Future[None]] = {}
         self._running = 0
         self._closing = False
 
     async def load(self) -> None:
         """Find the runs kept on disk. What was under way when the server ended, was cancelled."""
         for name in self._libraries.names():
-            folder = self._libraries.folder(name) / FOLDER
+            folder = self._libraries.folder(name) / RUNS
             for run in await in_thread(_kept, name, folder):
                 self._runs[run.id] = run
 
@@ -51,7 +51,7 @@ class Runs:
             Busy: too many wait, or the server is stopping.
             ColligateError: the run cannot be recorded.
         """
-        folder = self._libraries.folder(library) / FOLDER
+        folder = self._libraries.folder(library) / RUNS
         if self._closing:
             raise Busy("the server is stopping", "", "ask again when it is back")
         if self._running >= self._serving.runs and len(self._waiting) >= self._serving.waiting:
@@ -59,11 +59,14 @@ class Runs:
             raise Busy("too many questions at once", why, "ask again later")
         run = new_run(library, folder, ask)
         recorder = Recorder(run.files, self._serving.run_bytes)
-        recorder.open()
-        run.files.write_summary(run.to_json())
+        recorder.open(run.to_json())
         self._runs[run.id], self._recorders[run.id] = run, recorder
-        run.task = asyncio.create_task(self._carry_out(run, ask, recorder), name=f"run {run.id}")
-        run.task.add_done_callback(lambda _: self._never_began(run, recorder))
+        # Its place is taken here and not in its task: of requests that come in the same moment
+        # none may be let in on what another is about to take.
+        turn = self._take_place(run)
+        work = self._carry_out(run, ask, recorder, turn)
+        run.task = asyncio.create_task(work, name=f"run {run.id}")
+        run.task.add_done_callback(lambda _: self._never_began(run, recorder, turn))
         return run
 
     def run(self, run_id: str) -> Run:
@@ -90,8 +93,7 @@ class Runs:
         """Delete a run, stopped first if it is under way."""
         run.cancel()
         await run.wait()
-        if self._runs.pop(run.id, None) is not None:
-            await in_thread(run.files.delete)
+        await self._delete(run)
 
     async def forget_library(self, library: str) -> None:
         """Delete all runs of a library."""
@@ -99,15 +101,20 @@ class Runs:
             await self.forget(run)
 
     async def forget_documents(self, library: str, documents: Collection[str]) -> None:
-        """Delete the runs that looked at one of these documents: they hold parts of its text."""
+        """Delete the runs that looked at one of these documents: they hold parts of its text.
+
+        One under way that did not look at them so far is looked at again when it ends.
+        """
         for run in self.of(library):
-            if await in_thread(run.files.mentions, documents):
+            if not run.over:
+                run.removed |= frozenset(documents)
+            if await in_thread(run.files.mention, documents):
                 await self.forget(run)
 
     async def aclose(self, grace: float = 0.0) -> None:
         """Begin no more. Those waiting are cancelled; those under way have `grace` seconds."""
         self._closing = True
-        waiting = {run_id for run_id, _ in self._waiting}
+        waiting = set(self._waiting)
         under_way = [run for run in self._runs.values() if not run.over and run.task is not None]
         for run in under_way:
             if run.id in waiting:
@@ -120,10 +127,20 @@ class Runs:
         if tasks:
             await asyncio.wait(tasks)
 
-    async def _carry_out(self, run: Run, ask: Ask, recorder: Recorder) -> None:
+    async def _delete(self, run: Run) -> None:
+        if self._runs.pop(run.id, None) is not None:
+            await in_thread(run.files.delete)
+
+    async def _carry_out(
+        self, run: Run, ask: Ask, recorder: Recorder, turn: asyncio.Future[None]
+    ) -> None:
         began = None
         try:
-            await self._turn(run, recorder)
+            try:
+                await turn
+            except asyncio.CancelledError:
+                self._give_up(run, turn)
+                raise
             began = time.perf_counter()
             run.state = "running"
             try:
@@ -150,15 +167,20 @@ class Runs:
             self._metrics.run_seconds.labels(run.strategy).observe(run.seconds)
         self._metrics.runs.labels(run.strategy, state).inc()
         self._end(run, recorder, state, ended)
+        if run.removed:
+            shown: bool = await in_thread(run.files.mention, run.removed)
+            if shown:
+                await self._delete(run)
 
     def _cancelled(self) -> dict[str, Any]:
         if self._closing:
             return {"problem": problem(503, "the server is stopping", mend="ask when it is back")}
         return {"problem": problem(409, "the run was cancelled")}
 
-    def _never_began(self, run: Run, recorder: Recorder) -> None:
+    def _never_began(self, run: Run, recorder: Recorder, turn: asyncio.Future[None]) -> None:
         """A task that is cancelled before its first step does nothing, not even end its run."""
         if not run.over:
+            self._give_up(run, turn)
             self._end(run, recorder, "cancelled", self._cancelled())
 
     def _end(self, run: Run, recorder: Recorder, state: str, ended: dict[str, Any]) -> None:
@@ -172,30 +194,30 @@ class Runs:
         recorder.wake()
         self._forget_old(run.library)
 
-    async def _turn(self, run: Run, recorder: Recorder) -> None:
-        """Until the run may begin."""
+    def _take_place(self, run: Run) -> asyncio.Future[None]:
+        """What is done as soon as the run may begin, which may be at once."""
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if self._running < self._serving.runs:
             self._running += 1
             self._metrics.running.set(self._running)
-            return
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        entry = (run.id, turn)
-        self._waiting.append(entry)
-        self._tell_places(len(self._waiting))
-        try:
-            await turn
-        except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():
-                self._leave()  # its turn had come in the same moment
-            else:
-                self._waiting.remove(entry)
-                self._tell_places()
-            raise
+            turn.set_result(None)
+        else:
+            self._waiting[run.id] = turn
+            self._tell_places(len(self._waiting))
+        return turn
+
+    def _give_up(self, run: Run, turn: asyncio.Future[None]) -> None:
+        """A run will not begin: the place that it has, or had in the queue, is another's."""
+        if turn.done() and not turn.cancelled():
+            self._leave()  # its turn had come in the same moment
+        else:
+            self._waiting.pop(run.id, None)
+            self._tell_places()
 
     def _leave(self) -> None:
         """Hand the place over to the run that has waited longest."""
         while self._waiting:
-            _, turn = self._waiting.popleft()
+            turn = self._waiting.pop(next(iter(self._waiting)))
             if not turn.done():
                 turn.set_result(None)
                 self._tell_places()
@@ -206,7 +228,7 @@ class Runs:
     def _tell_places(self, first: int = 1) -> None:
         """Tell those who wait where they stand, from a place on."""
         self._metrics.waiting.set(len(self._waiting))
-        for place, (run_id, _) in enumerate(self._waiting, start=1):
+        for place, run_id in enumerate(self._waiting, start=1):
             if place >= first:
                 with suppress(ColligateError):  # it cannot be recorded: it will fail by itself
                     self._recorders[run_id].write({"event": "queued", "place": place})

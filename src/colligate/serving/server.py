@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Annotated
@@ -20,7 +21,10 @@ from colligate.serving.streaming import EventStream
 
 
 class Server:
-    """The parts of a running server; `libraries`, `runs` and `jobs` are there inside `over`."""
+    """The parts of a running server; `libraries`, `runs` and `jobs` are there inside `over`.
+
+    `instance` is another one at each start, and no secret.
+    """
 
     libraries: Libraries
     runs: Runs
@@ -29,6 +33,7 @@ class Server:
     def __init__(self, serving: Serving) -> None:
         self.serving = serving
         self.metrics = Metrics()
+        self.instance = secrets.token_urlsafe(16)
         self.open_streams = 0
 
     @asynccontextmanager
@@ -39,7 +44,9 @@ class Server:
             LibraryError: the library cannot be opened.
         """
         async with engine:
-            folder = (await engine.open_library()).path
+            library = await engine.open_library()
+            await library.hold()
+            folder = library.path
             self.libraries = Libraries(engine, folder, self.serving.libraries)
             self.runs = Runs(self.libraries, self.serving, self.metrics)
             self.jobs = Jobs(self.libraries, self.serving.jobs, self.metrics)

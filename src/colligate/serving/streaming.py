@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 
 from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
 from starlette.requests import Request
@@ -61,6 +61,9 @@ async def _with_pings(events: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     finally:
         if coming is not None:
             coming.cancel()
+            await asyncio.gather(coming, return_exceptions=True)
+        if isinstance(events, AsyncGenerator):
+            await events.aclose()
 
 
 async def _next(events: AsyncIterator[bytes]) -> bytes:

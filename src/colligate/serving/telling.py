@@ -12,13 +12,17 @@ from colligate.serving.answering import OnStep
 
 def line(event: Mapping[str, Any]) -> str:
     """One line for an event; nothing of a prompt or of a document's text is in it."""
+    return " ".join(_said(event).split())  # a line break would end a comment in an event stream
+
+
+def _said(event: Mapping[str, Any]) -> str:
     match event:
         case {"event": "queued", "place": place}:
             return f"waiting for its turn, at place {place}"
         case {"event": "progressed", "phase": phase, "done": done, "total": total}:
             return f"{phase} {done:,} of {total:,}" if total else str(phase)
         case {"event": "noted", "text": text}:
-            return " ".join(str(text).split())
+            return str(text)
         case {"event": "retrieved", "spans": spans}:
             return f"found {len(spans):,} passages"
         case {"event": "scored", "signal": signal, "spans": spans}:

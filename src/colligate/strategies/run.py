@@ -44,6 +44,7 @@ from colligate.strategies.trace import (
     Asking,
     Event,
     Noted,
+    Opened,
     Parsed,
     Retrieved,
     Scored,
@@ -85,6 +86,7 @@ class Run:
     embedder: Embeds | None = None
     kept: Kept = field(default_factory=InMemory)
     _documents: Recent[str, Document] = field(default_factory=_recent_documents, repr=False)
+    _named: set[str] = field(default_factory=set, repr=False)
     purse: Purse = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -136,6 +138,9 @@ class Run:
         if document is None:
             document = await self.sources.document(document_id)
             self._documents.put(document_id, document)
+        if document_id not in self._named:  # a trace names every document that was looked at
+            self._named.add(document_id)
+            self.emit(Opened(document_id))
         return document
 
     async def documents_of(self, passages: Sequence[Passage]) -> dict[str, Document]:
@@ -163,6 +168,7 @@ class Run:
         )
         self.meter.retrieval()
         self.emit(_retrieved(query, hits, SearchMode(mode).value, time.perf_counter() - began))
+        self._named.update(hit.passage.document_id for hit in hits)
         if rerank and hits:
             hits = await self._reranked(query, hits)
         return hits[:k]

@@ -60,6 +60,13 @@ class Retrieved(Event):
 
 
 @dataclass(frozen=True)
+class Opened(Event):
+    """A document is read that no search has found so far."""
+
+    document: str
+
+
+@dataclass(frozen=True)
 class Scored(Event):
     """A signal gave each span a score."""
 

@@ -19,6 +19,7 @@ pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
 from mcp import Client, MCPError, StdioServerParameters
 
 from colligate import Engine
+from colligate.errors import ServerFailed
 from colligate.models.scripted import ScriptedModel
 from colligate.serving.answering import OneLibrary
 from colligate.serving.mcp_server import mcp_server
@@ -207,6 +208,18 @@ async def test_what_is_wrong_is_told_to_the_model(connected: Connected) -> None:
             await client.read_resource("doc://no-such#0-3")
         with pytest.raises(MCPError):
             await client.read_resource(f"doc://{rules}#5-1")
+
+
+async def test_of_tasks_that_failed_together_the_reason_is_told() -> None:
+    class Failing(OneLibrary):
+        async def answer(self, question: str, **how: Any) -> dict[str, Any]:
+            raise ExceptionGroup("2 readers", [ServerFailed("the model failed", "", "wait")])
+
+    engine = Engine(model=ScriptedModel(lambda call: REPLY), embedder="static")
+    async with engine, Client(mcp_server(Failing(engine))) as client:
+        told = await client.call_tool("ask", {"question": QUESTION})
+    assert told.is_error
+    assert "the model failed; wait" in told.content[0].text  # type: ignore[union-attr]
 
 
 async def test_over_stdio_from_the_command_line(

@@ -98,3 +98,12 @@ async def test_a_client_that_goes_away_frees_its_run(
         assert await asyncio.to_thread(model.stalled.wait, 20)
     await asyncio.gather(asking, return_exceptions=True)
     assert await asyncio.to_thread(model.freed.wait, 20)
+
+
+async def test_no_stream_is_kept_open_for_nothing(served: Any) -> None:
+    headers = {"Authorization": f"Bearer {served.token}", "Accept": "text/event-stream"}
+    async with httpx2.AsyncClient(base_url=served.url, headers=headers, timeout=10) as client:
+        response = await client.get("mcp")
+        assert (response.status_code, response.headers["allow"]) == (405, "POST")
+        metrics = (await client.get("metrics")).text
+    assert 'method="GET",route="/mcp",status="405"' in metrics

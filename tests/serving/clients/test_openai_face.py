@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterator
 from typing import Any
 
+import httpx2
 import openai
 import pytest
 from openai import AsyncOpenAI, OpenAI
@@ -122,6 +123,7 @@ def test_the_last_message_of_the_user_is_the_question(client: OpenAI) -> None:
 
 
 TOOL = {"type": "function", "function": {"name": "f", "parameters": {}}}
+NAMED = {"type": "function", "function": {"name": "f"}}
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,"}}
 
 
@@ -129,7 +131,8 @@ IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,"}}
     ("wrong", "param"),
     [
         ({"n": 2}, "n"),
-        ({"tools": [TOOL]}, "tools"),
+        ({"tools": [TOOL], "tool_choice": "required"}, "tool_choice"),
+        ({"tools": [TOOL], "tool_choice": NAMED}, "tool_choice"),
         ({"response_format": {"type": "json_object"}}, "response_format"),
         ({"modalities": ["text", "audio"]}, "modalities"),
         ({"messages": [{"role": "user", "content": [IMAGE]}]}, "messages"),
@@ -150,8 +153,42 @@ def test_what_cannot_be_done_is_refused(
     assert error.value.type == "invalid_request_error"
 
 
-def test_an_empty_list_of_tools_is_none(client: OpenAI) -> None:
-    assert ask(client, tools=[], n=1).choices
+def test_tools_that_may_be_called_are_not(client: OpenAI) -> None:
+    completion = ask(client, tools=[TOOL], tool_choice="auto", parallel_tool_calls=False)
+    assert completion.choices[0].finish_reason == "stop"
+    assert completion.choices[0].message.tool_calls is None
+    (warning,) = completion.colligate["warnings"]
+    assert "no tools are called" in warning
+    assert ask(client, tools=[], n=1).colligate["warnings"] == []
+
+
+def test_chunks_say_that_usage_is_still_to_come(client: OpenAI) -> None:
+    chunks = list(ask(client, stream=True, stream_options={"include_usage": True}))
+    assert all("usage" in chunk.model_fields_set for chunk in chunks)
+    chunks = list(ask(client, stream=True))
+    assert not any("usage" in chunk.model_fields_set for chunk in chunks)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("POST", "v1/embeddings", 404),
+        ("GET", "v1/nothing", 404),
+        ("GET", "v1/chat/completions", 405),
+        ("POST", "v1/chat/completions", 413),
+    ],
+)
+def test_what_goes_wrong_on_the_way_has_openais_form_too(
+    served: Any, method: str, path: str, status: int
+) -> None:
+    headers = {"Authorization": f"Bearer {served.token}"}
+    content = b"x" * (2 << 20) if status == 413 else b""
+    with httpx2.Client(trust_env=False, timeout=30) as client:
+        response = client.request(method, served.url + path, headers=headers, content=content)
+    assert response.status_code == status
+    error = response.json()["error"]
+    assert error["type"] == "invalid_request_error"
+    assert set(error) == {"message", "type", "param", "code"}
 
 
 def test_only_with_the_token(served: Any) -> None:

@@ -8,7 +8,7 @@ from fastapi import APIRouter
 
 from colligate import __version__
 from colligate.models.name_parts import shown
-from colligate.serving.libraries import DEFAULT
+from colligate.serving.answering import DEFAULT_LIBRARY
 from colligate.serving.server import TheServer
 from colligate.strategies.parameters import parameters
 from colligate.strategies.strategy import Need, available, strategy_type, summary
@@ -19,7 +19,7 @@ router = APIRouter(prefix="/api", tags=["about"])
 @router.get("/about", summary="Version, models, strategies, limits, libraries")
 async def about(server: TheServer) -> dict[str, Any]:
     """What this server has and what it takes."""
-    engine = server.libraries.engine(DEFAULT)
+    engine = server.libraries.engine(DEFAULT_LIBRARY)
     strategies = []
     for name in available():
         kind = strategy_type(name)
@@ -48,6 +48,7 @@ async def about(server: TheServer) -> dict[str, Any]:
     return {
         "version": __version__,
         "models": {role: shown(name) for role, name in (await engine.open_models()).items()},
+        "search": {what: shown(name) for what, name in (await engine.search_models()).items()},
         "strategies": strategies,
         "limits": {
             "upload_bytes": serving.upload_bytes,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Response
@@ -12,6 +13,8 @@ from colligate.serving.server import TheServer
 from colligate.serving.streaming import EventStream
 
 router = APIRouter(prefix="/api", tags=["runs"])
+
+_NUMBER = re.compile(r"[0-9]{1,18}")
 
 
 @router.get(
@@ -38,7 +41,7 @@ async def events(
     last_event_id: Annotated[str | None, Header()] = None,
 ) -> Response:
     """All its events from the first, or from the one after Last-Event-ID, until it ends."""
-    after = int(last_event_id) if last_event_id and last_event_id.isdecimal() else 0
+    after = int(last_event_id) if last_event_id and _NUMBER.fullmatch(last_event_id) else 0
     return server.stream(events_of(server, server.runs.run(run_id), after, prompts=prompts))
 
 

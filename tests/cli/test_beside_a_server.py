@@ -1,0 +1,243 @@
+"""Commands on a library that a running `colligate serve` holds."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import stat
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import httpx2
+import pytest
+
+pytest.importorskip("fastapi", reason="the extra `serve` is not installed")
+
+from colligate.library.address import Address, publish
+
+QUESTION = "When was the tower built?"
+
+
+class Serving:
+    """A `colligate serve` in a process of its own; `url` is where it answers."""
+
+    def __init__(self, environment: dict[str, str], arguments: list[str]) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "colligate.cli", "serve", "--port", "0", *arguments],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.url = self._line(r"colligate is at (\S+)")
+
+    def _line(self, pattern: str) -> str:
+        assert self.process.stderr is not None
+        said = ""
+        for line in self.process.stderr:
+            said += line
+            if found := re.search(pattern, line):
+                return found[1]
+        raise AssertionError(said)
+
+    def end(self, signal_: signal.Signals = signal.SIGTERM) -> None:
+        if self.process.poll() is None:
+            self.process.send_signal(signal_)
+        self.process.communicate(timeout=30)
+
+
+@pytest.fixture
+def serving(colligate: Any, tower_reader: Any, folder: Path) -> Iterator[Callable[..., Serving]]:
+    """`serving(option...)` is a server over the two documents of `folder`."""
+    assert colligate("index", folder, "--embedder", "static").returncode == 0
+    started: list[Serving] = []
+
+    def start(*arguments: str) -> Serving:
+        model = f"openai:reader@{tower_reader.url}"
+        options = ["--model", model, "--embedder", "static", *arguments]
+        started.append(Serving(colligate.environment, options))
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.end()
+
+
+def ask(colligate: Any, *options: str | Path) -> Any:
+    return colligate("ask", QUESTION, "--wait", "0", *options)
+
+
+def without_times(answer: dict[str, Any]) -> dict[str, Any]:
+    """An answer but for the seconds in it."""
+    roles = answer["usage"]["by_role"].values()
+    for sums in (answer["usage"], *roles):
+        sums["seconds"] = 0
+    return answer
+
+
+def test_the_server_is_asked_and_gives_the_same(
+    colligate: Any, serving: Any, tower_reader: Any, tmp_path: Path
+) -> None:
+    model = ["--model", f"openai:reader@{tower_reader.url}", "--embedder", "static"]
+    alone = ask(colligate, "--json", *model, "--set", "k=3", "--trace", tmp_path / "alone.jsonl")
+    assert alone.returncode == 0, alone.stderr
+    server = serving("--token", "a-token-of-some-length")
+    beside = ask(colligate, "--json", *model, "--set", "k=3", "--trace", tmp_path / "beside.jsonl")
+    assert beside.returncode == 0, beside.stderr
+    assert f"the server at {server.url} holds the library" in beside.stderr
+    assert f"asking openai:reader@{tower_reader.url}" in beside.stderr
+    assert without_times(json.loads(beside.stdout)) == without_times(json.loads(alone.stdout))
+    traces = []
+    for name in ("alone", "beside"):
+        lines = [json.loads(each) for each in (tmp_path / f"{name}.jsonl").read_text().splitlines()]
+        assert all(line["at"] >= 0 for line in lines)
+        traces.append([line for line in lines if line["event"] not in ("noted", "progressed")])
+    unlike = {"at": 0, "seconds": 0}
+    assert [{**line, **unlike} for line in traces[0]] == [{**line, **unlike} for line in traces[1]]
+    assert any(line["event"] == "asked" and line["messages"] for line in traces[1])
+    shown = ask(colligate)
+    assert shown.returncode == 0
+    assert "[1] The lighthouse" in shown.stdout
+    assert "1 call" in shown.stderr
+
+
+def test_how_it_ends_is_how_it_would_have_ended(
+    colligate: Any, serving: Any, tower_reader: Any
+) -> None:
+    serving()
+    nothing = colligate("ask", "What is the harbour master's name?", "--max-tokens-total", "50")
+    assert nothing.returncode == 1
+    assert "tokens" in nothing.stderr
+    tower_reader.answer = '{"statements": [], "short_answer": "", "found": false}'
+    assert ask(colligate).returncode == 3
+    tower_reader.fail(500, "the model is broken", times=9)
+    broken = ask(colligate)
+    assert (broken.returncode, broken.stdout) == (1, "")
+    assert "Traceback" not in broken.stderr
+    wrong = ask(colligate, "--strategy", "recomp", "--set", "encoder=st:another/model")
+    assert wrong.returncode == 2
+    assert "--allow-model" in wrong.stderr
+
+
+def test_models_and_files_that_the_server_does_not_have_are_refused(
+    colligate: Any, serving: Any, folder: Path, tower_reader: Any
+) -> None:
+    server = serving()
+    asked = len(tower_reader.requests)
+    for option, given in (
+        ("--model", "openai:another"),
+        ("--worker-model", "bundled"),
+        ("--embedder", "minilm"),
+        ("--reranker", "embedding"),
+    ):
+        done = ask(colligate, option, given)
+        assert (done.returncode, done.stdout) == (2, "")
+        (line,) = [each for each in done.stderr.splitlines() if each.startswith("colligate: ")]
+        assert given in line
+        assert server.url in line
+    files = ask(colligate, folder / "tower.md")
+    assert files.returncode == 2
+    assert "add them there" in files.stderr.splitlines()[-1]
+    index = colligate("index", folder, "--embedder", "static")
+    assert index.returncode == 1
+    assert server.url in index.stderr.splitlines()[-1]
+    assert len(tower_reader.requests) == asked
+
+
+def test_documents_are_listed_shown_and_removed(colligate: Any, serving: Any, folder: Path) -> None:
+    serving("--token", "a-token-of-some-length")
+    assert ask(colligate, "--json").returncode == 0
+    listed = json.loads(colligate("library", "list", "--json").stdout)
+    tower = next(each["id"] for each in listed if "tower" in each["id"])
+    assert "1871" in colligate("library", "show", tower, "--text").stdout
+    runs = colligate.library / "runs"
+    assert len(list(runs.iterdir())) == 2
+    assert colligate("library", "remove", "no-such-document").returncode == 2
+    removed = colligate("library", "remove", folder / "tower.md")
+    assert removed.returncode == 0, removed.stderr
+    assert removed.stdout.strip() == f"removed {tower}"
+    assert len(json.loads(colligate("library", "list", "--json").stdout)) == 1
+    assert list(runs.iterdir()) == []
+
+
+def test_another_library_of_the_server(colligate: Any, serving: Any, folder: Path) -> None:
+    server = serving()
+    with httpx2.Client(base_url=server.url, trust_env=False, timeout=30) as client:
+        assert client.post("api/libraries", json={"name": "other"}).status_code == 201
+        sent = [("files", ("tower.md", (folder / "tower.md").read_bytes()))]
+        job = client.post("api/libraries/other/files", files=sent).json()["job"]
+        assert "event: done" in client.get(f"api/jobs/{job}/events").text
+        beside = colligate.library.with_name(colligate.library.name + ".libraries") / "other"
+        done = ask(colligate, "--library", beside)
+        assert done.returncode == 0, done.stderr
+        assert "holds the library" in done.stderr
+        (run,) = client.get("api/libraries/other/runs").json()
+        assert run["question"] == QUESTION
+
+
+def test_a_killed_servers_address_misleads_nobody(
+    colligate: Any, serving: Any, tower_reader: Any
+) -> None:
+    server = serving("--token", "a-token-of-some-length")
+    address = colligate.library / "server.json"
+    assert stat.S_IMODE(address.stat().st_mode) == 0o600
+    server.end(signal.SIGKILL)
+    assert address.exists()
+    model = ["--model", f"openai:reader@{tower_reader.url}", "--embedder", "static"]
+    done = ask(colligate, *model)
+    assert done.returncode == 0, done.stderr
+    assert "holds the library" not in done.stderr
+    serving().end()
+    assert not address.exists()
+
+
+class Stranger(BaseHTTPRequestHandler):
+    """Another program, at the port of an address that lies beside a library."""
+
+    seen: list[str]
+
+    def do_GET(self) -> None:
+        self.seen.append(self.path)
+        body = b'{"instance": "of another"}'
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.mark.parametrize("instance", ["of another", "of the one that was"])
+def test_a_strangers_address_is_not_asked(
+    colligate: Any, folder: Path, tower_reader: Any, instance: str
+) -> None:
+    """It lies in a library from elsewhere, or of a server that was there once."""
+    model = ["--model", f"openai:reader@{tower_reader.url}", "--embedder", "static"]
+    assert colligate("index", folder, "--embedder", "static").returncode == 0
+    seen: list[str] = []
+    handler = type("Handler", (Stranger,), {"seen": seen})
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as stranger:
+        Thread(target=stranger.serve_forever, args=(0.01,), daemon=True).start()
+        url = f"http://127.0.0.1:{stranger.server_port}/"
+        publish(colligate.library, Address(url, "a-secret", instance, os.getpid()))
+        done = ask(colligate, *model)
+        stranger.shutdown()
+    assert done.returncode == 0, done.stderr
+    assert seen == []
+
+
+def test_two_servers_do_not_share_a_library(colligate: Any, serving: Any, folder: Path) -> None:
+    serving()
+    second = colligate("serve", "--port", "0", "--embedder", "static", "--wait", "0")
+    assert second.returncode == 1
+    assert "has held it since" in second.stderr.splitlines()[-1]
+    assert ask(colligate).returncode == 0

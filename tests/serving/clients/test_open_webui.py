@@ -1,0 +1,169 @@
+"""What Open WebUI sends, as its backend and its browser page write it, and reads as it reads it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import httpx2
+import pytest
+
+from colligate.serving.openai_wire import Completion
+
+QUESTION = "Where do bicycles stand?"
+CLAIM = "Bicycles stand in the yard."
+LONGEST_LINE = 1 << 17  # of the reader that it streams with
+
+# Its built-in tools are offered to every model unless a person switches them off.
+TOOLS = [
+    {
+        "type": "function",
+        "function": {
+            "name": name,
+            "description": "A tool of the chat.",
+            "parameters": {"type": "object", "properties": {}, "required": []},
+        },
+    }
+    for name in ("get_current_timestamp", "search_chats", "query_knowledge_files")
+]
+CHAT = {
+    "stream": True,
+    "model": "colligate/retrieve-read",
+    "messages": [
+        {"role": "system", "content": "The user's name is Ada."},
+        {"role": "user", "content": "Who may stay?"},
+        {"role": "assistant", "content": "Guests may stay. [1]\n\nSources:\n\n[1] House rules"},
+        {"role": "user", "content": QUESTION},
+    ],
+    "stream_options": {"include_usage": True},
+    "tools": TOOLS,
+    "temperature": 0.8,
+}
+# Over a direct connection the page itself asks, with all that it tells its own backend.
+DIRECT = {
+    **CHAT,
+    "params": {},
+    "files": [],
+    "tool_ids": [],
+    "tool_servers": [],
+    "features": {"voice": False, "image_generation": False, "web_search": False},
+    "variables": {"{{USER_NAME}}": "Ada", "{{CURRENT_DATE}}": "2026-01-01"},
+    "model_item": {"id": "colligate/retrieve-read", "owned_by": "openai", "urlIdx": 0},
+    "session_id": "Xy1",
+    "chat_id": "5b0f8a6e-1",
+    "id": "6d1c0b7f-2",
+    "parent_id": "7e2d1c80-3",
+    "background_tasks": {
+        "title_generation": True,
+        "tags_generation": True,
+        "follow_up_generation": True,
+    },
+    "metadata": {"chat_id": "5b0f8a6e-1", "interface": "open-webui"},
+}
+
+
+@pytest.fixture
+def client(served: Any) -> Iterator[httpx2.Client]:
+    headers = {"Authorization": f"Bearer {served.token}", "User-Agent": "Python/3.11 aiohttp/3.12"}
+    with httpx2.Client(
+        base_url=served.url + "v1/", headers=headers, trust_env=False, timeout=30
+    ) as opened:
+        yield opened
+
+
+def read(client: httpx2.Client, body: dict[str, Any]) -> list[dict[str, Any]]:
+    """The chunks of a stream, taken from the lines that begin with `data:`, up to the last."""
+    found: list[dict[str, Any]] = []
+    with client.stream("POST", "chat/completions", json=body) as response:
+        assert response.status_code == 200, response.read()
+        assert "text/event-stream" in response.headers["content-type"]
+        for line in response.iter_lines():
+            assert len(line) < LONGEST_LINE
+            if line.startswith("data:") and "[DONE]" not in line:
+                found.append(json.loads(line.removeprefix("data:")))
+    return found
+
+
+def test_the_models_it_lists(client: httpx2.Client) -> None:
+    listed = client.get("models").json()
+    assert listed["object"] == "list"
+    ids = [model["id"] for model in listed["data"]]
+    assert "colligate/duquad" in ids
+    assert len(ids) == len(set(ids))
+
+
+@pytest.mark.parametrize("body", [CHAT, DIRECT], ids=["its backend", "its page"])
+def test_a_chat(client: httpx2.Client, body: dict[str, Any]) -> None:
+    chunks = read(client, body)
+    deltas = [chunk["choices"][0]["delta"] for chunk in chunks if chunk["choices"]]
+    content = "".join(delta.get("content", "") for delta in deltas)
+    assert content.startswith(f"{CLAIM} [1]")
+    (annotations,) = [delta["annotations"] for delta in deltas if "annotations" in delta]
+    assert annotations[0]["type"] == "url_citation"
+    assert annotations[0]["url_citation"]["title"] == "House rules › Bicycles"
+    assert not any("tool_calls" in delta for delta in deltas)
+    assert chunks[-1]["usage"]["total_tokens"] > 0
+    own = next(chunk["colligate"] for chunk in chunks if "colligate" in chunk)
+    assert own["question"] == QUESTION
+    assert any("last message" in warning for warning in own["warnings"])
+    assert any("no tools" in warning for warning in own["warnings"])
+
+
+@pytest.mark.parametrize(
+    ("task", "wanted", "more"),
+    [
+        ("Write a title of three to five words.", "title", {"max_tokens": 1000}),
+        ("Name one to three tags.", "tags", {}),
+        ("Suggest questions that may come next.", "follow_ups", {"max_completion_tokens": 1000}),
+    ],
+)
+def test_its_own_requests_are_questions_as_any(
+    client: httpx2.Client, model: Any, task: str, wanted: str, more: dict[str, Any]
+) -> None:
+    """Nothing tells them apart from a person's; they cost a run each, as the manual says."""
+    history = f"USER: {QUESTION}\nASSISTANT: {CLAIM} [1]"
+    prompt = (
+        f'### Task:\n{task}\n### Output:\nJSON format: {{ "{wanted}": "..." }}\n'
+        f"### Chat History:\n<chat_history>\n{history}\n</chat_history>"
+    )
+    body = {
+        "model": "colligate/retrieve-read",
+        "messages": [{"role": "user", "content": prompt}],
+        "stream": False,
+        **more,
+    }
+    reply = client.post("chat/completions", json=body)
+    assert reply.status_code == 200, reply.text
+    message = reply.json()["choices"][0]["message"]
+    assert isinstance(message["content"], str)
+    assert len(model.calls) == 1
+
+
+def test_what_goes_wrong_is_shown_to_the_person(client: httpx2.Client) -> None:
+    messages = [{"role": "user", "content": "Does this fail?"}]
+    *_, last = read(client, {**CHAT, "messages": messages})
+    assert "the model failed" in last["error"]["message"]
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
+    content = [{"type": "text", "text": "What is this?"}, image]
+    refused = client.post(
+        "chat/completions", json={**CHAT, "messages": [{"role": "user", "content": content}]}
+    )
+    assert refused.status_code == 400
+    assert "only text" in refused.json()["error"]["message"]
+
+
+def test_no_line_of_a_stream_is_too_long_for_it() -> None:
+    evidence = {"document": "d" * 60, "start": 0, "end": 9, "score": 0.5, "reason": "r" * 60}
+    answer = {
+        "answer": "Yes.",
+        "citations": [],
+        "evidence": [evidence] * 1000,
+        "usage": {"input_tokens": 1, "output_tokens": 1},
+        "warnings": [],
+    }
+    completion = Completion("m", "default", "http://x/", [])
+    *_, last = completion.chunks(answer)
+    assert len(json.dumps(last)) < LONGEST_LINE
+    assert last["colligate"]["warnings"] == ["1,000 pieces of evidence are left out of this stream"]
+    assert len(completion.whole(answer)["colligate"]["evidence"]) == 1000
