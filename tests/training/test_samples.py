@@ -25,7 +25,9 @@ PLAIN_JSON = st.recursive(
 def samples(draw: st.DrawFn) -> Sample:
     asked = draw(
         st.lists(
-            st.builds(Message, st.sampled_from(("system", "user")), TEXTS), min_size=1, max_size=3
+            st.builds(Message, st.sampled_from(("system", "user", "assistant")), TEXTS),
+            min_size=1,
+            max_size=3,
         )
     )
     reply = Message("assistant", draw(REPLIES))
@@ -77,7 +79,6 @@ def test_samples_of_some_tasks_alone(tmp_path):
         ({"messages": None}, "no list of messages"),
         ({"messages": []}, "a prompt and a reply"),
         ({"messages": [{"role": "user", "content": "q"}] * 2}, "not the assistant's"),
-        ({"messages": [{"role": "assistant", "content": "a"}] * 2}, "before the end"),
         ({"messages": [{"role": "tool", "content": "a"}]}, "none of system, user, assistant"),
         ({"messages": [{"role": "user"}]}, "the message of the user has no text"),
         ({"id": ""}, "no id"),

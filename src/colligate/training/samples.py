@@ -24,8 +24,9 @@ class Sample:
 
     `id` tells it apart from the others of its file and is the same in every run. `task` is the
     step that asks: "router", "scope", "structuring", "selection", "reasoner", "identifier" or
-    "summarizer". The last of the messages is the assistant's, and the only one of it. `meta` is
-    JSON: where it comes from, its class, and what an evaluation needs besides.
+    "summarizer". The last of the messages is the assistant's, and what is to be learnt; those of
+    it before are examples that the prompt gives. `meta` is JSON: where it comes from, its class,
+    and what an evaluation needs besides.
     """
 
     id: str
@@ -98,8 +99,6 @@ def _wrong(messages: tuple[Message, ...]) -> str:
         return "an exchange has a prompt and a reply"
     if messages[-1].role != "assistant":
         return "its last message is not the assistant's"
-    if any(turn.role == "assistant" for turn in messages[:-1]):
-        return "the assistant speaks before the end"
     if not messages[-1].content.strip():
         return "its reply is empty"
     return ""
