@@ -29,6 +29,7 @@ def ask(
     judge: options.Judge = None,
     embedder: options.Embedder = None,
     reranker: options.Reranker = None,
+    router_adapter: options.RouterAdapter = None,
     config: options.Config = None,
     library: options.LibraryFolder = None,
     wait: options.Wait = 30.0,
@@ -45,18 +46,20 @@ def ask(
     from colligate.cli.display import show_answer, usage_line
     from colligate.cli.watched import hold_to_text, watched
     from colligate.engine import aask
+    from colligate.opening import set_up
     from colligate.settings import Settings
-    from colligate.strategies.parameters import configured
     from colligate.strategies.strategy import strategy_type
+    from colligate.strategies.trace import Trace
 
     hold_to_text(question)
-    chosen = configured(strategy_type(strategy), parameters or [])
+    kind = strategy_type(strategy)
     settings = Settings.load(config)
+    given = options.given(parameters, router_adapter)
     answer = watched(
         lambda on_event: aask(
             question,
             paths or [],
-            strategy=chosen,
+            strategy=set_up(kind, settings, given, Trace([on_event], keep=False)),
             model=model,
             worker_model=worker_model,
             scorer=scorer,
