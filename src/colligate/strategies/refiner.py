@@ -23,7 +23,7 @@ from colligate.strategies.structuring import Structure, Structuring
 from colligate.strategies.token_budget import Kept, under_budget
 from colligate.strategies.trace import NodeScore, Selected, Weighed
 
-_TITLES_TOKENS = 256  # of the reply that names titles
+TITLES_TOKENS = 256  # of the reply that names titles
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,7 @@ class Refiner:
             if self.no_global or not _has_parts(article):
                 return ()
             messages = selection_messages(question, article, most_tokens=self.outline_tokens)
-            reply = await run.chat(messages, role=Role.WORKER, max_tokens=_TITLES_TOKENS)
+            reply = await run.chat(messages, role=Role.WORKER, max_tokens=TITLES_TOKENS)
             return selected(reply.text, article)
 
         return await side_by_side(choose(article) for article in articles)
