@@ -29,6 +29,7 @@ from colligate.training.trajectories import Looked, State, Step, Trajectory, rep
 TASKS = ("reasoner", "identifier", "summarizer")
 
 _LONGEST_THOUGHT = 800  # characters, as the schema has it
+_TOO_MUCH = "more wanted though all gold documents were known"
 
 
 @dataclass
@@ -77,10 +78,9 @@ class _Reasoner:
     """(question, outline, thoughts before) -> thought and verdict, for each step.
 
     By the paper's rule, as it is meant: where all gold documents are in the outline and more is
-    wanted all the same, the sample is not used as it is. It is corrected where the outline also
-    has every place that the answer cites: the thought is then the answer, which was judged right,
-    and nothing is missing. Otherwise it is left out. What the run did after that is left out too:
-    it should have ended.
+    wanted all the same, the sample is not used as it is. The first such is corrected where the
+    outline also has every place that the answer cites: the thought is then the answer, which was
+    judged right, and nothing is missing. Otherwise it is left out.
     """
 
     trajectory: Trajectory
@@ -89,15 +89,12 @@ class _Reasoner:
 
     def draw(self) -> None:
         steps = self.trajectory.steps
-        ended = False
+        corrected = False
         for step, state in zip(steps, replayed(steps), strict=True):
-            if ended:
-                self.found.discarded["reasoner: a round after all was known"] += 1
-                continue
-            ended = step.need_retrieve and self._all_known(state)
             why = self._unusable(step, state)
-            if not why and ended:
-                why = self._corrected(step, state)
+            if not why and step.need_retrieve and self._all_known(state):
+                why = _TOO_MUCH if corrected else self._correct(step, state)
+                corrected = corrected or not why
             elif not why:
                 label = "retrieve" if step.need_retrieve else "enough"
                 why = self._put(step, state, step.facts, step.thought, step.need_retrieve, label)
@@ -116,7 +113,7 @@ class _Reasoner:
             return "nothing missing before anything was found"
         return ""
 
-    def _corrected(self, step: Step, state: State) -> str:
+    def _correct(self, step: Step, state: State) -> str:
         cited = self.trajectory.cited
         telling = [
             each.text
@@ -125,7 +122,7 @@ class _Reasoner:
         ]
         spans = [span for each in state.fragments for span in each.spans]
         if not cited or not all(any(place.overlaps(s) for s in spans) for place in cited):
-            return "more wanted though all gold documents were known"
+            return _TOO_MUCH
         return self._put(step, state, telling, self.trajectory.answer, False, "enough, corrected")
 
     def _put(
