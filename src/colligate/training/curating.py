@@ -106,7 +106,7 @@ async def curated(
     with Journal(out) as journal:
         before = read_record(out) if journal.made else Record(identity)
         _hold_to(before.identity, identity, out)
-        session = Session(_now(), "", machine.commit(), machine.hardware(), dict(arguments or {}))
+        session = await in_thread(_session, arguments or {})
         record = replace(before, sessions=(*before.sessions, session))
         _write_record(out, record)
         try:
@@ -259,6 +259,11 @@ def _difference(name: str, was: Any, is_now: Any) -> str:
 def _said(value: Any) -> str:
     text = "none" if value is None else str(value)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+
+
+def _session(arguments: Mapping[str, Any]) -> Session:
+    """One that begins now. Blocks."""
+    return Session(_now(), "", machine.commit(), machine.hardware(), dict(arguments))
 
 
 def _now() -> str:
