@@ -1,0 +1,341 @@
+"""`colligate train`: samples for the adapters of the papers, training, and what it is worth."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Coroutine
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from colligate.cli import options, train_options
+from colligate.cli.failures import ANSWERED, INTERRUPTED
+from colligate.cli.terminal import counted, note, say, say_json, warn
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from colligate.strategies.trace import Listener
+    from colligate.training.card import Card
+    from colligate.training.curation import Curation
+    from colligate.training.fitting import Fitted
+
+T = TypeVar("T")
+
+app = typer.Typer(
+    help="Train adapters: RDR2's router, LongRefiner's three tasks, DualRAG's three roles."
+)
+
+
+class System(StrEnum):
+    """What samples can be curated for."""
+
+    RDR2 = "rdr2"
+    LONGREFINER = "longrefiner"
+    DUALRAG = "dualrag"
+
+
+@app.command("curate")
+def curate(
+    system: Annotated[System, typer.Argument(help="Whose steps are trained.", show_default=False)],
+    *,
+    teacher: train_options.Teacher,
+    out: train_options.Out,
+    questions: train_options.Questions = None,
+    format: train_options.Format = "auto",
+    library: train_options.Library = None,
+    corpus: train_options.Corpus = None,
+    tasks: train_options.Tasks = None,
+    limit: train_options.Limit = None,
+    seed: train_options.Seed = 0,
+    held_out: train_options.HeldOut = 0.1,
+    parameters: train_options.CurateSet = None,
+    judge: train_options.Judge = None,
+    embedder: options.Embedder = None,
+    reranker: options.Reranker = None,
+    config: options.Config = None,
+    concurrency: train_options.Concurrency = 1,
+    max_tokens_total: train_options.MaxTokensTotal = None,
+    timeout: train_options.Timeout = None,
+    retry_failed: train_options.RetryFailed = False,
+    as_json: options.AsJson = False,
+) -> int:
+    """Have a teacher make samples to learn from, with a data card.
+
+    What each question or document gives is on disk as soon as it is done. A curation that was
+    stopped, by whatever, goes on with the same command. In --out stand train.jsonl and
+    held_out.jsonl, in the form of messages that TRL and LLaMA-Factory read.
+
+    Exit status: 0 all is done, 2 wrong usage, 1 a fault.
+    """
+    from colligate.evaluation.cast import Named
+    from colligate.settings import Settings
+    from colligate.training.curation import Curation
+
+    settings = Settings.load(config).given(
+        reader=teacher, judge=judge, embedder=embedder, reranker=reranker
+    )
+    arguments = {
+        "system": system.value,
+        "teacher": teacher,
+        "questions": _text(questions),
+        "format": format,
+        "library": _text(library),
+        "corpus": _text(corpus),
+        "tasks": tasks,
+        "limit": limit,
+        "seed": seed,
+        "held_out": held_out,
+        "set": parameters,
+        "judge": judge,
+        "embedder": embedder,
+        "reranker": reranker,
+        "concurrency": concurrency,
+        "max_tokens_total": max_tokens_total,
+        "timeout": timeout,
+        "retry_failed": retry_failed or None,
+    }
+    request = Curation(
+        out=out,
+        questions=questions,
+        format=format,
+        library=library,
+        corpus=corpus,
+        named=Named(settings),
+        tasks=_names(tasks),
+        limit=limit,
+        seed=seed,
+        held_out=held_out,
+        concurrency=concurrency,
+        max_tokens_total=max_tokens_total,
+        timeout=timeout,
+        retry_failed=retry_failed,
+        settings=tuple(parameters or ()),
+        arguments=_given(arguments),
+    )
+    card = _watched(lambda see: _curating(system)(request, see), out)
+    if card is None:
+        return INTERRUPTED
+    if as_json:
+        say_json(card.to_json())
+    else:
+        _show_card(card)
+        note(f"{card.total('train') + card.total('held_out'):,} samples; {out}")
+    if failed := card.items["failed"]:
+        warn(f"{counted(failed, 'item')} failed; the same command with --retry-failed tries again")
+    return ANSWERED
+
+
+def _curating(system: System) -> Callable[[Curation, Listener], Coroutine[Any, Any, Card]]:
+    match system:
+        case System.RDR2:
+            from colligate.training.curate_rdr2 import curate_rdr2
+
+            return curate_rdr2
+        case System.LONGREFINER:
+            from colligate.training.curate_longrefiner import curate_longrefiner
+
+            return curate_longrefiner
+        case System.DUALRAG:
+            from colligate.training.curate_dualrag import curate_dualrag
+
+            return curate_dualrag
+
+
+def _show_card(card: Card) -> None:
+    from colligate.cli.tables import table
+
+    rows = []
+    for task, splits in card.samples.items():
+        rows.append((task, "all", f"{splits['train']:,}", f"{splits['held_out']:,}"))
+        for name, of_class in card.classes.get(task, {}).items():
+            rows.append((task, name, f"{of_class['train']:,}", f"{of_class['held_out']:,}"))
+    say(table(["task", "class", "train", "held out"], rows))
+    for reason, count in card.discarded.items():
+        note(f"left out: {counted(count, 'sample')}, {reason}")
+
+
+@app.command("recipes")
+def recipes(as_json: options.AsJson = False) -> int:
+    """List the recipes: what is trained, on which tasks, and how."""
+    from colligate.cli.tables import table
+    from colligate.training.recipe import names, read_recipe
+
+    every = [read_recipe(name) for name in names()]
+    if as_json:
+        say_json([{"name": each.name, **each.settings, "title": each.title} for each in every])
+        return ANSWERED
+    rows = [(each.name, each.method, ", ".join(each.tasks), each.title) for each in every]
+    say(table(["recipe", "method", "tasks", "what it is"], rows))
+    return ANSWERED
+
+
+@app.command("fit")
+def fit(
+    recipe: train_options.Recipe,
+    *,
+    data: train_options.Samples,
+    base: train_options.Base,
+    out: train_options.Out,
+    parameters: train_options.FitSet = None,
+    export: train_options.Export = None,
+    as_json: options.AsJson = False,
+) -> int:
+    """Train an adapter, or a whole model, on curated samples (extra `train`).
+
+    Checkpoints are written on the way. A training that was stopped goes on with the same command;
+    Ctrl-C saves the step under way first. In --out stand the adapter, the record fit.json, and
+    the curve as JSON lines and as a picture. Several GPUs: accelerate launch (docs/training.md).
+
+    Exit status: 0 trained, 2 wrong usage, 1 a fault, 130 interrupted.
+    """
+    from colligate.errors import UsageError
+
+    if export is not None:
+        if export != "llama-factory":
+            raise UsageError(f"cannot export to {export!r}", "there is llama-factory")
+        return _export(recipe, data, base, out, parameters or [], as_json)
+    arguments = {"recipe": recipe, "data": str(data), "base": base, "set": parameters}
+    fitted = _fitted(recipe, data, base, out, parameters or [], _given(arguments))
+    if as_json:
+        say_json(fitted.to_json())
+    else:
+        from colligate.cli.tables import table
+
+        said = [(name, _shown(value)) for name, value in fitted.to_json().items() if name != "out"]
+        say(table(["", str(out)], [(name, value) for name, value in said if value]))
+    if not fitted.finished:
+        note(f"stopped after step {fitted.step:,} of {fitted.steps:,}; the same command goes on")
+    return ANSWERED if fitted.finished else INTERRUPTED
+
+
+def _fitted(
+    recipe: str, data: Path, base: str, out: Path, settings: list[str], arguments: dict[str, Any]
+) -> Fitted:
+    from colligate.cli.progress import watching
+    from colligate.training.fitting import fit as fit_recipe
+
+    # Not on an event loop: a training is one long piece of work in the main thread.
+    with watching(sys.stderr) as watcher:
+        return fit_recipe(recipe, data, base, out, settings, watcher.see, arguments=arguments)
+
+
+def _export(
+    recipe: str, data: Path, base: str, out: Path, settings: list[str], as_json: bool
+) -> int:
+    from colligate.training.export import export_llama_factory
+    from colligate.training.recipe import changed, read_recipe
+
+    file = export_llama_factory(changed(read_recipe(recipe), settings), data, base, out)
+    if as_json:
+        say_json({"file": str(file)})
+    else:
+        say(str(file))
+    return ANSWERED
+
+
+@app.command("evaluate")
+def evaluate(
+    data: train_options.Evaluated,
+    *,
+    model: train_options.Model,
+    out: train_options.Out,
+    adapter: train_options.Adapter = None,
+    tasks: train_options.EvaluatedTasks = None,
+    limit: train_options.EvaluatedLimit = None,
+    split: train_options.Split = "held_out",
+    seed: train_options.EvaluatedSeed = 0,
+    config: options.Config = None,
+    concurrency: train_options.Concurrency = 4,
+    max_tokens_total: train_options.MaxTokensTotal = None,
+    as_json: options.AsJson = False,
+) -> int:
+    """Compare adapters with their base on samples that were held out of training.
+
+    Each sample is asked as inference asks, at temperature 0, and its reply measured as its paper
+    does. Differences come with their 95% interval and two-sided p of the paired bootstrap (10,000
+    samples); * is p below .05, ** below .01, *** below .001. Replies are kept: an evaluation that
+    was stopped goes on, and more samples or adapters ask only for what is new.
+
+    Exit status: 0 all is measured, 2 wrong usage, 1 a fault.
+    """
+    from colligate.evaluation.cast import Named
+    from colligate.settings import Settings
+    from colligate.training.evaluating import Evaluation
+    from colligate.training.evaluating import evaluate as carry_out
+
+    arguments = {
+        "model": model,
+        "adapter": adapter,
+        "tasks": tasks,
+        "limit": limit,
+        "split": split,
+        "seed": seed,
+    }
+    request = Evaluation(
+        data=data,
+        out=out,
+        named=Named(Settings.load(config).given(reader=model)),
+        adapters=tuple(adapter or ()),
+        tasks=_names(tasks),
+        split=split,
+        limit=limit,
+        seed=seed,
+        concurrency=concurrency,
+        max_tokens_total=max_tokens_total,
+        arguments=_given(arguments),
+    )
+    report = _watched(lambda see: carry_out(request, see), out)
+    if report is None:
+        return INTERRUPTED
+    if as_json:
+        say_json(report.to_json())
+    else:
+        from colligate.cli.train_results import show_report
+
+        show_report(report)
+        note(f"{counted(sum(report.samples.values()), 'sample')}; {out}")
+    for side, failed in report.failed.items():
+        warn(f"{counted(failed, 'reply')} of {side} failed and counts as empty")
+    return ANSWERED
+
+
+def _watched(work: Callable[[Listener], Coroutine[Any, Any, T]], out: Path) -> T | None:
+    """Do it while a person looks on; None if it was interrupted, which is said."""
+    from colligate.cli.progress import watching
+    from colligate.cli.running import run
+    from colligate.errors import ColligateError, UsageError
+
+    with watching(sys.stderr) as watcher:
+        try:
+            return run(work(watcher.see))
+        except KeyboardInterrupt:
+            note(f"stopped; what was done is in {out}; the same command goes on")
+            return None
+        except (ColligateError, OSError) as error:
+            if not isinstance(error, UsageError):
+                note(f"stopped; what was done is in {out}; the same command goes on")
+            raise
+
+
+def _names(given: str | None) -> tuple[str, ...]:
+    return tuple(name.strip() for name in (given or "").split(",") if name.strip())
+
+
+def _text(path: Path | None) -> str | None:
+    return None if path is None else str(path)
+
+
+def _given(arguments: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in arguments.items() if value is not None}
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return f"{value:,}" if isinstance(value, int) else str(value)
