@@ -279,6 +279,8 @@ class OpenAIChat:
             view = copy(base)
             view._model, view._base = name, base
             view._learn_anew()
+            if Capability.LABELS in base.capabilities:  # it was probed
+                await view.probe()
             base._adapted.setdefault(name, view)
         return base._adapted[name]
 
