@@ -185,7 +185,7 @@ def test_a_body_that_would_be_read_with_headings_is_no_sample():
     parts = (f"CHAPTER {i}\n\n{paragraph('mill', 200)}\n\n# a comment\n\n" for i in range(3))
     text = "".join(parts)
     source = Document("mill", "The Mill", text, text_tree(text, "mill"))
-    assert len(source.tree.sections) == 3
+    assert [n.title for n in source.tree.sections if n.heading][1:] == ["CHAPTER 1", "CHAPTER 2"]
     assert structuring_pairs(source, Pairing()).discarded == {HEADED: 1}
 
 

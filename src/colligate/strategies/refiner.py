@@ -153,7 +153,7 @@ class Refiner:
 
     async def _scope(self, question: str, articles: Sequence[Article], run: Run) -> float | None:
         """R_q; None where it would weigh nothing."""
-        if self.no_global or not any(map(_has_parts, articles)):
+        if self.no_global or not any(map(has_parts, articles)):
             return None
         if self.no_query_analysis:
             return 1.0
@@ -166,7 +166,7 @@ class Refiner:
         run = await run.adapted(Role.WORKER, self.selection_adapter)
 
         async def choose(article: Article) -> tuple[int, ...]:
-            if self.no_global or not _has_parts(article):
+            if self.no_global or not has_parts(article):
                 return ()
             messages = selection_messages(question, article, most_tokens=self.outline_tokens)
             reply = await run.chat(messages, role=Role.WORKER, max_tokens=TITLES_TOKENS)
@@ -175,7 +175,7 @@ class Refiner:
         return await side_by_side(choose(article) for article in articles)
 
 
-def _has_parts(article: Article) -> bool:
+def has_parts(article: Article) -> bool:
     """Whether there is something to choose between by title."""
     return sum(node.parent is None for node in article.nodes) > 1
 

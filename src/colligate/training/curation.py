@@ -87,7 +87,8 @@ async def opened(
 ) -> AsyncIterator[Workshop]:
     """The workshop of a curation, its folder held and its models open until the end.
 
-    `needs` are held against the teacher, and say whether documents are read and searched at all.
+    `needs` are held against the teacher, and say whether documents are read and searched at all;
+    where nothing is required no teacher is opened.
     `made_by` are classes whose modules write prompts (those of `colligate.evidence` count
     anyway), `settings` what the system is set up with: both belong to the identity.
 
@@ -104,9 +105,11 @@ async def opened(
         stack.enter_context(held(request.out))
         opening = Opened()
         stack.push_async_callback(opening.aclose)
-        models = await _models(request.named, opening, trace)
+        models: dict[Role, ChatModel] = {}
+        if needs.required:
+            models = await _models(request.named, opening, trace)
         judge = models.pop(Role.JUDGE, None)
-        for line in await meet(system, needs, models, opening):
+        for line in await meet(system, needs, models, opening) if models else ():
             trace.emit(Noted(line, warning=True))
         embedder = await embedder_of(request.named, needs.searches, opening, trace)
         reranker = await reranker_of(request.named, opening, embedder, models, trace)

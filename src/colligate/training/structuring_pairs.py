@@ -171,7 +171,7 @@ def _sample(document: Document, text: str, reply: str, place: int, of: int) -> S
         meta={
             "document": document.id,
             "title": document.title,
-            "basis": document.tree.structure.basis.value,
+            "class": document.tree.structure.basis.value,
             "stretch": [place, of],
         },
     )
