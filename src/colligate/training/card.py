@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from colligate.errors import ColligateError, MissingPath
+from colligate.strategies.trace import plain
 from colligate.training.journal import Made
 from colligate.training.samples import HELD_OUT, TRAIN, Sample
 
@@ -61,7 +62,7 @@ class Card:
 
     def to_json(self) -> dict[str, Any]:
         """The card for programs."""
-        return {**asdict(self), "complete": self.complete}
+        return {**plain(self), "complete": self.complete}
 
     @classmethod
     def from_json(cls, card: Mapping[str, Any]) -> Card:
