@@ -225,9 +225,8 @@ def _export(
     recipe: str, data: Path, base: str, out: Path, settings: list[str], as_json: bool
 ) -> int:
     from colligate.training.export import export_llama_factory
-    from colligate.training.recipe import changed, read_recipe
 
-    file = export_llama_factory(changed(read_recipe(recipe), settings), data, base, out)
+    file = export_llama_factory(recipe, data, base, out, tuple(settings))
     if as_json:
         say_json({"file": str(file)})
     else:
