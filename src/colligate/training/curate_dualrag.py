@@ -9,11 +9,14 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from colligate.documents import Document
+from colligate.documents.sentences import sentences
 from colligate.errors import UnknownDocument, UsageError
 from colligate.evaluation.metrics.judging import implies
 from colligate.evaluation.metrics.normalising import dual
@@ -118,18 +121,20 @@ async def curate_dualrag(request: Curation, on_event: Listener) -> Card:
                 run = workshop.run(sources)
                 answer = await strategy.answer(question.text, run)
                 steps = await trajectory(question.id, question.text, run, answer)
-                golds = await _golds(question, run)
+                golds, unseen = await _golds(question, run)
             right = await _right(question, steps, workshop, run)
             used = workshop.used(run)
             await in_thread(_keep, request.out, steps, question, right)
-            counts = {f"runs, {'right' if right else 'wrong'}": 1, f"runs ended: {steps.stop}": 1}
+            counts = Counter(
+                [f"runs, {'right' if right else 'wrong'}", f"runs ended: {steps.stop}"]
+            )
+            counts["gold documents that are not in view"] += unseen
             if not right:
-                return Made((), {"a run whose answer was not right": 1}, counts, used)
+                return Made((), {"a run whose answer was not right": 1}, +counts, used)
             found = await drawn(
                 steps, golds, question.answers, tasks=tasks, scored=scored, over=over
             )
-            samples = tuple(found.samples)
-            return Made(samples, found.discarded, {**counts, **found.counts}, used)
+            return Made(tuple(found.samples), found.discarded, counts + found.counts, used)
 
         by_title = _BY_WORDS if scored is None else _BY_RERANKER
         name = workshop.reranker.name if workshop.reranker is not None else ""
@@ -156,18 +161,32 @@ def _set_up(settings: Sequence[str]) -> tuple[DualRAG, Linking]:
     return configured(DualRAG, of_strategy), configured(Linking, of_linking)
 
 
-async def _golds(question: Question, run: Run) -> list[Gold]:
-    """The gold documents, as they are in view or else as the question has them."""
+async def _golds(question: Question, run: Run) -> tuple[list[Gold], int]:
+    """The gold documents as they are in view, else as the question has them; how many are these."""
     titles = {candidate.id: candidate.title for candidate in question.documents}
-    golds = []
+    golds, unseen = [], 0
     for id_ in question.gold:
+        named = [text for document, text in question.gold_texts if document == id_]
         try:
-            title = (await run.document(id_)).title
+            document = await run.document(id_)
         except UnknownDocument:
-            title = titles.get(id_, "")
-        named = tuple(text for document, text in question.gold_texts if document == id_)
-        golds.append(Gold(id_, title, named))
-    return golds
+            unseen += 1
+            golds.append(Gold(id_, titles.get(id_, ""), tuple(named)))
+        else:
+            named = named or list(_facts(question, document))
+            golds.append(Gold(id_, document.title, tuple(named)))
+    return golds, unseen
+
+
+def _facts(question: Question, document: Document) -> Iterator[str]:
+    """The sentences of a document that a record in the plain form names by their numbers."""
+    facts = question.meta.get("supporting_facts")
+    for fact in facts if isinstance(facts, list) else ():
+        match fact:
+            case [document.title, int(number)]:
+                found = sentences(document.text, document.language)
+                if 0 <= number < len(found):
+                    yield document.text[slice(*found[number])]
 
 
 async def _right(question: Question, steps: Trajectory, workshop: Workshop, run: Run) -> bool:

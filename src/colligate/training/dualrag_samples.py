@@ -15,18 +15,36 @@ from dataclasses import dataclass, field
 from pydantic import BaseModel
 
 from colligate.documents import Span
-from colligate.evidence.entity_identifier import Entities, Wanted, identifier_messages, wanted
+from colligate.evidence.entity_identifier import (
+    IDENTIFIER_TOKENS,
+    Entities,
+    Wanted,
+    identifier_messages,
+    wanted,
+)
 from colligate.evidence.entity_linking import ELSE
 from colligate.evidence.knowledge_outline import NOTHING
-from colligate.evidence.knowledge_summarizer import Summary, summarizer_messages
-from colligate.evidence.reasoner import FactsFirst, Reasoning, reasoner_messages, reasoner_reply
+from colligate.evidence.knowledge_summarizer import SUMMARY_TOKENS, Summary, summarizer_messages
+from colligate.evidence.reasoner import (
+    REASONER_TOKENS,
+    FactsFirst,
+    Reasoning,
+    reasoner_messages,
+    reasoner_reply,
+)
 from colligate.models import Message
+from colligate.token_estimate import estimate_tokens
 from colligate.training.gold_entities import Gold, Match, Scored, matches
 from colligate.training.quoted_facts import copied, gold_statement, statements
 from colligate.training.samples import Sample
 from colligate.training.trajectories import Looked, State, Step, Trajectory, replayed
 
-TASKS = ("reasoner", "identifier", "summarizer")
+_REPLY_TOKENS = {
+    "reasoner": REASONER_TOKENS,
+    "identifier": IDENTIFIER_TOKENS,
+    "summarizer": SUMMARY_TOKENS,
+}
+TASKS = tuple(_REPLY_TOKENS)
 
 _LONGEST_THOUGHT = 800  # characters, as the schema has it
 _TOO_MUCH = "more wanted though all gold documents were known"
@@ -266,6 +284,9 @@ def _add(
     label: str,
 ) -> None:
     text = json.dumps(reply.model_dump(), ensure_ascii=False)
+    if estimate_tokens(text) > _REPLY_TOKENS[task]:
+        found.discarded[f"{task}: the reply would be longer than a reply may be"] += 1
+        return
     found.samples.append(
         Sample(
             id=f"{trajectory.id}/{task}/{name}",

@@ -2,8 +2,8 @@
 
 The paper asks a reranker: the gold title with the best score, where that is over nought (of
 logits). So does this, where a cross-encoder is named. Without one a title is meant when all words
-of the shorter of the two stand in the longer. Where no title is meant, the spans that our outline
-keeps tell: what is known of the entity rests mostly on one gold document.
+of the shorter of the two stand in the longer, and the same numbers. Where no title is meant, the
+spans that our outline keeps tell: what is known of the entity rests mostly on one gold document.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ Scored = Callable[[str, Sequence[str]], Awaitable[Sequence[float]]]
 """A reranker's score of each title for a name."""
 
 _MOSTLY = 0.5
+_ROMAN = re.compile(r"[IVX]+")
 _QUALIFIED = re.compile(r"\s*\([^()]*\)\s*$")  # "Silver Harbour (film)"
 
 
@@ -85,16 +86,25 @@ async def _by_name(
 def _shared(name: str, title: str) -> float:
     """F1 of the words of name and title if one has all of the other's, else 0.
 
-    What a title says in brackets at its end only counts where the name says it too.
+    What a title says in brackets at its end only counts where the name has brackets too. Numbers
+    tell apart: those of the name must stand in the title, those of the title before its brackets
+    in the name.
     """
-    wordings = (title, _QUALIFIED.sub("", title) or title)
-    return max(_contained(set(words_of(name)), set(words_of(each))) for each in wordings)
+    bare = title if _QUALIFIED.search(name) else _QUALIFIED.sub("", title) or title
+    if not _numbers(bare) <= _numbers(name) <= _numbers(title):
+        return 0.0
+    return max(_contained(set(words_of(name)), set(words_of(each))) for each in (title, bare))
 
 
 def _contained(one: set[str], other: set[str]) -> float:
     if not one or not other or not (one <= other or other <= one):
         return 0.0
     return 2 * min(len(one), len(other)) / (len(one) + len(other))
+
+
+def _numbers(text: str) -> set[str]:
+    """Its numbers, also Roman ones; a lone I, V or X among them."""
+    return {w for w in re.findall(r"\w+", text) if any(map(str.isdigit, w)) or _ROMAN.fullmatch(w)}
 
 
 def _by_knowledge(spans: Sequence[Span], golds: Sequence[Gold]) -> Match | None:

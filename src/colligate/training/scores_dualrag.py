@@ -1,7 +1,8 @@
 """How near a reply comes to the one that was to be learnt, for DualRAG's three roles.
 
 A reply that inference could not read is wrong in all of them, though a run asks again and then
-helps itself. Values are in [0, 1]; what does not apply to a sample is not among its values.
+helps itself. Values are in [0, 1]; what does not apply to a sample is not among its values, and
+those whose names begin with "_" are for `summed` alone.
 
 - "reasoner": `need_retrieve_accuracy`, whether it comes to the same verdict; of many replies also
   the F1 of either verdict, `need_retrieve_f1` and, of the far rarer other one, `enough_f1`.

@@ -102,6 +102,31 @@ async def test_right_runs_are_taught_and_every_run_is_kept(curate, records, worl
     assert "shares most words" in card.filters[1]
 
 
+async def test_a_sentence_that_a_record_names_by_its_number_repairs(
+    curate, records, world, tmp_path
+):
+    def blind(call):
+        return {"statements": [] if "<entity>Lund" in call.prompt else world.facts(call)}
+
+    meta = {"supporting_facts": [["Lund", 1], ["Lund", 9], ["Boats", 0]]}
+    asked = [records("a", "Lund", meta=meta), records("b", "Lund", meta={"supporting_facts": 1})]
+    await curate(asked, world(Summary=blind), settings=(*SETTINGS, "rounds=3"))
+    repaired = {
+        sample.meta["question"]: json.loads(sample.target)["statements"][0]["sentence"]
+        for sample in samples(tmp_path / "out")
+        if sample.meta["class"] == "repaired"
+    }
+    assert repaired == {"a": "It has a cathedral.", "b": "Lund is a town in Sweden."}
+
+
+async def test_golds_that_nobody_can_read_are_counted(curate, records, world, tmp_path):
+    asked = records("a", "Sweden")
+    asked["gold_document_ids"].append("elsewhere")
+    card, _ = await curate([asked], world())
+    assert card.counts["gold documents that are not in view"] == 1
+    assert set(card.samples) == {"reasoner", "identifier", "summarizer"}
+
+
 async def test_a_judge_says_what_is_right_where_one_is_named(curate, records, world, tmp_path):
     judge = ScriptedModel(lambda call: "Yes" if "Norway" in call.prompt else "No", "judge")
     card, _ = await curate([records("a", "Sweden"), records("b", "Norway")], world(), judge=judge)
