@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, replace
+from typing import ClassVar
 
 from colligate.documents import Document
 from colligate.errors import MalformedOutput, UsageError
@@ -19,6 +20,7 @@ from colligate.evidence.outline import selection_messages
 from colligate.library.given import Given
 from colligate.library.sources import SearchMode, Sources
 from colligate.models import Capability, Role
+from colligate.strategies.at_least import at_least
 from colligate.strategies.longrefiner import LongRefiner
 from colligate.strategies.maxp import best_documents
 from colligate.strategies.parameters import configured
@@ -69,7 +71,11 @@ class Settings(Pairing):
     structuring: Structuring = Structuring.HEADINGS  # the teacher writes no structure by default
     outline_tokens: int = LongRefiner.outline_tokens
 
-    name = "longrefiner"
+    name: ClassVar[str] = "longrefiner"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        at_least(self, documents=1, outline_tokens=1)
 
 
 async def curate_longrefiner(request: Curation, on_event: Listener) -> Card:
