@@ -159,7 +159,8 @@ class Workshop:
         """
         request, done = self.request, 0
         there = await in_thread(read_journal, request.out)
-        missing = [item.id for item in items if item.id not in there]
+        standing = {id_ for id_, made in there.items() if not (request.retry_failed and made.error)}
+        missing = [item for item in items if item.id not in standing]
         if len(missing) < len(items):
             kept = len(items) - len(missing)
             self.trace.emit(Noted(f"{kept:,} of {len(items):,} items are done"))
