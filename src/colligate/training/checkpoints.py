@@ -29,6 +29,16 @@ def step_of(checkpoint: Path) -> int:
     return int(found[1])
 
 
+def progress(checkpoint: Path) -> tuple[int, int]:
+    """How many steps were done when it was written, and of how many.
+
+    Raises:
+        OSError, ValueError, KeyError: it is not whole.
+    """
+    state = json.loads((checkpoint / "trainer_state.json").read_text("utf-8"))
+    return int(state["global_step"]), int(state["max_steps"])
+
+
 def seal(checkpoint: Path) -> None:
     """Put down that a checkpoint is whole. Blocks.
 

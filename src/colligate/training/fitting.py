@@ -142,8 +142,10 @@ def _train(made: Material, out: Path, record: Fit, arguments: Mapping[str, Any])
             write_fit(out, record)
         trainer.add_callback(callback(Watch(curve, made.place, stop, made.emit), made.libraries))
         trainer.args.eval_on_start = resume is None and bool(made.held_out.fitting)
-        trainer.train(resume_from_checkpoint=str(resume) if resume else None)
-        record.step, record.steps = trainer.state.global_step, trainer.state.max_steps
+        record.step, record.steps = checkpoints.progress(resume) if resume else (0, 0)
+        if resume is None or record.step < record.steps:
+            trainer.train(resume_from_checkpoint=str(resume) if resume else None)
+            record.step, record.steps = trainer.state.global_step, trainer.state.max_steps
     record.finished = record.step >= record.steps
     if made.place.first:
         _end(record, made.recipe, out)

@@ -23,9 +23,9 @@ class Fit:
     """A training, from its first session on.
 
     `made_with` is what a training has to be gone on with: recipe, settings, digests of base and
-    data, how it is computed. `base` is the model's name, `recipe` the recipe's file as it was. `samples` and
-    `left_out` are by file; what is left out was longer than the cutoff. `sessions` are the times
-    it ran.
+    data, how it is computed. `base` is the model's name, `recipe` the recipe's file as it was.
+    `samples` and `left_out` are by file; what is left out was longer than the cutoff. `sessions`
+    are the times it ran.
     """
 
     made_with: Mapping[str, Any]
