@@ -288,6 +288,21 @@ def test_what_is_written_brings_the_text_back(text, most_tokens, joined_words):
 
 @settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(texts())
+def test_sections_come_back_where_their_headings_stood(text):
+    source = document(text)
+    body = body_of(source)
+    for sample in structuring_pairs(source, Pairing()).samples:
+        back = recover(sample.target, body.bare).tree
+        assert len(back.sections) == len(
+            re.findall(r"<(?:abstract|(?:sub-)?section: )", sample.target)
+        )
+        for section in back.sections:
+            apart = (sorted((section.span.start, start)) for start in body.starts)
+            assert any(not re.search(r"\w", body.bare.text[a:b]) for a, b in apart)
+
+
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(texts())
 def test_nothing_but_headings_is_taken_from_the_text(text):
     source = document(text)
     body = body_of(source)
