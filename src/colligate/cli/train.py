@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from colligate.cli import options, train_options
-from colligate.cli.failures import ANSWERED, INTERRUPTED
+from colligate.cli.failures import ANSWERED, FAULT, INTERRUPTED
 from colligate.cli.terminal import counted, note, say, say_json, warn
 
 if TYPE_CHECKING:
@@ -124,6 +124,8 @@ def curate(
         note(f"{card.total('train') + card.total('held_out'):,} samples; {out}")
     if failed := card.items["failed"]:
         warn(f"{counted(failed, 'item')} failed; the same command with --retry-failed tries again")
+        if failed == card.items["done"]:
+            return FAULT
     return ANSWERED
 
 
