@@ -175,8 +175,9 @@ def test_what_inference_would_not_ask_about_is_no_sample():
         f"# The Mill\n\n{paragraph('mill', 300)}\n\n## Without text\n",
     ],
 )
-def test_a_document_without_sections_is_no_sample(text):
-    made = structuring_pairs(document(text), Pairing())
+@pytest.mark.parametrize("most_tokens", [22_000, 200])  # in parts it is still one section
+def test_a_document_without_sections_is_no_sample(text, most_tokens):
+    made = structuring_pairs(document(text), Pairing(most_tokens))
     assert (made.samples, made.discarded) == ((), {UNSECTIONED: 1})
 
 

@@ -37,7 +37,7 @@ LONG = "the skeleton is longer than inference lets a reply be"
 LOST = "the skeleton does not bring the text back"
 
 _LEAST_SECTIONS = 2  # one alone tells nothing apart
-_SECTION = re.compile(r"<(?:sub-)?section: ")
+_SECTION = re.compile(r"<(?:sub-)?section: [^>]*>")
 _BLANK_LINES = re.compile(r"(?:[^\S\n]*\n)*")
 
 
@@ -71,7 +71,7 @@ def structuring_pairs(document: Document, pairing: Pairing) -> Made:
         return Made(discarded={HEADED: 1})
     spans = list(stretches(body.bare, pairing.structuring_tokens))
     replies = [_reply(document, body.source(span), pairing) for span in spans]
-    if sum(len(_SECTION.findall(reply)) for reply in replies) < _LEAST_SECTIONS:
+    if len({tag for reply in replies for tag in _SECTION.findall(reply)}) < _LEAST_SECTIONS:
         return Made(discarded={UNSECTIONED: 1})
     samples = []
     discarded: Counter[str] = Counter()
