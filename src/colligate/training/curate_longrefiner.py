@@ -24,7 +24,7 @@ from colligate.strategies.at_least import at_least
 from colligate.strategies.longrefiner import LongRefiner
 from colligate.strategies.maxp import best_documents
 from colligate.strategies.parameters import configured
-from colligate.strategies.refiner import TITLES_TOKENS, Refiner, has_parts
+from colligate.strategies.refiner import Refiner, has_parts
 from colligate.strategies.run import Run
 from colligate.strategies.strategy import Needs
 from colligate.strategies.structuring import Structure, Structuring
@@ -49,7 +49,7 @@ TASKS = (SCOPE, STRUCTURING, SELECTION)
 
 WITHOUT_PARTS = "a document without parts to choose between: inference would not ask"
 
-_LABEL_TOKENS = 1024  # a teacher may think first
+_TEACHER_TOKENS = 1024  # a teacher may think first
 
 _FILTERS = {
     SCOPE: "scope: the label is the teacher's; a reply that is none, also when it is asked for"
@@ -195,13 +195,15 @@ class _Work:
             return Made(discarded={WITHOUT_PARTS: 1})
         most_tokens = self.settings.outline_tokens
         messages = selection_messages(question.text, article, most_tokens=most_tokens)
-        reply = await run.chat(messages, role=Role.WORKER, max_tokens=TITLES_TOKENS)
+        reply = await run.chat(messages, role=Role.WORKER, max_tokens=_TEACHER_TOKENS)
         return selection_sample(question, article, messages, reply)
 
 
 async def _scope(question: Question, run: Run) -> Made:
     try:
-        label = await run.structured(label_messages(question.text), Label, max_tokens=_LABEL_TOKENS)
+        label = await run.structured(
+            label_messages(question.text), Label, max_tokens=_TEACHER_TOKENS
+        )
     except MalformedOutput:
         return Made(discarded={MALFORMED: 1})
     return Made((scope_sample(question, label.value),))
