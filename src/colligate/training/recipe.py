@@ -153,8 +153,8 @@ def changed(recipe: Recipe, settings: Sequence[str]) -> Recipe:
 def _value(text: str, name: str) -> Any:
     """A value as TOML writes it; words need no quotes, several stand between commas."""
     try:
-        value = tomllib.loads(f"value = {text}")["value"]
-    except (ValueError, KeyError):
+        [value] = tomllib.loads(f"value = {text}").values()
+    except ValueError:
         value = text
     if name in ("tasks", "targets") and isinstance(value, str) and value != "all-linear":
         return [part.strip() for part in value.split(",")]

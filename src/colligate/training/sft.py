@@ -220,6 +220,9 @@ def _model(recipe: Recipe, how: How, source: Source, place: Place, with_: Librar
     else:
         kind = with_.transformers.AutoModelForCausalLM
         model = pretrained(kind, source, dtype=getattr(with_.torch, dtype))
+    if source.gguf_file:
+        # Its numbers are plain ones by now; else it is taken for one that cannot be trained.
+        model.hf_quantizer.remove_quantization_config(model)
     if model.config._attn_implementation != how.attention:
         model.set_attn_implementation(how.attention)
     return model
