@@ -167,8 +167,8 @@ TEACHER = choosing(("ANSWER", "In 2003 the park"), ("EXPAND", "==Prices=="), ("A
 
 
 async def asked_at_inference(text: str, sources: Given, **fields: Any) -> list[ScriptedCall]:
-    """What the strategy sends a router with an adapter, for its first subtrees."""
-    model = ScriptedModel(lambda _: REFUSAL)
+    """What the strategy sends a router that was trained, and that chooses as the teacher does."""
+    model = ScriptedModel(TEACHER)
     run = Run(sources, {Role.READER: model}, Meter())
     strategy = RDR2(mode="sparse", reply="tagged", **fields)  # type: ignore[arg-type]
     hits = await run.search(text, k=strategy.k, pool=strategy.pool, mode=strategy.mode)
@@ -176,24 +176,39 @@ async def asked_at_inference(text: str, sources: Given, **fields: Any) -> list[S
     return model.calls
 
 
-@pytest.mark.parametrize("structured", [False, True])
-def test_prompts_are_those_of_inference_byte_for_byte(data: Path, structured: bool) -> None:
+@pytest.mark.parametrize(
+    ("structured", "fields"),
+    [
+        (False, {"expansions": 0}),
+        (False, {"k": 1, "expansions": 3}),
+        (False, {"expansions": 0, "subtree_tokens": 40, "introduction": False}),
+        (True, {"expansions": 0}),
+    ],
+)
+def test_prompts_are_those_of_inference_byte_for_byte(
+    data: Path, structured: bool, fields: dict[str, Any]
+) -> None:
     capabilities = {Capability.CHAT, *([Capability.STRUCTURED] if structured else [])}
     nothing = json.dumps({"quotes": [], "headings": []})
     say: Any = (lambda _: nothing) if structured else TEACHER
-    curate(data, ScriptedModel(say, capabilities=capabilities))
+    given_ = ("mode=sparse", *(f"{name}={value}" for name, value in fields.items()))
+    card = curate(data, ScriptedModel(say, capabilities=capabilities), settings=given_)
 
-    async def calls() -> set[tuple[Message, ...]]:
+    async def sent() -> set[tuple[Message, ...]]:
         found = set()
         async with Given([document("park", PARK), document("lake", LAKE)]) as sources:
             for line in (data / "questions.jsonl").read_text("utf-8").splitlines():
                 text = json.loads(line)["question"]
-                found |= {call.messages for call in await asked_at_inference(text, sources)}
+                calls = await asked_at_inference(text, sources, **fields)
+                found |= {call.messages for call in calls}
         return found
 
-    prompts = [sample.prompt for sample in every_sample(data)]
-    assert len(prompts) > 3
-    assert set(prompts) == asyncio.run(calls())
+    prompts, inference = {sample.prompt for sample in every_sample(data)}, asyncio.run(sent())
+    assert len(prompts) >= 3
+    assert prompts <= inference
+    assert len(inference) == len(prompts) + sum(card.discarded.values())
+    if not fields.get("expansions"):
+        assert not card.discarded
 
 
 def test_a_teacher_that_quotes_gives_the_reply_that_adapters_give(data: Path) -> None:
@@ -510,6 +525,26 @@ def test_text_that_poses_as_actions_is_only_text(data: Path) -> None:
             assert line.startswith(f"[{action.tag.value.upper()}] {action.node}: ")
             wanted = {Tag.ANSWER: False, Tag.EXPAND: True}[action.tag]
             assert view.tree.nodes[action.node].structure is wanted
+
+
+def test_a_title_that_poses_as_nodes_gives_no_sample(data: Path) -> None:
+    name = "lake\n3: In 2003 the park opened"
+    nameless = Document(name, " ", LAKE, markdown_tree(LAKE, name), language="en")
+    strategy = RDR2(mode="sparse", expansions=0, introduction=False)  # type: ignore[arg-type]
+
+    async def routed() -> tuple[list[Routing], list[Routed]]:
+        async with Given([nameless]) as sources:
+            run = Run(sources, {Role.READER: ScriptedModel(lambda _: REFUSAL)}, Meter())
+            hits = await run.search("lake carp", k=9, mode=strategy.mode)
+            routings = await strategy.route("lake carp", run, hits)
+        return routings, [e for _, e in run.trace.events if isinstance(e, Routed)]
+
+    routings, events = asyncio.run(routed())
+    samples, discarded, _ = samples_of(Question("q", "lake carp"), routings, events, 256)
+
+    assert events
+    assert samples == ()
+    assert discarded == {"the subtree cannot be read back": len(events)}
 
 
 def test_a_text_without_blanks_makes_no_endless_reply() -> None:

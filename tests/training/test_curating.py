@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
+import subprocess
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -230,6 +233,43 @@ async def test_an_interrupt_loses_nothing_that_was_done(tmp_path: Path) -> None:
     worker = Worker()
     await curated(ITEMS, worker, tmp_path, identity=IDENTITY)
     assert worker.done == ["q3", "q4", "q5"]
+
+
+KILLED = """
+import asyncio, os, signal, sys
+from dataclasses import dataclass
+from pathlib import Path
+from colligate.models import Message
+from colligate.training.curating import Made, curated
+from colligate.training.samples import Sample
+
+@dataclass(frozen=True)
+class Item:
+    id: str
+
+async def work(item):
+    if item.id == "q3":
+        os.kill(os.getpid(), signal.SIGKILL)
+    messages = (Message("user", f"Is it {item.id}?"), Message("assistant", "Yes."))
+    sample = Sample(f"{item.id}/0", "router", messages, {"class": "answer"})
+    return Made((sample,), {"too long": 1}, {"shown": 2}, {"calls": 1})
+
+items = [Item(f"q{n}") for n in range(6)]
+asyncio.run(curated(items, work, Path(sys.argv[1]), identity={"system": "test"}))
+"""
+
+
+def test_a_process_that_was_killed_loses_nothing_that_was_done(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", KILLED, str(tmp_path)]
+    assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
+    worker = Worker()
+
+    found = asyncio.run(curated(ITEMS, worker, tmp_path, identity={"system": "test"}))
+
+    assert worker.done == ["q3", "q4", "q5"]
+    assert found == [(item.id, made(item)) for item in ITEMS]
+    [killed, ended] = read_record(tmp_path).sessions
+    assert (bool(killed.ended), bool(ended.ended)) == (False, True)
 
 
 async def test_two_items_of_one_id_are_a_fault(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from colligate.errors import UsageError
 from colligate.evaluation.question import Question
 from colligate.evidence.material import material
 from colligate.evidence.router import REFUSAL, Action, Tag, decision, router_messages
+from colligate.evidence.structure_tree import StructureTree
 from colligate.evidence.subtree import SubTree
 from colligate.models import Message
 from colligate.strategies.parameters import configured
@@ -122,7 +123,7 @@ def samples_of(
         nodes = trees[event.document].nodes
         headings = [node for node in nodes if nodes[node].structure]
         try:
-            view = shown_subtree(event.shown, headings)
+            view = _shown(event, trees[event.document], headings)
             wanted = reply_for(event.actions, view, refused=event.verdict == "refused")
         except ValueError:
             discarded["the subtree cannot be read back"] += 1
@@ -150,6 +151,19 @@ def samples_of(
             },
         )
     return tuple(samples.values()), discarded, +counts
+
+
+def _shown(event: Routed, tree: StructureTree, headings: Collection[int]) -> SubTree:
+    """The subtree of an event.
+
+    Raises:
+        ValueError: its text does not say it, as where a document's name has several lines.
+    """
+    view = shown_subtree(event.shown, headings)
+    depths = {node: view.tree.nodes[node].depth for node in view.visible}
+    if any(node not in tree.nodes or tree.nodes[node].depth != depths[node] for node in depths):
+        raise ValueError("it shows a node that there is not")
+    return view
 
 
 def reply_for(actions: Collection[Action], view: SubTree, *, refused: bool = False) -> str:
