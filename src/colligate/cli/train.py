@@ -162,6 +162,7 @@ def _show_card(card: Card) -> None:
 def recipes(as_json: options.AsJson = False) -> int:
     """List the recipes: what is trained, on which tasks, and how."""
     from colligate.cli.tables import table
+    from colligate.training.launch import configurations
     from colligate.training.recipe import names, read_recipe
 
     every = [read_recipe(name) for name in names()]
@@ -170,6 +171,9 @@ def recipes(as_json: options.AsJson = False) -> int:
         return ANSWERED
     rows = [(each.name, each.method, ", ".join(each.tasks), each.title) for each in every]
     say(table(["recipe", "method", "tasks", "what it is"], rows))
+    note("several GPUs: accelerate launch --config_file FILE -m colligate train fit RECIPE ...")
+    for file in configurations().values():
+        note(f"FILE may be {file}")
     return ANSWERED
 
 
@@ -192,7 +196,9 @@ def fit(
 
     Exit status: 0 trained, 2 wrong usage, 1 a fault, 130 interrupted.
     """
+    from colligate.cli.tables import table
     from colligate.errors import UsageError
+    from colligate.training.launch import place
 
     if export is not None:
         if export != "llama-factory":
@@ -200,16 +206,17 @@ def fit(
         return _export(recipe, data, base, out, parameters or [], as_json)
     arguments = {"recipe": recipe, "data": str(data), "base": base, "set": parameters}
     fitted = _fitted(recipe, data, base, out, parameters or [], _given(arguments))
+    status = ANSWERED if fitted.finished else INTERRUPTED
+    if not place().first:
+        return status
     if as_json:
         say_json(fitted.to_json())
     else:
-        from colligate.cli.tables import table
-
         said = [(name, _shown(value)) for name, value in fitted.to_json().items() if name != "out"]
         say(table(["", str(out)], [(name, value) for name, value in said if value]))
     if not fitted.finished:
         note(f"stopped after step {fitted.step:,} of {fitted.steps:,}; the same command goes on")
-    return ANSWERED if fitted.finished else INTERRUPTED
+    return status
 
 
 def _fitted(

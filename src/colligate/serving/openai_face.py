@@ -97,7 +97,7 @@ async def chat_completions(request: Request, body: ChatRequest, server: TheServe
     if not body.question:
         raise _Refused(400, "the question is empty", "messages")
     asked = Asked(question=body.question, strategy=strategy)
-    run = await server.runs.begin(library, asked.ask(server.serving.question_characters))
+    run = await server.runs.begin(library, asked.ask(server.serving))
     name = _model_name(strategy, library)
     completion = Completion(name, library, str(request.base_url), body.warnings)
     if body.stream:
