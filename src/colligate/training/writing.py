@@ -47,7 +47,7 @@ def written(
         made_with=record.identity,
         split={
             "held out": request.held_out,
-            "kept apart by": "the text of the question, or the document's id",
+            "kept apart by": "a question's words, or the document where there is no question",
             "seed": request.seed,
         },
         files={name: file_digest(request.out / name) for name in files},
