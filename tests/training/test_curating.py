@@ -136,6 +136,15 @@ async def test_a_failure_within_tasks_side_by_side_is_that_failure(tmp_path: Pat
     assert found[0][1].error == "MalformedOutput: no JSON"
 
 
+async def test_a_spent_budget_among_failures_is_a_spent_budget(tmp_path: Path) -> None:
+    group = BaseExceptionGroup("two", [MalformedOutput("no JSON"), BudgetExceeded("spent")])
+
+    with pytest.raises(BudgetExceeded):
+        await curated(ITEMS, Worker({"q1": group}), tmp_path, identity=IDENTITY)
+
+    assert list(read_journal(tmp_path)) == ["q0"]
+
+
 async def test_a_fault_of_ours_is_no_failure_of_the_item(tmp_path: Path) -> None:
     with pytest.raises(KeyError):
         await curated(ITEMS, Worker({"q1": KeyError("oops")}), tmp_path, identity=IDENTITY)
@@ -337,7 +346,7 @@ async def test_a_journal_of_which_nobody_knows_what_it_was_made_with(tmp_path: P
 
 def test_a_folder_is_held_by_one_process_at_a_time(tmp_path: Path) -> None:
     folder = tmp_path / "new" / "out"
-    refused = pytest.raises(UsageError, match="another process curates there")
+    refused = pytest.raises(UsageError, match="another process works there")
     with held(folder), refused, held(folder):
         pass
 

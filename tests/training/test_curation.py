@@ -390,5 +390,5 @@ def test_two_processes_do_not_curate_into_one_folder(data: Path) -> None:
         ):
             pass
 
-    with pytest.raises(UsageError, match="another process curates there"):
+    with pytest.raises(UsageError, match="another process works there"):
         in_workshop(request(data), do, READS)

@@ -62,7 +62,7 @@ def held(folder: Path) -> Iterator[None]:
     try:
         lock.acquire(timeout=0)
     except Timeout as error:
-        why, mend = "another process curates there", "wait for it, or name another --out"
+        why, mend = "another process works there", "wait for it, or name another --out"
         raise UsageError(f"{folder} is in use", why, mend) from error
     try:
         yield
@@ -160,7 +160,8 @@ class _Curating:
         except BaseExceptionGroup as group:
             if group.split(ColligateError)[1] is not None:
                 raise
-            error = cause(group)  # type: ignore[assignment]
+            # A call that the budget refused stops all of it, whatever else went wrong beside it.
+            error = cause(group.subgroup(BudgetExceeded) or group)  # type: ignore[assignment]
         if isinstance(error, BudgetExceeded):
             self._stopped = self._stopped or error
             return
