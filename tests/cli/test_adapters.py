@@ -152,3 +152,61 @@ def test_a_model_that_takes_none_says_which_do(
     assert done.returncode == 1
     assert "takes no adapter" in done.stderr
     assert "take hf:NAME or openai:MODEL@URL" in done.stderr
+
+
+SUITE = """
+title = "The router, with and without its adapter"
+datasets = [
+  { name = "towers", file = "towers.jsonl", metrics = ["short", "evidence", "cost"] },
+]
+strategies = [
+  { name = "rdr2", set = ["reply=tagged"], label = "base" },
+  { name = "adapted", strategy = "rdr2", set = ["router_adapter=router"], label = "adapter" },
+]
+columns = [{ dataset = "towers", metric = "answer_in_evidence", label = "evidence", scale = 100 }]
+"""
+
+
+@pytest.fixture
+def bench(colligate: Any, server: Any, here: Path) -> Callable[[], Any]:
+    document = {"id": "tower", "title": "Tower", "text": "The tower was built in 1871. It is high."}
+    other = {"id": "gulls", "title": "Gulls", "text": "Gulls breed near the tower."}
+    record = {"id": "q", "question": QUESTION, "answers": ["1871"], "documents": [document, other],
+              "gold_document_ids": ["tower"]}  # fmt: skip
+    (here / "towers.jsonl").write_text(json.dumps(record) + "\n")
+    (here / "adapters.toml").write_text(SUITE)
+    return lambda: colligate.here(
+        *("bench", "run", "adapters.toml", "--data", ".", "--out", "run"),
+        *("--model", f"openai:base@{server.url}", "--embedder", "static", "--json"),
+    )
+
+
+def test_a_bench_compares_a_strategy_with_and_without_its_adapter(
+    bench: Any, server: Any, here: Path
+) -> None:
+    # A suite says itself what its strategies are; the file is for questions of one's own.
+    (here / "colligate.toml").write_text('[adapters]\nrouter = "router-2"\n')
+    done = bench()
+    assert done.returncode == 0, done.stderr
+    assert set(asked(server)) == {"base", "router"}
+    cells = {each["strategy"]: each["metrics"] for each in json.loads(done.stdout)["cells"]}
+    rows = [json.loads(line) for line in Path("run/rows.jsonl").read_bytes().splitlines()]
+    read = {
+        row["strategy"]: [each["document"] for each in row["outcome"]["evidence"]] for row in rows
+    }
+    assert read["adapted"] == ["tower"]
+    assert sorted(read["rdr2"]) == ["gulls", "tower"]  # it accepted nothing: all that was found
+    assert cells["adapted"]["answer_in_evidence"] == 1
+
+
+def test_a_bench_does_not_go_on_with_an_adapter_that_was_trained_again(
+    bench: Any, here: Path
+) -> None:
+    (here / "router").mkdir()
+    (here / "router" / "adapter_model.safetensors").write_bytes(b"first")
+    assert bench().returncode == 0
+    assert bench().returncode == 0
+    (here / "router" / "adapter_model.safetensors").write_bytes(b"second")
+    done = bench()
+    assert done.returncode == 2
+    assert "the adapter router was router (" in done.stderr

@@ -17,7 +17,7 @@ from colligate.evaluation import machine
 from colligate.evaluation.answering import Answering
 from colligate.evaluation.cast import Cast, Named, measurable, opened_cast, remembering
 from colligate.evaluation.estimate import MANY, Estimate, estimated
-from colligate.evaluation.identity import path_digest, prompt_digests
+from colligate.evaluation.identity import adapter_records, path_digest, prompt_digests
 from colligate.evaluation.inview import InView
 from colligate.evaluation.planning import Plan, contenders, existing, plan
 from colligate.evaluation.provenance import FILE as RUN
@@ -261,7 +261,7 @@ def _provenance(request: Request, asked: Plan, cast: Cast) -> Provenance:
         suite=request.suite.name,
         suite_text=request.suite.text,
         seed=request.seed,
-        models=cast.records,
+        models={**cast.records, **adapter_records(each.strategy for each in asked.contenders)},
         datasets=tuple(each.dataset.name for each in asked.datasets),
         strategies=tuple(contender.method.name for contender in asked.contenders),
         questions={each.dataset.name: len(each.questions) for each in asked.datasets},
