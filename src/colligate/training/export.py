@@ -55,8 +55,8 @@ def export_llama_factory(
         raise UsageError(f"cannot make the folder {out}", why, "name another --out") from error
     name = f"colligate_{recipe.name}".replace("-", "_")
     described = {}
-    for file, called in ((TRAIN, name), (HELD_OUT, f"{name}_held_out")):
-        if (data / file).is_file() and _write(recipe, data / file, out / f"{called}.jsonl"):
+    for source, called in ((TRAIN, name), (HELD_OUT, f"{name}_held_out")):
+        if (data / source).is_file() and _write(recipe, data / source, out / f"{called}.jsonl"):
             described[called] = {"file_name": f"{called}.jsonl", **_FORM}
     if name not in described:
         what = f"{data / TRAIN} has no sample of {' or '.join(recipe.tasks)}"

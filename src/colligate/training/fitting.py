@@ -100,15 +100,25 @@ def fit(
     recipe = changed(read_recipe(recipe) if isinstance(recipe, str) else recipe, settings)
     made = material(recipe, data, base, on_event)
     _writable(out)
-    made_with = _made_with(made)
     with _held(out, made):
-        record = read_fit(out) or Fit(made_with, base, recipe.text)
-        hold_to(record, made_with, out)
+        record = _record(made, out)
         if record.finished:
             made.emit(Noted(f"the training in {out} is finished: nothing is left to do"))
         else:
             _train(made, out, record, dict(arguments or {}))
         return _fitted(made, out, record)
+
+
+def _record(made: Material, out: Path) -> Fit:
+    """The training that the folder holds, or a new one. Of several processes the first decides."""
+    before = read_fit(out)
+    if not made.place.first:
+        return before or Fit({})
+    made_with = _made_with(made)
+    if before is None:
+        return Fit(made_with, made.base, made.recipe.text)
+    hold_to(before, made_with, out)
+    return before
 
 
 def _made_with(made: Material) -> dict[str, Any]:
@@ -133,18 +143,20 @@ def _train(made: Material, out: Path, record: Fit, arguments: Mapping[str, Any])
     done = checkpoints.step_of(resume) if resume else 0
     _begin(record, made, done, arguments)
     curve = Curve(out, done) if made.place.first else None
-    with stopping(lambda: made.emit(_STOPPING)) as stop, _trainer(made, out) as trainer:
+    with _trainer(made, out) as trainer:
         wait_for_all(made.place.world)
         if not made.place.first:
             resume = checkpoints.newest(out / CHECKPOINTS)  # which the first process has seen to
         record.parameters = asdict(sft.parameters(trainer.model))
         if made.place.first:
             write_fit(out, record)
-        trainer.add_callback(callback(Watch(curve, made.place, stop, made.emit), made.libraries))
-        trainer.args.eval_on_start = resume is None and bool(made.held_out.fitting)
         record.step, record.steps = checkpoints.progress(resume) if resume else (0, 0)
         if resume is None or record.step < record.steps:
-            trainer.train(resume_from_checkpoint=str(resume) if resume else None)
+            with stopping(lambda: made.emit(_STOPPING), made.place) as stop:
+                watch = Watch(curve, made.place, stop, made.emit)
+                trainer.add_callback(callback(watch, made.libraries))
+                trainer.args.eval_on_start = resume is None and bool(made.held_out.fitting)
+                trainer.train(resume_from_checkpoint=str(resume) if resume else None)
             record.step, record.steps = trainer.state.global_step, trainer.state.max_steps
     record.finished = record.step >= record.steps
     if made.place.first:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ from importlib import resources
 from pathlib import Path
 from types import FrameType
 from typing import Any
+
+_ECHO = 2.0  # seconds
 
 
 @dataclass(frozen=True)
@@ -71,16 +74,22 @@ def any_of(flag: bool, world: int, device: Any) -> bool:
 
 
 @contextmanager
-def stopping(on_first: Callable[[], None]) -> Iterator[threading.Event]:
+def stopping(on_first: Callable[[], None], place: Place) -> Iterator[threading.Event]:
     """An event that Ctrl-C (SIGINT), or SIGTERM, sets instead of ending the process.
 
     The second Ctrl-C ends it as ever. Outside the main thread signals are left as they are.
     """
     asked = threading.Event()
+    first = 0.0
 
     def note(number: int, frame: FrameType | None) -> None:
+        nonlocal first
         if asked.is_set():
+            # What a launcher hears it tells its processes, which a terminal has told already.
+            if place.world > 1 and time.monotonic() - first < _ECHO:
+                return
             raise KeyboardInterrupt
+        first = time.monotonic()
         asked.set()
         on_first()
 

@@ -95,7 +95,8 @@ def callback(watch: Watch, with_: Libraries) -> Any:
 
         def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
             watch.logged(state.global_step, state.epoch or 0.0, state.num_input_tokens_seen, logs)
-            watch.progressed(state.global_step, state.max_steps)
+            if logs and ("loss" in logs or "eval_loss" in logs):
+                watch.progressed(state.global_step, state.max_steps)
 
         def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
             last = state.global_step >= state.max_steps
