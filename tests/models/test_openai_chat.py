@@ -512,6 +512,19 @@ async def test_what_one_model_of_a_server_refuses_another_may_take(
     assert Capability.STRUCTURED in adapted.capabilities
 
 
+async def test_what_its_base_was_asked_an_adapter_is_asked_too(
+    openai_server: Any, model: OpenAIChat
+) -> None:
+    openai_server.logprobs = {"Local": 0.7, "Global": 0.2}
+    assert Capability.LABELS not in (await model.with_adapter("early")).capabilities
+    await model.probe()
+    adapted = await model.with_adapter("scope")
+    assert Capability.LABELS in adapted.capabilities
+    odds = await adapted.labels(HELLO, ("Local", "Global"))
+    assert odds.odds["Local"] == pytest.approx(7 / 9)
+    assert openai_server.requests[-1]["model"] == "scope"
+
+
 async def test_an_adapter_that_the_server_does_not_list(
     openai_server: Any, model: OpenAIChat
 ) -> None:

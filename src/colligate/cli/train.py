@@ -304,8 +304,10 @@ def evaluate(
 
         show_report(report)
         note(f"{counted(sum(report.samples.values()), 'sample')}; {out}")
-    for side, failed in report.failed.items():
-        warn(f"{counted(failed, 'reply')} of {side} failed and counts as empty")
+    for side, count in report.cut.items():
+        note(f"{side}: {counted(count, 'answer')} cut at the most tokens that inference allows")
+    for side, count in report.failed.items():
+        warn(f"{side}: {counted(count, 'answer')} failed and counted as empty")
     return ANSWERED
 
 

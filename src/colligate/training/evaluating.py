@@ -118,10 +118,14 @@ async def evaluate(request: Evaluation, on_event: Listener) -> Report:
             sides.append(await _side(given, tasks, run, request.named, opened, cache))
         replies = await _replies(samples, sides, request.concurrency, trace)
         usage = run.meter.report().to_json()
+        models = {side.name: side.run.model(Role.READER) for side in sides}
+        made_with["weights"] = {
+            side: getattr(model, "version", "") for side, model in models.items()
+        }
         for warning in cache.warnings:
             trace.emit(Noted(warning, warning=True))
     report = Report(
-        models={side.name: side.run.model(Role.READER).name for side in sides},
+        models={side: model.name for side, model in models.items()},
         split=request.split,
         samples=Counter(sample.task for sample in samples),
         measures=await in_thread(measured, replies, request.seed),
