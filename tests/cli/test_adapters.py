@@ -168,16 +168,16 @@ columns = [{ dataset = "towers", metric = "answer_in_evidence", label = "evidenc
 
 
 @pytest.fixture
-def bench(colligate: Any, server: Any, here: Path) -> Callable[[], Any]:
+def bench(colligate: Any, server: Any, here: Path) -> Callable[..., Any]:
     document = {"id": "tower", "title": "Tower", "text": "The tower was built in 1871. It is high."}
     other = {"id": "gulls", "title": "Gulls", "text": "Gulls breed near the tower."}
     record = {"id": "q", "question": QUESTION, "answers": ["1871"], "documents": [document, other],
               "gold_document_ids": ["tower"]}  # fmt: skip
     (here / "towers.jsonl").write_text(json.dumps(record) + "\n")
     (here / "adapters.toml").write_text(SUITE)
-    return lambda: colligate.here(
+    return lambda *more: colligate.here(
         *("bench", "run", "adapters.toml", "--data", ".", "--out", "run"),
-        *("--model", f"openai:base@{server.url}", "--embedder", "static", "--json"),
+        *("--model", f"openai:base@{server.url}", "--embedder", "static", "--json", *more),
     )
 
 
@@ -210,3 +210,19 @@ def test_a_bench_does_not_go_on_with_an_adapter_that_was_trained_again(
     done = bench()
     assert done.returncode == 2
     assert "the adapter router was router (" in done.stderr
+
+
+def test_a_suite_as_it_is_runs_with_an_adapter(bench: Any, server: Any) -> None:
+    done = bench("--set", "router_adapter=router-2")
+    assert done.returncode == 0, done.stderr
+    assert set(asked(server)) == {"base", "router", "router-2"}  # its own "router" stays
+    read = list(map(json.loads, Path("run/rows.jsonl").read_bytes().splitlines()))
+    assert [each["outcome"]["evidence"][0]["document"] for each in read] == ["tower", "tower"]
+    done = bench()
+    assert done.returncode == 2
+    assert "set was ['router_adapter=router-2'] and is None" in done.stderr
+    done = bench("--set", "router_adaptor=router", "--out", "other")
+    assert done.returncode == 2
+    assert "no strategy that is asked has 'router_adaptor'; did you mean router_adapter?" in (
+        done.stderr
+    )

@@ -188,9 +188,10 @@ def _differences(before: Provenance, now: Provenance) -> Iterator[str]:
             nobody = "the reader" if role in _IN_PLACE_OF_NONE else "none"
             was, is_now = (_called(each) if each else nobody for each in (first, second))
             yield f"the {role} was {was} and is {is_now}"
-    for name in before.settings:
-        if before.settings[name] != now.settings.get(name):
-            yield f"{name} was {before.settings[name]} and is {now.settings.get(name)}"
+    for name in dict.fromkeys((*before.settings, *now.settings)):
+        was, is_now = (each.settings.get(name) for each in (before, now))
+        if was != is_now:
+            yield f"{name} was {was} and is {is_now}"
     for module, digest in before.prompts.items():
         if now.prompts.get(module, digest) != digest:
             yield f"the prompts of {module} have changed"
