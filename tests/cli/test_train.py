@@ -176,6 +176,12 @@ def test_a_teacher_that_is_not_there_is_a_fault_and_the_folder_goes_on(
     done = colligate.here(*curating(tmp_path / "out"))
     assert done.returncode == 1
     assert "8 items failed; the same command with --retry-failed tries again" in done.stderr
+    lost = colligate.here(
+        *("train", "evaluate", tmp_path / "out", "--model", f"openai:base@{server.url}"),
+        *("--split", "train", "--out", tmp_path / "found"),
+    )
+    assert lost.returncode == 2  # no samples
+    assert "goes on" not in lost.stderr
     server.key = None
     done = colligate.here(*curating(tmp_path / "out", "--retry-failed"))
     assert done.returncode == 0, done.stderr
@@ -210,6 +216,7 @@ def test_recipes_are_listed(colligate: Any) -> None:
         (("curate", "rdr2", "--questions", "none.jsonl"), "--teacher"),
         (("curate", "rdr2", "--teacher", "bundled", "--tasks", "scope"), "scope"),
         (("curate", "dualrag", "--teacher", "bundled"), "--questions"),
+        (("curate", "rdr2", "--teacher", "bundled", "--judge", "bundled"), "--judge"),
         (("curate", "rdr2", "--teacher", "bundled"), "--questions"),
         (("fit", "rdr2-ruoter", "--data", ".", "--base", "hf:x"), "did you mean rdr2-router?"),
         (("fit", "rdr2-router", "--data", ".", "--base", "hf:x", "--export", "xls"), "xls"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from colligate.training.fitting import Fitted
 
 T = TypeVar("T")
+
+_OF_ITEMS = ("curating", "evaluating")  # phases in which something is kept
 
 app = typer.Typer(
     help="Train adapters: RDR2's router, LongRefiner's three tasks, DualRAG's three roles."
@@ -69,6 +72,7 @@ def curate(
 
     Exit status: 0 all is done, 2 wrong usage, 1 a fault.
     """
+    from colligate.errors import UsageError
     from colligate.evaluation.cast import Named
     from colligate.settings import Settings
     from colligate.training.curation import Curation
@@ -76,6 +80,10 @@ def curate(
     settings = Settings.load(config).given(
         reader=teacher, judge=judge, embedder=embedder, reranker=reranker
     )
+    if system is not System.DUALRAG:
+        if judge is not None:
+            raise UsageError("--judge does nothing here", f"{system} has no answers to judge")
+        settings = replace(settings, judge=None)
     arguments = {
         "system": system.value,
         "teacher": teacher,
@@ -315,18 +323,26 @@ def _watched(work: Callable[[Listener], Coroutine[Any, Any, T]], out: Path) -> T
     """Do it while a person looks on; None if it was interrupted, which is said."""
     from colligate.cli.progress import watching
     from colligate.cli.running import run
-    from colligate.errors import ColligateError, UsageError
+    from colligate.errors import ColligateError
+    from colligate.strategies.trace import Event, Progressed
 
+    begun = False
     with watching(sys.stderr) as watcher:
+
+        def see(event: Event) -> None:
+            nonlocal begun
+            begun = begun or (isinstance(event, Progressed) and event.phase in _OF_ITEMS)
+            watcher.see(event)
+
         try:
-            return run(work(watcher.see))
-        except KeyboardInterrupt:
-            note(f"stopped; what was done is in {out}; the same command goes on")
-            return None
-        except (ColligateError, OSError) as error:
-            if not isinstance(error, UsageError):
+            return run(work(see))
+        except (KeyboardInterrupt, ColligateError, OSError) as error:
+            interrupted = isinstance(error, KeyboardInterrupt)
+            if begun or interrupted:
                 note(f"stopped; what was done is in {out}; the same command goes on")
-            raise
+            if not interrupted:
+                raise
+            return None
 
 
 def _names(given: str | None) -> tuple[str, ...]:
