@@ -1,14 +1,27 @@
-"""What an evaluation found, as a table on standard output."""
+"""What was curated, and what an evaluation found, as tables on standard output."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from colligate.cli.tables import table
-from colligate.cli.terminal import say
+from colligate.cli.terminal import counted, note, say
 
 if TYPE_CHECKING:
+    from colligate.training.card import Card
     from colligate.training.evaluated import Measure, Report
+
+
+def show_card(card: Card) -> None:
+    """The samples by task and class; what was left out is noted."""
+    rows = []
+    for task, splits in card.samples.items():
+        rows.append((task, "all", f"{splits['train']:,}", f"{splits['held_out']:,}"))
+        for name, of_class in card.classes.get(task, {}).items():
+            rows.append((task, name, f"{of_class['train']:,}", f"{of_class['held_out']:,}"))
+    say(table(["task", "class", "train", "held out"], rows))
+    for reason, count in card.discarded.items():
+        note(f"left out: {counted(count, 'sample')}, {reason}")
 
 
 def show_report(report: Report) -> None:

@@ -15,10 +15,7 @@ from colligate.models.hf.model import HFModel
 
 pytestmark = pytest.mark.model
 
-PROMPTS = [
-    [Message("user", "Name three rivers of Europe.")],
-    [Message("user", "What does a lighthouse keeper do all day?")],
-]
+PROMPT = [Message("user", "What does a lighthouse keeper do all day?")]
 
 
 @pytest.fixture
@@ -41,7 +38,7 @@ def adapter(tmp_path: Path) -> Callable[[int], Path]:
             model = peft.get_peft_model(library.AutoModelForCausalLM.from_config(config), lora)
             for name, matrix in model.named_parameters():
                 if "lora_" in name:
-                    torch.nn.init.normal_(matrix, std=0.05)
+                    torch.nn.init.normal_(matrix, std=0.1)
             model.save_pretrained(tmp_path / str(seed))
         return tmp_path / str(seed)
 
@@ -53,14 +50,12 @@ async def test_two_adapters_and_the_base_asked_at_once_answer_as_each_does_alone
 ) -> None:
     forms = [smollm2_hf, *[await smollm2_hf.with_adapter(adapter(seed)) for seed in (1, 2)]]
 
-    async def said(model: HFModel, prompt: list[Message]) -> str:
-        return (await model.chat(prompt, max_tokens=6)).text
+    async def said(model: HFModel) -> str:
+        return (await model.chat(PROMPT, max_tokens=12)).text
 
-    asked = [(form, prompt) for prompt in PROMPTS for form in forms]
-    alone = [await said(*each) for each in asked]
-    for at in (0, 3):
-        assert len(set(alone[at : at + 3])) == 3, alone
-    assert await asyncio.gather(*(said(*each) for each in asked)) == alone
+    alone = [await said(form) for form in forms]
+    assert len(set(alone)) == 3, alone
+    assert await asyncio.gather(*map(said, forms)) == alone
 
 
 async def test_odds_of_labels_are_each_adapters_own_among_its_neighbours(
@@ -69,7 +64,7 @@ async def test_odds_of_labels_are_each_adapters_own_among_its_neighbours(
     forms = [smollm2_hf, *[await smollm2_hf.with_adapter(adapter(seed)) for seed in (1, 2)]]
 
     async def odds(model: HFModel) -> float:
-        return (await model.labels(PROMPTS[0], ("Local", "Global"), forced="[")).odds["Local"]
+        return (await model.labels(PROMPT, ("Local", "Global"), forced="[")).odds["Local"]
 
     alone = [await odds(form) for form in forms]
     assert len({round(each, 3) for each in alone}) == 3
