@@ -11,6 +11,10 @@ from colligate.errors import UsageError
 from colligate.models import Role
 from colligate.models.name_parts import anchored, key_is_meant_for, shown, split_adapter
 from colligate.settings import Named, Settings
+from colligate.strategies.baselines.retrieve_read import RetrieveRead
+from colligate.strategies.dualrag import DualRAG
+from colligate.strategies.longrefiner import LongRefiner
+from colligate.strategies.rdr2 import RDR2
 
 VARIABLES = {
     "reader": "COLLIGATE_MODEL",
@@ -160,8 +164,10 @@ def test_options_are_kept_by_model(here: Path) -> None:
     [
         ('[models]\nraeder = "bundled"', "models.raeder", "did you mean models.reader?"),
         ("[modles]", "modles", "did you mean models?"),
-        ('reader = "bundled"', "reader", "there are models, options, library"),
+        ('reader = "bundled"', "reader", "there are models, options, adapters, library"),
         ("models = 3", "models", "it is no table"),
+        ("[adapters]\nroter = 'a'", "adapters.roter", "did you mean adapters.router?"),
+        ("[adapters]\nscope = 3", "adapters.scope", "it is no name"),
         ("[models]\nreader = 3", "models.reader", "it is no name"),
         ('[models]\nreader = " "', "models.reader", "it is no name"),
         ("library = true", "library", "it is no name"),
@@ -276,3 +282,26 @@ def test_passwords_in_names_are_not_shown() -> None:
     assert shown("openai:m@http://me:secret@h:1/v1?key=secret") == "openai:m@http://h:1/v1"
     assert "secret" not in shown("openai:m@http://me:secret@/v1")
     assert shown("hf:a+b") == "hf:a+b"
+
+
+def test_adapters_are_named_by_step_and_their_paths_start_from_the_file(tmp_path: Path) -> None:
+    place = tmp_path / "project"
+    (place / "trained" / "router").mkdir(parents=True)
+    text = """
+        [adapters]
+        router = "trained/router"
+        scope = "./not-there"
+        selection = "org/selection"
+        reasoner = "served-name"
+        """
+    loaded = Settings.load(write(place, text))
+    source = str(place / "colligate.toml")
+    assert loaded.adapters_of(RDR2) == {
+        "router_adapter": Named(f"{place}/trained/router", source),
+    }
+    assert {step: each.name for step, each in loaded.adapters_of(LongRefiner).items()} == {
+        "scope_adapter": f"{place}/not-there",
+        "selection_adapter": "org/selection",
+    }
+    assert [each.name for each in loaded.adapters_of(DualRAG).values()] == ["served-name"]
+    assert loaded.adapters_of(RetrieveRead) == {}

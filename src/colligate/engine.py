@@ -26,8 +26,7 @@ from colligate.strategies.refined import Refined
 from colligate.strategies.refiner import Refiner
 from colligate.strategies.routing import Routing
 from colligate.strategies.run import Run
-from colligate.strategies.strategy import Need, Strategy
-from colligate.strategies.strategy import strategy as strategy_by_name
+from colligate.strategies.strategy import Need, Strategy, strategy_type
 from colligate.strategies.trace import Listener, Trace
 
 DEFAULT_STRATEGY = "retrieve-read"
@@ -141,7 +140,9 @@ class Engine:
             BudgetExceeded: tokens or time are spent.
             ModelError, LibraryError: what the models or the library could not do.
         """
-        chosen = strategy_by_name(strategy) if isinstance(strategy, str) else strategy
+        trace, chosen = self._trace(on_event), strategy
+        if isinstance(chosen, str):
+            chosen = await self._resources.set_up(strategy_type(chosen), trace)
         answer, cost = await carried_out(
             chosen.answer,
             question,
@@ -149,7 +150,7 @@ class Engine:
             self._resources,
             name=chosen.name,
             needs=chosen.needs,
-            trace=self._trace(on_event),
+            trace=trace,
             limits=Limits(max_tokens_total, timeout),
             documents=documents,
         )
@@ -173,7 +174,10 @@ class Engine:
         a `Refiner` refines all in view, in their order. `budget` stands in place of its own.
         Limits and errors are those of `ask`.
         """
-        chosen = LongRefiner() if refiner is None else refiner
+        trace = self._trace(on_event)
+        chosen = refiner
+        if chosen is None:
+            chosen = await self._resources.set_up(LongRefiner, trace)
         if budget is not None:
             chosen = replace(chosen, budget=budget)
 
@@ -190,7 +194,7 @@ class Engine:
             self._resources,
             name="refining",
             needs=LongRefiner.needs,
-            trace=self._trace(on_event),
+            trace=trace,
             limits=Limits(max_tokens_total, timeout),
         )
         warnings = tuple(dict.fromkeys((*cost.warnings, *refined.warnings)))
@@ -210,7 +214,10 @@ class Engine:
 
         Limits and errors are those of `ask`.
         """
-        chosen = strategy or RDR2()
+        trace = self._trace(on_event)
+        chosen = strategy
+        if chosen is None:
+            chosen = await self._resources.set_up(RDR2, trace)
 
         async def work(question: str, run: Run) -> list[Routing]:
             hits = await run.search(question, k=chosen.k, pool=chosen.pool, mode=chosen.mode)
@@ -223,7 +230,7 @@ class Engine:
             self._resources,
             name=chosen.name,
             needs=chosen.needs,
-            trace=self._trace(on_event),
+            trace=trace,
             limits=Limits(max_tokens_total, timeout),
         )
         return Routes(question, tuple(routings), cost.usage, cost.warnings, cost.model(Role.WORKER))

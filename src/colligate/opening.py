@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeVar, runtime_checkable
 
 from colligate.errors import ColligateError, EndpointUnreachable, MissingCapability
 from colligate.models import AdapterModel, Capability, ChatModel, Embedder, Reranker, Role
@@ -20,8 +20,11 @@ from colligate.models.names import (
 )
 from colligate.models.weights import OnProgress
 from colligate.settings import Named, Settings
+from colligate.strategies.parameters import configured
 from colligate.strategies.strategy import SCORING, Need, Needs, met
 from colligate.strategies.trace import Noted, Progressed, Trace
+
+T = TypeVar("T")
 
 WHAT = {Role.READER: "model", Role.WORKER: "worker", Role.SCORER: "scorer", Role.JUDGE: "judge"}
 """What each role's model is called where a person reads it."""
@@ -206,6 +209,26 @@ def say_named(what: str, named: Named, trace: Trace) -> None:
                 f"address; --config {named.source} trusts the file"
             )
         )
+
+
+def set_up(kind: type[T], settings: Settings, given: Sequence[str], trace: Trace) -> T:
+    """A strategy set up by texts such as "k=3", and beneath them by the adapters of the settings.
+
+    Raises:
+        UsageError: as `configured`.
+    """
+    outright = {text.partition("=")[0].strip() for text in given}
+    named = {
+        parameter: adapter
+        for parameter, adapter in settings.adapters_of(kind).items()
+        if parameter not in outright
+    }
+    made = configured(
+        kind, [*(f"{parameter}={each.name}" for parameter, each in named.items()), *given]
+    )
+    for parameter, each in named.items():
+        say_named(parameter.replace("_", " "), each, trace)
+    return made
 
 
 def pull_listener(trace: Trace) -> OnProgress:

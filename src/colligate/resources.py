@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TypeVar
 
 from colligate.errors import NoDocuments, UsageError
 from colligate.ingesting import ingest, ingestion_listener
@@ -18,11 +19,13 @@ from colligate.models import Capability, ChatModel, Embedder, Reranker, Role
 from colligate.models.cached_chat import CachedChat
 from colligate.models.names import pull_embedder
 from colligate.models.response_cache import ResponseCache
-from colligate.opening import Opened, meet, pull_listener, say_named
+from colligate.opening import Opened, meet, pull_listener, say_named, set_up
 from colligate.settings import Named, Settings
 from colligate.strategies.kept import InMemory, Kept
 from colligate.strategies.strategy import Need, Needs, Strategy, met
 from colligate.strategies.trace import Noted, Trace
+
+T = TypeVar("T")
 
 DEFAULT_EMBEDDER = Named("minilm")
 
@@ -156,6 +159,10 @@ class Resources:
         for line in await meet(name, needs, models, self._opened, also=also):
             trace.emit(Noted(line, warning=True))
         return models
+
+    async def set_up(self, kind: type[T], trace: Trace) -> T:
+        """A strategy with its defaults, and the adapters that the settings name for its steps."""
+        return set_up(kind, await self._named(), (), trace)
 
     async def by_role(self, trace: Trace) -> dict[Role, ChatModel]:
         """The model of each role that has one of its own; they are opened if need be.

@@ -16,10 +16,11 @@ from typing import Any
 import platformdirs
 
 from colligate.errors import UsageError
-from colligate.models.name_parts import anchored, key_is_meant_for
+from colligate.models.name_parts import anchored, anchored_adapter, key_is_meant_for
 from colligate.models.options import Options, wrong_option
 from colligate.models.protocols import Role
 from colligate.models.suggest import closest
+from colligate.strategies.parameters import parameters
 
 FILE = "colligate.toml"
 
@@ -32,6 +33,10 @@ _VARIABLES = {
     "reranker": "COLLIGATE_RERANKER",
     "library": "COLLIGATE_LIBRARY",
 }
+_ADAPTERS = (
+    *("router", "scope", "structuring", "selection"),  # of rdr2 and longrefiner
+    *("reasoner", "identifier", "summarizer"),  # of dualrag
+)
 _MODELS = tuple(name for name in _VARIABLES if name != "library")
 _MOST_BYTES = 1 << 20
 
@@ -52,7 +57,8 @@ class Named:
 class Settings:
     """What was named for each role, for embedder, reranker and library; None where nothing was.
 
-    `options` say how models are opened, by model name. `file` is the file that was read, and
+    `options` say how models are opened, by model name; `adapters` which are put on the steps of
+    strategies, by step. `file` is the file that was read, and
     `trusted` whether a person chose it: a `colligate.toml` that merely lies in the working
     folder may have come with the documents, so no key goes to an endpoint that it alone names.
     `Settings()` names nothing.
@@ -66,6 +72,7 @@ class Settings:
     reranker: Named | None = None
     library: Named | None = None
     options: Mapping[str, Options] = field(default_factory=dict)
+    adapters: Mapping[str, Named] = field(default_factory=dict)
     file: Path | None = None
     trusted: bool = True
 
@@ -100,6 +107,13 @@ class Settings:
         """What was named for a role."""
         named: Named | None = getattr(self, role.value)
         return named
+
+    def adapters_of(self, strategy: type) -> dict[str, Named]:
+        """Those of a strategy's steps, by the parameter that takes each (`router_adapter`)."""
+        named = {f"{step}_adapter": adapter for step, adapter in self.adapters.items()}
+        return named and {
+            each.name: named[each.name] for each in parameters(strategy) if each.name in named
+        }
 
     def options_of(self, name: str) -> Options:
         """How a model of this name is opened, as far as the file says."""
@@ -144,7 +158,7 @@ class _File:
     trusted: bool
 
     def settings(self, whole: Mapping[str, Any]) -> Settings:
-        self._known(whole, ("models", "options", "library"), "")
+        self._known(whole, ("models", "options", "adapters", "library"), "")
         models = self._table(whole, "models")
         self._known(models, _MODELS, "models.")
         named = {what: self._model(what, value) for what, value in models.items()}
@@ -155,7 +169,15 @@ class _File:
             anchored(name, self._folder): self._options(name, value)
             for name, value in self._table(whole, "options").items()
         }
-        return Settings(**named, options=options, file=self.file, trusted=self.trusted)
+        adapters = self._table(whole, "adapters")
+        self._known(adapters, _ADAPTERS, "adapters.")
+        return Settings(
+            **named,
+            options=options,
+            adapters={step: self._adapter(step, value) for step, value in adapters.items()},
+            file=self.file,
+            trusted=self.trusted,
+        )
 
     @property
     def _folder(self) -> Path:
@@ -164,6 +186,10 @@ class _File:
     def _model(self, what: str, value: Any) -> Named:
         name = anchored(self._text(f"models.{what}", value), self._folder)
         return Named(name, str(self.file), self.trusted or key_is_meant_for(name))
+
+    def _adapter(self, step: str, value: Any) -> Named:
+        name = self._text(f"adapters.{step}", value).strip()
+        return Named(anchored_adapter(name, self._folder), str(self.file))
 
     def _options(self, name: str, value: Any) -> Options:
         key = f'options."{name}"'

@@ -1,14 +1,16 @@
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from colligate.documents import Document, Kind, Tree, flat_tree
+from colligate.documents import Document, Kind, Span, Tree, flat_tree
 from colligate.documents.markdown import block_spans, markdown_tree
 from colligate.documents.skeleton import skeleton
 from colligate.documents.skeleton_recovery import recover
-from colligate.errors import UsageError
+from colligate.errors import SpanError, UsageError
 from colligate.token_estimate import estimate_tokens
 
 TEXT = """# Treaty of Ghent
@@ -145,6 +147,27 @@ def test_a_block_longer_than_a_piece_may_be_is_cut() -> None:
     given_back = recover(skeleton(document(text)), document(text))
     assert given_back.coverage == 1
     assert estimate_tokens(skeleton(document(text))) < 200
+
+
+def test_a_stretch_is_written_in_the_sections_it_stands_in() -> None:
+    source = document(TEXT)
+    cuts = [0, TEXT.index("Short one."), TEXT.index("The senior"), len(TEXT)]
+    parts = [
+        skeleton(source, tokens=3, token_spans=words, within=source.span(start, end))
+        for start, end in pairwise(cuts)
+    ]
+    assert parts[1] == (
+        "<section: Background><sub-section: Aims & claims>Short one."
+        "</sub-section: Aims & claims></section: Background>"
+    )
+    assert parts[2].startswith(
+        "<section: Background><sub-section: Aims & claims>The senior American...that very week."
+    )
+    assert recover("".join(parts), source).coverage == 1
+    assert skeleton(source, within=source.span(0, len(TEXT))) == skeleton(source)
+    assert skeleton(source, within=source.span(3, 3)) == ""
+    with pytest.raises(SpanError):
+        skeleton(source, within=Span("d", 0, len(TEXT) + 1))
 
 
 def test_nothing_is_a_skeleton_of_nothing() -> None:

@@ -5,7 +5,13 @@ from hypothesis import strategies as st
 from colligate.documents import Document
 from colligate.documents.markdown import markdown_tree
 from colligate.evidence.article import article
-from colligate.evidence.outline import nodes_titled, outline, selected, selection_messages
+from colligate.evidence.outline import (
+    nodes_titled,
+    outline,
+    selected,
+    selection_messages,
+    unknown,
+)
 from colligate.token_estimate import estimate_tokens
 
 LIFE = """# Ada
@@ -110,3 +116,16 @@ def test_a_heading_cannot_close_the_document():
     made = article(Document("a", "A", text, markdown_tree(text, "a"), language="en"))
     (message,) = selection_messages("Who?", made)
     assert message.content.count("</document>") == 1
+
+
+def test_what_is_named_and_is_no_title_is_told(life):
+    assert unknown("['Section2: work', 'Sources', 'abstract', 'Deaths', '']", life) == ("Sources",)
+    assert unknown("[]", life) == ()
+    assert unknown("None of it helps.", life) == ("None of it helps.",)
+
+
+def test_a_title_may_begin_as_the_outline_numbers_its_sections():
+    text = "# Act\n\n## Section 1: Scope\n\nx\n\n## Section 2: Terms\n\ny\n"
+    act = article(Document("act", "Act", text, markdown_tree(text, "act"), language="en"))
+    for named in ("['Section 2: Terms']", "['Section2: Section 2: Terms']"):
+        assert nodes_titled(act, selected(named, act)) == ("Section 2: Terms",)

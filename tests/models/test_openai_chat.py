@@ -485,3 +485,51 @@ async def test_base_url_from_the_environment(
 def test_openai_gets_the_new_name_of_the_limit() -> None:
     assert OpenAIChat("gpt-x", api_key="k").name == "openai:gpt-x"
     assert "max_completion_tokens" in Dialect("gpt-x", is_openai=True).request(HELLO, max_tokens=1)
+
+
+async def test_an_adapter_is_another_model_of_the_same_server(
+    openai_server: Any, model: OpenAIChat
+) -> None:
+    openai_server.models = ["m", "router", "scope"]
+    openai_server.answer = lambda body: f"as {body['model']}"
+    router, scope = [await model.with_adapter(name) for name in ("router", "scope")]
+    said = await asyncio.gather(*(m.chat(HELLO, max_tokens=5) for m in (router, model, scope)))
+    assert [each.text for each in said] == ["as router", "as m", "as scope"]
+    assert router.name == said[0].model == f"openai:router@{openai_server.url}"
+    await router.aclose()  # leaves the model itself open
+    assert (await model.chat(HELLO, max_tokens=5)).text == "as m"
+    again = await scope.with_adapter("router")  # in place of it
+    assert (await again.chat(HELLO, max_tokens=5)).text == "as router"
+
+
+async def test_what_one_model_of_a_server_refuses_another_may_take(
+    openai_server: Any, model: OpenAIChat
+) -> None:
+    openai_server.refused_forms = ["json_schema"]
+    await model.chat(HELLO, max_tokens=9, schema=SCHEMA)
+    adapted = await model.with_adapter("router")
+    assert Capability.STRUCTURED not in model.capabilities
+    assert Capability.STRUCTURED in adapted.capabilities
+
+
+async def test_what_its_base_was_asked_an_adapter_is_asked_too(
+    openai_server: Any, model: OpenAIChat
+) -> None:
+    openai_server.logprobs = {"Local": 0.7, "Global": 0.2}
+    assert Capability.LABELS not in (await model.with_adapter("early")).capabilities
+    await model.probe()
+    adapted = await model.with_adapter("scope")
+    assert Capability.LABELS in adapted.capabilities
+    odds = await adapted.labels(HELLO, ("Local", "Global"))
+    assert odds.odds["Local"] == pytest.approx(7 / 9)
+    assert openai_server.requests[-1]["model"] == "scope"
+
+
+async def test_an_adapter_that_the_server_does_not_list(
+    openai_server: Any, model: OpenAIChat
+) -> None:
+    openai_server.models = ["m", "router"]
+    with pytest.raises(errors.WeightsUnavailable, match="no adapter rooter: its server has m, rou"):
+        await model.with_adapter("rooter")
+    openai_server.models = []  # it does not say which it has
+    assert (await (await model.with_adapter("rooter")).chat(HELLO, max_tokens=5)).text

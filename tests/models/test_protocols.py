@@ -89,6 +89,7 @@ async def chat_model(
         model = request.getfixturevalue("smollm2_hf" if kind == "hf" else "llama")
     elif kind == "openai":
         openai_server.answer, openai_server.logprobs = say, {"Yes": 0.6, "No": 0.3}
+        openai_server.models = ["m"]
         model = OpenAIChat("m", openai_server.url, policy=policy, context_tokens=4096)
         assert isinstance(model, OpenAIChat)
         await model.probe()

@@ -9,6 +9,10 @@ from typing import Any
 
 import pytest
 
+from colligate.errors import WeightsUnavailable
+from colligate.models import Capability
+from colligate.settings import Named, Settings
+
 NAMES_A_MODEL = re.compile("adapter|encoder|classifier|expert|nli|reflection|model")
 QUESTION = "Where do bicycles stand? hall"
 
@@ -115,6 +119,24 @@ async def test_models_that_were_allowed_may_be_named(serve: Any, add: Any) -> No
             named = {"router_adapter": name}
             response = await asked(client, strategy="rdr2", parameters=named)
             assert ("--allow-model" in response.text) is not fits
+
+
+async def test_adapters_of_the_settings_are_on_the_steps(
+    serve: Any, add: Any, scripted_model: Any
+) -> None:
+    class Adaptable(scripted_model):  # type: ignore[misc]
+        async def with_adapter(self, adapter: str) -> Any:
+            raise WeightsUnavailable(f"there is no adapter {adapter}")
+
+    model = Adaptable(lambda _: "Cannot answer", capabilities=list(Capability))
+    settings = Settings(adapters={"router": Named("trained")})
+    async with serve(model, settings=settings) as client:
+        await add(client, {"rules.md": "# Rules\n\nBicycles stand in the hall.\n"})
+        response = await asked(client, strategy="rdr2")
+        assert response.json()["title"] == "Weights unavailable"
+        assert "there is no adapter trained" in response.text
+        response = await asked(client, strategy="rdr2", parameters={"router_adapter": None})
+        assert "adapter" not in response.text
 
 
 async def test_problems_say_what_why_and_the_mend(client: Any) -> None:

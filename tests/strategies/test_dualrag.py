@@ -7,11 +7,14 @@ import pytest
 
 from colligate.documents import Document, Span
 from colligate.documents.markdown import markdown_tree
-from colligate.errors import BudgetExceeded, ServerFailed, UsageError
+from colligate.errors import BudgetExceeded, MissingCapability, ServerFailed, UsageError
 from colligate.evidence.citing import NOT_FOUND
 from colligate.evidence.knowledge_outline import Fragment
 from colligate.evidence.reasoner import reasoner_messages
 from colligate.library.given import Given
+from colligate.models import Capability, Role
+from colligate.models.metering import Meter
+from colligate.models.scripted import ScriptedModel
 from colligate.strategies.dualrag import DualRAG
 from colligate.strategies.dualrag_trace import (
     Gathered,
@@ -23,7 +26,8 @@ from colligate.strategies.dualrag_trace import (
     Summarised,
 )
 from colligate.strategies.knowledge import Knowledge
-from colligate.strategies.trace import Retrieved
+from colligate.strategies.run import Run
+from colligate.strategies.trace import Asked, Retrieved
 from colligate.token_estimate import estimate_tokens
 
 TEXTS = {
@@ -158,6 +162,36 @@ async def test_a_chain_of_three_documents_is_followed_and_cited(sources, make_ru
         "Lund",
     ]
     assert kinds(model) == [*["Reasoning", "Entities", "Summary"] * 3, "Reasoning", "JoinedReply"]
+
+
+class Adaptable(ScriptedModel):
+    """Takes adapters; each of its forms says the same under another name."""
+
+    async def with_adapter(self, adapter):
+        return Adaptable(World(), name=f"{self.name}+{adapter}", capabilities=list(Capability))
+
+
+async def test_each_step_is_asked_under_its_own_adapter(sources):
+    base = Adaptable(World(), name="base", capabilities=[*Capability])
+    steps = {f"{step}_adapter": step for step in ("reasoner", "identifier", "summarizer")}
+    async with sources:
+        run = Run(sources, {Role.READER: base}, Meter())
+        answer = await dualrag(**steps).answer(QUESTION, run)
+    assert answer.short == "Sweden"
+    asked = [(e.model, e.messages[0].content[:16]) for e in events(run, Asked)]
+    assert [model for model, _ in asked] == [
+        *["base+reasoner", "base+identifier", "base+summarizer"] * 3,
+        "base+reasoner",
+        "base",  # who answers was not trained
+    ]
+
+
+async def test_an_adapter_needs_a_model_that_takes_one(sources, make_run):
+    async with sources:
+        run, model = make_run(sources, World())
+        with pytest.raises(MissingCapability, match="takes no adapter"):
+            await dualrag(summarizer_adapter="here").answer(QUESTION, run)
+    assert model.calls == []
 
 
 async def test_the_outline_grows_with_the_spans_of_every_fragment(sources, make_run):

@@ -28,6 +28,7 @@ from colligate.cli.refine import refine
 from colligate.cli.serve import serve
 from colligate.cli.strategies import strategies
 from colligate.cli.terminal import prepare_streams
+from colligate.cli.train import app as train
 from colligate.cli.tree import tree
 
 # What a thread may still take to stop after the work has ended or was interrupted.
@@ -50,6 +51,7 @@ app.command("mcp")(mcp)
 app.command("serve")(serve)
 app.add_typer(models, name="models")
 app.add_typer(bench, name="bench")
+app.add_typer(train, name="train")
 
 
 def _show_version(wanted: bool) -> None:

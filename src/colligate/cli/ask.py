@@ -34,6 +34,7 @@ def ask(
     judge: options.Judge = None,
     embedder: options.Embedder = None,
     reranker: options.Reranker = None,
+    router_adapter: options.RouterAdapter = None,
     config: options.Config = None,
     library: options.LibraryFolder = None,
     wait: options.Wait = 30.0,
@@ -53,13 +54,17 @@ def ask(
     from colligate.cli.remote import holding
     from colligate.cli.watched import hold_to_text, watched
     from colligate.engine import Engine
+    from colligate.opening import set_up
     from colligate.settings import Settings
     from colligate.strategies.parameters import configured
     from colligate.strategies.strategy import strategy_type
+    from colligate.strategies.trace import Trace
 
     hold_to_text(question)
-    chosen = configured(strategy_type(strategy), parameters or [])
+    kind = strategy_type(strategy)
     settings = Settings.load(config)
+    given = options.given(parameters, router_adapter)
+    configured(kind, given)  # a wrong parameter is told before anything is opened
     named = {
         "reader": model,
         "worker": worker_model,
@@ -88,7 +93,7 @@ def ask(
                 return await engine.ask(
                     question,
                     paths or [],
-                    strategy=chosen,
+                    strategy=set_up(kind, settings, given, Trace([on_event], keep=False)),
                     max_tokens_total=max_tokens_total,
                     timeout=timeout,
                     on_event=on_event,
@@ -102,7 +107,7 @@ def ask(
             return await server.ask(
                 question,
                 strategy=strategy,
-                parameters=parameters or [],
+                parameters=given,
                 models=named,
                 max_tokens_total=max_tokens_total,
                 timeout=timeout,

@@ -43,6 +43,17 @@ Datasets = Annotated[
         show_default=False,
     ),
 ]
+Set = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="Set a parameter of all strategies that have it, such as router_adapter=DIR, as often "
+        "as you like. What the suite itself sets stays.",
+        rich_help_panel=WHAT,
+        show_default=False,
+    ),
+]
 Limit = Annotated[
     int | None,
     typer.Option(

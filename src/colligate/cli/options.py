@@ -37,6 +37,16 @@ Set = Annotated[
         show_default=False,
     ),
 ]
+RouterAdapter = Annotated[
+    str | None,
+    typer.Option(
+        metavar="DIR",
+        help="A LoRA adapter on the router of rdr2: a folder, a hub name, or the name that the "
+        "router's server gives it. Default: that of the file.",
+        rich_help_panel=MODELS,
+        show_default=False,
+    ),
+]
 Model = Annotated[
     str | None,
     typer.Option(
@@ -165,3 +175,9 @@ AsJson = Annotated[
     bool,
     typer.Option("--json", help="Print JSON, for programs.", rich_help_panel=OUTPUT),
 ]
+
+
+def given(parameters: list[str] | None, router_adapter: str | None) -> list[str]:
+    """What `--router-adapter` and `--set` set, the latter above the former."""
+    adapter = [f"router_adapter={router_adapter}"] if router_adapter else []
+    return [*adapter, *(parameters or [])]

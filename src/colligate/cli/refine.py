@@ -54,18 +54,18 @@ def refine(
     from colligate.cli.display import usage_line
     from colligate.cli.watched import hold_to_text, watched
     from colligate.engine import arefine
+    from colligate.opening import set_up
     from colligate.settings import Settings
     from colligate.strategies.longrefiner import LongRefiner
-    from colligate.strategies.parameters import configured
+    from colligate.strategies.trace import Trace
 
     hold_to_text(question)
-    refiner = configured(LongRefiner, parameters or [])
     settings = Settings.load(config)
     refined = watched(
         lambda on_event: arefine(
             question,
             paths or [],
-            refiner=refiner,
+            refiner=set_up(LongRefiner, settings, parameters or [], Trace([on_event], keep=False)),
             budget=budget,
             model=model,
             worker_model=worker_model,

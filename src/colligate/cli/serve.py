@@ -160,6 +160,7 @@ def serve(
         token=None if token is None else checked_token(token),
         allow_origins=tuple(checked_origin(each) for each in allow_origin or ()),
         allow_models=tuple(allow_model or ()),
+        settings=settings,
         upload_bytes=max_upload * _MEBIBYTE,
         upload_files=max_files,
         question_characters=max_question,

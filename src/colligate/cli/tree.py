@@ -48,6 +48,7 @@ def tree(
     scorer: options.Scorer = None,
     embedder: options.Embedder = None,
     reranker: options.Reranker = None,
+    router_adapter: options.RouterAdapter = None,
     config: options.Config = None,
     library: options.LibraryFolder = None,
     wait: options.Wait = 30.0,
@@ -67,17 +68,18 @@ def tree(
     from colligate.cli.routed import routes_drawn
     from colligate.cli.watched import hold_to_text, watched
     from colligate.engine import Engine, Routes
+    from colligate.opening import set_up
     from colligate.settings import Settings
-    from colligate.strategies.parameters import configured
     from colligate.strategies.rdr2 import RDR2
-    from colligate.strategies.trace import Event, Listener
+    from colligate.strategies.trace import Event, Listener, Trace
 
     hold_to_text(route)
-    strategy = configured(RDR2, parameters or [])
     settings = Settings.load(config)
+    given = options.given(parameters, router_adapter)
     events: list[Event] = []
 
     async def routed(question: str, on_event: Listener) -> Routes:
+        strategy = set_up(RDR2, settings, given, Trace([on_event], keep=False))
         async with Engine(
             model=model,
             worker_model=worker_model,

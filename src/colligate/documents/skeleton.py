@@ -12,6 +12,7 @@ from itertools import groupby
 
 from colligate.documents.document import Document
 from colligate.documents.omissions import LONGEST, PieceFinder, escape
+from colligate.documents.span import Span
 from colligate.documents.tree import Kind, Node, Tree
 from colligate.errors import UsageError
 from colligate.token_estimate import CJK, token_spans
@@ -35,6 +36,7 @@ def skeleton(
     tokens: int = 8,
     least_words: int = 0,
     token_spans: Callable[[str], Sequence[tuple[int, int]]] = token_spans,
+    within: Span | None = None,
 ) -> str:
     """A document as `<abstract>`, `<section: T>` and `<sub-section: T>`, `<br>` between blocks.
 
@@ -49,19 +51,25 @@ def skeleton(
     than two stands in the sub-section above, and sections without text are left out. What looks
     like a tag gets a blank put in; `recover` knows of it.
 
+    Of the text only what lies in `within` is written, if given, in the sections of the whole: so
+    the skeletons of a document's stretches are together one of the document.
+
     Raises:
         UsageError: if `tokens` is less than 1.
+        SpanError: if `within` is not of this document.
     """
     if tokens < 1:
         raise UsageError(
             f"{tokens} tokens of each end of a paragraph", "there must be at least one"
         )
+    within = within or document.span(0, len(document))
+    document.slice(within)  # it must lie in the text
     finder = PieceFinder(document)
     written: list[str] = []
     around: _Path = ()
-    reached = 0
+    reached = within.start
     for path, blocks in groupby(
-        _blocks(document, tree or document.tree, least_words), lambda block: block[0]
+        _blocks(document, tree or document.tree, least_words, within), lambda block: block[0]
     ):
         shared = 0
         while shared < min(len(path), len(around)) and path[shared] == around[shared]:
@@ -104,7 +112,7 @@ def _shortened(
 
 
 def _blocks(
-    document: Document, tree: Tree, least_words: int = 0
+    document: Document, tree: Tree, least_words: int, within: Span
 ) -> Iterator[tuple[_Path, int, int]]:
     """The text of all blocks, without blanks around it, each with the sections it stands in."""
     title = _title(document, tree)
@@ -118,12 +126,14 @@ def _blocks(
             if _announced(node) and node.id != title and len(path) < 2:
                 path = (*path, (node.id, f"{'sub-' * len(path)}section: {_harmless(node.title)}"))
         else:
-            start = node.span.start
+            start = max(node.span.start, within.start)
             end = tree.nodes[node.children[0]].span.start if node.children else node.span.end
+            end = min(end, within.end)
             stretches += [(path or _ABSTRACT, *part) for part in _cut(document.text, start, end)]
         paths.append(path)
     if all(node.kind in (Kind.ROOT, Kind.SECTION) for node in tree):  # no blocks are known
-        for block in _BLOCK.finditer(PieceFinder(document).text):
+        text = PieceFinder(document).text
+        for block in _BLOCK.finditer(text, within.start, within.end):
             stretches += [(_ABSTRACT, *part) for part in _cut(document.text, *block.span())]
     yield from _joined(document.text, stretches, least_words)
 

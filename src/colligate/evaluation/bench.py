@@ -17,7 +17,7 @@ from colligate.evaluation import machine
 from colligate.evaluation.answering import Answering
 from colligate.evaluation.cast import Cast, Named, measurable, opened_cast, remembering
 from colligate.evaluation.estimate import MANY, Estimate, estimated
-from colligate.evaluation.identity import path_digest, prompt_digests
+from colligate.evaluation.identity import adapter_records, path_digest, prompt_digests
 from colligate.evaluation.inview import InView
 from colligate.evaluation.planning import Plan, contenders, existing, plan
 from colligate.evaluation.provenance import FILE as RUN
@@ -44,11 +44,12 @@ INDEXES = "corpus"
 class Request:
     """What is to be run, and into which folder.
 
-    `strategies` and `datasets` are names; without any the suite's default ones. `limit` is how
-    many questions of each data set, None as many as the suite says. `max_tokens_total` bounds
-    what this process spends, `timeout` the seconds of each answer. `indexes` is where corpora are
-    kept; by default in `out`. `replies` is a file of models' replies, for runs to share.
-    `arguments` are kept on record as they are.
+    `strategies` and `datasets` are names; without any the suite's default ones. `settings` are
+    texts such as "k=3", for the strategies that have the parameter. `limit` is how many questions
+    of each data set, None as many as the suite says. `max_tokens_total` bounds what this process
+    spends, `timeout` the seconds of each answer. `indexes` is where corpora are kept; by default
+    in `out`. `replies` is a file of models' replies, for runs to share. `arguments` are kept on
+    record as they are.
     """
 
     suite: Suite
@@ -57,6 +58,7 @@ class Request:
     named: Named = field(default_factory=Named)
     strategies: Sequence[str] = ()
     datasets: Sequence[str] = ()
+    settings: Sequence[str] = ()
     limit: int | None = None
     seed: int = 0
     concurrency: int = 1
@@ -90,7 +92,7 @@ def planned(request: Request) -> Plan:
         UsageError: there is no such strategy or data set.
         MissingPath, FaultyRecord: a file of questions or a corpus is not there, or is wrong.
     """
-    taking_part = contenders(request.suite, request.strategies)
+    taking_part = contenders(request.suite, request.strategies, request.settings)
     made = plan(
         request.suite,
         request.data,
@@ -261,17 +263,21 @@ def _provenance(request: Request, asked: Plan, cast: Cast) -> Provenance:
         suite=request.suite.name,
         suite_text=request.suite.text,
         seed=request.seed,
-        models=cast.records,
+        models={**cast.records, **adapter_records(each.strategy for each in asked.contenders)},
         datasets=tuple(each.dataset.name for each in asked.datasets),
         strategies=tuple(contender.method.name for contender in asked.contenders),
         questions={each.dataset.name: len(each.questions) for each in asked.datasets},
         limit=request.limit,
-        settings={"timeout": request.timeout},
+        settings={"timeout": request.timeout, **_settings(request)},
         prompts=prompt_digests(kinds),
         data=data,
         versions=machine.versions(),
         sessions=(session,),
     )
+
+
+def _settings(request: Request) -> dict[str, Any]:
+    return {"set": list(request.settings)} if request.settings else {}
 
 
 def _of_plan(asked: Plan, rows: Mapping[Key, Row]) -> dict[Key, Row]:

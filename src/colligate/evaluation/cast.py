@@ -80,11 +80,11 @@ async def opened_cast(
     every = await opened.by_role(named.models, named.settings, trace)
     # Who measures takes no part in the answers.
     models: dict[Role, ChatModel] = {r: m for r, m in every.items() if r is not Role.JUDGE}
-    embedder = await _embedder(named, plan, opened, trace)
+    embedder = await embedder_of(named, plan.searches, opened, trace)
     able = await _able(plan, models, opened, _wanted_of_the_scorer(named, plan), trace)
-    reranker = await _reranker(named, opened, embedder, models, trace)
+    reranker = await reranker_of(named, opened, embedder, models, trace)
     backends = await _backends(named, every.get(Role.JUDGE), opened, spending)
-    records = await _records(every, embedder, reranker)
+    records = await records_of(every, embedder, reranker)
     for what, name in (("nli", named.nli), ("qa", named.qa)):
         if name is not None:
             digest = await asyncio.to_thread(weights_digest, f"hf:{name}")
@@ -135,7 +135,7 @@ def _require(groups: Sequence[str], backends: Backends) -> None:
     require([group for group in groups if group not in whole], backends)
 
 
-async def _records(
+async def records_of(
     models: Mapping[Role, ChatModel], embedder: Embedder | None, reranker: Reranker | None
 ) -> dict[str, ModelRecord]:
     """The record of each model by role, and of what searches."""
@@ -181,22 +181,26 @@ async def _able(
     return able
 
 
-async def _embedder(named: Named, plan: Plan, opened: Opened, trace: Trace) -> Embedder | None:
-    if named.embedder is not None or not plan.searches:
-        return named.embedder if plan.searches else None
+async def embedder_of(
+    named: Named, searches: bool, opened: Opened, trace: Trace
+) -> Embedder | None:
+    """The embedder given, else the one named, else the default one; None where nothing searches."""
+    if named.embedder is not None or not searches:
+        return named.embedder if searches else None
     wanted = named.settings.embedder or DEFAULT_EMBEDDER
     say_named("embedder", wanted, trace)
     await asyncio.to_thread(pull_embedder, wanted.name, on_progress=pull_listener(trace))
     return await opened.embedder(wanted)
 
 
-async def _reranker(
+async def reranker_of(
     named: Named,
     opened: Opened,
     embedder: Embedder | None,
     models: Mapping[Role, ChatModel],
     trace: Trace,
 ) -> Reranker | None:
+    """The reranker that is named, where there is one and something to search with."""
     wanted = named.settings.reranker
     if wanted is None or wanted.name == "none" or embedder is None:
         return None

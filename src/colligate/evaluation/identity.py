@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from colligate.errors import ColligateError
-from colligate.evaluation.provenance import ModelRecord
+from colligate.evaluation.provenance import ADAPTER, ModelRecord
 from colligate.models.name_parts import parts, shown, split_adapter
 from colligate.models.weights import BUNDLED, PINNED
+from colligate.strategies.parameters import parameters
 
 _BEHIND = {"bundled": BUNDLED, "minilm": "minilm-l6-v2-int8", "static": "wordllama-256"}
 # What a server says anew each time it is asked.
@@ -45,6 +46,21 @@ async def server_says(model: object) -> dict[str, Any]:
 def model_record(model: _HasName, said: Mapping[str, Any]) -> ModelRecord:
     """The record of a model, embedder or reranker; weights in files are read. Blocks."""
     return ModelRecord(shown(model.name), "" if said else weights_digest(model.name), dict(said))
+
+
+def adapter_records(strategies: Iterable[object]) -> dict[str, ModelRecord]:
+    """The record of each adapter that strategies were set up with. Blocks."""
+    named = (
+        getattr(strategy, parameter.name)
+        for strategy in strategies
+        for parameter in parameters(type(strategy))
+        if parameter.name.endswith("_adapter")
+    )
+    return {
+        f"{ADAPTER} {name}": ModelRecord(name, weights_digest(f"hf:{name}"))
+        for name in named
+        if name
+    }
 
 
 def weights_digest(name: str) -> str:

@@ -14,7 +14,7 @@ from colligate.evaluation.question import Question, Task
 from colligate.evaluation.suite import Dataset, Method, Suite
 from colligate.evidence.reader import Form
 from colligate.models.suggest import closest
-from colligate.strategies.parameters import configured
+from colligate.strategies.parameters import configured, parameters
 from colligate.strategies.strategy import Strategy, available, strategy_type
 
 _ORACLE = "oracle"
@@ -79,13 +79,16 @@ class Plan:
         return any(contender.strategy.needs.searches for contender in self.contenders)
 
 
-def contenders(suite: Suite, names: Sequence[str] = ()) -> tuple[Contender, ...]:
+def contenders(
+    suite: Suite, names: Sequence[str] = (), settings: Sequence[str] = ()
+) -> tuple[Contender, ...]:
     """The suite's strategies of these names, or its default ones; set up, in the order given.
 
-    A name that is not the suite's own may be any registered strategy's.
+    A name that is not the suite's own may be any registered strategy's. `settings` are texts such
+    as "k=3" for those strategies that have the parameter, beneath what the suite itself sets.
 
     Raises:
-        UsageError: there is no such strategy, or it has no such parameter.
+        UsageError: there is no such strategy, or it has no such parameter, or none has.
     """
     own = {method.name: method for method in suite.strategies}
     wanted = names or [method.name for method in suite.strategies if method.default]
@@ -93,14 +96,31 @@ def contenders(suite: Suite, names: Sequence[str] = ()) -> tuple[Contender, ...]
     for name in dict.fromkeys(wanted):
         if name not in own and name not in available():
             near = closest(name, [*own, *available()])
-            there = f"the suite has {', '.join(own)}"
+            why = f"the suite has {', '.join(own)}"
             mend = f"did you mean {near}?" if near else "colligate strategies lists the others"
-            raise UsageError(f"no strategy {name!r}", there, mend)
+            raise UsageError(f"no strategy {name!r}", why, mend)
         methods.append(own.get(name) or Method(name, name, label=name))
+    kinds = [strategy_type(method.strategy) for method in methods]
+    there = {kind: {each.name for each in parameters(kind)} for kind in kinds}
+    for setting in settings:
+        name, known = _parameter(setting), set().union(*there.values())
+        if name not in known:
+            near = closest(name, sorted(known))
+            mend = (
+                f"did you mean {near}?" if near else "colligate strategies NAME shows what it has"
+            )
+            raise UsageError(f"--set {setting}", f"no strategy that is asked has {name!r}", mend)
     return tuple(
-        Contender(method, configured(strategy_type(method.strategy), method.set))
-        for method in methods
+        Contender(
+            method,
+            configured(kind, [*(s for s in settings if _parameter(s) in there[kind]), *method.set]),
+        )
+        for method, kind in zip(methods, kinds, strict=True)
     )
+
+
+def _parameter(setting: str) -> str:
+    return setting.partition("=")[0].strip()
 
 
 def plan(

@@ -15,7 +15,10 @@ from colligate.evaluation.suites import Suite, parse_suite
 
 FILE = "run.json"
 
-_WITH_STRATEGIES = ("embedder", "reranker")
+ADAPTER = "adapter"
+"""What the record of an adapter begins with, before its name."""
+
+_WITH_STRATEGIES = ("embedder", "reranker", ADAPTER)
 _IN_PLACE_OF_NONE = ("worker", "scorer")  # roles that the reader has where nobody else has them
 _LINE = 100  # characters of a line that is quoted
 
@@ -56,9 +59,10 @@ class Provenance:
     All but `sessions`, `questions`, `limit`, `datasets` and `strategies` is the same for every
     row: a run goes on only with the same. `datasets` and `strategies` are names of the suite's
     that were asked so far, `questions` how many of each data set, `limit` the number last given
-    for it (None, as many as the suite says). `models` are by role, and "embedder" and "reranker"
-    where they took part. `prompts` are SHA-256 digests of the texts in the source that writes
-    prompts, by module. `data` are those of the files of questions and passages, by name.
+    for it (None, as many as the suite says). `models` are by role, and "embedder", "reranker" and
+    "adapter NAME" where they took part. `prompts` are SHA-256 digests of the texts in the source
+    that writes prompts, by module. `data` are those of the files of questions and passages, by
+    name.
     `versions` are Python's and the packages'.
     """
 
@@ -178,15 +182,16 @@ def _differences(before: Provenance, now: Provenance) -> Iterator[str]:
     for role in sorted({*before.models, *now.models}):
         first, second = before.models.get(role), now.models.get(role)
         # What only some strategies need may come and go with them; a role says who was asked.
-        if role in _WITH_STRATEGIES and (first is None or second is None):
+        if role.partition(" ")[0] in _WITH_STRATEGIES and (first is None or second is None):
             continue
         if first != second:
             nobody = "the reader" if role in _IN_PLACE_OF_NONE else "none"
             was, is_now = (_called(each) if each else nobody for each in (first, second))
             yield f"the {role} was {was} and is {is_now}"
-    for name in before.settings:
-        if before.settings[name] != now.settings.get(name):
-            yield f"{name} was {before.settings[name]} and is {now.settings.get(name)}"
+    for name in dict.fromkeys((*before.settings, *now.settings)):
+        value, other = before.settings.get(name), now.settings.get(name)
+        if value != other:
+            yield f"{name} was {value} and is {other}"
     for module, digest in before.prompts.items():
         if now.prompts.get(module, digest) != digest:
             yield f"the prompts of {module} have changed"

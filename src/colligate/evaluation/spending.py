@@ -89,11 +89,14 @@ class RunPurse(Purse):
 
 
 class Paid:
-    """A model that metrics ask, paid from the bench's budget."""
+    """A model that metrics ask, paid from the bench's budget.
 
-    def __init__(self, model: ChatModel, spending: Spending) -> None:
+    Its calls are noted in a meter of its own, or in one of `spending` that is given.
+    """
+
+    def __init__(self, model: ChatModel, spending: Spending, meter: Meter | None = None) -> None:
         self._model = model
-        self._meter = spending.meter()
+        self._meter = meter or spending.meter()
         self._all = spending.purse
 
     @property

@@ -6,7 +6,7 @@ The model sees title, abstract and headings, never the text below them, and name
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import json_repair
@@ -65,26 +65,36 @@ def selected(reply: str, article: Article) -> tuple[int, ...]:
     A Python or JSON list, or an object with one, in whatever words around it. A title may carry
     its `Section2:`, differ in case, or have a slip; all nodes of that title are meant.
     """
-    titled = {
+    titles = _titles(article)
+    chosen = {node for name in _names(reply) for node in _called(name, titles)}
+    return tuple(sorted(chosen))
+
+
+def unknown(reply: str, article: Article) -> tuple[str, ...]:
+    """What a reply names that is no title of the document's, as it is written there."""
+    titles = _titles(article)
+    return tuple(name for name in _names(reply) if name.strip() and not _called(name, titles))
+
+
+def _titles(article: Article) -> dict[int, str]:
+    return {
         node.id: ABSTRACT if node.level is Level.ABSTRACT else node.title
         for node in article.nodes
         if node.level is not Level.PARAGRAPH
     }
-    chosen: set[int] = set()
-    for name in _names(reply):
-        wanted = _PREFIX.sub("", name).strip()
-        same = {i for i, title in titled.items() if title.casefold() == wanted.casefold()}
-        if not same and wanted:
-            like = process.extractOne(
-                wanted,
-                titled,
-                scorer=fuzz.ratio,
-                processor=utils.default_process,
-                score_cutoff=_LIKE,
-            )
-            same = {like[2]} if like else set()
-        chosen |= same
-    return tuple(sorted(chosen))
+
+
+def _called(name: str, titles: Mapping[int, str]) -> set[int]:
+    """The nodes that are meant by a name."""
+    wanted = _PREFIX.sub("", name).strip()
+    either = {name.strip().casefold(), wanted.casefold()}  # "Section 2: Risks" may be a title
+    same = {i for i, title in titles.items() if title.casefold() in either}
+    if not same and wanted:
+        like = process.extractOne(
+            wanted, titles, scorer=fuzz.ratio, processor=utils.default_process, score_cutoff=_LIKE
+        )
+        same = {like[2]} if like else set()
+    return same
 
 
 _PREFIX = re.compile(r"^\s*(?:title|(?:sub-?)?section\s*\d*)\s*:\s*", re.IGNORECASE)

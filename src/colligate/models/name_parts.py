@@ -74,6 +74,15 @@ def anchored(name: str, folder: Path) -> str:
     return f"{kind}:{_path(kind, rest, folder)}"
 
 
+def anchored_adapter(name: str, folder: Path) -> str:
+    """An adapter's name where a relative path starts from `folder`.
+
+    What is no path stays: names of the hub and of a server, unless the folder holds something of
+    that name.
+    """
+    return _path("hf", name, folder)
+
+
 def _path(kind: str, target: str, folder: Path) -> str:
     path = folder / Path(target).expanduser()
     if kind == "gguf":

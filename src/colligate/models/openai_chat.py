@@ -8,11 +8,18 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Mapping, Sequence
+from copy import copy
+from pathlib import Path
 from typing import Any
 
 from openai import AsyncOpenAI
 
-from colligate.errors import MalformedOutput, MissingCapability, RequestRefused
+from colligate.errors import (
+    MalformedOutput,
+    MissingCapability,
+    RequestRefused,
+    WeightsUnavailable,
+)
 from colligate.models.dialect import Dialect
 from colligate.models.failures import is_context_error
 from colligate.models.found_once import FoundOnce
@@ -33,6 +40,7 @@ from colligate.models.transport import Endpoint, Policy
 from colligate.token_estimate import estimate_tokens, token_spans
 
 _ROOM_TO_THINK = 4096
+_NAMED = 8  # of a server's models, in an error
 
 
 class OpenAIChat:
@@ -41,7 +49,7 @@ class OpenAIChat:
     `base_url` defaults to `OPENAI_BASE_URL`, else OpenAI's own; only the latter must have a key.
     `Capability.STRUCTURED` is declared until the server refuses a JSON schema,
     `Capability.LABELS` and `Capability.LIKELIHOOD` once `probe`, or a first use, has seen that
-    the server's log-probabilities can be had.
+    the server's log-probabilities can be had. An adapter is another model of the same server.
     """
 
     def __init__(
@@ -58,8 +66,14 @@ class OpenAIChat:
             base_url or os.environ.get("OPENAI_BASE_URL"), api_key, policy=policy
         )
         self._context_tokens = context_tokens
-        self._dialect = Dialect(model, is_openai=self._endpoint.is_openai)
-        self._top = TopLogprobs(self._endpoint, self._dialect, model, self.name)
+        self._base: OpenAIChat | None = None
+        self._adapted: dict[str, OpenAIChat] = {}
+        self._learn_anew()
+
+    def _learn_anew(self) -> None:
+        """Forget what is known of the model of this name."""
+        self._dialect = Dialect(self._model, is_openai=self._endpoint.is_openai)
+        self._top = TopLogprobs(self._endpoint, self._dialect, self._model, self.name)
         self._scorer = FoundOnce(self._find_scorer)
 
     @property
@@ -72,7 +86,7 @@ class OpenAIChat:
     @property
     def capabilities(self) -> frozenset[Capability]:
         """What it can do, as far as it is known by now."""
-        known = {Capability.CHAT}
+        known = {Capability.CHAT, Capability.ADAPTERS}
         if self._dialect.schema_form == "json_schema":
             known.add(Capability.STRUCTURED)
         scorer = self._scorer.known
@@ -247,6 +261,29 @@ class OpenAIChat:
         """
         return (await self._endpoint.models()).get(self._model, {})
 
+    async def with_adapter(self, adapter: str | Path) -> OpenAIChat:
+        """The model of this name at the same endpoint: so vLLM and its like serve an adapter.
+
+        Raises:
+            WeightsUnavailable: the server lists its models, and none of that name.
+        """
+        base, name = self._base or self, str(adapter)
+        if name not in base._adapted:
+            listed: dict[str, Any] = {}
+            with contextlib.suppress(RequestRefused, MalformedOutput):  # not every server lists
+                listed = await self._endpoint.models()
+            if listed and name not in listed:
+                there = f"its server has {', '.join(list(listed)[:_NAMED])}"
+                mend = "name one of these, or start the server with it"
+                raise WeightsUnavailable(f"{base.name} has no adapter {name}", there, mend)
+            view = copy(base)
+            view._model, view._base = name, base
+            view._learn_anew()
+            if Capability.LABELS in base.capabilities:  # it was probed
+                await view.probe()
+            base._adapted.setdefault(name, view)
+        return base._adapted[name]
+
     async def count_tokens(self, text: str) -> int:
         """An estimate (`token_estimate`): asking a server's tokenizer would cost a request."""
         return estimate_tokens(text)
@@ -260,8 +297,9 @@ class OpenAIChat:
         return token_spans(text)
 
     async def aclose(self) -> None:
-        """Close the connections. Safe to call twice."""
-        await self._endpoint.aclose()
+        """Close the connections; an adapter's are its base's to close. Safe to call twice."""
+        if self._base is None:
+            await self._endpoint.aclose()
 
 
 class _Display:

@@ -103,7 +103,7 @@ async def chat_completions(request: Request, body: ChatRequest, server: TheServe
     if not body.question:
         raise _Refused(400, "the question is empty", "messages")
     asked = Asked(question=body.question, strategy=strategy)
-    run = await server.runs.begin(library, asked.ask(server.serving.question_characters))
+    run = await server.runs.begin(library, asked.ask(server.serving))
     name = _model_name(strategy, library)
     page = _page(request, server.serving.allow_origins)
     completion = Completion(name, library, page, body.warnings, with_usage=body.with_usage)

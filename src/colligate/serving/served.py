@@ -54,8 +54,7 @@ class Served:
             UsageError: the question is empty or too long, or there is no such strategy.
         """
         asked = Asked(question=question, strategy=strategy)
-        most = self.server.serving.question_characters
-        run = await self.server.runs.begin(library, asked.ask(most))
+        run = await self.server.runs.begin(library, asked.ask(self.server.serving))
         try:
             async for _, event in self.server.runs.follow(run):
                 if on_step is not None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ipaddress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from colligate.settings import Settings
 
 _MEBIBYTE = 1 << 20
 
@@ -14,7 +16,8 @@ class Serving:
 
     `token` is what every client must send; None lets anyone ask who can reach the port.
     `allow_origins` are the web pages of other origins that may ask, `allow_models` the models that
-    a question may name in a strategy's parameters: the server would load whatever they name.
+    a question may name in a strategy's parameters: the server would load whatever they name. The
+    adapters of `settings` are on the steps of every strategy.
 
     `upload_bytes` and `upload_files` bound one request with files, `uploads` how many such
     requests come in at once; `body_bytes` bounds any other request.
@@ -29,6 +32,7 @@ class Serving:
     token: str | None = None
     allow_origins: tuple[str, ...] = ()
     allow_models: tuple[str, ...] = ()
+    settings: Settings = field(default_factory=Settings)
     upload_bytes: int = 512 * _MEBIBYTE
     upload_files: int = 200
     uploads: int = 8

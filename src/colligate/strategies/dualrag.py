@@ -18,7 +18,7 @@ from colligate.evidence.knowledge_outline import Fragment
 from colligate.evidence.knowledge_summarizer import SUMMARY_TOKENS, Summary, summarizer_messages
 from colligate.evidence.reader import Form, reader_messages
 from colligate.library.sources import SearchMode
-from colligate.models import Message
+from colligate.models import Message, Role
 from colligate.strategies.answer import Answer
 from colligate.strategies.at_least import at_least
 from colligate.strategies.dualrag_trace import (
@@ -62,6 +62,15 @@ class _Summarised:
 
 
 @dataclass(frozen=True)
+class _Runs:
+    """One run as each step sees it, with an adapter of its own on the reader or without."""
+
+    reasoner: Run
+    identifier: Run
+    summarizer: Run
+
+
+@dataclass(frozen=True)
 class DualRAG:
     """Reason over an outline of knowledge, look up what it misses by entity, until it suffices.
 
@@ -76,7 +85,8 @@ class DualRAG:
     means an entity that the outline has: see `Linking`. Without a reranker the rankings of an
     entity's queries are joined by reciprocal rank fusion.
 
-    The `no_...` fields and `ei2` are the paper's ablations, each leaving one part out.
+    The `..._adapter` fields put a LoRA adapter on the reader for a step. The `no_...` fields and
+    `ei2` are the paper's ablations, each leaving one part out.
     """
 
     name: ClassVar[str] = "dualrag"
@@ -94,6 +104,9 @@ class DualRAG:
     retrieve_first: bool = True  # the paper: may answer without looking anything up
     question_too: bool = False  # in the first round the question is looked up as it is, too
     form: Form = Form.JOINED
+    reasoner_adapter: str | None = None
+    identifier_adapter: str | None = None
+    summarizer_adapter: str | None = None
 
     no_reasoner: bool = False  # w/o R: a chain of single sentences (IRCoT)
     no_entities: bool = False  # w/o EI: the thought is the query, titles are the entities
@@ -131,11 +144,12 @@ class DualRAG:
         Raises:
             BudgetExceeded: before anything was known.
         """
+        runs = await self._adapted(run)  # a wrong adapter before the first call
         knowledge = Knowledge(question, flat=self.no_outline or self.flat_outline)
         left = run.purse.left
         with run.purse.reserve(0 if left is None else min(_FOR_THE_ANSWER, left // 2)):
             try:
-                knowledge.stop = await self._rounds(knowledge, run)
+                knowledge.stop = await self._rounds(knowledge, runs)
             except BudgetExceeded:
                 if not knowledge.outline.size:
                     raise
@@ -147,11 +161,18 @@ class DualRAG:
         run.emit(Stopped(knowledge.rounds, knowledge.stop))
         return knowledge
 
-    async def _rounds(self, knowledge: Knowledge, run: Run) -> Stop:
+    async def _adapted(self, run: Run) -> _Runs:
+        return _Runs(
+            reasoner=await run.adapted(Role.READER, self.reasoner_adapter),
+            identifier=await run.adapted(Role.READER, self.identifier_adapter),
+            summarizer=await run.adapted(Role.READER, self.summarizer_adapter),
+        )
+
+    async def _rounds(self, knowledge: Knowledge, runs: _Runs) -> Stop:
         barren = 0
         missing: set[str] = set()
         for number in range(1, self.rounds + 1):
-            reasoning = await next_thought(knowledge, run, sentences=self.no_reasoner)
+            reasoning = await next_thought(knowledge, runs.reasoner, sentences=self.no_reasoner)
             repeated = reasoning.thought in knowledge.thoughts
             if reasoning.thought and not repeated:
                 knowledge.thoughts.append(reasoning.thought)
@@ -162,7 +183,8 @@ class DualRAG:
                 return Stop.ENOUGH
             if repeated and barren:
                 return Stop.REPEATED
-            new = await self._aggregate(knowledge, run, await self._query(knowledge, run))
+            sought = await self._query(knowledge, runs.identifier)
+            new = await self._aggregate(knowledge, runs.summarizer, sought)
             knowledge.rounds = number
             barren = 0 if new else barren + 1
             if barren == self.patience:

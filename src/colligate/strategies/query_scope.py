@@ -14,7 +14,7 @@ from colligate.models import Capability, Role
 from colligate.strategies.run import Run
 from colligate.strategies.trace import Noted
 
-_LABEL_TOKENS = 8
+LABEL_TOKENS = 8
 
 
 async def query_scope(question: str, run: Run) -> float:
@@ -32,7 +32,7 @@ async def query_scope(question: str, run: Run) -> float:
             odds = await run.labels(scope_messages(question, bare=True), LABELS)
         return scope_of_odds(odds.odds)
     messages = scope_messages(question)
-    reply = await run.chat(messages, role=Role.SCORER, max_tokens=_LABEL_TOKENS)
+    reply = await run.chat(messages, role=Role.SCORER, max_tokens=LABEL_TOKENS)
     scope = scope_of_reply(reply.text)
     if scope is None:
         run.emit(Noted(f"{scorer.name} does not say how much the question asks for: R_q is 0.5"))

@@ -23,7 +23,7 @@ from colligate.strategies.structuring import Structure, Structuring
 from colligate.strategies.token_budget import Kept, under_budget
 from colligate.strategies.trace import NodeScore, Selected, Weighed
 
-_TITLES_TOKENS = 256  # of the reply that names titles
+TITLES_TOKENS = 256  # of the reply that names titles
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ class Refiner:
 
     async def _scope(self, question: str, articles: Sequence[Article], run: Run) -> float | None:
         """R_q; None where it would weigh nothing."""
-        if self.no_global or not any(map(_has_parts, articles)):
+        if self.no_global or not any(map(has_parts, articles)):
             return None
         if self.no_query_analysis:
             return 1.0
@@ -166,16 +166,16 @@ class Refiner:
         run = await run.adapted(Role.WORKER, self.selection_adapter)
 
         async def choose(article: Article) -> tuple[int, ...]:
-            if self.no_global or not _has_parts(article):
+            if self.no_global or not has_parts(article):
                 return ()
             messages = selection_messages(question, article, most_tokens=self.outline_tokens)
-            reply = await run.chat(messages, role=Role.WORKER, max_tokens=_TITLES_TOKENS)
+            reply = await run.chat(messages, role=Role.WORKER, max_tokens=TITLES_TOKENS)
             return selected(reply.text, article)
 
         return await side_by_side(choose(article) for article in articles)
 
 
-def _has_parts(article: Article) -> bool:
+def has_parts(article: Article) -> bool:
     """Whether there is something to choose between by title."""
     return sum(node.parent is None for node in article.nodes) > 1
 

@@ -112,7 +112,7 @@ class Run:
             raise MissingCapability(
                 f"{model.name} takes no adapter",
                 f"it is the {role.value} of this run, and {adapter} cannot be put on it",
-                "take hf:NAME, or a server that names the adapted model",
+                "take hf:NAME or openai:MODEL@URL",
             )
         other = copy(self)
         other.models = {**self.models, role: await model.with_adapter(adapter)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
@@ -11,14 +11,17 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from colligate.engine import DEFAULT_STRATEGY
 from colligate.errors import UsageError
+from colligate.opening import set_up
 from colligate.serving.api.shapes import AnswerShape
 from colligate.serving.problems import Busy, problem_response
 from colligate.serving.responses import Json
 from colligate.serving.run import Ask, Run
 from colligate.serving.server import Server, TheServer
+from colligate.serving.settings import Serving
 from colligate.serving.streaming import sse, unless_hung_up
-from colligate.strategies.parameters import configured, parameters
+from colligate.strategies.parameters import parameters
 from colligate.strategies.strategy import Strategy, available, strategy_type
+from colligate.strategies.trace import Trace
 
 router = APIRouter(prefix="/api/libraries/{name}", tags=["asking"])
 
@@ -52,7 +55,7 @@ class Asked(BaseModel):
     timeout: Annotated[float | None, Field(gt=0, le=86_400, description="Seconds.")] = None
     stream: Annotated[bool, Field(description="Send events as they come.")] = False
 
-    def ask(self, most_characters: int, allow_models: Collection[str] = ()) -> Ask:
+    def ask(self, serving: Serving) -> Ask:
         """The same with the strategy set up.
 
         Raises:
@@ -61,12 +64,12 @@ class Asked(BaseModel):
         """
         if not self.question.strip():
             raise UsageError("the question is empty", mend="write a question")
-        if len(self.question) > most_characters:
-            why = f"it has {len(self.question):,} characters and the limit is {most_characters:,}"
+        if len(self.question) > (most := serving.question_characters):
+            why = f"it has {len(self.question):,} characters and the limit is {most:,}"
             raise UsageError("the question is too long", why, "shorten it")
         return Ask(
             self.question,
-            set_up(self.strategy, self.parameters, allow_models),
+            _strategy(self.strategy, self.parameters, serving),
             self.parameters,
             None if self.documents is None else tuple(self.documents),
             self.max_tokens_total,
@@ -74,9 +77,7 @@ class Asked(BaseModel):
         )
 
 
-def set_up(
-    name: str, given: Mapping[str, Value | list[Value]], allow_models: Collection[str] = ()
-) -> Strategy:
+def _strategy(name: str, given: Mapping[str, Value | list[Value]], serving: Serving) -> Strategy:
     """A strategy by name with parameters as JSON values.
 
     Raises:
@@ -88,11 +89,12 @@ def set_up(
     for each, value in given.items():
         if not re.fullmatch(r"\w+", each):
             raise UsageError(f"{name} has no parameter {each!r}")
-        if each in models and _written(value) not in ("none", *allow_models):
+        if each in models and _written(value) not in ("none", *serving.allow_models):
             why = "a server loads no model that a question names"
             mend = "start it with --allow-model NAME"
             raise UsageError(f"{each} of {name} cannot be set here", why, mend)
-    return configured(kind, [f"{each}={_written(value)}" for each, value in given.items()])
+    texts = [f"{each}={_written(value)}" for each, value in given.items()]
+    return set_up(kind, serving.settings, texts, Trace(keep=False))
 
 
 @router.post(
@@ -113,8 +115,7 @@ async def ask(
     The events are `run` (its id), `queued` (its place), `event` (a step of the trace), and last
     `answer` or `problem`.
     """
-    serving = server.serving
-    run = await server.runs.begin(name, body.ask(serving.question_characters, serving.allow_models))
+    run = await server.runs.begin(name, body.ask(server.serving))
     if body.stream:
         ended = None if detached else run.cancel
         try:

@@ -1,0 +1,1 @@
+"""Training the small models that strategies ask: curate samples, fit adapters, evaluate them."""

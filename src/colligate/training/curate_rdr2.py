@@ -1,0 +1,199 @@
+"""Samples for RDR2's router: what the strategy shows it, and the actions that a teacher takes.
+
+The strategy itself asks the teacher, so the subtrees are those of inference. Whatever form the
+teacher replies in, the sample is in the one that adapters are trained on: tags and ids.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import asdict
+
+from colligate.errors import UsageError
+from colligate.evaluation.question import Question
+from colligate.evidence.material import material
+from colligate.evidence.router import REFUSAL, Action, Tag, decision, router_messages
+from colligate.evidence.structure_tree import StructureTree
+from colligate.evidence.subtree import SubTree
+from colligate.models import Message
+from colligate.strategies.parameters import configured
+from colligate.strategies.rdr2 import RDR2
+from colligate.strategies.routing import Routing
+from colligate.strategies.trace import Listener, Routed
+from colligate.token_estimate import estimate_tokens
+from colligate.training.card import Card
+from colligate.training.curation import Curation, Workshop, opened
+from colligate.training.journal import Made
+from colligate.training.samples import Sample
+from colligate.training.scores_router import shown_subtree
+
+SYSTEM = "rdr2"
+TASK = "router"
+
+FILTERS = (
+    "Of each question the best passages are searched; of each document that they stand in, the "
+    "subtree around each passage is one sample, each subtree once. No answers are used.",
+    "The teacher's actions are held to the router's rules: an action on what is not shown, an "
+    "ANSWER on a heading, an EXPAND on a paragraph or on a heading with a paragraph shown under "
+    "it is left out. A sample with none left is left out.",
+    f"A teacher that chooses nothing gives a sample of the words {REFUSAL!r}; a reply of which "
+    "nothing could be made is left out.",
+    "The wanted reply has an action a line in the order of the document, each with the first words "
+    "of its part. It is read as inference reads it before it is kept.",
+    "The class of a sample is answer where any paragraph is chosen, else expand where any heading "
+    "is, else refuse.",
+)
+
+_WORDS = 5  # as the prompt asks
+_LONGEST = 60  # characters of them: some languages write no blanks
+
+
+async def curate_rdr2(request: Curation, on_event: Listener) -> Card:
+    """Curate samples for the router. `request.settings` are parameters of the strategy `rdr2`.
+
+    As in the paper the teacher is asked about the subtrees of the search alone; "expansions=5"
+    also takes those that its expansions lead to.
+
+    Raises:
+        UsageError: the request is wrong, or the folder holds what was made with something else.
+        BudgetExceeded, EndpointUnreachable: the work ended before all was done.
+        ColligateError: what could not be opened or read.
+    """
+    strategy = _set_up(request)
+    async with opened(
+        request,
+        on_event,
+        system=SYSTEM,
+        needs=RDR2.needs,
+        tasks=(TASK,),
+        made_by=(RDR2,),
+        settings=asdict(strategy),
+    ) as workshop:
+
+        async def work(question: Question) -> Made:
+            return await _made(question, strategy, workshop)
+
+        calls = strategy.k * (1 + strategy.expansions / 2)
+        return await workshop.curated(workshop.questions, work, filters=FILTERS, calls=calls)
+
+
+def _set_up(request: Curation) -> RDR2:
+    if unknown := [task for task in request.tasks if task != TASK]:
+        raise UsageError(f"{SYSTEM} has no task {unknown[0]!r}", f"it has {TASK} alone")
+    if request.questions is None:
+        why = "a router chooses for a question"
+        raise UsageError("no questions are named", why, "give --questions FILE")
+    strategy = configured(RDR2, ("expansions=0", *request.settings))
+    if strategy.no_router:
+        raise UsageError("cannot curate with no_router", "then nothing is asked of a router")
+    return strategy
+
+
+async def _made(question: Question, strategy: RDR2, workshop: Workshop) -> Made:
+    """The samples of one question."""
+    async with workshop.sources(question) as sources:
+        run = workshop.run(sources)
+        hits = await run.search(question.text, k=strategy.k, pool=strategy.pool, mode=strategy.mode)
+        routings = await strategy.route(question.text, run, hits)
+    events = [event for _, event in run.trace.events if isinstance(event, Routed)]
+    samples, discarded, counts = samples_of(question, routings, events, strategy.reply_tokens)
+    if not hits:
+        discarded["no passage was found"] += 1
+    return Made(samples, discarded, counts, workshop.used(run))
+
+
+def samples_of(
+    question: Question, routings: Sequence[Routing], events: Sequence[Routed], reply_tokens: int
+) -> tuple[tuple[Sample, ...], Counter[str], Counter[str]]:
+    """The samples of what a router was shown and chose, those left out by reason, and counts.
+
+    They come document by document as these were found; `reply_tokens` is the most a reply has.
+    """
+    trees = {routing.tree.document.id: routing.tree for routing in routings}
+    order = list(trees)
+    samples: dict[tuple[Message, ...], Sample] = {}
+    discarded: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
+    ranked = sorted(events, key=lambda event: (order.index(event.document), event.round, event.lit))
+    for number, event in enumerate(ranked):
+        counts["subtrees shown"] += 1
+        counts.update(f"actions left out: {each.why}" for each in event.expelled)
+        counts["lines of replies that are no actions"] += len(event.dropped)
+        nodes = trees[event.document].nodes
+        headings = [node for node in nodes if nodes[node].structure]
+        try:
+            view = _shown(event, trees[event.document], headings)
+            wanted = reply_for(event.actions, view, refused=event.verdict == "refused")
+        except ValueError:
+            discarded["the subtree cannot be read back"] += 1
+            continue
+        if why := _unusable(event, wanted, view, reply_tokens):
+            discarded[why] += 1
+            continue
+        prompt = tuple(router_messages(question.text, event.shown))
+        if prompt in samples:
+            discarded["the same subtree came before"] += 1
+            continue
+        kind = _kind(event.actions)
+        counts.update(f"actions: {action.tag.value}" for action in event.actions)
+        samples[prompt] = Sample(
+            id=f"{question.id}/{number}",
+            task=TASK,
+            messages=(*prompt, Message("assistant", wanted)),
+            meta={
+                "question": question.id,
+                "document": event.document,
+                "round": event.round,
+                "class": kind,
+                "shown": event.shown,
+                "headings": [node for node in headings if node in view.visible],
+            },
+        )
+    return tuple(samples.values()), discarded, +counts
+
+
+def _shown(event: Routed, tree: StructureTree, headings: Collection[int]) -> SubTree:
+    """The subtree of an event.
+
+    Raises:
+        ValueError: its text does not say it, as where a document's name has several lines.
+    """
+    view = shown_subtree(event.shown, headings)
+    depths = {node: view.tree.nodes[node].depth for node in view.visible}
+    if any(node not in tree.nodes or tree.nodes[node].depth != depths[node] for node in depths):
+        raise ValueError("it shows a node that there is not")
+    return view
+
+
+def reply_for(actions: Collection[Action], view: SubTree, *, refused: bool = False) -> str:
+    """The reply that says these actions as the prompt asks: a line each, in document order.
+
+    The words are those shown, as the prompt shows them.
+    """
+    if refused or not actions:
+        return REFUSAL
+    nodes = view.tree.nodes
+    lines = []
+    for action in sorted(actions, key=lambda action: action.node):
+        words = " ".join(material(nodes[action.node].text).split()[:_WORDS])
+        lines.append(f"[{action.tag.value.upper()}] {action.node}: {words[:_LONGEST]}")
+    return "\n".join(lines)
+
+
+def _unusable(event: Routed, wanted: str, view: SubTree, reply_tokens: int) -> str:
+    """Why what a teacher replied teaches nothing; empty where it does."""
+    if event.verdict == "collapsed":
+        return "nothing could be made of the reply"
+    if event.verdict == "routed" and not event.actions:
+        return "every action breaks a rule"
+    if estimate_tokens(wanted) > reply_tokens:
+        return "the reply would be longer than a reply may be"
+    read = decision(wanted, view)
+    same = set(read.actions) == set(event.actions) and not (read.expelled or read.dropped)
+    return "" if same and read.refused == (not event.actions) else "the reply does not read back"
+
+
+def _kind(actions: Collection[Action]) -> str:
+    tags = {action.tag for action in actions}
+    return next((tag.value for tag in (Tag.ANSWER, Tag.EXPAND) if tag in tags), "refuse")

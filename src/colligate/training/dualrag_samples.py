@@ -1,0 +1,306 @@
+"""Samples for DualRAG's three roles out of one trajectory (Cheng et al. 2025, fine-tuning).
+
+The prompts are rendered by the functions that inference calls, in a state that the run was in or,
+where its entities are linked anew, would have been in. The replies are in the form of the schema
+that inference reads. What the paper's rules, and ours, take out is counted by its reason.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pydantic import BaseModel
+
+from colligate.documents import Span
+from colligate.evidence.entity_identifier import (
+    IDENTIFIER_TOKENS,
+    Entities,
+    Wanted,
+    identifier_messages,
+    wanted,
+)
+from colligate.evidence.entity_linking import ELSE
+from colligate.evidence.knowledge_outline import NOTHING
+from colligate.evidence.knowledge_summarizer import SUMMARY_TOKENS, Summary, summarizer_messages
+from colligate.evidence.reasoner import (
+    REASONER_TOKENS,
+    FactsFirst,
+    Reasoning,
+    reasoner_messages,
+    reasoner_reply,
+)
+from colligate.models import Message
+from colligate.token_estimate import estimate_tokens
+from colligate.training.gold_entities import Gold, Match, Scored, matches
+from colligate.training.quoted_facts import copied, gold_statement, statements
+from colligate.training.samples import Sample
+from colligate.training.trajectories import Looked, State, Step, Trajectory, replayed
+
+_REPLY_TOKENS = {
+    "reasoner": REASONER_TOKENS,
+    "identifier": IDENTIFIER_TOKENS,
+    "summarizer": SUMMARY_TOKENS,
+}
+TASKS = tuple(_REPLY_TOKENS)
+
+_LONGEST_THOUGHT = 800  # characters, as the schema has it
+_TOO_MUCH = "more wanted though all gold documents were known"
+
+
+@dataclass
+class Drawn:
+    """The samples of a trajectory, why others were not made, and what was counted on the way."""
+
+    samples: list[Sample] = field(default_factory=list)
+    discarded: Counter[str] = field(default_factory=Counter)
+    counts: Counter[str] = field(default_factory=Counter)
+
+
+async def drawn(
+    trajectory: Trajectory,
+    golds: Sequence[Gold],
+    answers: Sequence[str],
+    *,
+    tasks: Collection[str] = TASKS,
+    scored: Scored | None = None,
+    over: float = 0.0,
+) -> Drawn:
+    """The samples for each of the `tasks` of a trajectory that came to a right answer.
+
+    Without golds only the Reasoner is taught: which entities were the right ones to look for
+    nobody can say then. `scored` and `over` are those of `gold_entities.matches`.
+    """
+    found = Drawn()
+    if "reasoner" in tasks:
+        _Reasoner(trajectory, golds, found).draw()
+    if not golds:
+        found.discarded["identifier and summarizer: no gold document is named"] += 1
+        return found
+    rests = _rests(trajectory.steps)
+    match = await matches(rests, golds, scored=scored, over=over)
+    for entity in rests:
+        how = match[entity].how if entity in match else "none"
+        found.counts[f"entities, gold by {how}"] += 1
+    if "identifier" in tasks:
+        _identifier(trajectory, match, found)
+    if "summarizer" in tasks:
+        _summarizer(trajectory, golds, match, answers, found)
+    return found
+
+
+@dataclass
+class _Reasoner:
+    """(question, outline, thoughts before) -> thought and verdict, for each step.
+
+    By the paper's rule, as it is meant: where all gold documents are in the outline and more is
+    wanted all the same, the sample is not used as it is. The first such is corrected where the
+    outline also has every place that the answer cites: the thought is then the answer, which was
+    judged right, and nothing is missing. Otherwise it is left out.
+    """
+
+    trajectory: Trajectory
+    golds: Sequence[Gold]
+    found: Drawn
+
+    def draw(self) -> None:
+        steps = self.trajectory.steps
+        corrected = False
+        for step, state in zip(steps, replayed(steps), strict=True):
+            why = self._unusable(step, state)
+            if not why and step.need_retrieve and self._all_known(state):
+                why = _TOO_MUCH if corrected else self._correct(step, state)
+                corrected = corrected or not why
+            elif not why:
+                label = "retrieve" if step.need_retrieve else "enough"
+                why = self._put(step, state, step.facts, step.thought, step.need_retrieve, label)
+            if why:
+                self.found.discarded[f"reasoner: {why}"] += 1
+
+    def _unusable(self, step: Step, state: State) -> str:
+        if not step.readable:
+            return "its reply could not be read"
+        prompt = reasoner_messages(self.trajectory.question, state.outline, state.before)
+        if not self.trajectory.was_asked(prompt, reasoner_reply(state.outline)):
+            return "it was not shown the whole outline"
+        if not step.thought or step.thought in state.before:
+            return "a thought that it had before"
+        if state.outline == NOTHING and not step.need_retrieve:
+            return "nothing missing before anything was found"
+        return ""
+
+    def _correct(self, step: Step, state: State) -> str:
+        cited = self.trajectory.cited
+        telling = [
+            each.text
+            for each in state.fragments
+            if any(place.overlaps(span) for place in cited for span in each.spans)
+        ]
+        spans = [span for each in state.fragments for span in each.spans]
+        if not cited or not all(any(place.overlaps(s) for s in spans) for place in cited):
+            return _TOO_MUCH
+        return self._put(step, state, telling, self.trajectory.answer, False, "enough, corrected")
+
+    def _put(
+        self,
+        step: Step,
+        state: State,
+        facts: Sequence[str],
+        thought: str,
+        need: bool,
+        label: str,
+    ) -> str:
+        """Add a sample, or say why there is none."""
+        if len(thought) > _LONGEST_THOUGHT:
+            return "a thought too long for the schema"
+        reply: Reasoning | FactsFirst
+        if reasoner_reply(state.outline) is Reasoning:
+            reply = Reasoning(thought=thought, need_retrieve=need)
+        else:
+            facts = copied(facts, state.fragments)
+            if not facts:
+                return "no fact that the outline has"
+            reply = FactsFirst(facts=list(facts), thought=thought, need_retrieve=need)
+        messages = reasoner_messages(self.trajectory.question, state.outline, state.before)
+        _add(self.found, self.trajectory, "reasoner", f"{step.round}", messages, reply, label)
+        return ""
+
+    def _all_known(self, state: State) -> bool:
+        known = {span.document_id for each in state.fragments for span in each.spans}
+        return bool(self.golds) and all(gold.id in known for gold in self.golds)
+
+
+def _identifier(trajectory: Trajectory, match: Mapping[str, Match], found: Drawn) -> None:
+    """(question, outline, thoughts, entities) -> entities and queries, for each step that looked.
+
+    Where every entity means a gold of its own the run is used as it was. Else it is linked anew:
+    what means no gold is left out, with what is known of it; of several entities that mean one
+    gold all are called as the best of them, and their knowledge stands together. Of one that is
+    known and asked for again, a request that brought nothing new is left out.
+    """
+    steps = trajectory.steps
+    called = _names(_rests(steps), match)
+    linked = any(name != entity for entity, name in called.items())
+    for step, state in zip(steps, replayed(steps, called.get), strict=True):
+        if not step.looked:
+            continue
+        messages = identifier_messages(
+            trajectory.question, state.outline, state.thoughts, state.names
+        )
+        asked: dict[str, list[str]] = {}
+        for looked in step.looked:
+            name = called[looked.entity]
+            again = linked and name in state.names and not _brought(looked, state)
+            if name is not None and name != ELSE and not again:
+                asked.setdefault(name, []).extend(looked.queries)
+        if not step.identified:
+            found.discarded["identifier: its reply could not be read"] += 1
+        elif not linked and not trajectory.was_asked(messages, Entities):
+            found.discarded["identifier: it was not shown the whole outline"] += 1
+        elif not asked:
+            found.discarded["identifier: no entity of a gold document that was missing"] += 1
+        else:
+            # As inference cleans them, which then has nothing to do.
+            clean = wanted([Wanted(entity=e, keywords=q) for e, q in asked.items()], "")
+            entities = [Wanted(entity=name, keywords=list(queries)) for name, queries in clean]
+            label = "linked" if linked else "as it was"
+            reply = Entities(entities=entities)
+            _add(found, trajectory, "identifier", f"{step.round}", messages, reply, label)
+
+
+def _names(entities: Collection[str], match: Mapping[str, Match]) -> dict[str, str | None]:
+    """What each entity is called: as the best that means the same gold; None without a gold."""
+
+    def best_first(entity: str) -> tuple[bool, bool, float]:
+        by_name, score = match[entity].rank
+        return entity == ELSE, not by_name, -score
+
+    best: dict[str, str] = {}
+    for entity in sorted((each for each in entities if each in match), key=best_first):
+        best.setdefault(match[entity].gold.id, entity)
+    return {e: best[match[e].gold.id] if e in match else None for e in entities}
+
+
+def _brought(looked: Looked, state: State) -> bool:
+    """Whether what was found rests on words that the outline did not rest on."""
+    known = [span for each in state.fragments for span in each.spans]
+    spans = [span for each in looked.fragments for span in each.spans]
+    return not all(any(old.contains(span) for old in known) for span in spans)
+
+
+def _summarizer(
+    trajectory: Trajectory,
+    golds: Sequence[Gold],
+    match: Mapping[str, Match],
+    answers: Sequence[str],
+    found: Drawn,
+) -> None:
+    """(question, thoughts, entity, queries, passages) -> statements, for each entity read for.
+
+    What was found of an entity that means a gold stays. Where nothing was found of it though the
+    gold is among the passages, the reply is what the gold says; else it is nothing. Of an entity
+    that means no gold only that stays which rests on one all the same.
+    """
+    steps = trajectory.steps
+    ids = {gold.id for gold in golds}
+    for step, state in zip(steps, replayed(steps), strict=True):
+        for number, looked in enumerate(step.looked, 1):
+            if not looked.passages:
+                continue
+            meant = match.get(looked.entity)
+            kept = [
+                each
+                for each in looked.fragments
+                if meant is not None or any(span.document_id in ids for span in each.spans)
+            ]
+            if kept:
+                said, label = statements(kept, looked.passages), "as it was"
+            elif meant is None:
+                said, label = [], "nothing, of no gold"
+            else:
+                claim = " ".join([*looked.queries, *answers])
+                said = gold_statement(meant.gold, looked.passages, claim)
+                label = "repaired" if said else "nothing, of a gold"
+            messages = summarizer_messages(
+                trajectory.question,
+                state.thoughts,
+                looked.entity,
+                looked.queries,
+                looked.passages,
+            )
+            name = f"{step.round}.{number}"
+            _add(found, trajectory, "summarizer", name, messages, Summary(statements=said), label)
+
+
+def _add(
+    found: Drawn,
+    trajectory: Trajectory,
+    task: str,
+    name: str,
+    messages: Sequence[Message],
+    reply: BaseModel,
+    label: str,
+) -> None:
+    text = json.dumps(reply.model_dump(), ensure_ascii=False)
+    if estimate_tokens(text) > _REPLY_TOKENS[task]:
+        found.discarded[f"{task}: the reply would be longer than a reply may be"] += 1
+        return
+    found.samples.append(
+        Sample(
+            id=f"{trajectory.id}/{task}/{name}",
+            task=task,
+            messages=(*messages, Message("assistant", text)),
+            meta={"question": trajectory.id, "class": label},
+        )
+    )
+
+
+def _rests(steps: Sequence[Step]) -> dict[str, list[Span]]:
+    """The entities that were looked for, each with the spans that its knowledge rests on."""
+    rests: dict[str, list[Span]] = defaultdict(list)
+    for step in steps:
+        for looked in step.looked:
+            rests[looked.entity] += [s for each in looked.fragments for s in each.spans]
+    return rests

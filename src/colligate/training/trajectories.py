@@ -1,0 +1,212 @@
+"""What a run of DualRAG did, step by step, drawn from its own events and calls.
+
+Nothing of it is written down a second time: the outline is grown again from the events by the
+code that grew it, and what was asked of the model is known from the calls themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from pydantic import BaseModel
+
+from colligate.documents import Passage, Span
+from colligate.evaluation.metrics.normalising import unmarked
+from colligate.evidence.entity_linking import ELSE
+from colligate.evidence.knowledge_outline import Fragment, KnowledgeOutline
+from colligate.evidence.knowledge_summarizer import Summary, summarizer_messages
+from colligate.models import Message
+from colligate.models.schema_prompt import with_schema
+from colligate.models.structured import json_schema_of
+from colligate.strategies.answer import Answer
+from colligate.strategies.dualrag_trace import Gathered, Identified, Reasoned, Stopped, Summarised
+from colligate.strategies.run import Run
+from colligate.strategies.trace import Asked, Event, plain
+
+E = TypeVar("E", bound=Event)
+
+Calls = Collection[tuple[Message, ...]]
+"""The messages of every call of a run."""
+
+
+@dataclass(frozen=True)
+class Looked:
+    """An entity of a step, its queries, the passages read for it, and what they say of it.
+
+    Without passages nothing was asked: none were found, or all had been read for it before.
+    """
+
+    entity: str
+    queries: tuple[str, ...]
+    passages: tuple[Passage, ...] = ()
+    fragments: tuple[Fragment, ...] = ()
+
+
+@dataclass(frozen=True)
+class Step:
+    """A round: a thought, and what was looked up for it; nothing where it sufficed.
+
+    `readable` and `identified` are False where the reply of the Reasoner, or of the Entity
+    Identifier, could not be read and the run helped itself.
+    """
+
+    round: int
+    thought: str
+    need_retrieve: bool
+    facts: tuple[str, ...] = ()
+    readable: bool = True
+    identified: bool = True
+    looked: tuple[Looked, ...] = ()
+
+
+@dataclass(frozen=True)
+class State:
+    """What is known as a step begins; `thoughts` ends with its own, `before` without it.
+
+    `outline` is as the prompts show it, `names` are its entities, `fragments` what it holds.
+    """
+
+    outline: str
+    names: tuple[str, ...]
+    fragments: tuple[Fragment, ...]
+    before: tuple[str, ...]
+    thoughts: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """A run from its question to its answer, which has no marks here, and the places it `cited`.
+
+    `calls` are what the model was asked on the way.
+    """
+
+    id: str
+    question: str
+    steps: tuple[Step, ...]
+    stop: str = ""
+    answer: str = ""
+    short: str = ""
+    found: bool = False
+    cited: tuple[Span, ...] = ()
+    calls: Calls = frozenset()
+
+    def was_asked(self, messages: Sequence[Message], schema: type[BaseModel]) -> bool:
+        """Whether the run asked just this for a `schema`."""
+        return _asked(self.calls, messages, schema)
+
+    def to_json(self) -> dict[str, Any]:
+        """All but the calls, with the outline that each step began with."""
+        states = replayed(self.steps)
+        steps = [
+            {"outline": state.outline, **plain(step)}
+            for step, state in zip(self.steps, states, strict=True)
+        ]
+        return {
+            "id": self.id,
+            "question": self.question,
+            "steps": steps,
+            "stop": self.stop,
+            "answer": self.answer,
+            "short": self.short,
+            "found": self.found,
+            "cited": plain(self.cited),
+        }
+
+
+async def trajectory(id_: str, question: str, run: Run, answer: Answer) -> Trajectory:
+    """What the run did for its question."""
+    events = [event for _, event in run.trace.events]
+    calls = frozenset(event.messages for event in _of(Asked, events))
+    steps: list[Step] = []
+    for reasoned in _of(Reasoned, events):
+        of_round = [each for each in events if getattr(each, "round", None) == reasoned.round]
+        step = Step(
+            round=reasoned.round,
+            thought=reasoned.thought,
+            need_retrieve=reasoned.need_retrieve,
+            facts=reasoned.facts,
+            readable=reasoned.readable,
+            identified=all(each.readable for each in _of(Identified, of_round)),
+        )
+        *_, state = replayed([*steps, step])
+        summaries = {each.entity: each for each in _of(Summarised, of_round)}
+        looked = [
+            await _looked(question, state.thoughts, each, summaries.get(each.entity), run, calls)
+            for each in _of(Gathered, of_round)
+        ]
+        steps.append(replace(step, looked=tuple(looked)))
+    return Trajectory(
+        id=id_,
+        question=question,
+        steps=tuple(steps),
+        stop=next((each.reason.value for each in _of(Stopped, events)), ""),
+        answer=unmarked(answer.text) if answer.found else "",
+        short=unmarked(answer.short or "") if answer.found else "",
+        found=answer.found,
+        cited=tuple(each.span for each in answer.citations) if answer.found else (),
+        calls=calls,
+    )
+
+
+def replayed(
+    steps: Iterable[Step], called: Callable[[str], str | None] = lambda entity: entity
+) -> Iterator[State]:
+    """What is known as each of the steps begins.
+
+    `called` gives an entity another name, under which what is known of both stands together; None
+    leaves what is known of it out.
+    """
+    outline = KnowledgeOutline()
+    thoughts: list[str] = []
+    for step in steps:
+        before = tuple(thoughts)
+        if step.thought and step.thought not in thoughts:
+            thoughts.append(step.thought)
+        yield State(
+            outline=outline.render(),
+            names=tuple(name for name in outline.entities if name != ELSE),
+            fragments=tuple(f for each in outline.entities.values() for f in each.fragments),
+            before=before,
+            thoughts=tuple(thoughts),
+        )
+        for looked in step.looked:
+            name = called(looked.entity)
+            if name is not None and looked.fragments:
+                outline.merge(name, looked.fragments, looked.passages)
+
+
+async def _looked(
+    question: str,
+    thoughts: Sequence[str],
+    gathered: Gathered,
+    summary: Summarised | None,
+    run: Run,
+    calls: Calls,
+) -> Looked:
+    """An entity with the passages that the call for its summary shows.
+
+    Where not all of them fitted the model's window it was asked about the first.
+    """
+    if summary is None:
+        return Looked(gathered.entity, gathered.queries)
+    passages = [(await run.document(s.document_id)).passage(s) for s in gathered.unseen]
+    while passages:
+        messages = summarizer_messages(
+            question, thoughts, gathered.entity, gathered.queries, passages
+        )
+        if _asked(calls, messages, Summary):
+            break
+        passages.pop()
+    return Looked(gathered.entity, gathered.queries, tuple(passages), summary.fragments)
+
+
+def _asked(calls: Calls, messages: Sequence[Message], schema: type[BaseModel]) -> bool:
+    """Whether there is such a call; a model that cannot be held to a schema is told it besides."""
+    told = with_schema(messages, json_schema_of(schema))
+    return tuple(messages) in calls or tuple(told) in calls
+
+
+def _of(kind: type[E], events: Iterable[Event]) -> list[E]:
+    return [event for event in events if isinstance(event, kind)]

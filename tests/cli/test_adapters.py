@@ -1,0 +1,228 @@
+"""Adapters in use: named by a flag, by `--set` or in `colligate.toml`, for the steps they are for.
+
+The server is one as vLLM is: an adapter is another model of it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+QUESTION = "When was the tower built?"
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working folder of the commands under test."""
+    made = tmp_path / "here"
+    made.mkdir()
+    monkeypatch.chdir(made)
+    return made
+
+
+@pytest.fixture
+def server(tower_reader: Any) -> Any:
+    """A base that reads, and adapters that route and refine; the base can do neither."""
+    read = tower_reader.answer
+
+    def answer(body: dict[str, Any]) -> str:
+        system, prompt = (body["messages"][at]["content"] for at in (0, -1))
+        if body["model"].startswith("router"):
+            shown = re.findall(r"^\t*(\d+): (The tower was built.*)$", prompt, re.MULTILINE)
+            return "\n".join(f"[ANSWER] {node}: {text[:20]}" for node, text in shown)
+        if "Local" in system:
+            return "[Local]"
+        return str(read(body))
+
+    tower_reader.answer = answer
+    tower_reader.models = ["base", "router", "router-2", "selection", "scope"]
+    return tower_reader
+
+
+@pytest.fixture
+def ask(colligate: Any, server: Any, folder: Path, here: Path) -> Callable[..., Any]:
+    def run(*more: str | Path, strategy: str = "rdr2") -> Any:
+        server.requests.clear()
+        return colligate.here(
+            *("ask", QUESTION, folder, "--strategy", strategy),
+            *("--model", f"openai:base@{server.url}", "--embedder", "static", *more),
+        )
+
+    return run
+
+
+def asked(server: Any) -> Counter[str]:
+    """How often each model was asked."""
+    return Counter(r["model"] for r in server.requests if r["path"] == "/chat/completions")
+
+
+def test_the_router_alone_is_asked_under_its_adapter(ask: Any, server: Any) -> None:
+    done = ask("--router-adapter", "router", "--json")
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert answer["short_answer"] == "1871"
+    assert "accepted by the router" in answer["evidence"][0]["reason"]
+    assert asked(server) == {"router": 3, "base": 1}
+    [first, *_] = [r for r in server.requests if r.get("model") == "router"]
+    assert "[ANSWER] for a paragraph" in first["messages"][0]["content"]  # as it was trained
+    assert "response_format" not in first
+
+
+def test_set_goes_before_the_flag_and_the_flag_before_the_file(
+    ask: Any, server: Any, here: Path
+) -> None:
+    (here / "colligate.toml").write_text('[adapters]\nrouter = "router"\n')
+    done = ask()
+    assert done.returncode == 0, done.stderr
+    assert set(asked(server)) == {"router", "base"}
+    assert "router adapter: router (colligate.toml)" in done.stderr
+    done = ask("--router-adapter", "router-2")
+    assert set(asked(server)) == {"router-2", "base"}
+    assert "colligate.toml" not in done.stderr
+    ask("--router-adapter", "router-2", "--set", "router_adapter=router")
+    assert set(asked(server)) == {"router", "base"}
+    ask("--set", "router_adapter=none")
+    assert set(asked(server)) == {"base"}
+
+
+def test_a_tree_is_routed_by_an_adapter(
+    colligate: Any, server: Any, folder: Path, here: Path
+) -> None:
+    done = colligate.here(
+        *("tree", folder / "tower.md", "--route", QUESTION, "--router-adapter", "router"),
+        *("--model", f"openai:base@{server.url}", "--embedder", "static"),
+    )
+    assert done.returncode == 0, done.stderr
+    assert "● The tower was built in 1871 by Ada Mercer." in done.stdout
+    assert set(asked(server)) == {"router"}
+
+
+def test_steps_of_the_refiner_are_named_in_the_file(
+    colligate: Any, server: Any, folder: Path, here: Path
+) -> None:
+    tower = (folder / "tower.md").read_text("utf-8")
+    (folder / "tower.md").write_text(tower + "\n## Keepers\n\nTwo keepers live in the tower.\n")
+    (here / "colligate.toml").write_text('[adapters]\nselection = "selection"\nscope = "scope"\n')
+    done = colligate.here(
+        *("refine", QUESTION, folder, "--budget", "40"),
+        *("--model", f"openai:base@{server.url}", "--embedder", "static"),
+    )
+    assert done.returncode == 0, done.stderr
+    by_model = {
+        r["model"]: r["messages"][0]["content"]
+        for r in server.requests
+        if r["path"] == "/chat/completions"
+    }
+    assert "how much of a document" in by_model["scope"]
+    assert "Reply with a list of the titles" in by_model["selection"]
+
+
+@pytest.mark.parametrize(
+    ("more", "strategy", "status", "said"),
+    [
+        (["--router-adapter", "rooter"], "rdr2", 1, "has no adapter rooter: its server has base, "),
+        (["--router-adapter", "router"], "direct", 2, "direct has no parameter 'router_adapter'"),
+        (["--set", "reasoner_adapter=lost"], "dualrag", 1, "has no adapter lost"),
+    ],
+)
+def test_a_wrong_adapter_is_said_before_anything_is_asked(
+    ask: Any, server: Any, more: list[str], strategy: str, status: int, said: str
+) -> None:
+    done = ask(*more, strategy=strategy)
+    assert done.returncode == status
+    assert said in done.stderr
+    assert done.stdout == ""
+    assert not asked(server)
+
+
+def test_a_model_that_takes_none_says_which_do(
+    colligate: Any, folder: Path, here: Path, monkeypatch: pytest.MonkeyPatch, scripted_model: Any
+) -> None:
+    monkeypatch.setattr("colligate.opening.open_model", lambda name, **_: scripted_model(name=name))
+    done = colligate.here(
+        *("ask", QUESTION, folder, "--strategy", "rdr2", "--router-adapter", "router"),
+        *("--model", "gguf:somewhere.gguf", "--embedder", "static"),
+    )
+    assert done.returncode == 1
+    assert "takes no adapter" in done.stderr
+    assert "take hf:NAME or openai:MODEL@URL" in done.stderr
+
+
+SUITE = """
+title = "The router, with and without its adapter"
+datasets = [
+  { name = "towers", file = "towers.jsonl", metrics = ["short", "evidence", "cost"] },
+]
+strategies = [
+  { name = "rdr2", set = ["reply=tagged"], label = "base" },
+  { name = "adapted", strategy = "rdr2", set = ["router_adapter=router"], label = "adapter" },
+]
+columns = [{ dataset = "towers", metric = "answer_in_evidence", label = "evidence", scale = 100 }]
+"""
+
+
+@pytest.fixture
+def bench(colligate: Any, server: Any, here: Path) -> Callable[..., Any]:
+    document = {"id": "tower", "title": "Tower", "text": "The tower was built in 1871. It is high."}
+    other = {"id": "gulls", "title": "Gulls", "text": "Gulls breed near the tower."}
+    record = {"id": "q", "question": QUESTION, "answers": ["1871"], "documents": [document, other],
+              "gold_document_ids": ["tower"]}  # fmt: skip
+    (here / "towers.jsonl").write_text(json.dumps(record) + "\n")
+    (here / "adapters.toml").write_text(SUITE)
+    return lambda *more: colligate.here(
+        *("bench", "run", "adapters.toml", "--data", ".", "--out", "run"),
+        *("--model", f"openai:base@{server.url}", "--embedder", "static", "--json", *more),
+    )
+
+
+def test_a_bench_compares_a_strategy_with_and_without_its_adapter(
+    bench: Any, server: Any, here: Path
+) -> None:
+    # A suite says itself what its strategies are; the file is for questions of one's own.
+    (here / "colligate.toml").write_text('[adapters]\nrouter = "router-2"\n')
+    done = bench()
+    assert done.returncode == 0, done.stderr
+    assert set(asked(server)) == {"base", "router"}
+    cells = {each["strategy"]: each["metrics"] for each in json.loads(done.stdout)["cells"]}
+    rows = [json.loads(line) for line in Path("run/rows.jsonl").read_bytes().splitlines()]
+    read = {
+        row["strategy"]: [each["document"] for each in row["outcome"]["evidence"]] for row in rows
+    }
+    assert read["adapted"] == ["tower"]
+    assert sorted(read["rdr2"]) == ["gulls", "tower"]  # it accepted nothing: all that was found
+    assert cells["adapted"]["answer_in_evidence"] == 1
+
+
+def test_a_bench_does_not_go_on_with_an_adapter_that_was_trained_again(
+    bench: Any, here: Path
+) -> None:
+    (here / "router").mkdir()
+    (here / "router" / "adapter_model.safetensors").write_bytes(b"first")
+    assert bench().returncode == 0
+    assert bench().returncode == 0
+    (here / "router" / "adapter_model.safetensors").write_bytes(b"second")
+    done = bench()
+    assert done.returncode == 2
+    assert "the adapter router was router (" in done.stderr
+
+
+def test_a_suite_as_it_is_runs_with_an_adapter(bench: Any, server: Any) -> None:
+    done = bench("--set", "router_adapter=router-2")
+    assert done.returncode == 0, done.stderr
+    assert set(asked(server)) == {"base", "router", "router-2"}  # its own "router" stays
+    read = list(map(json.loads, Path("run/rows.jsonl").read_bytes().splitlines()))
+    assert [each["outcome"]["evidence"][0]["document"] for each in read] == ["tower", "tower"]
+    done = bench()
+    assert done.returncode == 2
+    assert "set was ['router_adapter=router-2'] and is None" in done.stderr
+    done = bench("--set", "router_adaptor=router", "--out", "other")
+    assert done.returncode == 2
+    assert "no strategy that is asked has 'router_adaptor'; did you mean router_adapter?" in (
+        done.stderr
+    )

@@ -1,0 +1,72 @@
+"""Adapters on the small real model: asked at once, each gives its own answers."""
+
+from __future__ import annotations
+
+import asyncio
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from colligate.models import Message, weights
+from colligate.models.hf.loading import find, transformers
+from colligate.models.hf.model import HFModel
+
+pytestmark = pytest.mark.model
+
+PROMPT = [Message("user", "What does a lighthouse keeper do all day?")]
+
+
+@pytest.fixture
+def adapter(tmp_path: Path) -> Callable[[int], Path]:
+    """`adapter(seed)` is a folder that peft wrote: a small random LoRA that fits the model."""
+
+    def make(seed: int) -> Path:
+        import peft
+        import torch
+
+        library = transformers()
+        source = find(str(weights.pull("smollm2-135m")["model"]))
+        config = library.AutoConfig.from_pretrained(source.place, gguf_file=source.gguf_file)
+        # Its adapters are as wide as the layers they are put on: the rest may be small.
+        config.vocab_size, config.intermediate_size = 8, 8
+        config.bos_token_id = config.eos_token_id = config.pad_token_id = 0
+        torch.manual_seed(seed)
+        lora = peft.LoraConfig(r=4, target_modules=["q_proj", "v_proj"], init_lora_weights=False)
+        with warnings.catch_warnings(action="ignore"):  # peft's own, about transformers
+            model = peft.get_peft_model(library.AutoModelForCausalLM.from_config(config), lora)
+            for name, matrix in model.named_parameters():
+                if "lora_" in name:
+                    torch.nn.init.normal_(matrix, std=0.1)
+            model.save_pretrained(tmp_path / str(seed))
+        return tmp_path / str(seed)
+
+    return make
+
+
+async def test_two_adapters_and_the_base_asked_at_once_answer_as_each_does_alone(
+    smollm2_hf: HFModel, adapter: Callable[[int], Path]
+) -> None:
+    forms = [smollm2_hf, *[await smollm2_hf.with_adapter(adapter(seed)) for seed in (1, 2)]]
+
+    async def said(model: HFModel) -> str:
+        return (await model.chat(PROMPT, max_tokens=12)).text
+
+    alone = [await said(form) for form in forms]
+    assert len(set(alone)) == 3, alone
+    assert await asyncio.gather(*map(said, forms)) == alone
+
+
+async def test_odds_of_labels_are_each_adapters_own_among_its_neighbours(
+    smollm2_hf: HFModel, adapter: Callable[[int], Path]
+) -> None:
+    forms = [smollm2_hf, *[await smollm2_hf.with_adapter(adapter(seed)) for seed in (1, 2)]]
+
+    async def odds(model: HFModel) -> float:
+        return (await model.labels(PROMPT, ("Local", "Global"), forced="[")).odds["Local"]
+
+    alone = [await odds(form) for form in forms]
+    assert len({round(each, 3) for each in alone}) == 3
+    together = await asyncio.gather(*(odds(form) for form in forms * 2))
+    assert together == pytest.approx([*alone, *alone], abs=1e-4)

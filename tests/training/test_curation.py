@@ -1,0 +1,394 @@
+"""A curation as it is asked for: who takes part, over what, what is held out, what is spent."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from colligate.errors import (
+    BudgetExceeded,
+    ColligateError,
+    MalformedOutput,
+    MissingPath,
+    NoDocuments,
+    UsageError,
+)
+from colligate.evaluation.cast import Named
+from colligate.evaluation.datasets.sampling import some
+from colligate.evaluation.question import Question
+from colligate.library.given import Given
+from colligate.models import Capability, Message, Role
+from colligate.models.scripted import ScriptedModel
+from colligate.settings import Settings
+from colligate.strategies.strategy import Needs
+from colligate.strategies.trace import Event, Noted, Progressed
+from colligate.training.card import Card, read_card
+from colligate.training.curation import Curation, Workshop, opened
+from colligate.training.journal import Made, read_journal
+from colligate.training.samples import HELD_OUT, TRAIN, Sample, read_samples
+from colligate.training.writing import is_held_out, told_apart_by
+
+READS = Needs(searches=False)
+ASKS = Needs(searches=False, reads=False)
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """Forty questions, each with a document of its own and one that all have."""
+    records = [
+        {
+            "id": f"q{n}",
+            "question": f"How high is mast {n}?",
+            "answers": ["41"],
+            "documents": [
+                {"id": f"d{n}", "title": f"Mast {n}", "text": f"Mast {n} is 41 metres high."},
+                {"id": "all", "title": "Masts", "text": "All masts are high."},
+            ],
+            "gold_document_ids": [f"d{n}"],
+        }
+        for n in range(40)
+    ]
+    write(tmp_path / "questions.jsonl", records)
+    return tmp_path
+
+
+def write(path: Path, records: list[dict[str, Any]]) -> None:
+    path.write_text("".join(json.dumps(record) + "\n" for record in records), "utf-8")
+
+
+def request(data: Path, teacher: ScriptedModel | None = None, **more: Any) -> Curation:
+    more.setdefault("questions", data / "questions.jsonl")
+    models = {Role.READER: teacher or ScriptedModel(lambda _: "Yes.")}
+    more.setdefault("named", Named(Settings(), models))
+    return Curation(out=data / "out", **more)
+
+
+async def asking(workshop: Workshop, question: Question) -> Made:
+    """A sample of a question and the teacher's answer."""
+    async with workshop.sources(question) as sources:
+        run = workshop.run(sources)
+        prompt = (Message("user", question.text),)
+        reply = await run.chat(prompt, role=Role.WORKER, max_tokens=20)
+    sample = Sample(f"{question.id}/0", "scope", (*prompt, Message("assistant", reply.text)))
+    return Made((sample,), usage=workshop.used(run))
+
+
+def curate(
+    asked: Curation,
+    work: Callable[[Workshop, Question], Awaitable[Made]] = asking,
+    said: list[Event] | None = None,
+    needs: Needs = READS,
+    **more: Any,
+) -> Card:
+    async def all_of_it() -> Card:
+        see = (said if said is not None else []).append
+        async with opened(asked, see, system="test", needs=needs, tasks=["scope"]) as workshop:
+            return await workshop.curated(
+                workshop.questions, lambda question: work(workshop, question), **more
+            )
+
+    return asyncio.run(all_of_it())
+
+
+def in_workshop(asked: Curation, do: Callable[[Workshop], Awaitable[Any]], needs: Needs) -> Any:
+    async def all_of_it() -> Any:
+        async with opened(asked, lambda _: None, system="test", needs=needs, tasks=[]) as workshop:
+            return await do(workshop)
+
+    return asyncio.run(all_of_it())
+
+
+# What is held out
+
+
+def questions_of(file: Path) -> set[str]:
+    return {sample.prompt[0].content for sample in read_samples(file)}
+
+
+def test_no_question_is_on_both_sides_and_all_are_on_one(data: Path) -> None:
+    card = curate(request(data, held_out=0.3))
+
+    trained, unseen = questions_of(data / "out" / TRAIN), questions_of(data / "out" / HELD_OUT)
+    assert not trained & unseen
+    assert len(trained | unseen) == 40
+    assert (card.total("train"), card.total("held_out")) == (len(trained), len(unseen))
+    assert 4 <= len(unseen) <= 20  # 12 of 40, give or take
+
+
+def test_a_question_that_a_data_set_has_twice_is_on_one_side() -> None:
+    once = Question("q1", "Who  wrote it?")
+    again = Question("q2", "who wrote It? ")
+
+    assert told_apart_by(once) == told_apart_by(again)
+
+
+def test_what_was_held_out_stays_so_when_more_is_asked_for(data: Path) -> None:
+    curate(request(data, limit=20, held_out=0.3))
+    before = questions_of(data / "out" / HELD_OUT), questions_of(data / "out" / TRAIN)
+
+    card = curate(request(data, held_out=0.3))
+
+    assert before[0] < questions_of(data / "out" / HELD_OUT)
+    assert before[1] < questions_of(data / "out" / TRAIN)
+    assert card.items == {"asked": 40, "done": 40, "failed": 0}
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    what=st.text(max_size=20),
+    seed=st.integers(0, 9),
+    shares=st.lists(st.floats(0, 1, exclude_max=True), min_size=2, max_size=2).map(sorted),
+)
+def test_a_larger_share_holds_out_what_a_smaller_one_does(
+    what: str, seed: int, shares: list[float]
+) -> None:
+    small, large = (is_held_out(what, share, seed) for share in shares)
+
+    assert large or not small
+    assert not is_held_out(what, 0.0, seed)
+
+
+def test_what_is_drawn_first_is_not_what_is_held_out() -> None:
+    every = [Question(f"q{n}", f"q{n}") for n in range(2000)]
+    drawn = some(every, 200, seed=0)
+
+    unseen = sum(is_held_out(told_apart_by(question), 0.1, 0) for question in drawn)
+
+    assert 5 <= unseen <= 40  # 20, give or take
+
+
+def test_where_nothing_is_held_out_it_is_said(data: Path) -> None:
+    said: list[Event] = []
+    curate(request(data, limit=1, held_out=1e-9), said=said)
+
+    [warning] = [e.text for e in said if isinstance(e, Noted) and e.warning]
+    assert warning == "nothing is held out of 1 items: ask for more, or raise --held-out"
+
+
+# Who takes part
+
+
+def test_the_teacher_takes_every_role(data: Path) -> None:
+    settings_ = Settings().given(reader="a", worker="b", scorer="c")
+    teacher = ScriptedModel(lambda _: "Yes.")
+    asked = request(data, named=Named(settings_, {Role.READER: teacher}), limit=2)
+
+    curate(asked)  # else b and c would be opened, which nobody knows
+
+    assert len(teacher.calls) == 2
+
+
+def test_a_judge_is_metered_with_the_run_and_pays_from_the_budget(data: Path) -> None:
+    judge = ScriptedModel(lambda _: "Yes", name="judge")
+    models = {Role.READER: ScriptedModel(lambda _: "Yes."), Role.JUDGE: judge}
+
+    async def do(workshop: Workshop) -> None:
+        run = workshop.run(Given(()))
+        assert Role.JUDGE not in run.models
+        await workshop.judge(run).chat([Message("user", "Is it right?")], max_tokens=5)
+        used = workshop.used(run)
+        assert used["calls"] == 1
+        assert used["by_role"]["judge"]["input_tokens"] > 0
+        assert workshop.spending.tokens == used["input_tokens"] + used["output_tokens"]
+
+    in_workshop(request(data, named=Named(Settings(), models)), do, READS)
+    assert len(judge.calls) == 1
+
+
+def test_a_judge_that_is_needed_and_not_named_is_said(data: Path) -> None:
+    async def do(workshop: Workshop) -> None:
+        with pytest.raises(UsageError, match="no judge is named"):
+            workshop.judge(workshop.run(Given(())))
+
+    in_workshop(request(data), do, READS)
+
+
+def test_a_teacher_that_cannot_do_it_is_refused_before_anything_is_asked(data: Path) -> None:
+    needs = Needs(required=frozenset({Capability.CHAT, Capability.ATTENTION}), searches=False)
+
+    with pytest.raises(ColligateError, match="test needs attention"):
+        curate(request(data), needs=needs)
+
+
+# What is spent
+
+
+def test_a_run_that_was_refused_a_call_gives_nothing_even_if_it_hid_that(data: Path) -> None:
+    async def hiding(workshop: Workshop, question: Question) -> Made:
+        async with workshop.sources(question) as sources:
+            run = workshop.run(sources)
+            with suppress(BudgetExceeded):  # some strategies answer with what they have
+                await run.chat([Message("user", question.text)], max_tokens=20)
+        return Made(usage=workshop.used(run))
+
+    with pytest.raises(BudgetExceeded, match="--max-tokens-total"):
+        curate(request(data, max_tokens_total=100), hiding)
+
+    card = read_card(data / "out")
+    assert 0 < card.items["done"] < 40
+    assert card.usage["input_tokens"] + card.usage["output_tokens"] <= 100
+
+
+def test_many_calls_are_said_before_they_are_made(data: Path) -> None:
+    said: list[Event] = []
+    curate(request(data, limit=2), said=said, calls=200.0)
+    curate(request(data, limit=2), said=said, calls=200.0)
+
+    notes = [event.text for event in said if isinstance(event, Noted)]
+    assert notes[0] == "2 items to come: about 400 model calls"
+    assert "2 of 2 items are done" in notes
+    assert len([note for note in notes if "calls" in note]) == 1
+    progress = [event for event in said if isinstance(event, Progressed)]
+    assert [(event.done, event.total) for event in progress] == [(1, 2), (2, 2)]
+
+
+def test_what_is_done_again_counts_as_to_come(data: Path) -> None:
+    async def failing(workshop: Workshop, question: Question) -> Made:
+        raise MalformedOutput("no JSON")
+
+    curate(request(data, limit=2), failing)
+    said: list[Event] = []
+    card = curate(request(data, limit=3, retry_failed=True), said=said)
+
+    progress = [event for event in said if isinstance(event, Progressed)]
+    assert [(event.done, event.total) for event in progress] == [(1, 3), (2, 3), (3, 3)]
+    assert card.items == {"asked": 3, "done": 3, "failed": 0}
+
+
+# Over what
+
+
+def test_questions_are_drawn_by_seed(data: Path) -> None:
+    first = curate(request(data, limit=5, seed=3))
+    drawn = list(read_journal(data / "out"))
+
+    everything = [Question(f"q{n}", "") for n in range(40)]
+    assert drawn == [question.id for question in some(everything, 5, 3)]
+    assert first.made_with["seed"] == 3
+
+
+def test_documents_are_those_of_the_questions_each_once(data: Path) -> None:
+    async def do(workshop: Workshop) -> list[str]:
+        return [document.id for document in await workshop.documents()]
+
+    all_of_them = in_workshop(request(data, questions=data / "questions.jsonl"), do, READS)
+    some_of_them = in_workshop(request(data, limit=3), do, READS)
+
+    assert sorted(all_of_them) == sorted([*(f"d{n}" for n in range(40)), "all"])
+    assert len(some_of_them) == 3
+
+
+def test_documents_of_a_folder_need_no_questions(data: Path) -> None:
+    pages = data / "pages"
+    pages.mkdir()
+    for n in range(5):
+        (pages / f"p{n}.md").write_text(f"# Page {n}\n\n## Part\n\nWords of it.\n", "utf-8")
+    (pages / "bad.pdf").write_bytes(b"%PDF-1.4 and nothing else")
+    said: list[Event] = []
+
+    async def titles(limit: int | None) -> list[str]:
+        asked = request(data, questions=None, corpus=pages, limit=limit)
+        async with opened(asked, said.append, system="t", needs=ASKS, tasks=[]) as workshop:
+            assert workshop.questions == ()
+            return [document.title for document in await workshop.documents()]
+
+    everything = asyncio.run(titles(None))
+    assert sorted(everything) == [f"Page {n}" for n in range(5)]
+    assert asyncio.run(titles(2)) == everything[:2]
+    notes = [event.text for event in said if isinstance(event, Noted)]
+    assert any("left out" in note and "bad.pdf" in note for note in notes)
+
+
+def test_without_any_documents_it_is_said(data: Path) -> None:
+    async def do(workshop: Workshop) -> None:
+        with pytest.raises(NoDocuments, match="name a --library or a --corpus"):
+            await workshop.documents()
+
+    in_workshop(request(data, questions=None), do, ASKS)
+
+
+def test_questions_without_documents_can_be_asked_what_needs_none(data: Path) -> None:
+    (data / "own.csv").write_text("question\nWho?\n", "utf-8")
+    asked = request(data, questions=data / "own.csv", held_out=0.0)
+
+    with pytest.raises(UsageError, match=r"nothing to read: .* has no documents"):
+        curate(asked)
+
+    async def only_asking(workshop: Workshop, question: Question) -> Made:
+        run = workshop.run(Given(()))
+        await run.chat([Message("user", question.text)], max_tokens=5)
+        return Made(usage=workshop.used(run))
+
+    assert curate(asked, only_asking, needs=ASKS).items["done"] == 1
+
+
+def test_a_file_that_changed_is_another_source(data: Path) -> None:
+    curate(request(data, limit=2))
+    records = (data / "questions.jsonl").read_text("utf-8")
+    (data / "questions.jsonl").write_text(records.replace("41 metres", "42 metres"), "utf-8")
+
+    with pytest.raises(UsageError, match="data: questions has changed"):
+        curate(request(data, limit=2))
+
+
+@pytest.mark.parametrize(
+    ("more", "error", "said"),
+    [
+        ({"questions": Path("nowhere.jsonl")}, MissingPath, "nowhere.jsonl"),
+        ({"corpus": Path("nowhere")}, MissingPath, "there is no nowhere"),
+        ({"library": Path("nowhere")}, MissingPath, "there is no nowhere"),
+        ({"format": "xml"}, UsageError, "there is no format 'xml'"),
+    ],
+)
+def test_what_is_not_there_is_said_before_anything_is_made(
+    data: Path, more: dict[str, Any], error: type[Exception], said: str
+) -> None:
+    with pytest.raises(error, match=said):
+        curate(request(data, **more))
+
+    assert not (data / "out").exists()
+
+
+def test_an_empty_library_is_said(data: Path) -> None:
+    (data / "library").mkdir()
+
+    with pytest.raises(NoDocuments, match=r"library .* is empty"):
+        curate(request(data, library=data / "library"))
+
+
+def test_the_folder_must_not_lie_among_the_documents(data: Path) -> None:
+    with pytest.raises(UsageError, match="would be among the documents"):
+        curate(request(data, corpus=data))
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"library": Path("a"), "corpus": Path("b")}, "exclude each other"),
+        ({"held_out": 1.0}, "cannot hold out 1.0"),
+        ({"held_out": -0.1}, "it is no share"),
+    ],
+)
+def test_what_cannot_be_meant_is_said(data: Path, more: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        request(data, **more)
+
+
+def test_two_processes_do_not_curate_into_one_folder(data: Path) -> None:
+    async def do(_: Workshop) -> None:
+        async with opened(
+            replace(request(data), seed=1), lambda _: None, system="t", needs=READS, tasks=[]
+        ):
+            pass
+
+    with pytest.raises(UsageError, match="another process works there"):
+        in_workshop(request(data), do, READS)
