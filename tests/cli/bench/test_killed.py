@@ -55,22 +55,28 @@ def test_killed_ten_times_it_gives_the_rows_of_a_run_that_was_not(
     out, chance = tmp_path / "out", random.Random(20261121)
     begun, answer = len(keeper.requests), keeper.answer
 
-    def slowly(body: dict[str, Any]) -> Any:
-        keeper.closing.wait(0.05)  # so that not all is answered before the tenth kill
+    # So that not all is answered before the tenth kill, however slow the one who kills is.
+    most, killed_now = 0, threading.Event()
+
+    def within_bounds(body: dict[str, Any]) -> Any:
+        if len(keeper.requests) > most:
+            killed_now.wait(60)
         return answer(body)
 
-    keeper.answer = slowly
+    keeper.answer = within_bounds
     for _ in range(TIMES):
         there = rows_of(out)
         before = len(keeper.requests)
         # Killed when it has asked this much, and a moment later: while a row is written, or read.
         until, moment = before + chance.randint(1, 2), chance.random() * 0.12
+        most, killed_now = until, threading.Event()
         with colligate.start(
             *running(out), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         ) as process:
             keeper.until(lambda: len(keeper.requests) >= until or process.poll() is not None)  # noqa: B023
             threading.Event().wait(moment)
             process.send_signal(signal.SIGKILL)
+            killed_now.set()
         again = asked(keeper.requests[before:], key_of)
         assert not set(again) & set(there), "what had a row was asked again"
     killed = len(rows_of(out))
