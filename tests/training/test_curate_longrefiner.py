@@ -343,7 +343,7 @@ def test_how_pairs_are_made_can_be_set_and_is_held_to(data: Path) -> None:
     curate(data, None, questions=None, settings=cut, held_out=0.0)
     assert len(every_sample(data)) > 3
 
-    with pytest.raises(UsageError, match="structuring_tokens was 300 and is 22000"):
+    with pytest.raises(UsageError, match="structuring_tokens was 300 and is 16000"):
         curate(data, None, questions=None, held_out=0.0)
 
 

@@ -187,6 +187,16 @@ def test_the_teacher_takes_every_role(data: Path) -> None:
     assert len(teacher.calls) == 2
 
 
+def test_without_a_teacher_nothing_is_made_where_one_is_needed(data: Path) -> None:
+    needs = Needs(required=frozenset({Capability.CHAT}), searches=False)
+    asked = request(data, named=Named())
+
+    with pytest.raises(UsageError, match=r"no teacher is named: .*--teacher MODEL"):
+        curate(asked, needs=needs)
+
+    assert not (data / "out").exists()
+
+
 def test_a_judge_is_metered_with_the_run_and_pays_from_the_budget(data: Path) -> None:
     judge = ScriptedModel(lambda _: "Yes", name="judge")
     models = {Role.READER: ScriptedModel(lambda _: "Yes."), Role.JUDGE: judge}
@@ -376,6 +386,10 @@ def test_the_folder_must_not_lie_among_the_documents(data: Path) -> None:
         ({"library": Path("a"), "corpus": Path("b")}, "exclude each other"),
         ({"held_out": 1.0}, "cannot hold out 1.0"),
         ({"held_out": -0.1}, "it is no share"),
+        ({"limit": 0}, "limit is 0"),
+        ({"concurrency": 0}, "concurrency is 0"),  # nothing would ever begin
+        ({"max_tokens_total": 0}, "max_tokens_total is 0"),
+        ({"timeout": 0.0}, "timeout is 0"),
     ],
 )
 def test_what_cannot_be_meant_is_said(data: Path, more: dict[str, Any], said: str) -> None:
