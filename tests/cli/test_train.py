@@ -237,6 +237,28 @@ def test_wrong_usage_is_one_line(
     assert done.stdout == ""
 
 
+def test_a_reader_that_was_not_named_as_teacher_is_none(
+    colligate: Any, data: Path, tmp_path: Path
+) -> None:
+    colligate.environment["COLLIGATE_MODEL"] = "openai:reader@http://localhost:9/v1"
+    asked = ("--questions", data / "questions.jsonl", "--corpus", data / "pages")
+    done = colligate.here("train", "curate", "rdr2", *asked, "--out", tmp_path / "out")
+    assert done.returncode == 2, done.stderr
+    assert "no teacher is named" in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_where_nothing_is_asked_no_teacher_is_named(
+    colligate: Any, data: Path, tmp_path: Path
+) -> None:
+    asked = ("--tasks", "structuring", "--corpus", data / "pages", "--held-out", "0")
+    done = colligate.here("train", "curate", "longrefiner", *asked, "--out", tmp_path, "--json")
+    assert done.returncode == 0, done.stderr
+    card = json.loads(done.stdout)
+    assert card["items"] == {"asked": len(TOWERS), "done": len(TOWERS), "failed": 0}
+    assert card["made_with"]["models"] == {}
+
+
 def test_help_loads_nothing_heavy() -> None:
     asking = "".join(f"run_command(['train', {name!r}, '--help']);" for name in COMMANDS)
     heavy = ("torch", "transformers", "trl", "peft", "datasets", "numpy", "openai")

@@ -338,12 +338,25 @@ def test_structuring_needs_neither_questions_nor_a_teacher(data: Path) -> None:
     assert card.made_with["tasks"] == ["structuring"]
 
 
+def test_a_document_that_is_there_twice_is_taken_once(data: Path) -> None:
+    copy = {"id": "copy", "title": "Again", "text": MILL.replace("\n\n", "\n\n\n"), "file": "c.md"}
+    with (data / "corpus.jsonl").open("a", encoding="utf-8") as lines:
+        lines.write(json.dumps(copy) + "\n")
+    said: list[str] = []
+
+    card = curate(data, None, said, questions=None, held_out=0.5)
+
+    assert card.items["asked"] == len(TEXTS)
+    assert len({sample.prompt for sample in every_sample(data)}) == len(every_sample(data)) == 1
+    assert "1 of 4 documents are left out: others have the same text" in said
+
+
 def test_how_pairs_are_made_can_be_set_and_is_held_to(data: Path) -> None:
     cut = ("structuring_tokens=300", "joined_words=0")
     curate(data, None, questions=None, settings=cut, held_out=0.0)
     assert len(every_sample(data)) > 3
 
-    with pytest.raises(UsageError, match="structuring_tokens was 300 and is 22000"):
+    with pytest.raises(UsageError, match="structuring_tokens was 300 and is 16000"):
         curate(data, None, questions=None, held_out=0.0)
 
 

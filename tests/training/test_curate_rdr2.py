@@ -26,7 +26,7 @@ from colligate.evidence.structure_tree import structure_tree
 from colligate.evidence.subtree import SubTree, subtree
 from colligate.library.given import Given
 from colligate.library.library import Library
-from colligate.models import Capability, Message, Role
+from colligate.models import Capability, Completion, Message, Role
 from colligate.models.metering import Meter
 from colligate.models.scripted import ScriptedCall, ScriptedModel
 from colligate.settings import Settings
@@ -271,6 +271,16 @@ def test_what_cannot_be_used_is_left_out_by_reason(
     else:
         assert 0 < card.discarded["every action breaks a rule"] < card.counts["subtrees shown"]
     assert card.items == {"asked": 3, "done": 3, "failed": 0}
+
+
+def test_a_reply_that_was_cut_off_teaches_nothing(data: Path) -> None:
+    def say(call: ScriptedCall) -> Completion:
+        return Completion(TEACHER(call), finish_reason="length")
+
+    card = curate(data, ScriptedModel(say))
+
+    assert card.discarded == {"the teacher's reply was cut off": card.counts["subtrees shown"]}
+    assert every_sample(data) == []
 
 
 def test_illegal_actions_are_left_out_and_the_legal_ones_stay(data: Path) -> None:

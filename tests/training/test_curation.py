@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -142,6 +143,42 @@ def test_what_was_held_out_stays_so_when_more_is_asked_for(data: Path) -> None:
     assert card.items == {"asked": 40, "done": 40, "failed": 0}
 
 
+def test_what_both_sides_share_is_on_the_card(data: Path) -> None:
+    file = data / "questions.jsonl"
+    records = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
+    for record in records[::2]:
+        record["gold_document_ids"].append("all")
+    write(file, records)
+
+    async def over(workshop: Workshop, question: Question) -> Made:
+        made = await asking(workshop, question)
+        number = int(question.id[1:])
+        document = "all" if number % 4 == 0 else f"d{number}"
+        meta = {"question": question.id, "document": document}
+        return replace(made, samples=tuple(replace(each, meta=meta) for each in made.samples))
+
+    card = curate(request(data, held_out=0.3), over)
+
+    unseen = [int(s.meta["question"][1:]) for s in read_samples(data / "out" / HELD_OUT)]
+    even, fourth = (sum(n % every == 0 for n in unseen) for every in (2, 4))
+    assert 0 < fourth < even < len(unseen)
+    shared = {name: value for name, value in card.split.items() if "them" in name or "with" in name}
+    assert list(shared.values()) == [len(unseen), even, fourth]
+    assert f"has too: {even}\n" in card.markdown()
+
+
+def test_where_nothing_can_be_shared_the_card_says_nothing_of_it(data: Path) -> None:
+    (data / "own.csv").write_text("question\nWho?\nWhen?\n", "utf-8")
+
+    async def only_asking(workshop: Workshop, question: Question) -> Made:
+        messages = (Message("user", question.text), Message("assistant", "No."))
+        return Made((Sample(question.id, "scope", messages),))
+
+    card = curate(request(data, questions=data / "own.csv"), only_asking, needs=ASKS)
+
+    assert set(card.split) == {"held out", "kept apart by", "seed"}
+
+
 @settings(max_examples=100, deadline=None)
 @given(
     what=st.text(max_size=20),
@@ -185,6 +222,16 @@ def test_the_teacher_takes_every_role(data: Path) -> None:
     curate(asked)  # else b and c would be opened, which nobody knows
 
     assert len(teacher.calls) == 2
+
+
+def test_without_a_teacher_nothing_is_made_where_one_is_needed(data: Path) -> None:
+    needs = Needs(required=frozenset({Capability.CHAT}), searches=False)
+    asked = request(data, named=Named())
+
+    with pytest.raises(UsageError, match=r"no teacher is named: .*--teacher MODEL"):
+        curate(asked, needs=needs)
+
+    assert not (data / "out").exists()
 
 
 def test_a_judge_is_metered_with_the_run_and_pays_from_the_budget(data: Path) -> None:
@@ -236,6 +283,19 @@ def test_a_run_that_was_refused_a_call_gives_nothing_even_if_it_hid_that(data: P
     card = read_card(data / "out")
     assert 0 < card.items["done"] < 40
     assert card.usage["input_tokens"] + card.usage["output_tokens"] <= 100
+
+
+def test_what_was_made_before_is_held_once(data: Path) -> None:
+    curate(request(data, limit=20))
+    alive = []
+
+    async def counting(workshop: Workshop, question: Question) -> Made:
+        alive.append(sum(type(each) is Made and bool(each.samples) for each in gc.get_objects()))
+        return Made()
+
+    curate(request(data, limit=21), counting)
+
+    assert alive == [20]
 
 
 def test_many_calls_are_said_before_they_are_made(data: Path) -> None:
@@ -376,6 +436,10 @@ def test_the_folder_must_not_lie_among_the_documents(data: Path) -> None:
         ({"library": Path("a"), "corpus": Path("b")}, "exclude each other"),
         ({"held_out": 1.0}, "cannot hold out 1.0"),
         ({"held_out": -0.1}, "it is no share"),
+        ({"limit": 0}, "limit is 0"),
+        ({"concurrency": 0}, "concurrency is 0"),  # nothing would ever begin
+        ({"max_tokens_total": 0}, "max_tokens_total is 0"),
+        ({"timeout": 0.0}, "timeout is 0"),
     ],
 )
 def test_what_cannot_be_meant_is_said(data: Path, more: dict[str, Any], said: str) -> None:

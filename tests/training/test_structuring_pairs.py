@@ -16,7 +16,7 @@ from colligate.documents.reading import read
 from colligate.documents.reading.plain import text_tree
 from colligate.documents.skeleton_recovery import recover
 from colligate.errors import FaultyRecord, UsageError
-from colligate.evidence.structuring import stretches
+from colligate.evidence.structuring import stretches, structuring_messages
 from colligate.library.given import Given
 from colligate.models import LabelOdds, Message, Role
 from colligate.models.metering import Meter
@@ -25,6 +25,7 @@ from colligate.strategies.refiner import Refiner
 from colligate.strategies.run import Run
 from colligate.strategies.trace import Structured
 from colligate.token_estimate import estimate_tokens
+from colligate.training.recipe import read_recipe
 from colligate.training.structuring_pairs import (
     HEADED,
     LONG,
@@ -238,6 +239,28 @@ def test_a_page_of_html_gives_what_its_headings_say(tmp_path):
 def test_a_number_that_means_nothing_is_wrong_usage(field):
     with pytest.raises(UsageError, match=f"{field} is 0: it must be 1 or more"):
         Pairing(**{field: 0})
+
+
+def test_a_share_above_one_would_leave_everything_out():
+    with pytest.raises(UsageError, match="recovered is 99: it is a share of the text"):
+        Pairing(recovered=99)
+
+
+async def test_the_longest_pair_fits_the_recipe_and_is_what_its_base_is_shown():
+    most = Pairing().structuring_tokens
+    instruction = estimate_tokens(structuring_messages("")[0].content)
+    assert instruction + most + most // 2 <= read_recipe("longrefiner-structuring").cutoff
+
+    text = "\n\n".join(paragraph(f"wheel {i}", 200) for i in range(150))
+    model = ScriptedModel(
+        lambda _: "[]",
+        labels=lambda *_: LabelOdds({"Local": 0.5, "Global": 0.5}, mass=1.0),
+        context_tokens=32_768,  # of the recipe's base
+    )
+    async with Given([document(text)]) as sources:
+        await Refiner(mode="sparse").refine("Who?", Run(sources, {Role.READER: model}, Meter()))
+    first = next(call.prompt for call in model.calls if "Skeleton:" in call.prompt)
+    assert most <= estimate_tokens(first) - instruction <= most + 400
 
 
 # Whatever the document

@@ -43,8 +43,8 @@ class System(StrEnum):
 def curate(
     system: Annotated[System, typer.Argument(help="Whose steps are trained.", show_default=False)],
     *,
-    teacher: train_options.Teacher,
     out: train_options.Out,
+    teacher: train_options.Teacher = None,
     questions: train_options.Questions = None,
     format: train_options.Format = "auto",
     library: train_options.Library = None,
@@ -77,7 +77,8 @@ def curate(
     from colligate.settings import Settings
     from colligate.training.curation import Curation
 
-    settings = Settings.load(config).given(
+    # A reader of the environment or the file was not named to be learnt from.
+    settings = replace(Settings.load(config), reader=None).given(
         reader=teacher, judge=judge, embedder=embedder, reranker=reranker
     )
     if system is not System.DUALRAG:

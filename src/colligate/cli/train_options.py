@@ -83,11 +83,11 @@ RetryFailed = Annotated[
     typer.Option("--retry-failed", help="Do again what failed before.", rich_help_panel=DATA),
 ]
 Teacher = Annotated[
-    str,
+    str | None,
     typer.Option(
         metavar="MODEL",
         help="The model whose replies are learnt: bundled, gguf:PATH, hf:NAME or "
-        "openai:MODEL\\[@URL].",
+        "openai:MODEL\\[@URL]; longrefiner's structuring asks none.",
         rich_help_panel=options.MODELS,
         show_default=False,
     ),

@@ -80,6 +80,11 @@ class Completion:
     warnings: tuple[str, ...] = ()
     cached: bool = False
 
+    @property
+    def cut(self) -> bool:
+        """Whether there was more to say than the tokens it was allowed."""
+        return self.finish_reason == "length"
+
 
 class OnToken(Protocol):
     """Called with each piece of text as it arrives; streaming is asked for by giving one."""

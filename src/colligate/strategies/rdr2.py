@@ -189,6 +189,7 @@ class RDR2:
                 actions=made.actions,
                 expelled=made.expelled,
                 dropped=made.dropped,
+                cut=reply.cut,
             )
         )
         return made

@@ -146,7 +146,7 @@ class Routed(Event):
     `round` is 0 for a subtree of the search, else it counts the document's expansions, and
     `expanded` is the heading opened. `lit` are the nodes it was made from, `shown` its text,
     `omitted` the nodes left out of it for its length. `verdict` is "routed", "refused", or
-    "collapsed" where nothing could be made of the reply.
+    "collapsed" where nothing could be made of the reply. `cut` where its end is missing.
     """
 
     document: str
@@ -159,6 +159,7 @@ class Routed(Event):
     actions: tuple[Action, ...]
     expelled: tuple[Expelled, ...]
     dropped: tuple[str, ...]
+    cut: bool = False
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,9 @@ have sections.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections import Counter
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import ClassVar
@@ -28,7 +29,7 @@ from colligate.strategies.refiner import Refiner, has_parts
 from colligate.strategies.run import Run
 from colligate.strategies.strategy import Needs
 from colligate.strategies.structuring import Structure, Structuring
-from colligate.strategies.trace import Listener
+from colligate.strategies.trace import Listener, Noted
 from colligate.training.card import Card
 from colligate.training.curation import Curation, Workshop, opened
 from colligate.training.journal import Made
@@ -107,7 +108,9 @@ async def curate_longrefiner(request: Curation, on_event: Listener) -> Card:
     ) as workshop:
         work = _Work(workshop, settings, tasks)
         questions = list(workshop.questions) if asks else []
-        documents = await workshop.documents() if STRUCTURING in tasks else []
+        documents: list[Document] = []
+        if STRUCTURING in tasks:
+            documents = await asyncio.to_thread(_distinct, await workshop.documents(), workshop)
         items: list[Question | _Sectioned] = [*questions, *(_Sectioned(each) for each in documents)]
         calls = len(questions) * ((SCOPE in tasks) + (SELECTION in tasks) * settings.documents)
         return await workshop.curated(
@@ -133,6 +136,19 @@ def _tasks(request: Curation) -> tuple[str, ...]:
     if lacking := [task for task in request.tasks if task != STRUCTURING]:
         raise UsageError(f"no {lacking[0]} without questions", "", "name a file of --questions")
     return (STRUCTURING,)
+
+
+def _distinct(documents: Sequence[Document], workshop: Workshop) -> list[Document]:
+    """Those whose text none before has: else a pair could be learnt and held out at once."""
+    first: dict[bytes, Document] = {}
+    for document in documents:
+        words = " ".join(document.text.split())
+        digest = hashlib.sha256(words.encode("utf-8", "surrogatepass")).digest()
+        first.setdefault(digest, document)
+    if again := len(documents) - len(first):
+        what = f"{again:,} of {len(documents):,} documents are left out"
+        workshop.trace.emit(Noted(f"{what}: others have the same text"))
+    return list(first.values())
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ FILTERS = (
     "ANSWER on a heading, an EXPAND on a paragraph or on a heading with a paragraph shown under "
     "it is left out. A sample with none left is left out.",
     f"A teacher that chooses nothing gives a sample of the words {REFUSAL!r}; a reply of which "
-    "nothing could be made is left out.",
+    "nothing could be made, or that was cut off, is left out.",
     "The wanted reply has an action a line in the order of the document, each with the first words "
     "of its part. It is read as inference reads it before it is kept.",
     "The class of a sample is answer where any paragraph is chosen, else expand where any heading "
@@ -183,6 +183,8 @@ def reply_for(actions: Collection[Action], view: SubTree, *, refused: bool = Fal
 
 def _unusable(event: Routed, wanted: str, view: SubTree, reply_tokens: int) -> str:
     """Why what a teacher replied teaches nothing; empty where it does."""
+    if event.cut:  # what it would have chosen besides would be taught as nothing to choose
+        return "the teacher's reply was cut off"
     if event.verdict == "collapsed":
         return "nothing could be made of the reply"
     if event.verdict == "routed" and not event.actions:

@@ -23,6 +23,7 @@ from colligate.library.blocking import in_thread
 from colligate.library.library import Library
 from colligate.models import ChatModel, Embedder, Role
 from colligate.opening import Opened, meet
+from colligate.strategies.at_least import at_least
 from colligate.strategies.strategy import Needs
 from colligate.strategies.trace import Listener, Noted, Trace, plain
 from colligate.training.curating import held
@@ -72,6 +73,7 @@ class Curation:
             raise UsageError(
                 f"cannot hold out {self.held_out}", "it is no share", "name one such as 0.1"
             )
+        at_least(self, limit=1, concurrency=1, max_tokens_total=1, timeout=0.001)
 
 
 @asynccontextmanager
@@ -98,6 +100,8 @@ async def opened(
         UnknownModel, ModelError: a model cannot be opened, or lacks what is needed.
         LibraryError: the library cannot be opened.
     """
+    if needs.required:
+        _hold_to_a_teacher(request.named)
     trace = Trace([on_event], keep=False)
     asked = await in_thread(_questions, request, needs)
     spending = Spending(request.max_tokens_total)
@@ -151,6 +155,17 @@ async def opened(
 
 
 _CALLED = {Role.READER.value: "teacher"}
+
+
+def _hold_to_a_teacher(named: Named) -> None:
+    """See to it that there is one: what is learnt from is nothing to be chosen by default.
+
+    Raises:
+        UsageError: none is named.
+    """
+    if named.models.get(Role.READER) is None and named.settings.reader is None:
+        why = "the samples are made of what it says"
+        raise UsageError("no teacher is named", why, "give --teacher MODEL")
 
 
 def _questions(request: Curation, needs: Needs) -> list[Question]:

@@ -257,6 +257,9 @@ def _summarizer(
             ]
             if kept:
                 said, label = statements(kept, looked.passages), "as it was"
+                if not said:  # no reply at all would teach that there is nothing
+                    found.discarded["summarizer: nothing to quote for what was found"] += 1
+                    continue
             elif meant is None:
                 said, label = [], "nothing, of no gold"
             else:

@@ -19,7 +19,7 @@ from colligate.documents.paragraphs import MOST_WORDS, word_spans
 from colligate.documents.skeleton import skeleton
 from colligate.documents.skeleton_recovery import recover
 from colligate.documents.tree import flat_tree
-from colligate.errors import FaultyRecord
+from colligate.errors import FaultyRecord, UsageError
 from colligate.evidence.material import material
 from colligate.evidence.structuring import stretches, structuring_messages
 from colligate.models import Message
@@ -45,17 +45,24 @@ _BLANK_LINES = re.compile(r"(?:[^\S\n]*\n)*")
 class Pairing:
     """How pairs are made.
 
+    A text of `structuring_tokens` is the longest that inference shows a model with a window of
+    32,768 tokens, such as the paper's, and with the longest skeleton that a reply may be, half
+    of it, it is within the 25,000 tokens that the recipe trains on.
+
     Raises:
         UsageError: a number that means nothing.
     """
 
-    structuring_tokens: int = 22_000  # of text in a pair, as in one call of `Refiner`
+    structuring_tokens: int = 16_000  # of text in a pair
     edge_words: int = 8  # of each end of a paragraph, as the instruction says
     joined_words: int = 20  # paragraphs of fewer are joined, as in the paper's labels
     recovered: float = 0.99  # of the text, or the pair is discarded
 
     def __post_init__(self) -> None:
         at_least(self, structuring_tokens=1, edge_words=1, joined_words=0, recovered=0)
+        if self.recovered > 1:
+            why = "it is a share of the text"
+            raise UsageError(f"recovered is {self.recovered:g}", why, "name one such as 0.99")
 
 
 def structuring_pairs(document: Document, pairing: Pairing) -> Made:

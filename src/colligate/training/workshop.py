@@ -138,6 +138,12 @@ class Workshop:
                     seen.add(document.id)
                     yield document
 
+    def _standing(self) -> set[str]:
+        """The items that need not be done any more; what was made of them is not held. Blocks."""
+        there = read_journal(self.request.out)
+        again = self.request.retry_failed
+        return {id_ for id_, made in there.items() if not (again and made.error)}
+
     async def curated(
         self,
         items: Sequence[I],
@@ -158,8 +164,7 @@ class Workshop:
             ColligateError: what could not be read.
         """
         request, done = self.request, 0
-        there = await in_thread(read_journal, request.out)
-        standing = {id_ for id_, made in there.items() if not (request.retry_failed and made.error)}
+        standing = await in_thread(self._standing)
         missing = [item for item in items if item.id not in standing]
         if len(missing) < len(items):
             kept = len(items) - len(missing)

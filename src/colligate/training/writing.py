@@ -27,10 +27,13 @@ def written(
     journal = read_journal(request.out)
     made = {item.id: journal[item.id] for item in items if item.id in journal}
     splits: dict[str, list[Sample]] = {"train": [], "held_out": []}
+    asked: dict[str, list[HasId]] = {"train": [], "held_out": []}
     for item in items:
-        held_out = is_held_out(told_apart_by(item), request.held_out, request.seed)
         if item.id in made:
-            splits["held_out" if held_out else "train"] += made[item.id].samples
+            held_out = is_held_out(told_apart_by(item), request.held_out, request.seed)
+            split = "held_out" if held_out else "train"
+            splits[split] += made[item.id].samples
+            asked[split].append(item)
     files = {TRAIN: splits["train"], HELD_OUT: splits["held_out"]}
     for name, samples in files.items():
         write_samples(request.out / name, samples)
@@ -49,6 +52,8 @@ def written(
             "held out": request.held_out,
             "kept apart by": "a question's words, or the document where there is no question",
             "seed": request.seed,
+            **_shared_gold(asked["train"], asked["held_out"]),
+            **_shared_documents(splits["train"], splits["held_out"]),
         },
         files={name: file_digest(request.out / name) for name in files},
         versions=machine.versions(),
@@ -69,6 +74,40 @@ def is_held_out(what: str, share: float, seed: int) -> bool:
 def told_apart_by(item: HasId) -> str:
     """A question by its words, since data sets have some twice under several ids."""
     return " ".join(item.text.casefold().split()) if isinstance(item, Question) else item.id
+
+
+def _shared_gold(train: Sequence[HasId], held_out: Sequence[HasId]) -> dict[str, int]:
+    """How many questions that are held out have a gold document of one that is not."""
+    known = {id_ for each in train if isinstance(each, Question) for id_ in each.gold}
+    golds = [set(each.gold) for each in held_out if isinstance(each, Question) and each.gold]
+    if not golds:
+        return {}
+    shared = sum(not known.isdisjoint(gold) for gold in golds)
+    return {
+        "held-out questions with gold documents": len(golds),
+        "of them with one that a training question has too": shared,
+    }
+
+
+def _shared_documents(train: Sequence[Sample], held_out: Sequence[Sample]) -> dict[str, int]:
+    """How many samples that are held out show a document which a training sample shows too."""
+    shows = [shown for sample in held_out if (shown := _shown_to(sample))]
+    if not shows:
+        return {}
+    known = set(map(_shown_to, train))
+    return {
+        "held-out samples for a question and a document": len(shows),
+        "of them over one that a training sample of the task is over too": sum(
+            shown in known for shown in shows
+        ),
+    }
+
+
+def _shown_to(sample: Sample) -> tuple[str, str] | None:
+    """The task, and the document that a question was asked over, if it was over one."""
+    if "question" not in sample.meta or "document" not in sample.meta:
+        return None
+    return sample.task, str(sample.meta["document"])
 
 
 def _sources(request: Curation) -> dict[str, str]:

@@ -250,6 +250,21 @@ async def test_without_golds_only_reasoning_is_taught(answered, world):
     assert sum(found.discarded.values()) == 1
 
 
+async def test_what_was_found_elsewhere_does_not_teach_that_there_is_nothing(
+    answered, world, golds
+):
+    first, _ = await answered(world())
+    step, *rest = first.steps
+    (looked,) = step.looked
+    astray = [replace(f, spans=(Span("film", 0, 10_000),)) for f in looked.fragments]
+    step = replace(step, looked=(replace(looked, fragments=tuple(astray)),))
+
+    found = await drawn(replace(first, steps=(step, *rest)), golds, ANSWERS, tasks=["summarizer"])
+
+    assert classes(found, "summarizer") == ["as it was"] * 2
+    assert found.discarded == {"summarizer: nothing to quote for what was found": 1}
+
+
 def spans(*ids) -> list[Span]:
     return [Span(id_, 0, 5) for id_ in ids]
 
