@@ -20,6 +20,7 @@ from colligate.models.hf.loading import Source, load_model, pretrained, transfor
 from colligate.training.encoding import Encoded
 from colligate.training.launch import Place
 from colligate.training.recipe import Recipe
+from colligate.training.trainer import trainer_class
 
 _KEPT = 2  # checkpoints: the one being written, and the last whole one
 
@@ -139,7 +140,7 @@ def trainer(
         with warnings.catch_warnings(action="ignore"):
             arguments = _arguments(recipe, how, bool(held_out), folder, with_)
             model = _model(recipe, how, source, place, with_)
-            made = _quiet(with_)(
+            made = trainer_class(with_.trl)(
                 model=model,
                 args=arguments,
                 train_dataset=train,
@@ -237,19 +238,6 @@ def _lora(recipe: Recipe, with_: Libraries) -> Any:
         lora_dropout=recipe.dropout,
         target_modules=targets,
     )
-
-
-def _quiet(with_: Libraries) -> Any:
-    """TRL's trainer, which tells nobody of itself and writes no card."""
-
-    class Trainer(with_.trl.SFTTrainer):  # type: ignore[misc, name-defined]
-        def _send_telemetry(self) -> None:
-            pass
-
-        def create_model_card(self, *_: Any, **__: Any) -> None:
-            pass
-
-    return Trainer
 
 
 def _failed(error: Exception) -> tuple[str, str, str]:

@@ -329,13 +329,13 @@ def test_the_labels_reach_the_model(
     from trl import SFTTrainer
 
     seen: list[tuple[list[int], list[int]]] = []
-    compute = SFTTrainer.compute_loss
+    step = SFTTrainer.training_step
 
-    def computed(self: Any, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+    def stepped(self: Any, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
         seen.append((inputs["input_ids"][0].tolist(), inputs["labels"][0].tolist()))
-        return compute(self, model, inputs, *args, **kwargs)
+        return step(self, model, inputs, *args, **kwargs)
 
-    monkeypatch.setattr(SFTTrainer, "compute_loss", computed)
+    monkeypatch.setattr(SFTTrainer, "training_step", stepped)
     fit("rdr2-router-small", data, base, tmp_path, (*QUICK, "epochs=1", "held_out=0"))
     from colligate.models.hf.loading import find, load_tokenizer
 
