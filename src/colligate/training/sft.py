@@ -5,6 +5,7 @@ The samples come as tokens with labels, so that nothing is templated, cut or mas
 
 from __future__ import annotations
 
+import errno
 import math
 import os
 import warnings
@@ -22,6 +23,7 @@ from colligate.training.launch import Place
 from colligate.training.recipe import Recipe
 from colligate.training.trainer import trainer_class
 
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 _KEPT = 2  # checkpoints: the one being written, and the last whole one
 
 
@@ -246,6 +248,10 @@ def _failed(error: Exception) -> tuple[str, str, str]:
     if isinstance(error, MemoryError) or "out of memory" in str(error).lower():
         mend = "--set device_batch=1, gradient_checkpointing=true, or a smaller --set cutoff"
         return "training ran out of memory", why, mend
+    # torch says no more than that it failed at writing.
+    if getattr(error, "errno", None) in _FULL or "PytorchStreamWriter failed writing" in str(error):
+        mend = "see that there is room for two checkpoints; the same command goes on"
+        return "training could not write a checkpoint", why, mend
     return "training failed", f"{type(error).__name__}: {why}", ""
 
 

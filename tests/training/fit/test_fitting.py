@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -220,6 +221,32 @@ def test_a_checkpoint_half_written(whole: Fitted, base: str, data: Path, stopped
     assert f"{last.name} was not whole" in listening.notes
     assert "going on from step 4" in listening.notes
     assert same(weights(stopped), weights(whole.out))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)),
+        RuntimeError("[enforce fail] PytorchStreamWriter failed writing file data/0"),
+    ],
+)
+def test_a_disk_that_is_full(
+    base: str, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    import torch
+
+    def full(*_: Any, **__: Any) -> None:
+        raise error
+
+    quick = (*QUICK, "steps=1", "held_out=0")
+    with monkeypatch.context() as broken:
+        broken.setattr(torch, "save", full)
+        with pytest.raises(ColligateError, match=r"write a checkpoint: .*; see that") as e:
+            fit("rdr2-router-small", data, base, tmp_path, quick)
+    assert "\n" not in str(e.value)
+    listening = Listening()
+    assert fit("rdr2-router-small", data, base, tmp_path, quick, listening).finished
+    assert "checkpoint-1 was not whole" in listening.notes
 
 
 def unfinished(whole: Path, copy: Path) -> None:
