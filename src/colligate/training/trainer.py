@@ -12,7 +12,7 @@ from colligate.training.encoding import IGNORED
 def trainer_class(trl: Any) -> Any:
     """The class of trainers; TRL is imported when training begins."""
 
-    class Trainer(trl.SFTTrainer):  # type: ignore[misc, name-defined]
+    class Trainer(trl.SFTTrainer):  # type: ignore[misc]
         """Tells nobody of itself and writes no card."""
 
         _nats = 0.0  # of the samples kept aside, and the tokens learnt in them

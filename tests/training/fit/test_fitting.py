@@ -200,6 +200,25 @@ def test_killed_and_gone_on_with(
     assert same(weights(tmp_path), weights(whole.out))
 
 
+def test_what_is_computed_again_to_save_memory_learns_the_same(
+    base: str, data: Path, tmp_path: Path
+) -> None:
+    found = [
+        fit(
+            "rdr2-router-small",
+            data,
+            base,
+            tmp_path / again,
+            (*QUICK, "steps=3", f"gradient_checkpointing={again}"),
+        )
+        for again in ("true", "false")
+    ]
+    again, once = ((each.loss, each.held_out_after) for each in found)
+    assert again == pytest.approx(once, rel=1e-4)
+    learnt = [m.loss for m in read_curve(tmp_path / "true" / "curve.jsonl") if m.loss]
+    assert learnt[-1] < learnt[0]
+
+
 def test_a_signal_is_handled_as_before_afterwards(whole: Fitted) -> None:
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL

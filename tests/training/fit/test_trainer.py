@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -46,8 +47,7 @@ def test_only_where_something_is_learnt_the_vocabulary_is_computed(
     monkeypatch: pytest.MonkeyPatch,
     more: tuple[str, ...],
 ) -> None:
-    import trl.trainer.utils as fused
-
+    fused: Any = import_module("trl.trainer.utils")
     scored: list[int] = []
     apply = fused._ChunkedLogProbFunction.apply
 
