@@ -241,3 +241,19 @@ def test_two_servers_do_not_share_a_library(colligate: Any, serving: Any, folder
     assert second.returncode == 1
     assert "has held it since" in second.stderr.splitlines()[-1]
     assert ask(colligate).returncode == 0
+
+
+def test_an_adapter_that_a_question_names_is_one_that_the_server_allows(
+    colligate: Any, serving: Any, tower_reader: Any
+) -> None:
+    tower_reader.models = ["reader", "router", "other"]
+    named = ("--strategy", "rdr2", "--set", "reply=tagged", "--router-adapter")
+    serving("--allow-model", "router")
+    refused = ask(colligate, *named, "other")
+    assert refused.returncode == 2
+    assert "router_adapter of rdr2 cannot be set here" in refused.stderr
+    assert "--allow-model" in refused.stderr
+    tower_reader.requests.clear()
+    ask(colligate, *named, "router")
+    said = {r["model"] for r in tower_reader.requests if r["path"] == "/chat/completions"}
+    assert said == {"reader", "router"}

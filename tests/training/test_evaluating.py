@@ -327,6 +327,14 @@ async def test_a_model_that_was_trained_whole_is_opened_beside_the_base(
         )
 
 
+async def test_a_side_has_a_name_of_its_own(evaluated: Any, tmp_path: Path) -> None:
+    model = Student()
+    await evaluated(model, adapters=["good", "good"])
+    assert len((tmp_path / "out" / "replies.jsonl").read_bytes().splitlines()) == 2 * QUESTIONS
+    with pytest.raises(UsageError, match=r"--adapter base: .* without an adapter; .* as \./base"):
+        await evaluated(model, adapters=["base"])
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [

@@ -98,6 +98,7 @@ def test_all_parameters_and_packing(tmp_path: Path, data: Path) -> None:
     assert table["finetuning_type"] == "full"
     assert (table["packing"], table["neat_packing"]) == (True, True)
     assert (table["gradient_accumulation_steps"], table["max_steps"]) == (64, 7)
+    assert "It counts packed sequences" in file.read_text("utf-8")
     assert table["learning_rate"] == 3e-7
     assert not {"lora_rank", "eval_dataset"} & set(table)
 
@@ -124,3 +125,8 @@ def test_data_that_are_not_there(data: Path, tmp_path: Path) -> None:
         export_llama_factory("longrefiner-structuring", data, "hf:org/base", tmp_path / "out")
     with pytest.raises(UsageError, match="cannot make the folder"):
         export_llama_factory("rdr2-router", data, "hf:org/base", data / TRAIN)
+
+
+def test_a_batch_that_cannot_be_shared(data: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="global_batch: 8: it cannot be computed 3 at a time"):
+        export_llama_factory("rdr2-router", data, "hf:org/base", tmp_path, ("device_batch=3",))

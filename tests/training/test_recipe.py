@@ -72,6 +72,8 @@ def test_what_is_not_said_is_usual() -> None:
         ("warmup = 1.5", "one.toml: warmup: "),
         ('schedule = "steps"', "one.toml: schedule: "),
         ('precision = "float16"', "one.toml: precision: "),
+        ("evaluate_every = 2.5", "one.toml: evaluate_every: "),
+        ("save_every = 0", "one.toml: save_every: "),
         ("dropout = nan", "one.toml: dropout: "),
         ('name = "other"', "one.toml: name: there is no such key; the file's name is its own"),
         ("rank = = 4", "one.toml is no TOML"),

@@ -114,7 +114,7 @@ async def evaluate(request: Evaluation, on_event: Listener) -> Report:
         stack.callback(cache.close)
         run = _run(CachedChat(base, cache), spending, trace)
         sides = [_Side(BASE, tasks, run)]
-        for given in request.adapters:
+        for given in dict.fromkeys(request.adapters):
             sides.append(await _side(given, tasks, run, request.named, opened, cache))
         replies = await _replies(samples, sides, request.concurrency, trace)
         usage = run.meter.report().to_json()
@@ -208,7 +208,7 @@ async def _side(
     """An adapter's side.
 
     Raises:
-        UsageError: it is for a task without samples.
+        UsageError: it is for a task without samples, or called as the base is.
         MissingCapability, ModelError: it cannot be used.
     """
     task, equals, adapter = given.partition("=")
@@ -216,6 +216,9 @@ async def _side(
         task, adapter = "", given
     if task and task not in tasks:
         raise UsageError(f"--adapter {given}", f"there are no samples of {task}")
+    if given == BASE:
+        why = f"{BASE} is what the report calls the model without an adapter"
+        raise UsageError(f"--adapter {given}", why, f"give a folder of that name as ./{given}")
     if await in_thread(_is_whole, adapter):
         model = await opened.model(NamedModel(f"hf:{adapter}"), named.settings)
         side = copy(run)  # budget and meter are the same ones

@@ -44,6 +44,10 @@ def export_llama_factory(
         FaultyRecord: a line of the data is no sample.
     """
     recipe = changed(read_recipe(recipe) if isinstance(recipe, str) else recipe, settings)
+    if recipe.global_batch % recipe.device_batch:
+        why = f"it cannot be computed {recipe.device_batch} at a time"
+        mend = "change --set global_batch or --set device_batch"
+        raise UsageError(f"global_batch: {recipe.global_batch}", why, mend)
     model = _model(base)
     if not (data / TRAIN).is_file():
         mend = "give a folder that colligate train curate made"
@@ -93,7 +97,7 @@ def _write(recipe: Recipe, source: Path, file: Path) -> int:
 
 
 def _lines(recipe: Recipe, model: str, folder: Path, datasets: list[str]) -> Iterator[str]:
-    accumulation = max(1, recipe.global_batch // recipe.device_batch)
+    accumulation = recipe.global_batch // recipe.device_batch
     yield f"# {recipe.title}. llamafactory-cli train {CONFIGURATION}"
     yield "# No template is named: LLaMA-Factory then reads the tokenizer's own chat template, as"
     yield "# inference does. Its templates of the same families may put in a system message."
@@ -129,6 +133,9 @@ def _lines(recipe: Recipe, model: str, folder: Path, datasets: list[str]) -> Ite
     )
     yield ""
     yield f"# For one process; several divide the accumulation: {accumulation} / their number."
+    if recipe.packing:
+        yield "# It counts packed sequences, each of many samples; colligate train fit takes fewer,"
+        yield f"# so that a step has {recipe.global_batch} samples: divide it likewise."
     yield from _table(
         "train",
         per_device_train_batch_size=recipe.device_batch,

@@ -28,7 +28,7 @@ TASKS: tuple[str, ...] = get_args(Task)
 _Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 _Count = Annotated[int, Field(ge=1)]
 _Share = Annotated[float, Field(ge=0, lt=1)]
-_Often = Annotated[float, Field(gt=0)]
+_Often = _Count | Annotated[float, Field(gt=0, lt=1)]
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ The samples come as tokens with labels, so that nothing is templated, cut or mas
 
 from __future__ import annotations
 
+import errno
 import math
 import os
 import warnings
@@ -20,7 +21,9 @@ from colligate.models.hf.loading import Source, load_model, pretrained, transfor
 from colligate.training.encoding import Encoded
 from colligate.training.launch import Place
 from colligate.training.recipe import Recipe
+from colligate.training.trainer import trainer_class
 
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 _KEPT = 2  # checkpoints: the one being written, and the last whole one
 
 
@@ -139,7 +142,7 @@ def trainer(
         with warnings.catch_warnings(action="ignore"):
             arguments = _arguments(recipe, how, bool(held_out), folder, with_)
             model = _model(recipe, how, source, place, with_)
-            made = _quiet(with_)(
+            made = trainer_class(with_.trl)(
                 model=model,
                 args=arguments,
                 train_dataset=train,
@@ -239,25 +242,16 @@ def _lora(recipe: Recipe, with_: Libraries) -> Any:
     )
 
 
-def _quiet(with_: Libraries) -> Any:
-    """TRL's trainer, which tells nobody of itself and writes no card."""
-
-    class Trainer(with_.trl.SFTTrainer):  # type: ignore[misc, name-defined]
-        def _send_telemetry(self) -> None:
-            pass
-
-        def create_model_card(self, *_: Any, **__: Any) -> None:
-            pass
-
-    return Trainer
-
-
 def _failed(error: Exception) -> tuple[str, str, str]:
     lines = [line for line in str(error).splitlines() if line.strip()]
     why = lines[0][:300].rstrip(".") if lines else type(error).__name__
     if isinstance(error, MemoryError) or "out of memory" in str(error).lower():
         mend = "--set device_batch=1, gradient_checkpointing=true, or a smaller --set cutoff"
         return "training ran out of memory", why, mend
+    # torch says no more than that it failed at writing.
+    if getattr(error, "errno", None) in _FULL or "PytorchStreamWriter failed writing" in str(error):
+        mend = "see that there is room for two checkpoints; the same command goes on"
+        return "training could not write a checkpoint", why, mend
     return "training failed", f"{type(error).__name__}: {why}", ""
 
 

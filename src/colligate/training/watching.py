@@ -41,8 +41,9 @@ class Watch:
             ColligateError: the loss is no number.
         """
         loss, held_out = logs.get("loss"), logs.get("eval_loss")
-        if loss is not None:
-            finite(loss, step)
+        for value in (loss, held_out):
+            if value is not None:
+                finite(value, step)
         if self._curve is None or (loss is None and held_out is None):
             return
         self._curve.add(
@@ -73,10 +74,10 @@ class Watch:
     def progressed(self, step: int, total: int) -> None:
         """Tell how far it is."""
         measured = self._curve.measured if self._curve is not None else []
-        loss = next((m.loss for m in reversed(measured) if m.loss is not None), None)
-        held = next((m.held_out_loss for m in reversed(measured) if m.held_out_loss), None)
+        loss = [m.loss for m in measured if m.loss is not None][-1:]
+        held = [m.held_out_loss for m in measured if m.held_out_loss is not None][-1:]
         parts = (("loss", loss), ("held out", held))
-        said = ", ".join(f"{name} {value:.3f}" for name, value in parts if value is not None)
+        said = ", ".join(f"{name} {value:.3f}" for name, values in parts for value in values)
         self._emit(Progressed("training", step, total, said))
 
     def saved(self, checkpoint: Path) -> None:

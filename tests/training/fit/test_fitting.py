@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -199,6 +200,25 @@ def test_killed_and_gone_on_with(
     assert same(weights(tmp_path), weights(whole.out))
 
 
+def test_what_is_computed_again_to_save_memory_learns_the_same(
+    base: str, data: Path, tmp_path: Path
+) -> None:
+    found = [
+        fit(
+            "rdr2-router-small",
+            data,
+            base,
+            tmp_path / again,
+            (*QUICK, "steps=3", f"gradient_checkpointing={again}"),
+        )
+        for again in ("true", "false")
+    ]
+    again, once = ((each.loss, each.held_out_after) for each in found)
+    assert again == pytest.approx(once, rel=1e-4)
+    learnt = [m.loss for m in read_curve(tmp_path / "true" / "curve.jsonl") if m.loss]
+    assert learnt[-1] < learnt[0]
+
+
 def test_a_signal_is_handled_as_before_afterwards(whole: Fitted) -> None:
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
@@ -220,6 +240,32 @@ def test_a_checkpoint_half_written(whole: Fitted, base: str, data: Path, stopped
     assert f"{last.name} was not whole" in listening.notes
     assert "going on from step 4" in listening.notes
     assert same(weights(stopped), weights(whole.out))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)),
+        RuntimeError("[enforce fail] PytorchStreamWriter failed writing file data/0"),
+    ],
+)
+def test_a_disk_that_is_full(
+    base: str, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    import torch
+
+    def full(*_: Any, **__: Any) -> None:
+        raise error
+
+    quick = (*QUICK, "steps=1", "held_out=0")
+    with monkeypatch.context() as broken:
+        broken.setattr(torch, "save", full)
+        with pytest.raises(ColligateError, match=r"write a checkpoint: .*; see that") as e:
+            fit("rdr2-router-small", data, base, tmp_path, quick)
+    assert "\n" not in str(e.value)
+    listening = Listening()
+    assert fit("rdr2-router-small", data, base, tmp_path, quick, listening).finished
+    assert "checkpoint-1 was not whole" in listening.notes
 
 
 def unfinished(whole: Path, copy: Path) -> None:
@@ -329,13 +375,13 @@ def test_the_labels_reach_the_model(
     from trl import SFTTrainer
 
     seen: list[tuple[list[int], list[int]]] = []
-    compute = SFTTrainer.compute_loss
+    step = SFTTrainer.training_step
 
-    def computed(self: Any, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+    def stepped(self: Any, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
         seen.append((inputs["input_ids"][0].tolist(), inputs["labels"][0].tolist()))
-        return compute(self, model, inputs, *args, **kwargs)
+        return step(self, model, inputs, *args, **kwargs)
 
-    monkeypatch.setattr(SFTTrainer, "compute_loss", computed)
+    monkeypatch.setattr(SFTTrainer, "training_step", stepped)
     fit("rdr2-router-small", data, base, tmp_path, (*QUICK, "epochs=1", "held_out=0"))
     from colligate.models.hf.loading import find, load_tokenizer
 
