@@ -193,7 +193,7 @@ async def test_of_questions_that_come_in_the_same_moment_no_more_are_let_in(
     async with serve(held, runs=1, waiting=2) as client:
         await add(client, RULES)
         runs = client.app.state.server.runs
-        asked = Asked(question="Where is the yard").ask(100)
+        asked = Asked(question="Where is the yard").ask(client.app.state.server.serving)
         begun = await asyncio.gather(
             *(runs.begin("default", asked) for _ in range(9)), return_exceptions=True
         )
@@ -214,7 +214,7 @@ async def test_a_place_that_becomes_free_while_the_next_is_cancelled_is_the_thir
     async with serve(held, runs=1, waiting=3) as client:
         await add(client, RULES)
         runs = client.app.state.server.runs
-        asked = Asked(question="Where is the yard").ask(100)
+        asked = Asked(question="Where is the yard").ask(client.app.state.server.serving)
         first, second, third = [await runs.begin("default", asked) for _ in range(3)]
         await until(lambda: held.now == 1)
         first.cancel()  # its place is handed on while the second is on its way out
