@@ -18,7 +18,7 @@ from typing import Any
 
 import httpx2
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from colligate.errors import (
@@ -502,6 +502,7 @@ ODD = (
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.sampled_from([*ODD, " ", "  "]) | st.characters(exclude_categories=())))
+@example(["\x06", " "])  # a letter that the vocabulary does not have, before one that it has
 def test_spans_of_tokens_of_odd_texts(model: LlamaCpp, parts: list[str]) -> None:
     text = "".join(parts)
     spans = asyncio.run(model.token_spans(text))

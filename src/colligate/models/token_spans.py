@@ -21,6 +21,8 @@ def token_spans(text: str, pieces: Sequence[bytes]) -> list[tuple[int, int]]:
 
     >>> token_spans("n\u00e9 \u6771", [b" n", b"\\xc3\\xa9", b" \\xe6\\x9d", b"\\xb1"])
     [(0, 1), (1, 2), (2, 4), (3, 4)]
+    >>> token_spans("a\u0006 b", [b"a", b" b"])
+    [(0, 1), (2, 4)]
     """
     data = text.encode()
     may_be_missing = _BLANKS | set(range(256)) - set(b"".join(pieces))
@@ -43,6 +45,12 @@ def _find(data: bytes, at: int, piece: bytes, may_be_missing: set[int]) -> tuple
     """Where the piece begins and ends at or after `at`, one byte after another."""
     start = None
     for byte in piece:
+        if byte == _SPACE:
+            after = at
+            while data[after : after + 1] and data[after] in may_be_missing - _BLANKS:
+                after += 1
+            if data[after : after + 1] == b" ":  # not put in: it stands after what is left out
+                at = after
         while byte != _SPACE and data[at : at + 1] not in (bytes([byte]), b""):
             if data[at] not in may_be_missing:
                 raise ValueError("a token is not of the text")
