@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
-
 from colligate.errors import UsageError
-from colligate.evaluation import machine
+from colligate.evaluation import machine, out_folder
 from colligate.evaluation.answering import Answering
 from colligate.evaluation.cast import Cast, Named, measurable, opened_cast, remembering
 from colligate.evaluation.estimate import MANY, Estimate, estimated
@@ -127,7 +125,7 @@ async def carried_out(request: Request, on_event: Listener) -> Done:
     asked = await asyncio.to_thread(planned, request)
     spending = Spending(request.max_tokens_total)
     _make_folder(request, asked)
-    with _held(request.out):
+    with out_folder.held(request.out, "runs a bench"):
         async with AsyncExitStack() as stack:
             cast, able = await opened_cast(request.named, asked, spending, stack, trace)
             if request.replies is not None:
@@ -200,32 +198,7 @@ def _make_folder(request: Request, asked: Plan) -> None:
             if place.resolve().is_relative_to(corpus):
                 why = f"what is written there would be among the documents of {dataset.name}"
                 raise UsageError(f"{place} lies in {corpus}", why, "name a folder outside it")
-    try:
-        request.out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        in_its_place = isinstance(error, FileExistsError)
-        why = "a file is in its place" if in_its_place else error.strerror or str(error)
-        what = f"cannot make the folder {request.out}"
-        raise UsageError(what, why, "name another --out") from error
-
-
-@contextmanager
-def _held(folder: Path) -> Iterator[None]:
-    """The folder for this process alone.
-
-    Raises:
-        UsageError: another has it.
-    """
-    lock = FileLock(folder / "lock", thread_local=False)
-    try:
-        lock.acquire(timeout=0)
-    except Timeout as error:
-        why, mend = "another process runs a bench there", "wait for it, or name another --out"
-        raise UsageError(f"{folder} is in use", why, mend) from error
-    try:
-        yield
-    finally:
-        lock.release()
+    out_folder.make(request.out)
 
 
 @asynccontextmanager

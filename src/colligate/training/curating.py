@@ -12,8 +12,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
-from filelock import FileLock, Timeout
-
 from colligate.errors import (
     BudgetExceeded,
     ColligateError,
@@ -24,7 +22,7 @@ from colligate.errors import (
     UsageError,
     cause,
 )
-from colligate.evaluation import machine
+from colligate.evaluation import machine, out_folder
 from colligate.evaluation.datasets.sampling import HasId
 from colligate.evaluation.provenance import Session
 from colligate.library.blocking import in_thread
@@ -51,23 +49,9 @@ def held(folder: Path) -> Iterator[None]:
     Raises:
         UsageError: another has it, or it cannot be made.
     """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        in_its_place = isinstance(error, FileExistsError)
-        why = "a file is in its place" if in_its_place else error.strerror or str(error)
-        what = f"cannot make the folder {folder}"
-        raise UsageError(what, why, "name another --out") from error
-    lock = FileLock(folder / "lock", thread_local=False)
-    try:
-        lock.acquire(timeout=0)
-    except Timeout as error:
-        why, mend = "another process works there", "wait for it, or name another --out"
-        raise UsageError(f"{folder} is in use", why, mend) from error
-    try:
+    out_folder.make(folder)
+    with out_folder.held(folder):
         yield
-    finally:
-        lock.release()
 
 
 async def curated(

@@ -15,9 +15,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
-
 from colligate.errors import UsageError
+from colligate.evaluation import out_folder
 from colligate.evaluation.identity import weights_digest
 from colligate.evaluation.machine import commit, hardware
 from colligate.strategies.trace import Event, Listener, Noted
@@ -246,11 +245,7 @@ def _fitted(made: Material, out: Path, record: Fit) -> Fitted:
 
 def _writable(out: Path) -> None:
     """Make the folder, unless it holds a model that no training of colligate's made."""
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        why = "a file is in its place" if isinstance(error, FileExistsError) else str(error)
-        raise UsageError(f"cannot make the folder {out}", why, "name another --out") from error
+    out_folder.make(out)
     foreign = [name for name in ("config.json", _ADAPTER[0]) if (out / name).exists()]
     if foreign and read_fit(out) is None:
         why = f"it has a {foreign[0]} and no record of a training"
@@ -267,16 +262,8 @@ def _held(out: Path, made: Material) -> Iterator[None]:
     if not made.place.first:
         yield
         return
-    lock = FileLock(out / "lock", thread_local=False)
-    try:
-        lock.acquire(timeout=0)
-    except Timeout as error:
-        why, mend = "another process trains there", "wait for it, or name another --out"
-        raise UsageError(f"{out} is in use", why, mend) from error
-    try:
+    with out_folder.held(out, "trains"):
         yield
-    finally:
-        lock.release()
 
 
 def _now() -> str:
