@@ -1,14 +1,16 @@
-"""What a prompt has room for."""
+"""What a prompt has room for, and a reader that says it found what it does not quote."""
 
 import math
 
 import pytest
 
 from colligate.documents import Passage, Span
+from colligate.evidence.citing import NOT_FOUND
 from colligate.evidence.reader import FORMS, Form, reader_messages
 from colligate.library.given import Given
-from colligate.models.protocols import Role
-from colligate.strategies.reading import fitting
+from colligate.models.protocols import Message, Role
+from colligate.strategies.reading import fitting, read
+from colligate.strategies.trace import Noted
 
 PASSAGES = [Passage(Span("d", n * 100, n * 100 + 90), f"{n} " * 30, "D") for n in range(200)]
 
@@ -36,3 +38,58 @@ async def test_as_many_of_the_first_are_kept_as_fit_and_few_prompts_counted(make
     assert len(kept) == 1 or await room(len(kept)) >= 0
     assert len(kept) == len(PASSAGES) or await room(len(kept) + 1) < 0
     assert bool(run.warnings) == (len(kept) < len(PASSAGES))
+
+
+QUESTION = "How much is the rent?"
+SAID = (1, "900 euros a month", "The rent is 900 euros a month.")
+
+
+@pytest.fixture
+async def asked(make_run, documents):
+    """`asked(*replies)`: the answer of a reader that says these, its calls, and what is noted."""
+    async with Given(documents) as sources:
+        lease = documents[0]
+        passages = [lease.passage(Span(lease.id, 0, len(lease.text)))]
+
+        async def ask(*replies, **options):
+            run, model = make_run(sources, replies, **options)
+            answer = await read(QUESTION, passages, run, strategy="s", evidence=())
+            noted = [event.text for _, event in run.trace.events if isinstance(event, Noted)]
+            return answer, model.calls, noted
+
+        yield ask
+
+
+async def test_a_reader_that_found_what_it_does_not_quote_is_asked_once_more(asked, reply):
+    empty = reply(short="900 euros")
+    answer, calls, noted = await asked(empty, reply(SAID, short="900 euros"))
+    assert answer.found
+    assert answer.citations
+    assert answer.short == "900 euros"
+    first, second = (call.messages for call in calls)
+    assert list(second[: len(first)]) == list(first)
+    assert second[-2] == Message("assistant", empty)
+    assert len(noted) == 1
+
+
+@pytest.mark.parametrize("again", ["nothing", "no JSON"])
+async def test_one_that_quotes_nothing_again_is_a_refusal(again, asked, reply):
+    replies = [reply(), reply()] if again == "nothing" else [reply(), *["no JSON"] * 3]
+    answer, calls, _ = await asked(*replies)
+    assert not answer.found
+    assert answer.text == NOT_FOUND
+    assert len(calls) == len(replies)
+
+
+async def test_a_reader_that_found_nothing_is_believed(asked, reply):
+    answer, calls, noted = await asked(reply(found=False))
+    assert not answer.found
+    assert len(calls) == 1
+    assert not noted
+
+
+async def test_a_refusal_stands_where_no_tokens_are_left_to_ask_again(asked, reply):
+    answer, calls, noted = await asked(reply(), max_tokens=1100)
+    assert not answer.found
+    assert len(calls) == 1
+    assert "stands" in noted[-1]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import zip_longest
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from colligate.errors import ColligateError, MissingPath, UsageError
+from colligate.evaluation.safe_files import write_whole
 from colligate.evaluation.suites import Suite, parse_suite
 
 FILE = "run.json"
@@ -132,12 +132,8 @@ def read_provenance(directory: Path) -> Provenance:
 
 def write_provenance(directory: Path, provenance: Provenance) -> None:
     """Put it down whole: a process killed meanwhile leaves what was there before. Blocks."""
-    fresh = directory / f"{FILE}.new"
-    with fresh.open("w", encoding="utf-8") as lines:
-        json.dump(provenance.to_json(), lines, ensure_ascii=False, indent=1)
-        lines.flush()
-        os.fsync(lines.fileno())
-    fresh.replace(directory / FILE)
+    text = json.dumps(provenance.to_json(), ensure_ascii=False, indent=1)
+    write_whole(directory / FILE, [text])
 
 
 def going_on(before: Provenance, now: Provenance, place: Path) -> Provenance:

@@ -6,16 +6,14 @@ was killed left of its last line is cut off; of several rows with one key the la
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import TracebackType
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
-from colligate.errors import FaultyRecord, MissingPath
+from colligate.errors import MissingPath
 from colligate.evaluation.outcome import Outcome
+from colligate.evaluation.safe_files import Growing, Lines
 
 FILE = "rows.jsonl"
 
@@ -120,11 +118,10 @@ def read_rows(directory: Path) -> list[Row]:
     if not file.is_file():
         why = f"it has no {FILE}"
         raise MissingPath(f"{directory} is no run", why, "colligate bench run --out makes one")
-    with file.open("rb") as lines:
-        return list({row.key: row for row, _ in _rows(file, lines)}.values())
+    return list({row.key: row for row in _LINES.read(file)}.values())
 
 
-class RowFile:
+class RowFile(Growing):
     """The rows of a run, and where more are put down. One process has it open at a time.
 
     Raises:
@@ -132,35 +129,8 @@ class RowFile:
     """
 
     def __init__(self, directory: Path) -> None:
-        file = directory / FILE
-        fresh = not file.exists()
-        self._file = file.open("a+b")
-        try:
-            self._file.seek(0)
-            end = 0
-            self.rows: dict[Key, Row] = {}
-            for row, after in _rows(file, self._file):
-                self.rows[row.key] = row
-                end = after
-            self._file.truncate(end)
-            if end and not self._ends_in_newline(end):
-                self._write(b"\n")  # all but its last byte had reached the disk
-        except BaseException:
-            self._file.close()
-            raise
-        if fresh:
-            _sync_folder(directory)
-
-    def __enter__(self) -> RowFile:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._file.close()
+        self.rows: dict[Key, Row] = {}
+        super().__init__(directory / FILE, _LINES, self._take)
 
     def add(self, row: Row) -> None:
         """Put a row down; it is on the disk when this returns. Blocks.
@@ -168,41 +138,13 @@ class RowFile:
         Raises:
             OSError: it cannot be written.
         """
-        line = json.dumps(row.to_json(), ensure_ascii=False, allow_nan=False) + "\n"
-        # Half a surrogate pair, which a model can write in JSON, has no bytes.
-        self._write(line.encode("utf-8", "replace"))
-        self.rows[row.key] = row.bare()  # a long run holds all of its rows
+        self.put(row.to_json())
+        self._take(row.bare())  # a long run holds all of its rows
 
-    def _write(self, line: bytes) -> None:
-        self._file.write(line)
-        self._file.flush()
-        os.fsync(self._file.fileno())
-
-    def _ends_in_newline(self, end: int) -> bool:
-        self._file.seek(end - 1)
-        return self._file.read(1) == b"\n"
+    def _take(self, row: Row) -> None:
+        self.rows[row.key] = row
 
 
-def _rows(file: Path, lines: BinaryIO) -> Iterator[tuple[Row, int]]:
-    """The rows of a file with the place after each; a torn last line is left out."""
-    at = 0
-    for number, line in enumerate(lines, 1):
-        try:
-            row = Row.from_json(json.loads(line))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            if not line.endswith(b"\n"):
-                return
-            why = f"{type(error).__name__}: {error}"
-            mend = "take the line out, and the same command asks its question again"
-            raise FaultyRecord(f"line {number} of {file} is no row", why, mend) from error
-        at += len(line)
-        yield row, at
-
-
-def _sync_folder(directory: Path) -> None:
-    """A new file's name must reach the disk as well as what is in it."""
-    handle = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+_LINES = Lines(
+    Row.from_json, "no row", "take the line out, and the same command asks its question again"
+)

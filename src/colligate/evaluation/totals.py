@@ -11,6 +11,7 @@ from colligate.errors import ColligateError
 from colligate.evaluation.metrics.catalogue import CORPUS
 from colligate.evaluation.planning import Plan
 from colligate.evaluation.rows import Key, Row
+from colligate.evaluation.safe_files import write_whole
 
 FILE = "totals.json"
 
@@ -111,6 +112,4 @@ def _write(directory: Path, cells: Mapping[tuple[str, str], _Cell]) -> None:
         }
         for (dataset, strategy), cell in cells.items()
     ]
-    fresh = directory / f"{FILE}.new"
-    fresh.write_text(json.dumps(lines, ensure_ascii=False, indent=1), "utf-8")
-    fresh.replace(directory / FILE)
+    write_whole(directory / FILE, [json.dumps(lines, ensure_ascii=False, indent=1)])

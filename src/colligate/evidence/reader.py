@@ -126,6 +126,12 @@ class JoinedReply(BaseModel):
     found: bool
 
 
+_AGAIN = """\
+You say that the passages contain the answer, but "statements" is empty: without a quote nobody \
+can check it. Reply again with the JSON. Copy into "statements" the words of the passages that say \
+it; if there are none, "found" is false."""
+
+
 @dataclass(frozen=True)
 class Request:
     """How an answer of a form is asked for.
@@ -181,6 +187,16 @@ def reader_messages(
         instruction += f"\n{_NOTES}"
         blocks.insert(1, notes)
     return [Message("system", instruction), Message("user", "\n\n".join(blocks))]
+
+
+def states_nothing(reply: Reply | JoinedReply) -> bool:
+    """Whether the reader says that it found the answer and quotes nothing for it."""
+    return reply.found and not reply.statements
+
+
+def asked_for_quotes(messages: Sequence[Message], reply: str) -> list[Message]:
+    """The prompt again, after a `reply` that states nothing."""
+    return [*messages, Message("assistant", reply), Message("user", _AGAIN)]
 
 
 def render(passages: Sequence[Passage], first: int = 1) -> str:

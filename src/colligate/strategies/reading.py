@@ -4,13 +4,25 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Protocol, TypeVar, cast
 
 from pydantic import BaseModel
 
 from colligate.documents import Passage
+from colligate.errors import BudgetExceeded, ContextTooSmall, MalformedOutput
 from colligate.evidence.citing import Evidence, Stated, cite, resolved
-from colligate.evidence.reader import FORMS, Form, Joined, Statement, reader_messages
+from colligate.evidence.reader import (
+    FORMS,
+    Form,
+    Joined,
+    JoinedReply,
+    Reply,
+    Statement,
+    asked_for_quotes,
+    reader_messages,
+    states_nothing,
+)
 from colligate.models import Message, Role
 from colligate.strategies.answer import Answer, not_found
 from colligate.strategies.run import Run
@@ -44,7 +56,8 @@ async def read(
 ) -> Answer:
     """Ask the reader, resolve what it cites, and say what was not found.
 
-    `messages` is another prompt around the same passages; the reply is that of `form`.
+    `messages` is another prompt around the same passages; the reply is that of `form`. A reader
+    that says it found the answer and quotes nothing is asked once more.
 
     The answer is found when at least one statement is cited: what the reader says without a
     place in a document is never passed on as an answer.
@@ -53,12 +66,11 @@ async def read(
     if not passages:
         run.emit(Answered(False, "", ()))
         return not_found(question, strategy, shown)
-    wanted = FORMS[form]
     asked = messages(passages) if messages else reader_messages(question, passages, form)
-    reply = await run.structured(asked, wanted.reply, role=role, max_tokens=wanted.tokens)
+    reply = await _reply(asked, form, role, run)
     documents = await run.documents_of(passages)
     # Locating a quote in a long document takes a while: not on the event loop.
-    cited = await asyncio.to_thread(cite, question, reply.value.statements, passages, documents)
+    cited = await asyncio.to_thread(cite, question, reply.statements, passages, documents)
     for problem in cited.dropped:
         run.warn(problem)
     run.emit(
@@ -73,10 +85,27 @@ async def read(
         strategy=strategy,
         text=cited.text,
         found=True,
-        short=reply.value.short_answer.strip() or None,
+        short=reply.short_answer.strip() or None,
         citations=cited.citations,
         evidence=shown,
     )
+
+
+async def _reply(asked: Sequence[Message], form: Form, role: Role, run: Run) -> Reply | JoinedReply:
+    """What the reader says, asked once more where it says that it found what it does not quote."""
+    ask = partial(
+        run.structured, schema=FORMS[form].reply, role=role, max_tokens=FORMS[form].tokens
+    )
+    first = await ask(asked)
+    if not states_nothing(first.value):
+        return first.value
+    run.emit(Noted("the reader says it found the answer and quotes nothing: it is asked again"))
+    try:
+        again = await ask(asked_for_quotes(asked, first.completions[-1].text))
+    except (BudgetExceeded, ContextTooSmall, MalformedOutput) as error:
+        run.emit(Noted(f"the reader's first reply stands: {error.what}"))
+        return first.value
+    return again.value
 
 
 async def stated(

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from colligate.errors import ColligateError, MissingPath
+from colligate.evaluation.safe_files import write_whole
 from colligate.strategies.trace import plain
 from colligate.training.journal import Made
 from colligate.training.samples import HELD_OUT, TRAIN, Sample
@@ -131,9 +132,7 @@ def write_card(folder: Path, card: Card) -> None:
     """Put the card down, for programs and for people. Blocks."""
     text = json.dumps(card.to_json(), ensure_ascii=False, indent=1) + "\n"
     for name, content in ((FILE, text), (README, card.markdown())):
-        fresh = folder / f"{name}.new"
-        fresh.write_bytes(content.encode("utf-8", "replace"))
-        fresh.replace(folder / name)
+        write_whole(folder / name, [content])
 
 
 def read_card(folder: Path) -> Card:

@@ -9,12 +9,12 @@ afterwards: nobody goes on from that, or past it, unasked.
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 from pathlib import Path
 
 from colligate.errors import ColligateError
+from colligate.evaluation.safe_files import sync, write_whole
 from colligate.models.fetching import digest
 
 SEAL = "whole.json"
@@ -47,7 +47,7 @@ def seal(checkpoint: Path) -> None:
     """
     files = sorted(f for f in checkpoint.rglob("*") if f.is_file() and f.name != SEAL)
     for file in files:
-        _sync(file)
+        sync(file)
     said = {
         file.relative_to(checkpoint).as_posix(): {
             "bytes": file.stat().st_size,
@@ -55,10 +55,7 @@ def seal(checkpoint: Path) -> None:
         }
         for file in files
     }
-    fresh = checkpoint / f"{SEAL}.new"
-    fresh.write_text(json.dumps(said, indent=1), "utf-8")
-    _sync(fresh)
-    fresh.replace(checkpoint / SEAL)
+    write_whole(checkpoint / SEAL, [json.dumps(said, indent=1)])
 
 
 def remove_torn(folder: Path) -> list[Path]:
@@ -110,11 +107,3 @@ def _all(folder: Path) -> list[Path]:
         return []
     found = (each for each in folder.iterdir() if each.is_dir() and _NAME.fullmatch(each.name))
     return sorted(found, key=step_of)
-
-
-def _sync(file: Path) -> None:
-    handle = os.open(file, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
@@ -25,6 +24,7 @@ from colligate.errors import (
 from colligate.evaluation import machine, out_folder
 from colligate.evaluation.datasets.sampling import HasId
 from colligate.evaluation.provenance import Session
+from colligate.evaluation.safe_files import write_whole
 from colligate.library.blocking import in_thread
 from colligate.training.journal import Journal, Made
 
@@ -197,13 +197,8 @@ def read_record(folder: Path) -> Record:
 
 def _write_record(folder: Path, record: Record) -> None:
     """Put it down whole: a process killed meanwhile leaves what was there before. Blocks."""
-    fresh = folder / f"{RECORD}.new"
     whole = {"identity": record.identity, "sessions": [asdict(each) for each in record.sessions]}
-    with fresh.open("w", encoding="utf-8") as lines:
-        json.dump(whole, lines, ensure_ascii=False, indent=1)
-        lines.flush()
-        os.fsync(lines.fileno())
-    fresh.replace(folder / RECORD)
+    write_whole(folder / RECORD, [json.dumps(whole, ensure_ascii=False, indent=1)])
 
 
 def _hold_to(before: Mapping[str, Any], now: Mapping[str, Any], place: Path) -> None:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from colligate.errors import FaultyRecord
 from colligate.evaluation.report.charts import Axis, Line, Point, lines
+from colligate.evaluation.safe_files import Lines, json_line, write_whole
 
 FILE, PICTURE = "curve.jsonl", "curve.svg"
 _DRAWN = 60  # points of a line
@@ -48,9 +47,7 @@ class Curve:
         self._file = folder / FILE
         kept = [m for m in read_curve(self._file) if step and m.step <= step]
         self.measured = kept
-        fresh = self._file.with_name(f"{FILE}.new")
-        fresh.write_text("".join(map(_line, kept)), "utf-8")
-        fresh.replace(self._file)
+        write_whole(self._file, (json_line(each.to_json()) for each in kept))
 
     @property
     def seconds(self) -> float:
@@ -61,7 +58,7 @@ class Curve:
         """Put a line down."""
         self.measured.append(measured)
         with self._file.open("a", encoding="utf-8") as out:
-            out.write(_line(measured))
+            out.write(json_line(measured.to_json()))
 
 
 def read_curve(file: Path) -> list[Measured]:
@@ -70,23 +67,10 @@ def read_curve(file: Path) -> list[Measured]:
     Raises:
         FaultyRecord: a line is none.
     """
-    return list(_measured(file)) if file.is_file() else []
+    return list(_LINES.read(file)) if file.is_file() else []
 
 
-def _measured(file: Path) -> Iterator[Measured]:
-    written = file.read_text("utf-8", "replace").splitlines(keepends=True)
-    for number, line in enumerate(written, 1):
-        try:
-            yield Measured(**json.loads(line))
-        except (ValueError, TypeError) as error:
-            if line.endswith("\n"):
-                why = f"{type(error).__name__}: {error}"
-                what = f"line {number} of {file} is none of a curve"
-                raise FaultyRecord(what, why, "take it out, or delete the file") from error
-
-
-def _line(measured: Measured) -> str:
-    return json.dumps(measured.to_json()) + "\n"
+_LINES = Lines(lambda line: Measured(**line), "none of a curve", "take it out, or delete the file")
 
 
 def picture(measured: Sequence[Measured], title: str) -> str:

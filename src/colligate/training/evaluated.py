@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from colligate.evaluation.safe_files import write_whole
 from colligate.evaluation.significance import Difference, paired_bootstrap
 from colligate.training.samples import Sample
 from colligate.training.scores import TASKS
@@ -170,16 +170,5 @@ def _summed(task: str, replies: Iterable[Reply]) -> Mapping[str, float]:
 def write(out: Path, report: Report, replies: Iterable[Reply]) -> None:
     """Put report and replies into a folder, each whole or not at all. Blocks."""
     lines = (json.dumps(reply.to_json(), ensure_ascii=False) + "\n" for reply in replies)
-    _put(out / REPLIES, lines)
-    _put(out / REPORT, [json.dumps(report.to_json(), ensure_ascii=False, indent=1) + "\n"])
-
-
-def _put(file: Path, texts: Iterable[str]) -> None:
-    fresh = file.with_name(f"{file.name}.new")
-    with fresh.open("wb") as stream:
-        for text in texts:
-            # Half a surrogate pair, which a model can write in JSON, has no bytes.
-            stream.write(text.encode("utf-8", "replace"))
-        stream.flush()
-        os.fsync(stream.fileno())
-    fresh.replace(file)
+    write_whole(out / REPLIES, lines)
+    write_whole(out / REPORT, [json.dumps(report.to_json(), ensure_ascii=False, indent=1) + "\n"])

@@ -7,15 +7,12 @@ several lines of one item the last counts.
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import Any, BinaryIO
+from typing import Any
 
-from colligate.errors import FaultyRecord
+from colligate.evaluation.safe_files import Growing, Lines
 from colligate.training.samples import Sample
 
 FILE = "journal.jsonl"
@@ -67,7 +64,7 @@ class Made:
         )
 
 
-class Journal:
+class Journal(Growing):
     """What was made so far, by item, and where more is put down.
 
     Raises:
@@ -75,35 +72,8 @@ class Journal:
     """
 
     def __init__(self, folder: Path) -> None:
-        file = folder / FILE
-        fresh = not file.exists()
-        self._file = file.open("a+b")
-        try:
-            self._file.seek(0)
-            self.made: dict[str, Made] = {}
-            end, whole = 0, True
-            for item, made, after, ends in _entries(file, self._file):
-                self.made[item] = made
-                end, whole = after, ends
-            self._file.truncate(end)
-            if not whole:
-                self._write(b"\n")  # all but its last byte had reached the disk
-        except BaseException:
-            self._file.close()
-            raise
-        if fresh:
-            _sync_folder(folder)
-
-    def __enter__(self) -> Journal:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._file.close()
+        self.made: dict[str, Made] = {}
+        super().__init__(folder / FILE, _LINES, self._take)
 
     def add(self, item: str, made: Made) -> None:
         """Put down what an item gave; it is on the disk when this returns. Blocks.
@@ -111,16 +81,12 @@ class Journal:
         Raises:
             OSError: it cannot be written.
         """
-        entry = {"item": item, **made.to_json()}
-        line = json.dumps(entry, ensure_ascii=False, allow_nan=False) + "\n"
-        # Half a surrogate pair, which a model can write in JSON, has no bytes.
-        self._write(line.encode("utf-8", "replace"))
-        self.made[item] = made
+        self.put({"item": item, **made.to_json()})
+        self._take((item, made))
 
-    def _write(self, line: bytes) -> None:
-        self._file.write(line)
-        self._file.flush()
-        os.fsync(self._file.fileno())
+    def _take(self, entry: tuple[str, Made]) -> None:
+        item, made = entry
+        self.made[item] = made
 
 
 def read_journal(folder: Path) -> dict[str, Made]:
@@ -130,38 +96,15 @@ def read_journal(folder: Path) -> dict[str, Made]:
         FaultyRecord: a line is none of it.
     """
     file = folder / FILE
-    if not file.is_file():
-        return {}
-    with file.open("rb") as lines:
-        return {item: made for item, made, _, _ in _entries(file, lines)}
+    return dict(_LINES.read(file)) if file.is_file() else {}
 
 
-def _entries(file: Path, lines: BinaryIO) -> Iterator[tuple[str, Made, int, bool]]:
-    """Item and what it gave, with the place after each and whether its line ends there.
-
-    A torn last line is left out.
-    """
-    at = 0
-    for number, line in enumerate(lines, 1):
-        whole = line.endswith(b"\n")
-        try:
-            entry = json.loads(line)
-            item, made = str(entry["item"]), Made.from_json(entry)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            if not whole:
-                return
-            why = f"{type(error).__name__}: {error}"
-            mend = "take the line out, and the same command does its item again"
-            what = f"line {number} of {file} is nothing that was made"
-            raise FaultyRecord(what, why, mend) from error
-        at += len(line)
-        yield item, made, at, whole
+def _entry(line: Mapping[str, Any]) -> tuple[str, Made]:
+    return str(line["item"]), Made.from_json(line)
 
 
-def _sync_folder(folder: Path) -> None:
-    """A new file's name must reach the disk as well as what is in it."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+_LINES = Lines(
+    _entry,
+    "nothing that was made",
+    "take the line out, and the same command does its item again",
+)

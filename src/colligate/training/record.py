@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from importlib.metadata import PackageNotFoundError, version
@@ -12,6 +11,7 @@ from typing import Any
 
 from colligate.errors import ColligateError, UsageError
 from colligate.evaluation.machine import versions
+from colligate.evaluation.safe_files import write_whole
 
 FILE = "fit.json"
 
@@ -62,12 +62,7 @@ def read_fit(folder: Path) -> Fit | None:
 
 def write_fit(folder: Path, fit: Fit) -> None:
     """Put it down whole: a process killed meanwhile leaves what was there before. Blocks."""
-    fresh = folder / f"{FILE}.new"
-    with fresh.open("w", encoding="utf-8") as out:
-        json.dump(asdict(fit), out, ensure_ascii=False, indent=1)
-        out.flush()
-        os.fsync(out.fileno())
-    fresh.replace(folder / FILE)
+    write_whole(folder / FILE, [json.dumps(asdict(fit), ensure_ascii=False, indent=1)])
 
 
 def hold_to(before: Fit, made_with: Mapping[str, Any], folder: Path) -> None:

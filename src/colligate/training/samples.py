@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from colligate.evaluation.datasets.jsonl import Record, faulty, lines, place_of
+from colligate.evaluation.safe_files import json_line, write_whole
 from colligate.models import Message
 
 TRAIN, HELD_OUT = "train.jsonl", "held_out.jsonl"
@@ -129,17 +128,6 @@ def _read(path: Path, number: int, record: Record) -> Sample:
         raise faulty(path, place_of(path, number), str(error)) from None
 
 
-def write_samples(path: Path, samples: Iterable[Sample]) -> int:
-    """Put samples into a file, whole or not at all; returns how many. Blocks."""
-    fresh = path.with_name(f"{path.name}.new")
-    count = 0
-    with fresh.open("wb") as out:
-        for sample in samples:
-            line = json.dumps(sample.to_json(), ensure_ascii=False, allow_nan=False) + "\n"
-            # Half a surrogate pair, which a model can write in JSON, has no bytes.
-            out.write(line.encode("utf-8", "replace"))
-            count += 1
-        out.flush()
-        os.fsync(out.fileno())
-    fresh.replace(path)
-    return count
+def write_samples(path: Path, samples: Iterable[Sample]) -> None:
+    """Put samples into a file, whole or not at all. Blocks."""
+    write_whole(path, (json_line(sample.to_json()) for sample in samples))
