@@ -26,6 +26,7 @@ from colligate.evaluation.datasets.sampling import HasId
 from colligate.evaluation.provenance import Session
 from colligate.evaluation.safe_files import write_whole
 from colligate.library.blocking import in_thread
+from colligate.training.going_on import hold_to
 from colligate.training.journal import Journal, Made
 
 __all__ = ["RECORD", "Made", "OnDone", "Work", "curated", "held", "read_record"]
@@ -34,8 +35,6 @@ RECORD = "curation.json"
 
 _IN_VAIN = 10  # items in a row without any model to ask
 _NOBODY_THERE = (EndpointUnreachable, NotAuthorised, RateLimited, ServerFailed)
-_LONGEST = 60  # characters of a value that is quoted
-_DIGEST = 64  # characters of a SHA-256, which tell a person nothing
 
 I = TypeVar("I", bound=HasId)  # noqa: E741 (an item)
 Work = Callable[[I], Awaitable[Made]]
@@ -89,7 +88,7 @@ async def curated(
 
     with Journal(out) as journal:
         before = read_record(out) if journal.made else Record(identity)
-        _hold_to(before.identity, identity, out)
+        hold_to(before.identity, identity, out, "samples")
         session = await in_thread(_session, arguments or {})
         record = replace(before, sessions=(*before.sessions, session))
         _write_record(out, record)
@@ -199,46 +198,6 @@ def _write_record(folder: Path, record: Record) -> None:
     """Put it down whole: a process killed meanwhile leaves what was there before. Blocks."""
     whole = {"identity": record.identity, "sessions": [asdict(each) for each in record.sessions]}
     write_whole(folder / RECORD, [json.dumps(whole, ensure_ascii=False, indent=1)])
-
-
-def _hold_to(before: Mapping[str, Any], now: Mapping[str, Any], place: Path) -> None:
-    """Go on only with what was begun with.
-
-    Raises:
-        UsageError: something is another; it is said what.
-    """
-    was, is_now = dict(_flat(before)), dict(_flat(json.loads(json.dumps(now))))
-    wrong = [
-        _difference(name, was.get(name), is_now.get(name))
-        for name in dict.fromkeys((*was, *is_now))
-        if was.get(name) != is_now.get(name)
-    ]
-    if wrong:
-        raise UsageError(
-            f"{place} holds samples made otherwise",
-            "; ".join(wrong),
-            "take what they were begun with, or name another --out",
-        )
-
-
-def _flat(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for name, inner in value.items():
-        if isinstance(inner, Mapping):
-            yield from _flat(inner, f"{prefix}{name}: ")
-        else:
-            yield f"{prefix}{name}", inner
-
-
-def _difference(name: str, was: Any, is_now: Any) -> str:
-    digests = [isinstance(each, str) and len(each) == _DIGEST for each in (was, is_now)]
-    if all(digests):
-        return f"{name} has changed"
-    return f"{name} was {_said(was)} and is {_said(is_now)}"
-
-
-def _said(value: Any) -> str:
-    text = "none" if value is None else str(value)
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
 def _session(arguments: Mapping[str, Any]) -> Session:

@@ -23,10 +23,11 @@ from colligate.strategies.trace import Event, Listener, Noted
 from colligate.training import checkpoints, sft
 from colligate.training.curves import FILE as CURVE
 from colligate.training.curves import PICTURE, Curve, picture, read_curve
+from colligate.training.going_on import hold_to
 from colligate.training.launch import stopping, wait_for_all
 from colligate.training.material import Material, material
 from colligate.training.recipe import Recipe, changed, read_recipe
-from colligate.training.record import Fit, all_versions, hold_to, read_fit, write_fit
+from colligate.training.record import Fit, all_versions, read_fit, write_fit
 from colligate.training.samples import HELD_OUT, TRAIN
 from colligate.training.watching import Watch, callback
 
@@ -116,7 +117,7 @@ def _record(made: Material, out: Path) -> Fit:
     made_with = _made_with(made)
     if before is None:
         return Fit(made_with, made.base, made.recipe.text)
-    hold_to(before, made_with, out)
+    hold_to(before.made_with, made_with, out, "a training")
     return before
 
 

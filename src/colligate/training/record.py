@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from colligate.errors import ColligateError, UsageError
+from colligate.errors import ColligateError
 from colligate.evaluation.machine import versions
 from colligate.evaluation.safe_files import write_whole
 
@@ -63,30 +63,6 @@ def read_fit(folder: Path) -> Fit | None:
 def write_fit(folder: Path, fit: Fit) -> None:
     """Put it down whole: a process killed meanwhile leaves what was there before. Blocks."""
     write_whole(folder / FILE, [json.dumps(asdict(fit), ensure_ascii=False, indent=1)])
-
-
-def hold_to(before: Fit, made_with: Mapping[str, Any], folder: Path) -> None:
-    """Refuse to go on with a training otherwise than it was begun.
-
-    Raises:
-        UsageError: something is not the same; it is said what.
-    """
-    if wrong := list(_differences(before.made_with, made_with)):
-        mend = "take what it was begun with, or name another --out"
-        raise UsageError(f"{folder} holds a training made otherwise", "; ".join(wrong), mend)
-
-
-def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
-    for name in dict.fromkeys((*before, *now)):
-        was, is_now = before.get(name), now.get(name)
-        if was == is_now:
-            continue
-        if isinstance(was, Mapping) and isinstance(is_now, Mapping):
-            yield from _differences(was, is_now)
-        elif was and is_now and (name.endswith(".jsonl") or name == "base"):
-            yield f"{name} has changed"
-        else:
-            yield f"{name} was {was} and is {is_now}"
 
 
 def all_versions() -> dict[str, str]:

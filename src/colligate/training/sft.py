@@ -17,7 +17,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from colligate.errors import ColligateError, MissingExtra, UsageError
-from colligate.models.hf.loading import Source, load_model, pretrained, transformers
+from colligate.models.hf.loading import (
+    Source,
+    bfloat16_on_processor,
+    load_model,
+    pretrained,
+    transformers,
+)
 from colligate.training.encoding import Encoded
 from colligate.training.launch import Place
 from colligate.training.recipe import Recipe
@@ -89,14 +95,16 @@ def how(
     Raises:
         UsageError: the global batch cannot be shared among the devices.
     """
-    cuda = with_.torch.cuda.is_available()
-    can = cuda and with_.torch.cuda.is_bf16_supported()
+    torch = with_.torch
+    cuda = torch.cuda.is_available()
+    can = torch.cuda.is_bf16_supported() if cuda else bfloat16_on_processor(torch)
     precision = recipe.precision
     if precision == "auto":
         precision = "bfloat16" if can else "float32"
     if precision == "bfloat16" and cuda and not can:
         raise UsageError("precision: bfloat16", "this GPU does not compute in it", "take float32")
-    flash = precision == "bfloat16" and with_.transformers.utils.is_flash_attn_2_available()
+    installed = with_.transformers.utils.is_flash_attn_2_available()
+    flash = cuda and precision == "bfloat16" and installed
     # On a processor a packed sequence costs more than its samples one by one: attention grows
     # with the square of the length, and there is no idle hardware to fill.
     packing = recipe.packing and cuda

@@ -474,7 +474,8 @@ def test_a_folder_in_use(whole: Fitted, base: str, data: Path) -> None:
 def on(gpus: int, bf16: bool = True, flash: bool = False) -> sft.Libraries:
     """What a machine says of itself."""
     cuda = SimpleNamespace(is_available=lambda: gpus > 0, is_bf16_supported=lambda: bf16)
-    torch = SimpleNamespace(cuda=cuda)
+    cpu = SimpleNamespace(get_capabilities=lambda: {"avx512_bf16": bf16})
+    torch = SimpleNamespace(cuda=cuda, cpu=cpu)
     utils = SimpleNamespace(is_flash_attn_2_available=lambda: flash)
     return sft.Libraries(torch, SimpleNamespace(utils=utils), None, None, None)
 
@@ -485,7 +486,8 @@ def test_how_a_recipe_is_computed() -> None:
     def how(recipe: Recipe, libraries: sft.Libraries, world: int = 1) -> sft.How:
         return sft.how(recipe, 1000, lambda: 250, Place(0, world), libraries)
 
-    assert how(router, on(0)) == sft.How("float32", "sdpa", False, 8)
+    assert how(router, on(0)) == sft.How("bfloat16", "sdpa", False, 8)
+    assert how(router, on(0, bf16=False, flash=True)) == sft.How("float32", "sdpa", False, 8)
     assert how(router, on(1)) == sft.How("bfloat16", "sdpa", False, 8)
     assert how(router, on(1, flash=True)) == sft.How("bfloat16", "flash_attention_2", False, 8)
     assert how(router, on(1, bf16=False)) == sft.How("float32", "sdpa", False, 8)

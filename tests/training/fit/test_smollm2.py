@@ -19,7 +19,10 @@ from colligate.training.samples import HELD_OUT, TRAIN, Sample, write_samples
 
 pytestmark = pytest.mark.model
 
-QUICK = ("steps=6", "global_batch=1", "learning_rate=2e-3", "save_every=3", "evaluate_every=6")
+QUICK = (
+    *("steps=6", "global_batch=1", "learning_rate=2e-3", "save_every=3", "evaluate_every=6"),
+    "precision=float32",
+)
 RIVERS = ("Avon", "Bure", "Cam", "Dee", "Exe", "Frome", "Gade", "Hamble")
 
 
