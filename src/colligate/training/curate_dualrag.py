@@ -52,10 +52,10 @@ _BY_WORDS = (
 )
 _FILTERS = (
     "{match}; else the one that most of what is known of it rests on.",
-    "Reasoner: where all gold documents are in the outline and more is wanted all the same, the "
-    "first sample is corrected to the answer of the run, if the outline has all places that the "
-    "answer cites; the others are left out. So is a thought that came before, and one that misses "
-    "nothing before anything was found. Facts are copied from the outline word for word.",
+    "Reasoner: where all gold documents are in the outline and more is wanted all the same, or a "
+    "thought came before, the first sample is corrected to the answer of the run, if the outline "
+    "has all places that the answer cites; the others are left out. So is one that misses nothing "
+    "before anything was found. Facts are copied from the outline word for word.",
     "Identifier: where each entity means a gold document of its own the run is used as it was. "
     "Else entities of no gold document are left out, with what is known of them; several of one "
     "are called as the best of them; what is asked for again and brought nothing new is left out.",

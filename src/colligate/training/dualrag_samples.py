@@ -48,6 +48,8 @@ TASKS = tuple(_REPLY_TOKENS)
 
 _LONGEST_THOUGHT = 800  # characters, as the schema has it
 _TOO_MUCH = "more wanted though all gold documents were known"
+_REPEATED = "a thought that it had before"
+_CORRECTED = (_TOO_MUCH, _REPEATED)
 
 
 @dataclass
@@ -96,9 +98,10 @@ class _Reasoner:
     """(question, outline, thoughts before) -> thought and verdict, for each step.
 
     By the paper's rule, as it is meant: where all gold documents are in the outline and more is
-    wanted all the same, the sample is not used as it is. The first such is corrected where the
-    outline also has every place that the answer cites: the thought is then the answer, which was
-    judged right, and nothing is missing. Otherwise it is left out.
+    wanted all the same, the sample is not used as it is. Nor is a thought that came before: small
+    teachers rather repeat themselves than say that they know enough. The first of either is
+    corrected where the outline has every place that the answer cites: the thought is then the
+    answer, which was judged right, and nothing is missing. Otherwise it is left out.
     """
 
     trajectory: Trajectory
@@ -109,9 +112,9 @@ class _Reasoner:
         steps = self.trajectory.steps
         corrected = False
         for step, state in zip(steps, replayed(steps), strict=True):
-            why = self._unusable(step, state)
-            if not why and step.need_retrieve and self._all_known(state):
-                why = _TOO_MUCH if corrected else self._correct(step, state)
+            why = self._unusable(step, state) or self._wrong(step, state)
+            if why in _CORRECTED:
+                why = why if corrected else self._correct(step, state, why)
                 corrected = corrected or not why
             elif not why:
                 label = "retrieve" if step.need_retrieve else "enough"
@@ -125,13 +128,18 @@ class _Reasoner:
         prompt = reasoner_messages(self.trajectory.question, state.outline, state.before)
         if not self.trajectory.was_asked(prompt, reasoner_reply(state.outline)):
             return "it was not shown the whole outline"
-        if not step.thought or step.thought in state.before:
-            return "a thought that it had before"
+        if not step.thought:
+            return "no thought"
         if state.outline == NOTHING and not step.need_retrieve:
             return "nothing missing before anything was found"
         return ""
 
-    def _correct(self, step: Step, state: State) -> str:
+    def _wrong(self, step: Step, state: State) -> str:
+        if step.thought in state.before:
+            return _REPEATED
+        return _TOO_MUCH if step.need_retrieve and self._all_known(state) else ""
+
+    def _correct(self, step: Step, state: State, why: str) -> str:
         cited = self.trajectory.cited
         telling = [
             each.text
@@ -140,7 +148,7 @@ class _Reasoner:
         ]
         spans = [span for each in state.fragments for span in each.spans]
         if not cited or not all(any(place.overlaps(s) for s in spans) for place in cited):
-            return _TOO_MUCH
+            return why
         return self._put(step, state, telling, self.trajectory.answer, False, "enough, corrected")
 
     def _put(

@@ -187,7 +187,8 @@ async def test_it_is_not_where_the_outline_lacks_what_the_answer_cites(answered,
 async def test_what_no_model_should_learn_to_reason_is_left_out(answered, world, golds):
     knows = {"facts": ["Pigs fly."], "thought": "It is Sweden.", "need_retrieve": False}
     first, _ = await answered(world(Reasoning=knows))
-    found = await drawn(first, golds, ANSWERS, tasks=["reasoner"])
+    elsewhere = replace(first, cited=(*first.cited, Span("boats", 0, 5)))
+    found = await drawn(elsewhere, golds, ANSWERS, tasks=["reasoner"])
     assert not found.samples
     assert found.discarded == {
         "reasoner: nothing missing before anything was found": 1,
@@ -197,6 +198,16 @@ async def test_what_no_model_should_learn_to_reason_is_left_out(answered, world,
         (await answered(world(Reasoning="hm"), rounds=1))[0], golds, ANSWERS, tasks=["reasoner"]
     )
     assert found.discarded == {"reasoner: its reply could not be read": 1}
+
+
+async def test_who_repeats_itself_is_taught_the_answer(answered, world, golds):
+    knows = {"facts": ["Pigs fly."], "thought": "It is Sweden.", "need_retrieve": False}
+    first, _ = await answered(world(Reasoning=knows))
+    found = await drawn(first, golds, ANSWERS, tasks=["reasoner"])
+    assert classes(found, "reasoner") == ["enough, corrected"]
+    taught, _ = parse(of(found, "reasoner")["2"].target, FactsFirst)
+    assert taught.thought == first.answer
+    assert not taught.need_retrieve
 
 
 async def test_an_outline_that_was_cut_is_not_taught(answered, world, golds):
