@@ -200,6 +200,14 @@ def test_a_reply_that_is_no_skeleton_covers_nothing(structuring, reply):
     assert values["coverage"] == values["usable"] == values["boundary_f1"] == 0
 
 
+def test_a_text_in_which_no_section_begins_tells_nothing_about_boundaries():
+    # "Machines" alone is the second stretch: who says nothing would find all boundaries of it.
+    history, machines = structuring_pairs(MILL, Pairing(structuring_tokens=300)).samples
+    for reply in (machines.target, ""):
+        assert set(score(machines, reply)) == {"coverage", "usable"}
+    assert score(history, "")["boundary_f1"] == 0
+
+
 def test_a_boundary_needs_its_first_words_only_roughly(structuring):
     late = MACHINES.replace("The wheel begins here and of ...", "wheel begins here and ...")
     assert score(structuring, LEAD + HISTORY + late)["boundary_f1"] == 1

@@ -15,8 +15,9 @@ are empty, and 0 where one is.
   brings back into sections, and `usable`, whether that is as much as inference asks for.
   `boundary_precision`, `boundary_recall` and `boundary_f1` of the paragraphs with which a section
   or a sub-section begins, the first of the text left out, and `level_f1` of these paragraphs each
-  with the level of what begins there. A paragraph is what stands between blank lines; one within
-  which a section begins counts as its first.
+  with the level of what begins there; of the texts alone in which one begins, since to find none
+  where there is none is what a reply does that says nothing. A paragraph is what stands between
+  blank lines; one within which a section begins counts as its first.
 """
 
 from __future__ import annotations
@@ -88,10 +89,15 @@ def _structuring(sample: Sample, reply: str) -> dict[str, float]:
     found = recover(reply, text)
     wanted = _boundaries(recover(sample.target, text).tree, text)
     there = _boundaries(found.tree, text)
-    precision, recall, f1 = _agreement({at for at, _ in wanted}, {at for at, _ in there})
-    return {
+    covered = {
         "coverage": found.coverage,
         "usable": float(found.coverage >= Refiner.coverage),
+    }
+    if not wanted:
+        return covered
+    precision, recall, f1 = _agreement({at for at, _ in wanted}, {at for at, _ in there})
+    return {
+        **covered,
         "boundary_precision": precision,
         "boundary_recall": recall,
         "boundary_f1": f1,
