@@ -68,10 +68,14 @@ def make_run():
 
 @pytest.fixture
 def reply():
-    """`reply((passage, quote, sentence), ...)` is what a reader returns."""
+    """`reply((passage, quote, sentence), ...)` is what a reader returns.
 
-    def made(*statements, short="", found=True) -> str:
+    It says that it found the answer where it states something, or as it is told.
+    """
+
+    def made(*statements, short="", found=None) -> str:
         rows = [dict(zip(("passage", "quote", "sentence"), row, strict=True)) for row in statements]
+        found = bool(rows) if found is None else found
         return json.dumps({"statements": rows, "short_answer": short, "found": found})
 
     return made

@@ -61,7 +61,7 @@ async def asked(make_run, documents):
 
 
 async def test_a_reader_that_found_what_it_does_not_quote_is_asked_once_more(asked, reply):
-    empty = reply(short="900 euros")
+    empty = reply(short="900 euros", found=True)
     answer, calls, noted = await asked(empty, reply(SAID, short="900 euros"))
     assert answer.found
     assert answer.citations
@@ -74,7 +74,8 @@ async def test_a_reader_that_found_what_it_does_not_quote_is_asked_once_more(ask
 
 @pytest.mark.parametrize("again", ["nothing", "no JSON"])
 async def test_one_that_quotes_nothing_again_is_a_refusal(again, asked, reply):
-    replies = [reply(), reply()] if again == "nothing" else [reply(), *["no JSON"] * 3]
+    empty = reply(found=True)
+    replies = [empty, empty] if again == "nothing" else [empty, *["no JSON"] * 3]
     answer, calls, _ = await asked(*replies)
     assert not answer.found
     assert answer.text == NOT_FOUND
@@ -89,7 +90,7 @@ async def test_a_reader_that_found_nothing_is_believed(asked, reply):
 
 
 async def test_a_refusal_stands_where_no_tokens_are_left_to_ask_again(asked, reply):
-    answer, calls, noted = await asked(reply(), max_tokens=1100)
+    answer, calls, noted = await asked(reply(found=True), max_tokens=1100)
     assert not answer.found
     assert len(calls) == 1
     assert "stands" in noted[-1]

@@ -171,7 +171,7 @@ def test_a_full_disk_stops_the_run_which_goes_on_when_there_is_room(
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patched:
-        patched.setattr("colligate.evaluation.rows.os.fsync", full)
+        patched.setattr("colligate.evaluation.safe_files.os.fsync", full)
         done = colligate.here(*running(tmp_path / "out"))
     assert done.returncode == 1
     assert "stopped; 3 new rows in " in done.stderr
