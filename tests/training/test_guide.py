@@ -47,7 +47,8 @@ def test_its_python_names_what_there_is() -> None:
 
 
 def test_its_commands_have_these_options() -> None:
-    commands = re.findall(r"^    (colligate .*)$", GUIDE, re.MULTILINE)
+    whole = re.sub(r"\\\n\s+", "", GUIDE)  # of several lines
+    commands = re.findall(r"^    (colligate .*)$", whole, re.MULTILINE)
     assert len(commands) > 8
     for line in commands:
         words = [word.split("|")[0] for word in shlex.split(line.replace("...", "it"))]
