@@ -69,13 +69,18 @@ async def test_a_reader_that_found_what_it_does_not_quote_is_asked_once_more(ask
     first, second = (call.messages for call in calls)
     assert list(second[: len(first)]) == list(first)
     assert second[-2] == Message("assistant", empty)
+    least = [call.schema["properties"]["statements"].get("minItems") for call in calls]
+    assert least == [None, 1]
+    assert [list(call.schema["properties"]) for call in calls] == [
+        ["statements", "short_answer", "found"]
+    ] * 2
     assert len(noted) == 1
 
 
 @pytest.mark.parametrize("again", ["nothing", "no JSON"])
 async def test_one_that_quotes_nothing_again_is_a_refusal(again, asked, reply):
     empty = reply(found=True)
-    replies = [empty, empty] if again == "nothing" else [empty, *["no JSON"] * 3]
+    replies = [empty] * 4 if again == "nothing" else [empty, *["no JSON"] * 3]
     answer, calls, _ = await asked(*replies)
     assert not answer.found
     assert answer.text == NOT_FOUND

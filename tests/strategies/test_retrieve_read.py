@@ -60,7 +60,7 @@ async def test_an_answer_from_memory_is_not_passed_on(documents, minilm, make_ru
 
 async def test_nothing_said_is_not_found(documents, minilm, make_run, reply):
     async with Given(documents, minilm) as sources:
-        run, _ = make_run(sources, [reply(short="Paris", found=True)] * 2)
+        run, _ = make_run(sources, [reply(short="Paris", found=True)] * 4)
         answer = await RetrieveRead().answer("What is the capital of France?", run)
     assert not answer.found
     assert answer.short is None

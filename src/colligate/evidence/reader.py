@@ -11,9 +11,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from functools import cache
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from annotated_types import MinLen
+from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 
 from colligate.documents import Passage
 from colligate.evidence.material import material
@@ -192,6 +194,17 @@ def reader_messages(
 def states_nothing(reply: Reply | JoinedReply) -> bool:
     """Whether the reader says that it found the answer and quotes nothing for it."""
     return reply.found and not reply.statements
+
+
+@cache
+def stating(reply: type[Reply] | type[JoinedReply]) -> type[Reply] | type[JoinedReply]:
+    """The same reply with at least one statement.
+
+    Words alone do not do: the bundled 1.5B model then said the same again, 19 times of 19.
+    """
+    field = reply.model_fields["statements"]
+    wanted: Any = Annotated[field.annotation, *field.metadata, MinLen(1)]
+    return create_model(reply.__name__, __base__=reply, statements=wanted)
 
 
 def asked_for_quotes(messages: Sequence[Message], reply: str) -> list[Message]:

@@ -22,6 +22,7 @@ from colligate.evidence.reader import (
     asked_for_quotes,
     reader_messages,
     states_nothing,
+    stating,
 )
 from colligate.models import Message, Role
 from colligate.strategies.answer import Answer, not_found
@@ -93,15 +94,14 @@ async def read(
 
 async def _reply(asked: Sequence[Message], form: Form, role: Role, run: Run) -> Reply | JoinedReply:
     """What the reader says, asked once more where it says that it found what it does not quote."""
-    ask = partial(
-        run.structured, schema=FORMS[form].reply, role=role, max_tokens=FORMS[form].tokens
-    )
-    first = await ask(asked)
+    wanted = FORMS[form].reply
+    ask = partial(run.structured, role=role, max_tokens=FORMS[form].tokens)
+    first = await ask(asked, wanted)
     if not states_nothing(first.value):
         return first.value
     run.emit(Noted("the reader says it found the answer and quotes nothing: it is asked again"))
     try:
-        again = await ask(asked_for_quotes(asked, first.completions[-1].text))
+        again = await ask(asked_for_quotes(asked, first.completions[-1].text), stating(wanted))
     except (BudgetExceeded, ContextTooSmall, MalformedOutput) as error:
         run.emit(Noted(f"the reader's first reply stands: {error.what}"))
         return first.value
