@@ -14,7 +14,6 @@ from enum import StrEnum
 from functools import cache
 from typing import Annotated, Any
 
-from annotated_types import MinLen
 from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 
 from colligate.documents import Passage
@@ -203,7 +202,7 @@ def stating(reply: type[Reply] | type[JoinedReply]) -> type[Reply] | type[Joined
     Words alone do not do: the bundled 1.5B model then said the same again, 19 times of 19.
     """
     field = reply.model_fields["statements"]
-    wanted: Any = Annotated[field.annotation, *field.metadata, MinLen(1)]
+    wanted: Any = Annotated[field.annotation, *field.metadata, Field(min_length=1)]
     return create_model(reply.__name__, __base__=reply, statements=wanted)
 
 
