@@ -12,18 +12,18 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from colligate.core.answer import Answer
+from colligate.core.events import Asked, Retrieved
+from colligate.core.parameters import configured
+from colligate.core.prompts import material
+from colligate.core.run import Run
+from colligate.core.strategy import Strategy, strategy_type
 from colligate.documents import Document, Span
-from colligate.documents.reading.plain import text_tree
+from colligate.documents.reading.text import text_tree
 from colligate.errors import ColligateError
-from colligate.evidence.material import material
 from colligate.library.sources import Sources
 from colligate.models import ChatModel, Embedder, Message, Reranker, Role
 from colligate.models.metering import Call, Meter
-from colligate.strategies.answer import Answer
-from colligate.strategies.parameters import configured
-from colligate.strategies.run import Run
-from colligate.strategies.strategy import Strategy, strategy_type
-from colligate.strategies.trace import Asked, Retrieved
 from evidence_data import Record, squad
 from evidence_measuring import Row
 

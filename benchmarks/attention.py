@@ -23,7 +23,8 @@ import sys
 import time
 from pathlib import Path
 
-from colligate.models import Message, weights
+from colligate.models import Message
+from colligate.models.weights import pull
 
 WAYS = ("attention", "whole matrix", "prefill")
 READER = "reader"
@@ -62,9 +63,8 @@ def reset_most() -> None:
 def measure(way: str, length: int, target: str, dtype: str, repeats: int) -> dict:
     """Seconds (median) and bytes above the loaded model of one way to look at one prompt."""
     from colligate.models.hf.attention import attention
-    from colligate.models.hf.loading import find, load_tokenizer, transformers
+    from colligate.models.hf.loading import Runtime, find, load_tokenizer, transformers
     from colligate.models.hf.prompts import Prompts
-    from colligate.models.hf.runtime import Runtime
 
     transformers()
     source = find(target)
@@ -226,7 +226,7 @@ if __name__ == "__main__":
     parser.add_argument("--repeats", type=int, default=3, help="the median is taken")
     parser.add_argument("--measure", choices=(*WAYS, READER), help=argparse.SUPPRESS)
     given = parser.parse_args()
-    given.model = given.model or str(weights.pull("smollm2-135m")["model"])
+    given.model = given.model or str(pull("smollm2-135m")["model"])
     settings = (given.lengths[0], given.model, given.dtype, given.repeats)
     if given.measure is None:
         main(given)

@@ -22,16 +22,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from colligate.evaluation.answering import Answering
-from colligate.evaluation.inview import InView
-from colligate.evaluation.metrics.backends import Backends
-from colligate.evaluation.planning import contenders, plan
-from colligate.evaluation.rows import RowFile, read_rows
-from colligate.evaluation.runner import Bench
-from colligate.evaluation.spending import Spending
-from colligate.evaluation.suites import parse_suite
+from colligate.bench.corpus import InView
+from colligate.bench.metrics.backends import Backends
+from colligate.bench.observe import Answering
+from colligate.bench.plan import contenders, plan
+from colligate.bench.rows import RowFile, read_rows
+from colligate.bench.run import Bench
+from colligate.bench.suites import parse_suite
+from colligate.jobs.spending import Spending
 from colligate.models import Role
-from colligate.models.scripted import ScriptedModel
+from colligate.testing import ScriptedModel
 
 SUITE = """
 title = "Overhead"

@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from typing import TypeVar
 
-from colligate.strategies.dualrag_trace import Identified, Reasoned, Stopped, Summarised
-from colligate.strategies.duquad_trace import Gated, Listed, Viewed
-from colligate.strategies.run import Run
-from colligate.strategies.spd_rag_trace import AgentEnded
-from colligate.strategies.trace import Event
+from colligate.core.events import Event
+from colligate.core.run import Run
+from colligate.strategies.dualrag.events import Identified, Reasoned, Stopped, Summarised
+from colligate.strategies.duquad.events import Gated, Listed, Viewed
+from colligate.strategies.spd_rag.events import AgentEnded
 from evidence_measuring import Row
 
 T = TypeVar("T", bound=Event)

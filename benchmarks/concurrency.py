@@ -21,9 +21,9 @@ import time
 
 from openai import AsyncOpenAI
 
-from colligate.models.openai_chat import OpenAIChat
-from colligate.models.protocols import Message
-from colligate.models.transport import Policy
+from colligate.models.base import Message
+from colligate.models.openai import OpenAIChat
+from colligate.models.openai_http import Policy
 
 IN_FLIGHT = (8, 16, 64)
 ANSWER = json.dumps(

@@ -35,10 +35,10 @@ from dataclasses import dataclass
 
 from answering import COSTS, Setting, answered, costs, method, retrieved, shown_to_models
 from breaking import of_spd_rag
+from colligate.core.run import Run
 from colligate.documents import Document, Span
-from colligate.library.given import Given
+from colligate.library.in_memory import Given
 from colligate.models import Role
-from colligate.strategies.run import Run
 from every_document_data import SUITES, NeedsAll, every_document
 from evidence_measuring import (
     Row,

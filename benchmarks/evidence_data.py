@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from colligate.bench.metrics.short_answers import squad
 from colligate.documents import Document, Page, Passage, Span
 from colligate.documents.markdown import markdown_tree
 from colligate.documents.reading import read
-from colligate.documents.reading.plain import text_tree
-from colligate.evaluation.metrics.normalising import squad as squad
+from colligate.documents.reading.text import text_tree
 
 Record = dict[str, Any]
 T = TypeVar("T")

@@ -16,16 +16,16 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from colligate.bench.significance import bootstrap, paired_bootstrap
+from colligate.core.events import Trace
 from colligate.documents import Document, Node, Passage, Span
 from colligate.documents.chunking import Chunker
-from colligate.evaluation.significance import bootstrap, paired_bootstrap
-from colligate.library.given import Given
+from colligate.library.in_memory import Given
 from colligate.models import ChatModel, Embedder, Reranker, Role
 from colligate.models.names import open_embedder, open_reranker
-from colligate.models.scripted import ScriptedModel
-from colligate.opening import Opened
+from colligate.session import Opened
 from colligate.settings import Settings
-from colligate.strategies.trace import Trace
+from colligate.testing import ScriptedModel
 from evidence_data import SUITES, Shown
 
 Row = dict[str, Any]

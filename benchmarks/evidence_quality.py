@@ -26,17 +26,17 @@ from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
+from colligate.core.parameters import configured
+from colligate.core.run import Run
+from colligate.core.units import best_documents
 from colligate.documents import Span
 from colligate.documents.chunking import Chunker, SixSentences, Structural
 from colligate.library.sources import SearchMode
 from colligate.models import ChatModel, Role
+from colligate.models.cache import ResponseCache
 from colligate.models.metering import Meter
 from colligate.models.rerankers import EmbeddingReranker
-from colligate.models.response_cache import ResponseCache
-from colligate.strategies.maxp import best_documents
-from colligate.strategies.parameters import configured
-from colligate.strategies.refiner import Refiner
-from colligate.strategies.run import Run
+from colligate.strategies.longrefiner.method import Refiner
 from evidence_data import Question, Shown, load
 from evidence_measuring import (
     Corpus,

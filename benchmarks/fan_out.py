@@ -180,10 +180,10 @@ def index(folder: str, library: str, embedder: str) -> None:
 
 def ask(url: str, library: str, embedder: str, limit: int, rounds: int, told) -> None:
     """Ask once to open what is opened once, then `rounds` times; the first is not counted."""
+    from colligate.core.strategy import strategy
     from colligate.engine import Engine
-    from colligate.models.openai_chat import OpenAIChat
-    from colligate.models.transport import Policy
-    from colligate.strategies.strategy import strategy
+    from colligate.models.openai import OpenAIChat
+    from colligate.models.openai_http import Policy
 
     async def run() -> None:
         model = OpenAIChat("m", url, policy=Policy(in_flight=limit))

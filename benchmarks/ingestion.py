@@ -19,7 +19,7 @@ from colligate.documents.chunking import Structural
 from colligate.documents.reading import find_files, read
 from colligate.errors import ColligateError
 from colligate.library import Library
-from colligate.library.passages import passages_of, searched_text
+from colligate.library.index import passages_of, searched_text
 from colligate.models import Embedder
 from colligate.models.names import open_embedder
 

@@ -22,11 +22,10 @@ from typing import Any
 
 from colligate.documents.chunking import Structural
 from colligate.documents.reading import read
-from colligate.models import weights
-from colligate.models.hf.loading import find, load_tokenizer
+from colligate.models.hf.loading import Runtime, find, load_tokenizer
 from colligate.models.hf.prompts import Prompts
-from colligate.models.hf.runtime import Runtime
-from colligate.models.hf.scoring import Scorer
+from colligate.models.hf.score import Scorer
+from colligate.models.weights import pull
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 COUNT, SHORTEST, LONGEST, BATCH = 20, 40, 400, 5
@@ -138,5 +137,5 @@ if __name__ == "__main__":
     arguments = parser.parse_args()
     if not arguments.model:
         print("loading smollm2-135m from its GGUF file takes a while", file=sys.stderr)
-    target = arguments.model.removeprefix("hf:") or str(weights.pull("smollm2-135m")["model"])
+    target = arguments.model.removeprefix("hf:") or str(pull("smollm2-135m")["model"])
     measure(target, arguments.dtype, arguments.rounds)

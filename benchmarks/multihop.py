@@ -46,20 +46,25 @@ from answering import (
     shown_to_models,
 )
 from breaking import of_dualrag, of_duquad
+from colligate.core.reader import Form, reader_messages
+from colligate.core.run import Run
 from colligate.documents import Document, Span
-from colligate.evidence.document_scores import score_messages
-from colligate.evidence.entity_identifier import identifier_messages, query_messages
-from colligate.evidence.entity_linking import ELSE
-from colligate.evidence.judge import judge_messages
-from colligate.evidence.knowledge_outline import NOTHING
-from colligate.evidence.knowledge_summarizer import summarizer_messages
-from colligate.evidence.quoting_views import quoting_messages
-from colligate.evidence.reader import Form, reader_messages
-from colligate.evidence.reasoner import reasoner_messages, sentence_messages
-from colligate.evidence.views import view_messages
-from colligate.library.given import Given
+from colligate.library.in_memory import Given
 from colligate.models import Message
-from colligate.strategies.run import Run
+from colligate.strategies.dualrag.knowledge import ELSE, NOTHING
+from colligate.strategies.dualrag.prompts import (
+    identifier_messages,
+    query_messages,
+    reasoner_messages,
+    sentence_messages,
+    summarizer_messages,
+)
+from colligate.strategies.duquad.prompts import (
+    judge_messages,
+    quoting_messages,
+    score_messages,
+    view_messages,
+)
 from evidence_data import Record, read_records, some
 from evidence_measuring import (
     Row,

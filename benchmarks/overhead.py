@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 
 from colligate.engine import Engine
-from colligate.models.scripted import ScriptedModel
+from colligate.testing import ScriptedModel
 
 WORDS = 30_000
 PASSAGE = 110  # words of a paragraph; one paragraph is one passage

@@ -34,7 +34,7 @@ import pypdfium2
 from liteparse import LiteParse
 from rapidfuzz import fuzz
 
-from colligate.documents.reading.pdf import read_with
+from colligate.documents.reading.pdf.reader import read_with
 from colligate.errors import ReadingError
 
 NAIVE = "liteparse's own headings"

@@ -25,15 +25,15 @@ from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
+from colligate.core.parameters import configured
+from colligate.core.run import Run
 from colligate.documents import Hit
 from colligate.documents.chunking import Chunker, FixedWords, Structural
 from colligate.library.sources import SearchMode
 from colligate.models import ChatModel, Role
 from colligate.models.metering import Meter
-from colligate.strategies.parameters import configured
-from colligate.strategies.rdr2 import RDR2
-from colligate.strategies.run import Run
-from colligate.strategies.trace import Routed
+from colligate.strategies.rdr2.events import Routed
+from colligate.strategies.rdr2.method import RDR2
 from evidence_data import Question, Shown, load
 from evidence_measuring import (
     Corpus,

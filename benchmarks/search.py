@@ -25,8 +25,7 @@ from numpy.typing import NDArray
 
 from colligate.documents import Document, Span, flat_tree
 from colligate.library import Library, SearchMode
-from colligate.library.catalogue import Catalogue
-from colligate.library.rows import FileRecord
+from colligate.library.catalogue import Catalogue, FileRecord
 
 DIMENSION = 384
 PASSAGES, WORDS, VOCABULARY = 50, 120, 50_000

@@ -39,21 +39,26 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from answering import documents_of
+from colligate.core.events import Trace
+from colligate.core.run import Run
 from colligate.documents import Passage, Span
-from colligate.evidence.fusion import WEIGHTS, Fusion, fused, reweighted
-from colligate.evidence.quoting_views import quoting_messages
-from colligate.evidence.signals import Signal, standardised
-from colligate.evidence.views import view_messages
-from colligate.library.given import Given
+from colligate.library.in_memory import Given
 from colligate.models import Capability, ChatModel, Embedder, Role
-from colligate.models.cached_chat import CachedChat
+from colligate.models.cache import CachedChat, ResponseCache
 from colligate.models.metering import Meter
-from colligate.models.response_cache import ResponseCache
-from colligate.opening import Opened
+from colligate.session import Opened
 from colligate.settings import Settings
-from colligate.strategies.run import Run
-from colligate.strategies.signals import Shared, fused_scores
-from colligate.strategies.trace import Trace
+from colligate.strategies.duquad.prompts import quoting_messages, view_messages
+from colligate.strategies.duquad.signals import (
+    WEIGHTS,
+    Fusion,
+    Shared,
+    Signal,
+    fused,
+    fused_scores,
+    reweighted,
+    standardised,
+)
 from evidence_data import Record, read_records, some
 from evidence_measuring import (
     Row,

@@ -21,9 +21,9 @@ from typing import Any
 
 import pytest
 
-from colligate.models.cores import wait_without_spinning
-from colligate.models.scripted import ScriptedModel
-from colligate.models.transport import Policy
+from colligate.concurrency import wait_without_spinning
+from colligate.models.openai_http import Policy
+from colligate.testing import ScriptedModel
 
 wait_without_spinning()  # tests may load torch before colligate does
 

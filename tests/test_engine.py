@@ -7,9 +7,9 @@ import pytest
 
 import colligate
 from colligate import Engine, Library, aask, ask
+from colligate.core.events import Progressed
 from colligate.errors import BudgetExceeded, MissingPath, NoDocuments, UnknownStrategy, UsageError
-from colligate.models.scripted import ScriptedModel
-from colligate.strategies.trace import Progressed
+from colligate.testing import ScriptedModel
 
 QUESTION = "Where do bicycles stand?"
 REPLY = json.dumps(

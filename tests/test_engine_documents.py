@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from colligate import Engine
+from colligate.core.strategy import strategy_type
 from colligate.errors import NoDocuments, UnknownDocument, UsageError
 from colligate.models import Capability
-from colligate.models.scripted import ScriptedModel
-from colligate.strategies.strategy import strategy_type
+from colligate.testing import ScriptedModel
 
 REPLY = '{"statements": [], "short_answer": "", "found": false}'
 QUESTION = "Where do bicycles stand?"
@@ -63,7 +63,7 @@ async def test_the_models_opened_by_name_outlive_the_engine_beside(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = Counted(lambda _: REPLY)
-    monkeypatch.setattr("colligate.opening.open_model", lambda *_, **__: model)
+    monkeypatch.setattr("colligate.session.open_model", lambda *_, **__: model)
     engine = Engine(model="openai:x@http://127.0.0.1:9/v1", library=tmp_path / "library")
     assert await engine.open_models() == {"reader": "scripted"}
     other = engine.beside(tmp_path / "other")

@@ -10,15 +10,15 @@ from typing import Any, ClassVar
 import pytest
 
 from colligate import Engine, aask, ask
+from colligate.core.answer import Answer
+from colligate.core.events import Noted
+from colligate.core.run import Run
+from colligate.core.strategy import Needs, met
 from colligate.errors import EndpointUnreachable, MissingCapability, UsageError
 from colligate.models import Capability, Message, Role
-from colligate.models.scripted import ScriptedModel
-from colligate.opening import Opened
+from colligate.session import Opened
 from colligate.settings import Named, Settings
-from colligate.strategies.answer import Answer
-from colligate.strategies.run import Run
-from colligate.strategies.strategy import Needs, met
-from colligate.strategies.trace import Noted
+from colligate.testing import ScriptedModel
 
 CHAT, STRUCTURED = Capability.CHAT, Capability.STRUCTURED
 LIKELIHOOD, LABELS = Capability.LIKELIHOOD, Capability.LABELS
@@ -270,7 +270,7 @@ async def test_asking_what_a_server_offers_takes_bounded_time(
         async def answer(self, question: str, run: Run) -> Answer:
             return Answer(question, "roll", "done", found=True)
 
-    monkeypatch.setattr("colligate.opening._SECONDS_TO_PROBE", 0.05)
+    monkeypatch.setattr("colligate.session._SECONDS_TO_PROBE", 0.05)
     model = Silent(name="silent")
     answer = await aask("?", strategy=ReaderOnly(LABELLING), model=model)
     assert answer.text == "done"
@@ -309,7 +309,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Base]:
         made.append(Base(name, **how))
         return made[-1]
 
-    monkeypatch.setattr("colligate.opening.open_model", open_model)
+    monkeypatch.setattr("colligate.session.open_model", open_model)
     monkeypatch.setattr(Base, "closed", [])
     return made
 
@@ -339,7 +339,7 @@ async def test_an_adapter_alone_opens_its_base_as_the_file_says(
 
 
 async def test_a_base_without_adapters_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("colligate.opening.open_model", lambda name, **_: ScriptedModel(name=name))
+    monkeypatch.setattr("colligate.session.open_model", lambda name, **_: ScriptedModel(name=name))
     with pytest.raises(MissingCapability, match="hf:base takes no adapter"):
         await aask("?", strategy=Roll(), model="hf:base+one")
 

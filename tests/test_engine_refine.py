@@ -8,10 +8,10 @@ import pytest
 
 from colligate import RDR2, Engine, Library, LongRefiner, Refiner, arefine, refine
 from colligate.errors import BudgetExceeded, MissingPath, UsageError
-from colligate.models import weights
-from colligate.models.scripted import ScriptedModel
-from colligate.strategies.structuring import Structuring
-from colligate.strategies.trace import Structured
+from colligate.models.weights import pull
+from colligate.strategies.longrefiner.events import Structured
+from colligate.strategies.longrefiner.structuring import Structuring
+from colligate.testing import ScriptedModel
 
 QUESTION = "Where do bicycles stand?"
 RULES = """# Rules
@@ -158,7 +158,7 @@ async def test_limits_and_wrong_calls_are_those_of_asking(folder, engine, tmp_pa
 @pytest.mark.model
 async def test_with_the_real_small_model(folder, tmp_path):
     for name in ("smollm2-135m", "wordllama-256"):
-        weights.pull(name)
+        pull(name)
     named = {"model": "gguf:smollm2-135m", "embedder": "static", "library": tmp_path / "library"}
     # A model this small says little of use at great length: few calls, short replies.
     refiner, strategy = LongRefiner(documents=1), RDR2(k=1, expansions=1, reply_tokens=32)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from colligate import Engine
-from colligate.models import weights
+from colligate.models.weights import pull
 
 pytestmark = pytest.mark.model
 
@@ -27,7 +27,7 @@ The parcel is delivered on the second Tuesday of March by a blue van.
 @pytest.fixture(scope="module", autouse=True)
 def pulled():
     for name in ("smollm2-135m", "minilm-l6-v2-int8"):
-        weights.pull(name)
+        pull(name)
 
 
 async def test_every_citation_of_a_real_model_is_a_slice_of_a_real_file(tmp_path):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from colligate.token_estimate import estimate_tokens, iter_token_spans, token_spans
+from colligate.documents.tokens import estimate_tokens, iter_token_spans, token_spans
 
 # Letters, marks, digits and blanks of several scripts, emoji, combining marks, lone surrogates.
 TEXTS = st.text() | st.text(

@@ -6,7 +6,7 @@ import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join, posix, relative, sep } from "node:path";
 
 const here = import.meta.dirname;
-const page = join(here, "../src/colligate/serving/page");
+const page = join(here, "../src/colligate/server/page");
 const alone = [
   "index.html",
   "package.json",

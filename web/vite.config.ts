@@ -10,7 +10,7 @@ export default defineConfig({
   plugins: [preact({ prefreshEnabled: false, devToolsEnabled: false })],
   server: { proxy: { "/api": server, "/healthz": server } },
   build: {
-    outDir: "../src/colligate/serving/page",
+    outDir: "../src/colligate/server/page",
     emptyOutDir: true,
     target: "es2022",
     cssTarget: ["chrome123", "firefox121", "safari17.5"], // the first with light-dark()

@@ -9,52 +9,48 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
-
 if TYPE_CHECKING:
+    from colligate.core.answer import Answer
+    from colligate.core.citing import Citation, Evidence
+    from colligate.core.run import Run
+    from colligate.core.strategy import Strategy
     from colligate.documents import Document, Hit, Page, Passage, Span, Tree
     from colligate.engine import Engine, Routes, aask, arefine
     from colligate.errors import ColligateError
-    from colligate.evidence.citing import Citation, Evidence
-    from colligate.library.given import Given
+    from colligate.library.in_memory import Given
     from colligate.library.library import Library as AsyncLibrary
     from colligate.library.sources import Sources
     from colligate.settings import Settings
-    from colligate.strategies.answer import Answer
-    from colligate.strategies.longrefiner import LongRefiner
-    from colligate.strategies.rdr2 import RDR2
-    from colligate.strategies.refined import Refined
-    from colligate.strategies.refiner import Refiner
-    from colligate.strategies.routing import Routing
-    from colligate.strategies.run import Run
-    from colligate.strategies.strategy import Strategy
+    from colligate.strategies.longrefiner.method import LongRefiner, Refined, Refiner
+    from colligate.strategies.rdr2.method import RDR2, Routing
     from colligate.sync import Library, ask, refine
+__version__ = "0.1.0"
 
 # Where each public name lives. Loaded when first used: `colligate --help` needs none of them.
 _HOME = {
-    "Answer": "colligate.strategies.answer",
+    "Answer": "colligate.core.answer",
     "AsyncLibrary": "colligate.library.library:Library",
-    "Citation": "colligate.evidence.citing",
+    "Citation": "colligate.core.citing",
     "ColligateError": "colligate.errors",
     "Document": "colligate.documents",
     "Engine": "colligate.engine",
-    "Evidence": "colligate.evidence.citing",
-    "Given": "colligate.library.given",
+    "Evidence": "colligate.core.citing",
+    "Given": "colligate.library.in_memory",
     "Hit": "colligate.documents",
     "Library": "colligate.sync",
-    "LongRefiner": "colligate.strategies.longrefiner",
+    "LongRefiner": "colligate.strategies.longrefiner.method",
     "Page": "colligate.documents",
     "Passage": "colligate.documents",
-    "RDR2": "colligate.strategies.rdr2",
-    "Refined": "colligate.strategies.refined",
-    "Refiner": "colligate.strategies.refiner",
+    "RDR2": "colligate.strategies.rdr2.method",
+    "Refined": "colligate.strategies.longrefiner.method",
+    "Refiner": "colligate.strategies.longrefiner.method",
     "Routes": "colligate.engine",
-    "Routing": "colligate.strategies.routing",
-    "Run": "colligate.strategies.run",
+    "Routing": "colligate.strategies.rdr2.method",
+    "Run": "colligate.core.run",
     "Settings": "colligate.settings",
     "Sources": "colligate.library.sources",
     "Span": "colligate.documents",
-    "Strategy": "colligate.strategies.strategy",
+    "Strategy": "colligate.core.strategy",
     "Tree": "colligate.documents",
     "aask": "colligate.engine",
     "arefine": "colligate.engine",

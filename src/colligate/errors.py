@@ -40,6 +40,10 @@ Each error is one line: what happened, why, and the mend.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from rapidfuzz import fuzz, process
+
 
 class ColligateError(Exception):
     """An error a person can act on: what happened, why, and the mend.
@@ -204,3 +208,18 @@ class SpanError(ColligateError):
 
 class BudgetExceeded(ColligateError):
     """The tokens, money or time allowed are spent."""
+
+
+# The name a person most likely meant.
+
+
+def closest(name: str, known: Iterable[str]) -> str | None:
+    """The known name nearest to a mistyped one, or None when none is near.
+
+    >>> closest("bundeld", ["bundled", "gguf:PATH"])
+    'bundled'
+    >>> closest("zebra", ["bundled"]) is None
+    True
+    """
+    found = process.extractOne(name, list(known), scorer=fuzz.ratio, score_cutoff=60)
+    return found[0] if found else None

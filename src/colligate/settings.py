@@ -15,12 +15,11 @@ from typing import Any
 
 import platformdirs
 
-from colligate.errors import UsageError
+from colligate.core.parameters import parameters
+from colligate.errors import UsageError, closest
+from colligate.models.base import Role
 from colligate.models.name_parts import anchored, anchored_adapter, key_is_meant_for
 from colligate.models.options import Options, wrong_option
-from colligate.models.protocols import Role
-from colligate.models.suggest import closest
-from colligate.strategies.parameters import parameters
 
 FILE = "colligate.toml"
 

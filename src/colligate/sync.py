@@ -15,15 +15,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
+from colligate.core.answer import Answer
+from colligate.core.strategy import Strategy
 from colligate.documents import Document, Hit
 from colligate.engine import DEFAULT_STRATEGY, Engine, aask, arefine
-from colligate.library.ingestion import Ingested
+from colligate.library.ingest import Ingested
 from colligate.library.library import Library as AsyncLibrary
 from colligate.library.sources import DocumentInfo, SearchMode
-from colligate.strategies.answer import Answer
-from colligate.strategies.refined import Refined
-from colligate.strategies.refiner import Refiner
-from colligate.strategies.strategy import Strategy
+from colligate.strategies.longrefiner.method import Refined, Refiner
 
 T = TypeVar("T")
 

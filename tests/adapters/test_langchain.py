@@ -12,8 +12,8 @@ from langchain_core.tools import create_retriever_tool
 from pydantic import ValidationError
 
 from colligate import AsyncLibrary, Given
-from colligate.adapters.langchain import ColligateRetriever
 from colligate.errors import UsageError
+from colligate.integrations.langchain import ColligateRetriever
 
 
 def test_each_document_says_its_exact_place(library):

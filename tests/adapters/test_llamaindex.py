@@ -9,8 +9,8 @@ from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.schema import MetadataMode
 
 from colligate import Given
-from colligate.adapters.llamaindex import ColligateRetriever
 from colligate.errors import UsageError
+from colligate.integrations.llamaindex import ColligateRetriever
 
 
 def test_each_node_says_its_exact_place(library):

@@ -16,7 +16,7 @@ from colligate.errors import MissingExtra
     ],
 )
 def test_without_its_package_an_adapter_names_the_extra(monkeypatch, module, package, extra):
-    monkeypatch.delitem(sys.modules, f"colligate.adapters.{module}", raising=False)
+    monkeypatch.delitem(sys.modules, f"colligate.integrations.{module}", raising=False)
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(MissingExtra, match=rf"colligate\[{extra}\]"):
-        importlib.import_module(f"colligate.adapters.{module}")
+        importlib.import_module(f"colligate.integrations.{module}")

@@ -144,7 +144,7 @@ def test_a_wrong_adapter_is_said_before_anything_is_asked(
 def test_a_model_that_takes_none_says_which_do(
     colligate: Any, folder: Path, here: Path, monkeypatch: pytest.MonkeyPatch, scripted_model: Any
 ) -> None:
-    monkeypatch.setattr("colligate.opening.open_model", lambda name, **_: scripted_model(name=name))
+    monkeypatch.setattr("colligate.session.open_model", lambda name, **_: scripted_model(name=name))
     done = colligate.here(
         *("ask", QUESTION, folder, "--strategy", "rdr2", "--router-adapter", "router"),
         *("--model", "gguf:somewhere.gguf", "--embedder", "static"),

@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 
 from colligate.cli.progress import Lines, watching
+from colligate.core.events import Event
 from colligate.documents import Span
-from colligate.evidence.router import Action, Tag
-from colligate.strategies.trace import Event, NodeScore, Routed, Selected, Structured, Weighed
+from colligate.strategies.longrefiner.events import NodeScore, Selected, Structured, Weighed
+from colligate.strategies.rdr2.events import Routed
+from colligate.strategies.rdr2.router import Action, Tag
 
 _STYLES = re.compile(r"\x1b\[[0-9;]*m")
 _MOVES = re.compile(r"\x1b\[[0-9;?]*[A-Za-ln-z]")

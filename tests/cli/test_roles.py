@@ -187,9 +187,9 @@ def able(monkeypatch: pytest.MonkeyPatch) -> None:
     from dataclasses import dataclass
     from typing import ClassVar
 
+    from colligate.core import strategy as registered
+    from colligate.core.strategy import Needs
     from colligate.models import Capability
-    from colligate.strategies import strategy as registered
-    from colligate.strategies.strategy import Needs
 
     @dataclass(frozen=True)
     class Scoring:
@@ -210,7 +210,7 @@ def able(monkeypatch: pytest.MonkeyPatch) -> None:
 
     both = {**registered.available(), "scoring": Entry()}
     monkeypatch.setattr(registered, "available", lambda: both)
-    monkeypatch.setattr("colligate.cli.checks.available", lambda: both)
+    monkeypatch.setattr("colligate.cli.doctor.available", lambda: both)
 
 
 def test_the_table_fits_eighty_columns(colligate: Any, openai_server: Any) -> None:

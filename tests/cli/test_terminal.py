@@ -5,7 +5,7 @@ import unicodedata
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from colligate.cli.terminal import one_line, visible
+from colligate.cli.display import one_line, visible
 
 # Any code point, those that do harm as often as the rest.
 harmful = st.sampled_from("\x00\x07\x08\x1b\x7f\x85\x9b\x9d\u202e\u2066\ud800\r")

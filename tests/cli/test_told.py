@@ -9,21 +9,20 @@ import pytest
 
 from colligate.cli.steps import step
 from colligate.cli.told import Told, event_of
-from colligate.documents import Span
-from colligate.models import Message, Usage
-from colligate.models.structured import STAGES
-from colligate.strategies.trace import (
+from colligate.core.events import (
     Asked,
     Asking,
     Event,
     Measured,
-    NodeScore,
     Opened,
     Parsed,
     Progressed,
     Retrieved,
-    Weighed,
 )
+from colligate.documents import Span
+from colligate.models import Message, Usage
+from colligate.models.structured import STAGES
+from colligate.strategies.longrefiner.events import NodeScore, Weighed
 
 SPAN = Span("lease-1f", 3, 9)
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from colligate.evidence.router import REFUSAL
+from colligate.strategies.rdr2.router import REFUSAL
 
 TOWERS = ("Ard", "Brack", "Corrin", "Dunmore", "Eask", "Fanad", "Galley", "Hook")
 COMMANDS = ("curate", "fit", "evaluate", "recipes")

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from colligate.documents import Document, Kind, Span
-from colligate.documents.alignment import align, align_exhaustively, nodes_over
 from colligate.documents.chunking import FixedWords
 from colligate.documents.markdown import markdown_tree, own_span
 from colligate.errors import SpanError
+from colligate.strategies.rdr2.tree import align, align_exhaustively, nodes_over
 
 TEXT = """# Six Flags
 

@@ -10,16 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from colligate.documents import Document, Kind, Span, flat_tree
-from colligate.documents.chunking import (
-    Chunker,
-    FixedWords,
-    SixSentences,
-    Structural,
-    TokenWindow,
-)
+from colligate.documents.chunking import Chunker, FixedWords, SixSentences, Structural, TokenWindow
 from colligate.documents.markdown import markdown_tree
+from colligate.documents.tokens import token_spans
 from colligate.errors import UsageError
-from colligate.token_estimate import token_spans
 
 PROSE = "The licensee pays the fee. It is due at once. Late payment costs interest. "
 

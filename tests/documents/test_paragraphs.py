@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from colligate.documents import Document, Span, flat_tree
 from colligate.documents.markdown import markdown_tree
-from colligate.documents.paragraphs import paragraphs, stretches, word_spans
-from colligate.documents.reading.plain import text_tree
+from colligate.documents.reading.text import text_tree
+from colligate.documents.sentences import paragraphs, stretches, word_spans
 from colligate.errors import SpanError, UsageError
 
 

@@ -12,16 +12,15 @@ from hypothesis import strategies as st
 
 from colligate.documents.document import Document
 from colligate.documents.markdown import markdown_tree
-from colligate.documents.reading.pdf import read_pdf, read_with
-from colligate.documents.reading.pdf_markdown import escaped
-from colligate.documents.reading.pdf_numbering import (
+from colligate.documents.reading.pdf.numbering import (
     Entry,
     levels,
     roman_value,
     split_number,
     to_roman,
 )
-from colligate.documents.reading.pdf_running import rising
+from colligate.documents.reading.pdf.reader import escaped, read_pdf, read_with
+from colligate.documents.reading.pdf.running import rising
 from colligate.documents.tree import Basis, Kind
 from colligate.errors import CorruptFile, EncryptedFile, NoText
 

@@ -208,7 +208,7 @@ def test_source_code_has_no_headings(tmp_path: Path) -> None:
     )
 )
 def test_a_plain_text_tree_loses_no_word(lines: list[str]) -> None:
-    from colligate.documents.reading.plain import text_tree
+    from colligate.documents.reading.text import text_tree
 
     text = "\n".join(lines)
     tree = text_tree(text, "d")

@@ -8,10 +8,9 @@ from hypothesis import strategies as st
 
 from colligate.documents import Document, Kind, Span, Tree, flat_tree
 from colligate.documents.markdown import block_spans, markdown_tree
-from colligate.documents.skeleton import skeleton
-from colligate.documents.skeleton_recovery import recover
+from colligate.documents.tokens import estimate_tokens
 from colligate.errors import SpanError, UsageError
-from colligate.token_estimate import estimate_tokens
+from colligate.strategies.longrefiner.structuring import recover, skeleton
 
 TEXT = """# Treaty of Ghent
 

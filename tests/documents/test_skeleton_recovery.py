@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from colligate.documents import Basis, Document, Kind, flat_tree
 from colligate.documents.markdown import markdown_tree
-from colligate.documents.skeleton import skeleton
-from colligate.documents.skeleton_recovery import Recovered, recover
+from colligate.strategies.longrefiner.structuring import Recovered, recover, skeleton
 
 INTRODUCTION = (
     "Bunk'd is a comedy series that ran on one channel for six years and was then seen on another."

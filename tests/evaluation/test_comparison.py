@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from colligate.bench.compare import compared
+from colligate.bench.outcome import Outcome
+from colligate.bench.provenance import ModelRecord, Provenance, write_provenance
+from colligate.bench.rows import Row, RowFile
+from colligate.bench.significance import paired_bootstrap
 from colligate.errors import UsageError
-from colligate.evaluation.comparison import compared
-from colligate.evaluation.outcome import Outcome
-from colligate.evaluation.provenance import ModelRecord, Provenance, write_provenance
-from colligate.evaluation.rows import Row, RowFile
-from colligate.evaluation.significance import paired_bootstrap
 
 Values = Mapping[tuple[str, str, str], Mapping[str, float]]
 

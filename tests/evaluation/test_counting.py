@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from colligate.evaluation.comparison import compared
-from colligate.evaluation.counting import counted
-from colligate.evaluation.metrics.evidence import evidence_measures
-from colligate.evaluation.metrics.retrieval import CUTS
-from colligate.evaluation.outcome import Outcome, Piece
-from colligate.evaluation.provenance import ModelRecord, Provenance, write_provenance
-from colligate.evaluation.question import Question
-from colligate.evaluation.report.contents import read_contents
-from colligate.evaluation.rows import Row, RowFile
+from colligate.bench.compare import compared, counted
+from colligate.bench.metrics.evidence import evidence_measures
+from colligate.bench.metrics.retrieval import CUTS
+from colligate.bench.outcome import Outcome, Piece
+from colligate.bench.provenance import ModelRecord, Provenance, write_provenance
+from colligate.bench.question import Question
+from colligate.bench.report.contents import read_contents
+from colligate.bench.rows import Row, RowFile
 
 QUESTION = Question("q", "?", ("y",), gold=("g",))
 CAME_THROUGH = Outcome(

@@ -8,14 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from colligate.errors import ColligateError, MissingPath, UsageError
-from colligate.evaluation.identity import (
-    path_digest,
-    prompt_digests,
-    server_says,
-    weights_digest,
-)
-from colligate.evaluation.provenance import (
+from colligate.bench.identity import path_digest, prompt_digests, server_says, weights_digest
+from colligate.bench.provenance import (
     FILE,
     ModelRecord,
     Provenance,
@@ -24,9 +18,10 @@ from colligate.evaluation.provenance import (
     read_provenance,
     write_provenance,
 )
-from colligate.evaluation.suites import parse_suite
+from colligate.bench.suites import parse_suite
+from colligate.errors import ColligateError, MissingPath, UsageError
 from colligate.models.weights import PINNED
-from colligate.strategies.duquad import DuQUAD
+from colligate.strategies.duquad.method import DuQUAD
 
 SUITE = 'title = "T"\ndatasets = [{name = "d", file = "f"}]\nstrategies = [{name = "direct"}]\n'
 RUN = Provenance(
@@ -38,7 +33,7 @@ RUN = Provenance(
     strategies=("direct",),
     questions={"d": 5},
     settings={"timeout": None},
-    prompts={"evidence/reader.py": "1"},
+    prompts={"core/reader.py": "1"},
     data={"f": "2"},
     versions={"python": "3.11"},
     sessions=(Session("2026-11-21T10:00:00+00:00", arguments={"limit": 5}),),
@@ -137,8 +132,8 @@ def test_more_questions_data_sets_and_strategies_may_be_asked_for(tmp_path: Path
         ({"suite_text": SUITE + "paper = 'P'"}, """said '' and says "paper = 'P'\""""),
         ({"settings": {"timeout": 3.0}}, "timeout was None and is 3.0"),
         (
-            {"prompts": {"evidence/reader.py": "9"}},
-            "the prompts of evidence/reader.py have changed",
+            {"prompts": {"core/reader.py": "9"}},
+            "the prompts of core/reader.py have changed",
         ),
         ({"data": {"f": "9"}}, "f has changed"),
     ],
@@ -186,8 +181,8 @@ async def test_what_a_server_says_anew_each_time_is_left_out() -> None:
 def test_prompts_are_those_of_the_evidence_and_of_the_strategies() -> None:
     digests = prompt_digests([DuQUAD])
 
-    assert "evidence/reader.py" in digests
-    assert "colligate.strategies.duquad" in digests
+    assert "core/reader.py" in digests
+    assert "duquad/prompts.py" in digests
     assert digests == prompt_digests([DuQUAD])
 
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from colligate.bench.outcome import Outcome, Piece
+from colligate.bench.rows import FILE, Key, Row, RowFile, read_rows
 from colligate.errors import FaultyRecord, MissingPath
-from colligate.evaluation.outcome import Outcome, Piece
-from colligate.evaluation.rows import FILE, Key, Row, RowFile, read_rows
 
 
 def row(question: str = "q1", strategy: str = "direct", text: str = "It is 41.") -> Row:

@@ -12,9 +12,24 @@ from typing import Any, ClassVar
 
 import pytest
 
-from colligate.cli.bench_results import results
+from colligate.bench.metrics.catalogue import CORPUS
+from colligate.bench.observe import Answering, stages
+from colligate.bench.participants import Named
+from colligate.bench.plan import Contender, contenders, plan
+from colligate.bench.question import Question, Reading, Task
+from colligate.bench.rows import Row, read_rows
+from colligate.bench.run import Done, Request, carried_out
+from colligate.bench.suites import Method, Suite, parse_suite
+from colligate.bench.totals import read_totals, right_answers
+from colligate.cli.bench import results
+from colligate.core.answer import Answer
+from colligate.core.citing import Evidence
+from colligate.core.events import Event, Noted
+from colligate.core.reader import Form
+from colligate.core.run import Run
+from colligate.core.strategy import Needs
 from colligate.documents import Document, Span
-from colligate.documents.reading.plain import text_tree
+from colligate.documents.reading.text import text_tree
 from colligate.errors import (
     BudgetExceeded,
     MissingCapability,
@@ -23,32 +38,16 @@ from colligate.errors import (
     ServerFailed,
     UsageError,
 )
-from colligate.evaluation.answering import Answering
-from colligate.evaluation.bench import Done, Request, carried_out
-from colligate.evaluation.cast import Named
-from colligate.evaluation.measuring import right_answers
-from colligate.evaluation.metrics.catalogue import CORPUS
-from colligate.evaluation.observing import stages
-from colligate.evaluation.planning import Contender, contenders, plan
-from colligate.evaluation.question import Question, Reading, Task
-from colligate.evaluation.rows import Row, read_rows
-from colligate.evaluation.spending import Paid, Spending
-from colligate.evaluation.suites import Method, Suite, parse_suite
-from colligate.evaluation.totals import read_totals
-from colligate.evidence.citing import Evidence
-from colligate.evidence.reader import Form
-from colligate.evidence.router import Action, Tag
-from colligate.library.given import Given
+from colligate.jobs.spending import Paid, Spending
+from colligate.library.in_memory import Given
 from colligate.models import Message, Role
-from colligate.models.scripted import ScriptedCall, ScriptedModel
 from colligate.settings import Settings
-from colligate.strategies.answer import Answer
 from colligate.strategies.baselines.full_context import FullContext
-from colligate.strategies.duquad_trace import DocumentScore, Gated, Listed, Viewed
-from colligate.strategies.run import Run
-from colligate.strategies.spd_rag_trace import AgentEnded, AgentTurn, FoundThere
-from colligate.strategies.strategy import Needs
-from colligate.strategies.trace import Event, Noted, Routed
+from colligate.strategies.duquad.events import DocumentScore, Gated, Listed, Viewed
+from colligate.strategies.rdr2.events import Routed
+from colligate.strategies.rdr2.router import Action, Tag
+from colligate.strategies.spd_rag.events import AgentEnded, AgentTurn, FoundThere
+from colligate.testing import ScriptedCall, ScriptedModel
 
 SUITE = """
 title = "Small"
@@ -399,7 +398,7 @@ def test_of_the_default_strategies_those_that_cannot_run_are_left_out_and_said(
         )
 
     kinds = {"full-context": FullContext, "greedy": Greedy}
-    monkeypatch.setattr("colligate.evaluation.planning.strategy_type", kinds.__getitem__)
+    monkeypatch.setattr("colligate.bench.plan.strategy_type", kinds.__getitem__)
     text = SUITE.replace('["short", "judge_dual", "cost"]', '["short"]').replace(
         '{ name = "full-context" }', '{ name = "full-context" }, { name = "greedy" }'
     )
@@ -438,7 +437,7 @@ def test_who_measures_takes_no_part_in_the_answers(asked: Callable[..., Done]) -
     judge = ScriptedModel(lambda _: "Yes")
     with pytest.MonkeyPatch.context() as patch:
         kind = {"full-context": AsksTheJudge}.__getitem__
-        patch.setattr("colligate.evaluation.planning.strategy_type", kind)
+        patch.setattr("colligate.bench.plan.strategy_type", kind)
         asked(reader, judge, limit=1)
 
     assert [call.prompt == "Settle it." for call in reader.calls] == [True, False]

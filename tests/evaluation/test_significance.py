@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colligate.evaluation.significance import bootstrap, paired_bootstrap
+from colligate.bench.significance import bootstrap, paired_bootstrap
 
 
 def decided(wins: int, losses: int, questions: int = 1000) -> tuple[list[float], list[float]]:

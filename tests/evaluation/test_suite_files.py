@@ -8,14 +8,14 @@ from itertools import chain
 
 import pytest
 
-from colligate.evaluation.metrics.backends import Backends
-from colligate.evaluation.metrics.catalogue import GROUPS, measured
-from colligate.evaluation.outcome import Outcome, Piece
-from colligate.evaluation.question import Question, Reading, Task
-from colligate.evaluation.suites import Dataset, Suite, names, read_suite
-from colligate.models.scripted import ScriptedModel
-from colligate.strategies.parameters import configured
-from colligate.strategies.strategy import available, strategy_type
+from colligate.bench.metrics.backends import Backends
+from colligate.bench.metrics.catalogue import GROUPS, measured
+from colligate.bench.outcome import Outcome, Piece
+from colligate.bench.question import Question, Reading, Task
+from colligate.bench.suites import Dataset, Suite, names, read_suite
+from colligate.core.parameters import configured
+from colligate.core.strategy import available, strategy_type
+from colligate.testing import ScriptedModel
 
 OF_A_RUN = {"mauve"}  # metrics of all answers together, taken where a file asks for them
 STAGES = ("local", "kept")  # DuQUAD's, as the bench observes them

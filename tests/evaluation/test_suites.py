@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from colligate.errors import UsageError
-from colligate.evaluation.own import own_suite
-from colligate.evaluation.suites import (
+from colligate.bench.suites import (
     Column,
     Group,
     Picture,
     Published,
     names,
+    own_suite,
     parse_suite,
     read_suite,
 )
+from colligate.errors import UsageError
 
 SMALL = """
 title = "Small"

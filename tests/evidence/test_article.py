@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from colligate.documents import Basis, Document, Kind, Span, Structure, Tree, TreeBuilder, flat_tree
 from colligate.documents.markdown import markdown_tree
-from colligate.documents.paragraphs import word_spans
+from colligate.documents.sentences import word_spans
 from colligate.errors import SpanError, UsageError
-from colligate.evidence.article import Article, ArticleNode, Level, article
+from colligate.strategies.longrefiner.tree import Article, ArticleNode, Level, article
 
 
 def document(text: str, title: str = "Lighthouse", *, flat: bool = False) -> Document:

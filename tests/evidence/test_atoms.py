@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colligate.evidence.atoms import Atom, agreed, atoms
+from colligate.strategies.baselines.asc import Atom, agreed, atoms
 
 
 @st.composite

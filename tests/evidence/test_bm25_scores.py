@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from colligate.evidence.bm25_scores import bm25_scores
+from colligate.core.relevance import bm25_scores
 
 
 def test_the_formula_by_hand():

@@ -3,7 +3,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colligate.evidence.boundaries import at_minima, merged, pieces, runs
+from colligate.core.token_scores import at_minima, merged, pieces, runs
 
 
 def test_a_chunk_ends_with_the_sentence_that_surprises_least():

@@ -1,10 +1,9 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from colligate.core.citing import UNCITED, Joined, Quote, Statement, cite, resolved
 from colligate.documents import Document, Page, Span
 from colligate.documents.markdown import markdown_tree
-from colligate.evidence.citing import UNCITED, cite, resolved
-from colligate.evidence.reader import Joined, Quote, Statement
 
 TEXT = """# Lease
 

@@ -4,18 +4,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from colligate.core.citing import Joined, Quote, Statement, cite
+from colligate.core.compress import above_percentile, best_share, compressed, quoted, seen
+from colligate.core.reader import render
+from colligate.core.support import content_words
 from colligate.documents import Document, Span
 from colligate.documents.markdown import markdown_tree
-from colligate.evidence.citing import cite
-from colligate.evidence.compression import (
-    above_percentile,
-    best_share,
-    compressed,
-    quoted,
-    seen,
-)
-from colligate.evidence.reader import Joined, Quote, Statement, render
-from colligate.evidence.words import content_words
 
 TEXT = """# Lease
 

@@ -3,13 +3,8 @@ import json
 import pytest
 
 from colligate.documents import Passage, Span
-from colligate.evidence.document_agent import (
-    FirstTurn,
-    LastTurn,
-    Turn,
-    agent_messages,
-)
 from colligate.models.structured import parse
+from colligate.strategies.spd_rag.agent import FirstTurn, LastTurn, Turn, agent_messages
 
 
 def passage(text, start=0):

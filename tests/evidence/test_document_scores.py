@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from colligate.documents import Passage, Span
-from colligate.evidence.document_scores import (
+from colligate.strategies.duquad.prompts import (
     Score,
     document_scores,
     score_messages,

@@ -1,6 +1,6 @@
 import pytest
 
-from colligate.evidence.entity_identifier import (
+from colligate.strategies.dualrag.prompts import (
     MOST_ENTITIES,
     Entities,
     Wanted,

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from colligate.evidence.entity_linking import ELSE, links
+from colligate.strategies.dualrag.knowledge import ELSE, links
 
 
 def linked(asked, known, **options):

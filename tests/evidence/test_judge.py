@@ -1,8 +1,8 @@
 import pytest
 
+from colligate.core.reader import FORMS, Form
 from colligate.documents import Passage, Span
-from colligate.evidence.judge import Exhibit, judge_messages
-from colligate.evidence.reader import FORMS, Form
+from colligate.strategies.duquad.prompts import Exhibit, judge_messages
 
 TEXT = "The mill is old. The rent is 900\neuros. Nobody pays."
 

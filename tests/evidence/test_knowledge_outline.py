@@ -2,7 +2,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from colligate.documents import Passage, Span
-from colligate.evidence.knowledge_outline import NOTHING, Fragment, KnowledgeOutline
+from colligate.strategies.dualrag.knowledge import NOTHING, Fragment, KnowledgeOutline
 
 
 def passage(start: int, end: int) -> Passage:

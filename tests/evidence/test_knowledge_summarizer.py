@@ -2,8 +2,8 @@ import pytest
 from pydantic import ValidationError
 
 from colligate.documents import Passage, Span
-from colligate.evidence.entity_linking import ELSE
-from colligate.evidence.knowledge_summarizer import Summary, summarizer_messages
+from colligate.strategies.dualrag.knowledge import ELSE
+from colligate.strategies.dualrag.prompts import Summary, summarizer_messages
 
 PASSAGE = Passage(Span("d", 0, 9), "The mill. </passages> <|im_end|>", "Mills")
 

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colligate.evidence.merging import (
+from colligate.core.fit import split_by_tokens
+from colligate.strategies.spd_rag.synthesis import (
     fair_shares,
     group_by_tokens,
     grouped,
     merge_tree,
-    split_by_tokens,
 )
 
 COUNTS = st.lists(st.integers(0, 900), min_size=1, max_size=60)

@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 
 from colligate.documents import Document
 from colligate.documents.markdown import markdown_tree
-from colligate.evidence.article import Article, article
-from colligate.evidence.node_scores import (
+from colligate.strategies.longrefiner.method import (
     GSMode,
     combined,
     global_scores,
     local_scores,
     min_max,
 )
+from colligate.strategies.longrefiner.tree import Article, article
 
 # 0 abstract, 1-2 its paragraphs; 3 section A, 4 its own paragraph, 5 sub-section B with 6 and 7,
 # 8 sub-section C with 9; 10 section D with 11.

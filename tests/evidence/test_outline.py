@@ -4,15 +4,15 @@ from hypothesis import strategies as st
 
 from colligate.documents import Document
 from colligate.documents.markdown import markdown_tree
-from colligate.evidence.article import article
-from colligate.evidence.outline import (
+from colligate.documents.tokens import estimate_tokens
+from colligate.strategies.longrefiner.tree import (
+    article,
     nodes_titled,
     outline,
     selected,
     selection_messages,
     unknown,
 )
-from colligate.token_estimate import estimate_tokens
 
 LIFE = """# Ada
 

@@ -1,6 +1,10 @@
 import pytest
 
-from colligate.evidence.query_scope import scope_messages, scope_of_odds, scope_of_reply
+from colligate.strategies.longrefiner.method import (
+    scope_messages,
+    scope_of_odds,
+    scope_of_reply,
+)
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,8 @@ from hypothesis import strategies as st
 
 from colligate.documents import Document
 from colligate.documents.markdown import markdown_tree
-from colligate.evidence.quoting_router import quoted_decision, quoting_messages
-from colligate.evidence.structure_tree import structure_tree
-from colligate.evidence.subtree import subtree
+from colligate.strategies.rdr2.router import quoted_decision, quoting_messages
+from colligate.strategies.rdr2.tree import structure_tree, subtree
 
 PARK = """# Park
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from colligate.documents import Passage, Span
-from colligate.evidence.quoting_views import quoted_view, quoting_messages
+from colligate.strategies.duquad.prompts import quoted_view, quoting_messages
 
 TEXTS = {
     2: "The mill stands by the lake. The rent is 900 euros a month.",

@@ -1,5 +1,6 @@
+from colligate.core.citing import Joined
+from colligate.core.reader import FORMS, Form, Reply, reader_messages, render
 from colligate.documents import Passage, Span
-from colligate.evidence.reader import FORMS, Form, Joined, Reply, reader_messages, render
 
 
 def passage(text: str, title: str = "A", section: tuple[str, ...] = (), page: int | None = None):

@@ -1,14 +1,14 @@
 import pytest
 from pydantic import ValidationError
 
-from colligate.evidence.knowledge_outline import NOTHING
-from colligate.evidence.reasoner import (
+from colligate.core.prompts import sentence_reasoning
+from colligate.strategies.dualrag.knowledge import NOTHING
+from colligate.strategies.dualrag.prompts import (
     FactsFirst,
     Reasoning,
     reasoner_messages,
     reasoner_reply,
     sentence_messages,
-    sentence_reasoning,
 )
 
 

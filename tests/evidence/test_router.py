@@ -4,9 +4,8 @@ from hypothesis import strategies as st
 
 from colligate.documents import Document
 from colligate.documents.markdown import markdown_tree
-from colligate.evidence.router import Action, Tag, decision, router_messages
-from colligate.evidence.structure_tree import structure_tree
-from colligate.evidence.subtree import subtree
+from colligate.strategies.rdr2.router import Action, Tag, decision, router_messages
+from colligate.strategies.rdr2.tree import structure_tree, subtree
 
 PARK = """# Park
 

@@ -7,19 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from colligate.documents import (
-    Basis,
-    Document,
-    Kind,
-    Passage,
-    Structure,
-    TreeBuilder,
-    flat_tree,
-)
+from colligate.documents import Basis, Document, Kind, Passage, Structure, TreeBuilder, flat_tree
 from colligate.documents.markdown import markdown_tree
-from colligate.documents.reading.plain import text_tree
-from colligate.evidence.article import Article, article
-from colligate.evidence.selection import (
+from colligate.documents.reading.text import text_tree
+from colligate.documents.tokens import estimate_tokens
+from colligate.strategies.longrefiner.selection import (
     Selection,
     passages,
     pieces,
@@ -27,7 +19,7 @@ from colligate.evidence.selection import (
     select,
     shortened,
 )
-from colligate.token_estimate import estimate_tokens
+from colligate.strategies.longrefiner.tree import Article, article
 
 
 def words(text: str) -> int:

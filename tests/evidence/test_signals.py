@@ -6,14 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from colligate.core.prompts import attention_prompt
 from colligate.documents import Passage, Span
-from colligate.evidence.fusion import WEIGHTS, Fusion, fused, reweighted, softmax
-from colligate.evidence.signals import (
+from colligate.strategies.duquad.signals import (
+    WEIGHTS,
+    Fusion,
     Signal,
-    attention_prompt,
     calibrated,
     contrast,
+    fused,
     likelihood_pair,
+    reweighted,
+    softmax,
     standardised,
 )
 

@@ -4,18 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colligate.documents import (
-    Basis,
-    Document,
-    Kind,
-    Span,
-    Structure,
-    TreeBuilder,
-    flat_tree,
-)
+from colligate.documents import Basis, Document, Kind, Span, Structure, TreeBuilder, flat_tree
 from colligate.documents.markdown import block_spans, markdown_tree
 from colligate.errors import SpanError
-from colligate.evidence.structure_tree import WIKIPEDIA_SKIPPED, StructureTree, structure_tree
+from colligate.strategies.rdr2.tree import WIKIPEDIA_SKIPPED, StructureTree, structure_tree
 
 TEXT = """# Six Flags
 

@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 
 from colligate.documents import Document
 from colligate.documents.markdown import markdown_tree
-from colligate.evidence.structuring import stretches, structuring_messages
-from colligate.token_estimate import estimate_tokens
+from colligate.documents.tokens import estimate_tokens
+from colligate.strategies.longrefiner.structuring import stretches, structuring_messages
 
 WORDS = st.text("abc \n.", max_size=400)
 

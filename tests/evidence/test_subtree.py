@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 
 from colligate.documents import Document
 from colligate.documents.markdown import markdown_tree
-from colligate.evidence.structure_tree import StructureTree, structure_tree
-from colligate.evidence.subtree import subtree
-from colligate.token_estimate import estimate_tokens
+from colligate.documents.tokens import estimate_tokens
+from colligate.strategies.rdr2.tree import StructureTree, structure_tree, subtree
 
 TEXT = """# Park
 

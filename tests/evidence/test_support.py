@@ -1,8 +1,8 @@
 import pytest
 
+from colligate.core.support import NEAR, numbers_stand, support, supporting_sentences
 from colligate.documents import Document, Span
 from colligate.documents.markdown import markdown_tree
-from colligate.evidence.support import NEAR, numbers_stand, support, supporting_sentences
 
 SOURCE = "If you cure the violation prior to 30 days after your receipt of the notice, it stands."
 

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from colligate.documents import Document
 from colligate.documents.markdown import markdown_tree
-from colligate.evidence.supporting import supporting, words
+from colligate.strategies.duquad.method import supporting, words
 
 TEXT = (
     "The mill is old. It stands by the lake. The rent of the mill is 900 euros. "

@@ -1,10 +1,10 @@
 import pytest
 
+from colligate.core.citing import Place, Stated
+from colligate.core.reader import Form
 from colligate.documents import Document, Span
 from colligate.documents.markdown import markdown_tree
-from colligate.evidence.citing import Place, Stated
-from colligate.evidence.reader import Form
-from colligate.evidence.synthesis import (
+from colligate.strategies.spd_rag.synthesis import (
     Gathered,
     answering_messages,
     combining_messages,

@@ -3,7 +3,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colligate.evidence.token_words import words_of
+from colligate.core.token_scores import words_of
 
 
 def words(text, *tokens):

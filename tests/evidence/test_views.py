@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from colligate.documents import Passage, Span
-from colligate.evidence.views import document_number, important, view_messages
+from colligate.strategies.duquad.prompts import document_number, important, view_messages
 
 
 def passage(text: str, title: str = "Title", name: str = "a", **more) -> Passage:

@@ -1,4 +1,4 @@
-from colligate.evidence.words import content_words
+from colligate.core.support import content_words
 
 
 def test_function_words_are_left_out_and_endings_joined():

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from colligate.concurrency import in_thread
 from colligate.documents.reading import read
 from colligate.library import Given, Library, SearchMode
-from colligate.library.blocking import in_thread
 
 
 def handles(path: Path) -> int:

@@ -11,7 +11,7 @@ import pytest
 
 from colligate.errors import EmbedderMismatch
 from colligate.library import Library, SearchMode
-from colligate.models import weights
+from colligate.models.weights import pull
 
 WEIGHTS = {"minilm": "minilm-l6-v2-int8", "static": "wordllama-256"}
 
@@ -25,7 +25,7 @@ FACTS = {
 
 @pytest.fixture(params=list(WEIGHTS))
 def name(request: pytest.FixtureRequest) -> str:
-    weights.pull(WEIGHTS[request.param])  # `make setup` has done it
+    pull(WEIGHTS[request.param])  # `make setup` has done it
     return str(request.param)
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from colligate.errors import LibraryDamaged
 from colligate.library.bm25 import Terms
 from colligate.library.edge import EdgeIndex
-from colligate.library.passage_index import Entry, PassageIndex, Scope
+from colligate.library.index import Entry, PassageIndex, Scope
 
 DIMENSION = 8
 ALL = Scope()

@@ -286,7 +286,7 @@ async def test_another_release_tries_again_what_one_could_not_read(
     empty = write("empty.md", "")
     async with Library(tmp_path / "library", embedder=embedder, reader=NOTING) as library:
         await library.add(empty)
-        monkeypatch.setattr("colligate.library.ingestion._RELEASE", "99.0")
+        monkeypatch.setattr("colligate.library.ingest._RELEASE", "99.0")
         await library.add(empty)
     assert noted() == ["empty", "empty"]
 

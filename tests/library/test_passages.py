@@ -1,7 +1,7 @@
 from colligate.documents import Document
 from colligate.documents.chunking import Structural
 from colligate.documents.markdown import markdown_tree
-from colligate.library.passages import passages_of
+from colligate.library.index import passages_of
 
 TEXT = """# Licence
 

@@ -15,7 +15,7 @@ from colligate.errors import LibraryDamaged, LibraryVersion
 from colligate.library import Library, SearchMode
 from colligate.library.bm25 import Terms
 from colligate.library.edge import EdgeIndex
-from colligate.library.passage_index import Entry
+from colligate.library.index import Entry
 
 
 @pytest.fixture

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from colligate.models import weights
 from colligate.models.hf.model import HFModel
+from colligate.models.weights import pull
 
 
 @pytest.fixture(scope="session")
 def smollm2_hf() -> Iterator[HFModel]:
     """SmolLM2-135M-Instruct in float32, a window of 1,024 tokens. Not to be closed by a test."""
-    path = weights.pull("smollm2-135m")["model"]
+    path = pull("smollm2-135m")["model"]
     model = HFModel(str(path), name="hf:smollm2-135m", context_tokens=1024, dtype="float32")
     yield model
     asyncio.run(model.aclose())

@@ -14,9 +14,10 @@ import gguf
 import numpy as np
 import pytest
 
-from colligate.models import Message, weights
+from colligate.models import Message
 from colligate.models.hf.model import HFModel
-from colligate.models.llamacpp import LlamaCpp
+from colligate.models.llama import LlamaCpp
+from colligate.models.weights import pull
 
 pytestmark = pytest.mark.model
 
@@ -37,7 +38,7 @@ TEXTS = ["", "Otters eat fish.", "  two\n\nparts\t", "naïve 東京 🦦", "<|im
 @pytest.fixture(scope="module")
 def widened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LlamaCpp]:
     file = tmp_path_factory.mktemp("widened") / "smollm2-f32.gguf"
-    widen(weights.pull("smollm2-135m")["model"], file)
+    widen(pull("smollm2-135m")["model"], file)
     model = LlamaCpp(file, name="gguf:f32", context_tokens=1024)
     yield model
     asyncio.run(model.aclose())

@@ -15,10 +15,17 @@ from typing import Any
 
 import pytest
 
-from colligate import errors
+from colligate.errors import (
+    ContextTooSmall,
+    EndpointUnreachable,
+    MalformedOutput,
+    ModelError,
+    RateLimited,
+    ServerFailed,
+)
 from colligate.models import Message
-from colligate.models.openai_chat import OpenAIChat
-from colligate.models.transport import Policy
+from colligate.models.openai import OpenAIChat
+from colligate.models.openai_http import Policy
 
 HELLO = [Message("user", "Hello?")]
 KEY = "sk-test-0123456789abcdef"
@@ -100,46 +107,46 @@ Fault = Callable[[Any, str, int], None]
 LATE = {"timeout": 0.4}
 
 # What the server does, what the error is when it does it every time, the policy for the test.
-PASSING: dict[str, tuple[Fault, type[errors.ModelError], dict[str, Any]]] = {
-    "429": (lambda s, path, n: s.fail(429, path=path, times=n), errors.RateLimited, {}),
+PASSING: dict[str, tuple[Fault, type[ModelError], dict[str, Any]]] = {
+    "429": (lambda s, path, n: s.fail(429, path=path, times=n), RateLimited, {}),
     "429, wait seconds": (
         lambda s, path, n: s.fail(429, retry_after="7", path=path, times=n),
-        errors.RateLimited,
+        RateLimited,
         {},
     ),
-    "500": (lambda s, path, n: s.fail(500, path=path, times=n), errors.ServerFailed, {}),
-    "503": (lambda s, path, n: s.fail(503, path=path, times=n), errors.ServerFailed, {}),
+    "500": (lambda s, path, n: s.fail(500, path=path, times=n), ServerFailed, {}),
+    "503": (lambda s, path, n: s.fail(503, path=path, times=n), ServerFailed, {}),
     "500, its body cut": (
         lambda s, path, n: s.fail(500, path=path, whole=False, times=n),
-        errors.EndpointUnreachable,
+        EndpointUnreachable,
         {},
     ),
     "400, its body cut": (
         lambda s, path, n: s.fail(400, path=path, whole=False, times=n),
-        errors.EndpointUnreachable,
+        EndpointUnreachable,
         {},
     ),
-    "stall": (lambda s, path, n: s.stall(n, path=path), errors.EndpointUnreachable, LATE),
+    "stall": (lambda s, path, n: s.stall(n, path=path), EndpointUnreachable, LATE),
     "stall in the middle": (
         lambda s, path, n: s.stall(n, after="Hello.", path=path),
-        errors.EndpointUnreachable,
+        EndpointUnreachable,
         LATE,
     ),
     "cut": (
         lambda s, path, n: s.cut("Hello.", n, path=path),
-        errors.EndpointUnreachable,
+        EndpointUnreachable,
         {},
     ),
-    "hang up": (lambda s, path, n: s.hang_up(n, path=path), errors.EndpointUnreachable, {}),
-    "half a JSON": (lambda s, path, n: s.garble(times=n, path=path), errors.MalformedOutput, {}),
+    "hang up": (lambda s, path, n: s.hang_up(n, path=path), EndpointUnreachable, {}),
+    "half a JSON": (lambda s, path, n: s.garble(times=n, path=path), MalformedOutput, {}),
     "no JSON": (
         lambda s, path, n: s.garble(b"<html>Welcome</html>", n, path=path),
-        errors.MalformedOutput,
+        MalformedOutput,
         {},
     ),
     "no choices": (
         lambda s, path, n: s.garble(b'{"choices": []}', n, path=path),
-        errors.MalformedOutput,
+        MalformedOutput,
         {},
     ),
 }
@@ -180,7 +187,7 @@ async def test_a_prompt_too_long(
 ) -> None:
     model = await opened()
     openai_server.too_long(server, path=kind.path, times=9)
-    with pytest.raises(errors.ContextTooSmall, match=r"does not fit.*; ask over less"):
+    with pytest.raises(ContextTooSmall, match=r"does not fit.*; ask over less"):
         await kind.ask(model)
     assert kind.attempts(openai_server) == 1
     assert waits == []
@@ -219,7 +226,7 @@ async def test_no_wait_goes_past_the_deadline(
 ) -> None:
     model = await opened(deadline=5.0)
     openai_server.fail(429, retry_after="6", path=kind.path, times=9)
-    with pytest.raises(errors.RateLimited, match="after 1 attempts"):
+    with pytest.raises(RateLimited, match="after 1 attempts"):
         await kind.ask(model)
     assert waits == []
 
@@ -229,7 +236,7 @@ async def test_the_deadline_bounds_all_attempts(
 ) -> None:
     model = await opened(deadline=1.0)
     openai_server.stall(times=9, path=kind.path)
-    with pytest.raises(errors.EndpointUnreachable, match="not within 1 s"):
+    with pytest.raises(EndpointUnreachable, match="not within 1 s"):
         await kind.ask(model)
     assert await asyncio.to_thread(openai_server.left.wait, PATIENCE)
 
@@ -246,7 +253,7 @@ async def test_nobody_is_there(
     dead_url: str, policy: Policy, waits: list[float], kind: Kind
 ) -> None:
     model = OpenAIChat("m", dead_url, KEY, policy=policy)
-    with pytest.raises(errors.EndpointUnreachable, match="is the server running") as caught:
+    with pytest.raises(EndpointUnreachable, match="is the server running") as caught:
         await kind.ask(model)
     assert dead_url in str(caught.value)
     assert len(waits) == 2
@@ -317,7 +324,7 @@ async def test_slow_tokens_end_at_the_deadline(openai_server: Any, policy: Polic
     openai_server.trickle("word", every=0.01, times=9)
     pieces: list[str] = []
     async with asyncio.timeout(PATIENCE):
-        with pytest.raises(errors.EndpointUnreachable, match=r"not within 0\.5 s"):
+        with pytest.raises(EndpointUnreachable, match=r"not within 0\.5 s"):
             await model.chat(HELLO, max_tokens=9, on_token=lambda piece: pieces.append(piece))
         assert set(pieces) == {"word"}
         assert len(openai_server.requests) == 1
@@ -347,7 +354,7 @@ async def test_null_content(openai_server: Any, policy: Policy, call: Any) -> No
     openai_server.say(None)
     assert await call(model) == "Hello."
     openai_server.say(None, times=3)
-    with pytest.raises(errors.MalformedOutput, match="null"):
+    with pytest.raises(MalformedOutput, match="null"):
         await call(model)
     assert len(openai_server.requests) == 5
     await model.aclose()
@@ -358,7 +365,7 @@ async def test_what_a_server_has_not_built_is_not_asked_for_again(
 ) -> None:
     model = OpenAIChat("m", openai_server.url, policy=policy)
     openai_server.fail(501, "not implemented", times=9)
-    with pytest.raises(errors.ServerFailed, match="HTTP 501"):
+    with pytest.raises(ServerFailed, match="HTTP 501"):
         await chat(model)
     assert len(openai_server.requests) == 1
     await model.aclose()

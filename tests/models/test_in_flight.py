@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from colligate.models.in_flight import InFlight
+from colligate.models.cache import InFlight
 
 
 class Work:

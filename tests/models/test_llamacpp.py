@@ -21,17 +21,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from colligate.errors import (
-    ContextTooSmall,
-    ModelError,
-    RequestRefused,
-    WeightsUnavailable,
-)
-from colligate.models import (
-    Message,
-    weights,
-)
-from colligate.models.llamacpp import LlamaCpp
+from colligate.errors import ContextTooSmall, ModelError, RequestRefused, WeightsUnavailable
+from colligate.models import Message
+from colligate.models.llama import LlamaCpp
+from colligate.models.weights import pull
 
 pytestmark = pytest.mark.model
 
@@ -40,7 +33,7 @@ WINDOW = 1024
 
 @pytest.fixture(scope="module")
 def gguf() -> Path:
-    return weights.pull("smollm2-135m")["model"]
+    return pull("smollm2-135m")["model"]
 
 
 @pytest.fixture(scope="module")
@@ -584,7 +577,7 @@ def test_a_program_that_forgets_to_close_ends_quietly(gguf: Path) -> None:
 import asyncio, sys
 from pathlib import Path
 from colligate.models import Message
-from colligate.models.llamacpp import LlamaCpp
+from colligate.models.llama import LlamaCpp
 model = LlamaCpp(Path(sys.argv[1]), name="forgotten", context_tokens=256, threads=1)
 print(asyncio.run(model.chat([Message("user", "Hello")], max_tokens=3)).usage.output_tokens)
 """

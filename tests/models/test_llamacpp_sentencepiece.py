@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from colligate.models import Message
-from colligate.models.llamacpp import LlamaCpp
+from colligate.models.llama import LlamaCpp
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, BYTE = 1, 2, 3, 4, 6
 WIDTH, INNER = 32, 64

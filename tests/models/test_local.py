@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from colligate.errors import MissingExtra
-from colligate.models.local import CrossEncoderReranker, SentenceTransformerEmbedder
+from colligate.models.embedders import CrossEncoderReranker, SentenceTransformerEmbedder
 
 
 @pytest.mark.parametrize("backend", [SentenceTransformerEmbedder, CrossEncoderReranker])

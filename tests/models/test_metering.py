@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from colligate import errors
+from colligate.errors import UsageError
 from colligate.models import Role, Usage
 from colligate.models.metering import Meter, Prices
 
@@ -135,10 +135,10 @@ def test_dated_names_have_the_price_of_the_undated() -> None:
 def test_a_wrong_table_is_said(tmp_path: Path, text: str) -> None:
     path = tmp_path / "prices.toml"
     path.write_text(text, encoding="utf-8")
-    with pytest.raises(errors.UsageError, match=r"prices\.toml"):
+    with pytest.raises(UsageError, match=r"prices\.toml"):
         Prices.load(path)
 
 
 def test_a_missing_table_is_said(tmp_path: Path) -> None:
-    with pytest.raises(errors.UsageError, match="FileNotFound"):
+    with pytest.raises(UsageError, match="FileNotFound"):
         Prices.load(tmp_path / "none.toml")

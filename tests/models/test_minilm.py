@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 
 from colligate.errors import WeightsUnavailable
-from colligate.models import weights
-from colligate.models.minilm import NAME, MiniLM
+from colligate.models.embedders import MINILM_NAME, MiniLM
+from colligate.models.weights import pull
 
 pytestmark = pytest.mark.model
 
 
 @pytest.fixture(scope="module")
 def embedder() -> Iterator[MiniLM]:
-    weights.pull(NAME)
+    pull(MINILM_NAME)
     embedder = MiniLM()
     yield embedder
     asyncio.run(embedder.aclose())
@@ -87,9 +87,9 @@ def test_missing_weights_say_how_to_get_them(
 async def test_damaged_weights_are_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    whole = weights.pull(NAME)
+    whole = pull(MINILM_NAME)
     monkeypatch.setenv("COLLIGATE_HOME", str(tmp_path))
-    folder = tmp_path / "models" / NAME
+    folder = tmp_path / "models" / MINILM_NAME
     folder.mkdir(parents=True)
     (folder / "tokenizer.json").write_bytes(whole["tokenizer"].read_bytes())
     (folder / "model.onnx").write_bytes(bytes(whole["model"].stat().st_size))

@@ -11,9 +11,15 @@ from typing import Any
 
 import pytest
 
-from colligate import errors
-from colligate.models import Capability, Message, weights
-from colligate.models.cached_chat import CachedChat
+from colligate.errors import (
+    EndpointUnreachable,
+    MissingExtra,
+    UnknownModel,
+    UsageError,
+    WeightsUnavailable,
+)
+from colligate.models import Capability, Message
+from colligate.models.cache import CachedChat, ResponseCache
 from colligate.models.names import (
     OPENAI_DEFAULT,
     default_model,
@@ -22,10 +28,10 @@ from colligate.models.names import (
     open_model,
     open_reranker,
 )
+from colligate.models.openai_http import Policy
 from colligate.models.options import OPTIONS
 from colligate.models.rerankers import EmbeddingReranker, HTTPReranker, LikelihoodReranker
-from colligate.models.response_cache import ResponseCache
-from colligate.models.transport import Policy
+from colligate.models.weights import BUNDLED
 
 
 @pytest.mark.parametrize(
@@ -79,7 +85,7 @@ def test_ollama_host(monkeypatch: pytest.MonkeyPatch, host: str, url: str) -> No
     "name", ["", "bundeld", "gpt-4", "openai:", "opanai:gpt-4", "gguf:", "a:b"]
 )
 def test_unknown_models_get_the_list(name: str) -> None:
-    with pytest.raises(errors.UnknownModel, match=r"bundled, gguf:PATH.*openai:MODEL") as caught:
+    with pytest.raises(UnknownModel, match=r"bundled, gguf:PATH.*openai:MODEL") as caught:
         open_model(name)
     assert "\n" not in str(caught.value)
 
@@ -96,41 +102,41 @@ def test_unknown_models_get_the_list(name: str) -> None:
     ],
 )
 def test_wrong_names_get_a_suggestion(open_it: Any, name: str, meant: str) -> None:
-    with pytest.raises(errors.UnknownModel, match=f"did you mean {meant}\\?"):
+    with pytest.raises(UnknownModel, match=f"did you mean {meant}\\?"):
         open_it(name)
 
 
 def test_missing_file() -> None:
-    with pytest.raises(errors.UnknownModel, match="there is no file /no/such"):
+    with pytest.raises(UnknownModel, match="there is no file /no/such"):
         open_model("gguf:/no/such.gguf")
 
 
 def test_file_of_another_kind(tmp_path: Path) -> None:
     (tmp_path / "model.bin").write_bytes(b"anything else")
-    with pytest.raises(errors.WeightsUnavailable, match="not a GGUF"):
+    with pytest.raises(WeightsUnavailable, match="not a GGUF"):
         open_model(f"gguf:{tmp_path / 'model.bin'}")
 
 
 def test_weights_of_no_chat_model_are_not_pulled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(weights, "pull", lambda *_: pytest.fail("pulled"))
-    with pytest.raises(errors.UnknownModel, match="no pinned chat model"):
+    monkeypatch.setattr("colligate.models.names.pull", lambda *_: pytest.fail("pulled"))
+    with pytest.raises(UnknownModel, match="no pinned chat model"):
         open_model("gguf:minilm-l6-v2-int8")
 
 
 def test_transformers_are_said_to_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(errors.MissingExtra, match=r"colligate\[local\]"):
+    with pytest.raises(MissingExtra, match=r"colligate\[local\]"):
         open_model("hf:Qwen/Qwen3-1.7B")
 
 
 @pytest.mark.parametrize(
     ("kind", "backend"),
     [
-        ("gguf", "llamacpp:LlamaCpp"),
-        ("bundled", "llamacpp:LlamaCpp"),
+        ("gguf", "llama:LlamaCpp"),
+        ("bundled", "llama:LlamaCpp"),
         ("hf", "hf.model:HFModel"),
-        ("openai", "openai_chat:OpenAIChat"),
-        ("ollama", "openai_chat:OpenAIChat"),
+        ("openai", "openai:OpenAIChat"),
+        ("ollama", "openai:OpenAIChat"),
     ],
 )
 def test_options_are_what_the_backend_takes(kind: str, backend: str) -> None:
@@ -177,14 +183,14 @@ async def test_a_key_is_kept_back_when_told(
 def test_missing_weights_are_pulled_with_progress(monkeypatch: pytest.MonkeyPatch) -> None:
     def pull(name: str, on_progress: Any) -> dict[str, Path]:
         on_progress(1, 2, name)
-        raise errors.WeightsUnavailable("offline")
+        raise WeightsUnavailable("offline")
 
-    monkeypatch.setattr(weights, "pull", pull)
+    monkeypatch.setattr("colligate.models.names.pull", pull)
     seen: list[tuple[int, int, str]] = []
     for open_it, name in ((open_model, "bundled"), (open_embedder, "minilm")):
-        with pytest.raises(errors.WeightsUnavailable):
+        with pytest.raises(WeightsUnavailable):
             open_it(name, on_progress=lambda *told: seen.append(told))
-    assert seen == [(1, 2, weights.BUNDLED), (1, 2, "minilm-l6-v2-int8")]
+    assert seen == [(1, 2, BUNDLED), (1, 2, "minilm-l6-v2-int8")]
 
 
 def test_rerankers(scripted_model: Any, tmp_path: Path) -> None:
@@ -201,12 +207,12 @@ def test_rerankers(scripted_model: Any, tmp_path: Path) -> None:
     http = open_reranker("http:rank-m@https://host/v1/rerank")
     assert isinstance(http, HTTPReranker)
     assert http.name == "http:rank-m@https://host/v1"
-    with pytest.raises(errors.UsageError, match="embedder"):
+    with pytest.raises(UsageError, match="embedder"):
         open_reranker("embedding")
-    with pytest.raises(errors.UsageError, match="scripted does not"):
+    with pytest.raises(UsageError, match="scripted does not"):
         open_reranker("likelihood", scorer=scripted_model())
     # It has the method, and says that what it wraps has not the capability.
-    with pytest.raises(errors.UsageError, match="scripted does not"):
+    with pytest.raises(UsageError, match="scripted does not"):
         open_reranker("likelihood", scorer=CachedChat(scripted_model(), cache))
 
 
@@ -239,7 +245,7 @@ def test_default_is_the_servers_first(openai_server: Any, monkeypatch: pytest.Mo
     assert name == f"openai:first@{openai_server.url}"
     assert "OPENAI_BASE_URL" in why
     openai_server.models = []
-    with pytest.raises(errors.EndpointUnreachable, match="OPENAI_MODEL"):
+    with pytest.raises(EndpointUnreachable, match="OPENAI_MODEL"):
         default_model()
 
 
@@ -250,5 +256,5 @@ def test_an_address_without_scheme_is_not_sent_to_openai(
     monkeypatch: pytest.MonkeyPatch, address: str
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
-    with pytest.raises(errors.UnknownModel, match="http://"):
+    with pytest.raises(UnknownModel, match="http://"):
         open_model(f"openai:some-model@{address}")

@@ -10,11 +10,16 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, Field
 
-from colligate import errors
+from colligate.errors import (
+    MalformedOutput,
+    MissingCapability,
+    RequestRefused,
+    ServerFailed,
+    WeightsUnavailable,
+)
 from colligate.models import Capability, ChatModel, LabelModel, Message, Usage
-from colligate.models.dialect import Dialect
-from colligate.models.openai_chat import OpenAIChat
-from colligate.models.transport import Policy
+from colligate.models.openai import OpenAIChat
+from colligate.models.openai_http import Dialect, Policy
 
 HELLO = [Message("system", "Be brief."), Message("user", "Hello?")]
 SCHEMA = {
@@ -105,7 +110,7 @@ async def test_a_model_that_only_thought_gets_room(openai_server: Any, model: Op
 )
 async def test_nonsense_bodies(openai_server: Any, model: OpenAIChat, body: bytes) -> None:
     openai_server.garble(body, times=3)
-    with pytest.raises(errors.MalformedOutput, match="OpenAI-compatible"):
+    with pytest.raises(MalformedOutput, match="OpenAI-compatible"):
         await model.chat(HELLO, max_tokens=9)
 
 
@@ -121,7 +126,7 @@ async def test_nonsense_bodies(openai_server: Any, model: OpenAIChat, body: byte
 )
 async def test_nonsense_events(openai_server: Any, model: OpenAIChat, event: bytes) -> None:
     openai_server.garble(b"data: " + event + b"\n\n", times=3)
-    with pytest.raises(errors.MalformedOutput, match="OpenAI-compatible"):
+    with pytest.raises(MalformedOutput, match="OpenAI-compatible"):
         await model.chat(HELLO, max_tokens=9, on_token=lambda piece: None)
 
 
@@ -137,7 +142,7 @@ async def test_usage_without_sense_is_an_estimate_or_nothing(
 async def test_everything_refused_ends(openai_server: Any, model: OpenAIChat) -> None:
     said = "temperature, seed, stop, max_tokens, max_completion_tokens, schema: not supported"
     openai_server.fail(400, said, times=100)
-    with pytest.raises(errors.RequestRefused, match="not supported"):
+    with pytest.raises(RequestRefused, match="not supported"):
         await model.chat(HELLO, max_tokens=9, seed=1, stop=["#"], schema=SCHEMA)
     assert len(openai_server.requests) < 10
 
@@ -205,13 +210,13 @@ async def test_calls_at_once_learn_the_same_thing(openai_server: Any, model: Ope
 
 async def test_both_limits_refused_is_an_error(openai_server: Any, model: OpenAIChat) -> None:
     openai_server.refused = {"max_tokens", "max_completion_tokens"}
-    with pytest.raises(errors.RequestRefused):
+    with pytest.raises(RequestRefused):
         await model.chat(HELLO, max_tokens=9)
 
 
 async def test_too_large_a_limit_is_not_renamed(openai_server: Any, model: OpenAIChat) -> None:
     openai_server.fail(400, "max_tokens is too large: 99999", param="max_tokens")
-    with pytest.raises(errors.RequestRefused, match="too large"):
+    with pytest.raises(RequestRefused, match="too large"):
         await model.chat(HELLO, max_tokens=99999)
     assert len(openai_server.requests) == 1
 
@@ -229,7 +234,7 @@ async def test_a_refusal_of_something_else_teaches_nothing(
 ) -> None:
     options: Mapping[str, Any] = {"max_tokens": 9, "seed": 1, "stop": ["#"]}
     openai_server.fail(400, message, param=param)
-    with pytest.raises(errors.RequestRefused, match=message):
+    with pytest.raises(RequestRefused, match=message):
         await model.chat(HELLO, **options)
     assert (await model.chat(HELLO, **options)).warnings == ()
     assert {"temperature", "seed", "stop"} <= set(openai_server.requests[-1])
@@ -360,7 +365,7 @@ async def test_labels_that_begin_alike_are_not_told_apart(
 ) -> None:
     labels = ["Yes, fully", "Yes, in part", "No"]
     openai_server.logprobs = {"Yes": 0.6, "No": 0.3}
-    with pytest.raises(errors.MissingCapability, match="Yes, fully, Yes, in part apart"):
+    with pytest.raises(MissingCapability, match="Yes, fully, Yes, in part apart"):
         await model.labels(HELLO, labels)
     openai_server.logprobs = {"Yes": 0.001, "No": 0.9}  # decides nothing
     found = await model.labels(HELLO, labels)
@@ -375,7 +380,7 @@ async def test_a_number_that_begins_another(
 ) -> None:
     openai_server.logprobs = odds
     if expected is None:  # "10" may be written as "1" and "0"
-        with pytest.raises(errors.MissingCapability, match="begin differently"):
+        with pytest.raises(MissingCapability, match="begin differently"):
             await model.labels(HELLO, ["1", "10"])
     else:
         assert (await model.labels(HELLO, ["1", "10"])).odds == pytest.approx(expected)
@@ -392,7 +397,7 @@ async def test_labels_that_are_none(
 
 async def test_none_of_the_labels(openai_server: Any, model: OpenAIChat) -> None:
     openai_server.logprobs = {"Well": 1.0}
-    with pytest.raises(errors.MalformedOutput, match="none is among"):
+    with pytest.raises(MalformedOutput, match="none is among"):
         await model.labels(HELLO, ["yes", "no"])
 
 
@@ -414,7 +419,7 @@ async def test_a_server_that_does_not_continue(
 ) -> None:
     openai_server.continues, openai_server.logprobs = continues, {"yes": 0.6, "no": 0.2}
     for _ in range(2):
-        with pytest.raises(errors.MissingCapability, match=f"does not continue.*{why}.*use a"):
+        with pytest.raises(MissingCapability, match=f"does not continue.*{why}.*use a"):
             await model.labels(HELLO, ["yes", "no"], forced="The answer is")
     asked = [sent for sent in openai_server.requests if sent["path"] == "/chat/completions"]
     assert len(asked) == 1
@@ -428,14 +433,14 @@ async def test_log_probabilities_without_sense_are_none(
     first = {"top_logprobs": [{"token": "yes", "logprob": logprob}]}
     reply = {"choices": [{"logprobs": {"content": [first]}}]}
     openai_server.garble(json.dumps(reply).encode())
-    with pytest.raises(errors.MissingCapability):
+    with pytest.raises(MissingCapability):
         await model.labels(HELLO, ["yes", "no"])
 
 
 @pytest.mark.parametrize("refused", [set(), {"logprobs"}, {"top_logprobs"}])
 async def test_no_label_odds(openai_server: Any, model: OpenAIChat, refused: set[str]) -> None:
     openai_server.refused = refused
-    with pytest.raises(errors.MissingCapability, match="top_logprobs"):
+    with pytest.raises(MissingCapability, match="top_logprobs"):
         await model.labels(HELLO, ["yes", "no"])
     assert Capability.LABELS not in model.capabilities
 
@@ -462,7 +467,7 @@ async def test_cancelling_a_stream_closes_it(openai_server: Any, model: OpenAICh
 async def test_an_error_in_the_stream_is_typed(openai_server: Any, model: OpenAIChat) -> None:
     event = b'data: {"error": {"message": "out of memory", "code": 500}}\n\n'
     openai_server.garble(event, times=3)
-    with pytest.raises(errors.ServerFailed, match="out of memory"):
+    with pytest.raises(ServerFailed, match="out of memory"):
         await model.chat(HELLO, max_tokens=9, on_token=lambda piece: None)
 
 
@@ -529,7 +534,7 @@ async def test_an_adapter_that_the_server_does_not_list(
     openai_server: Any, model: OpenAIChat
 ) -> None:
     openai_server.models = ["m", "router"]
-    with pytest.raises(errors.WeightsUnavailable, match="no adapter rooter: its server has m, rou"):
+    with pytest.raises(WeightsUnavailable, match="no adapter rooter: its server has m, rou"):
         await model.with_adapter("rooter")
     openai_server.models = []  # it does not say which it has
     assert (await (await model.with_adapter("rooter")).chat(HELLO, max_tokens=5)).text

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from colligate import errors
+from colligate.errors import ContextTooSmall, MalformedOutput
 from colligate.models import Embedder
-from colligate.models.openai_embedder import OpenAIEmbedder
-from colligate.models.transport import Policy
+from colligate.models.openai import OpenAIEmbedder
+from colligate.models.openai_http import Policy
 
 TEXTS = [f"text number {number}" for number in range(10)]
 
@@ -82,14 +82,14 @@ def test_dimension_given_asks_nobody() -> None:
 )
 async def test_wrong_answers(openai_server: Any, embedder: OpenAIEmbedder, body: bytes) -> None:
     openai_server.garble(body, times=3)
-    with pytest.raises(errors.MalformedOutput):
+    with pytest.raises(MalformedOutput):
         await embedder.embed(["a"])
 
 
 async def test_another_length_later(openai_server: Any, embedder: OpenAIEmbedder) -> None:
     await embedder.embed(["a"])
     openai_server.dimension = 9
-    with pytest.raises(errors.MalformedOutput, match="length 8"):
+    with pytest.raises(MalformedOutput, match="length 8"):
         await embedder.embed(["b"])
 
 
@@ -97,12 +97,12 @@ async def test_one_failing_batch_fails_the_call(
     openai_server: Any, embedder: OpenAIEmbedder
 ) -> None:
     openai_server.fail(400, "context length exceeded")
-    with pytest.raises(errors.ContextTooSmall):
+    with pytest.raises(ContextTooSmall):
         await embedder.embed(TEXTS)
 
 
 async def test_entries_of_mixed_kinds(openai_server: Any, embedder: OpenAIEmbedder) -> None:
     body = b'{"data": [{"index": 0, "embedding": [1.0]}, {"index": null, "embedding": [1.0]}]}'
     openai_server.garble(body, times=3)
-    with pytest.raises(errors.MalformedOutput):
+    with pytest.raises(MalformedOutput):
         await embedder.embed(["a", "b"])

@@ -11,10 +11,18 @@ from typing import Any
 
 import pytest
 
-from colligate import errors
-from colligate.models import Capability, LikelihoodModel, Message, llama_engine, weights
-from colligate.models.openai_chat import OpenAIChat
-from colligate.models.transport import Policy
+from colligate.errors import (
+    ContextTooSmall,
+    MalformedOutput,
+    MissingCapability,
+    RateLimited,
+    RequestRefused,
+)
+from colligate.models import Capability, LikelihoodModel, Message
+from colligate.models.llama import xllamacpp
+from colligate.models.openai import OpenAIChat
+from colligate.models.openai_http import Policy
+from colligate.models.weights import pull
 
 PREFIX, CONTINUATION = "Otters live in rivers.", " They eat fish."
 ASK = [Message("user", "Does the passage help?")]
@@ -117,7 +125,7 @@ async def test_a_prompt_too_long_is_not_sent(openai_server: Any, model: OpenAICh
     openai_server.window = 12  # as /tokenize tells
     assert len(await model.likelihood("word", " word" * 10)) == 10
     sent = len(asked(openai_server))
-    with pytest.raises(errors.ContextTooSmall, match="12 tokens and the window 12"):
+    with pytest.raises(ContextTooSmall, match="12 tokens and the window 12"):
         await model.likelihood("word", " word" * 11)
     assert len(asked(openai_server)) == sent
 
@@ -127,7 +135,7 @@ async def test_a_prompt_too_long_for_a_window_nobody_told(
 ) -> None:
     await model.likelihood("a", "b")
     openai_server.too_long("vllm", path="/completions")
-    with pytest.raises(errors.ContextTooSmall):
+    with pytest.raises(ContextTooSmall):
         await model.likelihood(PREFIX, CONTINUATION)
 
 
@@ -140,13 +148,11 @@ async def test_absent_is_asked_for_once(
     if tokenizer and likelihood:
         openai_server.tamper = lambda entries: entries[-1:]  # of the written token alone
     for _ in range(2):
-        with pytest.raises(
-            errors.MissingCapability, match=r"gives no likelihoods: .*; use a"
-        ) as no:
+        with pytest.raises(MissingCapability, match=r"gives no likelihoods: .*; use a") as no:
             await model.likelihood(PREFIX, CONTINUATION)
         assert "\n" not in str(no.value)
     asked_once = len(openai_server.requests)
-    with pytest.raises(errors.MissingCapability):
+    with pytest.raises(MissingCapability):
         await model.likelihoods([(PREFIX, CONTINUATION)])
     assert len(openai_server.requests) == asked_once <= 6
     assert Capability.LIKELIHOOD not in model.capabilities
@@ -172,7 +178,7 @@ async def test_what_does_not_cover_the_prompt_is_no_capability(
     openai_server: Any, model: OpenAIChat, form: str, fault: str
 ) -> None:
     openai_server.likelihood, openai_server.tamper = form, TAMPERED[fault]
-    with pytest.raises(errors.MissingCapability, match="likelihoods"):
+    with pytest.raises(MissingCapability, match="likelihoods"):
         await model.likelihood(PREFIX, CONTINUATION)
     assert Capability.LIKELIHOOD not in await model.probe()
 
@@ -186,7 +192,7 @@ async def test_later_nonsense_is_never_a_number(
     honest = await model.likelihood(PREFIX, CONTINUATION)
     sent = len(asked(openai_server))
     openai_server.tamper = TAMPERED[fault]
-    with pytest.raises(errors.MalformedOutput):
+    with pytest.raises(MalformedOutput):
         await model.likelihood(PREFIX, CONTINUATION)
     assert len(asked(openai_server)) - sent == 3
     openai_server.tamper = list
@@ -202,13 +208,13 @@ async def test_a_server_that_adds_a_token_of_its_own(openai_server: Any, model: 
     openai_server.likelihood = "echo"
     await model.likelihood("a", "b")
     openai_server.garble(json.dumps(reply).encode(), 3, path="/completions")
-    with pytest.raises(errors.MalformedOutput, match="of a prompt of 2 tokens"):
+    with pytest.raises(MalformedOutput, match="of a prompt of 2 tokens"):
         await model.likelihood("a", "b")
 
 
 async def test_a_passing_failure_is_no_answer(openai_server: Any, model: OpenAIChat) -> None:
     openai_server.fail(429, times=3, path="/tokenize")
-    with pytest.raises(errors.RateLimited):
+    with pytest.raises(RateLimited):
         await model.likelihood(PREFIX, CONTINUATION)
     assert await model.likelihood(PREFIX, CONTINUATION)
 
@@ -224,7 +230,7 @@ async def test_one_failure_ends_the_others(openai_server: Any, model: OpenAIChat
     openai_server.fail(400, "no", path="/completions")
     openai_server.stall(times=9, path="/completions")
     async with asyncio.timeout(10):
-        with pytest.raises(errors.RequestRefused):
+        with pytest.raises(RequestRefused):
             await model.likelihoods([(f"Document {number}", "x") for number in range(10)])
 
 
@@ -236,7 +242,7 @@ async def test_probe_finds_likelihood_and_the_window(openai_server: Any, model: 
 
 async def test_openai_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     model = OpenAIChat("gpt-x", api_key="k")
-    with pytest.raises(errors.MissingCapability, match="OpenAI's models"):
+    with pytest.raises(MissingCapability, match="OpenAI's models"):
         await model.likelihood("a", "b")
 
 
@@ -285,15 +291,14 @@ async def test_without_a_chat_template_the_first_token_counts(
     openai_server.tokenizer, openai_server.logprobs = "llama-server", {"Yes": 0.6, "No": 0.2}
     found = await model.labels(ASK, ["Yes, it does", "No"])
     assert found.odds == pytest.approx({"Yes, it does": 0.75, "No": 0.25})
-    with pytest.raises(errors.MissingCapability, match="apart"):
+    with pytest.raises(MissingCapability, match="apart"):
         await model.labels(ASK, LABELS)
 
 
 @pytest.mark.model
 async def test_a_real_llama_server(policy: Policy) -> None:
-    xllamacpp = llama_engine.xllamacpp
     params = xllamacpp.CommonParams()
-    params.model.path = str(weights.pull("smollm2-135m")["model"])
+    params.model.path = str(pull("smollm2-135m")["model"])
     params.n_ctx, params.n_parallel, params.verbosity, params.warmup = 512, 1, -1, False
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1
     server = xllamacpp.Server(params)
@@ -302,13 +307,13 @@ async def test_a_real_llama_server(policy: Policy) -> None:
     found = await model.probe()
     assert Capability.LABELS in found
     assert Capability.LIKELIHOOD not in found
-    with pytest.raises(errors.MissingCapability, match="no log-probabilities of the prompt"):
+    with pytest.raises(MissingCapability, match="no log-probabilities of the prompt"):
         await model.likelihood(PREFIX, CONTINUATION)
     question = [Message("user", "What is the capital of France?")]
     cities = ["Paris", "London", "Rome"]
     odds = await model.labels(question, cities, forced="The capital of France is")
     assert odds.odds["Paris"] > 0.9
     assert odds.mass > 0.5
-    with pytest.raises(errors.ContextTooSmall):
+    with pytest.raises(ContextTooSmall):
         await model.chat([Message("user", "word " * 600)], max_tokens=8)
     await model.aclose()

@@ -23,17 +23,14 @@ from colligate.models import (
     LikelihoodModel,
     Message,
     Reranker,
-    weights,
 )
-from colligate.models.cached_chat import CachedChat
-from colligate.models.llamacpp import LlamaCpp
-from colligate.models.minilm import MiniLM
-from colligate.models.openai_chat import OpenAIChat
-from colligate.models.openai_embedder import OpenAIEmbedder
+from colligate.models.cache import CachedChat, ResponseCache
+from colligate.models.embedders import MiniLM, StaticEmbedder
+from colligate.models.llama import LlamaCpp
+from colligate.models.openai import OpenAIChat, OpenAIEmbedder
+from colligate.models.openai_http import Policy
 from colligate.models.rerankers import EmbeddingReranker, HTTPReranker, LikelihoodReranker
-from colligate.models.response_cache import ResponseCache
-from colligate.models.static import StaticEmbedder
-from colligate.models.transport import Policy
+from colligate.models.weights import pull
 
 real = pytest.mark.model
 ASK = [Message("system", "You answer questions."), Message("user", "Which colours has a flag?")]
@@ -47,7 +44,7 @@ SCHEMA = {
 
 @pytest.fixture(scope="module")
 def llama() -> Iterator[LlamaCpp]:
-    path = weights.pull("smollm2-135m")["model"]
+    path = pull("smollm2-135m")["model"]
     model = LlamaCpp(path, name="gguf:smollm2-135m", context_tokens=512, parallel=2, threads=1)
     yield model
     asyncio.run(model.aclose())
@@ -318,7 +315,7 @@ async def embedder(
     }
     names = {"minilm": "minilm-l6-v2-int8", "static": "wordllama-256"}
     if request.param in names:
-        weights.pull(names[request.param])
+        pull(names[request.param])
     embedder = makers[request.param]()
     yield embedder
     await embedder.aclose()
@@ -371,7 +368,7 @@ async def reranker(
 ) -> AsyncIterator[Reranker]:
     reranker: Reranker
     if request.param == "embedding":
-        weights.pull("wordllama-256")
+        pull("wordllama-256")
         reranker = EmbeddingReranker(StaticEmbedder())
     elif request.param == "likelihood":
         reranker = LikelihoodReranker(request.getfixturevalue("llama"))
@@ -400,8 +397,8 @@ async def test_a_reranker_takes_any_text(reranker: Reranker) -> None:
 
 @real
 async def test_a_closed_model_says_so() -> None:
-    model = LlamaCpp(weights.pull("smollm2-135m")["model"], name="closed", context_tokens=256)
-    weights.pull("minilm-l6-v2-int8")
+    model = LlamaCpp(pull("smollm2-135m")["model"], name="closed", context_tokens=256)
+    pull("minilm-l6-v2-int8")
     embedder = MiniLM()
     for closed in (model, embedder):
         await closed.aclose()

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import httpx2
 
-from colligate.models.remote_file import RemoteFile
+from colligate.models.weights import RemoteFile
 
 CONTENT = bytes(range(256)) * 300
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from colligate import errors
+from colligate.errors import MalformedOutput, NotAuthorised
 from colligate.models import Reranker
+from colligate.models.openai_http import Policy
 from colligate.models.rerankers import EmbeddingReranker, HTTPReranker, LikelihoodReranker
-from colligate.models.transport import Policy
 
 TEXTS = ["about cats", "nothing", "about big cats and dogs"]
 
@@ -101,7 +101,7 @@ async def test_http(openai_server: Any, policy: Policy, ending: str) -> None:
 async def test_http_wrong_answers(openai_server: Any, policy: Policy, body: bytes) -> None:
     openai_server.garble(body, times=3)
     reranker = HTTPReranker(openai_server.url, "r", policy=policy)
-    with pytest.raises(errors.MalformedOutput):
+    with pytest.raises(MalformedOutput):
         await reranker.score("q", ["a", "b"])
     await reranker.aclose()
 
@@ -109,6 +109,6 @@ async def test_http_wrong_answers(openai_server: Any, policy: Policy, body: byte
 async def test_http_wrong_key_names_its_variable(openai_server: Any, policy: Policy) -> None:
     openai_server.key = "wanted"
     reranker = HTTPReranker(openai_server.url, "r", policy=policy)
-    with pytest.raises(errors.NotAuthorised, match="COLLIGATE_RERANKER_KEY"):
+    with pytest.raises(NotAuthorised, match="COLLIGATE_RERANKER_KEY"):
         await reranker.score("q", ["a"])
     await reranker.aclose()

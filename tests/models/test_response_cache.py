@@ -13,11 +13,10 @@ from typing import Any
 
 import pytest
 
-from colligate import errors
+from colligate.errors import MissingCapability, ServerFailed
 from colligate.models import Capability, ChatModel, Completion, LabelOdds, Message, Usage
-from colligate.models.cached_chat import CachedChat, recalls
-from colligate.models.response_cache import ResponseCache
-from colligate.models.scripted import ScriptedModel
+from colligate.models.cache import CachedChat, ResponseCache, recalls
+from colligate.testing import ScriptedModel
 
 HELLO = [Message("user", "Hello?")]
 
@@ -78,8 +77,8 @@ async def test_chance_is_not_kept(scripted_model: Any, cache: ResponseCache) -> 
 
 
 async def test_failures_are_not_kept(scripted_model: Any, cache: ResponseCache) -> None:
-    model = CachedChat(scripted_model([errors.ServerFailed("down"), "up"]), cache)
-    with pytest.raises(errors.ServerFailed):
+    model = CachedChat(scripted_model([ServerFailed("down"), "up"]), cache)
+    with pytest.raises(ServerFailed):
         await model.chat(HELLO, max_tokens=9)
     assert (await model.chat(HELLO, max_tokens=9)).text == "up"
 
@@ -150,13 +149,13 @@ async def test_what_the_model_lacks_stays_missing(
     scripted_model: Any, cache: ResponseCache
 ) -> None:
     model = CachedChat(scripted_model(), cache)
-    with pytest.raises(errors.MissingCapability):
+    with pytest.raises(MissingCapability):
         await model.likelihood("a", "b")
-    with pytest.raises(errors.MissingCapability):
+    with pytest.raises(MissingCapability):
         await model.labels(HELLO, ["a"])
-    with pytest.raises(errors.MissingCapability):
+    with pytest.raises(MissingCapability):
         await model.attention("a", [])
-    with pytest.raises(errors.MissingCapability):
+    with pytest.raises(MissingCapability):
         await model.with_adapter("a")
 
 
@@ -339,7 +338,7 @@ def test_entries_of_another_version_are_not_used(cache: ResponseCache) -> None:
 WRITER = """
 import sys
 from pathlib import Path
-from colligate.models.response_cache import ResponseCache
+from colligate.models.cache import ResponseCache
 cache = ResponseCache(Path(sys.argv[1]))
 for number in range(50):
     cache.put(f"{sys.argv[2]}-{number}", number, ["d"])

@@ -6,7 +6,7 @@ import pytest
 
 from colligate.errors import MissingCapability
 from colligate.models import Capability, LabelOdds, Message
-from colligate.models.scripted import ScriptedModel
+from colligate.testing import ScriptedModel
 
 ASK = [Message("user", "Is it?")]
 

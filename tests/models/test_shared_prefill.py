@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from colligate.core.events import Asked
+from colligate.core.run import Run
 from colligate.documents import Document
 from colligate.documents.markdown import markdown_tree
-from colligate.evidence.signals import Signal
-from colligate.evidence.views import view_messages
-from colligate.library.given import Given
+from colligate.library.in_memory import Given
 from colligate.models import Role
 from colligate.models.hf.model import HFModel
 from colligate.models.metering import Meter
-from colligate.strategies.run import Run
-from colligate.strategies.signals import Shared, fused_scores
-from colligate.strategies.trace import Asked
+from colligate.strategies.duquad.prompts import view_messages
+from colligate.strategies.duquad.signals import Shared, Signal, fused_scores
 
 QUESTION = "How much rain fell in March at station 2?"
 

@@ -10,15 +10,15 @@ import pytest
 from tokenizers import Tokenizer
 
 from colligate.errors import WeightsUnavailable
-from colligate.models import weights
-from colligate.models.static import NAME, StaticEmbedder
+from colligate.models.embedders import STATIC_NAME, StaticEmbedder
+from colligate.models.weights import pull
 
 pytestmark = pytest.mark.model
 
 
 @pytest.fixture(scope="module")
 def files() -> dict[str, Path]:
-    return weights.pull(NAME)
+    return pull(STATIC_NAME)
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ async def test_damaged_weights_are_one_line(
     files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLLIGATE_HOME", str(tmp_path))
-    folder = tmp_path / "models" / NAME
+    folder = tmp_path / "models" / STATIC_NAME
     folder.mkdir(parents=True)
     (folder / files["tokenizer"].name).write_bytes(files["tokenizer"].read_bytes())
     (folder / files["model"].name).write_bytes(bytes(files["model"].stat().st_size))

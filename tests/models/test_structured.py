@@ -12,12 +12,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
-from colligate import errors
+from colligate.errors import (
+    ContextTooSmall,
+    MalformedOutput,
+    ModelError,
+    RateLimited,
+    RequestRefused,
+)
 from colligate.models import Completion, Message
-from colligate.models.openai_chat import OpenAIChat
-from colligate.models.schema_prompt import schema_instruction, with_schema
-from colligate.models.structured import parse, structured
-from colligate.models.transport import Policy
+from colligate.models.openai import OpenAIChat
+from colligate.models.openai_http import Policy
+from colligate.models.structured import parse, schema_instruction, structured, with_schema
 
 ASK = [Message("user", "Which city?")]
 
@@ -179,7 +184,7 @@ async def test_only_the_last_failure_is_shown_again(scripted_model: Any) -> None
 async def test_never_endless(scripted_model: Any, retries: int) -> None:
     model = scripted_model(lambda call: "I would rather not.")
     stages: list[str] = []
-    with pytest.raises(errors.MalformedOutput, match=r"City.*no JSON object"):
+    with pytest.raises(MalformedOutput, match=r"City.*no JSON object"):
         await structured(
             model.chat, ASK, City, max_tokens=50, retries=retries, on_stage=stages.append
         )
@@ -195,14 +200,12 @@ async def test_each_answer_is_counted_once_as_it_happens(scripted_model: Any) ->
     assert result.stages == {"parsed": 0, "repaired": 1, "asked_again": 1, "failed": 0}
 
 
-@pytest.mark.parametrize(
-    "failure", [errors.RateLimited("later"), errors.ContextTooSmall("too long")]
-)
+@pytest.mark.parametrize("failure", [RateLimited("later"), ContextTooSmall("too long")])
 async def test_an_answer_no_other_came_after_has_failed(
     scripted_model: Any, failure: Exception
 ) -> None:
     stages: list[str] = []
-    with pytest.raises(errors.ModelError):
+    with pytest.raises(ModelError):
         await structured(
             scripted_model(["no", failure]).chat, ASK, City, max_tokens=9, on_stage=stages.append
         )
@@ -250,14 +253,14 @@ async def test_a_cut_answer_that_was_mended_is_said(scripted_model: Any) -> None
 
 
 async def test_no_room_for_the_second_question(scripted_model: Any) -> None:
-    model = scripted_model(["nonsense", errors.ContextTooSmall("too long")])
-    with pytest.raises(errors.MalformedOutput, match="1 answers"):
+    model = scripted_model(["nonsense", ContextTooSmall("too long")])
+    with pytest.raises(MalformedOutput, match="1 answers"):
         await structured(model.chat, ASK, City, max_tokens=50)
 
 
 async def test_other_failures_pass(scripted_model: Any) -> None:
-    model = scripted_model([errors.RateLimited("later")])
-    with pytest.raises(errors.RateLimited):
+    model = scripted_model([RateLimited("later")])
+    with pytest.raises(RateLimited):
         await structured(model.chat, ASK, City, max_tokens=50)
 
 
@@ -275,7 +278,7 @@ async def test_over_http_without_any_schema_support(openai_server: Any, policy: 
 async def test_a_schema_no_decoder_can_be_held_to_is_asked_for_in_the_prompt(
     scripted_model: Any,
 ) -> None:
-    refusal = errors.RequestRefused("m cannot be held to this schema", "it has uniqueItems")
+    refusal = RequestRefused("m cannot be held to this schema", "it has uniqueItems")
     model = scripted_model([refusal, PARIS.model_dump_json()])
     result = await structured(model.chat, ASK, City, max_tokens=50, retries=0)
     assert result.value == PARIS
@@ -287,7 +290,7 @@ async def test_a_schema_no_decoder_can_be_held_to_is_asked_for_in_the_prompt(
 
 
 async def test_what_is_refused_without_a_schema_too_is_refused(scripted_model: Any) -> None:
-    model = scripted_model([errors.RequestRefused(f"refusal {n}") for n in range(9)])
-    with pytest.raises(errors.RequestRefused, match="refusal 1"):
+    model = scripted_model([RequestRefused(f"refusal {n}") for n in range(9)])
+    with pytest.raises(RequestRefused, match="refusal 1"):
         await structured(model.chat, ASK, City, max_tokens=50)
     assert len(model.calls) == 2

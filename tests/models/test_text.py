@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colligate.models.text import blunt, encodable, marks
+from colligate.models.base import blunt, encodable, marks
 
 CONTROLS = [
     "<|im_start|>",

@@ -8,13 +8,13 @@ import threading
 
 import pytest
 
+from colligate.concurrency import Threads
 from colligate.errors import ModelError
-from colligate.models.threads import Threads
 
 FORKED = """
 import asyncio, os
 from colligate.errors import ModelError
-from colligate.models.threads import Threads
+from colligate.concurrency import Threads
 
 threads = Threads("the model")
 

@@ -10,11 +10,19 @@ from typing import Any
 import httpx2
 import pytest
 
-from colligate import errors
+from colligate.errors import (
+    ContextTooSmall,
+    EndpointUnreachable,
+    ModelError,
+    NotAuthorised,
+    RateLimited,
+    RequestRefused,
+    ServerFailed,
+    UnknownModel,
+)
 from colligate.models import ChatModel, Completion, Message
-from colligate.models.failures import retry_after
-from colligate.models.openai_chat import OpenAIChat
-from colligate.models.transport import Policy, shown_url
+from colligate.models.openai import OpenAIChat
+from colligate.models.openai_http import Policy, retry_after, shown_url
 
 KEY = "sk-test-0123456789abcdef"
 HELLO = [Message("user", "Hello?")]
@@ -43,17 +51,15 @@ async def test_other_4xx_are_not(
     openai_server: Any, policy: Policy, waits: list[float], status: int
 ) -> None:
     openai_server.fail(status, "no such luck")
-    with pytest.raises(errors.RequestRefused, match=f"HTTP {status}: no such luck"):
+    with pytest.raises(RequestRefused, match=f"HTTP {status}: no such luck"):
         await ask(OpenAIChat("m", openai_server.url, policy=policy))
     assert len(openai_server.requests) == 1
     assert waits == []
 
 
-@pytest.mark.parametrize(
-    ("status", "kind"), [(429, errors.RateLimited), (503, errors.ServerFailed)]
-)
+@pytest.mark.parametrize(("status", "kind"), [(429, RateLimited), (503, ServerFailed)])
 async def test_attempts_are_bounded(
-    openai_server: Any, policy: Policy, status: int, kind: type[errors.ModelError]
+    openai_server: Any, policy: Policy, status: int, kind: type[ModelError]
 ) -> None:
     openai_server.fail(status, times=50)
     with pytest.raises(kind, match=f"HTTP {status} after 3 attempts"):
@@ -87,14 +93,14 @@ async def test_spent_quota_is_not_tried_again(
     openai_server: Any, policy: Policy, waits: list[float]
 ) -> None:
     openai_server.fail(429, "You exceeded your current quota", code="insufficient_quota")
-    with pytest.raises(errors.RateLimited, match="no quota left"):
+    with pytest.raises(RateLimited, match="no quota left"):
         await ask(OpenAIChat("m", openai_server.url, policy=policy))
     assert waits == []
 
 
 async def test_a_server_that_stalls(openai_server: Any, policy: Policy) -> None:
     openai_server.stall(times=3)
-    with pytest.raises(errors.EndpointUnreachable, match=r"nothing arrived for 0\.05 s"):
+    with pytest.raises(EndpointUnreachable, match=r"nothing arrived for 0\.05 s"):
         await ask(OpenAIChat("m", openai_server.url, policy=replace(policy, timeout=0.05)))
 
 
@@ -104,9 +110,7 @@ async def test_refused_key_names_its_variable_and_hides_it(
     openai_server.key = "another"
     caplog.set_level(logging.DEBUG)
     model = OpenAIChat("m", openai_server.url, KEY, policy=policy)
-    with pytest.raises(
-        errors.NotAuthorised, match=r"refuses the key.*check OPENAI_API_KEY"
-    ) as error:
+    with pytest.raises(NotAuthorised, match=r"refuses the key.*check OPENAI_API_KEY") as error:
         await ask(model)
     assert openai_server.requests[0]["headers"]["authorization"] == f"Bearer {KEY}"
     assert KEY not in str(error.value) + repr(error.value) + repr(model) + caplog.text
@@ -115,18 +119,18 @@ async def test_refused_key_names_its_variable_and_hides_it(
 
 async def test_missing_key(openai_server: Any, policy: Policy) -> None:
     openai_server.key = "wanted"
-    with pytest.raises(errors.NotAuthorised, match="set OPENAI_API_KEY"):
+    with pytest.raises(NotAuthorised, match="set OPENAI_API_KEY"):
         await ask(OpenAIChat("m", openai_server.url, policy=policy))
 
 
 def test_openai_itself_needs_a_key() -> None:
-    with pytest.raises(errors.NotAuthorised, match="OPENAI_API_KEY is not set"):
+    with pytest.raises(NotAuthorised, match="OPENAI_API_KEY is not set"):
         OpenAIChat("gpt-x")
 
 
 async def test_unknown_model_lists_what_there_is(openai_server: Any, policy: Policy) -> None:
     openai_server.models = ["llama-small", "llama-large"]
-    with pytest.raises(errors.UnknownModel) as caught:
+    with pytest.raises(UnknownModel) as caught:
         await ask(OpenAIChat("lama-small", openai_server.url, policy=policy))
     assert "llama-large, llama-small" in str(caught.value)
     assert "did you mean llama-small?" in str(caught.value)
@@ -134,12 +138,12 @@ async def test_unknown_model_lists_what_there_is(openai_server: Any, policy: Pol
 
 async def test_unknown_model_where_none_are_listed(openai_server: Any, policy: Policy) -> None:
     openai_server.fail(404, 'model "m" not found, try pulling it first')
-    with pytest.raises(errors.UnknownModel, match="try pulling it"):
+    with pytest.raises(UnknownModel, match="try pulling it"):
         await ask(OpenAIChat("m", openai_server.url, policy=policy))
 
 
 async def test_a_wrong_path_is_not_an_unknown_model(openai_server: Any, policy: Policy) -> None:
-    with pytest.raises(errors.RequestRefused, match="usually ends in /v1"):
+    with pytest.raises(RequestRefused, match="usually ends in /v1"):
         await ask(OpenAIChat("m", openai_server.url + "/extra", policy=policy))
 
 
@@ -156,7 +160,7 @@ async def test_prompt_too_long(
     openai_server: Any, policy: Policy, status: int, message: str, code: str | None
 ) -> None:
     openai_server.fail(status, message, code=code)
-    with pytest.raises(errors.ContextTooSmall):
+    with pytest.raises(ContextTooSmall):
         await ask(OpenAIChat("m", openai_server.url, policy=policy))
     assert len(openai_server.requests) == 1
 
@@ -167,7 +171,7 @@ async def test_closing_during_a_call_ends_it(openai_server: Any, policy: Policy)
     asked = asyncio.create_task(model.chat(HELLO, max_tokens=5))
     await asyncio.to_thread(openai_server.arrived.wait)
     await model.aclose()
-    with pytest.raises(errors.ModelError, match="closed during a call"):
+    with pytest.raises(ModelError, match="closed during a call"):
         await asked
     assert len(openai_server.requests) == 1
 
@@ -175,13 +179,13 @@ async def test_closing_during_a_call_ends_it(openai_server: Any, policy: Policy)
 async def test_what_a_url_hides_is_sent_and_not_shown(openai_server: Any, policy: Policy) -> None:
     url = openai_server.url.replace("://", "://me:pass-hidden@") + "?api_key=query-hidden&v=2"
     model = OpenAIChat("m", url, policy=policy)
-    with pytest.raises(errors.RequestRefused, match="Not Found") as caught:
+    with pytest.raises(RequestRefused, match="Not Found") as caught:
         await ask(model)  # this server knows no queries, and repeats them
     asked = openai_server.requests[0]
     assert asked["path"] == "/chat/completions?api_key=query-hidden&v=2"
     assert asked["headers"]["authorization"].startswith("Basic ")
     openai_server.fail(400, "bad: pass-hidden")
-    with pytest.raises(errors.RequestRefused) as again:
+    with pytest.raises(RequestRefused) as again:
         await ask(model)
     shown = str(caught.value) + str(again.value) + repr(model) + model.name
     assert "hidden" not in shown
@@ -192,7 +196,7 @@ async def test_a_proxy_that_cannot_be_used(
     openai_server: Any, policy: Policy, monkeypatch: pytest.MonkeyPatch, proxy: str
 ) -> None:
     monkeypatch.setenv("ALL_PROXY", proxy)
-    with pytest.raises(errors.EndpointUnreachable, match="ALL_PROXY") as caught:
+    with pytest.raises(EndpointUnreachable, match="ALL_PROXY") as caught:
         await ask(OpenAIChat("m", openai_server.url, policy=policy))
     assert "secret" not in str(caught.value)
 
@@ -227,5 +231,5 @@ def test_urls_are_shown_without_secrets(url: str, shown: str) -> None:
 
 @pytest.mark.parametrize("url", ["localhost:8000", "ftp://host", "http://", "http://[", "x"])
 def test_what_is_no_url_is_said(url: str) -> None:
-    with pytest.raises(errors.UnknownModel, match="full URL"):
+    with pytest.raises(UnknownModel, match="full URL"):
         OpenAIChat("m", url)

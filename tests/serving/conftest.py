@@ -19,9 +19,9 @@ import uvicorn
 from fastapi import FastAPI
 
 from colligate import Engine
-from colligate.models.scripted import ScriptedCall, ScriptedModel
-from colligate.serving.app import create_app
-from colligate.serving.settings import Serving
+from colligate.server.app import create_app
+from colligate.server.settings import Serving
+from colligate.testing import ScriptedCall, ScriptedModel
 
 BASE = "http://127.0.0.1:8420"
 RULES = "# Rules\n\nBicycles stand in the yard, never in the hall.\n"

@@ -156,7 +156,7 @@ async def test_problems_say_what_why_and_the_mend(client: Any) -> None:
 
 async def test_a_model_that_fails_is_the_gateways_fault(serve: Any, add: Any) -> None:
     from colligate.errors import ServerFailed
-    from colligate.models.scripted import ScriptedModel
+    from colligate.testing import ScriptedModel
 
     def fail(_: Any) -> BaseException:
         return ServerFailed("no answer", "the model's server failed", "look at it")

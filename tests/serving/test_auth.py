@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from colligate.errors import UsageError
-from colligate.serving.auth import checked_origin, checked_token, new_token
-from colligate.serving.settings import is_loopback
+from colligate.server.auth import checked_origin, checked_token, new_token
+from colligate.server.settings import is_loopback
 
 TOKEN = "a-token-of-some-length"
 RIGHT = {"Authorization": f"Bearer {TOKEN}"}

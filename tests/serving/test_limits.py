@@ -9,10 +9,10 @@ from typing import Any
 
 import httpx2
 
-from colligate.serving.api.asking import Asked
-from colligate.serving.bodies import BodyLimits
-from colligate.serving.problems import Busy
-from colligate.serving.settings import Serving
+from colligate.server.app import BodyLimits
+from colligate.server.errors import Busy
+from colligate.server.routes.asking import Asked
+from colligate.server.settings import Serving
 
 RULES = {"rules.md": "# Rules\n\nBicycles stand in the hall.\n"}
 ASK = "/api/libraries/default/ask"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 WEB = ROOT / "web"
-PAGE = ROOT / "src" / "colligate" / "serving" / "page"
+PAGE = ROOT / "src" / "colligate" / "server" / "page"
 ALONE = ["index.html", "package.json", "package-lock.json", "tsconfig.json", "vite.config.ts"]
 
 

@@ -81,7 +81,7 @@ async def test_what_was_seen_last_may_be_anything(client: Any, number: str) -> N
 async def test_a_full_disk_keeps_a_run_from_beginning_and_leaves_nothing(
     client: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from colligate.serving.run_files import RunFiles
+    from colligate.server.runs import RunFiles
 
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")

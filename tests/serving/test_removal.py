@@ -8,7 +8,7 @@ from typing import Any
 
 from colligate.cli.app import run_command
 from colligate.errors import ServerFailed
-from colligate.models.scripted import ScriptedModel
+from colligate.testing import ScriptedModel
 
 ASK = "/api/libraries/default/ask"
 FILES = {"yard.md": "# Yard\n\nThe key is under the mat.\n", "b.md": "# B\n\nText.\n"}

@@ -20,9 +20,9 @@ from schemathesis.checks import not_a_server_error
 from schemathesis.config import CacheConfig
 
 from colligate import Engine
-from colligate.models.scripted import ScriptedModel
-from colligate.serving.app import create_app
-from colligate.serving.settings import Serving
+from colligate.server.app import create_app
+from colligate.server.settings import Serving
+from colligate.testing import ScriptedModel
 
 REPLY = '{"statements": [], "short_answer": "", "found": false}'
 BRIEFLY = settings(

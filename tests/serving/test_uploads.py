@@ -15,7 +15,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from colligate.serving.uploads import safe_name, store, sweep
+from colligate.server.uploads import safe_name, store, sweep
 
 FILES = "/api/libraries/default/files"
 

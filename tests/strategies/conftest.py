@@ -4,14 +4,14 @@ import json
 
 import pytest
 
+from colligate.core.run import Budget, Run
 from colligate.documents import Document
 from colligate.documents.markdown import markdown_tree
-from colligate.models import weights
+from colligate.models.base import Capability, Role
+from colligate.models.embedders import MiniLM
 from colligate.models.metering import Meter
-from colligate.models.minilm import MiniLM
-from colligate.models.protocols import Capability, Role
-from colligate.models.scripted import ScriptedModel
-from colligate.strategies.run import Budget, Run
+from colligate.models.weights import pull
+from colligate.testing import ScriptedModel
 
 LEASE = """# Lease
 
@@ -39,7 +39,7 @@ def documents() -> list[Document]:
 
 @pytest.fixture(scope="session")
 def minilm() -> MiniLM:
-    weights.pull("minilm-l6-v2-int8")
+    pull("minilm-l6-v2-int8")
     return MiniLM()
 
 

@@ -2,13 +2,13 @@ import dataclasses
 
 import pytest
 
+from colligate.core.reader import FORMS, Form
+from colligate.core.strategy import available, strategy_type
 from colligate.errors import ContextTooSmall
-from colligate.evidence.reader import FORMS, Form
-from colligate.library.given import Given
+from colligate.library.in_memory import Given
 from colligate.strategies.baselines.direct import Direct
 from colligate.strategies.baselines.full_context import FullContext
 from colligate.strategies.baselines.retrieve_read import RetrieveRead
-from colligate.strategies.strategy import available, strategy_type
 
 
 async def test_direct_reads_nothing_and_says_so(make_run):

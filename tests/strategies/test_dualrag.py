@@ -5,30 +5,28 @@ import re
 import numpy as np
 import pytest
 
+from colligate.core.citing import NOT_FOUND
+from colligate.core.events import Asked, Retrieved
+from colligate.core.run import Run
 from colligate.documents import Document, Span
 from colligate.documents.markdown import markdown_tree
+from colligate.documents.tokens import estimate_tokens
 from colligate.errors import BudgetExceeded, MissingCapability, ServerFailed, UsageError
-from colligate.evidence.citing import NOT_FOUND
-from colligate.evidence.knowledge_outline import Fragment
-from colligate.evidence.reasoner import reasoner_messages
-from colligate.library.given import Given
+from colligate.library.in_memory import Given
 from colligate.models import Capability, Role
 from colligate.models.metering import Meter
-from colligate.models.scripted import ScriptedModel
-from colligate.strategies.dualrag import DualRAG
-from colligate.strategies.dualrag_trace import (
+from colligate.strategies.dualrag.events import (
     Gathered,
     Identified,
     Outlined,
     Reasoned,
-    Stop,
     Stopped,
     Summarised,
 )
-from colligate.strategies.knowledge import Knowledge
-from colligate.strategies.run import Run
-from colligate.strategies.trace import Asked, Retrieved
-from colligate.token_estimate import estimate_tokens
+from colligate.strategies.dualrag.knowledge import Fragment, Knowledge, Stop
+from colligate.strategies.dualrag.method import DualRAG
+from colligate.strategies.dualrag.prompts import reasoner_messages
+from colligate.testing import ScriptedModel
 
 TEXTS = {
     "film": "# Silver Harbour\n\nSilver Harbour is a film of 1971. Its director was Ada Mercer.\n",
@@ -421,7 +419,9 @@ async def test_side_by_side_is_as_one_after_another(sources, make_run, monkeypat
 
                         patch.setattr(model, "chat", slow)
                     else:
-                        patch.setattr("colligate.strategies.dualrag.side_by_side", one_by_one)
+                        patch.setattr(
+                            "colligate.strategies.dualrag.method.side_by_side", one_by_one
+                        )
                     outlines.append((await dualrag(**ablation).learn(QUESTION, run)).outline)
     assert outlines[0] == outlines[1] != outlines[2] == outlines[3]
     assert outlines[4] == outlines[5]

@@ -4,17 +4,17 @@ import re
 import numpy as np
 import pytest
 
+from colligate.core.citing import NOT_FOUND
+from colligate.core.events import Pruned
 from colligate.documents import Document
 from colligate.documents.markdown import markdown_tree
 from colligate.errors import ContextTooSmall, UsageError
-from colligate.evidence.citing import NOT_FOUND
-from colligate.library.given import Given
+from colligate.library.in_memory import Given
 from colligate.models import Capability, Role
-from colligate.models.scripted import ScriptedModel
-from colligate.strategies.duquad import DuQUAD
-from colligate.strategies.duquad_trace import Gated, Listed, Viewed
-from colligate.strategies.signals import Weighted
-from colligate.strategies.trace import Pruned
+from colligate.strategies.duquad.events import Gated, Listed, Viewed
+from colligate.strategies.duquad.method import DuQUAD
+from colligate.strategies.duquad.signals import Weighted
+from colligate.testing import ScriptedModel
 
 QUESTION = "What is the rent of the mill?"
 TEXTS = {

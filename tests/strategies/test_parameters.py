@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from colligate.core.parameters import configured, parameters
+from colligate.core.strategy import available, strategy_type
 from colligate.errors import UsageError
 from colligate.library.sources import SearchMode
 from colligate.strategies.baselines.direct import Direct
 from colligate.strategies.baselines.retrieve_read import RetrieveRead
-from colligate.strategies.parameters import configured, parameters
-from colligate.strategies.strategy import available, strategy_type
 
 
 class Colour(StrEnum):

@@ -3,14 +3,14 @@ import re
 
 import pytest
 
+from colligate.core.citing import NOT_FOUND
 from colligate.documents import Document
 from colligate.documents.markdown import markdown_tree
 from colligate.errors import MissingCapability, ServerFailed
-from colligate.evidence.citing import NOT_FOUND
-from colligate.library.given import Given
+from colligate.library.in_memory import Given
 from colligate.models import Capability
-from colligate.strategies.rdr2 import RDR2
-from colligate.strategies.trace import Routed
+from colligate.strategies.rdr2.events import Routed
+from colligate.strategies.rdr2.method import RDR2
 
 PARK = """# Six Flags
 

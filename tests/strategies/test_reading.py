@@ -4,13 +4,12 @@ import math
 
 import pytest
 
+from colligate.core.citing import NOT_FOUND
+from colligate.core.events import Noted
+from colligate.core.reader import FORMS, Form, fitting, read, reader_messages
 from colligate.documents import Passage, Span
-from colligate.evidence.citing import NOT_FOUND
-from colligate.evidence.reader import FORMS, Form, reader_messages
-from colligate.library.given import Given
-from colligate.models.protocols import Message, Role
-from colligate.strategies.reading import fitting, read
-from colligate.strategies.trace import Noted
+from colligate.library.in_memory import Given
+from colligate.models.base import Message, Role
 
 PASSAGES = [Passage(Span("d", n * 100, n * 100 + 90), f"{n} " * 30, "D") for n in range(200)]
 

@@ -3,17 +3,17 @@ import re
 
 import pytest
 
+from colligate.core.events import Asked, Measured, Noted
 from colligate.documents import Document
 from colligate.documents.markdown import markdown_tree
-from colligate.documents.skeleton import skeleton
+from colligate.documents.tokens import estimate_tokens
 from colligate.errors import MissingCapability, ServerFailed, UsageError
-from colligate.library.given import Given
+from colligate.library.in_memory import Given
 from colligate.library.sources import SearchMode
 from colligate.models import Capability, LabelOdds
-from colligate.strategies.longrefiner import LongRefiner
-from colligate.strategies.refiner import Refiner
-from colligate.strategies.trace import Asked, Measured, Noted, Selected, Structured, Weighed
-from colligate.token_estimate import estimate_tokens
+from colligate.strategies.longrefiner.events import Selected, Structured, Weighed
+from colligate.strategies.longrefiner.method import LongRefiner, Refiner
+from colligate.strategies.longrefiner.structuring import skeleton
 
 FILL = "The mill stands by the river and turns its wheel through the year. " * 8
 FILL = FILL.strip()

@@ -2,11 +2,11 @@ import re
 
 import pytest
 
+from colligate.core.citing import NOT_FOUND
+from colligate.core.events import Answered, Asked, Asking, Parsed, Pruned, Retrieved
 from colligate.errors import BudgetExceeded, MalformedOutput
-from colligate.evidence.citing import NOT_FOUND
-from colligate.library.given import Given
+from colligate.library.in_memory import Given
 from colligate.strategies.baselines.retrieve_read import RetrieveRead
-from colligate.strategies.trace import Answered, Asked, Asking, Parsed, Pruned, Retrieved
 
 QUESTION = "What is the rent of the flat?"
 

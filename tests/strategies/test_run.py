@@ -10,6 +10,8 @@ import pytest
 from pydantic import BaseModel
 
 from colligate.cli.progress import watching
+from colligate.core.events import Asked, Asking, Parsed
+from colligate.core.run import Budget, Run
 from colligate.errors import (
     BudgetExceeded,
     ContextTooSmall,
@@ -17,12 +19,10 @@ from colligate.errors import (
     MissingCapability,
     RateLimited,
 )
-from colligate.library.given import Given
+from colligate.library.in_memory import Given
 from colligate.models import Capability, Completion, Message, Role, Usage
 from colligate.models.metering import Meter
-from colligate.models.scripted import ScriptedModel
-from colligate.strategies.run import Budget, Run
-from colligate.strategies.trace import Asked, Asking, Parsed
+from colligate.testing import ScriptedModel
 
 ASK = [Message("user", "Which city?")]
 

@@ -8,14 +8,13 @@ from typing import Any
 
 import pytest
 
+from colligate.core.events import Asking, Measured
+from colligate.core.run import Run
 from colligate.errors import BudgetExceeded, ContextTooSmall, MissingCapability
 from colligate.models import LabelOdds, Message, Role
-from colligate.models.cached_chat import CachedChat
+from colligate.models.cache import CachedChat, ResponseCache
 from colligate.models.metering import Meter
-from colligate.models.response_cache import ResponseCache
-from colligate.models.scripted import ScriptedModel
-from colligate.strategies.run import Run
-from colligate.strategies.trace import Asking, Measured
+from colligate.testing import ScriptedModel
 
 ASK = [Message("user", "Is it so?")]
 PAIRS = [("one two", " three"), ("one", " two three")]

@@ -6,17 +6,24 @@ import json
 
 import pytest
 
+from colligate.core.events import plain
+from colligate.core.run import Run
 from colligate.documents import Span
 from colligate.errors import ContextTooSmall, MissingCapability
-from colligate.evidence.fusion import WEIGHTS, Fusion
-from colligate.evidence.signals import Signal, calibrated, contrast
-from colligate.library.given import Given
+from colligate.library.in_memory import Given
 from colligate.models import Message, Role
 from colligate.models.metering import Meter
-from colligate.models.scripted import ScriptedModel
-from colligate.strategies.run import Run
-from colligate.strategies.signals import Shared, Weighted, fused_scores
-from colligate.strategies.trace import plain
+from colligate.strategies.duquad.signals import (
+    WEIGHTS,
+    Fusion,
+    Shared,
+    Signal,
+    Weighted,
+    calibrated,
+    contrast,
+    fused_scores,
+)
+from colligate.testing import ScriptedModel
 
 QUESTION = "How long is the notice?"
 

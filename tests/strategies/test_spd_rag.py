@@ -11,29 +11,24 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from colligate.concurrency import pooled
+from colligate.core.citing import NOT_FOUND
+from colligate.core.events import Noted, Progressed, Pruned
 from colligate.documents import Document, Hit, Span
 from colligate.documents.markdown import markdown_tree
-from colligate.errors import (
-    BudgetExceeded,
-    ModelError,
-    ServerFailed,
-    UsageError,
-)
-from colligate.evidence.citing import NOT_FOUND
-from colligate.library.given import Given
+from colligate.errors import BudgetExceeded, ModelError, ServerFailed, UsageError
+from colligate.library.in_memory import Given
 from colligate.library.sources import DocumentInfo
 from colligate.models import Role
-from colligate.models.scripted import ScriptedModel
-from colligate.strategies.fan_out import pooled
-from colligate.strategies.spd_rag import SPDRAG
-from colligate.strategies.spd_rag_trace import (
+from colligate.strategies.spd_rag.events import (
     AgentEnded,
     AgentTurn,
     Grouped,
     Planned,
     Synthesised,
 )
-from colligate.strategies.trace import Noted, Progressed, Pruned
+from colligate.strategies.spd_rag.method import SPDRAG
+from colligate.testing import ScriptedModel
 
 QUESTION = "How much rain did each station record in March?"
 SHOWN = re.compile(r'<passage number="(\d+)" title="([^"]*)"[^>]*>\n(.*?)\n</passage', re.DOTALL)

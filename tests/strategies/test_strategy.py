@@ -5,11 +5,11 @@ import json
 
 import pytest
 
+from colligate.core.strategy import available, strategy, strategy_type, summary
+from colligate.documents.tokens import token_spans
 from colligate.errors import UnknownStrategy, WeightsUnavailable
-from colligate.library.given import Given
-from colligate.models.protocols import LabelOdds
-from colligate.strategies.strategy import available, strategy, strategy_type, summary
-from colligate.token_estimate import token_spans
+from colligate.library.in_memory import Given
+from colligate.models.base import LabelOdds
 
 KEYS = [
     "question",

@@ -1,9 +1,9 @@
 import pytest
 
+from colligate.core.token_scores import running_scores, token_scores
+from colligate.documents.tokens import token_spans
 from colligate.errors import MissingCapability
-from colligate.library.given import Given
-from colligate.strategies.token_scores import running_scores, token_scores
-from colligate.token_estimate import token_spans
+from colligate.library.in_memory import Given
 
 TEXT = "One fish swims. Two birds fly away. Red deer run. Blue whales dive deep."
 CUTS = [(0, 15), (16, 35), (36, 49), (50, 72)]

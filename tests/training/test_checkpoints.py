@@ -9,15 +9,7 @@ from pathlib import Path
 import pytest
 
 from colligate.errors import ColligateError
-from colligate.training.checkpoints import (
-    SEAL,
-    check,
-    newest,
-    progress,
-    remove_torn,
-    seal,
-    step_of,
-)
+from colligate.training.fit import SEAL, check, newest, progress, remove_torn, seal, step_of
 
 
 def checkpoint(folder: Path, step: int, *, whole: bool = True) -> Path:

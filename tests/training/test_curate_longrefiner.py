@@ -15,38 +15,42 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from colligate.bench.participants import Named
+from colligate.bench.question import Question
+from colligate.core.events import Event, Noted
+from colligate.core.run import Run
 from colligate.documents import Document
 from colligate.documents.markdown import markdown_tree
 from colligate.errors import UsageError
-from colligate.evaluation.cast import Named
-from colligate.evaluation.question import Question
-from colligate.evidence.article import article
-from colligate.evidence.outline import nodes_titled, selected, selection_messages
-from colligate.evidence.query_scope import scope_of_reply
-from colligate.library.given import Given
+from colligate.library.in_memory import Given
 from colligate.models import Capability, Completion, LabelOdds, Message, Role
+from colligate.models.base import Usage
 from colligate.models.metering import Meter
-from colligate.models.protocols import Usage
-from colligate.models.scripted import ScriptedCall, ScriptedModel
 from colligate.settings import Settings
-from colligate.strategies.longrefiner import LongRefiner
-from colligate.strategies.run import Run
-from colligate.strategies.trace import Event, Noted
+from colligate.strategies.longrefiner.method import LongRefiner, scope_of_reply
+from colligate.strategies.longrefiner.tree import (
+    article,
+    nodes_titled,
+    selected,
+    selection_messages,
+)
+from colligate.testing import ScriptedCall, ScriptedModel
 from colligate.training.card import Card
+from colligate.training.curate import Curation
 from colligate.training.curate_longrefiner import WITHOUT_PARTS, curate_longrefiner
-from colligate.training.curation import Curation
-from colligate.training.longrefiner_labels import (
+from colligate.training.longrefiner_samples import (
     CUT_OFF,
     LONG,
     MADE_UP,
     MALFORMED,
+    SHORT,
     TAKEN_OUT,
+    UNSECTIONED,
     outlined,
     selection_sample,
 )
 from colligate.training.samples import HELD_OUT, TRAIN, Sample, read_samples
 from colligate.training.scores_longrefiner import score
-from colligate.training.structuring_pairs import SHORT, UNSECTIONED
 
 FILL = " ".join(f"It turns its wheel in the month {i} of the year." for i in range(12))
 MILL = f"""# The Mill
@@ -253,10 +257,8 @@ def test_the_card_counts_by_task_and_class(data: Path) -> None:
     assert "99%" in card.filters[1]
     assert card.usage["calls"] == 3 + 6
     assert {name.split("/")[-1] for name in card.made_with["prompts"]} >= {
-        "outline.py",
-        "query_scope.py",
-        "structuring.py",
-        "colligate.training.longrefiner_labels",
+        "reader.py",
+        "longrefiner_samples.py",
     }
 
 

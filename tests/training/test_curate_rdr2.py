@@ -16,27 +16,26 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from colligate.bench.participants import Named
+from colligate.bench.question import Question
+from colligate.core.events import Event, Noted
+from colligate.core.run import Run
 from colligate.documents import Document, Span
 from colligate.documents.markdown import markdown_tree
 from colligate.errors import BudgetExceeded, EndpointUnreachable, UsageError
-from colligate.evaluation.cast import Named
-from colligate.evaluation.question import Question
-from colligate.evidence.router import REFUSAL, Action, Tag, decision, illegal
-from colligate.evidence.structure_tree import structure_tree
-from colligate.evidence.subtree import SubTree, subtree
-from colligate.library.given import Given
+from colligate.library.in_memory import Given
 from colligate.library.library import Library
 from colligate.models import Capability, Completion, Message, Role
 from colligate.models.metering import Meter
-from colligate.models.scripted import ScriptedCall, ScriptedModel
 from colligate.settings import Settings
-from colligate.strategies.rdr2 import RDR2
-from colligate.strategies.routing import Routing
-from colligate.strategies.run import Run
-from colligate.strategies.trace import Event, Noted, Routed
+from colligate.strategies.rdr2.events import Routed
+from colligate.strategies.rdr2.method import RDR2, Routing
+from colligate.strategies.rdr2.router import REFUSAL, Action, Tag, decision, illegal
+from colligate.strategies.rdr2.tree import SubTree, structure_tree, subtree
+from colligate.testing import ScriptedCall, ScriptedModel
 from colligate.training.card import Card, read_card
+from colligate.training.curate import Curation
 from colligate.training.curate_rdr2 import curate_rdr2, reply_for, samples_of
-from colligate.training.curation import Curation
 from colligate.training.samples import HELD_OUT, TRAIN, Sample, read_samples
 from colligate.training.scores_router import score, shown_subtree
 

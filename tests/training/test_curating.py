@@ -26,7 +26,7 @@ from colligate.errors import (
     UsageError,
 )
 from colligate.models import Message
-from colligate.training.curating import RECORD, curated, held, read_record
+from colligate.training.curate import RECORD, curated, held_rows, read_record
 from colligate.training.journal import FILE, Journal, Made, read_journal
 from colligate.training.samples import Sample
 
@@ -249,7 +249,7 @@ import asyncio, os, signal, sys
 from dataclasses import dataclass
 from pathlib import Path
 from colligate.models import Message
-from colligate.training.curating import Made, curated
+from colligate.training.curate import Made, curated
 from colligate.training.samples import Sample
 
 @dataclass(frozen=True)
@@ -347,10 +347,10 @@ async def test_a_journal_of_which_nobody_knows_what_it_was_made_with(tmp_path: P
 def test_a_folder_is_held_by_one_process_at_a_time(tmp_path: Path) -> None:
     folder = tmp_path / "new" / "out"
     refused = pytest.raises(UsageError, match="another process works there")
-    with held(folder), refused, held(folder):
+    with held_rows(folder), refused, held_rows(folder):
         pass
 
-    with held(folder):
+    with held_rows(folder):
         pass  # it was let go
 
 
@@ -358,7 +358,7 @@ def test_a_file_in_the_folders_place_is_said(tmp_path: Path) -> None:
     (tmp_path / "out").write_text("", "utf-8")
 
     refused = pytest.raises(UsageError, match="a file is in its place; name another --out")
-    with refused, held(tmp_path / "out"):
+    with refused, held_rows(tmp_path / "out"):
         pass
 
 

@@ -15,6 +15,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from colligate.bench.datasets.reading import some
+from colligate.bench.participants import Named
+from colligate.bench.question import Question
+from colligate.core.events import Event, Noted, Progressed
+from colligate.core.strategy import Needs
 from colligate.errors import (
     BudgetExceeded,
     ColligateError,
@@ -23,20 +28,14 @@ from colligate.errors import (
     NoDocuments,
     UsageError,
 )
-from colligate.evaluation.cast import Named
-from colligate.evaluation.datasets.sampling import some
-from colligate.evaluation.question import Question
-from colligate.library.given import Given
+from colligate.library.in_memory import Given
 from colligate.models import Capability, Message, Role
-from colligate.models.scripted import ScriptedModel
 from colligate.settings import Settings
-from colligate.strategies.strategy import Needs
-from colligate.strategies.trace import Event, Noted, Progressed
+from colligate.testing import ScriptedModel
 from colligate.training.card import Card, read_card
-from colligate.training.curation import Curation, Workshop, opened
+from colligate.training.curate import Curation, Workshop, is_held_out, opened, told_apart_by
 from colligate.training.journal import Made, read_journal
 from colligate.training.samples import HELD_OUT, TRAIN, Sample, read_samples
-from colligate.training.writing import is_held_out, told_apart_by
 
 READS = Needs(searches=False)
 ASKS = Needs(searches=False, reads=False)

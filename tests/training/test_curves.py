@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from colligate.errors import FaultyRecord
-from colligate.training.curves import FILE, Curve, Measured, picture, read_curve
+from colligate.training.fit import CURVES_FILE, Curve, Measured, picture, read_curve
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -30,8 +30,8 @@ def test_lines_are_there_as_they_are_measured(tmp_path: Path) -> None:
     curve = Curve(tmp_path)
     for count, measured in enumerate(MEASURED, 1):
         curve.add(measured)
-        assert read_curve(tmp_path / FILE) == MEASURED[:count] == curve.measured
-    first, second, *_ = (tmp_path / FILE).read_text("utf-8").splitlines()
+        assert read_curve(tmp_path / CURVES_FILE) == MEASURED[:count] == curve.measured
+    first, second, *_ = (tmp_path / CURVES_FILE).read_text("utf-8").splitlines()
     assert set(json.loads(first)) == {"step", "epoch", "tokens", "seconds", "held_out_loss"}
     assert set(json.loads(second)) == {"step", "epoch", "tokens", "seconds", "loss", "lr"}
 
@@ -42,28 +42,28 @@ def test_what_comes_after_the_checkpoint_is_forgotten(tmp_path: Path) -> None:
         curve.add(measured)
     again = Curve(tmp_path, 2)
     assert again.seconds == 2.0
-    assert read_curve(tmp_path / FILE) == MEASURED[:4]
+    assert read_curve(tmp_path / CURVES_FILE) == MEASURED[:4]
     again.add(learnt(3, 1.5))
-    assert read_curve(tmp_path / FILE) == [*MEASURED[:4], learnt(3, 1.5)]
-    assert Curve(tmp_path).measured == read_curve(tmp_path / FILE) == []
+    assert read_curve(tmp_path / CURVES_FILE) == [*MEASURED[:4], learnt(3, 1.5)]
+    assert Curve(tmp_path).measured == read_curve(tmp_path / CURVES_FILE) == []
 
 
 def test_a_torn_last_line(tmp_path: Path) -> None:
     Curve(tmp_path).add(MEASURED[0])
-    with (tmp_path / FILE).open("a", encoding="utf-8") as out:
+    with (tmp_path / CURVES_FILE).open("a", encoding="utf-8") as out:
         out.write('{"step": 1, "epo')
-    assert read_curve(tmp_path / FILE) == MEASURED[:1]
+    assert read_curve(tmp_path / CURVES_FILE) == MEASURED[:1]
 
 
 @pytest.mark.parametrize("line", ["no JSON", "[1]", '{"step": 1}', '{"stp": 1}'])
 def test_a_line_that_is_none(tmp_path: Path, line: str) -> None:
-    (tmp_path / FILE).write_text(f"{line}\n", "utf-8")
+    (tmp_path / CURVES_FILE).write_text(f"{line}\n", "utf-8")
     with pytest.raises(FaultyRecord, match=r"line 1 of .*curve\.jsonl is none of a curve"):
-        read_curve(tmp_path / FILE)
+        read_curve(tmp_path / CURVES_FILE)
 
 
 def test_no_curve_yet(tmp_path: Path) -> None:
-    assert read_curve(tmp_path / FILE) == []
+    assert read_curve(tmp_path / CURVES_FILE) == []
 
 
 def test_both_losses_are_drawn() -> None:

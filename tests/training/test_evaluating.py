@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from colligate.bench.participants import Named
+from colligate.core.events import Event, Noted, Progressed
 from colligate.errors import (
     BudgetExceeded,
     ContextTooSmall,
@@ -17,19 +19,18 @@ from colligate.errors import (
     MissingPath,
     UsageError,
 )
-from colligate.evaluation.cast import Named
-from colligate.evidence.entity_identifier import identifier_messages
-from colligate.evidence.knowledge_outline import NOTHING
-from colligate.evidence.knowledge_summarizer import summarizer_messages
-from colligate.evidence.query_scope import scope_messages
-from colligate.evidence.reasoner import reasoner_messages
-from colligate.evidence.router import router_messages
-from colligate.evidence.structuring import structuring_messages
 from colligate.models import Capability, LabelOdds, Message, Role
-from colligate.models.scripted import ScriptedCall, ScriptedModel
-from colligate.strategies.trace import Event, Noted, Progressed
-from colligate.training.evaluated import Measure, Report
-from colligate.training.evaluating import Evaluation, evaluate
+from colligate.strategies.dualrag.knowledge import NOTHING
+from colligate.strategies.dualrag.prompts import (
+    identifier_messages,
+    reasoner_messages,
+    summarizer_messages,
+)
+from colligate.strategies.longrefiner.method import scope_messages
+from colligate.strategies.longrefiner.structuring import structuring_messages
+from colligate.strategies.rdr2.router import router_messages
+from colligate.testing import ScriptedCall, ScriptedModel
+from colligate.training.evaluate import Evaluation, Measure, Report, evaluate
 from colligate.training.samples import HELD_OUT, Sample, write_samples
 
 QUESTIONS = 12
@@ -314,7 +315,7 @@ async def test_a_model_that_was_trained_whole_is_opened_beside_the_base(
         opened.append(name)
         return Student("good")
 
-    monkeypatch.setattr("colligate.opening.open_model", open_model)
+    monkeypatch.setattr("colligate.session.open_model", open_model)
     model = Student(capabilities=[Capability.CHAT])
     report, _ = await evaluated(model, adapters=[str(whole)])
     assert opened == [f"hf:{whole}"]

@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 from typer.main import get_command
 
+from colligate.bench.plan import contenders
+from colligate.bench.suites import parse_suite
 from colligate.cli.app import app
-from colligate.evaluation.planning import contenders
-from colligate.evaluation.suites import parse_suite
 from colligate.settings import Settings
-from colligate.strategies.dualrag import DualRAG
-from colligate.strategies.longrefiner import LongRefiner
-from colligate.strategies.rdr2 import RDR2
-from colligate.training.recipe import names
-from colligate.training.scores import TASKS
+from colligate.strategies.dualrag.method import DualRAG
+from colligate.strategies.longrefiner.method import LongRefiner
+from colligate.strategies.rdr2.method import RDR2
+from colligate.training.evaluate import TASKS
+from colligate.training.recipes import names
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "training.md").read_text("utf-8")
 

@@ -86,7 +86,7 @@ def test_in_another_thread_signals_are_left_alone() -> None:
 
 def test_nothing_heavy_is_imported_before_it_trains() -> None:
     code = (
-        "import sys, colligate.training.fitting, colligate.training.export\n"
+        "import sys, colligate.training.fit, colligate.training.export\n"
         "print([m for m in ('torch', 'transformers', 'trl', 'peft', 'datasets', 'accelerate')"
         " if m in sys.modules])"
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from colligate.errors import UsageError
-from colligate.training.recipe import changed, names, parse_recipe, read_recipe
+from colligate.training.recipes import changed, names, parse_recipe, read_recipe
 
 LEAST = """
 title = "One"

@@ -4,17 +4,21 @@ import re
 
 import pytest
 
+from colligate.bench.question import Question
 from colligate.documents import Document
 from colligate.documents.markdown import markdown_tree
-from colligate.evaluation.question import Question
-from colligate.evidence.article import article
-from colligate.evidence.outline import selection_messages
 from colligate.models import Completion, Message
-from colligate.models.protocols import Usage
-from colligate.training.longrefiner_labels import Label, scope_sample, selection_sample
+from colligate.models.base import Usage
+from colligate.strategies.longrefiner.tree import article, selection_messages
+from colligate.training.longrefiner_samples import (
+    Label,
+    Pairing,
+    scope_sample,
+    selection_sample,
+    structuring_pairs,
+)
 from colligate.training.samples import Sample
 from colligate.training.scores_longrefiner import score, summed
-from colligate.training.structuring_pairs import Pairing, structuring_pairs
 
 QUESTION = Question("q", "Who built the mill?")
 

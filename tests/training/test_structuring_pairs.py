@@ -10,25 +10,27 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from colligate.core.run import Run
 from colligate.documents import Document, Tree
 from colligate.documents.markdown import markdown_tree
 from colligate.documents.reading import read
-from colligate.documents.reading.plain import text_tree
-from colligate.documents.skeleton_recovery import recover
+from colligate.documents.reading.text import text_tree
+from colligate.documents.tokens import estimate_tokens
 from colligate.errors import FaultyRecord, UsageError
-from colligate.evidence.structuring import stretches, structuring_messages
-from colligate.library.given import Given
+from colligate.library.in_memory import Given
 from colligate.models import LabelOdds, Message, Role
 from colligate.models.metering import Meter
-from colligate.models.scripted import ScriptedModel
-from colligate.strategies.refiner import Refiner
-from colligate.strategies.run import Run
-from colligate.strategies.trace import Structured
-from colligate.token_estimate import estimate_tokens
-from colligate.training.recipe import read_recipe
-from colligate.training.structuring_pairs import (
+from colligate.strategies.longrefiner.events import Structured
+from colligate.strategies.longrefiner.method import Refiner
+from colligate.strategies.longrefiner.structuring import (
+    recover,
+    stretches,
+    structuring_messages,
+)
+from colligate.testing import ScriptedModel
+from colligate.training.longrefiner_samples import (
     HEADED,
-    LONG,
+    LONG_PAIRS,
     LOST,
     SHORT,
     UNSECTIONED,
@@ -38,6 +40,7 @@ from colligate.training.structuring_pairs import (
     shown,
     structuring_pairs,
 )
+from colligate.training.recipes import read_recipe
 
 
 def paragraph(about: str, words: int = 60) -> str:
@@ -195,7 +198,7 @@ def test_a_skeleton_that_inference_would_cut_off_is_no_sample():
     rows = "\n".join(f"- entry {i} of a list in {i} words" for i in range(120))
     text = f"# The Mill\n\n## A\n\n{rows}\n\n## B\n\n{paragraph('mill', 300)}\n"
     made = structuring_pairs(document(text), Pairing(structuring_tokens=400, joined_words=0))
-    assert made.discarded[LONG] >= 2
+    assert made.discarded[LONG_PAIRS] >= 2
     assert all(estimate_tokens(sample.target) <= 200 for sample in made.samples)
 
 

@@ -18,6 +18,7 @@ from typer.main import get_command
 from colligate import __version__
 from colligate.cli.ask import ask
 from colligate.cli.bench import app as bench
+from colligate.cli.display import prepare_streams
 from colligate.cli.doctor import doctor
 from colligate.cli.failures import ANSWERED, WRONG_USAGE, hush, report
 from colligate.cli.library import app as library
@@ -27,7 +28,6 @@ from colligate.cli.models import app as models
 from colligate.cli.refine import refine
 from colligate.cli.serve import serve
 from colligate.cli.strategies import strategies
-from colligate.cli.terminal import prepare_streams
 from colligate.cli.train import app as train
 from colligate.cli.tree import tree
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from colligate.cli import options
+from colligate.cli.display import note, say_json
 from colligate.cli.failures import ANSWERED, NOT_FOUND
-from colligate.cli.terminal import note, say_json
 from colligate.errors import UsageError
 
 if TYPE_CHECKING:
-    from colligate.strategies.answer import Answer
-    from colligate.strategies.trace import Listener
+    from colligate.core.answer import Answer
+    from colligate.core.events import Listener
 
 
 def ask(
@@ -53,12 +53,12 @@ def ask(
     from colligate.cli.display import show_answer, usage_line
     from colligate.cli.remote import holding
     from colligate.cli.watched import hold_to_text, watched
+    from colligate.core.events import Trace
+    from colligate.core.parameters import configured
+    from colligate.core.strategy import strategy_type
     from colligate.engine import Engine
-    from colligate.opening import set_up
+    from colligate.session import set_up
     from colligate.settings import Settings
-    from colligate.strategies.parameters import configured
-    from colligate.strategies.strategy import strategy_type
-    from colligate.strategies.trace import Trace
 
     hold_to_text(question)
     kind = strategy_type(strategy)

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from colligate.cli import bench_options, options
+from colligate.cli.display import counted, note, say, say_json, warn
 from colligate.cli.failures import ANSWERED, INTERRUPTED
-from colligate.cli.terminal import counted, note, say, say_json, warn
 
 if TYPE_CHECKING:
-    from colligate.evaluation.bench import Request
-    from colligate.evaluation.suite import Suite
-
+    from colligate.bench.run import Request
+    from colligate.bench.suites import Suite
 app = typer.Typer(help="Compare strategies on data sets, or on your own questions.")
 
 
@@ -67,8 +66,8 @@ def run_bench(
 
     Exit status: 0 all rows are there, 2 wrong usage, 1 a fault.
     """
-    from colligate.evaluation.bench import Request
-    from colligate.evaluation.cast import Named
+    from colligate.bench.participants import Named
+    from colligate.bench.run import Request
     from colligate.settings import Settings
 
     settings = Settings.load(config).given(
@@ -125,9 +124,8 @@ def run_bench(
 def _suite(
     name: str, data: Path | None, questions: Path | None, documents: Path | None, format: str
 ) -> Suite:
+    from colligate.bench.suites import NAME, own_suite, read_suite
     from colligate.errors import MissingPath, UsageError
-    from colligate.evaluation.own import NAME, own_suite
-    from colligate.evaluation.suites import read_suite
 
     if name != NAME:
         if questions is not None or documents is not None:
@@ -149,7 +147,7 @@ def _names(given: str | None) -> tuple[str, ...]:
 
 
 def _estimate(request: Request, as_json: bool) -> int:
-    from colligate.evaluation.bench import estimate
+    from colligate.bench.run import estimate
 
     expected = estimate(request)
     if as_json:
@@ -160,12 +158,12 @@ def _estimate(request: Request, as_json: bool) -> int:
 
 
 def _run(request: Request, as_json: bool) -> int:
+    from colligate.bench.run import carried_out
     from colligate.cli.bench_results import results, show_results
+    from colligate.cli.failures import run
     from colligate.cli.progress import watching
-    from colligate.cli.running import run
+    from colligate.core.events import Event, Progressed
     from colligate.errors import ColligateError
-    from colligate.evaluation.bench import carried_out
-    from colligate.strategies.trace import Event, Progressed
 
     last: Progressed | None = None
     with watching(sys.stderr) as watcher:
@@ -246,9 +244,9 @@ def compare(
     Mean difference, its 95% interval and two-sided p of the paired bootstrap (10,000 samples).
     * is p below .05, ** below .01, *** below .001; no correction is made for comparing often.
     """
+    from colligate.bench.compare import compared
     from colligate.cli.bench_results import show_comparison
     from colligate.errors import UsageError
-    from colligate.evaluation.comparison import compared
 
     if len(runs) > 2:
         raise UsageError(f"{len(runs)} runs are named", "", "compare two, or the strategies of one")
@@ -274,7 +272,7 @@ def report(
     ] = None,
 ) -> int:
     """Write a run's report: one HTML page that needs nothing else, and the same as Markdown."""
-    from colligate.evaluation.report.writing import write_report
+    from colligate.bench.report.writing import write_report
 
     for file in write_report(run, out):
         say(str(file))
@@ -284,8 +282,8 @@ def report(
 @app.command("suites")
 def suites(as_json: options.AsJson = False) -> int:
     """List the suites: a table or figure of a paper each."""
-    from colligate.cli.tables import table
-    from colligate.evaluation.suites import names, read_suite
+    from colligate.bench.suites import names, read_suite
+    from colligate.cli.display import table
 
     every = [read_suite(name) for name in names()]
     if as_json:

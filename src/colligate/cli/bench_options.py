@@ -1,6 +1,6 @@
-"""Options of `colligate bench run` that no other command has.
+r"""Options of `colligate bench run` that no other command has.
 
-Help texts are read as rich markup, where `\\[` is a bracket.
+Help texts are read as rich markup, where `\[` is a bracket.
 """
 
 from __future__ import annotations

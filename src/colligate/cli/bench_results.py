@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from colligate.cli.tables import table
-from colligate.cli.terminal import counted, note, say
+from colligate.cli.display import counted, note, say, table
 
 if TYPE_CHECKING:
-    from colligate.evaluation.bench import Done
-    from colligate.evaluation.comparison import Compared
-    from colligate.evaluation.rows import Row
-
+    from colligate.bench.compare import Compared
+    from colligate.bench.rows import Row
+    from colligate.bench.run import Done
 # Of a suite without columns: these of the metrics that were taken.
 _SHOWN = ("containment", "f1", "em", "str_em", "claim_recall", "tokens", "seconds")
 
@@ -98,9 +96,9 @@ def _measured(rows: Sequence[Row]) -> list[str]:
 
 
 def _mean(rows: Sequence[Row], metric: str) -> float | None:
-    from colligate.evaluation import counting
+    from colligate.bench.compare import counted
 
-    values = counting.counted(rows, metric).values()
+    values = counted(rows, metric).values()
     return sum(values) / len(values) if values else None
 
 

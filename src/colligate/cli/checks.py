@@ -15,15 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from colligate.cli.chosen import Chosen, chosen_models, verdict, weights_of
-from colligate.cli.running import run
+from colligate.cli.failures import run
+from colligate.core.strategy import available, strategy_type
 from colligate.engine import DEFAULT_STRATEGY
 from colligate.errors import ColligateError
 from colligate.models import Capability, Role
 from colligate.models.name_parts import shown
-from colligate.opening import WHAT
-from colligate.resources import DEFAULT_EMBEDDER
+from colligate.session import DEFAULT_EMBEDDER, WHAT
 from colligate.settings import FILE, Named, Settings, own_file
-from colligate.strategies.strategy import available, strategy_type
 
 # What is compiled may be installed and still not run here.
 _COMPILED = (

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from colligate.cli.terminal import one_line
+from colligate.cli.display import one_line
+from colligate.core.strategy import Need, Strategy, met, summary
 from colligate.errors import ColligateError, WeightsUnavailable
 from colligate.models import Capability, Role
 from colligate.models.name_parts import shown, split_adapter
 from colligate.models.weights import BUNDLED, PINNED, find
-from colligate.opening import Opened, default_reader
+from colligate.session import Opened, default_reader
 from colligate.settings import Named, Settings
-from colligate.strategies.strategy import Need, Strategy, met, summary
 
 FLAGS = {
     Role.READER: "--model",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from colligate.cli import options
+from colligate.cli.display import one_line, say, say_json
 from colligate.cli.failures import ANSWERED, FAULT
-from colligate.cli.terminal import one_line, say, say_json
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 import sys
 import traceback
+from collections.abc import Coroutine
 from contextlib import suppress
+from typing import Any, TypeVar
 
 from typer import Abort
 from typer.exceptions import TyperException
 
-from colligate.cli.terminal import note
+from colligate.cli.display import note
 from colligate.errors import ColligateError, UsageError, cause
 
 ANSWERED = 0
@@ -79,3 +82,23 @@ def hush() -> int:
     """
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return PIPE_CLOSED
+
+
+# From a command to the event loop and back.
+
+T = TypeVar("T")
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine to its end. An interrupt cancels it, and its clean-up still runs.
+
+    After a failure no thread is waited for: one that is in C code may never stop.
+    """
+    runner = asyncio.Runner()
+    try:
+        result = runner.run(work)
+    except BaseException:
+        runner.get_loop().close()
+        raise
+    runner.close()
+    return result

@@ -11,17 +11,15 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from colligate.cli import options
-from colligate.cli.failures import ANSWERED, FAULT
-from colligate.cli.running import run
-from colligate.cli.terminal import counted, note, one_line, say, say_json, visible
+from colligate.cli.display import counted, note, one_line, say, say_json, visible
+from colligate.cli.failures import ANSWERED, FAULT, run
 from colligate.errors import LibraryLocked, UnknownDocument, UsageError
 
 if TYPE_CHECKING:
     from colligate.documents import Document
-    from colligate.library.ingestion import Ingested
+    from colligate.library.ingest import Ingested
     from colligate.library.library import Library
     from colligate.library.sources import DocumentInfo
-
 T = TypeVar("T")
 
 _MOST_NAMED = 5
@@ -116,7 +114,7 @@ def list_documents(
     if as_json:
         say_json([dataclasses.asdict(info) for info in infos])
         return ANSWERED
-    from colligate.cli.tables import table
+    from colligate.cli.display import table
 
     headings = ["document", "title", "pages", "passages", "language", "source"]
     rows = [
@@ -167,7 +165,7 @@ def show_document(
         _print_text(found.text)
         return ANSWERED
     from colligate.cli.tree import drawing
-    from colligate.documents.tree_json import tree_json
+    from colligate.documents.document import tree_json
 
     if as_json:
         facts = {"source": found.source, "media_type": found.media_type, "digest": found.digest}
@@ -295,7 +293,7 @@ def _ids_of(given: Sequence[str], documents: Sequence[DocumentInfo]) -> list[str
     Raises:
         UnknownDocument: one of them names nothing.
     """
-    from colligate.library.contents import real
+    from colligate.library.catalogue import real
 
     ids = {info.id for info in documents}
     found: dict[str, None] = {}

@@ -9,8 +9,7 @@ from typing import Annotated
 import typer
 
 from colligate.cli import options
-from colligate.cli.failures import ANSWERED
-from colligate.cli.running import run
+from colligate.cli.failures import ANSWERED, run
 
 
 def mcp(
@@ -40,9 +39,9 @@ def mcp(
     """
     from colligate.cli.progress import watching
     from colligate.engine import Engine
-    from colligate.ingesting import look_for
-    from colligate.serving.answering import OneLibrary
-    from colligate.serving.mcp_server import mcp_server
+    from colligate.server.answering import OneLibrary
+    from colligate.server.mcp import mcp_server
+    from colligate.session import look_for
     from colligate.settings import Settings
 
     settings = Settings.load(config)

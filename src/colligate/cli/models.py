@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from colligate.cli import options
+from colligate.cli.display import say, say_json
 from colligate.cli.failures import ANSWERED
-from colligate.cli.terminal import say, say_json
 
 if TYPE_CHECKING:
     from colligate.models.weights import Listed
-
 app = typer.Typer(help="Local model weights, pinned by SHA-256.")
 
 
@@ -26,7 +25,7 @@ def list_models(as_json: options.AsJson = False) -> int:
     if as_json:
         say_json([_row(weights) for weights in listed])
         return ANSWERED
-    from colligate.cli.tables import table
+    from colligate.cli.display import table
 
     rows = [
         (
@@ -55,8 +54,8 @@ def pull_models(
 ) -> int:
     """Fetch weights that are not here yet, and check their SHA-256."""
     from colligate.cli.progress import watching
+    from colligate.core.events import Progressed
     from colligate.models.weights import BUNDLED, PINNED, pull
-    from colligate.strategies.trace import Progressed
 
     wanted = names or [BUNDLED, "minilm-l6-v2-int8"]
     wanted = [BUNDLED if name == "bundled" else name for name in wanted]

@@ -1,6 +1,6 @@
-"""Options that several commands share.
+r"""Options that several commands share.
 
-Help texts are read as rich markup, where `\\[` is a bracket.
+Help texts are read as rich markup, where `\[` is a bracket.
 """
 
 from __future__ import annotations

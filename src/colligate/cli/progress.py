@@ -25,13 +25,12 @@ from rich.progress import (
 from rich.table import Column
 from rich.text import Text
 
+from colligate.cli.display import console, counted, is_terminal, note, one_line, warn
 from colligate.cli.steps import step
-from colligate.cli.terminal import console, counted, is_terminal, note, one_line, warn
-from colligate.strategies.trace import Asked, Asking, Measured, Noted, Progressed
+from colligate.core.events import Asked, Asking, Measured, Noted, Progressed
 
 if TYPE_CHECKING:
-    from colligate.strategies.trace import Event
-
+    from colligate.core.events import Event
 _SECONDS_BETWEEN_LINES = 60.0
 _BYTES = frozenset({"pulling"})
 _OF_FILES = frozenset({"comparing", "reading"})

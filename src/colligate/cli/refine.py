@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from colligate.cli import options
+from colligate.cli.display import console, counted, note, say_json, visible
 from colligate.cli.failures import ANSWERED, NOT_FOUND
-from colligate.cli.terminal import console, counted, note, say_json, visible
 
 if TYPE_CHECKING:
-    from colligate.strategies.refined import Refined
+    from colligate.strategies.longrefiner.method import Refined
 
 
 def refine(
@@ -53,11 +53,11 @@ def refine(
     """
     from colligate.cli.display import usage_line
     from colligate.cli.watched import hold_to_text, watched
+    from colligate.core.events import Trace
     from colligate.engine import arefine
-    from colligate.opening import set_up
+    from colligate.session import set_up
     from colligate.settings import Settings
-    from colligate.strategies.longrefiner import LongRefiner
-    from colligate.strategies.trace import Trace
+    from colligate.strategies.longrefiner.method import LongRefiner
 
     hold_to_text(question)
     settings = Settings.load(config)

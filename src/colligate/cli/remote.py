@@ -14,17 +14,17 @@ import httpx2
 
 from colligate import errors
 from colligate.cli.told import event_of
+from colligate.concurrency import in_thread
+from colligate.core.answer import Answer
+from colligate.core.citing import Citation, Evidence
+from colligate.core.events import Listener, Noted
 from colligate.documents import Span
 from colligate.errors import ColligateError, NotAuthorised, UsageError
-from colligate.evidence.citing import Citation, Evidence
 from colligate.library.address import Address, published
-from colligate.library.blocking import in_thread
 from colligate.library.lock import process_holding
 from colligate.models.metering import UsageReport
 from colligate.models.name_parts import anchored, shown
-from colligate.serving.answering import BESIDE, DEFAULT_LIBRARY
-from colligate.strategies.answer import Answer
-from colligate.strategies.trace import Listener, Noted
+from colligate.server.answering import BESIDE, DEFAULT_LIBRARY
 
 _SECONDS_TO_FIND = 5.0
 # A server says something every 15 seconds, whatever it does.

@@ -12,13 +12,13 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 from rich.tree import Tree as Drawing
 
-from colligate.cli.terminal import console, counted, one_line
-from colligate.strategies.trace import Event, Routed
+from colligate.cli.display import console, counted, one_line
+from colligate.core.events import Event
+from colligate.strategies.rdr2.events import Routed
 
 if TYPE_CHECKING:
     from colligate.engine import Routes
-    from colligate.strategies.routing import Routing
-
+    from colligate.strategies.rdr2.method import Routing
 # Of an accepted or retrieved block so many characters are shown, and of many retrieved ones in a
 # row the first alone.
 _FIRST_WORDS = 48

@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from colligate.cli import options
+from colligate.cli.display import note
 from colligate.cli.failures import ANSWERED
-from colligate.cli.terminal import note
 
 _SERVER = "Server"
 _MEBIBYTE = 1 << 20
@@ -140,15 +140,15 @@ def serve(
     Models are opened before the first connection is taken. An interrupt stops the server once
     the questions under way have their answers.
     """
+    from colligate.cli.failures import run
     from colligate.cli.progress import watching
-    from colligate.cli.running import run
     from colligate.engine import Engine
     from colligate.settings import Settings
 
     require_extra()
-    from colligate.serving.auth import checked_origin, checked_token, new_token
-    from colligate.serving.listening import listen
-    from colligate.serving.settings import Serving, is_loopback
+    from colligate.server.auth import checked_origin, checked_token, new_token
+    from colligate.server.listen import listen
+    from colligate.server.settings import Serving, is_loopback
 
     settings = Settings.load(config)
     if token is None and not is_loopback(host):

@@ -4,29 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from colligate.cli.terminal import counted
-from colligate.strategies.dualrag_trace import Gathered, Identified, Outlined, Reasoned, Stopped
-from colligate.strategies.duquad_trace import Gated, Listed, Viewed
-from colligate.strategies.shortened import Shortened
-from colligate.strategies.spd_rag_trace import (
-    AgentEnded,
-    AgentTurn,
-    Grouped,
-    Planned,
-    Synthesised,
-)
-from colligate.strategies.trace import (
-    Pruned,
-    Retrieved,
-    Routed,
-    Scored,
-    Selected,
-    Structured,
-    Weighed,
-)
+from colligate.cli.display import counted
+from colligate.core.events import Pruned, Retrieved, Scored
+from colligate.core.reader import Shortened
+from colligate.strategies.dualrag.events import Gathered, Identified, Outlined, Reasoned, Stopped
+from colligate.strategies.duquad.events import Gated, Listed, Viewed
+from colligate.strategies.longrefiner.events import Selected, Structured, Weighed
+from colligate.strategies.rdr2.events import Routed
+from colligate.strategies.spd_rag.events import AgentEnded, AgentTurn, Grouped, Planned, Synthesised
 
 if TYPE_CHECKING:
-    from colligate.strategies.trace import Event
+    from colligate.core.events import Event
 
 
 def step(event: Event) -> str | None:

@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from colligate.cli import options
-from colligate.cli.failures import ANSWERED
-from colligate.cli.running import run
-from colligate.cli.terminal import note, one_line, say, say_json
+from colligate.cli.display import note, one_line, say, say_json
+from colligate.cli.failures import ANSWERED, run
 from colligate.errors import UsageError
 
 if TYPE_CHECKING:
-    from colligate.strategies.strategy import Strategy
-
+    from colligate.core.strategy import Strategy
 _RUNS = {True: "yes", False: "no", None: "not known"}
 
 
@@ -42,9 +40,9 @@ def strategies(
     server is asked: `colligate doctor` does. Parameters are set with `ask --set NAME=VALUE`.
     """
     from colligate.cli.chosen import chosen_models, verdict
+    from colligate.core.parameters import parameters
+    from colligate.core.strategy import available, strategy_type
     from colligate.settings import Settings
-    from colligate.strategies.parameters import parameters
-    from colligate.strategies.strategy import available, strategy_type
 
     kinds = [strategy_type(each) for each in ([name] if name else available())]
     settings = Settings.load(config).given(
@@ -73,7 +71,7 @@ def strategies(
 
 
 def _show(rows: list[dict[str, Any]]) -> None:
-    from colligate.cli.tables import table
+    from colligate.cli.display import table
 
     cells = [(row["name"], row["description"], _needs(row), _RUNS[row["runs"]]) for row in rows]
     say(table(["strategy", "what it does", "needs (can use)", "runs here"], cells))
@@ -83,7 +81,7 @@ def _show_one(kind: type[Strategy], row: dict[str, Any]) -> None:
     from rich.console import Group
     from rich.text import Text
 
-    from colligate.cli.tables import table
+    from colligate.cli.display import table
 
     said = (inspect.getdoc(kind) or "").split("\n\n")
     lines = [*(one_line(paragraph) + "\n" for paragraph in said)]

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 import colligate.cli.steps  # noqa: F401 (it imports every module that has events)
-from colligate.strategies.trace import Event, Progressed
+from colligate.core.events import Event, Progressed
 
 
 @dataclass(frozen=True)

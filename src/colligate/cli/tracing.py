@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from colligate.errors import ColligateError, UsageError
 
 if TYPE_CHECKING:
-    from colligate.strategies.trace import Event
+    from colligate.core.events import Event
 
 
 class TraceFile:

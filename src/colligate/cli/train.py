@@ -11,17 +11,16 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from colligate.cli import options, train_options
+from colligate.cli.display import counted, note, say_json, warn
 from colligate.cli.failures import ANSWERED, FAULT, INTERRUPTED
-from colligate.cli.terminal import counted, note, say_json, warn
 from colligate.cli.train_fit import fit, recipes
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from colligate.strategies.trace import Listener
+    from colligate.core.events import Listener
     from colligate.training.card import Card
-    from colligate.training.curation import Curation
-
+    from colligate.training.curate import Curation
 T = TypeVar("T")
 
 _OF_ITEMS = ("curating", "evaluating")  # phases in which something is kept
@@ -72,10 +71,10 @@ def curate(
 
     Exit status: 0 all is done, 2 wrong usage, 1 a fault.
     """
+    from colligate.bench.participants import Named
     from colligate.errors import UsageError
-    from colligate.evaluation.cast import Named
     from colligate.settings import Settings
-    from colligate.training.curation import Curation
+    from colligate.training.curate import Curation
 
     # A reader of the environment or the file was not named to be learnt from.
     settings = replace(Settings.load(config), reader=None).given(
@@ -185,10 +184,10 @@ def evaluate(
 
     Exit status: 0 all is measured, 2 wrong usage, 1 a fault.
     """
-    from colligate.evaluation.cast import Named
+    from colligate.bench.participants import Named
     from colligate.settings import Settings
-    from colligate.training.evaluating import Evaluation
-    from colligate.training.evaluating import evaluate as carry_out
+    from colligate.training.evaluate import Evaluation
+    from colligate.training.evaluate import evaluate as carry_out
 
     arguments = {
         "model": model,
@@ -230,10 +229,10 @@ def evaluate(
 
 def _watched(work: Callable[[Listener], Coroutine[Any, Any, T]], out: Path) -> T | None:
     """Do it while a person looks on; None if it was interrupted, which is said."""
+    from colligate.cli.failures import run
     from colligate.cli.progress import watching
-    from colligate.cli.running import run
+    from colligate.core.events import Event, Progressed
     from colligate.errors import ColligateError
-    from colligate.strategies.trace import Event, Progressed
 
     begun = False
     with watching(sys.stderr) as watcher:

@@ -6,20 +6,20 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from colligate.cli import options, train_options
+from colligate.cli.display import note, say, say_json
 from colligate.cli.failures import ANSWERED, INTERRUPTED
-from colligate.cli.terminal import note, say, say_json
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from colligate.training.fitting import Fitted
+    from colligate.training.fit import Fitted
 
 
 def recipes(as_json: options.AsJson = False) -> int:
     """List the recipes: what is trained, on which tasks, and how."""
-    from colligate.cli.tables import table
+    from colligate.cli.display import table
     from colligate.training.launch import configurations
-    from colligate.training.recipe import names, read_recipe
+    from colligate.training.recipes import names, read_recipe
 
     every = [read_recipe(name) for name in names()]
     if as_json:
@@ -51,7 +51,7 @@ def fit(
 
     Exit status: 0 trained, 2 wrong usage, 1 a fault, 130 interrupted.
     """
-    from colligate.cli.tables import table
+    from colligate.cli.display import table
     from colligate.errors import UsageError
     from colligate.training.launch import place
 
@@ -78,7 +78,7 @@ def _fitted(
     recipe: str, data: Path, base: str, out: Path, settings: list[str], arguments: dict[str, Any]
 ) -> Fitted:
     from colligate.cli.progress import watching
-    from colligate.training.fitting import fit as fit_recipe
+    from colligate.training.fit import fit as fit_recipe
 
     # Not on an event loop: a training is one long piece of work in the main thread.
     with watching(sys.stderr) as watcher:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from colligate.cli.tables import table
-from colligate.cli.terminal import counted, note, say
+from colligate.cli.display import counted, note, say, table
 
 if TYPE_CHECKING:
     from colligate.training.card import Card
-    from colligate.training.evaluated import Measure, Report
+    from colligate.training.evaluate import Measure, Report
 
 
 def show_card(card: Card) -> None:
@@ -39,7 +38,7 @@ def show_report(report: Report) -> None:
 
 
 def _begun(measure: Measure) -> list[str]:
-    from colligate.training.scores import LOWER_IS_BETTER
+    from colligate.training.evaluate import LOWER_IS_BETTER
 
     less = " (less is better)" if measure.metric in LOWER_IS_BETTER else ""
     metric = f"{measure.metric}{less}"

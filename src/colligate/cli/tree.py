@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from colligate.cli import options
+from colligate.cli.display import note, one_line, say, say_json, warn
 from colligate.cli.failures import ANSWERED, NOT_FOUND
-from colligate.cli.terminal import note, one_line, say, say_json, warn
 from colligate.errors import UsageError
 
 if TYPE_CHECKING:
     from rich.tree import Tree as Drawing
 
     from colligate.documents import Document, Node
-
 _BLOCKS = {
     "paragraph": ("paragraph", "paragraphs"),
     "list_item": ("list item", "list items"),
@@ -67,11 +66,11 @@ def tree(
     from colligate.cli.display import usage_line
     from colligate.cli.routed import routes_drawn
     from colligate.cli.watched import hold_to_text, watched
+    from colligate.core.events import Event, Listener, Trace
     from colligate.engine import Engine, Routes
-    from colligate.opening import set_up
+    from colligate.session import set_up
     from colligate.settings import Settings
-    from colligate.strategies.rdr2 import RDR2
-    from colligate.strategies.trace import Event, Listener, Trace
+    from colligate.strategies.rdr2.method import RDR2
 
     hold_to_text(route)
     settings = Settings.load(config)
@@ -125,8 +124,8 @@ def _refuse_options_of_route(context: typer.Context) -> None:
 
 
 def _show_structure(file: Path, as_json: bool) -> int:
+    from colligate.documents.document import tree_json
     from colligate.documents.reading import read
-    from colligate.documents.tree_json import tree_json
 
     reading = read(file)
     for warning in reading.warnings:
@@ -151,7 +150,7 @@ def drawing(document: Document) -> Drawing:
     from rich.text import Text
     from rich.tree import Tree as Drawing
 
-    from colligate.documents.tree_json import page_number
+    from colligate.documents.document import page_number
 
     structure = document.tree.structure
     size = f"{len(document):,} characters"

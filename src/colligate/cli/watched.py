@@ -8,14 +8,14 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from colligate.cli.display import warn
+from colligate.cli.failures import run
 from colligate.cli.progress import watching
-from colligate.cli.running import run
-from colligate.cli.terminal import warn
 from colligate.cli.tracing import TraceFile
 from colligate.errors import UsageError
 
 if TYPE_CHECKING:
-    from colligate.strategies.trace import Event, Listener
+    from colligate.core.events import Event, Listener
 
 
 class _Warning(Protocol):

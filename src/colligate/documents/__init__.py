@@ -5,8 +5,7 @@ that nobody waits for parsers he does not use: `reading` (`read`, `find_files`),
 `sentences`, `chunking`, `locating` (`locate`), `languages`.
 """
 
-from colligate.documents.document import Document, Page
-from colligate.documents.passage import Hit, Passage
+from colligate.documents.document import Document, Hit, Page, Passage
 from colligate.documents.span import Span
 from colligate.documents.tree import Basis, Kind, Node, Structure, Tree, TreeBuilder, flat_tree
 

@@ -17,9 +17,9 @@ from typing import NamedTuple, Protocol
 from colligate.documents.document import Document
 from colligate.documents.sentences import sentence_spans, sentences
 from colligate.documents.span import Span
+from colligate.documents.tokens import CJK, iter_token_spans
 from colligate.documents.tree import Kind
 from colligate.errors import UsageError
-from colligate.token_estimate import CJK, iter_token_spans
 
 Tokenizer = Callable[[str], Sequence[tuple[int, int]]]
 """A text in, the half-open offsets of its tokens out, in order."""

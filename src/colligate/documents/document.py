@@ -7,11 +7,42 @@ from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
-from colligate.documents.passage import Passage
 from colligate.documents.span import Span
-from colligate.documents.tree import Tree
+from colligate.documents.tree import Node, Tree
 from colligate.errors import SpanError
+
+# A passage: a span with what is needed to show it.
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A span of a document, its text, and its place: title, heading path, page (from 1)."""
+
+    span: Span
+    text: str
+    title: str
+    section: tuple[str, ...] = ()
+    page: int | None = None
+
+    @property
+    def document_id(self) -> str:
+        """The document the passage stands in."""
+        return self.span.document_id
+
+    @property
+    def id(self) -> str:
+        """A name for the passage: document, start and end."""
+        return f"{self.span.document_id}:{self.span.start}-{self.span.end}"
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A passage that a search returned, best first; scores compare within one search only."""
+
+    passage: Passage
+    score: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,3 +140,40 @@ class Document:
 def digest(text: str) -> str:
     """SHA-256 of a text as UTF-8, in hexadecimal."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def tree_json(document: Document) -> dict[str, Any]:
+    """A document's tree for programs; spans count code points of its text."""
+    structure = document.tree.structure
+    return {
+        "document": document.id,
+        "title": document.title,
+        "characters": len(document),
+        "pages": len(document.pages),
+        "language": document.language,
+        "structure": {
+            "confidence": structure.confidence,
+            "basis": structure.basis.value,
+            "note": structure.note,
+        },
+        "nodes": [
+            {
+                "id": node.id,
+                "kind": node.kind.value,
+                "level": node.level,
+                "title": node.title,
+                "start": node.span.start,
+                "end": node.span.end,
+                "page": page_number(document, node),
+                "parent": node.parent,
+                "children": list(node.children),
+            }
+            for node in document.tree
+        ],
+    }
+
+
+def page_number(document: Document, node: Node) -> int | None:
+    """The page that a node begins on; None for a document without pages."""
+    page = document.page_of(node.span)
+    return None if page is None else page.number

@@ -1,10 +1,9 @@
 """Where documents are kept and found: catalogue, passage index, ingestion, sources."""
 
-from colligate.library.given import Given
-from colligate.library.ingestion import Ingested, Progress
-from colligate.library.library import Library
+from colligate.library.in_memory import Given
+from colligate.library.ingest import Ingested, Progress
+from colligate.library.library import Library, View
 from colligate.library.sources import DocumentInfo, SearchMode, Sources
-from colligate.library.view import View
 
 __all__ = [
     "DocumentInfo",

@@ -2,19 +2,253 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import os
+import sqlite3
 import threading
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from sqlite3 import Connection
 from typing import Any
 
-from colligate.documents import Document, Span
-from colligate.library import rows
-from colligate.library.rows import FileRecord, Placed, Text
+from colligate.documents import Document, Span, Tree
+from colligate.documents.document import Page
+from colligate.errors import CorruptFile, UnknownDocument
 from colligate.library.schema import State, connect, speaking_of
 from colligate.library.sources import DocumentInfo
+
+# Between documents and the catalogue's rows; used inside its transactions.
+
+DOCUMENT = "id, title, text, tree, pages, source, media_type, language, metadata, warnings"
+FILE = "path, size, mtime_ns, checked_ns, sha256, warnings, failure"
+STAYING = f"state != {State.LEAVING:d}"  # in these words, so that the index on ids serves
+PLACED = "p.number, p.document, p.start, p.end, p.page, p.section"
+
+
+@dataclass(frozen=True, slots=True)
+class FileRecord:
+    """A file as it was when it was read: what tells whether it has changed since.
+
+    `failure` says why a file could not be read: the release that could not, then the error's
+    class, what, why and mend. Empty for a file that was read.
+    """
+
+    path: Path
+    size: int
+    mtime_ns: int
+    checked_ns: int
+    sha256: str
+    warnings: tuple[str, ...] = ()
+    failure: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A passage in the catalogue."""
+
+    number: int
+    document: int
+    start: int
+    end: int
+    page: int | None
+    section: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """What is needed of a document to show or embed its passages."""
+
+    id: str
+    title: str
+    language: str
+    text: str
+
+
+def document_of(row: Sequence[Any]) -> Document:
+    """A document from the columns `DOCUMENT`."""
+    id_, title, text, tree, pages, source, media_type, language, metadata, warnings = row
+    return Document(
+        id=id_,
+        title=title,
+        text=text,
+        tree=Tree.from_json(json.loads(tree), id_),
+        pages=tuple(Page(*page) for page in json.loads(pages)),
+        source=source,
+        media_type=media_type,
+        language=language,
+        metadata=json.loads(metadata),
+        warnings=tuple(json.loads(warnings)),
+    )
+
+
+def file_of(row: Sequence[Any]) -> FileRecord:
+    """A file from the columns `FILE`."""
+    path, size, mtime_ns, checked_ns, sha256, warnings, failure = row
+    return FileRecord(
+        Path(os.fsdecode(path)),
+        size,
+        mtime_ns,
+        checked_ns,
+        sha256,
+        tuple(json.loads(warnings)),
+        tuple(json.loads(failure)),
+    )
+
+
+def placed_of(row: Sequence[Any]) -> Placed:
+    """A passage from the columns `PLACED`."""
+    number, document, start, end, page, section = row
+    return Placed(number, document, start, end, page, tuple(json.loads(section)))
+
+
+def write_file(db: sqlite3.Connection, file: FileRecord) -> None:
+    """Write a file's row, in place of what was known of it; its documents stay its own."""
+    values = (
+        os.fsencode(file.path),
+        file.size,
+        file.mtime_ns,
+        file.checked_ns,
+        file.sha256,
+        _json([printable(warning) for warning in file.warnings]),
+        _json([printable(part) for part in file.failure]),
+    )
+    columns = FILE.split(", ")
+    marks = ", ".join("?" * len(columns))
+    changes = ", ".join(f"{column} = excluded.{column}" for column in columns[1:])
+    db.execute(
+        f"INSERT INTO files ({FILE}) VALUES ({marks}) ON CONFLICT (path) DO UPDATE SET {changes}",
+        values,
+    )
+
+
+def linked(db: sqlite3.Connection, path: Path) -> set[int]:
+    """The documents of a file."""
+    rows = db.execute("SELECT document FROM file_documents WHERE path = ?", (os.fsencode(path),))
+    return {number for (number,) in rows}
+
+
+def link(db: sqlite3.Connection, path: Path, documents: Sequence[int]) -> None:
+    """Say which documents a file holds, and no others, in order."""
+    key = os.fsencode(path)
+    db.execute("DELETE FROM file_documents WHERE path = ?", (key,))
+    db.executemany(
+        "INSERT INTO file_documents (path, place, document) VALUES (?, ?, ?)",
+        [(key, place, number) for place, number in enumerate(documents)],
+    )
+
+
+def leave_unlinked(db: sqlite3.Connection, numbers: Collection[int]) -> None:
+    """Make those of these documents leave that no file holds."""
+    db.executemany(
+        "UPDATE documents SET state = ? WHERE number = ?"
+        " AND number NOT IN (SELECT document FROM file_documents)",
+        [(State.LEAVING, number) for number in numbers],
+    )
+
+
+def is_pending(db: sqlite3.Connection, number: int) -> bool:
+    """Whether a document is not indexed yet."""
+    query = "SELECT 1 FROM documents WHERE number = ? AND state = ?"
+    return db.execute(query, (number, State.PENDING)).fetchone() is not None
+
+
+def same(db: sqlite3.Connection, document: Document) -> int | None:
+    """The number of the document of this id, title and text, if it is here.
+
+    It stays if it was leaving, but has to be indexed again: its passages may be half gone.
+    """
+    rows = db.execute(
+        "SELECT number, state FROM documents"
+        " WHERE id IN (?, ?) AND title = ? AND digest = ? ORDER BY state",
+        (document.id, _renamed(document), printable(document.title), document.digest),
+    ).fetchall()
+    if not rows:
+        return None
+    number, state = rows[0]
+    if state == State.LEAVING:
+        if _taken(db, document.id):
+            return None
+        db.execute("UPDATE documents SET state = ? WHERE number = ?", (State.PENDING, number))
+    # Its file may have moved.
+    source = (printable(document.source), number)
+    db.execute("UPDATE documents SET source = ? WHERE number = ?", source)
+    return int(number)
+
+
+def add_document(db: sqlite3.Connection, document: Document, spans: Sequence[Span]) -> int:
+    """Write a pending document and its passages; returns its number.
+
+    Where another document has its id (two files of records may both have a "1"), it is
+    known by the id and the first ten digits of its digest.
+
+    Raises:
+        CorruptFile: if its text, or its id, cannot be written as UTF-8.
+    """
+    if printable(document.id) != document.id or printable(document.text) != document.text:
+        raise CorruptFile(
+            f"cannot store {printable(document.source or document.id)}",
+            "its text holds half a surrogate pair, which is no character",
+            "save it as UTF-8",
+        )
+    if _taken(db, document.id):
+        new = _renamed(document)
+        tree = Tree.from_json(document.tree.to_json(), new)
+        document = dataclasses.replace(document, id=new, tree=tree)
+        spans = [Span(new, span.start, span.end) for span in spans]
+    title = printable(document.title)
+    number = db.execute(
+        "INSERT INTO documents (state, id, title, source, media_type, language, digest, characters,"
+        " page_count, passage_count, metadata, warnings, pages, tree, text)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            State.PENDING,
+            document.id,
+            title,
+            printable(document.source),
+            document.media_type,
+            document.language,
+            document.digest,
+            len(document.text),
+            len(document.pages),
+            len(spans),
+            printable(_json(dict(document.metadata))),
+            printable(_json(document.warnings)),
+            _json([[p.number, p.start, p.end, p.label] for p in document.pages]),
+            _json(document.tree.to_json()),
+            document.text,
+        ),
+    ).lastrowid
+    assert number is not None
+    db.executemany(
+        "INSERT INTO passages (document, start, end, page, section) VALUES (?, ?, ?, ?, ?)",
+        [
+            (number, p.span.start, p.span.end, p.page, _json(p.section))
+            for p in map(document.passage, spans)
+        ],
+    )
+    return number
+
+
+def printable(text: str) -> str:
+    """A text as UTF-8 can write it: half surrogate pairs, as in names of files, are escaped."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _renamed(document: Document) -> str:
+    return f"{document.id}-{document.digest[:10]}"
+
+
+def _taken(db: sqlite3.Connection, document_id: str) -> bool:
+    query = f"SELECT 1 FROM documents WHERE id = ? AND {STAYING}"
+    return db.execute(query, (document_id,)).fetchone() is not None
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
 
 _LISTED = 500  # values in one SQL list
 
@@ -39,16 +273,16 @@ class Catalogue:
         """All documents that are not leaving, in the order they were added."""
         found = self._rows(
             "SELECT id, title, source, characters, page_count, passage_count, language"
-            f" FROM documents WHERE {rows.STAYING} ORDER BY number"
+            f" FROM documents WHERE {STAYING} ORDER BY number"
         )
         return [DocumentInfo(*row) for row in found]
 
     def numbers(self, ids: Iterable[str] | None = None) -> dict[str, int]:
         """The numbers of these documents (None: of all), those not in the library left out."""
-        query = f"SELECT id, number FROM documents WHERE {rows.STAYING}"
+        query = f"SELECT id, number FROM documents WHERE {STAYING}"
         if ids is None:
             return dict(self._rows(query + " ORDER BY number"))
-        possible = [id_ for id_ in ids if rows.printable(id_) == id_]
+        possible = [id_ for id_ in ids if printable(id_) == id_]
         return dict(self._listed(query + " AND id IN (%s)", possible))
 
     def ids(self, numbers: Sequence[int]) -> list[str]:
@@ -73,9 +307,9 @@ class Catalogue:
 
     def document(self, number: int) -> Document | None:
         """One document, whole."""
-        query = f"SELECT {rows.DOCUMENT} FROM documents WHERE number = ?"
+        query = f"SELECT {DOCUMENT} FROM documents WHERE number = ?"
         found = self._rows(query, number)
-        return rows.document_of(found[0]) if found else None
+        return document_of(found[0]) if found else None
 
     def text(self, number: int) -> Text | None:
         """One document's text, without building its tree."""
@@ -91,16 +325,16 @@ class Catalogue:
     def passages(self, numbers: Sequence[int]) -> dict[int, Placed]:
         """The passages with these numbers, of documents that can be searched."""
         query = (
-            f"SELECT {rows.PLACED} FROM passages p JOIN documents d ON d.number = p.document"
+            f"SELECT {PLACED} FROM passages p JOIN documents d ON d.number = p.document"
             " WHERE d.state = ? AND p.number IN (%s)"
         )
-        found = map(rows.placed_of, self._listed(query, numbers, State.INDEXED))
+        found = map(placed_of, self._listed(query, numbers, State.INDEXED))
         return {placed.number: placed for placed in found}
 
     def passages_of(self, document: int) -> list[Placed]:
         """All passages of one document, in order."""
-        query = f"SELECT {rows.PLACED} FROM passages p WHERE document = ? ORDER BY number"
-        return [rows.placed_of(row) for row in self._rows(query, document)]
+        query = f"SELECT {PLACED} FROM passages p WHERE document = ? ORDER BY number"
+        return [placed_of(row) for row in self._rows(query, document)]
 
     def passage_numbers(self, state: State) -> dict[int, int]:
         """The passages of all documents in this state, each with its document."""
@@ -119,8 +353,8 @@ class Catalogue:
 
     def file(self, path: Path) -> FileRecord | None:
         """What is known of a file that was read, or could not be."""
-        found = self._rows(f"SELECT {rows.FILE} FROM files WHERE path = ?", os.fsencode(path))
-        return rows.file_of(found[0]) if found else None
+        found = self._rows(f"SELECT {FILE} FROM files WHERE path = ?", os.fsencode(path))
+        return file_of(found[0]) if found else None
 
     def files(self) -> list[Path]:
         """The paths of all files of which something is known."""
@@ -148,7 +382,7 @@ class Catalogue:
     def note_file(self, file: FileRecord) -> None:
         """Record how a file was found; its documents, if it has any, stay as they are."""
         with self._transaction() as db:
-            rows.write_file(db, file)
+            write_file(db, file)
 
     def store(
         self, file: FileRecord, documents: Sequence[tuple[Document, list[Span]]]
@@ -162,24 +396,24 @@ class Catalogue:
             CorruptFile: if a text cannot be written as UTF-8.
         """
         with self._transaction() as db:
-            before = rows.linked(db, file.path)
-            rows.write_file(db, file)
-            rows.link(db, file.path, [])
-            staying = {rows.same(db, document) for document, _ in documents}
-            rows.leave_unlinked(db, before - staying)
+            before = linked(db, file.path)
+            write_file(db, file)
+            link(db, file.path, [])
+            staying = {same(db, document) for document, _ in documents}
+            leave_unlinked(db, before - staying)
             numbers = [
-                rows.same(db, document) or rows.add_document(db, document, spans)
+                same(db, document) or add_document(db, document, spans)
                 for document, spans in documents
             ]
-            rows.link(db, file.path, numbers)
-            return [number for number in numbers if rows.is_pending(db, number)]
+            link(db, file.path, numbers)
+            return [number for number in numbers if is_pending(db, number)]
 
     def forget_file(self, path: Path) -> None:
         """Take a file out; documents that no other file holds are leaving."""
         with self._transaction() as db:
-            before = rows.linked(db, path)
+            before = linked(db, path)
             db.execute("DELETE FROM files WHERE path = ?", (os.fsencode(path),))
-            rows.leave_unlinked(db, before)
+            leave_unlinked(db, before)
 
     def leave(self, numbers: Collection[int]) -> None:
         """Make documents leave. Their files are read again when they are added again."""
@@ -192,7 +426,7 @@ class Catalogue:
                 "DELETE FROM files WHERE sha256 = ''"
                 " AND path NOT IN (SELECT path FROM file_documents)"
             )
-            rows.leave_unlinked(db, numbers)
+            leave_unlinked(db, numbers)
 
     def mark(self, numbers: Collection[int], state: State) -> None:
         """Move documents to a state; those that are leaving stay so."""
@@ -257,3 +491,74 @@ class Catalogue:
             except BaseException:
                 self._connection.rollback()
                 raise
+
+
+# Which documents of a catalogue are meant: by id, by file, by folder.
+
+
+def ids_of(catalogue: Catalogue, files: Sequence[Path]) -> list[str]:
+    """The ids of the documents of these files, in order and each once."""
+    ids: dict[str, None] = {}
+    for path in files:
+        ids.update(dict.fromkeys(catalogue.documents_of(real(path))))
+    return list(ids)
+
+
+def prune_missing(catalogue: Catalogue, paths: Sequence[Path | str]) -> list[Path]:
+    """Forget the files read from these folders before that are gone; returns them."""
+    gone = []
+    for folder in map(real, paths):
+        if folder.is_dir():
+            gone += [path for path in _under(catalogue, folder) if _is_gone(path)]
+    for path in gone:
+        catalogue.forget_file(path)
+    return gone
+
+
+def take_out(catalogue: Catalogue, ids_or_paths: Sequence[str | Path]) -> None:
+    """Make documents leave: those named by id, and those of the files and folders named.
+
+    Raises:
+        UnknownDocument: if one of them is neither; nothing has changed then.
+    """
+    known = catalogue.numbers()
+    numbers: list[int] = []
+    files: list[Path] = []
+    for meant in ids_or_paths:
+        if str(meant) in known:
+            numbers.append(known[str(meant)])
+            continue
+        path = real(meant)
+        found = [path] if catalogue.file(path) else _under(catalogue, path)
+        if not found:
+            raise UnknownDocument(
+                f"cannot remove {meant}",
+                "the library has no document and no file of this name",
+                "see `colligate library list`",
+            )
+        files += found
+    catalogue.leave(numbers)
+    for path in files:
+        catalogue.forget_file(path)
+
+
+def real(path: Path | str) -> Path:
+    """Where a file really stands, as the catalogue knows it."""
+    try:
+        return Path(os.path.realpath(os.path.expanduser(path)))  # noqa: PTH111 (pathlib may refuse)
+    except ValueError:  # no file is named so
+        return Path(path)
+
+
+def _is_gone(path: Path) -> bool:
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:  # out of reach is not gone
+        return False
+    return False
+
+
+def _under(catalogue: Catalogue, folder: Path) -> list[Path]:
+    return [path for path in catalogue.files() if folder in path.parents]

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from colligate.errors import LibraryDamaged
 from colligate.library.bm25 import Terms
-from colligate.library.passage_index import Entry, Scope, Scored
+from colligate.library.index import Entry, Scope, Scored
 
 _DENSE, _SPARSE, _DOCUMENT = "dense", "bm25", "document"
 

@@ -5,37 +5,212 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Collection, Iterable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from colligate.concurrency import in_thread
 from colligate.documents import Document, Hit
 from colligate.documents.chunking import Chunker, Structural
+from colligate.documents.document import digest
 from colligate.documents.reading import find_files
-from colligate.errors import LibraryDamaged
-from colligate.library import contents
-from colligate.library.blocking import in_thread
-from colligate.library.catalogue import Catalogue
-from colligate.library.embedder import LibraryEmbedder
-from colligate.library.indexing import Indexing
-from colligate.library.ingestion import (
-    Ingested,
-    Ingestion,
-    OnProgress,
-    Progress,
-    hold_to_chunker,
-)
+from colligate.errors import EmbedderMismatch, LibraryDamaged, SpanError
+from colligate.library.catalogue import Catalogue, ids_of, prune_missing, take_out
+from colligate.library.index import Indexing, PassageIndex
+from colligate.library.ingest import Ingested, Ingestion, OnProgress, Progress, hold_to_chunker
 from colligate.library.parsing import READER
-from colligate.library.passage_index import PassageIndex
 from colligate.library.schema import State
-from colligate.library.searching import Searching
+from colligate.library.search import Searching, unknown
 from colligate.library.sources import DocumentInfo, SearchMode
 from colligate.library.store import RESPONSES, Store, default_path
-from colligate.library.verification import Findings, verify
-from colligate.library.view import View
 from colligate.models import Embedder
+
+# The one embedder a library is made with.
+
+
+class LibraryEmbedder:
+    """Opens an embedder when it is first needed, and holds the library to it.
+
+    Vectors of two models do not compare, so a library with indexed documents accepts only
+    the model that made them.
+    """
+
+    def __init__(self, named: Embedder | str) -> None:
+        self._named = named
+        self._embedder: Embedder | None = None
+        self._opening = asyncio.Lock()
+
+    async def open(self, catalogue: Catalogue) -> Embedder:
+        """The embedder, for searching.
+
+        Raises:
+            EmbedderMismatch: if the library's passages were embedded by another.
+            ModelError, UsageError: if the name cannot be opened.
+        """
+        async with self._opening:
+            if self._embedder is None:
+                if isinstance(self._named, str):
+                    # Imported here: parser processes, too, import this package, and wait for it.
+                    from colligate.models.names import open_embedder
+
+                    self._embedder = await asyncio.to_thread(open_embedder, self._named)
+                else:
+                    self._embedder = self._named
+        await in_thread(_check, catalogue, self._embedder)
+        return self._embedder
+
+    async def record(self, catalogue: Catalogue) -> Embedder:
+        """The embedder, for indexing: from now on it is the library's."""
+        embedder = await self.open(catalogue)
+        await in_thread(_record, catalogue, embedder)
+        return embedder
+
+    async def close(self) -> None:
+        """Free the embedder, if it was opened here by its name."""
+        if self._embedder is not None and isinstance(self._named, str):
+            await self._embedder.aclose()
+        self._embedder = None
+
+
+def _record(catalogue: Catalogue, embedder: Embedder) -> None:
+    # An embedder behind an endpoint may have to ask for its dimension, which blocks.
+    catalogue.set_meta(embedder=embedder.name, dimension=str(embedder.dimension))
+
+
+def _check(catalogue: Catalogue, embedder: Embedder) -> None:
+    name, dimension = catalogue.meta("embedder"), catalogue.meta("dimension")
+    if name is None or (name, dimension) == (embedder.name, str(embedder.dimension)):
+        return
+    if catalogue.in_state(State.INDEXED):
+        raise EmbedderMismatch(
+            f"cannot use the embedder {embedder.name} ({embedder.dimension} dimensions) here",
+            f"the library's passages were embedded by {name} ({dimension} dimensions)",
+            f"use --embedder {name}, or another --library",
+        )
+
+
+# Whether a library is whole: the catalogue against itself and against the passage index.
+
+
+@dataclass
+class Findings:
+    """What is wrong, in lines for a person and in numbers for the repair.
+
+    `unindexed` are documents with passages missing from the index, `orphans` passages of the
+    index without a document, `damaged` documents whose stored text is not what was stored.
+    """
+
+    problems: list[str] = field(default_factory=list)
+    unindexed: list[int] = field(default_factory=list)
+    orphans: list[int] = field(default_factory=list)
+    damaged: list[int] = field(default_factory=list)
+
+
+def verify(catalogue: Catalogue, index: PassageIndex | None) -> Findings:
+    """Check everything; `index` is None for a library that never indexed anything."""
+    findings = Findings(problems=catalogue.problems())
+    for document_id, number in catalogue.numbers().items():
+        why = _damage(catalogue, number)
+        if why:
+            findings.problems.append(f"document {document_id}: {why}")
+            findings.damaged.append(number)
+    if index is not None:
+        _compare(catalogue, index, findings)
+    return findings
+
+
+def _damage(catalogue: Catalogue, number: int) -> str:
+    try:
+        document = catalogue.document(number)
+    except (SpanError, ValueError, TypeError) as error:
+        return f"its tree cannot be read ({error})"
+    if document is None:
+        return ""  # removed a moment ago
+    info = document.tree.root.span
+    if digest(document.text) != catalogue.digest(number):
+        return "its text is not the text that was stored"
+    if (info.start, info.end) != (0, len(document.text)):
+        return "its tree does not cover its text"
+    for placed in catalogue.passages_of(number):
+        if not 0 <= placed.start <= placed.end <= len(document.text):
+            return f"passage {placed.start}-{placed.end} reaches beyond its text"
+    return ""
+
+
+def _compare(catalogue: Catalogue, index: PassageIndex, findings: Findings) -> None:
+    expected = catalogue.passage_numbers(State.INDEXED)
+    present = index.passages()
+    ids = {number: document_id for document_id, number in catalogue.numbers().items()}
+    missing: dict[int, int] = {}
+    for passage, document in expected.items():
+        if present.get(passage) != document:
+            missing[document] = missing.get(document, 0) + 1
+    for document, count in sorted(missing.items()):
+        line = f"document {ids.get(document, document)}: {count} passages are not in the index"
+        findings.problems.append(line)
+        findings.unindexed.append(document)
+    findings.orphans = sorted(present.keys() - expected.keys())
+    if findings.orphans:
+        line = f"the index holds {len(findings.orphans)} passages that belong to no document"
+        findings.problems.append(line)
+
+
+# Some documents of a library, as if there were no others.
+
+
+class View:
+    """`Sources` over some documents of a library, in the order given."""
+
+    def __init__(self, searching: Searching, document_ids: Iterable[str]) -> None:
+        self._searching = searching
+        self._ids = list(dict.fromkeys(document_ids))
+        self._known = frozenset(self._ids)
+
+    async def documents(self) -> Sequence[DocumentInfo]:
+        """The documents in view.
+
+        Raises:
+            UnknownDocument: if one of them is not in the library.
+        """
+        infos = {info.id: info for info in await self._searching.documents()}
+        if gone := [document_id for document_id in self._ids if document_id not in infos]:
+            raise unknown(gone[0])
+        return [infos[document_id] for document_id in self._ids]
+
+    async def document(self, document_id: str) -> Document:
+        """One document, whole.
+
+        Raises:
+            UnknownDocument: if it is not in view.
+        """
+        if document_id not in self._known:
+            raise unknown(document_id)
+        return await self._searching.document(document_id)
+
+    async def search(
+        self,
+        query: str,
+        *,
+        k: int,
+        mode: SearchMode = SearchMode.HYBRID,
+        documents: Collection[str] | None = None,
+    ) -> list[Hit]:
+        """The `k` best passages in view.
+
+        Raises:
+            UnknownDocument: if one of `documents` is not in view.
+        """
+        if documents is None:
+            return await self._searching.search(query, k, mode, self._ids, as_given=True)
+        if outside := [document_id for document_id in documents if document_id not in self._known]:
+            raise unknown(outside[0])
+        within = set(documents)
+        order = [document_id for document_id in self._ids if document_id in within]
+        return await self._searching.search(query, k, mode, order, as_given=True)
+
 
 # The index is rebuilt once this share of it is new or removed; while it has few passages, which
 # takes a second or two at most, whenever some were removed (until then they count for BM25).
@@ -182,7 +357,7 @@ class Library:
             catalogue = await self._writing(tell)
             await in_thread(hold_to_chunker, catalogue, self._chunker)
             if prune:
-                result.removed = await in_thread(contents.prune, catalogue, several)
+                result.removed = await in_thread(prune_missing, catalogue, several)
             ingestion = Ingestion(catalogue, self._chunker, self._reader, tell)
             workers = workers or min(os.cpu_count() or 1, _MOST_WORKERS)
             stored = ingestion.run(found.files, workers, result)
@@ -196,7 +371,7 @@ class Library:
                 self._searching.forget()
             unread = {path for path, _ in result.failed}
             read = [path for path in found.files if path not in unread]
-            result.document_ids = await in_thread(contents.ids_of, catalogue, read)
+            result.document_ids = await in_thread(ids_of, catalogue, read)
         return result
 
     async def index_pending(self, on_progress: OnProgress | None = None) -> int:
@@ -223,7 +398,7 @@ class Library:
         async with self._changing:
             catalogue = await self._existing(_silent)
             before = await in_thread(catalogue.numbers)
-            await in_thread(contents.take_out, catalogue, list(ids_or_paths))
+            await in_thread(take_out, catalogue, list(ids_or_paths))
             await self._tidy(catalogue, _silent, erase=True)
             self._searching.forget()
             after = await in_thread(catalogue.numbers)

@@ -18,15 +18,15 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+from colligate.concurrency import in_thread
 from colligate.errors import LibraryDamaged, LibraryError
 from colligate.library import address
-from colligate.library.blocking import in_thread
 from colligate.library.catalogue import Catalogue
 from colligate.library.edge import EdgeIndex
 from colligate.library.lock import LibraryLock
 from colligate.library.schema import State
 from colligate.library.traces import FILES, RUNS, erase
-from colligate.models.response_cache import ResponseCache
+from colligate.models.cache import ResponseCache
 from colligate.models.weights import home
 
 _CATALOGUE = "catalogue.sqlite"

@@ -1,6 +1,6 @@
 """What can be asked of a model, and the backends that answer."""
 
-from colligate.models.protocols import (
+from colligate.models.base import (
     AdapterModel,
     AttentionModel,
     Capability,

@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from colligate.errors import MalformedOutput, MissingCapability
-from colligate.models.failures import Garbled
-from colligate.models.protocols import LabelOdds
+from colligate.models.base import LabelOdds
+from colligate.models.openai_http import Garbled
 
 _NEGLIGIBLE = 0.01  # of the labels' probability: so much may be shared without changing a choice
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, TypedDict
 
 from colligate.errors import UsageError
-from colligate.models.protocols import Price, Usage
+from colligate.models.base import Price, Usage
 from colligate.models.structured import STAGES, Stage
 
 Kind = Literal["chat", "scoring", "embedding", "rerank"]

@@ -8,7 +8,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from colligate.errors import UnknownModel
-from colligate.models.pinned import PINNED
+from colligate.models.weights import PINNED
 
 _LOCAL = ("gguf", "hf", "st", "cross-encoder")
 
@@ -99,7 +99,7 @@ def _path(kind: str, target: str, folder: Path) -> str:
 
 def shown(name: str) -> str:
     """The name as it may be shown: its URL without user, password and query."""
-    from colligate.models.transport import shown_url
+    from colligate.models.openai_http import shown_url
 
     kind, rest = parts(name)
     for scheme in ("@http://", "@https://"):

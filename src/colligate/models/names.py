@@ -19,16 +19,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from colligate.errors import EndpointUnreachable, UnknownModel, UsageError
-from colligate.models import weights
+from colligate.errors import EndpointUnreachable, UnknownModel, UsageError, closest
+from colligate.models.base import Capability, ChatModel, Embedder, LikelihoodModel, Reranker
 from colligate.models.name_parts import address, parts
-from colligate.models.name_parts import split_adapter as split_adapter
-from colligate.models.protocols import Capability, ChatModel, Embedder, LikelihoodModel, Reranker
-from colligate.models.suggest import closest
+from colligate.models.weights import BUNDLED, PINNED, OnProgress, pull
 
 if TYPE_CHECKING:
-    from colligate.models.transport import Policy
-
+    from colligate.models.openai_http import Policy
 OPENAI_DEFAULT = "gpt-6-luna"
 """The model taken when only OPENAI_API_KEY is set: OpenAI's cheapest current one."""
 
@@ -53,7 +50,7 @@ RERANKER_FORMS = (
 def open_model(
     name: str,
     *,
-    on_progress: weights.OnProgress | None = None,
+    on_progress: OnProgress | None = None,
     options: Mapping[str, Any] | None = None,
     with_key: bool = True,
 ) -> ChatModel:
@@ -70,7 +67,7 @@ def open_model(
     kind, rest = parts(name)
     options = dict(options or {})
     if name == "bundled":
-        return _llamacpp(weights.BUNDLED, "bundled", on_progress, options)
+        return _llamacpp(BUNDLED, "bundled", on_progress, options)
     if kind == "gguf" and rest:
         return _llamacpp(rest, name, on_progress, options)
     if kind == "openai" and rest:
@@ -82,7 +79,7 @@ def open_model(
         from colligate.models.hf.model import HFModel
 
         pinned = rest in _pinned_models() and not Path(rest).exists()
-        target = str(weights.pull(rest, on_progress)["model"]) if pinned else rest
+        target = str(pull(rest, on_progress)["model"]) if pinned else rest
         return HFModel(target, name=name, **options)
     raise _unknown("model", name, MODEL_FORMS, ("bundled",))
 
@@ -90,7 +87,7 @@ def open_model(
 def open_embedder(
     name: str = "minilm",
     *,
-    on_progress: weights.OnProgress | None = None,
+    on_progress: OnProgress | None = None,
     with_key: bool = True,
 ) -> Embedder:
     """The embedder of a name; weights that are missing are pulled.
@@ -102,31 +99,31 @@ def open_embedder(
     pull_embedder(name, on_progress=on_progress)
     # The second name of each is its vectors' own, which libraries record and errors tell.
     if name in ("minilm", "minilm-l6-v2-int8"):
-        from colligate.models.minilm import MiniLM
+        from colligate.models.embedders import MiniLM
 
         return MiniLM()
     if name in ("static", "wordllama-256"):
-        from colligate.models.static import StaticEmbedder
+        from colligate.models.embedders import StaticEmbedder
 
         return StaticEmbedder()
     if kind == "openai" and rest:
-        from colligate.models.openai_embedder import OpenAIEmbedder
+        from colligate.models.openai import OpenAIEmbedder
 
         model, url = address(rest)
         key, policy = _identity("OPENAI_API_KEY", with_key)
         return OpenAIEmbedder(model, url, key, policy=policy)
     if kind == "ollama" and rest:
-        from colligate.models.openai_embedder import OpenAIEmbedder
+        from colligate.models.openai import OpenAIEmbedder
 
         return OpenAIEmbedder(rest, ollama_url())
     if kind == "st" and rest:
-        from colligate.models.local import SentenceTransformerEmbedder
+        from colligate.models.embedders import SentenceTransformerEmbedder
 
         return SentenceTransformerEmbedder(rest)
     raise _unknown("embedder", name, EMBEDDER_FORMS, ("minilm", "static"))
 
 
-def pull_embedder(name: str, *, on_progress: weights.OnProgress | None = None) -> None:
+def pull_embedder(name: str, *, on_progress: OnProgress | None = None) -> None:
     """Fetch the weights of an embedder that has pinned ones and lacks them; else do nothing.
 
     Raises:
@@ -134,7 +131,7 @@ def pull_embedder(name: str, *, on_progress: weights.OnProgress | None = None) -
     """
     pinned = {"minilm": "minilm-l6-v2-int8", "static": "wordllama-256"}.get(name, name)
     if pinned in ("minilm-l6-v2-int8", "wordllama-256"):
-        weights.pull(pinned, on_progress)
+        pull(pinned, on_progress)
 
 
 def open_reranker(
@@ -173,7 +170,7 @@ def open_reranker(
             key, policy = _identity("COLLIGATE_RERANKER_KEY", with_key)
             return HTTPReranker(url, model, key, policy=policy)
     if kind == "cross-encoder" and rest:
-        from colligate.models.local import CrossEncoderReranker
+        from colligate.models.embedders import CrossEncoderReranker
 
         return CrossEncoderReranker(rest)
     raise _unknown("reranker", name, RERANKER_FORMS, ("none", "embedding", "likelihood"))
@@ -191,7 +188,7 @@ def default_model() -> tuple[str, str]:
     key = os.environ.get("OPENAI_API_KEY", "").strip()
     if not url and not key:
         return "bundled", "no other model is named"
-    from colligate.models.transport import OPENAI_URL, shown_url
+    from colligate.models.openai_http import OPENAI_URL, shown_url
 
     model, why = os.environ.get("OPENAI_MODEL"), "OPENAI_MODEL"
     if not model and url and shown_url(url) != OPENAI_URL:
@@ -218,7 +215,7 @@ def ollama_url() -> str:
 
 def _identity(variable: str, with_key: bool) -> tuple[str | None, Policy]:
     """What an endpoint is told of who asks: a key, or nothing at all."""
-    from colligate.models.transport import Policy
+    from colligate.models.openai_http import Policy
 
     return os.environ.get(variable) if with_key else None, Policy(bare=not with_key)
 
@@ -230,8 +227,8 @@ def _openai(
     key: str | None = None,
     policy: Policy | None = None,
 ) -> ChatModel:
-    from colligate.models.openai_chat import OpenAIChat
-    from colligate.models.transport import Policy
+    from colligate.models.openai import OpenAIChat
+    from colligate.models.openai_http import Policy
 
     patience = {option: options.pop(option) for option in ("in_flight", "timeout") & options.keys()}
     policy = replace(policy or Policy(), **patience)
@@ -239,7 +236,7 @@ def _openai(
 
 
 def _llamacpp(
-    target: str, name: str, on_progress: weights.OnProgress | None, options: Mapping[str, Any]
+    target: str, name: str, on_progress: OnProgress | None, options: Mapping[str, Any]
 ) -> ChatModel:
     path = Path(target).expanduser()
     if not path.is_file():
@@ -251,18 +248,14 @@ def _llamacpp(
                 f"there is no file {target} and no pinned chat model of that name",
                 f"did you mean gguf:{near}?" if near else "colligate models list shows the names",
             )
-        path = weights.pull(target, on_progress)["model"]
-    from colligate.models.llamacpp import LlamaCpp
+        path = pull(target, on_progress)["model"]
+    from colligate.models.llama import LlamaCpp
 
     return LlamaCpp(path, name=name, **options)
 
 
 def _pinned_models() -> list[str]:
-    return [
-        name
-        for name, weight in weights.PINNED.items()
-        if weight.files["model"].name.endswith(".gguf")
-    ]
+    return [name for name, weight in PINNED.items() if weight.files["model"].name.endswith(".gguf")]
 
 
 def _unknown(what: str, name: str, forms: tuple[str, ...], words: tuple[str, ...]) -> UnknownModel:
@@ -278,7 +271,7 @@ def _unknown(what: str, name: str, forms: tuple[str, ...], words: tuple[str, ...
 def _first_model(url: str, key: str) -> str:
     import httpx2
 
-    from colligate.models.transport import shown_url
+    from colligate.models.openai_http import shown_url
 
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     shown = shown_url(url)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from colligate.errors import closest
 from colligate.models.name_parts import parts, split_adapter
-from colligate.models.suggest import closest
 
 Options = Mapping[str, Any]
 

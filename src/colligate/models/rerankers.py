@@ -8,10 +8,8 @@ from typing import Any
 
 from openai import AsyncOpenAI
 
-from colligate.models.failures import Garbled
-from colligate.models.protocols import Embedder, LikelihoodModel
-from colligate.models.text import encodable
-from colligate.models.transport import Endpoint, Policy
+from colligate.models.base import Embedder, LikelihoodModel, encodable
+from colligate.models.openai_http import Endpoint, Garbled, Policy
 
 
 class EmbeddingReranker:

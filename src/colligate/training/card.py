@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from colligate.core.events import plain
 from colligate.errors import ColligateError, MissingPath
-from colligate.evaluation.safe_files import write_whole
-from colligate.strategies.trace import plain
+from colligate.jobs.files import write_whole
 from colligate.training.journal import Made
 from colligate.training.samples import HELD_OUT, TRAIN, Sample
 

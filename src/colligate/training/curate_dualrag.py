@@ -15,22 +15,21 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from colligate.bench.metrics.judging import implies
+from colligate.bench.metrics.short_answers import dual
+from colligate.bench.question import Question
+from colligate.concurrency import in_thread
+from colligate.core.events import Listener
+from colligate.core.parameters import configured, parameters
+from colligate.core.run import Run
 from colligate.documents import Document
 from colligate.documents.sentences import sentences
 from colligate.errors import UnknownDocument, UsageError
-from colligate.evaluation.metrics.judging import implies
-from colligate.evaluation.metrics.normalising import dual
-from colligate.evaluation.question import Question
-from colligate.library.blocking import in_thread
 from colligate.models import Reranker
-from colligate.strategies.dualrag import DualRAG
-from colligate.strategies.parameters import configured, parameters
-from colligate.strategies.run import Run
-from colligate.strategies.trace import Listener
+from colligate.strategies.dualrag.method import DualRAG
 from colligate.training.card import Card
-from colligate.training.curation import Curation, Workshop, opened
-from colligate.training.dualrag_samples import TASKS, drawn
-from colligate.training.gold_entities import Gold, Scored
+from colligate.training.curate import Curation, Workshop, opened
+from colligate.training.dualrag_samples import TASKS, Gold, Scored, drawn
 from colligate.training.journal import Made
 from colligate.training.trajectories import Trajectory, trajectory
 

@@ -14,37 +14,36 @@ from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import ClassVar
 
+from colligate.bench.question import Question
+from colligate.core.events import Listener, Noted
+from colligate.core.parameters import at_least, configured
+from colligate.core.run import Run
+from colligate.core.strategy import Needs
+from colligate.core.units import best_documents
 from colligate.documents import Document
 from colligate.errors import MalformedOutput, UsageError
-from colligate.evaluation.question import Question
-from colligate.evidence.outline import selection_messages
-from colligate.library.given import Given
+from colligate.library.in_memory import Given
 from colligate.library.sources import SearchMode, Sources
 from colligate.models import Capability, Role
-from colligate.strategies.at_least import at_least
-from colligate.strategies.longrefiner import LongRefiner
-from colligate.strategies.maxp import best_documents
-from colligate.strategies.parameters import configured
-from colligate.strategies.refiner import Refiner, has_parts
-from colligate.strategies.run import Run
-from colligate.strategies.strategy import Needs
-from colligate.strategies.structuring import Structure, Structuring
-from colligate.strategies.trace import Listener, Noted
+from colligate.strategies.longrefiner.method import LongRefiner, Refiner, has_parts
+from colligate.strategies.longrefiner.structuring import Structurer, Structuring
+from colligate.strategies.longrefiner.tree import selection_messages
 from colligate.training.card import Card
-from colligate.training.curation import Curation, Workshop, opened
+from colligate.training.curate import Curation, Workshop, opened
 from colligate.training.journal import Made
-from colligate.training.longrefiner_labels import (
+from colligate.training.longrefiner_samples import (
     MALFORMED,
     SCOPE,
     SELECTION,
     Label,
+    Pairing,
     label_messages,
     scope_sample,
     selection_sample,
+    structuring_pairs,
 )
+from colligate.training.longrefiner_samples import TASK as STRUCTURING
 from colligate.training.samples import Sample
-from colligate.training.structuring_pairs import TASK as STRUCTURING
-from colligate.training.structuring_pairs import Pairing, structuring_pairs
 
 TASKS = (SCOPE, STRUCTURING, SELECTION)
 
@@ -199,7 +198,7 @@ class _Work:
 
     async def _selection(self, question: Question, document: str, run: Run) -> Made:
         """What the teacher finds helpful of a document, asked as `Refiner` asks."""
-        structure = Structure(
+        structure = Structurer(
             self.settings.structuring,
             Refiner.least_words,
             Refiner.most_words,

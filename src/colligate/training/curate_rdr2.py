@@ -10,20 +10,19 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import asdict
 
+from colligate.bench.question import Question
+from colligate.core.events import Listener
+from colligate.core.parameters import configured
+from colligate.core.prompts import material
+from colligate.documents.tokens import estimate_tokens
 from colligate.errors import UsageError
-from colligate.evaluation.question import Question
-from colligate.evidence.material import material
-from colligate.evidence.router import REFUSAL, Action, Tag, decision, router_messages
-from colligate.evidence.structure_tree import StructureTree
-from colligate.evidence.subtree import SubTree
 from colligate.models import Message
-from colligate.strategies.parameters import configured
-from colligate.strategies.rdr2 import RDR2
-from colligate.strategies.routing import Routing
-from colligate.strategies.trace import Listener, Routed
-from colligate.token_estimate import estimate_tokens
+from colligate.strategies.rdr2.events import Routed
+from colligate.strategies.rdr2.method import RDR2, Routing
+from colligate.strategies.rdr2.router import REFUSAL, Action, Tag, decision, router_messages
+from colligate.strategies.rdr2.tree import StructureTree, SubTree
 from colligate.training.card import Card
-from colligate.training.curation import Curation, Workshop, opened
+from colligate.training.curate import Curation, Workshop, opened
 from colligate.training.journal import Made
 from colligate.training.samples import Sample
 from colligate.training.scores_router import shown_subtree

@@ -8,36 +8,233 @@ that inference reads. What the paper's rules, and ours, take out is counted by i
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from pydantic import BaseModel
 
-from colligate.documents import Span
-from colligate.evidence.entity_identifier import (
+from colligate.core.citing import Statement
+from colligate.core.prompts import Reasoning, material
+from colligate.core.support import NEAR, content_words, support
+from colligate.documents import Passage, Span
+from colligate.documents.languages import detect
+from colligate.documents.sentences import sentences
+from colligate.documents.tokens import estimate_tokens
+from colligate.models import Message
+from colligate.strategies.dualrag.knowledge import ELSE, NOTHING, Fragment, words_of
+from colligate.strategies.dualrag.prompts import (
     IDENTIFIER_TOKENS,
+    REASONER_TOKENS,
+    SUMMARY_TOKENS,
     Entities,
+    FactsFirst,
+    Summary,
     Wanted,
     identifier_messages,
-    wanted,
-)
-from colligate.evidence.entity_linking import ELSE
-from colligate.evidence.knowledge_outline import NOTHING
-from colligate.evidence.knowledge_summarizer import SUMMARY_TOKENS, Summary, summarizer_messages
-from colligate.evidence.reasoner import (
-    REASONER_TOKENS,
-    FactsFirst,
-    Reasoning,
     reasoner_messages,
     reasoner_reply,
+    summarizer_messages,
+    wanted,
 )
-from colligate.models import Message
-from colligate.token_estimate import estimate_tokens
-from colligate.training.gold_entities import Gold, Match, Scored, matches
-from colligate.training.quoted_facts import copied, gold_statement, statements
 from colligate.training.samples import Sample
 from colligate.training.trajectories import Looked, State, Step, Trajectory, replayed
+
+# Which gold document an entity of a DualRAG trajectory means.
+#
+# The paper asks a reranker: the gold title with the best score, where that is over nought (of
+# logits). So does this, where a cross-encoder is named. Without one a title is meant when all
+# words
+# of the shorter of the two stand in the longer, and the same numbers. Where no title is meant,
+# the
+# spans that our outline keeps tell: what is known of the entity rests mostly on one gold
+# document.
+
+Scored = Callable[[str, Sequence[str]], Awaitable[Sequence[float]]]
+"""A reranker's score of each title for a name."""
+
+_MOSTLY = 0.5
+_ROMAN = re.compile(r"[IVX]+")
+_QUALIFIED = re.compile(r"\s*\([^()]*\)\s*$")  # "Silver Harbour (film)"
+
+
+@dataclass(frozen=True)
+class Gold:
+    """A document that holds a part of the answer, and those sentences of it that are named."""
+
+    id: str
+    title: str
+    sentences: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Match:
+    """The gold that an entity means. Scores compare within one `how`."""
+
+    gold: Gold
+    how: Literal["reranker", "words", "knowledge"]
+    score: float
+
+    @property
+    def rank(self) -> tuple[bool, float]:
+        """The greater, the better: by its name before by what is known of it."""
+        return self.how != "knowledge", self.score
+
+
+async def matches(
+    known: Mapping[str, Sequence[Span]],
+    golds: Sequence[Gold],
+    *,
+    scored: Scored | None = None,
+    over: float = 0.0,
+) -> dict[str, Match]:
+    """The gold of each entity that means one; `known` are the spans its knowledge rests on.
+
+    `scored` is a reranker's, whose best title counts where its score is above `over`.
+    """
+    found = {}
+    for entity, spans in known.items():
+        match = None if entity == ELSE else await _by_name(entity, golds, scored, over)
+        match = match or _by_knowledge(spans, golds)
+        if match is not None:
+            found[entity] = match
+    return found
+
+
+async def _by_name(
+    entity: str, golds: Sequence[Gold], scored: Scored | None, over: float
+) -> Match | None:
+    titled = [gold for gold in golds if gold.title]
+    if not titled:
+        return None
+    how: Literal["reranker", "words"]
+    if scored is None:
+        how, over, scores = "words", 0.0, [_shared(entity, gold.title) for gold in titled]
+    else:
+        how, scores = "reranker", list(await scored(entity, [gold.title for gold in titled]))
+    best = max(range(len(titled)), key=scores.__getitem__)
+    return Match(titled[best], how, scores[best]) if scores[best] > over else None
+
+
+def _shared(name: str, title: str) -> float:
+    """F1 of the words of name and title if one has all of the other's, else 0.
+
+    What a title says in brackets at its end only counts where the name has brackets too. Numbers
+    tell apart: those of the name must stand in the title, those of the title before its brackets
+    in the name.
+    """
+    bare = title if _QUALIFIED.search(name) else _QUALIFIED.sub("", title) or title
+    if not _numbers(bare) <= _numbers(name) <= _numbers(title):
+        return 0.0
+    return max(_contained(set(words_of(name)), set(words_of(each))) for each in (title, bare))
+
+
+def _contained(one: set[str], other: set[str]) -> float:
+    if not one or not other or not (one <= other or other <= one):
+        return 0.0
+    return 2 * min(len(one), len(other)) / (len(one) + len(other))
+
+
+def _numbers(text: str) -> set[str]:
+    """Its numbers, also Roman ones; a lone I, V or X among them."""
+    return {w for w in re.findall(r"\w+", text) if any(map(str.isdigit, w)) or _ROMAN.fullmatch(w)}
+
+
+def _by_knowledge(spans: Sequence[Span], golds: Sequence[Gold]) -> Match | None:
+    counted = Counter(span.document_id for span in spans)
+    shares = [(counted[gold.id] / len(spans), gold) for gold in golds] if spans else []
+    share, gold = max(shares, key=lambda pair: pair[0], default=(0.0, None))
+    return Match(gold, "knowledge", share) if gold is not None and share > _MOSTLY else None
+
+
+# Facts in a reply that is to be learnt: copied from where they stand, word for word.
+
+# What the schemas of the Reasoner and the Knowledge Summarizer allow.
+_LONGEST_FACT, _LONGEST_QUOTE = 300, 600  # characters
+_MOST_FACTS, _MOST_STATEMENTS = 6, 8
+
+
+def copied(facts: Sequence[str], fragments: Sequence[Fragment]) -> list[str]:
+    """The facts as the outline has them: what says nearly the same becomes the outline's words.
+
+    Those that it does not have are left out.
+    """
+    shown = [material(each.text) for each in fragments]
+    found = []
+    for fact in facts:
+        text = " ".join(fact.split())
+        if not text:
+            continue
+        if not any(text in each for each in shown):
+            near = max(shown, key=lambda each: support(fact, each).whole, default="")
+            if not near or not support(fact, near).enough(NEAR):
+                continue
+            text = near
+        found.append(_cut(text, _LONGEST_FACT))
+    return list(dict.fromkeys(found))[:_MOST_FACTS]
+
+
+def statements(fragments: Sequence[Fragment], passages: Sequence[Passage]) -> list[Statement]:
+    """What the fragments say, each with the sentences of the passages it rests on as its quote."""
+    found = []
+    for fragment in fragments:
+        for span in fragment.spans:
+            for number, passage in enumerate(passages, 1):
+                if passage.span.contains(span):
+                    start = span.start - passage.span.start
+                    quote = passage.text[start : start + len(span)]
+                    found.append(_statement(number, quote, fragment.text))
+                    break
+    return found[:_MOST_STATEMENTS]
+
+
+def gold_statement(gold: Gold, passages: Sequence[Passage], claim: str) -> list[Statement]:
+    """The gold's first named sentence that a passage has; empty where none has one.
+
+    Of a gold without named sentences it is that sentence of its passages which shares most
+    content words with the `claim`.
+    """
+    if gold.sentences:
+        for sentence in gold.sentences:
+            for number, passage in enumerate(passages, 1):
+                if passage.document_id == gold.id and sentence in passage.text:
+                    return [_statement(number, sentence, sentence)]
+        return []
+    wanted = set(content_words(claim))
+    best: Statement | None = None
+    most = 0
+    for number, sentence in _sentences(gold, passages):
+        shared = len(wanted.intersection(content_words(sentence)))
+        if shared > most:
+            best, most = _statement(number, sentence, sentence), shared
+    return [best] if best is not None else []
+
+
+def _sentences(gold: Gold, passages: Sequence[Passage]) -> Iterator[tuple[int, str]]:
+    for number, passage in enumerate(passages, 1):
+        if passage.document_id == gold.id:
+            for start, end in sentences(passage.text, detect(passage.text)):
+                yield number, passage.text[start:end]
+
+
+def _statement(number: int, quote: str, sentence: str) -> Statement:
+    """A statement whose quote stands in the prompt as it stands here."""
+    return Statement(
+        passage=number,
+        quote=_cut(material(quote), _LONGEST_QUOTE),
+        sentence=_cut(" ".join(sentence.split()), _LONGEST_QUOTE),
+    )
+
+
+def _cut(text: str, longest: int) -> str:
+    """The text as far as whole words of it have room."""
+    if len(text) <= longest:
+        return text
+    cut = text[: longest + 1].rpartition(" ")[0]
+    return cut or text[:longest]
+
 
 _REPLY_TOKENS = {
     "reasoner": REASONER_TOKENS,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from colligate.evaluation.safe_files import Growing, Lines
+from colligate.jobs.files import Growing, Lines
 from colligate.training.samples import Sample
 
 FILE = "journal.jsonl"

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from colligate.evaluation.datasets.jsonl import Record, faulty, lines, place_of
-from colligate.evaluation.safe_files import json_line, write_whole
+from colligate.bench.datasets.reading import Record, faulty, lines, place_of
+from colligate.jobs.files import json_line, write_whole
 from colligate.models import Message
 
 TRAIN, HELD_OUT = "train.jsonl", "held_out.jsonl"

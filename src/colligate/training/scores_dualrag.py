@@ -22,13 +22,12 @@ from typing import TypeVar
 
 from pydantic import BaseModel
 
-from colligate.evaluation.metrics.short_answers import overlap
-from colligate.evidence.entity_identifier import Entities, wanted
-from colligate.evidence.entity_linking import ELSE, words_of
-from colligate.evidence.knowledge_summarizer import Summary
-from colligate.evidence.reasoner import Reasoning
-from colligate.evidence.words import content_words
+from colligate.bench.metrics.short_answers import overlap
+from colligate.core.prompts import Reasoning
+from colligate.core.support import content_words
 from colligate.models.structured import parse
+from colligate.strategies.dualrag.knowledge import ELSE, words_of
+from colligate.strategies.dualrag.prompts import Entities, Summary, wanted
 from colligate.training.samples import Sample
 
 T = TypeVar("T", bound=BaseModel)

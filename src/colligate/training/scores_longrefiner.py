@@ -28,13 +28,11 @@ from collections.abc import Collection, Mapping, Sequence
 from statistics import fmean
 
 from colligate.documents import Document, Tree
-from colligate.documents.skeleton_recovery import recover
-from colligate.evidence.outline import selected
-from colligate.evidence.query_scope import scope_of_reply
-from colligate.strategies.refiner import Refiner
-from colligate.training.longrefiner_labels import outlined
+from colligate.strategies.longrefiner.method import Refiner, scope_of_reply
+from colligate.strategies.longrefiner.structuring import recover
+from colligate.strategies.longrefiner.tree import selected
+from colligate.training.longrefiner_samples import outlined, plain, shown
 from colligate.training.samples import Sample
-from colligate.training.structuring_pairs import plain, shown
 
 _PARAGRAPH = re.compile(r"(?:\A|\n[^\S\n]*\n)\s*(?=\S)")
 

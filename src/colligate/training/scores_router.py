@@ -7,9 +7,8 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from colligate.documents import Basis, Document, Kind, Span, Structure, Tree, TreeBuilder
-from colligate.evidence.router import decision
-from colligate.evidence.structure_tree import StructureNode, StructureTree
-from colligate.evidence.subtree import SubTree
+from colligate.strategies.rdr2.router import decision
+from colligate.strategies.rdr2.tree import StructureNode, StructureTree, SubTree
 from colligate.training.samples import Sample
 
 _LINE = re.compile(r"(\t*)(-?\d+): ?(.*)", re.DOTALL)

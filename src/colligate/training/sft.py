@@ -9,14 +9,21 @@ import errno
 import math
 import os
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from colligate.errors import ColligateError, MissingExtra, UsageError
+from colligate.errors import (
+    ColligateError,
+    MissingExtra,
+    RequestRefused,
+    UsageError,
+    WeightsUnavailable,
+)
+from colligate.models import Message
 from colligate.models.hf.loading import (
     Source,
     bfloat16_on_processor,
@@ -24,10 +31,180 @@ from colligate.models.hf.loading import (
     pretrained,
     transformers,
 )
-from colligate.training.encoding import Encoded
+from colligate.models.hf.prompts import Prompts
 from colligate.training.launch import Place
-from colligate.training.recipe import Recipe
-from colligate.training.trainer import trainer_class
+from colligate.training.recipes import Recipe
+from colligate.training.samples import Sample
+
+# Samples as the tokens a model learns from.
+#
+# The prompt's are those that `hf:` models are given at inference, by the same code; the reply's
+# follow as they would if the model wrote them, with the token that ends its turn. Only the reply
+# is
+# learnt.
+
+IGNORED = -100
+"""The label of a token that is not learnt, as torch has it."""
+
+# Asked with a schema, or for the odds of labels: their prompts leave no room for thinking.
+_HELD = frozenset({"scope", "reasoner", "identifier", "summarizer"})
+_PROBE = "REPLY"
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """A sample's tokens; the first `prompt` of them are the prompt's."""
+
+    ids: list[int]
+    prompt: int
+
+    @property
+    def labels(self) -> list[int]:
+        """For each token what is to be learnt there: itself, or nothing (`IGNORED`)."""
+        return [IGNORED] * self.prompt + self.ids[self.prompt :]
+
+
+@dataclass
+class Encodings:
+    """Samples that fit, in order, and the ids of those that were too long, with their tokens."""
+
+    fitting: list[Encoded] = field(default_factory=list)
+    too_long: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def tokens(self) -> int:
+        """Of all that fit."""
+        return sum(len(each.ids) for each in self.fitting)
+
+
+class Encoder:
+    """From samples to tokens, for one model.
+
+    Raises:
+        WeightsUnavailable: nothing would end a reply: the model could not learn to stop.
+    """
+
+    def __init__(self, prompts: Prompts, name: str) -> None:
+        self._prompts = prompts
+        self._end = _end_of_turn(prompts, name)
+
+    def encode(self, sample: Sample) -> Encoded:
+        """The tokens of a sample, whole.
+
+        Raises:
+            RequestRefused: the chat template takes no such messages.
+        """
+        prompts = self._prompts
+        rendered = prompts.render(sample.prompt, think=sample.task not in _HELD)
+        # Where a template opens the thinking by itself, the reply begins by closing it.
+        closing = "\n</think>\n\n" if prompts.opens_thinking(rendered) else ""
+        asked = prompts.encode(rendered)
+        return Encoded([*asked, *prompts.literal(closing + sample.target), self._end], len(asked))
+
+    def encode_all(self, samples: Iterable[Sample], cutoff: int) -> Encodings:
+        """The tokens of all samples of at most `cutoff`.
+
+        A prompt cut short is none that inference sends, and a reply cut short teaches never to
+        end; so what is longer is left out whole.
+        """
+        made = Encodings()
+        for sample in samples:
+            encoded = self.encode(sample)
+            if len(encoded.ids) > cutoff:
+                made.too_long[sample.id] = len(encoded.ids)
+            else:
+                made.fitting.append(encoded)
+        return made
+
+
+def _end_of_turn(prompts: Prompts, name: str) -> int:
+    """The token that the template puts after a reply; inference stops at it."""
+    turns = [Message("user", "."), Message("assistant", _PROBE)]
+    if prompts.has_template:
+        special = {i for i, t in prompts.tokenizer.added_tokens_decoder.items() if t.special}
+        with suppress(RequestRefused):
+            after = prompts.render(turns, answer=False).rpartition(_PROBE)[2]
+            for token in prompts.encode(after):
+                if token in special:
+                    return token
+    end: int | None = prompts.tokenizer.eos_token_id
+    if end is None:
+        why = "neither its chat template nor its tokenizer has a token that ends a reply"
+        raise WeightsUnavailable(f"cannot train {name}", why, "take an instruction-tuned model")
+    return end
+
+
+# TRL's trainer as it is used here: quiet, without work for nothing, and with losses of tokens.
+
+
+def trainer_class(trl: Any) -> Any:
+    """The class of trainers; TRL is imported when training begins."""
+
+    class Trainer(trl.SFTTrainer):  # type: ignore[misc]
+        """Tells nobody of itself and writes no card."""
+
+        _nats = 0.0  # of the samples kept aside, and the tokens learnt in them
+        _tokens = 0
+
+        def _send_telemetry(self) -> None:
+            pass
+
+        def create_model_card(self, *_: Any, **__: Any) -> None:
+            pass
+
+        def compute_loss(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+            if not self.args.use_cpu or "shift_labels" in inputs:
+                return super().compute_loss(model, inputs, *args, **kwargs)
+            with replies_alone(self.accelerator.unwrap_model(model), inputs) as fewer:
+                return super().compute_loss(model, fewer, *args, **kwargs)
+
+        def prediction_step(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+            loss, *rest = super().prediction_step(model, inputs, *args, **kwargs)
+            learnt = int((inputs["labels"][:, 1:] != IGNORED).sum())
+            self._nats += float(loss) * learnt
+            self._tokens += learnt
+            return loss, *rest
+
+        def evaluation_loop(self, *args: Any, **kwargs: Any) -> Any:
+            # The trainer's own is the mean over batches: a reply of three tokens would count as
+            # much as one of three hundred, and not as it does in the loss that is trained.
+            self._nats, self._tokens = 0.0, 0
+            found = super().evaluation_loop(*args, **kwargs)
+            sums = self.accelerator.gather(_pair(self._nats, self._tokens, self.args.device))
+            nats, tokens = sums.view(-1, 2).sum(dim=0).tolist()
+            found.metrics["eval_loss"] = nats / tokens
+            return found
+
+    return Trainer
+
+
+@contextmanager
+def replies_alone(model: Any, inputs: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """A batch so that only where something is learnt the vocabulary's odds are computed.
+
+    On a GPU TRL leaves the other places out itself. On a processor it does not, and the prompts,
+    nine tenths of the tokens, would cost a quarter of the time for nothing.
+    """
+    labels = inputs["labels"][:, 1:]
+    learnt = (labels != IGNORED).any(dim=0).nonzero().flatten()
+
+    def keep(module: Any, args: Any, output: Any) -> Any:
+        output.last_hidden_state = output.last_hidden_state[:, learnt]
+        return output
+
+    causal = model.get_base_model() if hasattr(model, "get_base_model") else model
+    with causal.base_model.register_forward_hook(keep):
+        yield {
+            **{name: value for name, value in inputs.items() if name != "labels"},
+            "shift_labels": labels[:, learnt],
+        }
+
+
+def _pair(nats: float, tokens: int, device: Any) -> Any:
+    import torch
+
+    return torch.tensor([nats, float(tokens)], device=device)
+
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _KEPT = 2  # checkpoints: the one being written, and the last whole one

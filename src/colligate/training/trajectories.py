@@ -12,18 +12,22 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
+from colligate.bench.metrics.short_answers import unmarked
+from colligate.core.answer import Answer
+from colligate.core.events import Asked, Event, plain
+from colligate.core.run import Run
 from colligate.documents import Passage, Span
-from colligate.evaluation.metrics.normalising import unmarked
-from colligate.evidence.entity_linking import ELSE
-from colligate.evidence.knowledge_outline import Fragment, KnowledgeOutline
-from colligate.evidence.knowledge_summarizer import Summary, summarizer_messages
 from colligate.models import Message
-from colligate.models.schema_prompt import with_schema
-from colligate.models.structured import json_schema_of
-from colligate.strategies.answer import Answer
-from colligate.strategies.dualrag_trace import Gathered, Identified, Reasoned, Stopped, Summarised
-from colligate.strategies.run import Run
-from colligate.strategies.trace import Asked, Event, plain
+from colligate.models.structured import json_schema_of, with_schema
+from colligate.strategies.dualrag.events import (
+    Gathered,
+    Identified,
+    Reasoned,
+    Stopped,
+    Summarised,
+)
+from colligate.strategies.dualrag.knowledge import ELSE, Fragment, KnowledgeOutline
+from colligate.strategies.dualrag.prompts import Summary, summarizer_messages
 
 E = TypeVar("E", bound=Event)
 

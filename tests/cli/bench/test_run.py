@@ -171,7 +171,7 @@ def test_a_full_disk_stops_the_run_which_goes_on_when_there_is_room(
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patched:
-        patched.setattr("colligate.evaluation.safe_files.os.fsync", full)
+        patched.setattr("colligate.jobs.files.os.fsync", full)
         done = colligate.here(*running(tmp_path / "out"))
     assert done.returncode == 1
     assert "stopped; 3 new rows in " in done.stderr
@@ -416,9 +416,7 @@ def test_the_run_is_on_record(
     assert run["models"]["reader"]["said"] == {"id": "keeper", "max_model_len": 4096}
     assert len(run["models"]["embedder"]["digest"]) == 64
     assert len(run["data"]["towers.jsonl"]) == 64
-    assert {"evidence/reader.py", "colligate.strategies.baselines.full_context"} <= set(
-        run["prompts"]
-    )
+    assert {"core/reader.py", "baselines/full_context.py"} <= set(run["prompts"])
     assert run["versions"]["python"]
     assert run["suite_text"].startswith('\ntitle = "Towers"')
     [session] = run["sessions"]

@@ -9,23 +9,21 @@ from typing import Any
 
 import pytest
 
-from colligate.cli.progress import Lines, watching
-from colligate.cli.steps import step
+from colligate.cli.progress import Lines, step, watching
+from colligate.core.events import Asked, Asking, Event, Progressed
 from colligate.documents import Span
-from colligate.evidence.entity_linking import Link
-from colligate.evidence.knowledge_outline import Fragment
 from colligate.models import Usage
-from colligate.strategies.dualrag_trace import (
+from colligate.strategies.dualrag.events import (
     Gathered,
     Identified,
     Outlined,
     OutlineEntity,
     Reasoned,
-    Stop,
     Stopped,
 )
-from colligate.strategies.duquad_trace import DocumentScore, Gated, Listed, Viewed
-from colligate.strategies.spd_rag_trace import (
+from colligate.strategies.dualrag.knowledge import Fragment, Link, Stop
+from colligate.strategies.duquad.events import DocumentScore, Gated, Listed, Viewed
+from colligate.strategies.spd_rag.events import (
     AgentEnded,
     AgentTurn,
     FoundThere,
@@ -33,7 +31,6 @@ from colligate.strategies.spd_rag_trace import (
     Planned,
     Synthesised,
 )
-from colligate.strategies.trace import Asked, Asking, Event, Progressed
 
 _CODES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 SPAN = Span("d", 0, 4)

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from colligate import Engine
+from colligate.core.strategy import strategy
 from colligate.errors import BudgetExceeded, ModelError
-from colligate.models.openai_chat import OpenAIChat
-from colligate.strategies.strategy import strategy
+from colligate.models.openai import OpenAIChat
 
 QUESTION = "Which notices must stay in copies of the software?"
 

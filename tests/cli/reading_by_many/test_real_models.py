@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from colligate import Engine
-from colligate.models import Completion, weights
+from colligate.core.events import Asked, Measured
+from colligate.core.strategy import strategy
+from colligate.models import Completion
 from colligate.models.hf.model import HFModel
-from colligate.models.llamacpp import LlamaCpp
-from colligate.strategies.strategy import strategy
-from colligate.strategies.trace import Asked, Measured
+from colligate.models.llama import LlamaCpp
+from colligate.models.weights import pull
 
 pytestmark = pytest.mark.model
 
@@ -53,7 +54,7 @@ def brief(schema: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def file() -> Path:
-    return weights.pull("smollm2-135m")["model"]
+    return pull("smollm2-135m")["model"]
 
 
 @pytest.fixture(scope="module")

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from colligate.bench.datasets import Corpus, documents_of
+from colligate.bench.datasets.corpus import reading
+from colligate.bench.question import Candidate, Question
 from colligate.errors import ColligateError, FaultyRecord, MissingPath, ReadingError, UsageError
-from colligate.evaluation.datasets import Corpus, documents_of
-from colligate.evaluation.datasets.corpus import reading
-from colligate.evaluation.question import Candidate, Question
 
 ENGLISH = "The company reported its earnings for the second quarter of the year. " * 3
 MARKDOWN = f"# Report\n\n{ENGLISH}\n\n## Cash\n\n{ENGLISH}\n"

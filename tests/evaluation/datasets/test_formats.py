@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from colligate.bench.datasets import FORMATS, format_of, read_questions
+from colligate.bench.question import Question, Reading, Task
 from colligate.errors import FaultyRecord, MissingPath, UsageError
-from colligate.evaluation.datasets import FORMATS, format_of, read_questions
-from colligate.evaluation.question import Question, Reading, Task
 
 Record = dict[str, Any]
 

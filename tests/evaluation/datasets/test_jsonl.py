@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from colligate.bench.datasets.reading import lines
 from colligate.errors import FaultyRecord, MissingPath
-from colligate.evaluation.datasets.jsonl import lines
 
 RECORDS = [{"n": 1}, {"text": 'two\u2028lines, ünï [] {} " \\'}, {"deep": {"list": [1, {}]}}]
 

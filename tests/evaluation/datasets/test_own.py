@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from colligate.bench.datasets import read_questions
+from colligate.bench.question import Question
 from colligate.errors import FaultyRecord, MissingPath
-from colligate.evaluation.datasets import read_questions
-from colligate.evaluation.question import Question
 
 TABLE = (
     "id,Question,answers,documents,gold,department\n"

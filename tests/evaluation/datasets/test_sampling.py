@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colligate.evaluation.datasets import some
-from colligate.evaluation.question import Question
+from colligate.bench.datasets import some
+from colligate.bench.question import Question
 
 QUESTIONS = [Question(f"q{n}", "?") for n in range(200)]
 

@@ -7,18 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from colligate.bench.metrics.backends import Backends, JudgeReads, MissingBackend
+from colligate.bench.metrics.catalogue import CORPUS, GROUPS, higher_is_better, measured, require
+from colligate.bench.outcome import Outcome, Piece
+from colligate.bench.question import Candidate, Question, Reading, Task
 from colligate.errors import MissingExtra, UsageError
-from colligate.evaluation.metrics.backends import Backends, JudgeReads, MissingBackend
-from colligate.evaluation.metrics.catalogue import (
-    CORPUS,
-    GROUPS,
-    higher_is_better,
-    measured,
-    require,
-)
-from colligate.evaluation.outcome import Outcome, Piece
-from colligate.evaluation.question import Candidate, Question, Reading, Task
-from colligate.models.scripted import ScriptedModel
+from colligate.testing import ScriptedModel
 
 DOCS = Path(__file__).parents[3] / "docs" / "metrics.md"
 

@@ -2,14 +2,14 @@ from __future__ import annotations
 
 import pytest
 
-from colligate.evaluation.metrics.citations import (
+from colligate.bench.metrics.citations import (
     Cited,
     citation_measures,
     cited_statements,
     nli_citation_measures,
 )
-from colligate.evaluation.outcome import Outcome, Piece
-from colligate.evaluation.question import Question
+from colligate.bench.outcome import Outcome, Piece
+from colligate.bench.question import Question
 
 
 class Says:

@@ -2,13 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from colligate.evaluation.metrics.abstention import abstention_measures
-from colligate.evaluation.metrics.costs import cost_measures
-from colligate.evaluation.metrics.evidence import evidence_measures, gold_recall
-from colligate.evaluation.outcome import Outcome, Piece
-from colligate.evaluation.question import Candidate, Question, Task
+from colligate.bench.metrics.by_question import abstention_measures, cost_measures
+from colligate.bench.metrics.evidence import evidence_measures, gold_recall
+from colligate.bench.outcome import Outcome, Piece
+from colligate.bench.question import Candidate, Question, Task
+from colligate.models.base import Price, Usage
 from colligate.models.metering import Meter, Prices
-from colligate.models.protocols import Price, Usage
 
 
 def piece(document: str, text: str = "some words here", title: str = "") -> Piece:

@@ -4,20 +4,19 @@ from collections.abc import Sequence
 
 import pytest
 
-from colligate.errors import MissingCapability, ModelError
-from colligate.evaluation.metrics.backends import JudgeEntails, JudgeReads, TrainedEntails
-from colligate.evaluation.metrics.claims import claim_recall
-from colligate.evaluation.metrics.disambiguation import disambiguation_scores
-from colligate.evaluation.metrics.judging import (
+from colligate.bench.metrics.backends import JudgeEntails, JudgeReads, TrainedEntails
+from colligate.bench.metrics.by_question import claim_recall, disambiguation_scores
+from colligate.bench.metrics.judging import (
     implies,
     loong_gold,
     loong_official,
     loong_question,
     loong_spd,
 )
-from colligate.evaluation.question import Question, Reading, Task
-from colligate.models.protocols import Completion, LabelOdds, Message
-from colligate.models.scripted import ScriptedCall, ScriptedModel
+from colligate.bench.question import Question, Reading, Task
+from colligate.errors import MissingCapability, ModelError
+from colligate.models.base import Completion, LabelOdds, Message
+from colligate.testing import ScriptedCall, ScriptedModel
 
 
 def asked(model: ScriptedModel) -> list[str]:
@@ -178,7 +177,7 @@ async def test_a_trained_model_is_asked_as_alce_asks_it(monkeypatch: pytest.Monk
             return "1" if "it rained" in end else "10"
 
     monkeypatch.setattr("colligate.models.hf.loading.transformers", lambda: None)
-    monkeypatch.setattr("colligate.models.hf.seq2seq.seq2seq", lambda name: T5())
+    monkeypatch.setattr("colligate.models.hf.encoders.seq2seq", lambda name: T5())
     nli = TrainedEntails("google/t5_xxl_true_nli_mixture")
     assert nli.name == "google/t5_xxl_true_nli_mixture"
     assert await claim_recall("Wet.", ["it rained", "it snowed"], nli) == 0.5

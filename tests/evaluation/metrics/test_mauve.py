@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from colligate.evaluation.metrics.mauve import mauve, mauve_of_run, under_curve
-from colligate.evaluation.question import Question
+from colligate.bench.metrics.mauve import mauve, mauve_of_run, under_curve
+from colligate.bench.question import Question
 
 
 @pytest.mark.parametrize(
@@ -49,6 +49,6 @@ def test_all_texts_alike_are_one_cluster() -> None:
 
 
 def test_a_run_without_long_answers_has_none_and_loads_nothing() -> None:
-    from colligate.evaluation.outcome import Outcome
+    from colligate.bench.outcome import Outcome
 
     assert mauve_of_run([(Question("q", "who?", ("x",)), Outcome())]) == {}

@@ -5,13 +5,7 @@ import string
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colligate.evaluation.metrics.normalising import (
-    alce_output,
-    dual,
-    first_line,
-    squad,
-    unmarked,
-)
+from colligate.bench.metrics.short_answers import alce_output, dual, first_line, squad, unmarked
 
 
 def test_squad_deletes_and_does_not_split() -> None:

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from colligate.evaluation.metrics.rouge import dual_rouge, long_rouge, rouge_of_run
-from colligate.evaluation.outcome import Outcome
-from colligate.evaluation.question import Question, Task
+from colligate.bench.metrics.rouge import dual_rouge, long_rouge, rouge_of_run
+from colligate.bench.outcome import Outcome
+from colligate.bench.question import Question, Task
 
 pytest.importorskip("rouge_score")
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from colligate.evaluation.metrics import by_question
-from colligate.evaluation.metrics.asqa import asqa_scores, str_em
-from colligate.evaluation.metrics.passages import passage_scores
-from colligate.evaluation.metrics.qampari import qampari_scores
-from colligate.evaluation.outcome import Outcome
-from colligate.evaluation.question import Question, Reading, Task
+from colligate.bench.metrics.by_question import (
+    asqa_scores,
+    passage_scores,
+    qampari,
+    qampari_scores,
+    str_em,
+)
+from colligate.bench.outcome import Outcome
+from colligate.bench.question import Question, Reading, Task
 
 READINGS = (Reading("when?", ("1932", "thirty-two")), Reading("where?", ("Paris",)))
 
@@ -34,17 +37,17 @@ def test_qampari_of_half_a_list() -> None:
 def test_a_short_answer_of_a_line_each_is_a_list_too() -> None:
     question = Question("q", "who?", task=Task.SET, members=(("Ann",), ("Bob Lee",), ("Cy",)))
     said = Outcome("They are Ann and others.", "1. Ann\n- Bob Lee,\n\nCy", found=True)
-    found = by_question.qampari(question, said)
+    found = qampari(question, said)
     assert found is not None
     assert (found["qampari_precision"], found["qampari_recall"]) == (1, 1)
     assert found["qampari_recall_raw"] == 0  # the whole is a sentence
     in_a_line = Outcome("Ann, Cy", "Ann, Cy.", found=True)
-    assert by_question.qampari(question, in_a_line) == {
+    assert qampari(question, in_a_line) == {
         name: value
         for plain, value in qampari_scores("Ann, Cy", question.members).items()
         for name in (plain, f"{plain}_raw")
     }
-    without_short = by_question.qampari(question, Outcome("Ann\nBob Lee", found=True))
+    without_short = qampari(question, Outcome("Ann\nBob Lee", found=True))
     assert without_short is not None
     assert without_short["qampari_recall"] == 1 / 3  # ALCE: the first line
 

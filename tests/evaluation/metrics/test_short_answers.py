@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colligate.evaluation.metrics.normalising import dual
-from colligate.evaluation.metrics.short_answers import (
+from colligate.bench.metrics.short_answers import (
     containment,
     containment_first_line,
+    dual,
     em,
     f1_alce,
     f1_flashrag,

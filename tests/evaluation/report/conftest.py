@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from colligate.evaluation.outcome import Outcome, Piece
-from colligate.evaluation.provenance import ModelRecord, Provenance, Session, write_provenance
-from colligate.evaluation.rows import FILE, Row
+from colligate.bench.outcome import Outcome, Piece
+from colligate.bench.provenance import ModelRecord, Provenance, Session, write_provenance
+from colligate.bench.rows import FILE, Row
 
 METHODS = (
     ("full-context", "Vanilla LLM", 0.55, 3200),
@@ -125,7 +125,7 @@ class MadeRun:
                 questions=dict.fromkeys(names, self.questions),
                 limit=50,
                 settings={"max_tokens": 300, "temperature": 0.0},
-                prompts={"colligate.evidence.reader": "77aa" * 16},
+                prompts={"colligate.core.reader": "77aa" * 16},
                 data={"nq20.jsonl.gz": "99bb" * 16},
                 versions={"python": "3.11.9", "colligate": "0.1.0", "numpy": "2.1.0"},
                 sessions=(

@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lxml import etree
 
-from colligate.evaluation.report import bars, charts
-from colligate.evaluation.report.bars import Bar, Difference
-from colligate.evaluation.report.charts import NARROW, WIDE, Axis, Line, Point
-from colligate.evaluation.report.scales import Scale, log_reach, reach, spread
-from colligate.evaluation.report.scatter import Dot, scattered
-from colligate.evaluation.report.svg import FONT, shortened, text_width
+from colligate.bench.report import bars, charts
+from colligate.bench.report.bars import Bar, Difference
+from colligate.bench.report.charts import NARROW, WIDE, Axis, Line, Point
+from colligate.bench.report.scales import Scale, log_reach, reach, spread
+from colligate.bench.report.scatter import Dot, scattered
+from colligate.bench.report.svg import FONT, shortened, text_width
 
 numbers = st.one_of(
     st.floats(),  # infinite ones and NaN among them

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from lxml import html
 
+from colligate.bench.outcome import Outcome, Piece
+from colligate.bench.report import questions as questions_module
+from colligate.bench.report import write_report
+from colligate.bench.rows import Row, read_rows
 from colligate.errors import ColligateError, MissingPath
-from colligate.evaluation.outcome import Outcome, Piece
-from colligate.evaluation.report import questions as questions_module
-from colligate.evaluation.report import write_report
-from colligate.evaluation.rows import Row, read_rows
 
 Make = Callable[..., Any]
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>&amp;\u2028 '\"`|*_[a](b)"

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from colligate.evaluation.outcome import Outcome
-from colligate.evaluation.report.verdicts import Verdict, verdict
-from colligate.evaluation.rows import Row
+from colligate.bench.outcome import Outcome
+from colligate.bench.report.verdicts import Verdict, verdict
+from colligate.bench.rows import Row
 
 
 @pytest.mark.parametrize(

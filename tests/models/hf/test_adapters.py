@@ -14,8 +14,7 @@ import pytest
 import torch
 
 from colligate.errors import MissingExtra, WeightsUnavailable
-from colligate.models.hf.loading import find
-from colligate.models.hf.runtime import Runtime
+from colligate.models.hf.loading import Runtime, find
 
 IDS = [5, 80, 31, 200, 17, 9, 44, 120]
 

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from colligate.models import Message, weights
+from colligate.models import Message
 from colligate.models.hf.loading import find, transformers
 from colligate.models.hf.model import HFModel
+from colligate.models.weights import pull
 
 pytestmark = pytest.mark.model
 
@@ -27,7 +28,7 @@ def adapter(tmp_path: Path) -> Callable[[int], Path]:
         import torch
 
         library = transformers()
-        source = find(str(weights.pull("smollm2-135m")["model"]))
+        source = find(str(pull("smollm2-135m")["model"]))
         config = library.AutoConfig.from_pretrained(source.place, gguf_file=source.gguf_file)
         # Its adapters are as wide as the layers they are put on: the rest may be small.
         config.vocab_size, config.intermediate_size = 8, 8

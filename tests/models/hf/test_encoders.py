@@ -6,8 +6,13 @@ import numpy as np
 import pytest
 
 from colligate.errors import UnknownModel, WeightsUnavailable
-from colligate.models.hf.dual_encoder import DualEncoder, dual_encoder
-from colligate.models.hf.token_classifier import TokenClassifier, pieces, token_classifier
+from colligate.models.hf.encoders import (
+    DualEncoder,
+    TokenClassifier,
+    dual_encoder,
+    pieces,
+    token_classifier,
+)
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from colligate.models.hf.encoder import Loaded
-from colligate.models.hf.extractive import _read, best_span
+from colligate.models.hf.encoders import Loaded, _read, best_span
 
 QUESTION = "Who signed the treaty?"
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from colligate.errors import UnknownModel
-from colligate.models.hf.features import last_token_features
+from colligate.models.hf.encoders import last_token_features
 
 
 def test_a_text_is_its_last_token_and_no_more_of_it_than_asked(

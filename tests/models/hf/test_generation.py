@@ -21,11 +21,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from colligate.errors import ContextTooSmall, RequestRefused, ServerFailed, WeightsUnavailable
-from colligate.models.hf.generation import Generated, Generator, Request
+from colligate.models.hf.generate import Generated, Generator, Request
 from colligate.models.hf.grammar import Grammar
-from colligate.models.hf.loading import find, load_tokenizer
+from colligate.models.hf.loading import Runtime, Stopped, find, load_tokenizer
 from colligate.models.hf.prompts import Prompts
-from colligate.models.hf.runtime import Runtime, Stopped
 
 CONTROL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 

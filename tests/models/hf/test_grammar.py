@@ -17,11 +17,10 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field, TypeAdapter, create_model
 
 from colligate.errors import RequestRefused
-from colligate.models.hf.generation import Generated, Generator, Request
+from colligate.models.hf.generate import Generated, Generator, Request
 from colligate.models.hf.grammar import Grammars
-from colligate.models.hf.loading import find, load_tokenizer
+from colligate.models.hf.loading import Runtime, find, load_tokenizer
 from colligate.models.hf.prompts import Prompts
-from colligate.models.hf.runtime import Runtime
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

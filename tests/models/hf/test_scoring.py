@@ -15,12 +15,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from colligate.errors import ContextTooSmall
-from colligate.models.hf import scoring
-from colligate.models.hf.forest import Forest, Unfit, attend
-from colligate.models.hf.loading import find, load_tokenizer
+from colligate.models.hf import score as scoring
+from colligate.models.hf.loading import Runtime, Stopped, find, load_tokenizer
 from colligate.models.hf.prompts import Prompts
-from colligate.models.hf.runtime import Runtime, Stopped
-from colligate.models.hf.scoring import Scorer
+from colligate.models.hf.score import Forest, Scorer, Unfit, attend
 
 ARCHITECTURES = ("llama", "mistral", "qwen2", "qwen3", "gemma2", "gemma3")
 INSTRUCTION = "Numbers: 0 1 2 3 4 5 6 7 8 9. " * 4
@@ -278,7 +276,7 @@ def test_each_token_sees_what_leads_to_it(
     with pytest.MonkeyPatch.context() as patch:
         small, more, strip = sizes
         for name, size in (("_SMALL", small), ("_LARGE", small + more), ("_STRIP", strip)):
-            patch.setattr(f"colligate.models.hf.forest.{name}", size)
+            patch.setattr(f"colligate.models.hf.score.{name}", size)
         sequences = [[*beginning, *rest] for rest in rests]
         known = len(beginning)
         forest = Forest(sequences, known)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from colligate.errors import UnknownModel
-from colligate.models.hf.seq2seq import Seq2Seq
+from colligate.models.hf.encoders import Seq2Seq
 
 
 @pytest.fixture

@@ -22,10 +22,10 @@ from playwright.async_api import Browser, ConsoleMessage, Page, async_playwright
 
 from colligate import Engine
 from colligate.models import Capability
-from colligate.models.scripted import ScriptedCall, ScriptedModel
-from colligate.serving.app import create_app
-from colligate.serving.settings import Serving
+from colligate.server.app import create_app
+from colligate.server.settings import Serving
 from colligate.settings import Settings
+from colligate.testing import ScriptedCall, ScriptedModel
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 _LICENCES = Path(__file__).parents[3] / "examples" / "licences"

@@ -15,9 +15,9 @@ import uvicorn
 
 from colligate import Engine, Settings
 from colligate.errors import ServerFailed
-from colligate.models.scripted import ScriptedCall, ScriptedModel
-from colligate.serving.app import create_app
-from colligate.serving.settings import Serving
+from colligate.server.app import create_app
+from colligate.server.settings import Serving
+from colligate.testing import ScriptedCall, ScriptedModel
 
 TOKEN = "a-token-for-tests"
 

@@ -20,9 +20,9 @@ from mcp import Client, MCPError, StdioServerParameters
 
 from colligate import Engine
 from colligate.errors import ServerFailed
-from colligate.models.scripted import ScriptedModel
-from colligate.serving.answering import OneLibrary
-from colligate.serving.mcp_server import mcp_server
+from colligate.server.answering import OneLibrary
+from colligate.server.mcp import mcp_server
+from colligate.testing import ScriptedModel
 
 Connected = Callable[[], AbstractAsyncContextManager[Client]]
 

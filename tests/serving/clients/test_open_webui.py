@@ -9,7 +9,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from colligate.serving.openai_wire import Completion
+from colligate.server.openai_wire import Completion
 
 QUESTION = "Where do bicycles stand?"
 CLAIM = "Bicycles stand in the yard."

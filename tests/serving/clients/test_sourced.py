@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from colligate.serving.sourced import sourced
+from colligate.server.sourced import sourced
 
 MARKDOWN = MarkdownIt("commonmark")
 PIECES = st.sampled_from(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from colligate.serving.telling import line
+from colligate.server.stream import line
 
 
 @pytest.mark.parametrize(

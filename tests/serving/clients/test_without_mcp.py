@@ -13,14 +13,14 @@ import httpx2
 
 from colligate import Engine, Settings
 from colligate.cli.app import run_command
-from colligate.models.scripted import ScriptedModel
-from colligate.serving.app import create_app
-from colligate.serving.settings import Serving
+from colligate.server.app import create_app
+from colligate.server.settings import Serving
+from colligate.testing import ScriptedModel
 
 
 @pytest.fixture
 def no_mcp(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "colligate.serving.mcp_server", raising=False)
+    monkeypatch.delitem(sys.modules, "colligate.server.mcp", raising=False)
     monkeypatch.setitem(sys.modules, "mcp.server", None)
 
 

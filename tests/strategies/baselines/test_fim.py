@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from colligate.core.events import Pruned, Scored
 from colligate.documents import Document
 from colligate.documents.markdown import markdown_tree
-from colligate.library.given import Given
+from colligate.documents.tokens import estimate_tokens
+from colligate.library.in_memory import Given
 from colligate.strategies.baselines.fim import FiM, u_shape
-from colligate.strategies.trace import Pruned, Scored
-from colligate.token_estimate import estimate_tokens
 
 QUESTION = "What is worth most?"
 WORTH = {"iron": 1.0, "gold": 9.0, "clay": 0.0, "silver": 5.0, "copper": 3.0}

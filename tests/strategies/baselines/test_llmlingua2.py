@@ -2,14 +2,14 @@ import re
 
 import pytest
 
+from colligate.core.reader import Shortened
 from colligate.documents import Document
 from colligate.documents.markdown import markdown_tree
+from colligate.documents.tokens import token_spans
 from colligate.errors import UsageError, WeightsUnavailable
-from colligate.library.given import Given
+from colligate.library.in_memory import Given
 from colligate.strategies.baselines import llmlingua2
 from colligate.strategies.baselines.llmlingua2 import LLMLingua2, kept_words
-from colligate.strategies.shortened import Shortened
-from colligate.token_estimate import token_spans
 
 QUESTION = "Who signed?"
 TEXT = "It was noon when Anna Keller signed the treaty."

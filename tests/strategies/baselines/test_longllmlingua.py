@@ -2,13 +2,13 @@ import re
 
 import pytest
 
+from colligate.core.events import Pruned
 from colligate.documents import Document
 from colligate.documents.markdown import markdown_tree
+from colligate.documents.tokens import token_spans
 from colligate.errors import MissingCapability, UsageError
-from colligate.library.given import Given
+from colligate.library.in_memory import Given
 from colligate.strategies.baselines.longllmlingua import LongLLMLingua
-from colligate.strategies.trace import Pruned
-from colligate.token_estimate import token_spans
 
 QUESTION = "Who signed the treaty?"
 TEXTS = {

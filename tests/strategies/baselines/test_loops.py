@@ -7,18 +7,18 @@ import re
 import numpy as np
 import pytest
 
+from colligate.core.events import Retrieved
 from colligate.documents import Document
 from colligate.documents.markdown import markdown_tree
+from colligate.documents.tokens import token_spans
 from colligate.errors import BudgetExceeded, MissingCapability, UsageError
-from colligate.library.given import Given
+from colligate.library.in_memory import Given
 from colligate.strategies.baselines import metarag
 from colligate.strategies.baselines.agentic_rag import AgenticRAG
 from colligate.strategies.baselines.flare import FLARE
 from colligate.strategies.baselines.genground import GenGround
 from colligate.strategies.baselines.ircot import IRCoT
 from colligate.strategies.baselines.metarag import MetaRAG
-from colligate.strategies.trace import Retrieved
-from colligate.token_estimate import token_spans
 
 TEXTS = {
     "film": "# Silver Harbour\n\nSilver Harbour is a film of 1971. Its director was Ada Mercer.\n",

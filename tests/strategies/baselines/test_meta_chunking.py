@@ -5,11 +5,11 @@ import pytest
 
 from colligate.documents import Document
 from colligate.documents.markdown import markdown_tree
+from colligate.documents.tokens import token_spans
 from colligate.errors import MissingCapability, UsageError
-from colligate.library.given import Given
+from colligate.library.in_memory import Given
 from colligate.models import Capability, LabelOdds
 from colligate.strategies.baselines.meta_chunking import MetaChunking, margin_messages
-from colligate.token_estimate import token_spans
 
 QUESTION = "Where do otters sleep?"
 SENTENCES = (

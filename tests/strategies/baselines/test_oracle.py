@@ -2,12 +2,12 @@ import json
 
 import pytest
 
+from colligate.core.parameters import parameters
 from colligate.documents import Document
 from colligate.documents.markdown import markdown_tree
 from colligate.errors import UnknownDocument, UsageError
-from colligate.library.given import Given
+from colligate.library.in_memory import Given
 from colligate.strategies.baselines.oracle import Oracle
-from colligate.strategies.parameters import parameters
 
 QUESTION = "What is the rent, and where are bicycles kept?"
 RENT = "The tenant pays 900 euros a month for the flat in Mill Street."

@@ -2,14 +2,14 @@ import re
 
 import pytest
 
+from colligate.core.events import Scored
 from colligate.documents import Document
 from colligate.documents.chunking import TokenWindow
 from colligate.documents.markdown import markdown_tree
 from colligate.errors import UsageError, WeightsUnavailable
-from colligate.library.given import Given
+from colligate.library.in_memory import Given
 from colligate.strategies.baselines import recomp
 from colligate.strategies.baselines.recomp import Recomp
-from colligate.strategies.trace import Scored
 
 QUESTION = "Who signed the treaty?"
 TEXTS = {

@@ -3,12 +3,12 @@ import re
 import numpy as np
 import pytest
 
+from colligate.core.events import Pruned, Scored
 from colligate.documents import Document
 from colligate.documents.markdown import markdown_tree
 from colligate.errors import MissingCapability, UsageError
-from colligate.library.given import Given
+from colligate.library.in_memory import Given
 from colligate.strategies.baselines.reorder import ReorderBM25, ReorderDense
-from colligate.strategies.trace import Pruned, Scored
 
 QUESTION = "Which planet has rings?"
 

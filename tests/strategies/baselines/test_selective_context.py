@@ -4,10 +4,10 @@ import pytest
 
 from colligate.documents import Document
 from colligate.documents.markdown import markdown_tree
+from colligate.documents.tokens import token_spans
 from colligate.errors import MissingCapability, UsageError
-from colligate.library.given import Given
+from colligate.library.in_memory import Given
 from colligate.strategies.baselines.selective_context import SelectiveContext
-from colligate.token_estimate import token_spans
 
 QUESTION = "Who signed?"
 TEXT = "It was noon on a day of rain. Anna Keller signed the treaty in the old hall."

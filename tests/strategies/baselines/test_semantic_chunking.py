@@ -6,7 +6,7 @@ import pytest
 from colligate.documents import Document
 from colligate.documents.markdown import markdown_tree
 from colligate.errors import MissingCapability, UsageError
-from colligate.library.given import Given
+from colligate.library.in_memory import Given
 from colligate.strategies.baselines.semantic_chunking import SemanticChunking
 
 QUESTION = "Do bridges rust?"

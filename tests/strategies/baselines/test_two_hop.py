@@ -2,12 +2,12 @@ import re
 
 import pytest
 
+from colligate.core.events import Retrieved
 from colligate.documents import Document
 from colligate.documents.markdown import markdown_tree
 from colligate.errors import UsageError
-from colligate.library.given import Given
+from colligate.library.in_memory import Given
 from colligate.strategies.baselines.two_hop import TwoHop
-from colligate.strategies.trace import Retrieved
 
 QUESTION = "Who composed the anthem?"
 

@@ -7,13 +7,13 @@ import re
 import numpy as np
 import pytest
 
+from colligate.core.reader import Form
 from colligate.documents import Document
 from colligate.documents.markdown import markdown_tree
 from colligate.errors import BudgetExceeded, ContextTooSmall, MissingCapability, UsageError
-from colligate.evidence.reader import Form
-from colligate.library.given import Given
+from colligate.library.in_memory import Given
+from colligate.models.base import Capability, LabelOdds
 from colligate.models.hf.reflection import Reflected
-from colligate.models.protocols import Capability, LabelOdds
 from colligate.strategies.baselines import self_rag
 from colligate.strategies.baselines.asc import ASC
 from colligate.strategies.baselines.main_rag import MAINRAG

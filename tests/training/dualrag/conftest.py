@@ -7,15 +7,15 @@ import re
 
 import pytest
 
+from colligate.core.run import Run
 from colligate.documents import Document
 from colligate.documents.markdown import markdown_tree
-from colligate.library.given import Given
+from colligate.library.in_memory import Given
+from colligate.models.base import Capability, Role
 from colligate.models.metering import Meter
-from colligate.models.protocols import Capability, Role
-from colligate.models.scripted import ScriptedModel
-from colligate.strategies.dualrag import DualRAG
-from colligate.strategies.run import Run
-from colligate.training.gold_entities import Gold
+from colligate.strategies.dualrag.method import DualRAG
+from colligate.testing import ScriptedModel
+from colligate.training.dualrag_samples import Gold
 from colligate.training.trajectories import trajectory
 
 TEXTS = {

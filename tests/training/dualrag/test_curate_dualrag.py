@@ -4,12 +4,12 @@ import json
 import numpy as np
 import pytest
 
+from colligate.bench.participants import Named
 from colligate.errors import BudgetExceeded, MalformedOutput, UsageError
-from colligate.evaluation.cast import Named
-from colligate.models.protocols import Capability, Role
-from colligate.models.scripted import ScriptedModel
+from colligate.models.base import Capability, Role
+from colligate.testing import ScriptedModel
+from colligate.training.curate import Curation
 from colligate.training.curate_dualrag import Linking, curate_dualrag, holds
-from colligate.training.curation import Curation
 from colligate.training.samples import read_samples
 
 SETTINGS = ("mode=sparse", "linking=name", "k=2")

@@ -5,17 +5,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from colligate.core.prompts import material
 from colligate.documents import Passage, Span
-from colligate.evidence.entity_identifier import Entities, wanted
-from colligate.evidence.knowledge_outline import Fragment
-from colligate.evidence.knowledge_summarizer import Summary
-from colligate.evidence.material import material
-from colligate.evidence.reasoner import FactsFirst, Reasoning
 from colligate.models import Message
 from colligate.models.structured import parse
-from colligate.training.dualrag_samples import drawn
-from colligate.training.gold_entities import Gold, matches
-from colligate.training.quoted_facts import copied, gold_statement, statements
+from colligate.strategies.dualrag.knowledge import Fragment
+from colligate.strategies.dualrag.prompts import (
+    Entities,
+    FactsFirst,
+    Reasoning,
+    Summary,
+    wanted,
+)
+from colligate.training.dualrag_samples import (
+    Gold,
+    copied,
+    drawn,
+    gold_statement,
+    matches,
+    statements,
+)
 
 ANSWERS = ("Sweden",)
 

@@ -1,11 +1,16 @@
 import json
 
-from colligate.evidence.entity_identifier import identifier_messages
-from colligate.evidence.knowledge_outline import NOTHING
-from colligate.evidence.knowledge_summarizer import Summary, summarizer_messages
-from colligate.evidence.reader import FORMS, Form
-from colligate.evidence.reasoner import FactsFirst, Reasoning, reasoner_messages
-from colligate.models.protocols import Capability
+from colligate.core.reader import FORMS, Form
+from colligate.models.base import Capability
+from colligate.strategies.dualrag.knowledge import NOTHING
+from colligate.strategies.dualrag.prompts import (
+    FactsFirst,
+    Reasoning,
+    Summary,
+    identifier_messages,
+    reasoner_messages,
+    summarizer_messages,
+)
 from colligate.training.trajectories import replayed
 
 

@@ -10,14 +10,14 @@ import pytest
 
 from colligate.errors import WeightsUnavailable
 from colligate.models import Message
-from colligate.models.hf.generation import Generated, Generator, Request
+from colligate.models.hf.generate import Generated, Generator, Request
 from colligate.models.hf.loading import find, load_tokenizer
 from colligate.models.hf.model import HFModel
 from colligate.models.hf.prompts import Prompts
-from colligate.models.hf.scoring import Scorer
-from colligate.training.encoding import IGNORED, Encoder
-from colligate.training.recipe import TASKS
+from colligate.models.hf.score import Scorer
+from colligate.training.recipes import TASKS
 from colligate.training.samples import Sample
+from colligate.training.sft import IGNORED, Encoder
 
 CHATML = (
     "{% for message in messages %}<|im_start|>{{ message['role'] }}\n"

@@ -17,17 +17,17 @@ from typing import Any
 
 import pytest
 
+from colligate.core.events import Event, Noted, Progressed
 from colligate.errors import ColligateError, FaultyRecord, MissingExtra, UsageError
 from colligate.models import Message
-from colligate.opening import Opened
+from colligate.session import Opened
 from colligate.settings import Named, Settings
-from colligate.strategies.trace import Event, Noted, Progressed
-from colligate.training import checkpoints, sft
-from colligate.training.curves import read_curve
-from colligate.training.fitting import Fitted, fit
+from colligate.training import sft
+from colligate.training.fit import SEAL, Fitted, fit, read_curve, step_of
 from colligate.training.launch import Place
-from colligate.training.recipe import Recipe, read_recipe
+from colligate.training.recipes import Recipe, read_recipe
 from colligate.training.samples import HELD_OUT, TRAIN, Sample, write_samples
+from colligate.training.sft import How, Libraries
 
 ASK = (Message("system", "Be brief."), Message("user", "How many otters are there? fish "))
 
@@ -232,8 +232,8 @@ def stopped(base: str, data: Path, tmp_path: Path) -> Path:
 
 
 def test_a_checkpoint_half_written(whole: Fitted, base: str, data: Path, stopped: Path) -> None:
-    *_, last = sorted((stopped / "checkpoints").glob("checkpoint-*"), key=checkpoints.step_of)
-    (last / checkpoints.SEAL).unlink()
+    *_, last = sorted((stopped / "checkpoints").glob("checkpoint-*"), key=step_of)
+    (last / SEAL).unlink()
     (last / "optimizer.pt").write_bytes(b"PK")
     listening = Listening()
     assert fit("rdr2-router-small", data, base, stopped, QUICK, listening).finished
@@ -471,30 +471,30 @@ def test_a_folder_in_use(whole: Fitted, base: str, data: Path) -> None:
         fit("rdr2-router-small", data, base, whole.out, QUICK)
 
 
-def on(gpus: int, bf16: bool = True, flash: bool = False) -> sft.Libraries:
+def on(gpus: int, bf16: bool = True, flash: bool = False) -> Libraries:
     """What a machine says of itself."""
     cuda = SimpleNamespace(is_available=lambda: gpus > 0, is_bf16_supported=lambda: bf16)
     cpu = SimpleNamespace(get_capabilities=lambda: {"avx512_bf16": bf16})
     torch = SimpleNamespace(cuda=cuda, cpu=cpu)
     utils = SimpleNamespace(is_flash_attn_2_available=lambda: flash)
-    return sft.Libraries(torch, SimpleNamespace(utils=utils), None, None, None)
+    return Libraries(torch, SimpleNamespace(utils=utils), None, None, None)
 
 
 def test_how_a_recipe_is_computed() -> None:
     dualrag, router = read_recipe("dualrag"), read_recipe("rdr2-router")
 
-    def how(recipe: Recipe, libraries: sft.Libraries, world: int = 1) -> sft.How:
+    def how(recipe: Recipe, libraries: Libraries, world: int = 1) -> How:
         return sft.how(recipe, 1000, lambda: 250, Place(0, world), libraries)
 
-    assert how(router, on(0)) == sft.How("bfloat16", "sdpa", False, 8)
-    assert how(router, on(0, bf16=False, flash=True)) == sft.How("float32", "sdpa", False, 8)
-    assert how(router, on(1)) == sft.How("bfloat16", "sdpa", False, 8)
-    assert how(router, on(1, flash=True)) == sft.How("bfloat16", "flash_attention_2", False, 8)
-    assert how(router, on(1, bf16=False)) == sft.How("float32", "sdpa", False, 8)
+    assert how(router, on(0)) == How("bfloat16", "sdpa", False, 8)
+    assert how(router, on(0, bf16=False, flash=True)) == How("float32", "sdpa", False, 8)
+    assert how(router, on(1)) == How("bfloat16", "sdpa", False, 8)
+    assert how(router, on(1, flash=True)) == How("bfloat16", "flash_attention_2", False, 8)
+    assert how(router, on(1, bf16=False)) == How("float32", "sdpa", False, 8)
     assert how(router, on(4), world=4).accumulation == 2
     # Four samples a sequence: a step has 128 samples, so 32 sequences.
-    assert how(dualrag, on(1)) == sft.How("bfloat16", "sdpa", True, 32)
-    assert how(dualrag, on(16), world=16) == sft.How("bfloat16", "sdpa", True, 2)
+    assert how(dualrag, on(1)) == How("bfloat16", "sdpa", True, 32)
+    assert how(dualrag, on(16), world=16) == How("bfloat16", "sdpa", True, 2)
     assert how(dualrag, on(0)).packing is False
     with pytest.raises(UsageError, match="this GPU does not compute in it"):
         how(replace(router, precision="bfloat16"), on(1, bf16=False))
@@ -508,7 +508,7 @@ def test_packed_samples_are_blind_to_each_other(
     alone = fit("rdr2-router-small", data, base, tmp_path / "alone", quick, listening)
     assert "samples are not packed" in listening.notes
     # On this machine as it would be where there is a GPU: the 24 samples in three sequences.
-    how = sft.How("float32", "sdpa", True, 3)
+    how = How("float32", "sdpa", True, 3)
     monkeypatch.setattr(sft, "how", lambda *_: how)
     together = fit("rdr2-router-small", data, base, tmp_path / "together", quick)
     assert together.loss == pytest.approx(alone.loss, abs=1e-4)

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from colligate.models import Message
-from colligate.training import trainer
-from colligate.training.fitting import fit
+from colligate.training import sft as trainer
+from colligate.training.fit import fit
 from colligate.training.samples import HELD_OUT, TRAIN, Sample, write_samples
 
 QUICK = ("global_batch=4", "device_batch=4", "steps=2", "precision=float32", "log_every=1")

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from colligate.documents.reading.decoding import looks_binary
-from colligate.documents.reading.files import os_error, require_regular
 from colligate.documents.reading.formats import FORMATS, suffix_of
+from colligate.documents.reading.source import os_error, require_regular
 from colligate.errors import (
     ColligateError,
     MissingPath,

@@ -9,7 +9,7 @@ from lxml import etree  # type: ignore[import-untyped]
 from lxml import html as lxml_html
 
 from colligate.documents.document import Document
-from colligate.documents.reading.kreuzberg_parser import to_markdown
+from colligate.documents.reading.kreuzberg import to_markdown
 from colligate.documents.reading.source import Source, markdown_document
 from colligate.errors import CorruptFile
 

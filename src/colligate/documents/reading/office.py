@@ -2,16 +2,48 @@
 
 from __future__ import annotations
 
+import email
+import email.policy
+import io
 import re
+import zipfile
 from collections.abc import Mapping
+from email.errors import MessageError
+from email.message import EmailMessage, MIMEPart
 from typing import Any
 
+from lxml import etree  # type: ignore[import-untyped]
+
 from colligate.documents.document import Document, Page
+from colligate.documents.reading.decoding import decode
 from colligate.documents.reading.formats import EPUB, PPTX, RTF, Container
-from colligate.documents.reading.kreuzberg_parser import to_markdown
+from colligate.documents.reading.kreuzberg import to_markdown
 from colligate.documents.reading.limits import check_archive
-from colligate.documents.reading.slides import MARKER, slide_sections
-from colligate.documents.reading.source import Source, markdown_document
+from colligate.documents.reading.markup import parse_html
+from colligate.documents.reading.source import Source, finish, markdown_document
+from colligate.documents.reading.text import text_tree
+from colligate.errors import CorruptFile
+
+# Presentations: one section and one page for each slide.
+
+# A character of the private use area, which kreuzberg neither escapes nor reads as Markdown.
+MARKER = "\n\n\ue000{page_num}\ue000\n\n"
+_MARK = re.compile(r"\n*\ue000(\d+)\ue000\n*")
+_SLIDE_HEADING = re.compile(r"#{1,6} \S")
+
+
+def slide_sections(marked: str) -> tuple[str, tuple[Page, ...]]:
+    """The Markdown without marks, each slide under a heading, and where each slide stands."""
+    _, *parts = _MARK.split(marked)
+    text, pages = "", []
+    for number, content in zip(map(int, parts[::2]), parts[1::2], strict=True):
+        start = len(text)
+        if not _SLIDE_HEADING.match(content):
+            text += f"## Slide {number}\n\n"
+        text += content.strip("\n") + "\n\n"
+        pages.append(Page(number, start, len(text)))
+    return text, tuple(pages)
+
 
 _KEPT = ("title", "subject", "authors", "created_at", "modified_at", "language")
 _NO_TITLES = {"powerpoint presentation", "document", "untitled"}  # what programs fill in
@@ -60,3 +92,142 @@ def _metadata(found: Mapping[str, Any]) -> dict[str, str]:
         if value:
             kept[key] = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
     return kept
+
+
+# DOCX through mammoth, whose HTML is then read like any page's.
+#
+# kreuzberg's own DOCX reader (4.10.4) loses every "&", "<" and ">" of the text, flattens nested
+# lists and does not see lists that a style makes; mammoth does none of this.
+
+# Styles beyond mammoth's own map. "List Bullet 2" is the second level of a list to its reader.
+_STYLES = "\n".join(
+    [
+        "p[style-name='Title'] => h1.title:fresh",
+        *(f"p[style-name='heading {n}'] => h6:fresh" for n in (7, 8, 9)),
+        *(
+            f"p[style-name='List {kind} {n}'] => "
+            + " > ".join(["ul|ol > li"] * (n - 1))
+            + f" > {tag} > li:fresh"
+            for kind, tag in (("Bullet", "ul"), ("Number", "ol"))
+            for n in (2, 3, 4, 5)
+        ),
+    ]
+)
+_TITLE = re.compile(r'<h1 class="title">(.*?)</h1>')
+_HEADING = re.compile(r"^(?=#{1,5} )", re.MULTILINE)
+_CORE = "docProps/core.xml"
+_PROPERTIES = {
+    "title": "{http://purl.org/dc/elements/1.1/}title",
+    "authors": "{http://purl.org/dc/elements/1.1/}creator",
+    "subject": "{http://purl.org/dc/elements/1.1/}subject",
+    "created_at": "{http://purl.org/dc/terms/}created",
+    "modified_at": "{http://purl.org/dc/terms/}modified",
+}
+
+
+def read_docx(source: Source) -> Document:
+    """A Word document; pictures are left out.
+
+    Raises:
+        ReadingError: if it is damaged, encrypted or unpacks to too much.
+    """
+    # Imported here: few files are DOCX, and every command would wait for it.
+    import mammoth  # type: ignore[import-untyped]
+
+    check_archive(source.data, str(source.path), source.limits)
+    try:
+        converted = mammoth.convert_to_html(
+            io.BytesIO(source.data), style_map=_STYLES, convert_image=_no_picture
+        )
+        metadata = _docx_metadata(source.data)
+    except Exception as error:  # mammoth lets whatever the XML and zip readers raise through
+        raise CorruptFile(
+            f"cannot read {source.path}", f"it is damaged ({error})", "open and save it again"
+        ) from error
+    text = parse_html(source, converted.value).text
+    titles = _TITLE.findall(converted.value)
+    if len(titles) == 1 and text.startswith("# "):
+        first, line_end, rest = text.partition("\n")
+        text = first + line_end + _HEADING.sub("#", rest)  # the title stands above the headings
+    return markdown_document(
+        source,
+        text,
+        title=metadata.get("title") if not titles else None,
+        metadata=metadata,
+    )
+
+
+def _no_picture(_: Any) -> list[Any]:
+    return []
+
+
+def _docx_metadata(data: bytes) -> dict[str, str]:
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        if _CORE not in archive.namelist():
+            return {}
+        parser = etree.XMLParser(resolve_entities=False, no_network=True)
+        core = etree.fromstring(archive.read(_CORE), parser)
+    found = {name: (core.findtext(tag) or "").strip() for name, tag in _PROPERTIES.items()}
+    return {name: value for name, value in found.items() if value}
+
+
+# E-mail messages: the subject is the title, then who wrote to whom and when, then the body.
+
+_SHOWN = ("From", "To", "Cc", "Date")
+_KEPT_HEADERS = (*_SHOWN, "Subject", "Message-ID", "In-Reply-To")
+
+
+def read_email(source: Source) -> Document:
+    """A message in Internet format (RFC 5322); attachments are named, not read.
+
+    Raises:
+        CorruptFile: if it cannot be understood.
+    """
+    try:
+        message = email.message_from_bytes(source.data, EmailMessage, policy=email.policy.default)
+        kept = {name: _header(message, name) for name in _KEPT_HEADERS}
+        attached = [part.get_filename() or "unnamed" for part in message.iter_attachments()]
+        body = message.get_body(("plain", "html"))
+        content = "" if body is None else _content(body)
+    except (MessageError, ValueError, LookupError, TypeError, AttributeError) as error:
+        # The standard library's parser raises all of these at malformed messages.
+        raise CorruptFile(
+            f"cannot read {source.path}", f"its message is malformed ({error})", "save it again"
+        ) from error
+    metadata = {name.lower(): value for name, value in kept.items() if value}
+    warnings: tuple[str, ...] = ()
+    if attached:
+        metadata["attachments"] = ", ".join(attached)
+        warnings = (f"{source.path}: attachments are not read: {', '.join(attached)}",)
+    subject = kept["Subject"] or source.stem
+    head = "\n".join(f"{name}: {kept[name]}" for name in _SHOWN if kept[name])
+    if body is not None and body.get_content_type() == "text/html":
+        marked_up = parse_html(source, content).text
+        text = f"# {subject}\n\n{head}\n\n{marked_up}"
+        return markdown_document(source, text, title=subject, metadata=metadata, warnings=warnings)
+    text = "\n\n".join(part for part in (head, content.strip("\n")) if part) + "\n"
+    return finish(
+        source,
+        text,
+        lambda name: text_tree(text, name, prose=False),
+        title=subject,
+        metadata=metadata,
+        warnings=warnings,
+    )
+
+
+def _header(message: EmailMessage, name: str) -> str:
+    value = message.get(name)
+    return "" if value is None else " ".join(str(value).split())
+
+
+def _content(part: MIMEPart) -> str:
+    content = part.get_payload(decode=True)
+    if not isinstance(content, bytes) or not content.strip():
+        return ""
+    charset = part.get_content_charset()
+    try:
+        text = content.decode(charset or "utf-8")
+    except (LookupError, UnicodeDecodeError):
+        return decode(content, "the body").text
+    return text.replace("\r\n", "\n").replace("\r", "\n").replace("\x00", "\ufffd")

@@ -9,11 +9,13 @@ from pathlib import Path
 
 from colligate.documents.document import Document
 from colligate.documents.languages import detect
-from colligate.documents.reading import docx, jsonl, mail, markup, office, plain, wikitext
-from colligate.documents.reading.files import load
+from colligate.documents.reading import markup, wikitext
+from colligate.documents.reading import records as jsonl
+from colligate.documents.reading import text as plain
 from colligate.documents.reading.formats import Reader, format_of
 from colligate.documents.reading.limits import Limits
-from colligate.documents.reading.source import Source
+from colligate.documents.reading.office import read_docx, read_email, read_office
+from colligate.documents.reading.source import Source, load
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,7 @@ def read(path: Path, limits: Limits = Limits()) -> Reading:  # noqa: B008 (it is
 
 def _read_pdf(source: Source) -> Document:
     # Imported where it is needed: its parsers are slow to load.
-    from colligate.documents.reading.pdf import read_pdf
+    from colligate.documents.reading.pdf.reader import read_pdf
 
     return read_pdf(source.path, source.data, stem=source.stem)
 
@@ -55,9 +57,9 @@ _READERS: dict[Reader, Callable[[Source], Document]] = {
     Reader.TEXT: plain.read_text,
     Reader.HTML: markup.read_html,
     Reader.WIKITEXT: wikitext.read_wikitext,
-    Reader.EMAIL: mail.read_email,
-    Reader.DOCX: docx.read_docx,
-    Reader.OFFICE: office.read_office,
+    Reader.EMAIL: read_email,
+    Reader.DOCX: read_docx,
+    Reader.OFFICE: read_office,
 }
 
 

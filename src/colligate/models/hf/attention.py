@@ -12,9 +12,9 @@ from threading import Event
 from typing import Any
 
 from colligate.errors import MissingCapability
+from colligate.models.base import Prompt
+from colligate.models.hf.loading import Runtime
 from colligate.models.hf.prompts import Prompts
-from colligate.models.hf.runtime import Runtime
-from colligate.models.protocols import Prompt
 
 Span = tuple[int, int]
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from copy import copy
 from pathlib import Path
-from threading import Event
-from typing import TYPE_CHECKING, Any
+from threading import Event, Lock
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from colligate.models.hf.loading import facts, find, transformers
-from colligate.models.label_odds import odds_of, require_labels
-from colligate.models.protocols import (
+from colligate.concurrency import Threads
+from colligate.errors import ModelError
+from colligate.models.base import (
     Capability,
     Completion,
     LabelOdds,
@@ -18,14 +19,26 @@ from colligate.models.protocols import (
     OnToken,
     Prompt,
     Usage,
+    window,
 )
-from colligate.models.streaming import streamed
-from colligate.models.thinking import split_thinking
-from colligate.models.window import window
+from colligate.models.hf.generate import Generator
+from colligate.models.hf.grammar import Grammars
+from colligate.models.hf.loading import (
+    Runtime,
+    Source,
+    Stopped,
+    facts,
+    find,
+    load_tokenizer,
+    transformers,
+)
+from colligate.models.hf.prompts import Prompts
+from colligate.models.hf.score import Scorer
+from colligate.models.label_odds import odds_of, require_labels
+from colligate.models.thinking import split_thinking, streamed
 
 if TYPE_CHECKING:
-    from colligate.models.hf.generation import Generated, Request
-
+    from colligate.models.hf.generate import Generated, Request
 _LONGEST_WINDOW = 32768
 
 
@@ -55,7 +68,6 @@ class HFModel:
         dtype: str = "auto",
     ) -> None:
         transformers()  # or say what is missing
-        from colligate.models.hf.parts import Parts
 
         source = find(target)
         trained, kv_bytes = facts(source)
@@ -137,7 +149,7 @@ class HFModel:
         schema: Mapping[str, Any] | None,
     ) -> tuple[Request, bool]:
         """What is to be generated, and whether it begins inside a block of thinking."""
-        from colligate.models.hf.generation import Request
+        from colligate.models.hf.generate import Request
 
         prompts = self._parts.prompts()
         rendered = prompts.render(messages, think=schema is None)
@@ -155,7 +167,7 @@ class HFModel:
     async def _generate(
         self, request: Request, on_token: OnToken | None, inside: bool
     ) -> Generated:
-        from colligate.models.hf.runtime import Stopped
+        from colligate.models.hf.loading import Stopped
 
         def generate(forward: Callable[[str], None]) -> Generated:
             request.on_piece = forward
@@ -264,3 +276,107 @@ class HFModel:
 
 def _no_template(name: str) -> str:
     return f"{name} has no chat template: it is not made for instructions, and was given plain text"
+
+
+# What a model and its adapted views share, each part made when it is first needed.
+
+T = TypeVar("T")
+
+
+class Parts:
+    """The tokenizer's side is used in the thread `reading`, the weights' side in `computing`.
+
+    Reading a prompt and counting its tokens so never wait for answers under way.
+    """
+
+    def __init__(
+        self, source: Source, name: str, *, context: int, parallel: int, device: str, dtype: str
+    ) -> None:
+        self.name = name
+        self.reading = Threads(f"{name} (tokenizer)")
+        self.computing = Threads(name)
+        self._source = source
+        self._context = context
+        self._parallel = parallel
+        self._device = device
+        self._dtype = dtype
+        self._tokenizing = Lock()
+        self._prompts: Prompts | None = None
+        self._grammars: Grammars | None = None
+        self._runtime: Runtime | None = None
+        self._generator: Generator | None = None
+        self._scorer: Scorer | None = None
+        self._stops: set[Event] = set()
+
+    def prompts(self) -> Prompts:
+        """The tokenizer; from either thread."""
+        with self._tokenizing:
+            if self._prompts is None:
+                self._prompts = Prompts(load_tokenizer(self._source), self.name)
+            return self._prompts
+
+    def grammars(self) -> Grammars:
+        """What answers can be held to. In `reading`."""
+        if self._grammars is None:
+            self._grammars = Grammars(self.prompts().tokenizer)
+        return self._grammars
+
+    def runtime(self) -> Runtime:
+        """The weights. In `computing`."""
+        if self._runtime is None:
+            self._runtime = Runtime(
+                self._source,
+                self.name,
+                context=self._context,
+                device=self._device,
+                dtype=self._dtype,
+            )
+        return self._runtime
+
+    def generator(self) -> Generator:
+        """What writes answers. In `computing`."""
+        if self._generator is None:
+            self._generator = Generator(self.runtime(), self.prompts(), self._parallel)
+        return self._generator
+
+    async def generating(self) -> Generator:
+        """What writes answers, for the event loop."""
+        if self._generator is not None:
+            return self._generator
+        return await self.computing.run(self.generator)
+
+    def scorer(self) -> Scorer:
+        """What scores continuations. In `computing`."""
+        if self._scorer is None:
+            self._scorer = Scorer(self.runtime(), self.prompts())
+        return self._scorer
+
+    async def compute(self, work: Callable[[Event], T]) -> T:
+        """Do some work in `computing`; it is stopped when nobody waits for it any more."""
+        with self.stoppable(Event()) as stop:
+            try:
+                return await self.computing.run(lambda: work(stop))
+            except Stopped:
+                raise self.closed() from None
+
+    @contextmanager
+    def stoppable(self, stop: Event) -> Iterator[Event]:
+        """`stop` is set when the block is left, or when the model is closed meanwhile."""
+        self._stops.add(stop)
+        try:
+            yield stop
+        finally:
+            stop.set()
+            self._stops.discard(stop)
+
+    def closed(self) -> ModelError:
+        """What a call gets that the closing of the model ended."""
+        return ModelError(f"{self.name} was closed", "during a call", "make the model anew")
+
+    async def aclose(self) -> None:
+        """Stop what is under way and free the memory. Safe to call twice."""
+        for stop in list(self._stops):
+            stop.set()
+        await self.computing.aclose()
+        await self.reading.aclose()
+        self._runtime = self._generator = self._scorer = self._prompts = self._grammars = None

@@ -11,8 +11,7 @@ from threading import Lock
 from typing import Any
 
 from colligate.errors import ModelError, RequestRefused
-from colligate.models.protocols import Message
-from colligate.models.text import blunt, encodable, marks
+from colligate.models.base import Message, blunt, encodable, marks
 
 _THINK = "<think>"
 

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
 
+from colligate.concurrency import Threads
 from colligate.errors import WeightsUnavailable
+from colligate.models.base import blunt
 from colligate.models.hf.loading import facts, find, load_tokenizer
 from colligate.models.hf.prompts import Prompts
-from colligate.models.text import blunt
-from colligate.models.threads import Threads
 
 RETRIEVAL = ("[Retrieval]", "[No Retrieval]")
 RELEVANCE = ("[Relevant]", "[Irrelevant]")
@@ -131,7 +131,7 @@ class ReflectiveModel:
     def _load(self) -> tuple[Prompts, Any, dict[str, int]]:
         if self._loaded is None:
             # Not at the top: the runtime is for torch alone, and strategies import this module.
-            from colligate.models.hf.runtime import Runtime
+            from colligate.models.hf.loading import Runtime
 
             source = find(self.name)
             tokenizer = load_tokenizer(source)

@@ -9,19 +9,18 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from colligate.core.answer import Answer
+from colligate.core.events import Noted
+from colligate.core.lookup import LookedUp, answered, before_the_answer, prompted
+from colligate.core.parameters import at_least
+from colligate.core.prompts import asked, material, numbered
+from colligate.core.reader import Form, render
+from colligate.core.run import Run
+from colligate.core.strategy import Needs
 from colligate.documents import Passage
 from colligate.errors import MalformedOutput
-from colligate.evidence.material import material
-from colligate.evidence.reader import Form, render
-from colligate.evidence.reasoner import asked, numbered
 from colligate.library.sources import SearchMode
 from colligate.models import Message
-from colligate.strategies.answer import Answer
-from colligate.strategies.at_least import at_least
-from colligate.strategies.looking_up import LookedUp, answered, before_the_answer, prompted
-from colligate.strategies.run import Run
-from colligate.strategies.strategy import Needs
-from colligate.strategies.trace import Noted
 
 _INSTRUCTION = """\
 You answer a question from the user's documents. You cannot see them: you search them, and are \

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from colligate.evidence.reader import Form
+from colligate.core.answer import Answer
+from colligate.core.events import Answered
+from colligate.core.reader import Form
+from colligate.core.run import Run
+from colligate.core.strategy import Needs
 from colligate.models import Message
-from colligate.strategies.answer import Answer
-from colligate.strategies.run import Run
-from colligate.strategies.strategy import Needs
-from colligate.strategies.trace import Answered
 
 # Told that yes and no are allowed, as papers do, small models answer every question with yes.
 _SHORT = (

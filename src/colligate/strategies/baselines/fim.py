@@ -7,21 +7,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, TypeVar
 
+from colligate.core.answer import Answer
+from colligate.core.citing import Evidence
+from colligate.core.events import Scored
+from colligate.core.parameters import at_least
+from colligate.core.prompts import attention_prompt
+from colligate.core.reader import Form, fitting, read
+from colligate.core.relevance import relevance
+from colligate.core.run import Run
+from colligate.core.strategy import Needs
+from colligate.core.units import Units, unit_passages
 from colligate.documents import Passage
 from colligate.errors import ContextTooSmall, MissingCapability
-from colligate.evidence.citing import Evidence
-from colligate.evidence.reader import Form
-from colligate.evidence.signals import attention_prompt
 from colligate.library.sources import SearchMode
 from colligate.models import Capability, Role
-from colligate.strategies.answer import Answer
-from colligate.strategies.at_least import at_least
-from colligate.strategies.numbered import Units, unit_passages
-from colligate.strategies.reading import fitting, read
-from colligate.strategies.relevance import relevance
-from colligate.strategies.run import Run
-from colligate.strategies.strategy import Needs
-from colligate.strategies.trace import Scored
 
 T = TypeVar("T")
 

@@ -9,19 +9,18 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import ClassVar
 
+from colligate.core.answer import Answer
+from colligate.core.events import Noted
+from colligate.core.lookup import LookedUp, answered, before_the_answer, prompted
+from colligate.core.parameters import at_least
+from colligate.core.prompts import asked, material, sentence_reasoning
+from colligate.core.reader import Form, render
+from colligate.core.run import Run
+from colligate.core.strategy import Needs
+from colligate.core.token_scores import token_scores
 from colligate.documents import Passage
-from colligate.evidence.material import material
-from colligate.evidence.reader import Form, render
-from colligate.evidence.reasoner import asked, sentence_reasoning
 from colligate.library.sources import SearchMode
 from colligate.models import Capability, Message, Role
-from colligate.strategies.answer import Answer
-from colligate.strategies.at_least import at_least
-from colligate.strategies.looking_up import LookedUp, answered, before_the_answer, prompted
-from colligate.strategies.run import Run
-from colligate.strategies.strategy import Needs
-from colligate.strategies.token_scores import token_scores
-from colligate.strategies.trace import Noted
 
 _ALONE = """\
 You answer a question in a short text, one sentence at a time, from what you know. The text \

@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from colligate.core.answer import Answer
+from colligate.core.citing import Evidence
+from colligate.core.reader import Form, read
+from colligate.core.run import Run
+from colligate.core.strategy import Needs
 from colligate.documents import Span
-from colligate.evidence.citing import Evidence
-from colligate.evidence.reader import Form
-from colligate.strategies.answer import Answer
-from colligate.strategies.reading import read
-from colligate.strategies.run import Run
-from colligate.strategies.strategy import Needs
 
 
 @dataclass(frozen=True)

@@ -9,20 +9,19 @@ from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from colligate.core.answer import Answer
+from colligate.core.citing import Statement
+from colligate.core.events import Noted
+from colligate.core.lookup import LookedUp, answered, before_the_answer, prompted
+from colligate.core.parameters import at_least
+from colligate.core.prompts import asked, material
+from colligate.core.reader import Form, render, stated
+from colligate.core.run import Run
+from colligate.core.strategy import Needs
 from colligate.documents import Passage
 from colligate.errors import MalformedOutput
-from colligate.evidence.material import material
-from colligate.evidence.reader import Form, Statement, render
-from colligate.evidence.reasoner import asked
 from colligate.library.sources import SearchMode
 from colligate.models import Message
-from colligate.strategies.answer import Answer
-from colligate.strategies.at_least import at_least
-from colligate.strategies.looking_up import LookedUp, answered, before_the_answer, prompted
-from colligate.strategies.reading import stated
-from colligate.strategies.run import Run
-from colligate.strategies.strategy import Needs
-from colligate.strategies.trace import Noted
 
 _DEDUCE = """\
 You work towards the answer to a question by simpler questions, one at a time. The log has \

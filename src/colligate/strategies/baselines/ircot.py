@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, Literal
 
+from colligate.core.answer import Answer
+from colligate.core.lookup import LookedUp, answered, before_the_answer, prompted
+from colligate.core.parameters import at_least
+from colligate.core.prompts import asked, numbered, sentence_reasoning
+from colligate.core.reader import Form, render
+from colligate.core.run import Run
+from colligate.core.strategy import Needs
 from colligate.documents import Passage
-from colligate.evidence.reader import Form, render
-from colligate.evidence.reasoner import asked, numbered, sentence_reasoning
 from colligate.library.sources import SearchMode
 from colligate.models import Message
-from colligate.strategies.answer import Answer
-from colligate.strategies.at_least import at_least
-from colligate.strategies.looking_up import LookedUp, answered, before_the_answer, prompted
-from colligate.strategies.run import Run
-from colligate.strategies.strategy import Needs
 
 _INSTRUCTION = """\
 You reason towards the answer to a question, one sentence at a time, from numbered passages of \

@@ -7,20 +7,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from colligate.core.answer import Answer
+from colligate.core.compress import Compressed, above_percentile, compressed
+from colligate.core.parameters import at_least
+from colligate.core.reader import Form, read_shortened
+from colligate.core.run import Run
+from colligate.core.strategy import Needs
+from colligate.core.token_scores import words_of
+from colligate.core.units import Units, unit_passages
 from colligate.documents import Passage
 from colligate.errors import WeightsUnavailable
-from colligate.evidence.compression import Compressed, above_percentile, compressed
-from colligate.evidence.reader import Form
-from colligate.evidence.token_words import words_of
 from colligate.library.sources import SearchMode
 from colligate.models import Role
-from colligate.models.hf.token_classifier import Scored, token_classifier
-from colligate.strategies.answer import Answer
-from colligate.strategies.at_least import at_least
-from colligate.strategies.numbered import Units, unit_passages
-from colligate.strategies.run import Run
-from colligate.strategies.shortened import read_shortened
-from colligate.strategies.strategy import Needs
+from colligate.models.hf.encoders import Scored, token_classifier
 
 
 @dataclass(frozen=True)

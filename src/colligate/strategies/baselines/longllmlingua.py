@@ -6,21 +6,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from colligate.core.answer import Answer
+from colligate.core.compress import Compressed, best_share, compressed
+from colligate.core.events import Pruned
+from colligate.core.parameters import at_least
+from colligate.core.prompts import material
+from colligate.core.reader import Form, read_shortened
+from colligate.core.run import Run
+from colligate.core.strategy import Needs
+from colligate.core.token_scores import MARGIN, Token, pieces, token_scores
+from colligate.core.units import Units, unit_passages
 from colligate.documents import Passage
-from colligate.evidence.boundaries import pieces
-from colligate.evidence.compression import Compressed, best_share, compressed
-from colligate.evidence.material import material
-from colligate.evidence.reader import Form
 from colligate.library.sources import SearchMode
 from colligate.models import Capability, Role
-from colligate.strategies.answer import Answer
-from colligate.strategies.at_least import at_least
-from colligate.strategies.numbered import Units, unit_passages
-from colligate.strategies.run import Run
-from colligate.strategies.shortened import read_shortened
-from colligate.strategies.strategy import Needs
-from colligate.strategies.token_scores import MARGIN, Token, token_scores
-from colligate.strategies.trace import Pruned
 
 _RESTRICTIVE = "We can get the answer to this question in the given documents."  # the paper's
 

@@ -8,21 +8,20 @@ from dataclasses import dataclass
 from statistics import fmean, pstdev
 from typing import ClassVar
 
+from colligate.concurrency import side_by_side
+from colligate.core.answer import Answer
+from colligate.core.citing import Evidence
+from colligate.core.events import Noted, Pruned, Scored
+from colligate.core.lookup import answered, before_the_answer
+from colligate.core.parameters import at_least
+from colligate.core.prompts import asked, material
+from colligate.core.reader import Form, render
+from colligate.core.run import Run
+from colligate.core.strategy import Needs
+from colligate.core.units import Units, unit_passages
 from colligate.documents import Passage
-from colligate.evidence.citing import Evidence
-from colligate.evidence.material import material
-from colligate.evidence.reader import Form, render
-from colligate.evidence.reasoner import asked
 from colligate.library.sources import SearchMode
 from colligate.models import Capability, Message, Role
-from colligate.strategies.answer import Answer
-from colligate.strategies.at_least import at_least
-from colligate.strategies.looking_up import answered, before_the_answer
-from colligate.strategies.numbered import Units, unit_passages
-from colligate.strategies.run import Run
-from colligate.strategies.side_by_side import side_by_side
-from colligate.strategies.strategy import Needs
-from colligate.strategies.trace import Noted, Pruned, Scored
 
 _PREDICT = """\
 You answer a question from one passage of the user's documents. The passage is material to read, \

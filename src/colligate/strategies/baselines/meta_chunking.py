@@ -9,23 +9,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from colligate.core.answer import Answer
+from colligate.core.events import Noted
+from colligate.core.parameters import at_least
+from colligate.core.prompts import material
+from colligate.core.reader import Form, read_best_first
+from colligate.core.relevance import Relevance, relevance
+from colligate.core.run import Run
+from colligate.core.strategy import Needs
+from colligate.core.token_scores import at_minima, merged, pieces, running_scores, runs
+from colligate.core.units import whole_documents
 from colligate.documents import Document, Passage
-from colligate.documents.paragraphs import word_spans
-from colligate.documents.sentences import sentences
-from colligate.evidence.boundaries import at_minima, merged, pieces, runs
-from colligate.evidence.material import material
-from colligate.evidence.reader import Form
+from colligate.documents.sentences import sentences, word_spans
+from colligate.documents.tokens import estimate_tokens, token_spans
 from colligate.library.sources import SearchMode
 from colligate.models import Capability, Message, Role
-from colligate.strategies.answer import Answer
-from colligate.strategies.at_least import at_least
-from colligate.strategies.best_first import read_best_first, whole_documents
-from colligate.strategies.relevance import Relevance, relevance
-from colligate.strategies.run import Run
-from colligate.strategies.strategy import Needs
-from colligate.strategies.token_scores import running_scores
-from colligate.strategies.trace import Noted
-from colligate.token_estimate import estimate_tokens, token_spans
 
 _LONGEST = 512  # words, here estimated tokens, of a sentence: a longer one is cut
 _RECENT = 5  # margins whose mean is the next threshold

@@ -6,16 +6,15 @@ import asyncio
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from colligate.core.answer import Answer
+from colligate.core.citing import Evidence
+from colligate.core.compress import Compressed, compressed
+from colligate.core.reader import Form, fitting, read
+from colligate.core.run import Run
+from colligate.core.strategy import Needs
 from colligate.documents import Passage
 from colligate.documents.locating import locate
 from colligate.errors import UsageError
-from colligate.evidence.citing import Evidence
-from colligate.evidence.compression import Compressed, compressed
-from colligate.evidence.reader import Form
-from colligate.strategies.answer import Answer
-from colligate.strategies.reading import fitting, read
-from colligate.strategies.run import Run
-from colligate.strategies.strategy import Needs
 
 
 @dataclass(frozen=True)

@@ -7,24 +7,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from colligate.core.answer import Answer
+from colligate.core.citing import Evidence
+from colligate.core.compress import compressed
+from colligate.core.events import Scored
+from colligate.core.parameters import at_least
+from colligate.core.reader import Form, fitting, read, read_best_first
+from colligate.core.run import Run
+from colligate.core.strategy import Needs
+from colligate.core.units import Units, chunked, unit_passages
 from colligate.documents import Passage
 from colligate.documents.chunking import SixSentences
 from colligate.documents.sentences import sentences
 from colligate.errors import WeightsUnavailable
-from colligate.evidence.citing import Evidence
-from colligate.evidence.compression import compressed
-from colligate.evidence.reader import Form
 from colligate.library.sources import SearchMode
 from colligate.models import Role
-from colligate.models.hf.dual_encoder import dual_encoder
-from colligate.strategies.answer import Answer
-from colligate.strategies.at_least import at_least
-from colligate.strategies.best_first import chunked, read_best_first
-from colligate.strategies.numbered import Units, unit_passages
-from colligate.strategies.reading import fitting, read
-from colligate.strategies.run import Run
-from colligate.strategies.strategy import Needs
-from colligate.strategies.trace import Scored
+from colligate.models.hf.encoders import dual_encoder
 
 _SHORTEST = 5  # characters: shorter sentences are passed over, as in FlashRAG
 

@@ -5,17 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from colligate.core.answer import Answer
+from colligate.core.parameters import at_least
+from colligate.core.reader import Form, read_best_first
+from colligate.core.relevance import relevance
+from colligate.core.run import Run
+from colligate.core.strategy import Needs
+from colligate.core.units import chunked, unit_passages
 from colligate.documents import Passage
 from colligate.documents.chunking import SixSentences
-from colligate.evidence.reader import Form
 from colligate.library.sources import SearchMode
-from colligate.strategies.answer import Answer
-from colligate.strategies.at_least import at_least
-from colligate.strategies.best_first import chunked, read_best_first
-from colligate.strategies.numbered import unit_passages
-from colligate.strategies.relevance import relevance
-from colligate.strategies.run import Run
-from colligate.strategies.strategy import Needs
 
 Reordered = Literal["auto", "documents", "passages", "chunks"]
 """What is ordered: `Units`, or chunks of six sentences of whole documents."""

@@ -9,19 +9,19 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
+from colligate.core.answer import Answer
+from colligate.core.parameters import at_least
+from colligate.core.reader import Form, read_best_first
+from colligate.core.relevance import Relevance, relevance
+from colligate.core.run import Run
+from colligate.core.strategy import Needs
+from colligate.core.token_scores import runs
+from colligate.core.units import chunked, whole_documents
 from colligate.documents import Document, Passage
 from colligate.documents.chunking import Structural
 from colligate.documents.sentences import sentences
-from colligate.evidence.boundaries import runs
-from colligate.evidence.reader import Form
+from colligate.documents.tokens import estimate_tokens
 from colligate.library.sources import SearchMode
-from colligate.strategies.answer import Answer
-from colligate.strategies.at_least import at_least
-from colligate.strategies.best_first import chunked, read_best_first, whole_documents
-from colligate.strategies.relevance import Relevance, relevance
-from colligate.strategies.run import Run
-from colligate.strategies.strategy import Needs
-from colligate.token_estimate import estimate_tokens
 
 
 @dataclass(frozen=True)

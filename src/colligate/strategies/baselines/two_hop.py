@@ -5,16 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from colligate.concurrency import side_by_side
+from colligate.core.answer import Answer
+from colligate.core.citing import Evidence
+from colligate.core.parameters import at_least
+from colligate.core.reader import Form, fitting, read
+from colligate.core.run import Run, shown
+from colligate.core.strategy import Needs
 from colligate.documents import Hit, Passage
-from colligate.evidence.citing import Evidence
-from colligate.evidence.reader import Form
 from colligate.library.sources import SearchMode
-from colligate.strategies.answer import Answer
-from colligate.strategies.at_least import at_least
-from colligate.strategies.reading import fitting, read
-from colligate.strategies.run import Run, shown
-from colligate.strategies.side_by_side import side_by_side
-from colligate.strategies.strategy import Needs
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,145 @@
+"""MAUVE (Pillutla et al., NeurIPS 2021): how near answers are to right ones as a whole.
+
+Features of both are put into clusters; the score is the area under the curve of divergences of
+either histogram from mixtures of both. Written here because the authors' package is under the
+GPL. k-means begins at other points than theirs does, so values differ by as much as theirs do from
+one seed to another: some hundredths for a few hundred texts.
+"""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.cluster.vq import vq
+from scipy.integrate import trapezoid
+
+from colligate.bench.metrics.answers import raw
+from colligate.bench.metrics.short_answers import alce_output
+from colligate.bench.outcome import Outcome
+from colligate.bench.question import Question, Task
+
+MODEL = "openai-community/gpt2-large"
+
+# The authors' defaults
+_VARIANCE = 0.9
+_REDONE = 5
+_ROUNDS = 500
+_SCALE = 5
+_MIXTURES = 25
+_SEED = 25
+
+# ALCE's
+_WORDS = 100
+_TOKENS = 512
+
+Features = NDArray[np.float64]
+
+
+def mauve(references: Features, outputs: Features, seed: int = _SEED) -> float:
+    """MAUVE in [0, 1] of features [texts, width] of right answers and of given ones.
+
+    Raises:
+        ValueError: either side has no rows.
+    """
+    if not len(references) or not len(outputs):
+        raise ValueError("MAUVE needs texts on both sides")
+    clusters = max(2, round(min(len(references), len(outputs)) / 10))
+    labels = _clustered(_reduced(np.vstack([outputs, references])), clusters, seed)
+    given = _histogram(labels[: len(outputs)], clusters)
+    right = _histogram(labels[len(outputs) :], clusters)
+    return under_curve(right, given)
+
+
+def under_curve(right: Features, given: Features) -> float:
+    """MAUVE of two histograms over the same clusters, each of sum 1."""
+    curve = [(0.0, 1.0)]
+    for weight in np.linspace(1e-6, 1 - 1e-6, _MIXTURES):
+        mixture = weight * right + (1 - weight) * given
+        divergences = np.array([_kl(given, mixture), _kl(right, mixture)])
+        curve.append(tuple(np.exp(-_SCALE * divergences)))
+    x, y = np.array([*curve, (1.0, 0.0)]).T
+    return float(_area(x, y) + _area(y, x)) / 2
+
+
+def mauve_of_run(
+    answered: Sequence[tuple[Question, Outcome]], model: str = MODEL
+) -> dict[str, float]:
+    """MAUVE of a run's long answers, as ALCE prepares both sides; none without right answers.
+
+    Blocks, and loads GPT-2-large through torch. A refusal is the question alone.
+
+    Raises:
+        MissingExtra: torch or transformers is not installed.
+        WeightsUnavailable: the model cannot be had.
+    """
+    from colligate.models.hf.encoders import last_token_features
+
+    pairs = [
+        (_cut(question.text, golds[0]), _cut(question.text, alce_output(raw(outcome))))
+        for question, outcome in answered
+        if (golds := _golds(question))
+    ]
+    if not pairs:
+        return {}
+    right, given = zip(*pairs, strict=True)
+    features = last_token_features(model, [*right, *given], most=_TOKENS)
+    return {"mauve": mauve(features[: len(right)], features[len(right) :])}
+
+
+def _golds(question: Question) -> tuple[str, ...]:
+    return question.long_answers or (question.answers if question.task is Task.LONG else ())
+
+
+def _cut(question: str, answer: str) -> str:
+    words = f"{question} {answer.strip()}".split()[:_WORDS]
+    return " ".join(words).rstrip(string.punctuation)
+
+
+def _reduced(rows: Features) -> Features:
+    """Rows of unit length in as few principal components as hold most of their variance."""
+    rows = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
+    centred: Features = rows - rows.mean(axis=0)
+    _, singular, components = np.linalg.svd(centred, full_matrices=False)
+    total = float((singular**2).sum())
+    if total == 0:
+        return centred[:, :1]
+    kept = int(np.argmax(np.cumsum(singular**2) / total >= _VARIANCE)) + 1
+    return np.asarray(centred @ components[:kept].T)
+
+
+def _clustered(rows: Features, clusters: int, seed: int) -> NDArray[np.int32]:
+    """The cluster of each row: k-means, begun several times at random rows, the tightest kept."""
+    generator = np.random.default_rng(seed)
+    best, labels = np.inf, np.zeros(len(rows), np.int32)
+    for _ in range(_REDONE):
+        centres = rows[generator.permutation(len(rows))[:clusters]]
+        for _ in range(_ROUNDS):
+            found, distances = vq(rows, centres)
+            moved = centres.copy()
+            for cluster in np.unique(found):
+                moved[cluster] = rows[found == cluster].mean(axis=0)
+            if np.array_equal(moved, centres):
+                break
+            centres = moved
+        if (spread := float((distances**2).sum())) < best:
+            best, labels = spread, np.asarray(found, np.int32)
+    return labels
+
+
+def _histogram(labels: NDArray[np.int32], clusters: int) -> Features:
+    counts: Features = np.bincount(labels, minlength=clusters).astype(np.float64)
+    shares: Features = counts / len(labels)
+    return shares
+
+
+def _kl(first: Features, second: Features) -> float:
+    there = first > 0
+    return float((first[there] * np.log(first[there] / second[there])).sum())
+
+
+def _area(x: Features, y: Features) -> float:
+    order = np.lexsort((-y, x))  # the curve falls; where it stands upright its top comes first
+    return float(trapezoid(y[order], x[order]))

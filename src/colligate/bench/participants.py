@@ -1,0 +1,230 @@
+"""Who takes part in a run: models by role, what they search with, what measures, on record."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TypeVar
+
+from colligate.bench.identity import model_record, server_says, weights_digest
+from colligate.bench.metrics.backends import (
+    Backends,
+    Entails,
+    JudgeEntails,
+    JudgeReads,
+    MissingBackend,
+    Reads,
+    TrainedEntails,
+    TrainedReads,
+)
+from colligate.bench.metrics.catalogue import require
+from colligate.bench.plan import Contender, Plan
+from colligate.bench.provenance import ModelRecord
+from colligate.bench.totals import of_run
+from colligate.core.events import Noted, Trace
+from colligate.errors import MissingCapability, MissingExtra, UsageError
+from colligate.jobs.spending import Paid, Spending
+from colligate.models import Capability, ChatModel, Embedder, Reranker, Role
+from colligate.models.cache import CachedChat, ResponseCache
+from colligate.models.names import pull_embedder
+from colligate.session import DEFAULT_EMBEDDER, Opened, meet, pull_listener, say_named
+from colligate.settings import Settings
+
+B = TypeVar("B")
+
+JUDGE = "judge"
+"""In place of a trained model's name: the judge measures entailment, or reads answers."""
+
+
+@dataclass(frozen=True)
+class Named:
+    """Models as they were named, or given outright; `nli` and `qa` for the metrics that ask them.
+
+    A judge is only asked where one is named: a reader that judges itself measures little.
+    """
+
+    settings: Settings = field(default_factory=Settings)
+    models: Mapping[Role, ChatModel] = field(default_factory=dict)
+    embedder: Embedder | None = None
+    nli: str | None = None
+    qa: str | None = None
+
+
+@dataclass(frozen=True)
+class Cast:
+    """Who takes part, and the record of each. `models` are those that answer, without the judge."""
+
+    models: Mapping[Role, ChatModel]
+    embedder: Embedder | None
+    reranker: Reranker | None
+    backends: Backends
+    records: Mapping[str, ModelRecord]
+
+
+async def opened_cast(
+    named: Named, plan: Plan, spending: Spending, stack: AsyncExitStack, trace: Trace
+) -> tuple[Cast, list[Contender]]:
+    """Open what a plan needs; closed with `stack`. Also those strategies that can run with it.
+
+    Raises:
+        UnknownModel, ModelError: as `open_model`.
+        MissingBackend, UsageError: a metric's model was not given.
+    """
+    opened = Opened()
+    stack.push_async_callback(opened.aclose)
+    every = await opened.by_role(named.models, named.settings, trace)
+    # Who measures takes no part in the answers.
+    models: dict[Role, ChatModel] = {r: m for r, m in every.items() if r is not Role.JUDGE}
+    embedder = await embedder_of(named, plan.searches, opened, trace)
+    able = await _able(plan, models, opened, _wanted_of_the_scorer(named, plan), trace)
+    reranker = await reranker_of(named, opened, embedder, models, trace)
+    backends = await _backends(named, every.get(Role.JUDGE), opened, spending)
+    records = await records_of(every, embedder, reranker)
+    for what, name in (("nli", named.nli), ("qa", named.qa)):
+        if name is not None:
+            digest = await asyncio.to_thread(weights_digest, f"hf:{name}")
+            records[what] = ModelRecord(name, "" if name == JUDGE else digest)
+    return Cast(models, embedder, reranker, backends, records), able
+
+
+def remembering(cast: Cast, replies: Path, stack: AsyncExitStack) -> Cast:
+    """The cast with models that know what the file holds, and put down there what they say.
+
+    What is not deterministic is never kept. The file is closed with `stack`.
+    """
+    cache = ResponseCache(replies)
+    stack.callback(cache.close)
+    models = {role: CachedChat(model, cache) for role, model in cast.models.items()}
+    return replace(cast, models=models)
+
+
+def measurable(plan: Plan, backends: Backends, trace: Trace) -> Plan:
+    """The plan with those of the optional metrics that can be taken; the others are said once.
+
+    Raises:
+        UsageError, MissingBackend, MissingExtra: a metric that is not optional cannot be.
+    """
+    left_out: dict[str, str] = {}
+    datasets = []
+    for asked in plan.datasets:
+        dataset = asked.dataset
+        _require(dataset.metrics, backends)
+        taken = []
+        for group in dataset.optional:
+            try:
+                _require([group], backends)
+            except (MissingBackend, MissingExtra) as error:
+                left_out[group] = str(error)
+            else:
+                taken.append(group)
+        datasets.append(
+            replace(asked, dataset=replace(dataset, metrics=(*dataset.metrics, *taken)))
+        )
+    for group, why in left_out.items():
+        trace.emit(Noted(f"without {group}: {why}", warning=True))
+    return replace(plan, datasets=tuple(datasets))
+
+
+def _require(groups: Sequence[str], backends: Backends) -> None:
+    whole = of_run(groups)
+    require([group for group in groups if group not in whole], backends)
+
+
+async def records_of(
+    models: Mapping[Role, ChatModel], embedder: Embedder | None, reranker: Reranker | None
+) -> dict[str, ModelRecord]:
+    """The record of each model by role, and of what searches."""
+    searching = (("embedder", embedder), ("reranker", reranker))
+    records = {}
+    for what, each in (*((role.value, model) for role, model in models.items()), *searching):
+        if each is not None:
+            said = await server_says(each)
+            records[what] = await asyncio.to_thread(model_record, each, said)
+    return records
+
+
+def _wanted_of_the_scorer(named: Named, plan: Plan) -> frozenset[Capability]:
+    """What the reranker wants of it, which its server may have to be asked about."""
+    reranker = named.settings.reranker
+    likelihood = plan.searches and reranker is not None and reranker.name == "likelihood"
+    return frozenset({Capability.LIKELIHOOD} if likelihood else ())
+
+
+async def _able(
+    plan: Plan,
+    models: Mapping[Role, ChatModel],
+    opened: Opened,
+    also: frozenset[Capability],
+    trace: Trace,
+) -> list[Contender]:
+    """The strategies that these models can run; what one named outright lacks is an error."""
+    able = []
+    for contender in plan.contenders:
+        name = contender.method.name
+        try:
+            without = await meet(name, contender.strategy.needs, models, opened, also=also)
+        except MissingCapability as error:
+            if plan.named_outright:
+                raise
+            trace.emit(Noted(f"left out: {error}", warning=True))
+        else:
+            able.append(contender)
+            for line in without:
+                trace.emit(Noted(f"{name}: {line}", warning=True))
+    if not able:
+        raise UsageError("no strategy of the suite can run", "", "colligate strategies says why")
+    return able
+
+
+async def embedder_of(
+    named: Named, searches: bool, opened: Opened, trace: Trace
+) -> Embedder | None:
+    """The embedder given, else the one named, else the default one; None where nothing searches."""
+    if named.embedder is not None or not searches:
+        return named.embedder if searches else None
+    wanted = named.settings.embedder or DEFAULT_EMBEDDER
+    say_named("embedder", wanted, trace)
+    await asyncio.to_thread(pull_embedder, wanted.name, on_progress=pull_listener(trace))
+    return await opened.embedder(wanted)
+
+
+async def reranker_of(
+    named: Named,
+    opened: Opened,
+    embedder: Embedder | None,
+    models: Mapping[Role, ChatModel],
+    trace: Trace,
+) -> Reranker | None:
+    """The reranker that is named, where there is one and something to search with."""
+    wanted = named.settings.reranker
+    if wanted is None or wanted.name == "none" or embedder is None:
+        return None
+    say_named("reranker", wanted, trace)
+    scorer = models.get(Role.SCORER, models[Role.READER])
+    return await opened.reranker(wanted, embedder, scorer)
+
+
+async def _backends(
+    named: Named, judge: ChatModel | None, opened: Opened, spending: Spending
+) -> Backends:
+    paid = Paid(judge, spending) if judge is not None else None
+    if judge is not None and named.nli == JUDGE:
+        await opened.probe(judge)  # a server's odds of labels are only known when it is asked
+
+    async def backend(
+        what: str, name: str | None, of_judge: Callable[[ChatModel], B], trained: Callable[[str], B]
+    ) -> B | None:
+        if name is None:
+            return None
+        if name != JUDGE:
+            return await asyncio.to_thread(trained, name)
+        if paid is None:
+            raise UsageError(f"--{what} {JUDGE} needs a judge", "none is named", "name a --judge")
+        return of_judge(paid)
+
+    nli: Entails | None = await backend("nli", named.nli, JudgeEntails, TrainedEntails)
+    qa: Reads | None = await backend("qa", named.qa, JudgeReads, TrainedReads)
+    return Backends(paid, nli, qa)

@@ -1,0 +1,409 @@
+"""Citations: from what a reader claims to what a document verifiably says.
+
+A statement keeps its citation only if its quote is located in the passage it names and the
+sentences around it support what it claims. Nothing is cited because it is similar.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from colligate.core.compress import quoted, seen
+from colligate.core.support import (
+    NEAR,
+    QUOTED,
+    numbers_stand,
+    support,
+    supporting_sentences,
+    whole_sentences,
+)
+from colligate.documents import Document, Passage, Span
+from colligate.documents.languages import detect
+from colligate.documents.locating import Location, normalise
+
+NOT_FOUND = "Not in these documents."
+UNCITED = "[uncited]"
+
+# A quote that runs on for pages shows nothing; the sentences nearest the claim are kept.
+_LONGEST_QUOTE = 1200
+# Normalised characters that hardly stand in two places by chance.
+_LONG_ENOUGH_TO_KNOW = 20
+
+
+class Statement(BaseModel):
+    """One sentence of the answer and the words it rests on."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    passage: int
+    quote: str = Field(max_length=600)
+    sentence: str = Field(max_length=600)
+
+
+class Quote(BaseModel):
+    """Words of a passage."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    passage: int
+    quote: str = Field(max_length=400)
+
+
+class Joined(BaseModel):
+    """One sentence of the answer and the words it rests on, of several passages together.
+
+    One that has its only quote beside the sentence, as in a `Statement`, will do.
+    """
+
+    model_config = ConfigDict(extra="ignore")
+
+    quotes: list[Quote] = Field(min_length=1, max_length=6)
+    sentence: str = Field(max_length=600)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _single(cls, value: Any) -> Any:
+        if isinstance(value, dict) and "quotes" not in value and "quote" in value:
+            return {**value, "quotes": [{k: value.get(k) for k in ("passage", "quote")}]}
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class Citation:
+    """A place in a document that says what a stretch of the answer says.
+
+    `span` is the place in the source and `quote` is exactly its characters; `answer_spans` are
+    the stretches of the answer text it stands behind, half-open, in order. `page` counts from 1
+    and is None for documents without pages. `how` says how the place was found.
+    """
+
+    span: Span
+    quote: str
+    title: str
+    section: tuple[str, ...]
+    page: int | None
+    answer_spans: tuple[tuple[int, int], ...]
+    how: str
+
+    def to_json(self) -> dict[str, Any]:
+        """The citation as `ask --json` prints it."""
+        return {
+            "document": self.span.document_id,
+            "title": self.title,
+            "section": list(self.section),
+            "page": self.page,
+            "start": self.span.start,
+            "end": self.span.end,
+            "quote": self.quote,
+            "answer_spans": [list(span) for span in self.answer_spans],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """A span that was handed to the reader, its score, and why it was kept."""
+
+    span: Span
+    score: float
+    reason: str
+
+    def to_json(self) -> dict[str, Any]:
+        """The evidence as `ask --json` prints it."""
+        return {
+            "document": self.span.document_id,
+            "start": self.span.start,
+            "end": self.span.end,
+            "score": round(self.score, 6),
+            "reason": self.reason,
+        }
+
+
+@dataclass(frozen=True)
+class Cited:
+    """An answer text with numbered marks, the citations behind them, and what was dropped."""
+
+    text: str
+    citations: tuple[Citation, ...]
+    dropped: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A span of a document, and how it was found there."""
+
+    span: Span
+    how: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stated:
+    """A sentence a model wrote, and its places in the documents: none where they do not say so."""
+
+    sentence: str
+    places: tuple[Place, ...]
+
+
+def cite(
+    question: str,
+    statements: Sequence[Statement | Joined],
+    passages: Sequence[Passage],
+    documents: Mapping[str, Document],
+) -> Cited:
+    """Resolve each statement to its places in the documents, and write them as one text.
+
+    Each statement of the text is followed by the numbers of its citations, `[1]`, counted in the
+    order of first use, or by `[uncited]`. What is said twice is written once, with all its
+    places. When no statement has a place the text is empty: an answer that rests on nothing is
+    no answer.
+    """
+    stated, dropped = resolved(question, statements, passages, documents)
+    if not any(each.places for each in stated):
+        return Cited("", (), dropped)
+    return written(stated, documents, dropped)
+
+
+def resolved(
+    question: str,
+    statements: Sequence[Statement | Joined],
+    passages: Sequence[Passage],
+    documents: Mapping[str, Document],
+) -> tuple[list[Stated], tuple[str, ...]]:
+    """The places of each statement, what is said twice once; and why those without have none."""
+    placed: dict[str, list[Place]] = {}
+    dropped: dict[str, list[str]] = {}
+    for statement in statements:
+        sentence = _without_marks(statement.sentence)
+        if not sentence:
+            continue
+        places = placed.setdefault(sentence, [])
+        if isinstance(statement, Joined):
+            found, problem = _together(question, statement, sentence, passages, documents)
+        else:
+            place, problem = _place(question, statement, sentence, passages, documents)
+            found = [place] if place is not None else []
+        if not found:
+            dropped.setdefault(sentence, []).append(problem)
+        places += [place for place in found if place not in places]
+    stated = [Stated(sentence, tuple(places)) for sentence, places in placed.items()]
+    return stated, tuple(problem for found in dropped.values() for problem in found)
+
+
+def _together(
+    question: str,
+    joined: Joined,
+    sentence: str,
+    passages: Sequence[Passage],
+    documents: Mapping[str, Document],
+) -> tuple[list[Place], str]:
+    """The places of a sentence that rests on several quotes, or why it stands nowhere.
+
+    Those that support it by themselves, then each that has words of it which the others lack:
+    "A has more than B" may stand in no one passage. All together they must support it.
+    """
+    places: list[Place] = []
+    sources: list[str] = []
+    others: list[tuple[Place, str]] = []
+    problem = ""
+    for quote in joined.quotes:
+        single = Statement(passage=quote.passage, quote=quote.quote, sentence=sentence)
+        place, why = _place(question, single, sentence, passages, documents)
+        problem = problem or why
+        if place is not None:
+            places.append(place)
+            sources.append(_source(place, passages, documents))
+        elif located := _located(single, passages, documents):
+            others.append((located, _source(located, passages, documents)))
+    for place, source in others:
+        # Words of the question count here: they may be what joins one place to another.
+        missing = support(sentence, " ".join(sources)).missing
+        words = _seen(place, passages, documents)
+        if len(support(sentence, " ".join([*sources, words])).missing) < len(missing):
+            places.append(place)
+            sources.append(source)
+    if not support(sentence, " ".join(sources), question).enough(QUOTED):
+        # In another language only numbers were compared, of one source at a time.
+        places = [place for place in places if not any(place == other for other, _ in others)]
+    return places, problem
+
+
+def _located(
+    statement: Statement, passages: Sequence[Passage], documents: Mapping[str, Document]
+) -> Place | None:
+    """The sentences around a quote in the passage it names, else in the first that has it."""
+    number = statement.passage - 1
+    named = [passages[number]] if 0 <= number < len(passages) else []
+    for passage in [*named, *(each for each in passages if each not in named)]:
+        document = documents[passage.document_id]
+        verbatim = passage not in named
+        location = quoted(
+            statement.quote, document, passage, longest=_LONGEST_QUOTE, verbatim=verbatim
+        )
+        if location is None:
+            continue
+        span = whole_sentences(document, location.span, passage.span)
+        if len(span) > _LONGEST_QUOTE:
+            span = location.span
+        return Place(span, location.how.value)
+    return None
+
+
+def _source(place: Place, passages: Sequence[Passage], documents: Mapping[str, Document]) -> str:
+    passage = documents[place.span.document_id].passage(place.span)
+    return _in_context(passage, _seen(place, passages, documents))
+
+
+def _seen(place: Place, passages: Sequence[Passage], documents: Mapping[str, Document]) -> str:
+    """What the reader saw of a place, in the first passage that has it."""
+    passage = next(each for each in passages if each.span.contains(place.span))
+    return seen(place.span, documents[place.span.document_id], passage)
+
+
+def _place(
+    question: str,
+    statement: Statement,
+    sentence: str,
+    passages: Sequence[Passage],
+    documents: Mapping[str, Document],
+) -> tuple[Place | None, str]:
+    """Where a statement stands, or why it stands nowhere.
+
+    Its quote in the passage it names comes first. Small models copy well and count badly, so a
+    quote that stands word for word in one other of the passages shown is taken from that one, a
+    long quote from the best of several. Last come sentences of the named passage that were not
+    quoted but say the same.
+    """
+    claim = _Claim(question, sentence, statement.quote)
+    named = passages[statement.passage - 1] if 0 < statement.passage <= len(passages) else None
+    problem = f"there is no passage {statement.passage}"
+    if named is not None:
+        document = documents[named.document_id]
+        location = claim.quoted_in(document, named)
+        if place := claim.supported_by(location, document, named):
+            return place, ""
+        problem = f"passage {statement.passage} does not hold the quote “{_cut(statement.quote)}”"
+        if location is not None:
+            problem = f"the quoted words do not support “{_cut(sentence)}”"
+    others = [passage for passage in passages if passage is not named]
+    elsewhere = [
+        place
+        for passage in others
+        if (place := claim.copied_from(documents[passage.document_id], passage))
+    ]
+    if len(elsewhere) == 1 or (elsewhere and claim.quotes_at_length):
+        return elsewhere[0], ""
+    if named is not None and (place := claim.said_in(documents[named.document_id], named)):
+        return place, ""
+    return None, f"a citation was dropped: {problem}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Claim:
+    """A sentence, the question it answers, and the words it quotes."""
+
+    question: str
+    sentence: str
+    quote: str
+
+    def quoted_in(self, document: Document, passage: Passage) -> Location | None:
+        """Where the quote stands in a passage."""
+        return quoted(self.quote, document, passage, longest=_LONGEST_QUOTE)
+
+    @property
+    def quotes_at_length(self) -> bool:
+        """Whether the quote hardly stands in two places by chance."""
+        return len(normalise(self.quote).text) >= _LONG_ENOUGH_TO_KNOW
+
+    def copied_from(self, document: Document, passage: Passage) -> Place | None:
+        """The sentences around the quote where a passage has it word for word."""
+        location = quoted(self.quote, document, passage, longest=_LONGEST_QUOTE, verbatim=True)
+        return self.supported_by(location, document, passage)
+
+    def supported_by(
+        self, location: Location | None, document: Document, passage: Passage
+    ) -> Place | None:
+        """The sentences around a quote, if they support the claim."""
+        if location is None:
+            return None
+        span = whole_sentences(document, location.span, passage.span)
+        if len(span) > _LONGEST_QUOTE:
+            span = location.span
+        source = _in_context(passage, seen(span, document, passage))
+        if _other_language(f"{self.question} {self.sentence}", document):
+            supported = numbers_stand(self.sentence, source, self.question)
+        else:
+            supported = support(self.sentence, source, self.question).enough(QUOTED)
+        return Place(span, location.how.value) if supported else None
+
+    def said_in(self, document: Document, passage: Passage) -> Place | None:
+        """The sentences of a passage that support the claim without having been quoted."""
+        for span in supporting_sentences(self.sentence, document, passage.span):
+            source = _in_context(passage, seen(span, document, passage))
+            near = support(self.sentence, source, self.question).enough(NEAR)
+            if near and len(span) <= _LONGEST_QUOTE:
+                return Place(span, "supporting sentences")
+        return None
+
+
+_ENUMERATED = re.compile(r"\s*(?:\d+(?:\.\d+)+\.?|\d+[.)])(?:\s+|\Z)")
+
+
+def _in_context(passage: Passage, text: str) -> str:
+    """A text with its title and heading path, which a reader of it also sees.
+
+    Without the numbers that headings are counted by: section 3 says nothing of three years.
+    """
+    headings = (_ENUMERATED.sub("", heading, count=1) for heading in passage.section)
+    return " ".join([passage.title, *headings, text])
+
+
+def _other_language(claim: str, document: Document) -> bool:
+    """Whether a claim is surely in another language than the document."""
+    return "und" not in (detect(claim), document.language) and detect(claim) != document.language
+
+
+def written(
+    stated: Sequence[Stated], documents: Mapping[str, Document], dropped: tuple[str, ...]
+) -> Cited:
+    """Join the statements, number their marks, and record where in the answer each stands."""
+    text = ""
+    stretches: dict[Place, list[tuple[int, int]]] = {}
+    for sentence, places in ((each.sentence, each.places) for each in stated):
+        start = len(text) + (1 if text else 0)
+        text += (" " if text else "") + sentence
+        for place in places:
+            stretches.setdefault(place, []).append((start, start + len(sentence)))
+        marks = [f"[{list(stretches).index(place) + 1}]" for place in places]
+        text += f" {''.join(marks) or UNCITED}"
+    citations = []
+    for place, answer_spans in stretches.items():
+        passage = documents[place.span.document_id].passage(place.span)
+        citations.append(
+            Citation(
+                span=place.span,
+                quote=passage.text,
+                title=passage.title,
+                section=passage.section,
+                page=passage.page,
+                answer_spans=tuple(answer_spans),
+                how=place.how,
+            )
+        )
+    return Cited(text, tuple(citations), dropped)
+
+
+_MARK = re.compile(r"\s*\[(?:\d+(?:\s*,\s*\d+)*|uncited)\]")
+
+
+def _without_marks(sentence: str) -> str:
+    """A sentence without citation marks of the model's own: ours are the checked ones."""
+    return " ".join(_MARK.sub("", sentence).split())
+
+
+def _cut(text: str, length: int = 80) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= length else text[: length - 1] + "…"

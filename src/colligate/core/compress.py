@@ -1,0 +1,188 @@
+"""Compressed text: a passage of which a reader is shown only some.
+
+Whatever a compressor keeps are stretches of the passage, so that a quote of what was shown comes
+back to a place in the document.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from colligate.core.support import WORD, is_number, numbers_stand, whole_sentences
+from colligate.documents import Document, Passage, Span, flat_tree
+from colligate.documents.locating import Location, locate
+
+_MOSTLY = 0.5  # of a quote's characters, or a word's
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compressed(Passage):
+    """A passage whose `text` is only some of it.
+
+    `span` is the whole passage and `kept` are the stretches that are shown, in order, with text
+    dropped between any two of them. In `text` they are joined by a line break or a blank where
+    what was dropped has one, else by nothing: parts of a word that are kept stand together.
+    """
+
+    kept: tuple[Span, ...]
+
+    def back(self, start: int, end: int) -> Span:
+        """The stretch of the document that `text[start:end]`, which is not empty, stands for.
+
+        It has what was dropped in between. A joining blank stands for what was dropped there.
+
+        Raises:
+            ValueError: the text has no such characters, or they are none.
+        """
+        if not 0 <= start < end <= len(self.text):
+            raise ValueError(f"no characters {start}-{end} in a text of {len(self.text)}")
+        return Span(self.document_id, self._source(start)[0], self._source(end - 1)[1])
+
+    def locate(self, quote: str, *, verbatim: bool = False) -> Location | None:
+        """The place in the document of words that were shown, as `locating.locate` finds them."""
+        tree = flat_tree(self.document_id, len(self.text))
+        shown = Document(self.document_id, self.title, self.text, tree)
+        found = locate(quote, shown, verbatim=verbatim)
+        if found is None or not len(found.span):
+            return None
+        return replace(found, span=self.back(found.span.start, found.span.end))
+
+    @property
+    def share(self) -> float:
+        """How much of the passage is shown, by characters."""
+        return self.shown(self.span)
+
+    def shown(self, span: Span) -> float:
+        """How much of a stretch of the document is shown, by characters."""
+        common = (span.intersection(kept) for kept in self.kept)
+        return sum(len(each) for each in common if each is not None) / max(1, len(span))
+
+    def _source(self, at: int) -> tuple[int, int]:
+        """What one character of the text stands for."""
+        last = self.span.start
+        for place, kept in self._places():
+            if at < place:  # what joins
+                return last, kept.start
+            if at < place + len(kept):
+                return kept.start + at - place, kept.start + at - place + 1
+            last = kept.end
+        raise AssertionError("the text is longer than what was kept")
+
+    def _places(self) -> Iterator[tuple[int, Span]]:
+        """Where in the text each kept stretch begins."""
+        place = 0
+        for kept in self.kept:
+            # A kept stretch never begins with a blank: this one joins.
+            place += self.text[place : place + 1].isspace()
+            yield place, kept
+            place += len(kept)
+
+
+def quoted(
+    quote: str, document: Document, passage: Passage, *, longest: int, verbatim: bool = False
+) -> Location | None:
+    """Where a quote stands in a passage, as `locating.locate` finds it.
+
+    Of a compressed one: in what was shown, with what was dropped in between, if that is no longer
+    than `longest` characters and the numbers of the quote are the document's, none that dropping
+    made; or in the passage, where most of the words there were shown and the model put in the
+    others.
+    """
+    if not isinstance(passage, Compressed):
+        return locate(quote, document, within=passage.span, verbatim=verbatim)
+    location = passage.locate(quote, verbatim=verbatim)
+    if location is not None and len(location.span) <= longest:
+        around = whole_sentences(document, location.span, passage.span)
+        if numbers_stand(quote, seen(around, document, passage)):
+            return location
+    location = locate(quote, document, within=passage.span, verbatim=verbatim)
+    return location if location and passage.shown(location.span) > _MOSTLY else None
+
+
+def seen(span: Span, document: Document, passage: Passage) -> str:
+    """What a reader saw of a stretch of a passage: all of it, unless it is compressed.
+
+    Then the words of which most was shown, and the numbers of which nothing was dropped: "800" of
+    10800 is not seen, and neither is 10800. All else is blank.
+    """
+    text = document.slice(span)
+    if not isinstance(passage, Compressed):
+        return text
+    shown = bytearray(len(text))
+    for kept in passage.kept:
+        if common := kept.intersection(span):
+            shown[common.start - span.start : common.end - span.start] = b"\x01" * len(common)
+    for word in WORD.finditer(text):
+        start, end = word.span()
+        share = sum(shown[start:end]) / (end - start)
+        whole = share == 1 or (share > _MOSTLY and not is_number(word.group()))
+        shown[start:end] = bytes([whole]) * (end - start)
+    return "".join(a if there else " " for a, there in zip(text, shown, strict=True))
+
+
+def compressed(passage: Passage, kept: Iterable[tuple[int, int]]) -> Compressed:
+    """The passage with only these half-open stretches of its text.
+
+    They may come in any order, overlap, or have blanks around them; those with only blanks
+    between them become one.
+    """
+    text = passage.text
+    stretches: list[tuple[int, int]] = []
+    for start, end in sorted(_bare(text, kept)):
+        if stretches and not text[stretches[-1][1] : start].strip():
+            stretches[-1] = (stretches[-1][0], max(stretches[-1][1], end))
+        else:
+            stretches.append((start, end))
+    shown, last = "", 0
+    for start, end in stretches:
+        shown += (_joint(text[last:start]) if shown else "") + text[start:end]
+        last = end
+    at, name = passage.span.start, passage.document_id
+    return Compressed(
+        span=passage.span,
+        text=shown,
+        title=passage.title,
+        section=passage.section,
+        page=passage.page,
+        kept=tuple(Span(name, at + start, at + end) for start, end in stretches),
+    )
+
+
+def _bare(text: str, stretches: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    for start, end in stretches:
+        piece = text[start:end]
+        if bare := piece.strip():
+            start += len(piece) - len(piece.lstrip())
+            yield start, start + len(bare)
+
+
+def _joint(dropped: str) -> str:
+    if "\n" in dropped:
+        return "\n"
+    return " " if any(map(str.isspace, dropped)) else ""
+
+
+def best_share(scores: Sequence[float], share: float) -> list[int]:
+    """The places of the best scores, so many of a hundredth part as `share` says, in order.
+
+    Of equal scores the earlier ones.
+    """
+    count = round(len(scores) * min(1.0, max(0.0, share)))
+    ranked = sorted(range(len(scores)), key=lambda place: -scores[place])
+    return sorted(ranked[:count])
+
+
+def above_percentile(scores: Sequence[float], percent: float, *, least: bool) -> list[int]:
+    """The places of the scores over a percentile, with `least` those at it too, in order.
+
+    The percentile lies between scores where no one score has it (linear interpolation).
+    """
+    if not scores:
+        return []
+    ranked = sorted(scores)
+    at = (len(ranked) - 1) * min(100.0, max(0.0, percent)) / 100
+    low, high = ranked[math.floor(at)], ranked[math.ceil(at)]
+    bar = low + (high - low) * (at - math.floor(at))
+    return [i for i, score in enumerate(scores) if score > bar or (least and score == bar)]

@@ -1,0 +1,188 @@
+"""The parameters of a strategy by name, with values as text: `k=3`, `no_expand=true`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from enum import StrEnum
+from types import NoneType, UnionType
+from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from colligate.core.events import plain
+from colligate.errors import UsageError, closest
+
+T = TypeVar("T")
+
+_TRUTH = {
+    **dict.fromkeys(("true", "yes", "on", "1"), True),
+    **dict.fromkeys(("false", "no", "off", "0"), False),
+}
+_NONE = "none"
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A field of a strategy that can be set by text.
+
+    `type` is how its values are written: "int", "float", "bool", "str", the names there are
+    ("hybrid|dense|sparse"), any of these with "|none", or with ",..." where several stand
+    between commas. `default` is a JSON value.
+    """
+
+    name: str
+    type: str
+    default: Any
+
+    def to_json(self) -> dict[str, Any]:
+        """The parameter as `colligate strategies --json` prints it."""
+        return {"name": self.name, "type": self.type, "default": self.default}
+
+
+class _Form(NamedTuple):
+    """How a type's values are written, what a wrong one is not, and how one is read."""
+
+    type: str
+    said: str
+    read: Callable[[str], Any]
+
+
+def parameters(kind: type) -> tuple[Parameter, ...]:
+    """What can be set of a strategy, in the order of its fields."""
+    return tuple(
+        Parameter(field.name, form.type, plain(_default(field)))
+        for field, form in _settable(kind).values()
+    )
+
+
+def configured(kind: type[T], settings: Iterable[str]) -> T:
+    """A strategy, or another dataclass of parameters, set up by texts such as "k=3".
+
+    What is not named keeps its default; of a name that comes twice the last counts.
+
+    Raises:
+        UsageError: a text without "=", a name or a value there is none such of.
+    """
+    name = _name(kind)
+    settable = _settable(kind)
+    values = {}
+    for setting in settings:
+        given, equals, text = (part.strip() for part in setting.partition("="))
+        if given not in settable:
+            there = f"there are {', '.join(settable)}" if settable else "there are none"
+            near = closest(given, settable)
+            mend = f"did you mean {near}?" if near else ""
+            raise UsageError(f"{name} has no parameter {given!r}", there, mend)
+        form = settable[given][1]
+        if not equals:
+            raise UsageError(f"no value for {given} of {name}", "", f"write {given}=VALUE")
+        try:
+            values[given] = form.read(text)
+        except ValueError:
+            raise UsageError(f"cannot set {given} of {name}", f"{text!r} is {form.said}") from None
+    try:
+        return kind(**values)
+    except (TypeError, ValueError) as error:  # what the dataclass itself refuses
+        raise UsageError(f"{name} cannot be set up so", str(error)) from error
+
+
+def _name(kind: type) -> str:
+    return str(getattr(kind, "name", kind.__name__.lower()))
+
+
+def _settable(kind: type) -> Mapping[str, tuple[Field[Any], _Form]]:
+    """The fields whose values can be written as text, by name."""
+    name = _name(kind)
+    if not is_dataclass(kind):
+        return {}
+    try:
+        hints = get_type_hints(kind)
+    except NameError as error:
+        raise UsageError(f"the parameters of {name} cannot be read", str(error)) from error
+    forms = {field: _form(hints[field.name]) for field in fields(kind) if field.init}
+    return {field.name: (field, form) for field, form in forms.items() if form is not None}
+
+
+def _default(field: Field[Any]) -> Any:
+    if field.default_factory is not MISSING:
+        return field.default_factory()
+    return None if field.default is MISSING else field.default
+
+
+def _form(hint: Any) -> _Form | None:
+    """How values of a type are written, None if they cannot be."""
+    origin, inner = get_origin(hint), get_args(hint)
+    if origin in (Union, UnionType) and len(inner) == 2 and NoneType in inner:
+        return _optional(_form(next(each for each in inner if each is not NoneType)))
+    if origin is tuple and len(inner) == 2 and inner[1] is Ellipsis:
+        return _several(_form(inner[0]))
+    if origin is Literal and all(isinstance(each, str) for each in inner):
+        return _chosen(inner)
+    if isinstance(hint, type) and issubclass(hint, StrEnum):
+        return _chosen([member.value for member in hint], hint)
+    return _PLAIN.get(hint) if isinstance(hint, type) else None
+
+
+def _optional(form: _Form | None) -> _Form | None:
+    if form is None:
+        return None
+    return _Form(
+        f"{form.type}|{_NONE}",
+        f"{form.said}, nor {_NONE}",
+        lambda text: None if text.lower() == _NONE else form.read(text),
+    )
+
+
+def _several(form: _Form | None) -> _Form | None:
+    if form is None:
+        return None
+    return _Form(
+        f"{form.type},...",
+        form.said,
+        lambda text: tuple(form.read(each.strip()) for each in text.split(",") if each.strip()),
+    )
+
+
+def _chosen(names: Sequence[str], made: Callable[[str], Any] = str) -> _Form:
+    def read(text: str) -> Any:
+        if text not in names:
+            raise ValueError(text)
+        return made(text)
+
+    return _Form("|".join(names), f"none of {', '.join(names)}", read)
+
+
+def _truth(text: str) -> bool:
+    if text.lower() not in _TRUTH:
+        raise ValueError(text)
+    return _TRUTH[text.lower()]
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(text)
+    return number
+
+
+_PLAIN: Mapping[type, _Form] = {
+    bool: _Form("bool", "neither true nor false", _truth),
+    int: _Form("int", "no whole number", int),
+    float: _Form("float", "no number", _finite),
+    str: _Form("str", "no text", str),
+}
+
+
+# Holding a strategy's numbers to what they can mean.
+
+
+def at_least(strategy: object, **least: float) -> None:
+    """Check fields, each by its name and the smallest value it may have; None is no number.
+
+    Raises:
+        UsageError: one is smaller.
+    """
+    for name, smallest in least.items():
+        value = getattr(strategy, name)
+        if value is not None and value < smallest:
+            raise UsageError(f"{name} is {value}", f"it must be {smallest} or more")

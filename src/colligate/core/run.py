@@ -1,0 +1,549 @@
+"""What a strategy is given: the sources in view, the models by role, the budget, the trace.
+
+Every search and every model call of a strategy goes through its `Run`, which checks window and
+budget before the call, and records it in the meter and in the trace.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel
+
+from colligate.core.budget import Budget, Purse, require_room
+from colligate.core.events import (
+    Asked,
+    Asking,
+    Event,
+    Measured,
+    Noted,
+    Opened,
+    Parsed,
+    Retrieved,
+    Scored,
+    Trace,
+)
+from colligate.documents import Document, Hit, Passage
+from colligate.errors import MissingCapability
+from colligate.library.recent import Recent
+from colligate.library.sources import SearchMode, Sources
+from colligate.models import (
+    AdapterModel,
+    AttentionModel,
+    Capability,
+    ChatModel,
+    Completion,
+    LabelModel,
+    LabelOdds,
+    LikelihoodModel,
+    Message,
+    Prompt,
+    Reranker,
+    Role,
+    Usage,
+)
+from colligate.models.cache import recalls
+from colligate.models.metering import Meter
+from colligate.models.structured import (
+    STAGES,
+    Stage,
+    Structured,
+    json_schema_of,
+    structured,
+    with_schema,
+)
+
+# What is worked out about a document once and holds for every question asked of it.
+
+
+class Kept(Protocol):
+    """JSON values by key. `ResponseCache` is one, on disk; its methods may block."""
+
+    def get(self, key: str) -> Any | None:
+        """The value kept under the key, or None."""
+        ...
+
+    def put(self, key: str, value: Any, tags: Collection[str] = ()) -> None:
+        """Keep a value; `tags` are the ids of the documents it may repeat."""
+        ...
+
+
+class InMemory:
+    """Kept as long as this object lives."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, Any] = {}
+
+    def get(self, key: str) -> Any | None:
+        """The value kept under the key, or None."""
+        return self._values.get(key)
+
+    def put(self, key: str, value: Any, tags: Collection[str] = ()) -> None:
+        """Keep a value."""
+        self._values[key] = value
+
+
+# A run's scoring calls: likelihoods, label odds, attention. Strategies call them on `Run`.
+#
+# The tokens of a call are counted here, with the model's own count, as no backend says what
+# scoring
+# cost. Text that passes share counts in each of them, though the model may compute it once.
+
+Value = TypeVar("Value")
+
+
+async def _likelihoods(run: Run, role: Role, pairs: Sequence[tuple[str, str]]) -> list[list[float]]:
+    """As `Run.likelihoods`."""
+    model = run.model(role)
+    if Capability.LIKELIHOOD not in model.capabilities or not isinstance(model, LikelihoodModel):
+        raise _missing("likelihoods", model, role, "gguf:PATH or hf:NAME")
+    if not pairs:
+        return []
+    tokens = await _counts(model, (text for pair in pairs for text in pair))
+    costs = [tokens[prefix] + tokens[continuation] for prefix, continuation in pairs]
+    require_room(model, max(costs))
+    scores, event = await _measured(
+        run, "likelihood", role, model, costs, lambda: model.likelihoods(pairs)
+    )
+    run.emit(event(values=tuple(math.fsum(score) for score in scores)))
+    return scores
+
+
+async def _labels(
+    run: Run, role: Role, messages: Sequence[Message], labels: Sequence[str], forced: str
+) -> LabelOdds:
+    """As `Run.labels`."""
+    model = run.model(role)
+    if Capability.LABELS not in model.capabilities or not isinstance(model, LabelModel):
+        raise _missing("label odds", model, role, "gguf:PATH or hf:NAME")
+    tokens = await _counts(model, (forced, *labels))
+    shared = await model.count_prompt(messages) + tokens[forced]
+    sizes = [tokens[label] for label in labels] or [0]
+    require_room(model, shared + max(sizes))
+    odds, event = await _measured(
+        run,
+        "labels",
+        role,
+        model,
+        [shared + sizes[0], *sizes[1:]],
+        lambda: model.labels(messages, labels, forced=forced),
+    )
+    run.emit(
+        event(
+            values=tuple(odds.odds.values()),
+            labels=tuple(odds.odds),
+            mass=odds.mass,
+            bounded=odds.bounded,
+        )
+    )
+    if odds.bounded:
+        run.warn(
+            f"{model.name} does not say how likely every label is: "
+            "one it leaves out is taken to be as likely as it can have been"
+        )
+    return odds
+
+
+async def _attention(
+    run: Run,
+    role: Role,
+    prompt: Prompt,
+    spans: Sequence[tuple[int, int]],
+    query: int | None,
+    layers: tuple[float, float],
+) -> list[float]:
+    """As `Run.attention`."""
+    model = run.model(role)
+    if Capability.ATTENTION not in model.capabilities or not isinstance(model, AttentionModel):
+        raise _missing("attention", model, role, "hf:NAME")
+    if isinstance(prompt, str):
+        tokens = await model.count_tokens(prompt)
+    else:
+        tokens = await model.count_prompt(prompt)
+    require_room(model, tokens)
+    values, event = await _measured(
+        run,
+        "attention",
+        role,
+        model,
+        [tokens],
+        lambda: model.attention(prompt, spans, query=query, layers=layers),
+    )
+    run.emit(event(values=tuple(values)))
+    return values
+
+
+async def _measured(
+    run: Run,
+    signal: str,
+    role: Role,
+    model: ChatModel,
+    costs: Sequence[int],
+    ask: Callable[[], Awaitable[Value]],
+) -> tuple[Value, Callable[..., Measured]]:
+    """What `ask` gives, within the budget and metered; and the event, which lacks its values.
+
+    `costs` are the tokens of each pass.
+    """
+    async with run.purse.hold(sum(costs)):
+        run.emit(Asking(role, model.name, signal, sum(costs)))
+        began = time.perf_counter()
+        with recalls() as remembered:
+            result = await ask()
+        seconds = time.perf_counter() - began
+        known = remembered or [False] * len(costs)
+        fresh = [cost for cost, free in zip(costs, known, strict=True) if not free]
+        free = [cost for cost, free in zip(costs, known, strict=True) if free]
+        usage = Usage(sum(fresh), estimated=True)
+        for passes, took, cached in ((fresh, seconds, False), (free, 0.0, True)):
+            if passes:
+                run.meter.scoring(
+                    role,
+                    model.name,
+                    passes=len(passes),
+                    seconds=took,
+                    usage=Usage(sum(passes), estimated=True),
+                    cached=cached,
+                )
+    event = partial(
+        Measured,
+        signal,
+        role,
+        model.name,
+        usage=usage,
+        seconds=seconds,
+        remembered=len(costs) - len(fresh),
+    )
+    return result, event
+
+
+async def _counts(model: ChatModel, texts: Iterable[str]) -> dict[str, int]:
+    return {text: await model.count_tokens(text) for text in dict.fromkeys(texts)}
+
+
+def _missing(what: str, model: ChatModel, role: Role, such_as: str) -> MissingCapability:
+    return MissingCapability(
+        f"{model.name} gives no {what}",
+        f"it is the {role.value} of this run",
+        f"take a model that does as {role.value}, such as {such_as}",
+    )
+
+
+__all__ = ["Budget", "Run", "shown"]
+
+T = TypeVar("T", bound=BaseModel)
+
+_CHARACTERS_KEPT = 16_000_000  # of documents, in memory
+
+
+def _recent_documents() -> Recent[str, Document]:
+    return Recent(lambda document: len(document.text), _CHARACTERS_KEPT)
+
+
+class Embeds(Protocol):
+    """An `Embedder`, or a library, which opens its own when it is first asked."""
+
+    async def embed(
+        self, texts: Sequence[str], kind: Literal["passage", "query"] = "passage"
+    ) -> NDArray[np.float32]: ...
+
+
+@dataclass
+class Run:
+    """One run of one strategy over one question.
+
+    `kept` outlives the run: what a strategy worked out about a document for all questions.
+    """
+
+    sources: Sources
+    models: Mapping[Role, ChatModel]
+    meter: Meter
+    trace: Trace = field(default_factory=Trace)
+    budget: Budget = field(default_factory=Budget)
+    reranker: Reranker | None = None
+    embedder: Embeds | None = None
+    kept: Kept = field(default_factory=InMemory)
+    _documents: Recent[str, Document] = field(default_factory=_recent_documents, repr=False)
+    _named: set[str] = field(default_factory=set, repr=False)
+    purse: Purse = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.purse = Purse(self.budget, self.meter)
+
+    def model(self, role: Role) -> ChatModel:
+        """The model of a role; the reader fills roles that have none of their own."""
+        return self.models.get(role) or self.models[Role.READER]
+
+    async def adapted(self, role: Role, adapter: str | Path | None) -> Run:
+        """This run with a LoRA adapter on a role's model; itself where `adapter` is None.
+
+        Budget, meter and trace are the same ones.
+
+        Raises:
+            MissingCapability: the model takes no adapters.
+            WeightsUnavailable: there is no such adapter, or it is made for another model.
+        """
+        if adapter is None:
+            return self
+        model = self.model(role)
+        if Capability.ADAPTERS not in model.capabilities or not isinstance(model, AdapterModel):
+            raise MissingCapability(
+                f"{model.name} takes no adapter",
+                f"it is the {role.value} of this run, and {adapter} cannot be put on it",
+                "take hf:NAME or openai:MODEL@URL",
+            )
+        other = copy(self)
+        other.models = {**self.models, role: await model.with_adapter(adapter)}
+        return other
+
+    def emit(self, event: Event) -> None:
+        """Record an event in the trace."""
+        self.trace.emit(event)
+
+    def warn(self, text: str) -> None:
+        """Say something the person asking should know; it reaches `Answer.warnings`."""
+        if text not in self.warnings:
+            self.emit(Noted(text, warning=True))
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What was warned of so far, in order."""
+        return tuple(e.text for _, e in self.trace.events if isinstance(e, Noted) and e.warning)
+
+    async def document(self, document_id: str) -> Document:
+        """A document in view; those read last are kept in memory."""
+        document = self._documents.get(document_id)
+        if document is None:
+            document = await self.sources.document(document_id)
+            self._documents.put(document_id, document)
+        if document_id not in self._named:  # a trace names every document that was looked at
+            self._named.add(document_id)
+            self.emit(Opened(document_id))
+        return document
+
+    async def documents_of(self, passages: Sequence[Passage]) -> dict[str, Document]:
+        """The documents that passages stand in, by id."""
+        return {p.document_id: await self.document(p.document_id) for p in passages}
+
+    async def search(
+        self,
+        query: str,
+        *,
+        k: int,
+        pool: int | None = None,
+        mode: SearchMode = SearchMode.HYBRID,
+        documents: Collection[str] | None = None,
+    ) -> list[Hit]:
+        """The `k` best passages for a query.
+
+        With a reranker, `pool` passages are searched and the best `k` by the reranker's score
+        are kept; without one, the search's own order stands.
+        """
+        rerank = self.reranker is not None and pool is not None and pool > k
+        began = time.perf_counter()
+        hits = await self.sources.search(
+            query, k=pool if rerank and pool else k, mode=mode, documents=documents
+        )
+        self.meter.retrieval()
+        self.emit(_retrieved(query, hits, SearchMode(mode).value, time.perf_counter() - began))
+        self._named.update(hit.passage.document_id for hit in hits)
+        if rerank and hits:
+            hits = await self._reranked(query, hits)
+        return hits[:k]
+
+    async def _reranked(self, query: str, hits: list[Hit]) -> list[Hit]:
+        scores = await self.rerank_scores(query, [hit.passage for hit in hits])
+        ranked = sorted(zip(scores, hits, strict=True), key=lambda pair: -pair[0])
+        return [replace(hit, score=score) for score, hit in ranked]
+
+    async def rerank_scores(self, query: str, passages: Sequence[Passage]) -> list[float]:
+        """The reranker's score of each passage, in the order given; there must be a reranker."""
+        assert self.reranker is not None
+        began = time.perf_counter()
+        scores = await self.reranker.score(query, [shown(passage) for passage in passages])
+        seconds = time.perf_counter() - began
+        self.meter.scoring(Role.SCORER, self.reranker.name, passes=len(passages), seconds=seconds)
+        spans = tuple(passage.span for passage in passages)
+        self.emit(Scored(self.reranker.name, spans, tuple(scores), seconds))
+        return scores
+
+    async def embed(
+        self, texts: Sequence[str], kind: Literal["passage", "query"] = "passage"
+    ) -> NDArray[np.float32]:
+        """The vectors of texts, [texts, dimension], each of unit length.
+
+        Raises:
+            MissingCapability: the run has no embedder.
+        """
+        if self.embedder is None:
+            raise MissingCapability(
+                "there is no embedder", "texts are to be compared by meaning", "name an --embedder"
+            )
+        return await self.embedder.embed(texts, kind=kind)
+
+    async def chat(
+        self,
+        messages: Sequence[Message],
+        *,
+        role: Role = Role.READER,
+        max_tokens: int,
+        schema: Mapping[str, Any] | None = None,
+        temperature: float = 0.0,
+        seed: int | None = None,
+        stop: Sequence[str] = (),
+    ) -> Completion:
+        """One chat call, greedy unless told otherwise; any reply is taken.
+
+        A model that can be is held to `schema`; `structured` is for replies that must be right.
+        `temperature`, `seed` and `stop` are those of `ChatModel.chat`.
+        """
+        options: dict[str, Any] = {"temperature": temperature} if temperature else {}
+        options |= {"stop": stop} if stop else {}
+        options |= {"seed": seed} if seed is not None else {}
+        options |= {"schema": schema} if schema is not None else {}
+        return await self._ask(role, messages, max_tokens=max_tokens, **options)
+
+    async def structured(
+        self,
+        messages: Sequence[Message],
+        schema: type[T],
+        *,
+        role: Role = Role.READER,
+        max_tokens: int,
+    ) -> Structured[T]:
+        """One chat call whose reply is a `schema`, and at most two more if it is not.
+
+        Each is checked against the budget and metered, whatever comes of it. A model that cannot
+        be held to a schema is told it in the prompt.
+        """
+        stages: dict[Stage, int] = dict.fromkeys(STAGES, 0)
+
+        def count(stage: Stage) -> None:
+            stages[stage] += 1
+            self.meter.structured(stage)
+
+        try:
+            result = await structured(
+                partial(self._ask, role),
+                messages,
+                schema,
+                max_tokens=max_tokens,
+                schema_in_prompt=Capability.STRUCTURED not in self.model(role).capabilities,
+                on_stage=count,
+            )
+        finally:
+            if any(stages.values()):
+                self.emit(Parsed(schema.__name__, stages))
+        for warning in result.warnings:
+            self.warn(warning)
+        return result
+
+    async def _ask(
+        self, role: Role, messages: Sequence[Message], *, max_tokens: int, **options: Any
+    ) -> Completion:
+        model = self.model(role)
+        prompt = await model.count_prompt(messages)
+        require_room(model, prompt, max_tokens)
+        async with self.purse.hold(prompt + max_tokens):
+            self.emit(Asking(role, model.name, "chat", prompt))
+            began = time.perf_counter()
+            completion = await model.chat(messages, max_tokens=max_tokens, **options)
+            seconds = time.perf_counter() - began
+            usage = completion.usage
+            self.meter.chat(role, model.name, usage, seconds=seconds, cached=completion.cached)
+        for warning in completion.warnings:
+            self.warn(warning)
+        self.emit(Asked(role, model.name, tuple(messages), completion.text, usage, seconds))
+        return completion
+
+    async def room(
+        self,
+        role: Role,
+        messages: Sequence[Message],
+        max_tokens: int,
+        *,
+        schema: type[BaseModel] | None = None,
+    ) -> int | None:
+        """Tokens left in the model's window beside a prompt and its reply; None if unbounded.
+
+        With `schema` the prompt is counted as `structured` sends it. Exact where the model's
+        tokenizer is at hand, else an estimate.
+        """
+        model = self.model(role)
+        if model.context_tokens is None:
+            return None
+        if schema is not None and Capability.STRUCTURED not in model.capabilities:
+            messages = with_schema(messages, json_schema_of(schema))
+        return model.context_tokens - await model.count_prompt(messages) - max_tokens
+
+    async def likelihoods(
+        self, pairs: Sequence[tuple[str, str]], *, role: Role = Role.SCORER
+    ) -> list[list[float]]:
+        """Natural log-probability of each token of each continuation after its prefix.
+
+        Pairs are (prefix, continuation), both literal text; see `LikelihoodModel.likelihoods`.
+
+        Raises:
+            MissingCapability: the role's model gives none.
+            ContextTooSmall, BudgetExceeded: a pair does not fit the window, or all the budget.
+        """
+        return await _likelihoods(self, role, pairs)
+
+    async def labels(
+        self,
+        messages: Sequence[Message],
+        labels: Sequence[str],
+        *,
+        forced: str = "",
+        role: Role = Role.SCORER,
+    ) -> LabelOdds:
+        """Odds of each label as the reply's beginning, after `forced`; see `LabelModel.labels`.
+
+        Raises:
+            MissingCapability: the role's model gives none, or none after a forced beginning.
+            ContextTooSmall, BudgetExceeded: the prompt does not fit the window or the budget.
+            ValueError: there are no labels, an empty or a doubled one.
+        """
+        return await _labels(self, role, messages, labels, forced)
+
+    async def attention(
+        self,
+        prompt: Prompt,
+        spans: Sequence[tuple[int, int]],
+        *,
+        query: int | None = None,
+        layers: tuple[float, float] = (0.0, 1.0),
+        role: Role = Role.SCORER,
+    ) -> list[float]:
+        """Mean attention of the prompt's last tokens to each span: `AttentionModel.attention`.
+
+        Raises:
+            MissingCapability: the role's model gives none.
+            ContextTooSmall, BudgetExceeded: the prompt does not fit the window or the budget.
+            ValueError: as `AttentionModel.attention`.
+        """
+        return await _attention(self, role, prompt, spans, query, layers)
+
+
+def shown(passage: Passage) -> str:
+    """A passage with its title and heading path, as rerankers see it."""
+    return "\n".join([" > ".join([passage.title, *passage.section]), passage.text])
+
+
+def _retrieved(query: str, hits: Sequence[Hit], how: str, seconds: float) -> Retrieved:
+    return Retrieved(
+        query=query,
+        spans=tuple(h.passage.span for h in hits),
+        scores=tuple(h.score for h in hits),
+        how=how,
+        seconds=seconds,
+    )

@@ -1,0 +1,140 @@
+"""What a strategy is, and how it is found by name."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, ClassVar, Protocol
+
+from colligate.core.answer import Answer
+from colligate.core.run import Run
+from colligate.errors import UnknownStrategy
+from colligate.models import Capability, Role
+
+GROUP = "colligate.strategies"
+
+SCORING = frozenset({Capability.LIKELIHOOD, Capability.LABELS, Capability.ATTENTION})
+"""What is asked of the scorer."""
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What a strategy must have and what it can do without.
+
+    `searches`: it looks passages up, so the documents must be indexed; `reads`: it looks at
+    documents at all.
+    """
+
+    required: frozenset[Capability] = frozenset({Capability.CHAT})
+    optional: frozenset[Capability] = frozenset()
+    searches: bool = True
+    reads: bool = True
+
+
+@dataclass(frozen=True)
+class Need:
+    """A capability that a strategy must have (`required`) or can use.
+
+    `role` is whose model is asked for it. `met` is None when only its server knows.
+    """
+
+    capability: Capability
+    required: bool
+    role: Role
+    met: bool | None
+
+
+def met(
+    needs: Needs,
+    offered: Mapping[Role, Collection[Capability]],
+    unsure: Mapping[Role, Collection[Capability]] | None = None,
+) -> tuple[Need, ...]:
+    """Which needs the models chosen meet, the required ones first.
+
+    `offered` is what each role's own model offers, `unsure` what it may turn out to. Chat and
+    structured output must come from the reader, and from worker and judge where they have models
+    of their own; likelihood, labels and attention from the scorer; adapters from the reader or the
+    worker. The reader fills roles without a model.
+    """
+    unsure = unsure or {}
+
+    def offers(role: Role, capability: Capability) -> bool | None:
+        if capability in offered[role]:
+            return True
+        return None if capability in unsure.get(role, ()) else False
+
+    def need(capability: Capability, required: bool) -> Need:
+        if capability in SCORING:
+            role = Role.SCORER if Role.SCORER in offered else Role.READER
+            return Need(capability, required, role, offers(role, capability))
+        others = [Role.WORKER] if capability is Capability.ADAPTERS else [Role.WORKER, Role.JUDGE]
+        asked = [(role, offers(role, capability)) for role in others if role in offered]
+        asked.insert(0, (Role.READER, offers(Role.READER, capability)))
+        # Of adapters the best of those asked counts, of the others the worst: all take part.
+        best = capability is Capability.ADAPTERS
+        order = [True, None, False] if best else [False, None, True]
+        role, has = min(asked, key=lambda one: order.index(one[1]))
+        return Need(capability, required, role, has)
+
+    return tuple(
+        need(capability, required)
+        for required, wanted in ((True, needs.required), (False, needs.optional - needs.required))
+        for capability in Capability
+        if capability in wanted
+    )
+
+
+class Strategy(Protocol):
+    """A paper's algorithm: a frozen dataclass whose fields are the paper's parameters."""
+
+    name: ClassVar[str]
+    needs: ClassVar[Needs]
+
+    async def answer(self, question: str, run: Run) -> Answer:
+        """Answer one question. Holds no state between calls."""
+        ...
+
+
+@cache
+def available() -> dict[str, EntryPoint]:
+    """All registered strategies by name, colligate's own and those of other packages."""
+    return {e.name: e for e in sorted(entry_points(group=GROUP), key=lambda e: e.name)}
+
+
+def strategy_type(name: str) -> type[Strategy]:
+    """The class behind a strategy's name.
+
+    Raises:
+        UnknownStrategy: if none is registered under it.
+    """
+    known = available()
+    if name not in known:
+        close = difflib.get_close_matches(name, known, n=1)
+        raise UnknownStrategy(
+            f"unknown strategy {name!r}",
+            f"did you mean {close[0]!r}?" if close else f"there are {', '.join(known)}",
+            "colligate strategies lists them",
+        )
+    loaded: type[Strategy] = known[name].load()
+    return loaded
+
+
+def strategy(name: str, **parameters: Any) -> Strategy:
+    """A strategy by name, with the paper's defaults unless given otherwise.
+
+    Raises:
+        UnknownStrategy: if none is registered under it, or it has no such parameter.
+    """
+    kind = strategy_type(name)
+    try:
+        return kind(**parameters)
+    except TypeError as error:
+        raise UnknownStrategy(f"{name} cannot be set up so", str(error)) from error
+
+
+def summary(kind: type[Strategy]) -> str:
+    """The first line of a strategy's docstring."""
+    return (kind.__doc__ or "").strip().split("\n")[0].rstrip(".")

@@ -1,0 +1,163 @@
+"""Does a text support a claim? A lexical test that errs on the side of saying no.
+
+It cannot prove entailment; it catches what small models do most: answering from memory and
+citing a passage that says nothing of the kind, or changing a number on the way.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from colligate.documents import Document, Span
+from colligate.documents.sentences import sentence_spans
+
+# The words that carry meaning, for comparing a claim with a text that should support it.
+
+# Words, numbers with their separators (1,234.5), and each CJK character by itself.
+WORD = re.compile(r"[㐀-䶿一-鿿぀-ヿ]|\d+(?:[.,:/-]\d+)*|[^\W\d_㐀-䶿一-鿿぀-ヿ]+(?:['’][^\W\d_]+)?")
+
+# Function words of a claim say nothing about its source. English only: in other languages
+# they are common in any passage, so keeping them only makes the test a little milder.
+_FUNCTION_WORDS_TEXT = """
+a about above according after all also although an and any are as at be because been before being
+between both but by can cannot could did do does doing down during each either every few for from
+further had has have having he her here hers him his how however i if in into is it its itself
+just may me might more most must my neither no nor not of off on once one only or other our out
+over own per said same say says shall she should so some state stated states such than that the
+their them then there therefore these they this those through to too under until up upon us very
+via was we were what when where whether which while who whom whose why will with within without
+would yes you your
+"""
+_FUNCTION_WORDS = frozenset(_FUNCTION_WORDS_TEXT.split())
+
+_COUNTED = """
+zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen
+sixteen seventeen eighteen nineteen twenty
+"""
+_NUMBER_WORDS = {word: str(number) for number, word in enumerate(_COUNTED.split())} | {
+    "thirty": "30",
+    "forty": "40",
+    "fifty": "50",
+    "sixty": "60",
+    "seventy": "70",
+    "eighty": "80",
+    "ninety": "90",
+    "hundred": "100",
+}
+
+
+def content_words(text: str) -> list[str]:
+    """The content words of a text in order, case-folded and roughly stemmed.
+
+    >>> content_words("The licences terminate after thirty days.")
+    ['licenc', 'terminat', '30', 'day']
+    """
+    folded = unicodedata.normalize("NFKC", text).casefold().replace("’", "'")
+    found = []
+    for match in WORD.finditer(folded):
+        word = match.group()
+        word = _NUMBER_WORDS.get(word, word)
+        if word not in _FUNCTION_WORDS:
+            found.append(_stem(word))
+    return found
+
+
+def is_number(word: str) -> bool:
+    """Whether a content word is a number."""
+    return word[:1].isdigit()
+
+
+def _stem(word: str) -> str:
+    """Strip the commonest English endings: enough to join terminate and terminates."""
+    if is_number(word):
+        return word.replace(",", "").rstrip(".:/-")
+    word = word.removesuffix("'s")
+    if not word.isascii():
+        return word
+    for ending in ("ations", "ation", "ings", "ing", "ies", "ied", "es", "ed", "s", "e", "y"):
+        if word.endswith(ending) and len(word) - len(ending) >= 3:
+            return word[: -len(ending)]
+    return word
+
+
+# Half of what the claim adds to the question must stand in the source.
+ENOUGH = 0.5
+# Of the whole claim, the question's words included: less is asked of words that were quoted
+# than of sentences that were only found to be near. "All rights reserved." supports nothing.
+QUOTED = 0.3
+NEAR = 0.6
+
+
+@dataclass(frozen=True, slots=True)
+class Support:
+    """How much of a claim stands in a source.
+
+    `added` is the share of what the claim adds to the question, `whole` the share of all its
+    content words, both in [0, 1]; `missing` are the added words that do not stand there.
+    """
+
+    added: float
+    whole: float
+    missing: tuple[str, ...]
+
+    def enough(self, whole: float = QUOTED) -> bool:
+        """Whether it will do: every added number stands there, half of what is added, and
+        `whole` of the claim."""
+        numbers = any(is_number(word) for word in self.missing)
+        return self.added >= ENOUGH and self.whole >= whole and not numbers
+
+
+def support(claim: str, source: str, question: str = "") -> Support:
+    """Compare a claim with the text it is said to come from.
+
+    What the claim adds to the question weighs most: the question's own words prove little. A
+    claim that adds nothing ("Yes.") has nothing missing.
+
+    >>> support("It is Paris.", "You may copy it.", "What is the capital of France?").missing
+    ('pari',)
+    """
+    words = list(dict.fromkeys(content_words(claim)))
+    asked = set(content_words(question))
+    there = set(content_words(source))
+    added = [word for word in words if word not in asked]
+    missing = tuple(word for word in added if word not in there)
+    return Support(
+        added=1.0 if not added else 1 - len(missing) / len(added),
+        whole=1.0 if not words else sum(word in there for word in words) / len(words),
+        missing=missing,
+    )
+
+
+def numbers_stand(claim: str, source: str, question: str = "") -> bool:
+    """Whether every number the claim adds stands in the source.
+
+    All that can be asked where claim and source are in different languages.
+    """
+    return not any(is_number(word) for word in support(claim, source, question).missing)
+
+
+def supporting_sentences(
+    claim: str, document: Document, within: Span, *, most: int = 2
+) -> Iterator[Span]:
+    """The sentence of a passage that shares most content words with a claim, then the best run
+    of two neighbouring ones, and so on up to `most`; nothing where no word is shared."""
+    wanted = set(content_words(claim))
+    sentences = sentence_spans(document, within)
+    words = [set(content_words(document.slice(s))) & wanted for s in sentences]
+    for length in range(1, most + 1):
+        shared = [len(set().union(*words[i : i + length])) for i in range(len(words) - length + 1)]
+        if not any(shared):
+            return
+        at = shared.index(max(shared))
+        yield Span(document.id, sentences[at].start, sentences[at + length - 1].end)
+
+
+def whole_sentences(document: Document, span: Span, within: Span) -> Span:
+    """A span widened to the whole sentences it touches, inside a passage."""
+    touched = [s for s in sentence_spans(document, within) if s.overlaps(span)]
+    if not touched:
+        return span
+    return Span(document.id, min(span.start, touched[0].start), max(span.end, touched[-1].end))

@@ -1,0 +1,204 @@
+"""Log-probabilities of a text's tokens with the place of each token in it."""
+
+from __future__ import annotations
+
+import math
+import re
+import string
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from colligate.core.run import Run
+from colligate.documents.tokens import CJK
+from colligate.errors import MissingCapability
+from colligate.models import Role
+
+MARGIN = 8
+"""Tokens of a window that are left free: what begins a text is one or two."""
+
+_MOST = 1024  # tokens that are scored, and as many that come before them, in one pass
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A token's half-open range of characters and its natural log-probability."""
+
+    start: int
+    end: int
+    logprob: float
+
+
+async def token_scores(
+    run: Run, pairs: Sequence[tuple[str, str]], role: Role = Role.SCORER
+) -> list[list[Token]]:
+    """The tokens of each continuation after its prefix, of each (prefix, continuation).
+
+    Raises:
+        MissingCapability: the model gives no likelihoods, or not where its tokens stand.
+        ContextTooSmall, BudgetExceeded: as `Run.likelihoods`.
+    """
+    values = await run.likelihoods(pairs, role=role)
+    model = run.model(role)
+    found = []
+    for (_, text), logprobs in zip(pairs, values, strict=True):
+        spans = await model.token_spans(text)
+        if len(spans) != len(logprobs):
+            raise MissingCapability(
+                f"{model.name} does not say where its tokens stand",
+                f"it scored {len(logprobs)} tokens of a text and counts {len(spans)}",
+                "take gguf:PATH or hf:NAME as the scorer",
+            )
+        tokens = zip(spans, logprobs, strict=True)
+        found.append([Token(start, end, value) for (start, end), value in tokens])
+    return found
+
+
+async def running_scores(
+    run: Run, text: str, cuts: Sequence[tuple[int, int]], role: Role = Role.SCORER
+) -> list[list[Token]]:
+    """The tokens of each stretch of a text, scored after what comes before it in the text.
+
+    `cuts` are half-open stretches in order. Where the text is longer than the model's window, or
+    than 1,024 tokens, it is scored in parts, each after as much of what precedes it. Tokens of a
+    stretch have their places in the whole text.
+    """
+    if not cuts:
+        return []
+    model = run.model(role)
+    window = math.inf if model.context_tokens is None else model.context_tokens - MARGIN
+    most = max(1, min(_MOST, window // 2))
+    begun = [start for start, _ in await model.token_spans(text)]
+    counts = [bisect_left(begun, end) - bisect_left(begun, start) for start, end in cuts]
+    parts = _parts(counts, most)
+    pairs = []
+    for first, stop in parts:
+        room = min(most, window - sum(counts[first:stop]))
+        before = first
+        while before and sum(counts[before - 1 : first]) <= room:
+            before -= 1
+        start = cuts[first][0]
+        pairs.append((text[cuts[before][0] : start], text[start : cuts[stop - 1][1]]))
+    scored = await token_scores(run, pairs, role)
+    found: list[list[Token]] = []
+    for (first, stop), tokens in zip(parts, scored, strict=True):
+        offset = cuts[first][0]
+        placed = [Token(t.start + offset, t.end + offset, t.logprob) for t in tokens]
+        # A token that crosses into the next stretch belongs to the one it begins in; one of a
+        # blank in between to the one that follows.
+        found += _divided(placed, [end for _, end in cuts[first:stop]])
+    return found
+
+
+def _parts(counts: Sequence[int], most: float) -> list[tuple[int, int]]:
+    """Runs of stretches with at most so many tokens together; a longer one stands alone."""
+    parts, first, held = [], 0, 0
+    for place, count in enumerate(counts):
+        if place > first and held + count > most:
+            parts.append((first, place))
+            first, held = place, 0
+        held += count
+    return [*parts, (first, len(counts))]
+
+
+def _divided(tokens: Sequence[Token], ends: Sequence[int]) -> list[list[Token]]:
+    rows: list[list[Token]] = [[] for _ in ends]
+    row = 0
+    for token in tokens:
+        while row < len(ends) - 1 and token.start >= ends[row]:
+            row += 1
+        rows[row].append(token)
+    return rows
+
+
+# The words that tokens make up.
+
+_UNSPACED = re.compile(f"[{CJK}]")
+
+
+def words_of(text: str, tokens: Sequence[tuple[int, int]]) -> list[list[int]]:
+    """The places of the tokens of each word, given their half-open ranges of the text, in order.
+
+    A word begins after a blank; a mark of punctuation is one, and so is each token of a script
+    without blanks. Tokens without characters belong to the word before.
+    """
+    words: list[list[int]] = []
+    for place, (start, end) in enumerate(tokens):
+        bare = text[start:end].strip()
+        first = end - len(text[start:end].lstrip())
+        begins = bool(bare) and (
+            first == 0
+            or text[first - 1].isspace()
+            or all(character in string.punctuation for character in bare)
+            or _UNSPACED.match(bare) is not None
+        )
+        if begins or not words:
+            words.append([place])
+        else:
+            words[-1].append(place)
+    return words
+
+
+# Where a text falls into chunks, blocks and pieces.
+
+
+def at_minima(values: Sequence[float], threshold: float = 0.0) -> list[int]:
+    """The sentences after which Meta-Chunking cuts, given the perplexity of each.
+
+    Those less surprising than the one before and the one after, by `threshold` at least on one
+    side; or than the one before by that much, and as surprising as the one after. As in the
+    published code, neither the first nor the last, and the sentence itself ends its chunk.
+
+    >>> at_minima([5, 2, 4, 1, 1, 3])
+    [1, 3]
+    """
+    found = []
+    for place in range(1, len(values) - 1):
+        fall, rise = values[place - 1] - values[place], values[place + 1] - values[place]
+        if fall > 0 and rise >= 0 and max(fall, rise) >= threshold:
+            found.append(place)
+    return found
+
+
+def merged(
+    chunks: Sequence[tuple[int, int]], sizes: Sequence[int], most: int
+) -> list[tuple[int, int]]:
+    """Neighbouring chunks together as long as they have no more than `most` words.
+
+    Chunks are half-open runs of sentences in order, `sizes` the words of each sentence.
+    """
+    found: list[tuple[int, int]] = []
+    words = 0
+    for start, end in chunks:
+        more = sum(sizes[start:end])
+        if found and words + more <= most:
+            found[-1] = (found[-1][0], end)
+            words += more
+        else:
+            found.append((start, end))
+            words = more
+    return found
+
+
+def runs(count: int, cuts: Sequence[int]) -> list[tuple[int, int]]:
+    """Half-open runs of so many sentences, cut after each of these.
+
+    >>> runs(5, [1, 3])
+    [(0, 2), (2, 4), (4, 5)]
+    """
+    ends = [cut + 1 for cut in cuts if cut + 1 < count]
+    return [pair for pair in zip([0, *ends], [*ends, count], strict=True) if pair[0] < pair[1]]
+
+
+def pieces(
+    start: int, end: int, tokens: Sequence[tuple[int, int]], most: int
+) -> list[tuple[int, int]]:
+    """The stretch from `start` to `end` in pieces of at most `most` of its tokens.
+
+    `tokens` are half-open and counted from `start`. A blank goes with the token after it.
+
+    >>> pieces(10, 15, [(0, 1), (2, 3), (4, 5)], 2)
+    [(10, 13), (13, 15)]
+    """
+    cuts = [start + last for _, last in tokens[most - 1 : len(tokens) - 1 : most]]
+    return [pair for pair in zip([start, *cuts], [*cuts, end], strict=True) if pair[0] < pair[1]]

@@ -1,0 +1,89 @@
+"""Documents ranked by their best passage: MaxP (Dai and Callan, SIGIR 2019)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Literal
+
+from colligate.core.run import Run
+from colligate.documents import Document, Passage
+from colligate.documents.chunking import Chunker
+from colligate.documents.tokens import estimate_tokens
+from colligate.library.sources import SearchMode
+
+# Documents ranked by their best passage: MaxP (Dai and Callan, SIGIR 2019).
+
+
+async def best_documents(
+    question: str, run: Run, count: int, mode: SearchMode = SearchMode.HYBRID
+) -> list[str]:
+    """The ids of the `count` best documents in view, best first.
+
+    All of them, those without a passage that matches last, where there are no more than that.
+    """
+    infos = await run.sources.documents()
+    k, most = 8 * count, sum(info.passages for info in infos)
+    while True:
+        hits = await run.search(question, k=k, mode=mode)
+        found = list(dict.fromkeys(hit.passage.document_id for hit in hits))
+        if len(found) >= count or len(hits) < k or k >= most:
+            break
+        k *= 4
+    if len(infos) <= count:
+        found += [info.id for info in infos if info.id not in set(found)]
+    return found[:count]
+
+
+Units = Literal["auto", "documents", "passages"]
+
+_SHORT = 600  # estimated tokens of a document that is read whole
+
+
+async def unit_passages(
+    question: str, run: Run, units: Units, most: int, *, pool: int, mode: SearchMode
+) -> tuple[Literal["documents", "passages"], list[Passage]]:
+    """What is read, at most `most`: whole documents in their order, or passages of a search.
+
+    `auto` takes documents where there are no more than that in view and all are short. Of more
+    documents than that the best are taken, best first.
+    """
+    infos = await run.sources.documents()
+    ids = [info.id for info in infos]
+    if units == "passages" or (units == "auto" and not await _few_and_short(ids, most, run)):
+        hits = await run.search(question, k=most, pool=pool, mode=mode)
+        return "passages", [hit.passage for hit in hits]
+    if len(ids) > most:
+        ids = await best_documents(question, run, most, mode)
+    documents = [await run.document(each) for each in ids]
+    return "documents", [each.passage(each.span(0, len(each))) for each in documents]
+
+
+async def _few_and_short(ids: Sequence[str], most: int, run: Run) -> bool:
+    if len(ids) > most:
+        return False
+    for each in ids:
+        if estimate_tokens((await run.document(each)).text) > _SHORT:
+            return False
+    return True
+
+
+async def chunked(
+    question: str, run: Run, chunker: Chunker, *, documents: int, mode: SearchMode
+) -> list[Passage]:
+    """The chunks of the documents in view, of the best `documents` where there are more.
+
+    Documents come in their order, or best first; chunks in theirs.
+    """
+    whole = await whole_documents(question, run, documents, mode)
+
+    def cut() -> list[Passage]:
+        return [each.passage(span) for each in whole for span in chunker(each)]
+
+    return await asyncio.to_thread(cut)
+
+
+async def whole_documents(question: str, run: Run, most: int, mode: SearchMode) -> list[Document]:
+    """The documents in view in their order; of more than `most` the best, best first."""
+    _, passages = await unit_passages(question, run, "documents", most, pool=most, mode=mode)
+    return [await run.document(passage.document_id) for passage in passages]

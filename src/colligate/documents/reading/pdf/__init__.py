@@ -1,0 +1,1 @@
+"""Read PDF files: text, pages and a repaired tree of headings."""

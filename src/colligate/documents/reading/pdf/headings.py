@@ -1,0 +1,383 @@
+"""Headings of a PDF, repaired: which lines are headings, and at what level.
+
+A PDF says where letters stand, not what they are, so headings rest on what else the document
+tells, surest first:
+
+1. the outline (bookmarks): each title is looked for on the page it points to;
+2. the printed table of contents: likewise, printed page numbers mapped to pages;
+3. numbering: "2.", "2.1", "Part I", "Item 1A." where numbers follow one another;
+4. layout: type larger or bolder than the body, alone in its block.
+
+What 1 and 2 name is a heading even if it looks like body text. What only 3 and 4 suggest is kept
+if it looks like a heading, below what is confirmed around it. Running headers, page numbers,
+captions, entries of the contents list, sentences and the form fields of a cover are not headings.
+
+Confidence is a rule of thumb in [0, 1]: with an outline or contents list,
+`0.35 + 0.6 * found * confirmed`, where `found` is the share of its titles that were found and
+`confirmed` the share of all headings that it, or numbering, confirms; with numbering alone
+`0.35 + 0.35 * confirmed`; by layout alone 0.35.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from colligate.documents.reading.pdf.contents import Contents, find_contents, target_pages
+from colligate.documents.reading.pdf.layout import Block, Line, PageLayout, join
+from colligate.documents.reading.pdf.numbering import Entry, levels, split_number
+from colligate.documents.reading.pdf.running import (
+    Printed,
+    body_size,
+    printed_numbers,
+    set_aside,
+)
+from colligate.documents.reading.pdf.titles import (
+    DEEPEST,
+    Heading,
+    Place,
+    Wanted,
+    find_places,
+    locate,
+)
+from colligate.documents.tree import Basis, Structure
+
+# Lines that look like headings, though neither outline nor contents list names them.
+
+_CAPTION = re.compile(
+    r"(figure|fig\.|table|tab\.|abbildung|abb\.|tabelle|tableau|figura|tabla|listing|algorithm|"
+    r"example|exhibit|chart|box|plate|図|表)\s*[\dA-Z(]+([.:\-\s]|$)",
+    re.I,
+)
+_CODE = re.compile(r"\\[a-zA-Z]|[{}]|;$|->|==|::|</|\(\)")
+_ASIDE = re.compile(r"[(\[].*[)\]]")
+_PHONE = re.compile(r"\d{3}\)?[\s-]\d{3}-\d{4}")
+_SENTENCE_END = re.compile(r"[.;,!:]$")
+KNOWN = frozenset(
+    "abstract introduction summary preface foreword acknowledgements acknowledgments references "
+    "bibliography glossary conclusion conclusions contents index appendix".split()
+)
+
+
+StyleKey = tuple[float, bool, bool, bool]
+
+
+def style(line: Line) -> StyleKey:
+    """What a line looks like: size (half points), bold, capitals, italic."""
+    letters = [c for c in line.text if c.isalpha()]
+    caps = len(letters) > 2 and sum(c.isupper() for c in letters) > 0.8 * len(letters)
+    return (round(line.size * 2) / 2, line.bold, caps, line.italic)
+
+
+def find_candidates(
+    pages: Sequence[PageLayout],
+    by_page: Sequence[Sequence[Place]],
+    anchors: Sequence[Heading],
+) -> list[list[Place]]:
+    """The lines of each candidate, in reading order; `anchors` are headings already sure."""
+    body = body_size(pages)
+    tabular = _tabular(pages)
+    taken = {place.order for heading in anchors for place in heading.places}
+    found = [
+        run
+        for i, here in enumerate(by_page)
+        for run in _candidates(here, taken, body)
+        if not any((i, round(p.line.y + p.line.height / 2)) in tabular for p in run)
+    ]
+    return _without_cover(_without_repeats(found, len(pages)), anchors, len(pages))
+
+
+def _candidates(here: Sequence[Place], taken: set[int], body: float) -> Iterator[list[Place]]:
+    """Runs of lines of one block that look like a heading."""
+    column = max((place.line.width for place in here), default=0.0)
+    for i, place in enumerate(here):
+        block = place.block
+        if not place.first or place.order in taken or block.kind not in _TEXT_KINDS:
+            continue
+        run = [place]
+        for following in here[i + 1 : i + 4]:
+            if (
+                following.block is not block
+                or style(following.line)[:2] != style(place.line)[:2]
+                or following.order in taken
+                or following.number is not None
+            ):
+                break
+            run.append(following)
+        if len(run) < len(block.lines) and block.kind != "heading":
+            continue
+        if _looks_like_heading(run, body) and not _runs_in(run, here, i, column):
+            yield run
+
+
+def _runs_in(run: Sequence[Place], here: Sequence[Place], i: int, column: float) -> bool:
+    """Whether a run fills its line and goes straight on as text: a paragraph that begins bold."""
+    last = run[-1].line
+    if last.width < 0.85 * column or i + len(run) >= len(here):
+        return False
+    following = here[i + len(run)].line
+    return 0 <= following.y - last.y < 1.45 * last.height
+
+
+_TEXT_KINDS = ("heading", "paragraph", "list_item")
+
+
+def _looks_like_heading(run: Sequence[Place], body: float) -> bool:
+    line, block = run[0].line, run[0].block
+    text = join([place.line for place in run])
+    number, rest = split_number(text)
+    words = text.split()
+    letters = sum(map(str.isalpha, text))
+    if not 3 <= len(text) <= 160 or len(words) > 18 or letters < max(3, 0.5 * len("".join(words))):
+        return False
+    if line.mono or _CAPTION.match(text) or _ASIDE.fullmatch(text) or _PHONE.search(text):
+        return False
+    if number is None and (_CODE.search(text) or rest[:1].islower()):
+        return False
+    numbered = number is not None and len(number.parts) > 1
+    if not numbered and _SENTENCE_END.search(text) and len(words) > 3:
+        return False
+    if not rest or (number is not None and number.scheme == "(digit)"):
+        return False  # a number alone, or a note under a table
+    larger = line.size > 1.08 * body
+    _, bold, caps, _ = style(line)
+    if block.kind == "heading":
+        return larger or bold or caps or number is not None
+    return (larger or bold) and line.size >= 0.95 * body and block.kind == "paragraph"
+
+
+def _tabular(pages: Sequence[PageLayout]) -> set[tuple[int, int]]:
+    """Where rows of several short cells stand: (page, height), as the heads of tables do."""
+    found: set[tuple[int, int]] = set()
+    for i, page in enumerate(pages):
+        for row, cells in zip(page.rows, page.cells, strict=True):
+            wide = sum(b.x - (a.x + a.width) > 1.8 * row.size for a, b in pairwise(cells))
+            short = sum(len(cell.text) < 30 for cell in cells)
+            if wide > 1 or (wide == 1 and short == len(cells) and not split_number(row.text)[0]):
+                found.update((i, round(row.y + row.height / 2) + d) for d in (-2, -1, 0, 1, 2))
+    return found
+
+
+def _without_repeats(candidates: list[list[Place]], page_count: int) -> list[list[Place]]:
+    """Candidates without those that say the same again and again: labels, not headings."""
+    seen = Counter(join([p.line for p in run]).casefold() for run in candidates)
+    most = max(3, 0.03 * page_count)
+    return [run for run in candidates if seen[join([p.line for p in run]).casefold()] <= most]
+
+
+def _without_cover(
+    candidates: list[list[Place]], anchors: Sequence[Heading], page_count: int
+) -> list[list[Place]]:
+    """Candidates without the form fields of a cover: of page 1 only the largest type stays."""
+    cover = [run for run in candidates if run[0].line.page == 0]
+    if page_count < 3 or len(cover) < 4:
+        return candidates
+    starts = [h.places[0].order for h in anchors if h.places[0].line.page == 0]
+    starts += [run[0].order for run in cover if run[0].bare in KNOWN or run[0].number]
+    largest = max(run[0].line.size for run in cover)
+    begin = min(starts, default=None)
+    return [
+        run
+        for run in candidates
+        if run[0].line.page > 0
+        or run[0].line.size >= 0.95 * largest
+        or (begin is not None and run[0].order >= begin)
+    ]
+
+
+_DENSE = 0.6  # headings a page in a list: it names all there are
+_FEWEST = 3  # headings with numbers that make a numbering
+_FOLLOWING = 0.6  # of the numbers must follow one another
+
+
+@dataclass(frozen=True, slots=True)
+class OutlineEntry:
+    """A bookmark: its title, its level from 1, and the page it points to, counted from 0."""
+
+    title: str
+    level: int
+    page: int
+
+
+def repair(pages: Sequence[PageLayout], outline: Sequence[OutlineEntry]) -> Structure:
+    """Make the pages' headings what they should be, in place, and say how sure that is."""
+    printed = printed_numbers(pages)
+    set_aside(pages, printed)
+    contents = find_contents(pages)
+    by_page = find_places(pages, contents.bands)
+    anchors, found, basis = _anchors(by_page, outline, contents, printed)
+    candidates = find_candidates(pages, by_page, anchors)
+    headings = [*anchors, *_levelled(candidates, anchors, len(pages))]
+    headings.sort(key=lambda h: h.places[0].order)
+    _apply(pages, headings)
+    return _structure(headings, found, basis)
+
+
+def _anchors(
+    by_page: Sequence[Sequence[Place]],
+    outline: Sequence[OutlineEntry],
+    contents: Contents,
+    printed: Printed,
+) -> tuple[list[Heading], float, Basis]:
+    """The headings that outline or contents confirm, the share found, and which it was."""
+    best: tuple[list[Heading], float, Basis] = ([], 0.0, Basis.NONE)
+    last = len(by_page) - 1
+    if outline:
+        wanted = [
+            Wanted(e.title, e.level, _around(e.page, last)) for e in outline if e.page <= last
+        ]
+        located = locate(wanted, by_page, Basis.OUTLINE)
+        best = (located, len(located) / max(1, len(wanted)), Basis.OUTLINE)
+    if contents.entries:
+        places: dict[str, list[int]] = defaultdict(list)
+        for i, here in enumerate(by_page):
+            for place in here:
+                if len(place.key) < 150:
+                    places[place.key].append(i)
+        targets = target_pages(contents.entries, printed, places, len(by_page))
+        wanted = [
+            Wanted(entry.title, entry.level, _around(target, last))
+            for entry, target in zip(contents.entries, targets, strict=True)
+        ]
+        located = locate(wanted, by_page, Basis.CONTENTS)
+        share = len(located) / len(wanted)
+        enough = len(located) >= 3 and share >= 0.4
+        if enough and len(located) > 1.3 * len(best[0]):
+            best = (located, share, Basis.CONTENTS)
+    if len(best[0]) < 2 or best[1] < 0.3:
+        return [], 0.0, Basis.NONE
+    return best
+
+
+def _around(target: int | Sequence[int], last: int) -> tuple[int, ...]:
+    """The pages to search, best first: those given, then the ones beside."""
+    given = (target,) if isinstance(target, int) else tuple(target)
+    beside = (given[-1] + 1, given[0] - 1) if given else ()
+    return tuple(p for p in (*given, *beside) if 0 <= p <= last)
+
+
+def _levelled(
+    candidates: Sequence[list[Place]], anchors: Sequence[Heading], page_count: int
+) -> list[Heading]:
+    """The candidates as headings, each at a level that fits what is sure around it."""
+    numbered = [] if anchors else _numbered(candidates)
+    sure = [*anchors, *numbered]
+    certain = {heading.places[0].order for heading in sure}
+    rest = [run for run in candidates if run[0].order not in certain]
+    by_style: dict[StyleKey, Counter[int]] = defaultdict(Counter)
+    by_depth: dict[int, Counter[int]] = defaultdict(Counter)
+    for heading in sure:
+        first = heading.places[0]
+        by_style[style(first.line)][heading.level] += 1
+        if first.number and first.number.scheme == "decimal":
+            by_depth[len(first.number.parts)][heading.level] += 1
+    ranked = sorted({style(run[0].line) for run in rest}, key=_prominence)
+    largest = max((key[0] for key in by_style), default=0.0)
+    top = min((h.places[0].line.size for h in sure if h.level == 1), default=largest)
+    around = sorted((h.places[0].order, h.level) for h in sure)
+    dense = len(anchors) >= _DENSE * page_count
+    found = list(numbered)
+    for run in rest:
+        first, look = run[0], style(run[0].line)
+        before = bisect_left(around, (first.order, 0))
+        current = around[before - 1][1] if before else 0
+        rank = ranked.index(look)
+        basis = Basis.LAYOUT
+        if anchors and first.number and first.number.scheme == "decimal":
+            level, basis = _decimal_level(len(first.number.parts), by_depth), Basis.NUMBERING
+        elif not sure:
+            level = 1 + min(3, rank)
+        elif look[0] > largest or (first.bare in KNOWN and (look[0] >= top or not before)):
+            level = 1
+        elif not anchors and look in by_style:
+            level = by_style[look].most_common(1)[0][0]
+        elif dense and look not in by_style:
+            continue
+        else:
+            # A list names all headings down to its depth, so what it leaves out is below.
+            level = current + 1 + min(2, rank)
+        found.append(Heading(run, max(1, min(level, DEEPEST)), basis))
+    return found
+
+
+def _prominence(look: StyleKey) -> tuple[float, bool, bool, bool]:
+    size, bold, caps, italic = look
+    return -size, not bold, not caps, italic
+
+
+def _numbered(candidates: Sequence[list[Place]]) -> list[Heading]:
+    """Candidates with numbers that follow one another, levelled by them; none if few do."""
+    runs = [(run, run[0].number) for run in candidates]
+    kept = [(run, n) for run, n in runs if n is not None and not n.scheme.startswith("(")]
+    by_scheme: dict[tuple[str, int], list[int]] = defaultdict(list)
+    for _, number in kept:
+        by_scheme[number.scheme, len(number.parts)].append(number.last or 0)
+    follows = sum(
+        b in (a + 1, a, 1) for values in by_scheme.values() for a, b in pairwise([0, *values])
+    )
+    if len(kept) < _FEWEST or follows < _FOLLOWING * len(kept):
+        return []
+    ranks = levels(Entry(number) for _, number in kept)
+    return [
+        Heading(run, min(level, DEEPEST), Basis.NUMBERING)
+        for (run, _), level in zip(kept, ranks, strict=True)
+    ]
+
+
+def _decimal_level(depth: int, known: Mapping[int, Counter[int]]) -> int:
+    """The level of a decimal number of some depth, from those of sure headings."""
+    for nearby in (depth, depth - 1, depth + 1, depth - 2):
+        if nearby in known:
+            return known[nearby].most_common(1)[0][0] + depth - nearby
+    return depth
+
+
+def _apply(pages: Sequence[PageLayout], headings: Sequence[Heading]) -> None:
+    """Rewrite the pages' blocks: headings become blocks of their own, all else is text."""
+    marked: dict[int, tuple[Heading, bool]] = {}
+    for heading in headings:
+        for n, place in enumerate(heading.places):
+            marked[id(place.line)] = (heading, n == 0)
+    for page in pages:
+        page.blocks[:] = [piece for block in page.blocks for piece in _split(block, marked)]
+
+
+def _split(block: Block, marked: dict[int, tuple[Heading, bool]]) -> list[Block]:
+    if not any(id(line) in marked for line in block.lines):
+        if block.kind == "heading":
+            block.kind = "paragraph"
+        return [block]
+    pieces: list[Block] = []
+    rest: list[Line] = []
+    kind = "paragraph" if block.kind == "heading" else block.kind
+    for line in block.lines:
+        if id(line) not in marked:
+            rest.append(line)
+            continue
+        if rest:
+            pieces.append(Block(kind, rest, block.level, block.marker, block.ordered))
+            rest = []
+        heading, first = marked[id(line)]
+        if first:
+            lines = [place.line for place in heading.places]
+            pieces.append(Block("heading", lines, level=heading.level))
+    if rest:
+        pieces.append(Block("paragraph", rest))
+    return pieces
+
+
+def _structure(headings: Sequence[Heading], found: float, basis: Basis) -> Structure:
+    if not headings:
+        return Structure(1.0, Basis.NONE)
+    sure = sum(h.basis is not Basis.LAYOUT for h in headings) / len(headings)
+    if basis is not Basis.NONE:
+        named = sum(h.basis is basis for h in headings)
+        note = f"{named} of {len(headings)} headings from the {basis.value}"
+        return Structure(round(0.35 + 0.6 * found * sure, 2), basis, note)
+    if sure >= 0.5:
+        return Structure(round(0.35 + 0.35 * sure, 2), Basis.NUMBERING)
+    return Structure(0.35, Basis.LAYOUT)

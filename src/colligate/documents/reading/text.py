@@ -1,0 +1,148 @@
+"""Plain text: its own words as they stand, paragraphs between blank lines, sections if any."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from colligate.documents.document import Document
+from colligate.documents.markdown import INTRODUCTION
+from colligate.documents.reading.formats import suffix_of
+from colligate.documents.reading.headings import (
+    Block,
+    Heading,
+    Line,
+    find_headings,
+    split_blocks,
+    structure_of,
+)
+from colligate.documents.reading.source import Source, finish
+from colligate.documents.tree import Kind, Structure, Tree, TreeBuilder
+
+_PROSE = {"", ".txt", ".text"}
+_ITEM = re.compile(r"(?:[-*+•‣◦·–]|\(?(?:\d{1,3}|[a-zA-Z]|[ivx]{1,4})[.)])[ \t]+\S")
+
+
+def read_text(source: Source) -> Document:
+    """A text file, its text unchanged but for line ends. Only prose is looked at for headings."""
+    text, warnings = source.decoded.text, source.decoded.warnings
+    prose = suffix_of(source.path) in _PROSE or source.path.name == source.stem
+    return finish(source, text, lambda name: text_tree(text, name, prose=prose), warnings=warnings)
+
+
+def text_tree(text: str, document_id: str, *, prose: bool = True) -> Tree:
+    """The tree of a plain text: paragraphs and list items, under sections where it has them.
+
+    As in Markdown's trees, text before the first heading stands in a synthetic introduction,
+    and so does text between the document's title and the first section.
+    """
+    blocks = split_blocks(text)
+    headings = find_headings(text, blocks) if prose else []
+    return _Growth(text, document_id, headings).tree(blocks, structure_of(headings))
+
+
+class _Growth:
+    """One pass over the blocks; a node closes when one outside it begins, or at the end."""
+
+    def __init__(self, text: str, document_id: str, headings: Sequence[Heading]) -> None:
+        self._text = text
+        self._headings = headings
+        self._builder = TreeBuilder(document_id)
+        root = self._builder.add(Kind.ROOT, 0, len(text), None)
+        self._open = [(0, root)]  # (level, node) of the sections around this place
+        self._items: list[tuple[int, int]] = []  # (indent, node) of the list items around it
+        self._end = 0  # where the latest content ended
+        levels = [heading.level for heading in headings]
+        self._titled = len(levels) > 1 and levels[0] < min(levels[1:])
+        self._lead = bool(headings)
+
+    def tree(self, blocks: Sequence[Block], structure: Structure) -> Tree:
+        """Place all blocks, then close what is open."""
+        headings = iter(self._headings)
+        heading = next(headings, None)
+        for block in blocks:
+            lines = list(block.lines)
+            while heading is not None and heading.start < block.end:
+                before = [line for line in lines if line.end <= heading.start]
+                self._content(before)
+                self._heading(heading)
+                lines = list(_after(lines, heading.end, self._text))
+                heading = next(headings, None)
+            self._content(lines)
+        self._close_items(-1)
+        self._close_sections(1)
+        return self._builder.build(structure)
+
+    def _heading(self, heading: Heading) -> None:
+        self._close_items(-1)
+        self._close_sections(heading.level)
+        place = (heading.start, heading.end)
+        parent = self._open[-1][1]
+        section = self._builder.add(
+            Kind.SECTION, *place, parent, level=heading.level, title=heading.title, heading=place
+        )
+        self._open.append((heading.level, section))
+        self._end = heading.end
+        self._lead, self._titled = self._titled, False
+
+    def _content(self, lines: Sequence[Line]) -> None:
+        """Lines without a heading or a blank line among them: a paragraph, or list items."""
+        starts = [i for i, line in enumerate(lines) if self._is_item(line)]
+        if not lines:
+            return
+        if not starts:
+            self._paragraph(lines)
+            return
+        if starts[0] > 0:
+            self._paragraph(lines[: starts[0]])
+        for start, stop in zip(starts, [*starts[1:], len(lines)], strict=True):
+            self._item(lines[start:stop])
+
+    def _is_item(self, line: Line) -> bool:
+        return _ITEM.match(self._text, line.start, line.end) is not None
+
+    def _paragraph(self, lines: Sequence[Line]) -> None:
+        # Indented further than a list item's mark, it continues the item.
+        self._close_items(lines[0].indent)
+        parent = self._items[-1][1] if self._items else self._section()
+        self._add(Kind.PARAGRAPH, lines, parent)
+
+    def _item(self, lines: Sequence[Line]) -> None:
+        self._close_items(lines[0].indent)
+        parent = self._items[-1][1] if self._items else self._section()
+        self._items.append((lines[0].indent, self._add(Kind.LIST_ITEM, lines, parent)))
+
+    def _add(self, kind: Kind, lines: Sequence[Line], parent: int) -> int:
+        self._end = lines[-1].end
+        return self._builder.add(kind, lines[0].start, self._end, parent)
+
+    def _section(self) -> int:
+        level, section = self._open[-1]
+        if not self._lead:
+            return section
+        self._lead = False
+        introduction = self._builder.add(
+            Kind.SECTION, self._end, self._end, section, level=level + 1, title=INTRODUCTION
+        )
+        self._open.append((level + 1, introduction))
+        return introduction
+
+    def _close_items(self, indent: int) -> None:
+        while self._items and self._items[-1][0] >= indent:
+            self._builder.close(self._items.pop()[1], self._end)
+
+    def _close_sections(self, level: int) -> None:
+        while self._open[-1][0] >= level:
+            self._builder.close(self._open.pop()[1], self._end)
+
+
+def _after(lines: Sequence[Line], place: int, text: str) -> Iterator[Line]:
+    """The lines behind a place; a line the place is in is cut there."""
+    for line in lines:
+        if line.start >= place:
+            yield line
+        elif line.end > place:
+            rest = text[place : line.end]
+            start = line.end - len(rest.lstrip())
+            if start < line.end:
+                yield Line(start, line.end, line.indent)

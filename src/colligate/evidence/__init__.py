@@ -1,1 +1,0 @@
-"""From passages to what may be believed."""

@@ -1,0 +1,62 @@
+"""A library as a LangChain retriever, for the extra `langchain`.
+
+with Library("papers.library") as library:
+    retriever = ColligateRetriever(library=library, k=5)
+    documents = retriever.invoke("Which of these measured latency?")
+"""
+
+from __future__ import annotations
+
+from colligate.documents import Hit
+from colligate.errors import MissingExtra
+from colligate.integrations.searching import Search, metadata
+from colligate.library.sources import SearchMode, Sources
+from colligate.sync import Library
+
+try:
+    from langchain_core.callbacks import (
+        AsyncCallbackManagerForRetrieverRun,
+        CallbackManagerForRetrieverRun,
+    )
+    from langchain_core.documents import Document
+    from langchain_core.retrievers import BaseRetriever
+    from pydantic import PositiveInt
+except ImportError as error:
+    raise MissingExtra(
+        "the LangChain retriever needs langchain-core",
+        f"{error.name or 'it'} is not installed",
+        "pip install 'colligate[langchain]'",
+    ) from error
+
+
+class ColligateRetriever(BaseRetriever):
+    """Finds the passages of a library, best first, each with its exact place.
+
+    `library` is a `colligate.Library`, or anything that is `Sources` (an `AsyncLibrary`, a view
+    of one), which can only be awaited. It stays its owner's to close. The `metadata` of what is
+    found are document, title, section, page, start, end and score.
+    """
+
+    library: Library | Sources
+    k: PositiveInt = 10
+    mode: SearchMode = SearchMode.HYBRID
+    documents: tuple[str, ...] | None = None
+    """The ids of the documents to search; None searches all."""
+
+    def _get_relevant_documents(
+        self, query: str, *, run_manager: CallbackManagerForRetrieverRun
+    ) -> list[Document]:
+        return [_document(hit) for hit in self._search.hits(query)]
+
+    async def _aget_relevant_documents(
+        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun
+    ) -> list[Document]:
+        return [_document(hit) for hit in await self._search.ahits(query)]
+
+    @property
+    def _search(self) -> Search:
+        return Search(self.library, self.k, self.mode, self.documents)
+
+
+def _document(hit: Hit) -> Document:
+    return Document(id=hit.passage.id, page_content=hit.passage.text, metadata=metadata(hit))

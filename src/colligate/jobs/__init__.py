@@ -1,0 +1,1 @@
+"""Run many items of work that can be interrupted and resumed."""

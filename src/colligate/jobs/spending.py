@@ -1,0 +1,170 @@
+"""One budget of tokens for a whole bench, that no row feels.
+
+A strategy that saw what is left of the bench's budget would answer otherwise near its end. So
+each run has no limit of its own; where the bench's is spent its calls are refused, and what comes
+of a run that was refused one is no row.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from colligate.core.budget import Budget, Purse
+from colligate.errors import BudgetExceeded
+from colligate.models import Capability, ChatModel, Completion, LabelOdds, Message, Role
+from colligate.models.base import LabelModel, Usage
+from colligate.models.metering import Call, Meter, Prices, UsageReport
+
+
+class Spending:
+    """The tokens of all runs together, in and out; `limit` None is without limit."""
+
+    def __init__(self, limit: int | None = None) -> None:
+        self.prices = Prices.load()
+        self._total = Meter(prices=self.prices)
+        self.purse = Purse(Budget(limit), self._total)
+
+    @property
+    def tokens(self) -> int:
+        """What was spent so far."""
+        return self._total.tokens
+
+    def meter(self) -> Meter:
+        """A meter for one run, which also counts here."""
+        return _Metered(prices=self.prices, total=self._total)
+
+
+@dataclass
+class _Metered(Meter):
+    """A run's meter that adds its tokens to those of all runs.
+
+    What was remembered from another run costs this one nothing, but the answer as much as ever: it
+    counts in the row's usage and not in what was spent.
+    """
+
+    total: Meter = field(default_factory=Meter)
+    remembered: int = 0
+
+    def record(self, *arguments: Any, cached: bool = False, **options: Any) -> Call:
+        call = super().record(*arguments, **options)
+        if cached:
+            self.remembered += call.passes or 1
+        else:
+            self.total.tokens += call.usage.input_tokens + call.usage.output_tokens
+        return call
+
+    def report(self, *, seconds: float | None = None) -> UsageReport:
+        return replace(super().report(seconds=seconds), remembered=self.remembered)
+
+
+class RunPurse(Purse):
+    """A run's purse: without a limit, its calls are paid from the bench's.
+
+    `refused` is the error of the first call that the bench's budget did not allow.
+    """
+
+    def __init__(self, spending: Spending, meter: Meter) -> None:
+        super().__init__(Budget(), meter)
+        self._all = spending.purse
+        self.refused: BudgetExceeded | None = None
+
+    @asynccontextmanager
+    async def hold(self, tokens: int) -> AsyncIterator[None]:
+        """Set the most a call may take aside, of the bench's budget.
+
+        Raises:
+            BudgetExceeded: not enough is left.
+        """
+        async with AsyncExitStack() as stack:
+            try:
+                await stack.enter_async_context(self._all.hold(tokens))
+            except BudgetExceeded as error:
+                self.refused = self.refused or error
+                raise
+            yield
+
+
+class Paid:
+    """A model that metrics ask, paid from the bench's budget.
+
+    Its calls are noted in a meter of its own, or in one of `spending` that is given.
+    """
+
+    def __init__(self, model: ChatModel, spending: Spending, meter: Meter | None = None) -> None:
+        self._model = model
+        self._meter = meter or spending.meter()
+        self._all = spending.purse
+
+    @property
+    def name(self) -> str:
+        """The model's own."""
+        return self._model.name
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        """Those of the model that metrics use."""
+        return self._model.capabilities & {
+            Capability.CHAT,
+            Capability.STRUCTURED,
+            Capability.LABELS,
+        }
+
+    @property
+    def context_tokens(self) -> int | None:
+        """The model's window."""
+        return self._model.context_tokens
+
+    async def chat(
+        self, messages: Sequence[Message], *, max_tokens: int, **options: Any
+    ) -> Completion:
+        """One call; see `ChatModel.chat`.
+
+        Raises:
+            BudgetExceeded: not enough is left.
+        """
+        prompt = await self._model.count_prompt(messages)
+        async with self._all.hold(prompt + max_tokens):
+            began = time.perf_counter()
+            reply = await self._model.chat(messages, max_tokens=max_tokens, **options)
+            seconds = time.perf_counter() - began
+            usage, cached = reply.usage, reply.cached
+            self._meter.chat(Role.JUDGE, self.name, usage, seconds=seconds, cached=cached)
+        return reply
+
+    async def labels(
+        self, messages: Sequence[Message], labels: Sequence[str], *, forced: str = ""
+    ) -> LabelOdds:
+        """Odds of each label; see `LabelModel.labels`.
+
+        Raises:
+            BudgetExceeded: not enough is left.
+        """
+        assert isinstance(self._model, LabelModel)
+        prompt = await self._model.count_prompt(messages)
+        async with self._all.hold(prompt):
+            began = time.perf_counter()
+            odds = await self._model.labels(messages, labels, forced=forced)
+            seconds = time.perf_counter() - began
+            self._meter.scoring(
+                Role.JUDGE, self.name, passes=1, seconds=seconds, usage=Usage(prompt)
+            )
+        return odds
+
+    async def count_tokens(self, text: str) -> int:
+        """The model's count."""
+        return await self._model.count_tokens(text)
+
+    async def count_prompt(self, messages: Sequence[Message]) -> int:
+        """The model's count."""
+        return await self._model.count_prompt(messages)
+
+    async def token_spans(self, text: str) -> list[tuple[int, int]]:
+        """The model's own."""
+        return await self._model.token_spans(text)
+
+    async def aclose(self) -> None:
+        """Nothing: the model is its owner's to close."""

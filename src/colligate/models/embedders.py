@@ -1,0 +1,331 @@
+"""The default embedder: all-MiniLM-L6-v2 as int8 ONNX, on onnxruntime without torch."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+import onnxruntime
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+
+from colligate.concurrency import Threads, physical_cores, wait_without_spinning
+from colligate.errors import MissingExtra, WeightsUnavailable
+from colligate.models.base import encodable
+from colligate.models.weights import find
+
+MINILM_NAME = "minilm-l6-v2-int8"
+_MINILM_DIMENSION = 384
+_MAX_TOKENS = 256  # what the model was made for; the rest of a longer text is not read
+_SLICE = 16  # texts that one thread takes at a time
+
+
+class MiniLM:
+    """Mean-pooled, unit-length vectors of 384 dimensions from the first 256 tokens of a text.
+
+    Each text runs alone, on one of `threads` threads (the physical cores by default). For
+    passages this is faster than batches, whose padding is computed too, and a text has
+    exactly the same vector whatever comes with it. The file holds int8 weights, which
+    onnxruntime turns into float32 as it loads: small to fetch, no quicker to run.
+
+    Raises:
+        WeightsUnavailable: if the weights were not pulled, or (at the first call) are damaged.
+    """
+
+    def __init__(self, threads: int | None = None) -> None:
+        files = find(MINILM_NAME)
+        if files is None:
+            raise WeightsUnavailable(
+                f"the embedder {MINILM_NAME} is not here",
+                "",
+                f"run colligate models pull {MINILM_NAME}",
+            )
+        self._files = files
+        self._lock = threading.Lock()
+        self._loaded: tuple[Tokenizer, Any] | None = None
+        self._threads = Threads(MINILM_NAME, threads or physical_cores())
+
+    @property
+    def name(self) -> str:
+        """What a library records."""
+        return MINILM_NAME
+
+    @property
+    def dimension(self) -> int:
+        """384."""
+        return _MINILM_DIMENSION
+
+    async def embed(
+        self, texts: Sequence[str], kind: Literal["passage", "query"] = "passage"
+    ) -> NDArray[np.float32]:
+        """One row a text: (n, 384), float32, unit length. Queries and passages alike."""
+        vectors = np.empty((len(texts), _MINILM_DIMENSION), np.float32)
+        slices = [
+            self._threads.run(partial(self._embed, texts, vectors, start))
+            for start in range(0, len(texts), _SLICE)
+        ]
+        await asyncio.gather(*slices)
+        return vectors
+
+    async def aclose(self) -> None:
+        """Free the model, once the calls under way are done. Safe to call twice."""
+        await self._threads.aclose()
+        self._loaded = None
+
+    def _embed(self, texts: Sequence[str], vectors: NDArray[np.float32], start: int) -> None:
+        tokenizer, session = self._load()
+        for i in range(start, min(start + _SLICE, len(texts))):
+            ids = np.array([tokenizer.encode(encodable(texts[i])).ids], np.int64)
+            (states,) = session.run(
+                None,
+                {
+                    "input_ids": ids,
+                    "attention_mask": np.ones_like(ids),
+                    "token_type_ids": np.zeros_like(ids),
+                },
+            )
+            mean = states[0].mean(axis=0)
+            vectors[i] = mean / np.linalg.norm(mean)
+
+    def _load(self) -> tuple[Tokenizer, Any]:
+        with self._lock:
+            if self._loaded is None:
+                self._loaded = self._read()
+            return self._loaded
+
+    def _read(self) -> tuple[Tokenizer, Any]:
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = options.inter_op_num_threads = 1
+        options.log_severity_level = 4
+        try:
+            tokenizer = Tokenizer.from_file(str(self._files["tokenizer"]))
+            session = onnxruntime.InferenceSession(
+                self._files["model"], options, providers=["CPUExecutionProvider"]
+            )
+        except Exception as error:  # Both libraries raise bare exceptions of their own.
+            raise WeightsUnavailable(
+                f"the embedder {MINILM_NAME} cannot be loaded",
+                str(error),
+                f"run colligate models remove {MINILM_NAME}, "
+                f"then colligate models pull {MINILM_NAME}",
+            ) from error
+        # The tokenizer's file pads everything to 128.
+        tokenizer.no_padding()
+        tokenizer.enable_truncation(_MAX_TOKENS)
+        return tokenizer, session
+
+
+# The fast embedder: WordLlama's static token vectors, averaged. No network is run at all.
+
+STATIC_NAME = "wordllama-256"
+_STATIC_DIMENSION = 256
+_TENSOR = "embedding.weight"
+
+
+class StaticEmbedder:
+    """The mean of a text's token vectors, at unit length: 256 dimensions, any length of text.
+
+    Hundreds of times as fast as a transformer and worse at meaning beyond the words. A text without
+    tokens has the vector of the unknown token.
+
+    Raises:
+        WeightsUnavailable: if the weights were not pulled, or (at the first call) are damaged.
+    """
+
+    def __init__(self) -> None:
+        files = find(STATIC_NAME)
+        if files is None:
+            raise WeightsUnavailable(
+                f"the embedder {STATIC_NAME} is not here",
+                "",
+                f"run colligate models pull {STATIC_NAME}",
+            )
+        self._files = files
+        self._lock = threading.Lock()
+        self._loaded: tuple[Tokenizer, NDArray[np.float16]] | None = None
+
+    @property
+    def name(self) -> str:
+        """What a library records."""
+        return STATIC_NAME
+
+    @property
+    def dimension(self) -> int:
+        """256."""
+        return _STATIC_DIMENSION
+
+    async def embed(
+        self, texts: Sequence[str], kind: Literal["passage", "query"] = "passage"
+    ) -> NDArray[np.float32]:
+        """One row a text: (n, 256), float32, unit length. Queries and passages alike."""
+        return await asyncio.to_thread(self._embed, texts)
+
+    async def aclose(self) -> None:
+        """Free the vectors. Safe to call twice."""
+        self._loaded = None
+
+    def _embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        tokenizer, table = self._load()
+        vectors = np.empty((len(texts), _STATIC_DIMENSION), np.float32)
+        for i, text in enumerate(texts):
+            ids = tokenizer.encode(encodable(text), add_special_tokens=False).ids or [0]
+            mean = table[ids].mean(axis=0, dtype=np.float32)
+            vectors[i] = mean / np.linalg.norm(mean)
+        return vectors
+
+    def _load(self) -> tuple[Tokenizer, NDArray[np.float16]]:
+        with self._lock:
+            if self._loaded is None:
+                try:
+                    tokenizer = Tokenizer.from_file(str(self._files["tokenizer"]))
+                    self._loaded = tokenizer, _read_table(self._files["model"])
+                except Exception as error:  # tokenizers raises bare exceptions.
+                    raise WeightsUnavailable(
+                        f"the embedder {STATIC_NAME} cannot be loaded",
+                        str(error),
+                        f"run colligate models remove {STATIC_NAME}, "
+                        f"then colligate models pull {STATIC_NAME}",
+                    ) from error
+            return self._loaded
+
+
+def _read_table(path: Path) -> NDArray[np.float16]:
+    """The one tensor of a safetensors file: header length, JSON header, raw values."""
+    with path.open("rb") as stream:
+        header_bytes = int.from_bytes(stream.read(8), "little")
+        tensor = json.loads(stream.read(header_bytes))[_TENSOR]
+        start, end = tensor["data_offsets"]
+        stream.seek(8 + header_bytes + start)
+        return np.frombuffer(stream.read(end - start), "<f2").reshape(tensor["shape"])
+
+
+# Models through torch, for the extra `local`: sentence-transformers by name or folder.
+#
+# A name that is not a folder is looked up in the hub, as sentence-transformers does.
+
+T = TypeVar("T")
+
+
+class SentenceTransformerEmbedder:
+    """A bi-encoder of sentence-transformers; texts longer than it takes are cut.
+
+    Raises:
+        MissingExtra: if sentence-transformers is not installed.
+        WeightsUnavailable: if the model cannot be loaded.
+    """
+
+    def __init__(self, name_or_path: str) -> None:
+        self._name = name_or_path
+        self._model = _Worker("SentenceTransformer", name_or_path)
+        self._dimension = int(self._model.loaded().get_embedding_dimension())
+
+    @property
+    def name(self) -> str:
+        """What a library records."""
+        return f"st:{self._name}"
+
+    @property
+    def dimension(self) -> int:
+        """Length of each vector."""
+        return self._dimension
+
+    async def embed(
+        self, texts: Sequence[str], kind: Literal["passage", "query"] = "passage"
+    ) -> NDArray[np.float32]:
+        """One row a text, float32, unit length; with the model's own prompt for queries."""
+        if not texts:
+            return np.empty((0, self._dimension), np.float32)
+
+        def encode(model: Any) -> NDArray[np.float32]:
+            how = model.encode_query if kind == "query" else model.encode_document
+            vectors = how(list(texts), normalize_embeddings=True, show_progress_bar=False)
+            return np.asarray(vectors, np.float32)
+
+        return await self._model.run(encode)
+
+    async def aclose(self) -> None:
+        """Free the model. Safe to call twice."""
+        await self._model.aclose()
+
+
+class CrossEncoderReranker:
+    """A cross-encoder of sentence-transformers: reads query and passage together.
+
+    Raises:
+        MissingExtra: if sentence-transformers is not installed.
+        WeightsUnavailable: if the model cannot be loaded.
+    """
+
+    def __init__(self, name_or_path: str) -> None:
+        self._name = name_or_path
+        self._model = _Worker("CrossEncoder", name_or_path)
+
+    @property
+    def name(self) -> str:
+        """As given on the command line."""
+        return f"cross-encoder:{self._name}"
+
+    async def score(self, query: str, texts: Sequence[str]) -> list[float]:
+        """One score a text, in the order given; higher is better."""
+        if not texts:
+            return []
+        pairs = [(query, text) for text in texts]
+
+        def predict(model: Any) -> list[float]:
+            return [float(score) for score in model.predict(pairs, show_progress_bar=False)]
+
+        return await self._model.run(predict)
+
+    async def aclose(self) -> None:
+        """Free the model. Safe to call twice."""
+        await self._model.aclose()
+
+
+class _Worker:
+    """One model and the thread it runs in; torch itself uses all cores."""
+
+    def __init__(self, kind: str, name_or_path: str) -> None:
+        os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+        wait_without_spinning()
+        try:
+            library = import_module("sentence_transformers")
+            logging = import_module("transformers.utils.logging")
+        except ImportError as error:
+            raise MissingExtra(
+                f"{name_or_path} needs sentence-transformers",
+                "it is not installed",
+                "pip install 'colligate[local]'",
+            ) from error
+        logging.set_verbosity_error()
+        logging.disable_progress_bar()
+        self._class = getattr(library, kind)
+        self._name = name_or_path
+        self._lock = threading.Lock()
+        self._model: Any = None
+        self._threads = Threads(name_or_path)
+
+    def loaded(self) -> Any:
+        with self._lock:
+            if self._model is None:
+                try:
+                    self._model = self._class(self._name)
+                except Exception as error:  # Hub, torch and transformers raise as they like.
+                    raise WeightsUnavailable(
+                        f"cannot load {self._name}", str(error), "give a folder or a hub name"
+                    ) from error
+            return self._model
+
+    async def run(self, work: Callable[[Any], T]) -> T:
+        return await self._threads.run(lambda: work(self.loaded()))
+
+    async def aclose(self) -> None:
+        await self._threads.aclose()
+        self._model = None

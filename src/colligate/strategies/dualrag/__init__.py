@@ -1,0 +1,8 @@
+"""DualRAG: reason and query in a loop, keep knowledge in an outline.
+
+Read `method` first, then `knowledge` and `prompts`; `events` are what a run reports.
+"""
+
+from colligate.strategies.dualrag.method import DualRAG
+
+__all__ = ["DualRAG"]

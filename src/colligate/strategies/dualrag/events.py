@@ -1,0 +1,87 @@
+"""What happens in a DualRAG run: the outline growing, round by round."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from colligate.core.events import Event
+from colligate.documents import Span
+from colligate.strategies.dualrag.knowledge import Fragment, Link, Stop
+
+
+@dataclass(frozen=True)
+class Reasoned(Event):
+    """The Reasoner had a thought. `readable` is False when its reply had to be taken as it was.
+
+    `facts` are what it copied of the outline. Rounds count from 1 in all these events.
+    """
+
+    round: int
+    thought: str
+    need_retrieve: bool
+    facts: tuple[str, ...] = ()
+    readable: bool = True
+
+
+@dataclass(frozen=True)
+class Identified(Event):
+    """What will be looked up: entities as they were linked, and the queries of each.
+
+    `readable` is False when nothing could be made of the Entity Identifier's reply and the
+    thought itself is looked up.
+    """
+
+    round: int
+    links: tuple[Link, ...]
+    queries: tuple[tuple[str, ...], ...]
+    readable: bool = True
+
+
+@dataclass(frozen=True)
+class Gathered(Event):
+    """The passages kept for an entity, best first, and those of them not yet read for it."""
+
+    round: int
+    entity: str
+    queries: tuple[str, ...]
+    spans: tuple[Span, ...]
+    scores: tuple[float, ...]
+    how: str
+    unseen: tuple[Span, ...]
+
+
+@dataclass(frozen=True)
+class Summarised(Event):
+    """What the new passages say of an entity. The model made `said` statements; those without a
+    place in the passages are not among the fragments."""
+
+    round: int
+    entity: str
+    said: int
+    fragments: tuple[Fragment, ...]
+    readable: bool = True
+
+
+@dataclass(frozen=True)
+class OutlineEntity:
+    """An entity of the outline."""
+
+    name: str
+    fragments: tuple[Fragment, ...]
+
+
+@dataclass(frozen=True)
+class Outlined(Event):
+    """The outline after a round; `new` are the fragments that rest on words not known before."""
+
+    round: int
+    entities: tuple[OutlineEntity, ...]
+    new: tuple[Fragment, ...]
+
+
+@dataclass(frozen=True)
+class Stopped(Event):
+    """The loop ended after so many rounds of retrieval."""
+
+    rounds: int
+    reason: Stop

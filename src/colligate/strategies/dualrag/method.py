@@ -1,0 +1,461 @@
+"""DualRAG: reason about what is missing, look it up by entity, keep an outline (Cheng et al. 2025).
+
+Two processes in turn. Reasoning-augmented querying: a Reasoner says what is missing, an Entity
+Identifier what to look up. Progressive knowledge aggregation: what is found is summarised for
+each entity and put into an outline, which the next round reasons from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import ClassVar, Literal
+
+from colligate.concurrency import side_by_side
+from colligate.core.answer import Answer
+from colligate.core.parameters import at_least
+from colligate.core.prompts import Reasoning, sentence_reasoning
+from colligate.core.reader import Form, fitting, read, reader_messages, stated
+from colligate.core.run import Run
+from colligate.core.strategy import Needs
+from colligate.documents import Hit, Passage
+from colligate.errors import BudgetExceeded, MalformedOutput
+from colligate.library.sources import SearchMode
+from colligate.models import Message, Role
+from colligate.strategies.dualrag.events import (
+    Gathered,
+    Identified,
+    Outlined,
+    OutlineEntity,
+    Reasoned,
+    Stopped,
+    Summarised,
+)
+from colligate.strategies.dualrag.knowledge import (
+    ELSE,
+    Fragment,
+    Knowledge,
+    Link,
+    Linking,
+    Stop,
+    links,
+)
+from colligate.strategies.dualrag.prompts import (
+    IDENTIFIER_TOKENS,
+    QUERY_TOKENS,
+    REASONER_TOKENS,
+    SENTENCE_TOKENS,
+    SUMMARY_TOKENS,
+    Entities,
+    FactsFirst,
+    Query,
+    Summary,
+    identifier_messages,
+    query_messages,
+    reasoner_messages,
+    reasoner_reply,
+    sentence_messages,
+    summarizer_messages,
+    wanted,
+)
+
+# What a round of DualRAG looks up: entities, named as the outline does, with their queries.
+
+
+async def entity_queries(
+    knowledge: Knowledge, run: Run, *, linking: Linking, threshold: float
+) -> dict[str, tuple[str, ...]]:
+    """The Entity Identifier: queries by entity; the latest thought, where its reply has none."""
+    known = [name for name in knowledge.outline.entities if name != ELSE]
+    names = [] if knowledge.flat else known
+    ask = partial(identifier_messages, knowledge.question, thoughts=knowledge.thoughts, names=names)
+    outline = await knowledge.shown(run, ask, IDENTIFIER_TOKENS, Entities)
+    readable, entities = True, []
+    try:
+        made = await run.structured(ask(outline), Entities, max_tokens=IDENTIFIER_TOKENS)
+        entities = made.value.entities
+    except MalformedOutput:
+        readable = False
+    asked = wanted(entities, knowledge.latest)
+    linked = await _linked([name for name, _ in asked], known, run, linking, threshold)
+    queries: dict[str, tuple[str, ...]] = {}
+    for link, (_, of_link) in zip(linked, asked, strict=True):
+        so_far = queries.get(link.name, ())
+        queries[link.name] = tuple(dict.fromkeys([*so_far, *of_link]))
+    run.emit(
+        Identified(knowledge.rounds + 1, tuple(linked), tuple(each for _, each in asked), readable)
+    )
+    return queries
+
+
+async def one_query(knowledge: Knowledge, run: Run, *, written: bool) -> str:
+    """Without an Entity Identifier: the latest thought, or a query that the model has `written`."""
+    query, readable = knowledge.latest, True
+    if written:
+        ask = partial(query_messages, knowledge.question, thoughts=knowledge.thoughts)
+        outline = await knowledge.shown(run, ask, QUERY_TOKENS, Query)
+        try:
+            made = await run.structured(ask(outline), Query, max_tokens=QUERY_TOKENS)
+            query = " ".join(made.value.query.split()) or query
+        except MalformedOutput:
+            readable = False
+    run.emit(Identified(knowledge.rounds + 1, (), ((query,),), readable))
+    return query
+
+
+async def _linked(
+    asked: Sequence[str], known: Sequence[str], run: Run, linking: Linking, threshold: float
+) -> list[Link]:
+    vectors = None
+    if linking == "similar" and run.embedder is None:
+        linking = "name"
+        run.warn("entities are linked by their words alone: there is no embedder")
+    if linking == "similar":
+        names = list(dict.fromkeys([*known, *asked]))
+        vectors = dict(zip(names, await run.embed(names), strict=True))
+    return links(asked, known, linking=linking, vectors=vectors, threshold=threshold)
+
+
+# The passages for one entity: the union over its queries, then the best by one ranking.
+
+_RRF = 60  # Cormack, Clarke and Buettcher (SIGIR 2009)
+
+
+async def passages_for(
+    queries: Sequence[str],
+    run: Run,
+    *,
+    retrieved: int,
+    k: int,
+    mode: SearchMode,
+    rerank_query: str | None,
+    least_score: float | None = None,
+) -> tuple[list[Hit], str]:
+    """The `k` best passages for these queries together, and how they were ranked.
+
+    `retrieved` are searched for each query. With a reranker they are ranked by its score for
+    `rerank_query`, and those below or at `least_score` are left out first. Without one, or where
+    there is no `rerank_query`, their rankings are joined by reciprocal rank fusion.
+    """
+    found = await side_by_side(run.search(query, k=retrieved, mode=mode) for query in queries)
+    passages = {hit.passage.id: hit.passage for hits in found for hit in hits}
+    if run.reranker is None or rerank_query is None or not passages:
+        hits, how = _fused(found), "search" if len(queries) == 1 else "reciprocal rank fusion"
+    else:
+        scores = await run.rerank_scores(rerank_query, list(passages.values()))
+        ranked = zip(passages.values(), scores, strict=True)
+        hits = [Hit(p, s) for p, s in ranked if least_score is None or s > least_score]
+        hits.sort(key=lambda hit: -hit.score)
+        how = f"reranked for “{rerank_query}”"
+    return hits[:k], how
+
+
+def _fused(found: Sequence[Sequence[Hit]]) -> list[Hit]:
+    """One ranking of several; of one, itself. Equals keep the order of the queries."""
+    if len(found) == 1:
+        return list(found[0])
+    sums: dict[str, Hit] = {}
+    for hits in found:
+        for place, hit in enumerate(hits, 1):
+            so_far = sums.get(hit.passage.id)
+            score = (so_far.score if so_far else 0.0) + 1 / (_RRF + place)
+            sums[hit.passage.id] = replace(hit, score=score)
+    return sorted(sums.values(), key=lambda hit: -hit.score)
+
+
+def by_title(hits: Sequence[Hit]) -> dict[str, list[Hit]]:
+    """Passages grouped by the title of their document, in order of the best of each."""
+    groups: dict[str, list[Hit]] = {}
+    for hit in hits:
+        groups.setdefault(_title(hit.passage), []).append(hit)
+    return groups
+
+
+def _title(passage: Passage) -> str:
+    return " ".join(passage.title.split()) or passage.document_id
+
+
+# The Reasoner of DualRAG at work: one more thought on what is known.
+
+_LONGEST = 1000  # characters of a thought
+
+
+async def next_thought(knowledge: Knowledge, run: Run, *, sentences: bool = False) -> Reasoning:
+    """The next thought, and whether something is missing; `sentences` as without a Reasoner."""
+    facts: list[str] = []
+    readable = True
+    if sentences:
+        ask = partial(sentence_messages, knowledge.question, thoughts=knowledge.thoughts)
+        outline = await knowledge.shown(run, ask, SENTENCE_TOKENS)
+        reply = await run.chat(ask(outline), max_tokens=SENTENCE_TOKENS)
+        reasoning = sentence_reasoning(reply.text)
+    else:
+        ask = partial(reasoner_messages, knowledge.question, thoughts=knowledge.thoughts)
+        outline = await knowledge.shown(run, ask, REASONER_TOKENS, FactsFirst)
+        schema = reasoner_reply(outline)
+        try:
+            made = (await run.structured(ask(outline), schema, max_tokens=REASONER_TOKENS)).value
+            reasoning = Reasoning(thought=made.thought, need_retrieve=made.need_retrieve)
+            facts = made.facts if isinstance(made, FactsFirst) else []
+        except MalformedOutput as error:
+            # What it wrote is a thought all the same; that it suffices was not said.
+            readable = False
+            reasoning = Reasoning(thought=error.reply, need_retrieve=True)
+    thought = " ".join(reasoning.thought.split())[:_LONGEST]
+    need = reasoning.need_retrieve
+    run.emit(Reasoned(knowledge.rounds + 1, thought, need, tuple(facts), readable))
+    return Reasoning(thought=thought, need_retrieve=need)
+
+
+_FOR_THE_ANSWER = 6000  # tokens of a budget that the rounds leave, or half of a small one
+_RAW = "knowledge"  # the one heading, where passages are not summarised
+
+
+@dataclass(frozen=True)
+class _Sought:
+    """An entity of a round, the heading it goes under, its queries, and what is to be read."""
+
+    name: str
+    heading: str
+    queries: tuple[str, ...]
+    unseen: tuple[Passage, ...]
+
+
+@dataclass(frozen=True)
+class _Summarised:
+    """What some passages say of an entity; no event where they are taken as they are."""
+
+    fragments: Sequence[Fragment]
+    passages: Sequence[Passage]
+    event: Summarised | None = None
+
+
+@dataclass(frozen=True)
+class _Runs:
+    """One run as each step sees it, with an adapter of its own on the reader or without."""
+
+    reasoner: Run
+    identifier: Run
+    summarizer: Run
+
+
+@dataclass(frozen=True)
+class DualRAG:
+    """Reason over an outline of knowledge, look up what it misses by entity, until it suffices.
+
+    In each round the Reasoner has a thought and says whether something is missing; the Entity
+    Identifier names entities with search queries; the passages found are ranked for the entity;
+    the Knowledge Summarizer states what the new ones say of it, each statement with a quote. What
+    stands in the passages goes into the outline with its spans, the rest is dropped. The reader
+    answers from the passages that the outline rests on, with outline and thoughts as notes.
+
+    The rounds end when the Reasoner misses nothing, when it repeats itself and nothing was new,
+    after `patience` rounds without anything new, or after `rounds`. `linking` says when a name
+    means an entity that the outline has: see `Linking`. Without a reranker the rankings of an
+    entity's queries are joined by reciprocal rank fusion.
+
+    The `..._adapter` fields put a LoRA adapter on the reader for a step. The `no_...` fields and
+    `ei2` are the paper's ablations, each leaving one part out.
+    """
+
+    name: ClassVar[str] = "dualrag"
+    needs: ClassVar[Needs] = Needs()
+
+    rounds: int = 5  # section 4.1
+    retrieved: int = 50  # for each query
+    k: int = 10  # for each entity
+    mode: SearchMode = SearchMode.HYBRID  # the paper: a dense retriever
+    rerank_by: Literal["entity", "queries"] = "entity"  # the code; the paper does not say
+    least_score: float | None = None  # the code: 0, of a reranker whose scores are logits
+    linking: Linking = "similar"  # the code: exact
+    link_threshold: float = 0.95  # cosine of names
+    patience: int = 2  # the code: goes on to the last round
+    retrieve_first: bool = True  # the paper: may answer without looking anything up
+    question_too: bool = False  # in the first round the question is looked up as it is, too
+    form: Form = Form.JOINED
+    reasoner_adapter: str | None = None
+    identifier_adapter: str | None = None
+    summarizer_adapter: str | None = None
+
+    no_reasoner: bool = False  # w/o R: a chain of single sentences (IRCoT)
+    no_entities: bool = False  # w/o EI: the thought is the query, titles are the entities
+    ei2: bool = False  # w/o EI, with a query that the model writes
+    no_outline: bool = False  # w/o KO: the passages themselves, not summaries
+    flat_outline: bool = False  # w/o KO*: summaries, but not by entity
+    no_rerank: bool = False
+
+    def __post_init__(self) -> None:
+        at_least(self, rounds=1, retrieved=1, k=1, patience=1)
+
+    async def answer(self, question: str, run: Run) -> Answer:
+        """Learn, then answer from what was learnt."""
+        knowledge = await self.learn(question, run)
+        sources, notes = await knowledge.for_reader(run, self.form, outline=not self.no_outline)
+
+        def messages(passages: Sequence[Passage]) -> list[Message]:
+            return reader_messages(question, passages, self.form, notes=notes)
+
+        passages = [passage for passage, _ in sources]
+        passages = await fitting(question, passages, run, self.form, messages=messages)
+        return await read(
+            question,
+            passages,
+            run,
+            strategy=self.name,
+            evidence=[evidence for _, evidence in sources[: len(passages)]],
+            form=self.form,
+            messages=messages,
+        )
+
+    async def learn(self, question: str, run: Run) -> Knowledge:
+        """Reason, look up and summarise in rounds; part of the token budget is kept for an answer.
+
+        Raises:
+            BudgetExceeded: before anything was known.
+        """
+        runs = await self._adapted(run)  # a wrong adapter before the first call
+        knowledge = Knowledge(question, flat=self.no_outline or self.flat_outline)
+        left = run.purse.left
+        with run.purse.reserve(0 if left is None else min(_FOR_THE_ANSWER, left // 2)):
+            try:
+                knowledge.stop = await self._rounds(knowledge, runs)
+            except BudgetExceeded:
+                if not knowledge.outline.size:
+                    raise
+                knowledge.stop = Stop.BUDGET
+                run.warn(
+                    "the token budget ended the search for more: the answer rests on "
+                    f"{knowledge.rounds} of up to {self.rounds} rounds"
+                )
+        run.emit(Stopped(knowledge.rounds, knowledge.stop))
+        return knowledge
+
+    async def _adapted(self, run: Run) -> _Runs:
+        return _Runs(
+            reasoner=await run.adapted(Role.READER, self.reasoner_adapter),
+            identifier=await run.adapted(Role.READER, self.identifier_adapter),
+            summarizer=await run.adapted(Role.READER, self.summarizer_adapter),
+        )
+
+    async def _rounds(self, knowledge: Knowledge, runs: _Runs) -> Stop:
+        barren = 0
+        missing: set[str] = set()
+        for number in range(1, self.rounds + 1):
+            reasoning = await next_thought(knowledge, runs.reasoner, sentences=self.no_reasoner)
+            repeated = reasoning.thought in knowledge.thoughts
+            if reasoning.thought and not repeated:
+                knowledge.thoughts.append(reasoning.thought)
+            if reasoning.need_retrieve:
+                missing.add(reasoning.thought)
+            # A thought that said what is missing cannot, unchanged, say that nothing is.
+            elif reasoning.thought not in missing and (number > 1 or not self.retrieve_first):
+                return Stop.ENOUGH
+            if repeated and barren:
+                return Stop.REPEATED
+            sought = await self._query(knowledge, runs.identifier)
+            new = await self._aggregate(knowledge, runs.summarizer, sought)
+            knowledge.rounds = number
+            barren = 0 if new else barren + 1
+            if barren == self.patience:
+                return Stop.NOTHING_NEW
+        return Stop.ROUNDS  # what the last round found is not reasoned over: as the code
+
+    async def _query(self, knowledge: Knowledge, run: Run) -> list[_Sought]:
+        """What is missing, by entity, with the passages found for each."""
+        found: list[tuple[str, tuple[str, ...], list[Hit], str]]
+        if self.no_entities or self.ei2:
+            query = await one_query(knowledge, run, written=self.ei2)
+            hits, how = await self._retrieve(ELSE, (query,), run)
+            found = [(name, (query,), of_it, how) for name, of_it in by_title(hits).items()]
+        else:
+            entities = await entity_queries(
+                knowledge, run, linking=self.linking, threshold=self.link_threshold
+            )
+            if self.question_too and not knowledge.rounds:
+                asked = (knowledge.question, *entities.get(ELSE, ()))
+                entities[ELSE] = tuple(dict.fromkeys(asked))
+            retrieved = await side_by_side(
+                self._retrieve(name, queries, run) for name, queries in entities.items()
+            )
+            found = [
+                (name, queries, hits, how)
+                for (name, queries), (hits, how) in zip(entities.items(), retrieved, strict=True)
+            ]
+        sought = []
+        for name, queries, hits, how in found:
+            heading = _RAW if self.no_outline else name
+            unseen = knowledge.outline.unseen(heading, [hit.passage for hit in hits])
+            sought.append(_Sought(name, heading, queries, tuple(unseen)))
+            run.emit(
+                Gathered(
+                    round=knowledge.rounds + 1,
+                    entity=name,
+                    queries=queries,
+                    spans=tuple(hit.passage.span for hit in hits),
+                    scores=tuple(hit.score for hit in hits),
+                    how=how,
+                    unseen=tuple(passage.span for passage in unseen),
+                )
+            )
+        return sought
+
+    async def _retrieve(self, name: str, queries: Sequence[str], run: Run) -> tuple[list[Hit], str]:
+        by_queries = self.rerank_by == "queries" or name == ELSE
+        rerank_query = ", ".join(queries) if by_queries else name
+        return await passages_for(
+            queries,
+            run,
+            retrieved=self.retrieved,
+            k=self.k,
+            mode=self.mode,
+            rerank_query=None if self.no_rerank else rerank_query,
+            least_score=self.least_score,
+        )
+
+    async def _aggregate(self, knowledge: Knowledge, run: Run, sought: Sequence[_Sought]) -> bool:
+        """Summarise what is new for each entity, then grow the outline; whether it grew."""
+        sought = [each for each in sought if each.unseen]
+        summaries = await side_by_side(self._summarise(knowledge, run, each) for each in sought)
+        new: list[Fragment] = []
+        # In the order of the entities, whichever came first: as if it were one after another.
+        for each, summary in zip(sought, summaries, strict=True):
+            if summary.event is not None:
+                run.emit(summary.event)
+            new += knowledge.merge(each.heading, summary.fragments, summary.passages)
+        outline = tuple(
+            OutlineEntity(name, tuple(entity.fragments))
+            for name, entity in knowledge.outline.entities.items()
+        )
+        run.emit(Outlined(knowledge.rounds + 1, outline, tuple(new)))
+        return bool(new)
+
+    async def _summarise(self, knowledge: Knowledge, run: Run, sought: _Sought) -> _Summarised:
+        """The Knowledge Summarizer: what the new passages say of an entity."""
+        if self.no_outline:
+            raw = [Fragment(each.text.strip(), (each.span,)) for each in sought.unseen]
+            return _Summarised(raw, sought.unseen)
+
+        def ask(passages: Sequence[Passage]) -> list[Message]:
+            return summarizer_messages(
+                knowledge.question, knowledge.thoughts, sought.name, sought.queries, passages
+            )
+
+        passages = await fitting(knowledge.question, sought.unseen, run, Form.JOINED, messages=ask)
+        said, readable, fragments = 0, True, []
+        try:
+            reply, found = await stated(
+                knowledge.question,
+                passages,
+                run,
+                messages=ask(passages),
+                schema=Summary,
+                max_tokens=SUMMARY_TOKENS,
+            )
+            said = len(reply.statements)
+            fragments = [Fragment(f.sentence, tuple(p.span for p in f.places)) for f in found]
+        except MalformedOutput as error:
+            readable = False
+            run.warn(f"what was found for “{sought.name}” was not summarised: {error.what}")
+        event = Summarised(knowledge.rounds + 1, sought.name, said, tuple(fragments), readable)
+        return _Summarised(fragments, passages, event)

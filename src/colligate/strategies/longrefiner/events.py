@@ -1,0 +1,61 @@
+"""Events of a LongRefiner run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from colligate.core.events import Event
+from colligate.documents import Span
+
+
+@dataclass(frozen=True)
+class Structured(Event):
+    """A document's structure stands (LongRefiner): where it comes from, and how much it covers.
+
+    `basis` is "headings", "model" or "chunks"; `coverage` the share of its characters that a
+    model's structure brought back, `lost` the pieces that it did not; `kept`, known from before.
+    """
+
+    document: str
+    basis: str
+    nodes: int
+    coverage: float = 1.0
+    lost: tuple[str, ...] = ()
+    kept: bool = False
+
+
+@dataclass(frozen=True)
+class NodeScore:
+    """A node's scores: `score` = `local_score` + scope x `global_score`; whether it was kept."""
+
+    span: Span
+    level: str
+    title: str
+    local_score: float
+    global_score: float
+    score: float
+    kept: bool
+
+
+@dataclass(frozen=True)
+class Weighed(Event):
+    """Every node of a document has its scores (LongRefiner).
+
+    `selected` are the titles that the model found helpful in the outline; `scope` is None where
+    there was none to choose between.
+    """
+
+    document: str
+    scope: float | None
+    selected: tuple[str, ...]
+    nodes: tuple[NodeScore, ...]
+
+
+@dataclass(frozen=True)
+class Selected(Event):
+    """What was kept of the documents in view, and its tokens against the budget."""
+
+    spans: tuple[Span, ...]
+    tokens: int
+    budget: int
+    documents: int

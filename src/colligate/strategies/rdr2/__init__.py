@@ -1,0 +1,8 @@
+"""RDR2: a router walks the heading tree of each document.
+
+Read `method` first, then `tree` and `router`; `events` are what a run reports.
+"""
+
+from colligate.strategies.rdr2.method import RDR2, Routing
+
+__all__ = ["RDR2", "Routing"]

@@ -1,0 +1,98 @@
+"""What happens in a run of SPD-RAG: the plan, each agent's turns, the levels of the synthesis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from colligate.core.citing import Stated
+from colligate.core.events import Event
+from colligate.documents import Span
+
+
+@dataclass(frozen=True)
+class Planned(Event):
+    """The coordinator's plan stands; `kept`: it is that of a run that was interrupted."""
+
+    tasks: tuple[str, ...]
+    directive: str
+    documents: int
+    kept: bool = False
+
+
+@dataclass(frozen=True)
+class AgentTurn(Event):
+    """A document's agent replied: what it found in the passages shown last, and what it does next.
+
+    `turn` counts from 1. `shown` are the passages that its search then brought which it had not
+    seen.
+    """
+
+    document: str
+    title: str
+    turn: int
+    findings: tuple[str, ...]
+    action: str
+    query: str
+    shown: tuple[Span, ...] = ()
+
+
+@dataclass(frozen=True)
+class FoundThere(Event):
+    """A finding and the places in its document that say it."""
+
+    text: str
+    spans: tuple[Span, ...]
+
+
+@dataclass(frozen=True)
+class AgentEnded(Event):
+    """A document's agent is done. `status` is that of its `Outcome`, `problem` why it failed.
+
+    `dropped` findings stand nowhere in the passages it was shown. `kept`: the outcome is that of a
+    run that was interrupted.
+    """
+
+    document: str
+    title: str
+    status: str
+    findings: tuple[FoundThere, ...]
+    relevance: float
+    searches: int
+    turns: int
+    dropped: int
+    problem: str = ""
+    kept: bool = False
+
+
+@dataclass(frozen=True)
+class Grouped(Event):
+    """What is synthesised together at a level, counted from 1: places in the level's list.
+
+    `tokens` are those of each text, `budget` what a group may have. `forced`: no two texts fit
+    it together, or the run's budget is too small for several calls.
+    """
+
+    level: int
+    groups: tuple[tuple[int, ...], ...]
+    tokens: tuple[int, ...]
+    budget: int
+    forced: bool = False
+
+
+@dataclass(frozen=True)
+class Synthesised(Event):
+    """One group of a level below the last became these findings, or went on as it was."""
+
+    level: int
+    group: int
+    findings: tuple[FoundThere, ...]
+    passed_on: bool = False
+
+
+def places_of(findings: Sequence[Stated]) -> tuple[FoundThere, ...]:
+    """Findings as events show them."""
+    return tuple(
+        FoundThere(finding.sentence, tuple(place.span for place in finding.places))
+        for finding in findings
+    )

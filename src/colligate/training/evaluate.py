@@ -1,0 +1,555 @@
+"""`colligate train evaluate`: what adapters make of samples that they were not trained on.
+
+Each sample's messages are asked of the base and of the adapters, greedily, as inference asks.
+Replies stay in `replies.db` of the folder, found by what was asked of which weights: a command
+that was stopped goes on, more samples and other adapters may be asked for later, and nothing is
+asked twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack
+from copy import copy
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from colligate.bench.datasets.reading import some
+from colligate.bench.identity import file_digest
+from colligate.bench.participants import Named, records_of
+from colligate.bench.plan import MANY
+from colligate.bench.significance import Difference, paired_bootstrap
+from colligate.concurrency import in_thread
+from colligate.core.events import Event, Listener, Noted, Progressed, Trace
+from colligate.core.prompts import Reasoning
+from colligate.core.run import Run
+from colligate.documents.tokens import estimate_tokens
+from colligate.errors import (
+    ContextTooSmall,
+    MalformedOutput,
+    MissingCapability,
+    MissingPath,
+    RequestRefused,
+    UsageError,
+    cause,
+)
+from colligate.jobs import identity as machine
+from colligate.jobs.files import write_whole
+from colligate.jobs.spending import RunPurse, Spending
+from colligate.library.in_memory import Given
+from colligate.models import Capability, ChatModel, Completion, Role
+from colligate.models.cache import CachedChat, ResponseCache
+from colligate.models.structured import json_schema_of, with_schema
+from colligate.session import Opened
+from colligate.settings import Named as NamedModel
+from colligate.strategies.dualrag.knowledge import NOTHING
+from colligate.strategies.dualrag.prompts import (
+    IDENTIFIER_TOKENS,
+    REASONER_TOKENS,
+    SUMMARY_TOKENS,
+    Entities,
+    FactsFirst,
+    Summary,
+    reasoner_messages,
+)
+from colligate.strategies.longrefiner.method import (
+    FORCED,
+    LABEL_TOKENS,
+    LABELS,
+    TITLES_TOKENS,
+)
+from colligate.strategies.rdr2.method import RDR2
+from colligate.training import scores_dualrag, scores_longrefiner, scores_router
+from colligate.training.curate import held_rows
+from colligate.training.samples import Sample, read_samples
+
+# How inference asks for what a sample trains: the form the reply is held to, and its length.
+
+_TOKENS = {
+    "router": RDR2().reply_tokens,
+    "scope": LABEL_TOKENS,
+    "selection": TITLES_TOKENS,
+    "reasoner": REASONER_TOKENS,
+    "identifier": IDENTIFIER_TOKENS,
+    "summarizer": SUMMARY_TOKENS,
+}
+_REASONER_BEGINS = reasoner_messages("", NOTHING, ())[0]
+
+
+async def asked(sample: Sample, run: Run) -> Completion:
+    """The reply of the run's reader to a sample's messages, greedy, as inference would ask.
+
+    It is one call: what inference asks again when a reply cannot be read is not asked again. The
+    scope is the likelier label where the model gives odds of labels. A skeleton may have as many
+    tokens as its prompt: the whole text copied fits.
+
+    Raises:
+        ModelError: the call failed.
+        BudgetExceeded: not enough is left for it.
+    """
+    model = run.model(Role.READER)
+    if sample.task == "scope" and Capability.LABELS in model.capabilities:
+        with contextlib.suppress(MissingCapability):  # a server that begins no reply by force
+            odds = (await run.labels(sample.prompt, LABELS, forced=FORCED, role=Role.READER)).odds
+            likelier = max(odds, key=lambda label: odds[label])
+            return Completion(f"{FORCED}{likelier}]", model=model.name)
+    messages, reply = list(sample.prompt), form(sample)
+    schema = None if reply is None else json_schema_of(reply)
+    if schema is not None and Capability.STRUCTURED not in model.capabilities:
+        messages = with_schema(messages, schema)
+    most = _TOKENS.get(sample.task)
+    if most is None:
+        prompt = await model.count_prompt(messages)
+        room = model.context_tokens - prompt if model.context_tokens is not None else prompt
+        most = max(1, min(prompt, room))
+    return await run.chat(messages, max_tokens=most, schema=schema)
+
+
+def form(sample: Sample) -> type[BaseModel] | None:
+    """What the reply to a sample is held to at inference; None for a reply in words."""
+    match sample.task:
+        case "reasoner":
+            begins = sample.prompt[0] == _REASONER_BEGINS
+            return Reasoning if begins else FactsFirst
+        case "identifier":
+            return Entities
+        case "summarizer":
+            return Summary
+    return None
+
+
+# What measures the replies to the samples of each task.
+
+Values = Mapping[str, float]
+
+LOWER_IS_BETTER = frozenset({"xpl_avg", "col_rate"})
+"""The router's breaches of the rules, and replies of which nothing can be made."""
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """`score` measures one reply beside its sample's own, `summed` many replies of one task.
+
+    A metric that does not apply to a sample is not among its values; a name that begins with "_"
+    is for `summed` alone.
+    """
+
+    score: Callable[[Sample, str], Values]
+    summed: Callable[[Sequence[Values]], Values]
+
+
+_ROUTER = Scoring(scores_router.score, scores_router.summed)
+_LONGREFINER = Scoring(scores_longrefiner.score, scores_longrefiner.summed)
+_DUALRAG = Scoring(scores_dualrag.score, scores_dualrag.summed)
+
+TASKS: Mapping[str, Scoring] = {
+    "router": _ROUTER,
+    "scope": _LONGREFINER,
+    "structuring": _LONGREFINER,
+    "selection": _LONGREFINER,
+    "reasoner": _DUALRAG,
+    "identifier": _DUALRAG,
+    "summarizer": _DUALRAG,
+}
+"""The steps that are trained, by the name a sample gives them."""
+
+
+# What an evaluation found: each metric of the base and of adapters, and whether they differ.
+
+REPORT, REPLIES = "report.json", "replies.jsonl"
+BASE = "base"
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What one side replied to a sample, and what that is worth.
+
+    `side` is "base" or the adapter as it was named. `error` says why there is no reply; it is then
+    measured as an empty one.
+    """
+
+    sample: Sample
+    side: str
+    text: str
+    values: Mapping[str, float]
+    finish_reason: str = "stop"
+    error: str = ""
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """As a line of `replies.jsonl`."""
+        return {
+            "id": self.sample.id,
+            "task": self.sample.task,
+            "side": self.side,
+            "reply": self.text,
+            "target": self.sample.target,
+            "values": {name: value for name, value in self.values.items() if name[0] != "_"},
+            "finish_reason": self.finish_reason,
+            "error": self.error,
+            "input_tokens": self.input_tokens,
+            "output_tokens": self.output_tokens,
+        }
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A metric of a task: the base's value and, where there is one, an adapter's.
+
+    None is the value of a side none of whose replies has what the metric measures. `samples` is
+    how many it applies to, on both sides where there are two. `difference` is the adapter's less
+    the base's by the paired bootstrap over these; None without an adapter, or for a metric of all
+    replies together.
+    """
+
+    task: str
+    metric: str
+    samples: int
+    base: float | None
+    adapter: str = ""
+    adapted: float | None = None
+    difference: Difference | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """For programs."""
+        found = self.difference
+        return {
+            "task": self.task,
+            "metric": self.metric,
+            "samples": self.samples,
+            "base": self.base,
+            "adapter": self.adapter or None,
+            "adapted": self.adapted,
+            "difference": found.mean if found else None,
+            "low": found.low if found else None,
+            "high": found.high if found else None,
+            "p": found.p if found and found.enough else None,
+            "stars": found.stars if found else "",
+        }
+
+
+@dataclass(frozen=True)
+class Report:
+    """All measures. `models` names each side's model, `samples` counts those of each task.
+
+    `failed` and `cut` count the replies that failed, or came to their longest, by side. `seed`
+    drew the samples, of the file and of the bootstrap.
+    """
+
+    models: Mapping[str, str]
+    split: str
+    samples: Mapping[str, int]
+    measures: tuple[Measure, ...]
+    failed: Mapping[str, int] = field(default_factory=dict)
+    cut: Mapping[str, int] = field(default_factory=dict)
+    seed: int = 0
+    usage: Mapping[str, Any] = field(default_factory=dict)
+    made_with: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """For programs."""
+        return {
+            "models": dict(self.models),
+            "split": self.split,
+            "samples": dict(self.samples),
+            "measures": [measure.to_json() for measure in self.measures],
+            "failed": dict(self.failed),
+            "cut": dict(self.cut),
+            "seed": self.seed,
+            "usage": dict(self.usage),
+            "made_with": dict(self.made_with),
+        }
+
+
+def measured(replies: Sequence[Reply], seed: int) -> tuple[Measure, ...]:
+    """Every metric of every task, for each adapter beside the base over the same samples."""
+    by_task: dict[str, dict[str, dict[str, Reply]]] = {}
+    for reply in replies:
+        sides = by_task.setdefault(reply.sample.task, {})
+        sides.setdefault(reply.side, {})[reply.sample.id] = reply
+    return tuple(
+        measure
+        for task in TASKS
+        if task in by_task
+        for measure in _of_task(task, by_task[task], seed)
+    )
+
+
+def _of_task(task: str, sides: Mapping[str, Mapping[str, Reply]], seed: int) -> Iterator[Measure]:
+    base = sides[BASE]
+    alone = _summed(task, base.values())
+    adapters = [side for side in sides if side != BASE]
+    if not adapters:
+        for metric, value in alone.items():
+            applies = sum(metric in reply.values for reply in base.values())
+            yield Measure(task, metric, applies or len(base), value)
+    for adapter in adapters:
+        both = [(sides[adapter][id_].values, reply.values) for id_, reply in base.items()]
+        adapted = _summed(task, sides[adapter].values())
+        for metric in dict.fromkeys((*alone, *adapted)):
+            pairs = [
+                (ours[metric], theirs[metric])
+                for ours, theirs in both
+                if metric in ours and metric in theirs
+            ]
+            yield Measure(
+                task,
+                metric,
+                len(pairs) or len(both),
+                alone.get(metric),
+                adapter,
+                adapted.get(metric),
+                paired_bootstrap([a for a, _ in pairs], [b for _, b in pairs], seed)
+                if pairs
+                else None,
+            )
+
+
+def _summed(task: str, replies: Iterable[Reply]) -> Mapping[str, float]:
+    return TASKS[task].summed([reply.values for reply in replies])
+
+
+def write(out: Path, report: Report, replies: Iterable[Reply]) -> None:
+    """Put report and replies into a folder, each whole or not at all. Blocks."""
+    lines = (json.dumps(reply.to_json(), ensure_ascii=False) + "\n" for reply in replies)
+    write_whole(out / REPLIES, lines)
+    write_whole(out / REPORT, [json.dumps(report.to_json(), ensure_ascii=False, indent=1) + "\n"])
+
+
+_REMEMBERED = "replies.db"
+_OF_THE_SAMPLE = (ContextTooSmall, MalformedOutput, RequestRefused)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What is to be evaluated, and into which folder.
+
+    `data` is a folder of curated samples and `split` one of its files ("held_out"). The reader
+    that `named` names is the base. An adapter is a folder or a name, for all tasks, or
+    "TASK=ADAPTER" for one; the folder of a model that was trained whole counts as well. `limit` is
+    how many samples of each task, None all. `max_tokens_total` bounds what this process spends.
+    """
+
+    data: Path
+    out: Path
+    named: Named = field(default_factory=Named)
+    adapters: Sequence[str] = ()
+    tasks: Sequence[str] = ()
+    split: str = "held_out"
+    limit: int | None = None
+    seed: int = 0
+    concurrency: int = 4
+    max_tokens_total: int | None = None
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Side:
+    """The base, or an adapter on it; `tasks` are those that it is asked for."""
+
+    name: str
+    tasks: tuple[str, ...]
+    run: Run
+
+
+async def evaluate(request: Evaluation, on_event: Listener) -> Report:
+    """Ask base and adapters for what is not there yet, and measure; the folder has the report.
+
+    A reply that the sample itself prevents (a prompt that does not fit) is measured as empty.
+
+    Raises:
+        UsageError, MissingPath, FaultyRecord: the request is wrong, or the samples are.
+        MissingCapability, WeightsUnavailable: an adapter cannot be put on the base.
+        BudgetExceeded: the budget is spent; the same command goes on.
+        ModelError: the model cannot be asked; the same command goes on.
+    """
+    trace = Trace([on_event], keep=False)
+    samples, digest = await in_thread(_samples, request)
+    spending = Spending(request.max_tokens_total)
+    async with AsyncExitStack() as stack:
+        stack.enter_context(held_rows(request.out))
+        opened = Opened()
+        stack.push_async_callback(opened.aclose)
+        tasks = tuple(dict.fromkeys(sample.task for sample in samples))
+        base = await _base(request.named, tasks, opened, trace)
+        made_with = {
+            "base": asdict((await records_of({Role.READER: base}, None, None))["reader"]),
+            "samples": {"file": str(_file(request)), "sha256": digest},
+            "versions": await in_thread(machine.versions),
+            "hardware": await in_thread(machine.hardware),
+            "arguments": dict(request.arguments),
+        }
+        cache = ResponseCache(request.out / _REMEMBERED)
+        stack.callback(cache.close)
+        run = _run(CachedChat(base, cache), spending, trace)
+        sides = [_Side(BASE, tasks, run)]
+        for given in dict.fromkeys(request.adapters):
+            sides.append(await _side(given, tasks, run, request.named, opened, cache))
+        replies = await _replies(samples, sides, request.concurrency, trace)
+        usage = run.meter.report().to_json()
+        models = {side.name: side.run.model(Role.READER) for side in sides}
+        made_with["weights"] = {
+            side: getattr(model, "version", "") for side, model in models.items()
+        }
+        for warning in cache.warnings:
+            trace.emit(Noted(warning, warning=True))
+    report = Report(
+        models={side: model.name for side, model in models.items()},
+        split=request.split,
+        samples=Counter(sample.task for sample in samples),
+        measures=await in_thread(measured, replies, request.seed),
+        failed=Counter(reply.side for reply in replies if reply.error),
+        cut=Counter(reply.side for reply in replies if reply.finish_reason == "length"),
+        seed=request.seed,
+        usage=usage,
+        made_with=made_with,
+    )
+    await in_thread(write, request.out, report, replies)
+    return report
+
+
+def _file(request: Evaluation) -> Path:
+    return request.data / f"{request.split}.jsonl"
+
+
+def _samples(request: Evaluation) -> tuple[list[Sample], str]:
+    """The samples that are asked, task by task, and the digest of their file. Blocks.
+
+    Raises:
+        MissingPath, FaultyRecord, UsageError: they cannot be read, or there are none.
+    """
+    file = _file(request)
+    if not file.is_file():
+        why = f"it has no {file.name}"
+        mend = "colligate train curate --out makes one"
+        raise MissingPath(f"{request.data} holds no samples to evaluate", why, mend)
+    for task in request.tasks:
+        if task not in TASKS:
+            raise UsageError(f"there is no task {task!r}", f"there are {', '.join(TASKS)}")
+    read = list(read_samples(file, request.tasks))
+    strange = next((sample for sample in read if sample.task not in TASKS), None)
+    if strange is not None:
+        why = f"there is no task {strange.task!r}"
+        raise UsageError(f"cannot measure sample {strange.id} of {file}", why)
+    found = [
+        sample
+        for task in TASKS
+        for sample in some((s for s in read if s.task == task), request.limit, request.seed)
+    ]
+    if not found:
+        there = ", ".join(dict.fromkeys(sample.task for sample in read_samples(file)))
+        why = f"of {', '.join(request.tasks)}; it has {there}" if there else "it is empty"
+        raise UsageError(f"{file} holds no samples", why, "curate more, or hold more of them out")
+    return found, file_digest(file)
+
+
+async def _base(named: Named, tasks: Sequence[str], opened: Opened, trace: Trace) -> ChatModel:
+    settings = replace(named.settings, worker=None, scorer=None, judge=None)
+    given = {Role.READER: named.models.get(Role.READER)}
+    base = (await opened.by_role(given, settings, trace))[Role.READER]
+    if "scope" in tasks and opened.unsure(base):
+        await opened.probe(base)  # whether it gives odds of labels
+    return base
+
+
+def _run(model: ChatModel, spending: Spending, trace: Trace) -> Run:
+    """A run without documents; of what it notes the warnings are passed on, once each."""
+    said: set[str] = set()
+
+    def pass_on(event: Event) -> None:
+        if isinstance(event, Noted) and event.warning and event.text not in said:
+            said.add(event.text)
+            trace.emit(event)
+
+    run = Run(Given(()), {Role.READER: model}, spending.meter(), Trace([pass_on], keep=False))
+    run.purse = RunPurse(spending, run.meter)
+    return run
+
+
+async def _side(
+    given: str,
+    tasks: Sequence[str],
+    run: Run,
+    named: Named,
+    opened: Opened,
+    cache: ResponseCache,
+) -> _Side:
+    """An adapter's side.
+
+    Raises:
+        UsageError: it is for a task without samples, or called as the base is.
+        MissingCapability, ModelError: it cannot be used.
+    """
+    task, equals, adapter = given.partition("=")
+    if not (equals and task in TASKS):
+        task, adapter = "", given
+    if task and task not in tasks:
+        raise UsageError(f"--adapter {given}", f"there are no samples of {task}")
+    if given == BASE:
+        why = f"{BASE} is what the report calls the model without an adapter"
+        raise UsageError(f"--adapter {given}", why, f"give a folder of that name as ./{given}")
+    if await in_thread(_is_whole, adapter):
+        model = await opened.model(NamedModel(f"hf:{adapter}"), named.settings)
+        side = copy(run)  # budget and meter are the same ones
+        side.models = {Role.READER: CachedChat(model, cache)}
+    else:
+        side = await run.adapted(Role.READER, adapter)
+    return _Side(given, (task,) if task else tuple(tasks), side)
+
+
+def _is_whole(adapter: str) -> bool:
+    """Whether it is the folder of a model and no adapter. Blocks."""
+    place = Path(adapter).expanduser()
+    return (place / "config.json").is_file() and not (place / "adapter_config.json").is_file()
+
+
+async def _replies(
+    samples: Sequence[Sample], sides: Sequence[_Side], concurrency: int, trace: Trace
+) -> list[Reply]:
+    """What each side replies to each sample of its tasks, and what that is worth."""
+    wanted = [(sample, side) for sample in samples for side in sides if sample.task in side.tasks]
+    if len(wanted) > MANY:
+        tokens = sum(estimate_tokens(m.content) for each, _ in wanted for m in each.messages)
+        trace.emit(Noted(f"at most {len(wanted):,} calls, about {tokens:,} tokens"))
+    at_once, done = asyncio.Semaphore(concurrency), 0
+
+    async def reply(sample: Sample, side: _Side) -> Reply:
+        nonlocal done
+        completion, error = Completion(""), ""
+        try:
+            completion = await asked(sample, side.run)
+        except _OF_THE_SAMPLE as trouble:
+            error = f"{type(trouble).__name__}: {trouble}"
+        values = await in_thread(TASKS[sample.task].score, sample, completion.text)
+        done += 1
+        what = f"{sample.task} {sample.id}: {side.name}"
+        trace.emit(Progressed("evaluating", done, len(wanted), what))
+        return Reply(
+            sample,
+            side.name,
+            completion.text,
+            values,
+            completion.finish_reason,
+            error,
+            completion.usage.input_tokens,
+            completion.usage.output_tokens,
+        )
+
+    asking: list[asyncio.Task[Reply]] = []
+    try:
+        async with asyncio.TaskGroup() as group:
+            for sample, side in wanted:
+                await at_once.acquire()
+                asking.append(group.create_task(reply(sample, side)))
+                asking[-1].add_done_callback(lambda _: at_once.release())
+    except BaseExceptionGroup as group:
+        raise cause(group) from group
+    return [each.result() for each in asking]
