@@ -1,5 +1,5 @@
 // Writes page/manifest.json: the digest of the sources that the page was built from, and of what
-// was built. tests/serving/test_page.py works both out again, so that a stale build is found
+// was built. tests/server/test_page.py works both out again, so that a stale build is found
 // without node.
 import { createHash } from "node:crypto";
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";

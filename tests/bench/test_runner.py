@@ -21,7 +21,7 @@ from colligate.bench.rows import Row, read_rows
 from colligate.bench.run import Done, Request, carried_out
 from colligate.bench.suites import Method, Suite, parse_suite
 from colligate.bench.totals import read_totals, right_answers
-from colligate.cli.bench import results
+from colligate.cli.bench_results import results
 from colligate.core.answer import Answer
 from colligate.core.citing import Evidence
 from colligate.core.events import Event, Noted

@@ -1,0 +1,476 @@
+"""A real HTTP server on the loopback interface that speaks OpenAI's protocol."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import itertools
+import json
+import math
+import re
+import select
+import socket
+import struct
+import sys
+import threading
+import zlib
+from collections.abc import Callable, Iterable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+
+class Scripted:
+    """One scripted reply; see the methods of `OpenAIServer` that make them."""
+
+    def __init__(self, kind: str, path: str | None = None, **what: Any) -> None:
+        self.kind = kind
+        self.path = path
+        self.what = what
+
+    def is_for(self, path: str) -> bool:
+        return path == self.path if self.path else path not in ("/models", "/tokenize")
+
+
+_TOO_LONG: dict[str, dict[str, Any]] = {
+    "openai": {
+        "message": "This model's maximum context length is 8192 tokens. However, your messages"
+        " resulted in 9001 tokens. Please reduce the length of the messages.",
+        "type": "invalid_request_error",
+        "param": "messages",
+        "code": "context_length_exceeded",
+    },
+    "vllm": {
+        "message": "This model's maximum context length is 2048 tokens. However, your request has"
+        " 2100 input tokens plus 16 'max_tokens'. Please reduce one or the other."
+        " (parameter=input_tokens, max_tokens, value=(2100, 16))",
+        "type": "BadRequestError",
+        "param": "input_tokens, max_tokens",
+        "code": 400,
+    },
+    "llama-server": {
+        "message": "request (2031 tokens) exceeds the available context size (1024 tokens), try"
+        " increasing it",
+        "type": "exceed_context_size_error",
+        "code": 400,
+        "n_prompt_tokens": 2031,
+        "n_ctx": 1024,
+    },
+}
+_PIECES = re.compile(r" ?[^\W\d_]{1,5}|\s|.", re.DOTALL)
+
+
+class OpenAIServer:
+    def __init__(self) -> None:
+        self.requests: list[dict[str, Any]] = []
+        self.answer: str | Callable[[dict[str, Any]], Any] = "Hello."
+        self.key: str | None = None
+        self.models: list[str] = []
+        self.window: int | None = None
+        self.refused: set[str] = set()
+        self.refused_forms: set[str] = set()
+        self.logprobs: dict[str, float] | None = None
+        self.continues: bool | None = None
+        self.tokenizer: str | None = None
+        self.bos: int | None = None
+        self.likelihood: str | None = None
+        self.tamper: Callable[[list[Any]], list[Any]] = list
+        self.dimension = 8
+        self.rerank: Callable[[str, str], float] = _shared_words
+        self.in_flight = 0
+        self.in_flight_most = 0
+        self.lock = threading.Condition()
+        self.script: list[Scripted] = []
+        self.gate = threading.Event()
+        self.gate.set()
+        self.closing = threading.Event()
+        self.arrived = threading.Event()
+        self.left = threading.Event()
+        self._http = _Listening(("127.0.0.1", 0), _handler(self))
+        self.url = f"http://127.0.0.1:{self._http.server_port}/v1"
+        # A short poll: shutting down waits for it.
+        self._thread = threading.Thread(target=self._http.serve_forever, args=(0.01,), daemon=True)
+        self._thread.start()
+
+    def say(
+        self,
+        text: str | None,
+        *,
+        reasoning: str | None = None,
+        finish_reason: str = "stop",
+        usage: dict[str, Any] | None = None,
+        times: int = 1,
+    ) -> None:
+        reply = Scripted(
+            "say", text=text, reasoning=reasoning, finish_reason=finish_reason, usage=usage
+        )
+        self.script += [reply] * times
+
+    def fail(
+        self,
+        status: int,
+        message: str = "scripted failure",
+        *,
+        code: str | None = None,
+        param: str | None = None,
+        retry_after: str | None = None,
+        retry_after_ms: str | None = None,
+        whole: bool = True,
+        path: str | None = None,
+        times: int = 1,
+    ) -> None:
+        waits = {"Retry-After": retry_after, "Retry-After-Ms": retry_after_ms}
+        headers = {name: value for name, value in waits.items() if value is not None}
+        error = {"message": message, "type": code, "code": code, "param": param}
+        what = {"status": status, "body": {"error": error}, "headers": headers, "whole": whole}
+        self.script += [Scripted("json", path, **what)] * times
+
+    def too_long(self, server: str, *, path: str | None = None, times: int = 1) -> None:
+        what = {"status": 400, "body": {"error": _TOO_LONG[server]}, "headers": {}}
+        self.script += [Scripted("json", path, **what)] * times
+
+    def stall(self, times: int = 1, *, after: str | None = None, path: str | None = None) -> None:
+        kind = "stall" if after is None else "cut"
+        self.script += [Scripted(kind, path, text=after, stalls=True)] * times
+
+    def cut(
+        self,
+        text: str = "This breaks off in the middle.",
+        times: int = 1,
+        *,
+        path: str | None = None,
+    ) -> None:
+        self.script += [Scripted("cut", path, text=text)] * times
+
+    def hang_up(self, times: int = 1, *, path: str | None = None) -> None:
+        self.script += [Scripted("hang up", path)] * times
+
+    def trickle(self, word: str = "word ", every: float = 0.01, times: int = 1) -> None:
+        self.script += [Scripted("trickle", word=word, every=every)] * times
+
+    def garble(
+        self, body: bytes = b'{"choices": [', times: int = 1, *, path: str | None = None
+    ) -> None:
+        self.script += [Scripted("raw", path, body=body)] * times
+
+    def ids(self, text: str) -> list[int]:
+        """The tokens of a text; about five letters each, with the blank before them."""
+        return [zlib.crc32(piece.encode()) % 50_000 + 10 for piece in _PIECES.findall(text)]
+
+    def logprob(self, before: list[int], token: int) -> float:
+        """The log-probability of a token after others: made up, but always the same."""
+        return -(zlib.crc32(repr((before, token)).encode()) % 1000 + 1) / 100
+
+    def no_choices(self, times: int = 1) -> None:
+        self.script += [Scripted("json", status=200, body={"choices": []}, headers={})] * times
+
+    def until(self, condition: Callable[[], bool]) -> bool:
+        """Wait (in a thread) for requests to come or go; False when it never comes true."""
+        with self.lock:
+            return self.lock.wait_for(condition, timeout=10)
+
+    def hold(self) -> None:
+        self.gate.clear()
+
+    def release(self) -> None:
+        self.gate.set()
+
+    def close(self) -> None:
+        self.closing.set()
+        self.gate.set()
+        self._http.shutdown()
+        self._http.server_close()
+        self._thread.join()
+
+
+class _Listening(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exception(), ConnectionError):  # clients may leave at any time
+            super().handle_error(request, client_address)
+
+
+def _handler(server: OpenAIServer) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True
+
+        def log_message(self, *args: object) -> None:
+            pass
+
+        def do_GET(self) -> None:
+            self._serve({})
+
+        def do_POST(self) -> None:
+            length = int(self.headers.get("Content-Length", 0))
+            self._serve(json.loads(self.rfile.read(length) or b"{}"))
+
+        def _serve(self, body: dict[str, Any]) -> None:
+            path = self.path.removeprefix("/v1")
+            headers = {name.lower(): value for name, value in self.headers.items()}
+            with server.lock:
+                server.requests.append({**body, "path": path, "headers": headers})
+                server.arrived.set()
+                server.in_flight += 1
+                self.open = 1
+                server.in_flight_most = max(server.in_flight_most, server.in_flight)
+                server.lock.notify_all()
+                scripted = next((reply for reply in server.script if reply.is_for(path)), None)
+                if scripted is not None:
+                    server.script.remove(scripted)
+            try:
+                server.gate.wait()
+                self._reply(path, body, headers, scripted)
+            except (BrokenPipeError, ConnectionResetError):
+                self.close_connection = True
+                server.left.set()
+            finally:
+                self._answered()
+
+        def _answered(self) -> None:
+            """No longer in flight: said before the last bytes go out, so that no client who has
+            them is still counted.
+            """
+            with server.lock:
+                server.in_flight -= self.open
+                self.open = 0
+                server.lock.notify_all()
+
+        def _reply(
+            self, path: str, body: dict[str, Any], headers: dict[str, str], scripted: Any
+        ) -> None:
+            if server.key and headers.get("authorization") != f"Bearer {server.key}":
+                sent = headers.get("authorization", "no key").removeprefix("Bearer ")
+                self._error(401, f"Incorrect API key provided: {sent}", "invalid_api_key")
+            elif path == "/models":
+                entries = [{"id": name, "max_model_len": server.window} for name in server.models]
+                self._json(200, {"object": "list", "data": entries})
+            elif scripted is not None:
+                self._scripted(scripted, body)
+            elif server.models and body.get("model") not in server.models:
+                said = f"The model {body.get('model')!r} does not exist"
+                self._error(404, said, "model_not_found")
+            elif refused := [name for name in body if name in server.refused]:
+                said = f"Unsupported parameter: '{refused[0]}' is not supported with this model."
+                self._error(400, said, "unsupported_parameter", refused[0])
+            elif (form := body.get("response_format", {}).get("type")) in server.refused_forms:
+                self._error(400, f"response_format type {form} is not available", "invalid_request")
+            elif self.path == "/tokenize" and server.tokenizer:
+                self._tokenize(body)
+            elif path == "/completions":
+                self._complete(body)
+            elif path == "/chat/completions":
+                if server.continues is None and "continue_final_message" in body:
+                    said = "Unrecognized request argument supplied: continue_final_message"
+                    return self._error(400, said, None)
+                answer = server.answer(body) if callable(server.answer) else server.answer
+                self._scripted(
+                    answer if isinstance(answer, Scripted) else Scripted("say", text=answer), body
+                )
+            elif path == "/embeddings":
+                self._embeddings(body)
+            elif path == "/rerank":
+                self._rerank(body)
+            else:
+                self._error(404, f"Not Found: {path}", None)
+
+        def _scripted(self, reply: Scripted, body: dict[str, Any]) -> None:
+            what = reply.what
+            if reply.kind == "stall":
+                self._stall()
+            elif reply.kind == "hang up":
+                self.close_connection = True
+            elif reply.kind == "trickle":
+                chunks = _chunks(body, what["word"], None, "stop")[1:2]
+                self._stream(itertools.cycle(chunks), whole=False, every=what["every"])
+            elif reply.kind == "raw":
+                self._send(200, what["body"], "application/json", {})
+            elif reply.kind == "json" and not what.get("whole", True):
+                whole = json.dumps(what["body"])
+                self._send(what["status"], whole.encode()[:9], "application/json", {}, len(whole))
+                self.close_connection = True
+            elif reply.kind == "json":
+                self._json(what["status"], what["body"], what["headers"])
+            elif reply.kind == "cut":
+                if body.get("stream"):
+                    pieces = _chunks(body, what["text"], None, "stop")
+                    self._stream(pieces[: len(pieces) // 2], whole=False)
+                else:
+                    whole = json.dumps(_completion(body, server, {**what, "finish_reason": "stop"}))
+                    self._send(
+                        200, whole.encode()[: len(whole) // 2], "application/json", {}, len(whole)
+                    )
+                if what.get("stalls"):
+                    self._stall()
+                self.close_connection = True
+            elif body.get("stream"):
+                finish = what.get("finish_reason", "stop")
+                chunks = _chunks(body, what["text"], what.get("reasoning"), finish)
+                if body.get("stream_options", {}).get("include_usage"):
+                    chunks.append({"choices": [], "usage": what.get("usage") or _usage(body, what)})
+                self._stream(chunks, whole=True)
+            else:
+                self._json(200, _completion(body, server, what))
+
+        def _stall(self) -> None:
+            """Say nothing more until the client leaves or the test ends."""
+            self.close_connection = True
+            while not server.closing.is_set():
+                if select.select([self.connection], [], [], 0.02)[0]:
+                    if not self.connection.recv(1, socket.MSG_PEEK):
+                        server.left.set()
+                    return
+
+        def _stream(
+            self, chunks: Iterable[dict[str, Any]], *, whole: bool, every: float = 0.0
+        ) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", "text/event-stream")
+            self.send_header("Transfer-Encoding", "chunked")
+            self.end_headers()
+            events = (f"data: {json.dumps(chunk)}\n\n".encode() for chunk in chunks)
+            for event in itertools.chain(events, [b"data: [DONE]\n\n"] if whole else []):
+                self.wfile.write(b"%x\r\n%s\r\n" % (len(event), event))
+                self.wfile.flush()
+                if every and server.closing.wait(every):
+                    break
+            if whole:
+                self._answered()
+                self.wfile.write(b"0\r\n\r\n")
+            else:
+                self.close_connection = True
+
+        def _tokenize(self, body: dict[str, Any]) -> None:
+            begin = [] if server.bos is None else [server.bos]
+            if server.tokenizer == "llama-server":
+                ids = server.ids(body.get("content", ""))
+                ids = begin + ids if body.get("add_special") else ids
+                return self._json(200, {"tokens": ids})
+            if "messages" in body:
+                turns = [f"<|{turn['role']}|>{turn['content']}<|end|>" for turn in body["messages"]]
+                ids = begin + _marked_ids(server, "".join(turns) + "<|assistant|>")
+            else:
+                ids = _marked_ids(server, body["prompt"])
+                ids = begin + ids if body.get("add_special_tokens", True) else ids
+            self._json(200, {"count": len(ids), "max_model_len": server.window, "tokens": ids})
+
+        def _complete(self, body: dict[str, Any]) -> None:
+            ids = body["prompt"]
+            if server.window and len(ids) + body["max_tokens"] > server.window:
+                return self._json(400, {"error": _TOO_LONG["vllm"]})
+            choice: dict[str, Any] = {"index": 0, "text": " ok", "finish_reason": "length"}
+            odds = [server.logprob(ids[:at], ids[at]) for at in range(1, len(ids))]
+            if server.likelihood == "prompt_logprobs" and "prompt_logprobs" in body:
+                entries = [{str(t): {"logprob": p}} for t, p in zip(ids[1:], odds, strict=True)]
+                choice["prompt_logprobs"] = server.tamper([None, *entries])
+            elif server.likelihood == "echo" and body.get("echo"):
+                choice["logprobs"] = {"token_logprobs": server.tamper([None, *odds, -0.5])}
+            elif body.get("logprobs"):
+                written = {"id": 11, "token": " ok", "logprob": -0.5, "top_logprobs": []}
+                choice["logprobs"] = {"content": [written]}
+            self._json(200, {"choices": [choice], "usage": {"prompt_tokens": len(ids)}})
+
+        def _embeddings(self, body: dict[str, Any]) -> None:
+            texts = [body["input"]] if isinstance(body["input"], str) else body["input"]
+            if any(text == "" for text in texts):
+                return self._error(400, "input cannot be an empty string", "invalid_request")
+            data: list[dict[str, Any]] = []
+            for index, text in enumerate(texts):
+                vector: Any = _vector(text, server.dimension)
+                if body.get("encoding_format") == "base64":
+                    vector = base64.b64encode(struct.pack(f"<{len(vector)}f", *vector)).decode()
+                data.append({"object": "embedding", "index": index, "embedding": vector})
+            # Out of order, as the protocol allows.
+            self._json(200, {"object": "list", "model": body["model"], "data": data[::-1]})
+
+        def _rerank(self, body: dict[str, Any]) -> None:
+            results = [
+                {"index": index, "relevance_score": server.rerank(body["query"], document)}
+                for index, document in enumerate(body["documents"])
+            ]
+            results.sort(key=lambda result: -result["relevance_score"])
+            self._json(200, {"results": results[: body.get("top_n")]})
+
+        def _error(
+            self, status: int, message: str, code: str | None, param: str | None = None
+        ) -> None:
+            error = {"message": message, "type": "error", "code": code, "param": param}
+            self._json(status, {"error": error})
+
+        def _json(
+            self, status: int, body: dict[str, Any], headers: dict[str, str] | None = None
+        ) -> None:
+            self._send(status, json.dumps(body).encode(), "application/json", headers or {})
+
+        def _send(
+            self,
+            status: int,
+            content: bytes,
+            kind: str,
+            headers: dict[str, str],
+            length: int | None = None,
+        ) -> None:
+            self.send_response(status)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(content) if length is None else length))
+            for name, value in headers.items():
+                self.send_header(name, value)
+            if length is None:
+                self._answered()
+            self.end_headers()
+            self.wfile.write(content)
+
+    return Handler
+
+
+def _marked_ids(server: OpenAIServer, text: str) -> list[int]:
+    """Tokens of a text in which <|word|> is one: a control token, wherever it stands."""
+    pieces = re.split(r"(<\|\w+\|>)", text)
+    control = [[zlib.crc32(piece.encode()) % 1000 + 60_000] for piece in pieces[1::2]]
+    plain = [server.ids(piece) for piece in pieces[::2]]
+    return [
+        *itertools.chain(*itertools.chain(*itertools.zip_longest(plain, control, fillvalue=[])))
+    ]
+
+
+def _completion(body: dict[str, Any], server: OpenAIServer, what: dict[str, Any]) -> dict[str, Any]:
+    message: dict[str, Any] = {"role": "assistant", "content": what["text"]}
+    if what.get("reasoning") is not None:
+        message["reasoning_content"] = what["reasoning"]
+    choice = {"index": 0, "message": message, "finish_reason": what.get("finish_reason", "stop")}
+    odds = server.logprobs
+    if server.continues and body.get("continue_final_message"):
+        odds = {"day": 1.0} if body["messages"][-1]["content"].endswith("Wednes") else odds
+    if body.get("logprobs") and odds:
+        top = sorted(odds.items(), key=lambda item: -item[1])[: body["top_logprobs"]]
+        entries = [{"token": token, "logprob": math.log(share)} for token, share in top]
+        choice["logprobs"] = {"content": [{**entries[0], "top_logprobs": entries}]}
+    completion = {"id": "chat-1", "object": "chat.completion", "model": body.get("model")}
+    return completion | {"choices": [choice], "usage": what.get("usage") or _usage(body, what)}
+
+
+def _chunks(
+    body: dict[str, Any], text: str | None, reasoning: str | None, finish_reason: str
+) -> list[dict[str, Any]]:
+    deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}]
+    deltas += [{"reasoning_content": word + " "} for word in (reasoning or "").split()]
+    deltas += [{"content": (text or "")[at : at + 4]} for at in range(0, len(text or ""), 4)]
+    chunks = [
+        {"model": body.get("model"), "choices": [{"index": 0, "delta": d, "finish_reason": None}]}
+        for d in deltas
+    ]
+    return [*chunks, {"choices": [{"index": 0, "delta": {}, "finish_reason": finish_reason}]}]
+
+
+def _usage(body: dict[str, Any], what: dict[str, Any]) -> dict[str, int]:
+    prompt = sum(len(message["content"].split()) for message in body.get("messages", []))
+    return {"prompt_tokens": prompt, "completion_tokens": len((what["text"] or "").split())}
+
+
+def _vector(text: str, dimension: int) -> list[float]:
+    digest = hashlib.sha256(text.encode()).digest() * (dimension // 32 + 1)
+    return [byte / 64 - 2.01 for byte in digest[:dimension]]
+
+
+def _shared_words(query: str, document: str) -> float:
+    return float(len(set(query.lower().split()) & set(document.lower().split())))
