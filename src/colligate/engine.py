@@ -70,7 +70,7 @@ async def carried_out(
         ColligateError: what could not be opened, or what the work raises.
     """
     if not question.strip():
-        raise UsageError("the question is empty", mend="write a question")
+        raise UsageError("the question is empty", hint="write a question")
     paths = [paths] if isinstance(paths, str | Path) else paths
     meter = Meter()
     began = time.perf_counter()

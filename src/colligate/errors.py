@@ -1,6 +1,6 @@
 """Everything that can go wrong, and what the person reading it can do.
 
-Each error is one line: what happened, why, and the mend.
+Each error is one line: what happened, why, and a hint.
 
     ColligateError
     ├── UsageError               the call itself is wrong (exit status 2)
@@ -46,22 +46,22 @@ from rapidfuzz import fuzz, process
 
 
 class ColligateError(Exception):
-    """An error a person can act on: what happened, why, and the mend.
+    """An error a person can act on: what happened, why, and a hint.
 
     >>> str(ColligateError("cannot read a.pdf", "it is encrypted", "remove its password"))
     'cannot read a.pdf: it is encrypted; remove its password'
     """
 
-    def __init__(self, what: str, why: str = "", mend: str = "") -> None:
+    def __init__(self, what: str, why: str = "", hint: str = "") -> None:
         self.what = _one_line(what)
         self.why = _one_line(why)
-        self.mend = _one_line(mend)
+        self.hint = _one_line(hint)
         line = self.what + (f": {self.why}" if self.why else "")
-        super().__init__(line + (f"; {self.mend}" if self.mend else ""))
+        super().__init__(line + (f"; {self.hint}" if self.hint else ""))
 
     def __reduce__(self) -> tuple[type[ColligateError], tuple[str, str, str]]:
         # Reading runs in other processes, so errors travel between them.
-        return (type(self), (self.what, self.why, self.mend))
+        return (type(self), (self.what, self.why, self.hint))
 
 
 def _one_line(text: str) -> str:

@@ -453,7 +453,7 @@ class Resources:
             UsageError: both paths and ids are given.
         """
         if paths and documents is not None:
-            raise UsageError("paths and documents exclude each other", mend="give one of them")
+            raise UsageError("paths and documents exclude each other", hint="give one of them")
         if not needs.reads:
             return Given(())
         library = await self.library()

@@ -215,8 +215,8 @@ class _File:
             if key not in known:
                 near = closest(key, known)
                 there = ", ".join(prefix + name for name in known)
-                mend = f"did you mean {prefix}{near}?" if near else f"there are {there}"
-                raise self._wrong(prefix + key, "there is no such key", mend)
+                hint = f"did you mean {prefix}{near}?" if near else f"there are {there}"
+                raise self._wrong(prefix + key, "there is no such key", hint)
 
-    def _wrong(self, key: str, why: str, mend: str = "") -> UsageError:
-        return UsageError(f"{self.file}: {key}", why, mend)
+    def _wrong(self, key: str, why: str, hint: str = "") -> UsageError:
+        return UsageError(f"{self.file}: {key}", why, hint)

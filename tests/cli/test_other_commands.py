@@ -197,8 +197,8 @@ def test_doctor_says_how_to_mend(colligate: Any, openai_server: Any, tmp_path: P
     status, checks = _doctor(colligate)
     assert status == 1
     assert "bundled" in checks["model"]["found"]
-    assert "colligate models pull qwen2.5-coder-1.5b" in checks["model weights"]["mend"]
-    assert "colligate models pull wordllama-256" in checks["embedder"]["mend"]
+    assert "colligate models pull qwen2.5-coder-1.5b" in checks["model weights"]["hint"]
+    assert "colligate models pull wordllama-256" in checks["embedder"]["hint"]
 
 
 def test_doctor_with_a_library_that_cannot_be_opened(

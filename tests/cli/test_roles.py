@@ -279,7 +279,7 @@ def test_a_server_that_does_not_say_what_it_has(colligate: Any, here: Path) -> N
     colligate.environment["OPENAI_BASE_URL"] = "http://127.0.0.1:9/v1"
     status, checks = _doctor(colligate)
     assert (status, checks["model"]["ok"]) == (1, False)
-    assert "OPENAI_MODEL" in checks["model"]["mend"]
+    assert "OPENAI_MODEL" in checks["model"]["hint"]
     assert _rows(colligate)["direct"]["runs"] is False
     assert "reader: unknown (OPENAI_BASE_URL)" in colligate.here("strategies").stderr
 

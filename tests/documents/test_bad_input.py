@@ -1,4 +1,4 @@
-"""Files that cannot be read: each gets one line that says what, why and the mend."""
+"""Files that cannot be read: each gets one line that says what, why and a hint."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def refusal(path: Path, kind: type[ColligateError], limits: Limits = Limits()) -
     assert "\n" not in line
     assert str(path) in line
     assert caught.value.why or kind is MissingPath
-    assert caught.value.mend
+    assert caught.value.hint
     return line
 
 

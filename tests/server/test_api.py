@@ -107,7 +107,7 @@ async def test_no_client_names_a_model_or_a_folder_to_load(client: Any) -> None:
                     client, strategy=strategy["name"], parameters={parameter["name"]: "/etc"}
                 )
                 assert response.status_code == 422
-                assert "--allow-model" in response.json()["mend"]
+                assert "--allow-model" in response.json()["hint"]
                 tried += 1
     assert tried > 5
 
@@ -146,7 +146,7 @@ async def test_problems_say_what_why_and_the_mend(client: Any) -> None:
     problem = response.json()
     assert problem["title"] == "Unknown strategy"
     assert "retrieve-read" in problem["detail"]
-    assert problem["mend"]
+    assert problem["hint"]
     missing = await client.get("/api/libraries/none/documents")
     assert missing.status_code == 404
     assert missing.headers["content-type"] == "application/problem+json"
@@ -165,7 +165,7 @@ async def test_a_model_that_fails_is_the_gateways_fault(serve: Any, add: Any) ->
         await add(client, {"rules.md": "# Rules\n\nBicycles stand in the hall.\n"})
         response = await asked(client)
         assert response.status_code == 502
-        assert response.json()["mend"] == "look at it"
+        assert response.json()["hint"] == "look at it"
         (run,) = (await client.get("/api/libraries/default/runs")).json()
         assert run["state"] == "failed"
 

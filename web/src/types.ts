@@ -107,7 +107,7 @@ export type Tree = {
   nodes: TreeNode[];
 };
 
-export type Problem = { title: string; detail?: string; status?: number; mend?: string };
+export type Problem = { title: string; detail?: string; status?: number; hint?: string };
 
 export type RunInfo = {
   id: string;

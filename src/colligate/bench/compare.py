@@ -134,12 +134,12 @@ def compared(
         pairs = list(_between(first, second, rows, read_rows(second), strategies))
     found = [each for pair in pairs for each in _compared(*pair, suite, metrics, chosen)]
     if not found:
-        why, mend = f"no question has {' or '.join(metrics)} on both sides", ""
+        why, hint = f"no question has {' or '.join(metrics)} on both sides", ""
         if not metrics:
             common = any(_asked(ours) & _asked(theirs) for ours, theirs in pairs)
             why = _UNMEASURED if common else _NOTHING
-            mend = "name one with --metric, such as tokens" if common else ""
-        raise UsageError("there is nothing to compare", why, mend)
+            hint = "name one with --metric, such as tokens" if common else ""
+        raise UsageError("there is nothing to compare", why, hint)
     return found
 
 
@@ -192,8 +192,8 @@ def _hold_to(run: Path, there: Sequence[str], names: Sequence[str]) -> None:
     for name in names:
         if name not in there:
             near = closest(name, there)
-            mend = f"did you mean {near}?" if near else f"there are {', '.join(there)}"
-            raise UsageError(f"{run} has no rows of {name!r}", "", mend)
+            hint = f"did you mean {near}?" if near else f"there are {', '.join(there)}"
+            raise UsageError(f"{run} has no rows of {name!r}", "", hint)
 
 
 def _compared(

@@ -146,8 +146,8 @@ class InView:
                 try:
                     await ingest(library, [path], self.trace, index=self.embedder is not None)
                 except LibraryLocked as error:
-                    mend = "wait for it, or name other --indexes"
-                    raise LibraryLocked(f"cannot open {folder}", error.why, mend) from error
+                    hint = "wait for it, or name other --indexes"
+                    raise LibraryLocked(f"cannot open {folder}", error.why, hint) from error
                 self._libraries[path] = library
             return self._libraries[path]
 

@@ -98,8 +98,8 @@ def contenders(
         if name not in own and name not in available():
             near = closest(name, [*own, *available()])
             why = f"the suite has {', '.join(own)}"
-            mend = f"did you mean {near}?" if near else "colligate strategies lists the others"
-            raise UsageError(f"no strategy {name!r}", why, mend)
+            hint = f"did you mean {near}?" if near else "colligate strategies lists the others"
+            raise UsageError(f"no strategy {name!r}", why, hint)
         methods.append(own.get(name) or Method(name, name, label=name))
     kinds = [strategy_type(method.strategy) for method in methods]
     there = {kind: {each.name for each in parameters(kind)} for kind in kinds}
@@ -107,10 +107,10 @@ def contenders(
         name, known = _parameter(setting), set().union(*there.values())
         if name not in known:
             near = closest(name, sorted(known))
-            mend = (
+            hint = (
                 f"did you mean {near}?" if near else "colligate strategies NAME shows what it has"
             )
-            raise UsageError(f"--set {setting}", f"no strategy that is asked has {name!r}", mend)
+            raise UsageError(f"--set {setting}", f"no strategy that is asked has {name!r}", hint)
     return tuple(
         Contender(
             method,

@@ -122,12 +122,12 @@ def read_provenance(directory: Path) -> Provenance:
     try:
         return Provenance.from_json(json.loads(file.read_text("utf-8")))
     except (FileNotFoundError, NotADirectoryError) as error:
-        mend = "colligate bench run --out makes one"
-        raise MissingPath(f"{directory} is no run", f"it has no {FILE}", mend) from error
+        hint = "colligate bench run --out makes one"
+        raise MissingPath(f"{directory} is no run", f"it has no {FILE}", hint) from error
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         why = f"{type(error).__name__}: {error}"
-        mend = "put back what stood there, or begin anew in another folder"
-        raise ColligateError(f"{file} cannot be read", why, mend) from error
+        hint = "put back what stood there, or begin anew in another folder"
+        raise ColligateError(f"{file} cannot be read", why, hint) from error
 
 
 def write_provenance(directory: Path, provenance: Provenance) -> None:

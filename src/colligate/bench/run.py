@@ -249,8 +249,8 @@ class Bench:
         self._in_vain = self._in_vain + 1 if kind in _NOBODY_THERE else 0
         if self._in_vain >= _IN_VAIN:
             what = f"the last {_IN_VAIN} answers all failed"
-            mend = "the same command with --retry-failed goes on"
-            self._stopped = self._stopped or EndpointUnreachable(what, why, mend)
+            hint = "the same command with --retry-failed goes on"
+            self._stopped = self._stopped or EndpointUnreachable(what, why, hint)
 
 
 @dataclass(frozen=True)

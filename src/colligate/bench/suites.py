@@ -163,8 +163,8 @@ class Suite:
 def _named(what: str, name: str, known: Mapping[str, T], suite: str) -> T:
     if name not in known:
         near = closest(name, list(known))
-        mend = f"did you mean {near}?" if near else f"there are {', '.join(known)}"
-        raise UsageError(f"{suite} has no {what} {name!r}", "", mend)
+        hint = f"did you mean {near}?" if near else f"there are {', '.join(known)}"
+        raise UsageError(f"{suite} has no {what} {name!r}", "", hint)
     return known[name]
 
 
@@ -201,9 +201,9 @@ def read_suite(name: str) -> Suite:
     file = Path(name)
     if file.suffix != ".toml":
         near = closest(name, names())
-        mend = f"did you mean {near}?" if near else "colligate bench suites lists them"
+        hint = f"did you mean {near}?" if near else "colligate bench suites lists them"
         raise UsageError(
-            f"there is no suite {name!r}", "", f"{mend}; a file of yours ends in .toml"
+            f"there is no suite {name!r}", "", f"{hint}; a file of yours ends in .toml"
         )
     try:
         text = file.read_text("utf-8")
@@ -310,8 +310,8 @@ def checked(suite: Suite, file: str) -> Suite:
         UsageError: a name that comes twice, or that nothing has.
     """
 
-    def wrong(key: str, why: str, mend: str = "") -> UsageError:
-        return UsageError(f"{file}: {key}", why, mend)
+    def wrong(key: str, why: str, hint: str = "") -> UsageError:
+        return UsageError(f"{file}: {key}", why, hint)
 
     for what, parts in (("datasets", suite.datasets), ("strategies", suite.strategies)):
         if not parts:
@@ -354,7 +354,7 @@ def _twice(names: Iterable[str]) -> str | None:
 
 
 def _said(file: str, error: ValidationError) -> tuple[str, str, str]:
-    """The first thing that is wrong: file and key, why, and the mend."""
+    """The first thing that is wrong: file and key, why, and a hint."""
     strange = ("extra_forbidden", "unexpected_keyword_argument")
     every = error.errors()
     # Of a key that is misspelt, not that the right one is missing.
@@ -364,8 +364,8 @@ def _said(file: str, error: ValidationError) -> tuple[str, str, str]:
     if first["type"] in strange:
         known = _KEYS.get(where[0] if len(where) > 1 else "", ())
         near = closest(where[-1], known)
-        mend = f"did you mean {near}?" if near else f"there are {', '.join(known)}"
-        return f"{file}: {key}", "there is no such key", mend
+        hint = f"did you mean {near}?" if near else f"there are {', '.join(known)}"
+        return f"{file}: {key}", "there is no such key", hint
     return f"{file}: {key}", first["msg"][0].lower() + first["msg"][1:], ""
 
 

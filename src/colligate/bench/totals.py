@@ -101,8 +101,8 @@ def _read(directory: Path) -> dict[tuple[str, str], _Cell]:
             for each in lines
         }
     except (OSError, ValueError, KeyError, TypeError) as error:
-        why, mend = f"{type(error).__name__}: {error}", "delete it: the same command makes it again"
-        raise ColligateError(f"{file} cannot be read", why, mend) from error
+        why, hint = f"{type(error).__name__}: {error}", "delete it: the same command makes it again"
+        raise ColligateError(f"{file} cannot be read", why, hint) from error
 
 
 def _write(directory: Path, cells: Mapping[tuple[str, str], _Cell]) -> None:

@@ -35,12 +35,12 @@ _SPARE_BYTES = 200_000_000
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that `ask` needs (`needed`) or can use: whether it is there, and the mend."""
+    """One thing that `ask` needs (`needed`) or can use: whether it is there, and a hint."""
 
     name: str
     ok: bool
     found: str
-    mend: str = ""
+    hint: str = ""
     needed: bool = True
 
     def to_json(self) -> dict[str, Any]:
@@ -56,7 +56,7 @@ def checks(config: Path | None, given: Mapping[str, str | None]) -> Iterator[Che
     try:
         settings = Settings.load(config).given(**given)
     except ColligateError as error:
-        yield _failed("settings", error, "mend the file, or name another with --config")
+        yield _failed("settings", error, "fix the file, or name another with --config")
         return
     yield _settings(settings)
     chosen = run(chosen_models(settings, ask=True))
@@ -72,9 +72,9 @@ def checks(config: Path | None, given: Mapping[str, str | None]) -> Iterator[Che
         yield _strategy(name, chosen)
 
 
-def _failed(name: str, error: ColligateError, mend: str = "") -> Check:
+def _failed(name: str, error: ColligateError, hint: str = "") -> Check:
     found = f"{error.what}: {error.why}" if error.why else error.what
-    return Check(name, False, found, error.mend or mend)
+    return Check(name, False, found, error.hint or hint)
 
 
 def _python() -> Check:
@@ -96,8 +96,8 @@ def _packages() -> Check:
 def _extras() -> Check:
     missing = [name for name in _LOCAL if find_spec(name) is None]
     found = f"without {', '.join(missing)}" if missing else "installed"
-    mend = "for models through torch: pip install 'colligate[local]'"
-    return Check("extra 'local'", not missing, found, mend, needed=False)
+    hint = "for models through torch: pip install 'colligate[local]'"
+    return Check("extra 'local'", not missing, found, hint, needed=False)
 
 
 def _settings(settings: Settings) -> Check:
@@ -142,7 +142,7 @@ def _strategy(name: str, chosen: Mapping[Role, Chosen]) -> Check:
     missing = [n["capability"] for n in said["needs"] if not n["required"] and not n["met"]]
     found = "runs" + (f" without {', '.join(missing)}" if missing else "")
     if not said["runs"]:
-        # What is amiss with a model has its mend above.
+        # What is amiss with a model has its hint above.
         above = {str(one.problem): one.problem.what for one in chosen.values() if one.problem}
         found = f"cannot run: {above.get(said['why_not'], said['why_not'])}"
     return Check(f"strategy {name}", bool(said["runs"]), found, needed=name == DEFAULT_STRATEGY)
@@ -228,8 +228,8 @@ def _space(names: list[str]) -> Check:
     free = shutil.disk_usage(place).free
     needed = missing + _SPARE_BYTES
     found = f"{free / 1e9:,.1f} GB free in {place}"
-    mend = f"free {(needed - free) / 1e6:,.0f} MB, or set COLLIGATE_HOME elsewhere"
-    return Check("disk space", free >= needed, found, mend)
+    hint = f"free {(needed - free) / 1e6:,.0f} MB, or set COLLIGATE_HOME elsewhere"
+    return Check("disk space", free >= needed, found, hint)
 
 
 def _version(package: str) -> str:

@@ -1,4 +1,4 @@
-"""`colligate doctor`: what works here, and how to mend the rest."""
+"""`colligate doctor`: what works here, and how to fix the rest."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def doctor(
     library: options.LibraryFolder = None,
     as_json: options.AsJson = False,
 ) -> int:
-    """Check that `colligate ask` works here, and say how to mend what does not.
+    """Check that `colligate ask` works here, and say how to fix what does not.
 
     Endpoints are asked, by a call of one token, what they offer; then each strategy is held to
     what the models chosen offer. Exit status: 0 if `ask` would work with its default strategy, 1
@@ -59,8 +59,8 @@ def _line(check: Check) -> Table:
 
     state, style = _STATES[check.ok, check.needed]
     found = f"{check.name}: {one_line(check.found)}"
-    if check.mend and not check.ok:
-        found += f"; {one_line(check.mend)}"
+    if check.hint and not check.ok:
+        found += f"; {one_line(check.hint)}"
     line = Table.grid(padding=(0, 2, 0, 0))
     line.add_column(min_width=8)
     line.add_column(overflow="fold")

@@ -58,8 +58,8 @@ def _verdict(error: BaseException) -> tuple[str, int]:
             return f"{error.strerror or error}{place}; {_mend(error)}", FAULT
         case _:
             name = type(error).__name__
-            mend = "COLLIGATE_DEBUG=1 shows the traceback, please report it"
-            return f"internal error: {name}: {error}; {mend}", FAULT
+            hint = "COLLIGATE_DEBUG=1 shows the traceback, please report it"
+            return f"internal error: {name}: {error}; {hint}", FAULT
 
 
 def _mend(error: OSError) -> str:

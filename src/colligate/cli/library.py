@@ -155,7 +155,7 @@ def show_document(
 ) -> int:
     """Show one document: its facts and its headings, or with --text its text."""
     if text and as_json:
-        raise UsageError("--text and --json exclude each other", mend="give one of them")
+        raise UsageError("--text and --json exclude each other", hint="give one of them")
 
     async def one(opened: Library) -> Document:
         return await opened.document(_meant(document, await opened.documents()))
@@ -321,7 +321,7 @@ def _processes(workers: str | None) -> int | None:
             "give a number of processes",
         )
     if not workers.isdecimal() or int(workers) < 1:
-        raise UsageError(f"--workers {workers} is no number of processes", mend="give 1 or more")
+        raise UsageError(f"--workers {workers} is no number of processes", hint="give 1 or more")
     return int(workers)
 
 

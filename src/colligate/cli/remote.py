@@ -195,7 +195,7 @@ def _error_of_problem(said: Mapping[str, Any]) -> ColligateError:
     kind = {401: NotAuthorised, 422: UsageError}.get(said.get("status", 0), ColligateError)
     if isinstance(found, type) and issubclass(found, ColligateError):
         kind = found
-    return kind(str(said.get("detail", "the server failed")), "", str(said.get("mend", "")))
+    return kind(str(said.get("detail", "the server failed")), "", str(said.get("hint", "")))
 
 
 def _answer_of(said: Mapping[str, Any], reader: str) -> Answer:

@@ -71,8 +71,8 @@ def configured(kind: type[T], settings: Iterable[str]) -> T:
         if given not in settable:
             there = f"there are {', '.join(settable)}" if settable else "there are none"
             near = closest(given, settable)
-            mend = f"did you mean {near}?" if near else ""
-            raise UsageError(f"{name} has no parameter {given!r}", there, mend)
+            hint = f"did you mean {near}?" if near else ""
+            raise UsageError(f"{name} has no parameter {given!r}", there, hint)
         form = settable[given][1]
         if not equals:
             raise UsageError(f"no value for {given} of {name}", "", f"write {given}=VALUE")

@@ -62,12 +62,12 @@ class Lines(Generic[T]):
     """How the lines of a file are read, and what is said of one that cannot be.
 
     `parse` raises ValueError, KeyError, TypeError or AttributeError of an object that is none.
-    `what` is what such a line is called ("no row"), `mend` what to do about it.
+    `what` is what such a line is called ("no row"), `hint` what to do about it.
     """
 
     parse: Callable[[Any], T]
     what: str
-    mend: str
+    hint: str
 
     def read(self, file: Path) -> Iterator[T]:
         """What stands in a file. A last line that is not whole is passed over.
@@ -91,7 +91,7 @@ class Lines(Generic[T]):
                     return
                 why = f"{type(error).__name__}: {error}"
                 raise FaultyRecord(
-                    f"line {number} of {file} is {self.what}", why, self.mend
+                    f"line {number} of {file} is {self.what}", why, self.hint
                 ) from error
             at += len(line)
             yield _Place(value, at, ended)
@@ -186,8 +186,8 @@ def held(folder: Path, doing: str = "works") -> Iterator[None]:
     try:
         lock.acquire(timeout=0)
     except Timeout as error:
-        why, mend = f"another process {doing} there", "wait for it, or name another --out"
-        raise UsageError(f"{folder} is in use", why, mend) from error
+        why, hint = f"another process {doing} there", "wait for it, or name another --out"
+        raise UsageError(f"{folder} is in use", why, hint) from error
     try:
         yield
     finally:

@@ -33,7 +33,7 @@ class FileRecord:
     """A file as it was when it was read: what tells whether it has changed since.
 
     `failure` says why a file could not be read: the release that could not, then the error's
-    class, what, why and mend. Empty for a file that was read.
+    class, what, why and hint. Empty for a file that was read.
     """
 
     path: Path

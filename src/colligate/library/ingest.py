@@ -206,10 +206,10 @@ class Ingestion:
             result.unchanged.append(path)
             result.warnings.extend(known.warnings)
             return None
-        release, kind, why, mend = known.failure
+        release, kind, why, hint = known.failure
         if release != _RELEASE:
             return _Job(path, dataclasses.replace(now, sha256=known.sha256), known=False)
-        result.failed.append((path, getattr(errors, kind)(_cannot_read(path), why, mend)))
+        result.failed.append((path, getattr(errors, kind)(_cannot_read(path), why, hint)))
         return None
 
     def _parse(self, parsers: Parsers, job: _Job) -> _Parsed:
@@ -228,7 +228,7 @@ class Ingestion:
         """Note that a file cannot be read, so that it need not be tried again as it is."""
         record = _as_read(job)
         if record.sha256 and type(error) in _LASTING and error.what == _cannot_read(job.path):
-            failure = (_RELEASE, type(error).__name__, error.why, error.mend)
+            failure = (_RELEASE, type(error).__name__, error.why, error.hint)
             self._catalogue.note_file(dataclasses.replace(record, failure=failure))
 
 

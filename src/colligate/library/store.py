@@ -244,5 +244,5 @@ class Store:
         shutil.rmtree(self.path / "index", ignore_errors=True)
 
     def _no_library(self, why: str) -> LibraryDamaged:
-        mend = "name a library, or a new or empty folder, with --library"
-        return LibraryDamaged(f"{self.path} is not a library", why, mend)
+        hint = "name a library, or a new or empty folder, with --library"
+        return LibraryDamaged(f"{self.path} is not a library", why, hint)

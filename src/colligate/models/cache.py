@@ -75,7 +75,7 @@ class FoundOnce(Generic[T]):
         async with self._locks.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
             if self._missing is not None:  # raised anew: a raised error collects its callers
                 missing = self._missing
-                raise MissingCapability(missing.what, missing.why, missing.mend)
+                raise MissingCapability(missing.what, missing.why, missing.hint)
             if self._found is None:
                 try:
                     self._found = (await self._find(),)

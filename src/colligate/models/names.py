@@ -154,7 +154,7 @@ def open_reranker(
     kind, rest = parts(name)
     if name == "embedding":
         if embedder is None:
-            raise UsageError("the reranker 'embedding' needs an embedder", mend="give --embedder")
+            raise UsageError("the reranker 'embedding' needs an embedder", hint="give --embedder")
         return EmbeddingReranker(embedder)
     if name == "likelihood":
         if isinstance(scorer, LikelihoodModel) and Capability.LIKELIHOOD in scorer.capabilities:

@@ -284,8 +284,8 @@ class OpenAIChat:
                 listed = await self._endpoint.models()
             if listed and name not in listed:
                 there = f"its server has {', '.join(list(listed)[:_NAMED])}"
-                mend = "name one of these, or start the server with it"
-                raise WeightsUnavailable(f"{base.name} has no adapter {name}", there, mend)
+                hint = "name one of these, or start the server with it"
+                raise WeightsUnavailable(f"{base.name} has no adapter {name}", there, hint)
             view = copy(base)
             view._model, view._base = name, base
             view._learn_anew()

@@ -102,14 +102,14 @@ class Failures:
         status, said = error.status_code, self.scrub(error_message(error))
         if status in (401, 403):
             if self.key:
-                mend = f"check {self.key_variable}"
-                return NotAuthorised(f"{self.url} refuses the key", said, mend)
-            mend = f"set {self.key_variable}"
-            return NotAuthorised(f"{self.url} wants a key", said, mend)
+                hint = f"check {self.key_variable}"
+                return NotAuthorised(f"{self.url} refuses the key", said, hint)
+            hint = f"set {self.key_variable}"
+            return NotAuthorised(f"{self.url} wants a key", said, hint)
         if status == 429:
             if quota_spent(error):
-                mend = "add credit, or use another key or model"
-                return RateLimited(f"no quota left at {self.url}", said, mend)
+                hint = "add credit, or use another key or model"
+                return RateLimited(f"no quota left at {self.url}", said, hint)
             return RateLimited(
                 f"{self.url} takes no more calls for now",
                 f"HTTP 429 after {attempts} attempts: {said}",
@@ -148,9 +148,9 @@ class Failures:
             )
         names = ", ".join(sorted(served)[:8]) + (", ..." if len(served) > 8 else "")
         near = closest(model, served)
-        mend = f"it has {names}" if served else "check the model's name"
-        mend += f"; did you mean {near}?" if near else ""
-        return UnknownModel(f"no model {model!r} at {self.url}", said, mend)
+        hint = f"it has {names}" if served else "check the model's name"
+        hint += f"; did you mean {near}?" if near else ""
+        return UnknownModel(f"no model {model!r} at {self.url}", said, hint)
 
     def scrub(self, text: str) -> str:
         """A server's words without anything that looks like a key, at most 300 characters."""

@@ -26,7 +26,7 @@ _SAID = {int: "a whole number above 0", float: "a number above 0", str: "a text"
 
 
 def wrong_option(name: str, option: str, value: Any) -> tuple[str, str] | None:
-    """Why a model of this name cannot take an option, and the mend; None when it can."""
+    """Why a model of this name cannot take an option, and a hint; None when it can."""
     kind, _ = parts(name)
     takes = OPTIONS.get(kind)
     if takes is None:
@@ -36,8 +36,8 @@ def wrong_option(name: str, option: str, value: Any) -> tuple[str, str] | None:
         return "an adapter is opened as its base is", f"give the options to {base}"
     if option not in takes:
         near = closest(option, takes)
-        mend = f"did you mean {near}?" if near else f"there are {', '.join(takes)}"
-        return f"{kind} models take no such option", mend
+        hint = f"did you mean {near}?" if near else f"there are {', '.join(takes)}"
+        return f"{kind} models take no such option", hint
     wanted = takes[option]
     right = isinstance(value, (int, float) if wanted is float else wanted)
     if not right or isinstance(value, bool) or (wanted is not str and not value > 0):

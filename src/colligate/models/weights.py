@@ -460,11 +460,11 @@ def pull(name: str, on_progress: OnProgress | None = None) -> dict[str, Path]:
                     fetch(weights, file, folder, done, on_progress or _silent)
                 done += file.size
     except OSError as error:
-        mend = "free some space" if error.errno == errno.ENOSPC else "set COLLIGATE_HOME elsewhere"
+        hint = "free some space" if error.errno == errno.ENOSPC else "set COLLIGATE_HOME elsewhere"
         raise WeightsUnavailable(
             f"cannot store the weights of {name} in {folder}",
             error.strerror or str(error),
-            f"{mend} ({weights.size / 1e6:.0f} MB are needed) and try again",
+            f"{hint} ({weights.size / 1e6:.0f} MB are needed) and try again",
         ) from error
     return {role: folder / file.name for role, file in weights.files.items()}
 

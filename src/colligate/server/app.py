@@ -68,7 +68,7 @@ class BodyLimits:
         if scope["method"] != "POST" or not _FILES.fullmatch(scope["path"]):
             return await self._limited(scope, receive, send, self._others)
         if self._coming >= self._uploads:
-            said = problem(503, "too many files are coming in", mend="send them later")
+            said = problem(503, "too many files are coming in", hint="send them later")
             return await _refuse(said, scope, receive, send)
         self._coming += 1
         try:

@@ -164,5 +164,5 @@ def _netloc(origin: str) -> str | None:
         return None
 
 
-def _refused(scope: Scope, status: int, detail: str, mend: str) -> Response:
-    return problem_response(problem(status, detail, mend=mend), path=scope["path"])
+def _refused(scope: Scope, status: int, detail: str, hint: str) -> Response:
+    return problem_response(problem(status, detail, hint=hint), path=scope["path"])

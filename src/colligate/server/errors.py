@@ -50,7 +50,7 @@ DESCRIBED: dict[int | str, dict[str, Any]] = {
                         "title": {"type": "string"},
                         "status": {"type": "integer"},
                         "detail": {"type": "string", "description": "What, and why."},
-                        "mend": {"type": "string", "description": "What to do about it."},
+                        "hint": {"type": "string", "description": "What to do about it."},
                     },
                 }
             }
@@ -102,7 +102,7 @@ _STATUS: tuple[tuple[type[ColligateError], int], ...] = (
 
 
 def problem_of(error: BaseException) -> dict[str, Any]:
-    """An error as a problem: type, title, status, detail and, where there is one, the mend.
+    """An error as a problem: type, title, status, detail and, where there is one, a hint.
 
     What is no error of colligate's own is logged, and said without its words.
     """
@@ -110,23 +110,23 @@ def problem_of(error: BaseException) -> dict[str, Any]:
     if isinstance(error, ColligateError):
         status = next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
         detail = f"{error.what}: {error.why}" if error.why else error.what
-        return problem(status, detail, mend=error.mend, kind=type(error).__name__)
+        return problem(status, detail, hint=error.hint, kind=type(error).__name__)
     if isinstance(error, MemoryError):
-        return problem(503, "out of memory", mend="give fewer files, or a smaller model")
+        return problem(503, "out of memory", hint="give fewer files, or a smaller model")
     _log.error("internal error", exc_info=error)
     return problem(
-        500, f"internal error: {type(error).__name__}", mend="the server's log says more"
+        500, f"internal error: {type(error).__name__}", hint="the server's log says more"
     )
 
 
 def problem(
-    status: int, detail: str, *, mend: str = "", kind: str = "", **more: Any
+    status: int, detail: str, *, hint: str = "", kind: str = "", **more: Any
 ) -> dict[str, Any]:
     """A problem object; `kind` names a class of `colligate.errors`."""
     said: dict[str, Any] = {"type": f"urn:colligate:{kind}"} if kind else {"type": "about:blank"}
     title = _words(kind) if kind else HTTPStatus(status).phrase
     said |= {"title": title, "status": status, "detail": detail}
-    return said | ({"mend": mend} if mend else {}) | more
+    return said | ({"hint": hint} if hint else {}) | more
 
 
 def problem_response(

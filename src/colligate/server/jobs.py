@@ -206,7 +206,7 @@ class Jobs:
             state = "cancelled"
         except Exception as error:  # whatever a reader or the index may raise ends up in the job
             said = problem_of(error)
-            job.problems.append({"file": "", "why": said["detail"], "mend": said.get("mend", "")})
+            job.problems.append({"file": "", "why": said["detail"], "hint": said.get("hint", "")})
         job.update(state=state)
         self._metrics.jobs.labels(state).inc()
         try:
@@ -221,4 +221,4 @@ def _never_began(job: Job) -> None:
 
 
 def _said(name: str, error: ColligateError) -> dict[str, str]:
-    return {"file": name, "why": error.why or error.what, "mend": error.mend}
+    return {"file": name, "why": error.why or error.what, "hint": error.hint}

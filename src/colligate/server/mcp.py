@@ -56,7 +56,7 @@ def section_at(document: Document, headings: Sequence[str]) -> Node:
     if not found:
         raise UsageError(
             f"{document.id} has no section {asked!r}",
-            mend="read the document without a section to see its headings",
+            hint="read the document without a section to see its headings",
         )
     places = ", ".join(f"{node.span.start}-{node.span.end}" for node in found[:_MOST_NAMED])
     more = ", ..." if len(found) > _MOST_NAMED else ""

@@ -235,7 +235,7 @@ def error_object(status: int, message: str, param: str | None, code: str | None)
 def error_of_problem(problem: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
     """A problem of RFC 9457 in OpenAI's form, and its status there: what is 422 here is 400."""
     status = 400 if problem["status"] == 422 else int(problem["status"])
-    message = problem["detail"] + (f"; {problem['mend']}" if problem.get("mend") else "")
+    message = problem["detail"] + (f"; {problem['hint']}" if problem.get("hint") else "")
     kind = str(problem["type"]).removeprefix("urn:colligate:")
     return status, error_object(status, message, None, None if kind == "about:blank" else kind)
 

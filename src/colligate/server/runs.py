@@ -473,7 +473,7 @@ class Runs:
 
     def _cancelled(self) -> dict[str, Any]:
         if self._closing:
-            return {"problem": problem(503, "the server is stopping", mend="ask when it is back")}
+            return {"problem": problem(503, "the server is stopping", hint="ask when it is back")}
         return {"problem": problem(409, "the run was cancelled")}
 
     def _never_began(self, run: Run, recorder: Recorder, turn: asyncio.Future[None]) -> None:

@@ -20,7 +20,7 @@ class RunFailed(ColligateError):
     """A run ended without an answer; `problem` is what the server says of it."""
 
     def __init__(self, problem: Mapping[str, Any]) -> None:
-        super().__init__(str(problem["detail"]), "", str(problem.get("mend", "")))
+        super().__init__(str(problem["detail"]), "", str(problem.get("hint", "")))
         self.problem = dict(problem)
 
 

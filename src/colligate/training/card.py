@@ -146,12 +146,12 @@ def read_card(folder: Path) -> Card:
     try:
         return Card.from_json(json.loads(file.read_text("utf-8")))
     except (FileNotFoundError, NotADirectoryError) as error:
-        mend = "colligate train curate --out makes one"
-        raise MissingPath(f"{folder} holds no samples", f"it has no {FILE}", mend) from error
+        hint = "colligate train curate --out makes one"
+        raise MissingPath(f"{folder} holds no samples", f"it has no {FILE}", hint) from error
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         why = f"{type(error).__name__}: {error}"
-        mend = "the same curation, run again, writes it anew"
-        raise ColligateError(f"{file} cannot be read", why, mend) from error
+        hint = "the same curation, run again, writes it anew"
+        raise ColligateError(f"{file} cannot be read", why, hint) from error
 
 
 def _page(card: Card) -> Iterable[str]:

@@ -185,8 +185,8 @@ class _Curating:
         self._in_vain = self._in_vain + 1 if isinstance(error, _NOBODY_THERE) else 0
         if self._in_vain >= _IN_VAIN and error is not None:
             what = f"the last {_IN_VAIN} items all failed"
-            mend = "the same command with --retry-failed goes on"
-            self._stopped = self._stopped or EndpointUnreachable(what, str(error), mend)
+            hint = "the same command with --retry-failed goes on"
+            self._stopped = self._stopped or EndpointUnreachable(what, str(error), hint)
 
 
 @dataclass(frozen=True)
@@ -207,16 +207,16 @@ def read_record(folder: Path) -> Record:
         UsageError: nobody knows.
     """
     file = folder / RECORD
-    mend = "name another --out"
+    hint = "name another --out"
     try:
         whole = json.loads(file.read_text("utf-8"))
         sessions = tuple(Session(**session) for session in whole["sessions"])
         return Record(dict(whole["identity"]), sessions)
     except FileNotFoundError:
         why = f"without {RECORD} nobody knows what it was made with"
-        raise UsageError(f"{folder} holds a journal", why, mend) from None
+        raise UsageError(f"{folder} holds a journal", why, hint) from None
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UsageError(f"cannot read {file}", f"{type(error).__name__}: {error}", mend) from error
+        raise UsageError(f"cannot read {file}", f"{type(error).__name__}: {error}", hint) from error
 
 
 def _write_record(folder: Path, record: Record) -> None:
@@ -550,7 +550,7 @@ class Curation:
 
     def __post_init__(self) -> None:
         if self.library is not None and self.corpus is not None:
-            raise UsageError("a library and a corpus exclude each other", mend="name one of them")
+            raise UsageError("a library and a corpus exclude each other", hint="name one of them")
         if not 0 <= self.held_out < 1:
             raise UsageError(
                 f"cannot hold out {self.held_out}", "it is no share", "name one such as 0.1"

@@ -429,8 +429,8 @@ def _samples(request: Evaluation) -> tuple[list[Sample], str]:
     file = _file(request)
     if not file.is_file():
         why = f"it has no {file.name}"
-        mend = "colligate train curate --out makes one"
-        raise MissingPath(f"{request.data} holds no samples to evaluate", why, mend)
+        hint = "colligate train curate --out makes one"
+        raise MissingPath(f"{request.data} holds no samples to evaluate", why, hint)
     for task in request.tasks:
         if task not in TASKS:
             raise UsageError(f"there is no task {task!r}", f"there are {', '.join(TASKS)}")

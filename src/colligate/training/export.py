@@ -46,12 +46,12 @@ def export_llama_factory(
     recipe = changed(read_recipe(recipe) if isinstance(recipe, str) else recipe, settings)
     if recipe.global_batch % recipe.device_batch:
         why = f"it cannot be computed {recipe.device_batch} at a time"
-        mend = "change --set global_batch or --set device_batch"
-        raise UsageError(f"global_batch: {recipe.global_batch}", why, mend)
+        hint = "change --set global_batch or --set device_batch"
+        raise UsageError(f"global_batch: {recipe.global_batch}", why, hint)
     model = _model(base)
     if not (data / TRAIN).is_file():
-        mend = "give a folder that colligate train curate made"
-        raise MissingPath(f"there is no {data / TRAIN}", "", mend)
+        hint = "give a folder that colligate train curate made"
+        raise MissingPath(f"there is no {data / TRAIN}", "", hint)
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:

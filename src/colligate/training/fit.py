@@ -120,10 +120,10 @@ def check(checkpoint: Path) -> None:
     """
     earlier = [e for e in _all(checkpoint.parent) if step_of(e) < step_of(checkpoint)]
     after = f"from {earlier[-1].name}" if earlier else "from the start"
-    mend = f"delete that folder, and the same command goes on {after}"
+    hint = f"delete that folder, and the same command goes on {after}"
 
     def damaged(why: str) -> ColligateError:
-        return ColligateError(f"the checkpoint {checkpoint} is damaged", why, mend)
+        return ColligateError(f"the checkpoint {checkpoint} is damaged", why, hint)
 
     try:
         said = json.loads((checkpoint / SEAL).read_text("utf-8"))
@@ -291,8 +291,8 @@ def material(recipe: Recipe, data: Path, base: str, on_event: Listener) -> Mater
     here = place()
     emit = on_event if here.first else _silent
     if not (data / TRAIN).is_file():
-        mend = "give a folder that colligate train curate made"
-        raise MissingPath(f"there is no {data / TRAIN}", "", mend)
+        hint = "give a folder that colligate train curate made"
+        raise MissingPath(f"there is no {data / TRAIN}", "", hint)
     libraries = sft.libraries()
     source = find(_target(base, emit))
     prompts = Prompts(load_tokenizer(source), base)
@@ -363,8 +363,8 @@ def _read(
         why = (
             f"the shortest of {len(samples):,} samples has {min(train.too_long.values()):,} tokens"
         )
-        mend = "take a larger --set cutoff, or a base with a larger window"
-        raise UsageError(f"no sample has at most {cutoff:,} tokens", why, mend)
+        hint = "take a larger --set cutoff, or a base with a larger window"
+        raise UsageError(f"no sample has at most {cutoff:,} tokens", why, hint)
     if train.too_long:
         longest = max(train.too_long.values())
         text = (
@@ -456,8 +456,8 @@ def read_fit(folder: Path) -> Fit | None:
         return Fit(**{name: value for name, value in whole.items() if name in known})
     except (OSError, ValueError, TypeError, AttributeError) as error:
         why = f"{type(error).__name__}: {error}"
-        mend = "put back what stood there, or begin anew in another folder"
-        raise ColligateError(f"{file} cannot be read", why, mend) from error
+        hint = "put back what stood there, or begin anew in another folder"
+        raise ColligateError(f"{file} cannot be read", why, hint) from error
 
 
 def write_fit(folder: Path, fit: Fit) -> None:

@@ -26,8 +26,8 @@ def hold_to(before: Mapping[str, Any], now: Mapping[str, Any], folder: Path, wha
         if was.get(name) != is_now.get(name)
     ]
     if wrong:
-        mend = "take what it was begun with, or name another --out"
-        raise UsageError(f"{folder} holds {what} made otherwise", "; ".join(wrong), mend)
+        hint = "take what it was begun with, or name another --out"
+        raise UsageError(f"{folder} holds {what} made otherwise", "; ".join(wrong), hint)
 
 
 def _flat(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

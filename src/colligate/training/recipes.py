@@ -96,9 +96,9 @@ def read_recipe(name: str | Path) -> Recipe:
     file = Path(name)
     if file.suffix != ".toml":
         near = closest(str(name), names())
-        mend = f"did you mean {near}?" if near else f"there are {', '.join(names())}"
+        hint = f"did you mean {near}?" if near else f"there are {', '.join(names())}"
         why = "a file of yours ends in .toml"
-        raise UsageError(f"there is no recipe {str(name)!r}", why, mend)
+        raise UsageError(f"there is no recipe {str(name)!r}", why, hint)
     try:
         text = file.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -142,9 +142,9 @@ def changed(recipe: Recipe, settings: Sequence[str]) -> Recipe:
         name = name.strip()
         if not equals or name not in recipe.settings:
             near = closest(name, recipe.settings)
-            mend = f"did you mean {near}?" if near else f"there are {', '.join(recipe.settings)}"
+            hint = f"did you mean {near}?" if near else f"there are {', '.join(recipe.settings)}"
             why = "it is written NAME=VALUE" if not equals else "there is no such setting"
-            raise UsageError(f"--set {setting}", why, mend)
+            raise UsageError(f"--set {setting}", why, hint)
         table[name] = _value(value.strip(), name)
     return _checked(table, "--set ")
 
@@ -168,8 +168,8 @@ def _checked(table: Mapping[str, Any], where: str) -> Recipe:
     key = str(first["loc"][0])
     if first["type"] in _STRANGE:
         near = closest(key, _KEYS)
-        mend = f"did you mean {near}?" if near else f"there are {', '.join(_KEYS)}"
-        raise UsageError(f"{where}{key}", "there is no such key", mend)
+        hint = f"did you mean {near}?" if near else f"there are {', '.join(_KEYS)}"
+        raise UsageError(f"{where}{key}", "there is no such key", hint)
     raise UsageError(f"{where}{key}", first["msg"][0].lower() + first["msg"][1:])
 
 

@@ -431,12 +431,12 @@ def _failed(error: Exception) -> tuple[str, str, str]:
     lines = [line for line in str(error).splitlines() if line.strip()]
     why = lines[0][:300].rstrip(".") if lines else type(error).__name__
     if isinstance(error, MemoryError) or "out of memory" in str(error).lower():
-        mend = "--set device_batch=1, gradient_checkpointing=true, or a smaller --set cutoff"
-        return "training ran out of memory", why, mend
+        hint = "--set device_batch=1, gradient_checkpointing=true, or a smaller --set cutoff"
+        return "training ran out of memory", why, hint
     # torch says no more than that it failed at writing.
     if getattr(error, "errno", None) in _FULL or "PytorchStreamWriter failed writing" in str(error):
-        mend = "see that there is room for two checkpoints; the same command goes on"
-        return "training could not write a checkpoint", why, mend
+        hint = "see that there is room for two checkpoints; the same command goes on"
+        return "training could not write a checkpoint", why, hint
     return "training failed", f"{type(error).__name__}: {why}", ""
 
 
@@ -447,6 +447,6 @@ def finite(loss: float, step: int) -> float:
         ColligateError: it is none: nothing can be learnt any more.
     """
     if not math.isfinite(loss):
-        mend = "take a smaller --set learning_rate, or --set precision=float32"
-        raise ColligateError(f"the loss of step {step} is no number", str(loss), mend)
+        hint = "take a smaller --set learning_rate, or --set precision=float32"
+        raise ColligateError(f"the loss of step {step} is no number", str(loss), hint)
     return loss

@@ -47,7 +47,7 @@ async def test_the_server_says_so_and_serves_the_rest(no_mcp: None, tmp_path: Pa
     ):
         response = await client.post("/mcp", json={})
         assert response.status_code == 501
-        assert "colligate[mcp]" in response.json()["mend"]
+        assert "colligate[mcp]" in response.json()["hint"]
         assert (await client.get("/healthz")).status_code == 200
 
 

@@ -13,9 +13,9 @@ export function ProblemNote({
     <div class="problem" role="alert">
       <strong>{problem.title}</strong>
       {problem.detail && <p>{problem.detail}</p>}
-      {problem.mend && (
-        <p class="mend">
-          <span class="quiet">What helps:</span> {problem.mend}
+      {problem.hint && (
+        <p class="hint">
+          <span class="quiet">What helps:</span> {problem.hint}
         </p>
       )}
       {children}

@@ -55,7 +55,7 @@ def lines(path: Path) -> Iterator[tuple[int, Record]]:
 
 def faulty(path: Path, place: str, reason: str) -> FaultyRecord:
     """The error that names the file, the place in it ("line 3") and the reason."""
-    return FaultyRecord(f"cannot read {place} of {path}", reason, "mend it or leave it out")
+    return FaultyRecord(f"cannot read {place} of {path}", reason, "fix it or leave it out")
 
 
 def place_of(path: Path, number: int) -> str:

@@ -78,6 +78,6 @@ def failures(contents: Contents) -> list[tuple[str, str, int, str]]:
 
 
 def _kind(error: str) -> str:
-    """What happened, without why: an error's line is "what: why; mend"."""
+    """What happened, without why: an error's line is "what: why; hint"."""
     what = error.split(": ", 1)[0].split("; ", 1)[0].strip()
     return what if len(what) <= 80 else what[:79] + "…"

@@ -221,11 +221,11 @@ def pretrained(kind: Any, source: Source, **options: Any) -> Any:
                 return kind.from_pretrained(**arguments, local_files_only=True)
         return kind.from_pretrained(**arguments, local_files_only=local)
     except Exception as error:  # transformers, torch, safetensors and the hub raise as they like.
-        mend = "check the files" if local else "check the name and the connection, or give a folder"
+        hint = "check the files" if local else "check the name and the connection, or give a folder"
         raise WeightsUnavailable(
             f"cannot load {source.place}" + (f"/{source.gguf_file}" if source.gguf_file else ""),
             _reason(error),
-            mend,
+            hint,
         ) from error
 
 
@@ -389,8 +389,8 @@ def _folder(adapter: str | Path) -> Path:
             )
         except Exception as error:  # The hub raises as it likes.
             if not local:
-                mend = "check the name and the connection, or give a folder"
-                raise _unavailable(adapter, _adapter_reason(error), mend) from error
+                hint = "check the name and the connection, or give a folder"
+                raise _unavailable(adapter, _adapter_reason(error), hint) from error
         else:
             if not local or any((found / weights).is_file() for weights in _WEIGHTS):
                 return found
@@ -449,8 +449,8 @@ def _matrices(weights: Path, adapter: str | Path) -> dict[str, Any]:
     return matrices
 
 
-def _unavailable(adapter: str | Path, why: str, mend: str) -> WeightsUnavailable:
-    return WeightsUnavailable(f"cannot load the adapter {adapter}", why, mend)
+def _unavailable(adapter: str | Path, why: str, hint: str) -> WeightsUnavailable:
+    return WeightsUnavailable(f"cannot load the adapter {adapter}", why, hint)
 
 
 def _adapter_reason(error: Exception) -> str:
@@ -509,9 +509,9 @@ class Runtime:
                 yield
         except (RuntimeError, MemoryError) as error:
             memory = isinstance(error, MemoryError) or "memory" in str(error).lower()
-            mend = "ask over less text, or use a smaller model" if memory else ""
+            hint = "ask over less text, or use a smaller model" if memory else ""
             raise ServerFailed(
-                f"{self.name} could not compute", str(error).split("\n")[0][:300], mend
+                f"{self.name} could not compute", str(error).split("\n")[0][:300], hint
             ) from error
         finally:
             self._stop = before

@@ -62,7 +62,7 @@ class Asked(BaseModel):
                 parameter, or one may not be set so.
         """
         if not self.question.strip():
-            raise UsageError("the question is empty", mend="write a question")
+            raise UsageError("the question is empty", hint="write a question")
         if len(self.question) > (most := serving.question_characters):
             why = f"it has {len(self.question):,} characters and the limit is {most:,}"
             raise UsageError("the question is too long", why, "shorten it")
@@ -90,8 +90,8 @@ def _strategy(name: str, given: Mapping[str, Value | list[Value]], serving: Serv
             raise UsageError(f"{name} has no parameter {each!r}")
         if each in models and _written(value) not in ("none", *serving.allow_models):
             why = "a server loads no model that a question names"
-            mend = "start it with --allow-model NAME"
-            raise UsageError(f"{each} of {name} cannot be set here", why, mend)
+            hint = "start it with --allow-model NAME"
+            raise UsageError(f"{each} of {name} cannot be set here", why, hint)
     texts = [f"{each}={_written(value)}" for each, value in given.items()]
     return set_up(kind, serving.settings, texts, Trace(keep=False))
 

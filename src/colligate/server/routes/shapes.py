@@ -27,7 +27,7 @@ class FileProblem(TypedDict):
 
     file: str
     why: str
-    mend: str
+    hint: str
 
 
 class JobShape(TypedDict):
