@@ -16,7 +16,7 @@ from colligate.core.run import Run
 from colligate.core.strategy import Needs, met
 from colligate.errors import EndpointUnreachable, MissingCapability, UsageError
 from colligate.models import Capability, Message, Role
-from colligate.session import Opened
+from colligate.session import Session
 from colligate.settings import Named, Settings
 from colligate.testing import ScriptedModel
 
@@ -356,10 +356,9 @@ async def test_a_closed_engine_opens_its_models_anew(opened: list[Base]) -> None
 async def test_options_reach_the_model(here: Path, served: Any) -> None:
     name = f"openai:m@{served.url}"
     (here / "colligate.toml").write_text(f'[options."{name}"]\ncontext_tokens = 321\n')
-    opened = Opened()
-    model = await opened.model(Named(name), Settings.load())
-    assert model.context_tokens == 321
-    await opened.aclose()
+    async with Session() as session:
+        model = await session.open_model(Named(name))
+        assert model.context_tokens == 321
 
 
 async def test_the_likelihood_reranker_scores_with_this_questions_scorer(

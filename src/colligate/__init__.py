@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from colligate.library.library import Library as AsyncLibrary
     from colligate.library.sources import Sources
     from colligate.settings import Settings
-    from colligate.strategies.longrefiner.method import LongRefiner, Refined, Refiner
+    from colligate.strategies.longrefiner import LongRefiner, Refiner
     from colligate.strategies.rdr2.method import RDR2, Routing
     from colligate.sync import Library, ask, refine
 __version__ = "0.1.0"
@@ -42,7 +42,7 @@ _HOME = {
     "Page": "colligate.documents",
     "Passage": "colligate.documents",
     "RDR2": "colligate.strategies.rdr2.method",
-    "Refined": "colligate.strategies.longrefiner.method",
+    "Refined": "colligate.core.answer",
     "Refiner": "colligate.strategies.longrefiner.method",
     "Routes": "colligate.engine",
     "Routing": "colligate.strategies.rdr2.method",

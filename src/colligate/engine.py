@@ -1,116 +1,43 @@
-"""One run over one question: opened, held to its limits, and what it cost."""
+"""Asking: from a question and a folder to a cited answer.
+
+`Engine` opens models and library once and answers many questions; `aask` and `arefine` answer one.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from colligate.core.answer import Answer
+from colligate.core.answer import Answer, Refined
 from colligate.core.events import Listener, Trace
 from colligate.core.run import Budget, Run
-from colligate.core.strategy import Need, Needs, Strategy, strategy_type
-from colligate.core.units import best_documents
+from colligate.core.strategy import (
+    DocumentRoute,
+    Need,
+    Needs,
+    RefiningStrategy,
+    RoutingStrategy,
+    Strategy,
+    strategy_type,
+)
 from colligate.errors import BudgetExceeded, UsageError
 from colligate.library.ingest import Ingested
 from colligate.library.library import Library
 from colligate.models import ChatModel, Embedder, Reranker, Role
 from colligate.models.metering import Meter, UsageReport
-from colligate.session import Resources, look_for
+from colligate.session import Session, require_paths
 from colligate.settings import Settings
-from colligate.strategies.longrefiner.method import LongRefiner, Refined, Refiner
-from colligate.strategies.rdr2.method import RDR2, Routing
-
-T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What a run may take: tokens of all calls together, in and out, and seconds."""
-
-    tokens: int | None = None
-    seconds: float | None = None
-
-
-@dataclass(frozen=True)
-class Cost:
-    """What a run took, what it warned of, and the names of its models."""
-
-    usage: UsageReport
-    warnings: tuple[str, ...]
-    models: Mapping[Role, str]
-
-    def model(self, role: Role) -> str:
-        """The name of a role's model; the reader fills roles that have none of their own."""
-        return self.models.get(role, self.models[Role.READER])
-
-
-async def carried_out(
-    work: Callable[[str, Run], Awaitable[T]],
-    question: str,
-    paths: Sequence[str | Path] | str | Path,
-    resources: Resources,
-    *,
-    name: str,
-    needs: Needs,
-    trace: Trace,
-    limits: Limits,
-    documents: Sequence[str] | None = None,
-) -> tuple[T, Cost]:
-    """Open what `needs` says, do the work, and say what it cost; errors call it `name`.
-
-    In view are the files of `paths`, or of the library the `documents` with these ids, or all.
-
-    Raises:
-        UsageError: an empty question, a path that does not exist.
-        BudgetExceeded: tokens or time are spent.
-        ColligateError: what could not be opened, or what the work raises.
-    """
-    if not question.strip():
-        raise UsageError("the question is empty", hint="write a question")
-    paths = [paths] if isinstance(paths, str | Path) else paths
-    meter = Meter()
-    began = time.perf_counter()
-    try:
-        async with asyncio.timeout(limits.seconds) as deadline:
-            # A wrong path must not cost a download, nor a wrong model an ingestion.
-            if paths and needs.reads:
-                await asyncio.to_thread(look_for, paths)
-            models = await resources.open_models(name, needs, trace)
-            sources = await resources.sources(paths, needs, trace, documents)
-            models = await resources.remembering(models, sources)
-            run = Run(
-                sources=sources,
-                models=models,
-                meter=meter,
-                trace=trace,
-                budget=Budget(limits.tokens),
-                reranker=await resources.open_reranker(models) if needs.searches else None,
-                embedder=await resources.library() if needs.searches else None,
-                kept=await resources.kept(needs),
-            )
-            said = len(resources.warnings)
-            result = await work(question, run)
-    except TimeoutError as error:
-        if not deadline.expired():
-            raise
-        why = f"no answer within {limits.seconds:g} seconds"
-        raise BudgetExceeded(why, "", "raise --timeout") from error
-    usage = meter.report(seconds=time.perf_counter() - began)
-    warnings = dict.fromkeys((*run.warnings, *meter.warnings, *resources.warnings[said:]))
-    names = {role: model.name for role, model in models.items()}
-    return result, Cost(usage, tuple(warnings), names)
-
-
-# Asking: from a question and a folder to a cited answer.
-#
-# `Engine` opens models and library once and answers many questions; `aask` and `arefine` are one
-# question's worth of it.
 
 DEFAULT_STRATEGY = "retrieve-read"
+DEFAULT_REFINER = "longrefiner"
+DEFAULT_ROUTER = "rdr2"
+
+S = TypeVar("S")
 
 
 @dataclass(frozen=True)
@@ -118,7 +45,7 @@ class Routes:
     """Where routing a question went in each document, the document found first coming first."""
 
     question: str
-    routings: tuple[Routing, ...]
+    routings: tuple[DocumentRoute, ...]
     usage: UsageReport = field(default_factory=UsageReport)
     warnings: tuple[str, ...] = ()
     model: str = ""
@@ -126,7 +53,7 @@ class Routes:
     @property
     def found(self) -> bool:
         """Whether the router accepted anything."""
-        return any(routing.answers for routing in self.routings)
+        return any(routing.found for routing in self.routings)
 
     def to_json(self) -> dict[str, Any]:
         """For programs."""
@@ -137,6 +64,23 @@ class Routes:
             "usage": self.usage.to_json(),
             "warnings": list(self.warnings),
         }
+
+
+@dataclass
+class _Started:
+    """A run that has begun, and what it cost once it is over."""
+
+    run: Run
+    models: Mapping[Role, str]
+    usage: UsageReport = field(default_factory=UsageReport)
+    warnings: tuple[str, ...] = ()
+
+    def model(self, role: Role) -> str:
+        """Return the name of a role's model; the reader fills roles that have none."""
+        return self.models.get(role, self.models[Role.READER])
+
+    def all_warnings(self, more: Sequence[str]) -> tuple[str, ...]:
+        return tuple(dict.fromkeys((*self.warnings, *more)))
 
 
 @dataclass
@@ -169,10 +113,11 @@ class Engine:
     cache: bool = False
     on_event: Listener | None = None
 
-    _resources: Resources = field(init=False, repr=False)
+    _session: Session = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self._resources = Resources(
+        self._session = Session(
+            settings=self.settings,
             models={
                 Role.READER: self.model,
                 Role.WORKER: self.worker_model,
@@ -182,7 +127,6 @@ class Engine:
             embedder=self.embedder,
             reranker=self.reranker,
             folder=self.library,
-            settings=self.settings,
             wait=self.wait,
             cache=self.cache,
         )
@@ -195,7 +139,7 @@ class Engine:
 
     async def aclose(self) -> None:
         """Free the models and the library. Safe to call twice."""
-        await self._resources.aclose()
+        await self._session.aclose()
 
     async def ask(
         self,
@@ -210,111 +154,95 @@ class Engine:
     ) -> Answer:
         """Answer a question over files and folders, or over the whole library if none are given.
 
-        `documents` are ids of the library's documents to answer over, in place of paths. Files
-        that cannot be read are left out and said in `Answer.warnings`; the others are answered
-        over. `max_tokens_total` bounds input and output tokens of all calls together, `timeout`
-        the seconds of the whole run.
+        `documents` are ids of the library's documents to answer over, instead of paths. Files that
+        cannot be read are left out and reported in `Answer.warnings`. `max_tokens_total` bounds
+        input and output tokens of all calls together, `timeout` the seconds of the whole run.
 
         Raises:
             UsageError: an empty question, a strategy, model, path or document that does not exist.
             MissingCapability: the model cannot do what the strategy needs.
             BudgetExceeded: tokens or time are spent.
-            ModelError, LibraryError: what the models or the library could not do.
+            ModelError, LibraryError: the models or the library failed.
         """
-        trace, chosen = self._trace(on_event), strategy
-        if isinstance(chosen, str):
-            chosen = await self._resources.set_up(strategy_type(chosen), trace)
-        answer, cost = await carried_out(
-            chosen.answer,
+        trace = self._trace(on_event)
+        chosen = await self._strategy(strategy, trace)
+        async with self._start(
             question,
             paths,
-            self._resources,
-            name=chosen.name,
-            needs=chosen.needs,
-            trace=trace,
-            limits=Limits(max_tokens_total, timeout),
+            chosen.name,
+            chosen.needs,
+            trace,
+            max_tokens_total,
+            timeout,
             documents=documents,
+        ) as started:
+            answer: Answer = await chosen.answer(question, started.run)
+        return replace(
+            answer,
+            usage=started.usage,
+            warnings=started.all_warnings(answer.warnings),
+            model=started.model(Role.READER),
         )
-        warnings = tuple(dict.fromkeys((*cost.warnings, *answer.warnings)))
-        return replace(answer, usage=cost.usage, warnings=warnings, model=cost.model(Role.READER))
 
     async def refine(
         self,
         question: str,
         paths: Sequence[str | Path] | str | Path = (),
         *,
-        refiner: Refiner | None = None,
+        refiner: str | RefiningStrategy = DEFAULT_REFINER,
         budget: int | None = None,
         max_tokens_total: int | None = None,
         timeout: float | None = None,
         on_event: Listener | None = None,
     ) -> Refined:
-        """What a question needs of the documents, under a budget of tokens; nothing is answered.
+        """Return what a question needs of the documents, within a token budget; answer nothing.
 
-        A `LongRefiner` (which None stands for) ranks the documents and refines the best of them;
-        a `Refiner` refines all in view, in their order. `budget` stands in place of its own.
+        `refiner` is any strategy with `refine`, by name or as an object; `budget` replaces its own.
         Limits and errors are those of `ask`.
         """
         trace = self._trace(on_event)
-        chosen = refiner
-        if chosen is None:
-            chosen = await self._resources.set_up(LongRefiner, trace)
+        chosen = await self._strategy(refiner, trace)
+        if not isinstance(chosen, RefiningStrategy):
+            raise UsageError(f"{chosen.name} does not refine", hint="longrefiner does")
         if budget is not None:
-            chosen = replace(chosen, budget=budget)
-
-        async def work(question: str, run: Run) -> Refined:
-            best = None
-            if isinstance(chosen, LongRefiner):
-                best = await best_documents(question, run, chosen.documents, chosen.mode)
-            return await chosen.refine(question, run, documents=best)
-
-        refined, cost = await carried_out(
-            work,
-            question,
-            paths,
-            self._resources,
-            name="refining",
-            needs=LongRefiner.needs,
-            trace=trace,
-            limits=Limits(max_tokens_total, timeout),
+            chosen = replace(chosen, budget=budget)  # type: ignore[type-var]
+        async with self._start(
+            question, paths, "refining", chosen.needs, trace, max_tokens_total, timeout
+        ) as started:
+            refined: Refined = await chosen.refine(question, started.run)
+        return replace(
+            refined, usage=started.usage, warnings=started.all_warnings(refined.warnings)
         )
-        warnings = tuple(dict.fromkeys((*cost.warnings, *refined.warnings)))
-        return replace(refined, usage=cost.usage, warnings=warnings)
 
     async def route(
         self,
         question: str,
         paths: Sequence[str | Path] | str | Path = (),
         *,
-        strategy: RDR2 | None = None,
+        strategy: str | RoutingStrategy = DEFAULT_ROUTER,
         max_tokens_total: int | None = None,
         timeout: float | None = None,
         on_event: Listener | None = None,
     ) -> Routes:
-        """Walk the documents' heading trees as RDR2 does before it reads; nothing is answered.
+        """Walk the documents' heading trees as RDR2 does before it reads; answer nothing.
 
-        Limits and errors are those of `ask`.
+        `strategy` is any strategy with `route`. Limits and errors are those of `ask`.
         """
         trace = self._trace(on_event)
-        chosen = strategy
-        if chosen is None:
-            chosen = await self._resources.set_up(RDR2, trace)
-
-        async def work(question: str, run: Run) -> list[Routing]:
-            hits = await run.search(question, k=chosen.k, pool=chosen.pool, mode=chosen.mode)
-            return await chosen.route(question, run, hits)
-
-        routings, cost = await carried_out(
-            work,
+        chosen = await self._strategy(strategy, trace)
+        if not isinstance(chosen, RoutingStrategy):
+            raise UsageError(f"{chosen.name} does not route", hint="rdr2 does")
+        async with self._start(
+            question, paths, chosen.name, chosen.needs, trace, max_tokens_total, timeout
+        ) as started:
+            routings = await chosen.route(question, started.run)
+        return Routes(
             question,
-            paths,
-            self._resources,
-            name=chosen.name,
-            needs=chosen.needs,
-            trace=trace,
-            limits=Limits(max_tokens_total, timeout),
+            tuple(routings),
+            started.usage,
+            started.warnings,
+            started.model(Role.WORKER),
         )
-        return Routes(question, tuple(routings), cost.usage, cost.warnings, cost.model(Role.WORKER))
 
     async def add(
         self,
@@ -326,38 +254,94 @@ class Engine:
     ) -> Ingested:
         """Read files and folders into the library; unchanged files are left as they are."""
         trace = self._trace(on_event)
-        return await self._resources.add(paths, trace, index=index, workers=workers)
+        return await self._session.add(paths, trace, index=index, workers=workers)
 
     async def open_library(self) -> Library:
-        """The library, opened. Its embedder is loaded when something is searched or indexed."""
-        return await self._resources.library()
+        """Open the library. Its embedder is loaded at the first search or index."""
+        return await self._session.open_library()
 
     def beside(self, library: Path | str) -> Engine:
-        """An engine over another library with these same models, which stay this one's to close."""
+        """Return an engine over another library with these models, which stay this engine's."""
         other = replace(self, library=library)
-        other._resources = self._resources.beside(library)
+        other._session = self._session.beside(library)
         return other
 
     async def open_models(self, on_event: Listener | None = None) -> dict[str, str]:
-        """Open the models now instead of at the first question; their names by role.
+        """Open the models now instead of at the first question; return their names by role.
 
         Raises:
-            UnknownModel, ModelError: what could not be opened.
+            UnknownModel, ModelError: a model cannot be opened.
         """
-        models = await self._resources.by_role(self._trace(on_event))
+        models = await self._session.open_models(self._trace(on_event))
         return {role.value: model.name for role, model in models.items()}
 
     async def search_models(self) -> dict[str, str]:
-        """The names of the embedder and the reranker; nothing is opened."""
-        return await self._resources.search_models()
+        """Return the names of the embedder and the reranker; open nothing."""
+        return await self._session.search_models()
 
     async def needs(self, kind: type[Strategy]) -> tuple[Need, ...]:
-        """Which needs of a strategy the models meet, the required ones first; opens the models.
+        """Open the models and return which needs of a strategy they meet, required ones first.
 
         Raises:
-            UnknownModel, ModelError: what could not be opened.
+            UnknownModel, ModelError: a model cannot be opened.
         """
-        return await self._resources.needs(kind)
+        return await self._session.needs(kind)
+
+    async def _strategy(self, chosen: str | S, trace: Trace) -> S:
+        """Return the strategy given, else make the one of this name."""
+        if isinstance(chosen, str):
+            kind: Any = strategy_type(chosen)
+            made: S = await self._session.configure(kind, trace)
+            return made
+        return chosen
+
+    @asynccontextmanager
+    async def _start(
+        self,
+        question: str,
+        paths: Sequence[str | Path] | str | Path,
+        name: str,
+        needs: Needs,
+        trace: Trace,
+        max_tokens_total: int | None,
+        timeout: float | None,
+        *,
+        documents: Sequence[str] | None = None,
+    ) -> AsyncIterator[_Started]:
+        """Open what the strategy `name` needs and bound the work inside by tokens and seconds."""
+        if not question.strip():
+            raise UsageError("the question is empty", hint="write a question")
+        paths = [paths] if isinstance(paths, str | Path) else paths
+        session, meter, began = self._session, Meter(), time.perf_counter()
+        try:
+            async with asyncio.timeout(timeout) as deadline:
+                # A wrong path must not cost a download, nor a wrong model an ingestion.
+                if paths and needs.reads:
+                    await asyncio.to_thread(require_paths, paths)
+                models = await session.open_models_for(name, needs, trace)
+                sources = await session.sources(paths, needs, trace, documents)
+                models = await session.with_cache(models, sources)
+                run = Run(
+                    sources=sources,
+                    models=models,
+                    meter=meter,
+                    trace=trace,
+                    budget=Budget(max_tokens_total),
+                    reranker=await session.open_reranker(models) if needs.searches else None,
+                    embedder=await session.open_library() if needs.searches else None,
+                    kept=await session.store(needs),
+                )
+                started = _Started(run, {role: model.name for role, model in models.items()})
+                before = len(session.warnings)
+                yield started
+        except TimeoutError as error:
+            if not deadline.expired():
+                raise
+            why = f"no answer within {timeout:g} seconds"
+            raise BudgetExceeded(why, "", "raise --timeout") from error
+        started.usage = meter.report(seconds=time.perf_counter() - began)
+        problems = (*run.warnings, *meter.warnings, *session.warnings[before:])
+        started.warnings = tuple(dict.fromkeys(problems))
 
     def _trace(self, on_event: Listener | None) -> Trace:
         return Trace([listen for listen in (self.on_event, on_event) if listen], keep=False)
@@ -387,7 +371,7 @@ async def arefine(
     question: str,
     paths: Sequence[str | Path] | str | Path = (),
     *,
-    refiner: Refiner | None = None,
+    refiner: str | RefiningStrategy = DEFAULT_REFINER,
     budget: int | None = None,
     max_tokens_total: int | None = None,
     timeout: float | None = None,

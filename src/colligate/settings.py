@@ -16,6 +16,7 @@ from typing import Any
 import platformdirs
 
 from colligate.core.parameters import parameters
+from colligate.core.strategy import adapter_steps
 from colligate.errors import UsageError, closest
 from colligate.models.base import Role
 from colligate.models.name_parts import anchored, anchored_adapter, key_is_meant_for
@@ -32,10 +33,6 @@ _VARIABLES = {
     "reranker": "COLLIGATE_RERANKER",
     "library": "COLLIGATE_LIBRARY",
 }
-_ADAPTERS = (
-    *("router", "scope", "structuring", "selection"),  # of rdr2 and longrefiner
-    *("reasoner", "identifier", "summarizer"),  # of dualrag
-)
 _MODELS = tuple(name for name in _VARIABLES if name != "library")
 _MOST_BYTES = 1 << 20
 
@@ -169,7 +166,8 @@ class _File:
             for name, value in self._table(whole, "options").items()
         }
         adapters = self._table(whole, "adapters")
-        self._known(adapters, _ADAPTERS, "adapters.")
+        if adapters:
+            self._known(adapters, adapter_steps(), "adapters.")
         return Settings(
             **named,
             options=options,

@@ -15,14 +15,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
-from colligate.core.answer import Answer
-from colligate.core.strategy import Strategy
+from colligate.core.answer import Answer, Refined
+from colligate.core.strategy import RefiningStrategy, Strategy
 from colligate.documents import Document, Hit
-from colligate.engine import DEFAULT_STRATEGY, Engine, aask, arefine
+from colligate.engine import DEFAULT_REFINER, DEFAULT_STRATEGY, Engine, aask, arefine
 from colligate.library.ingest import Ingested
 from colligate.library.library import Library as AsyncLibrary
 from colligate.library.sources import DocumentInfo, SearchMode
-from colligate.strategies.longrefiner.method import Refined, Refiner
 
 T = TypeVar("T")
 
@@ -76,7 +75,7 @@ def refine(
     question: str,
     paths: Sequence[str | Path] | str | Path = (),
     *,
-    refiner: Refiner | None = None,
+    refiner: str | RefiningStrategy = DEFAULT_REFINER,
     budget: int | None = None,
     max_tokens_total: int | None = None,
     timeout: float | None = None,
@@ -154,7 +153,7 @@ class Library:
         self,
         question: str,
         *,
-        refiner: Refiner | None = None,
+        refiner: str | RefiningStrategy = DEFAULT_REFINER,
         budget: int | None = None,
         max_tokens_total: int | None = None,
         timeout: float | None = None,

@@ -11,9 +11,9 @@ import pytest
 from colligate.bench.identity import path_digest, prompt_digests, server_says, weights_digest
 from colligate.bench.provenance import (
     FILE,
+    Invocation,
     ModelRecord,
     Provenance,
-    Session,
     going_on,
     read_provenance,
     write_provenance,
@@ -36,7 +36,7 @@ RUN = Provenance(
     prompts={"core/reader.py": "1"},
     data={"f": "2"},
     versions={"python": "3.11"},
-    sessions=(Session("2026-11-21T10:00:00+00:00", arguments={"limit": 5}),),
+    sessions=(Invocation("2026-11-21T10:00:00+00:00", arguments={"limit": 5}),),
 )
 
 
@@ -84,7 +84,7 @@ def test_what_another_version_put_down_is_passed_over(tmp_path: Path) -> None:
 
 
 def test_more_questions_data_sets_and_strategies_may_be_asked_for(tmp_path: Path) -> None:
-    later = Session("2026-11-22T10:00:00+00:00")
+    later = Invocation("2026-11-22T10:00:00+00:00")
     now = replace(
         RUN,
         questions={"d": 9, "e": 2},

@@ -239,11 +239,14 @@ def of(*documents: str) -> tuple[Span, ...]:
 
 
 def test_the_stages_of_duquad_are_documents_by_what_its_events_number() -> None:
-    scores = (DocumentScore(3, 0.9, "x", True), DocumentScore(1, 0.1, "", False))
+    scores = (
+        DocumentScore(3, 0.9, "x", True, document="c"),
+        DocumentScore(1, 0.1, "", False, document="a"),
+    )
     events = [
         Listed("documents", of("a", "b", "c"), ("A", "B", "C")),
-        Viewed("global", (1, 2, 3), "", (1,), True),
-        Viewed("local", (3, 2), "", (3,), True),
+        Viewed("global", (1, 2, 3), "", (1,), True, ("a", "b", "c")),
+        Viewed("local", (3, 2), "", (3,), True, ("c", "b")),
         Gated(0.4, scores),
     ]
 

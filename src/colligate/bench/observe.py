@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 import traceback
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from colligate.bench.outcome import Outcome, Piece
@@ -19,12 +19,6 @@ from colligate.jobs.spending import RunPurse, Spending
 from colligate.library.sources import Sources
 from colligate.models import ChatModel, Embedder, Reranker, Role
 from colligate.models.metering import UsageReport
-from colligate.strategies.dualrag.events import Gathered, Outlined
-from colligate.strategies.duquad.events import Gated, Listed, Viewed
-from colligate.strategies.longrefiner.events import Selected, Structured
-from colligate.strategies.rdr2.events import Routed
-from colligate.strategies.rdr2.router import Tag
-from colligate.strategies.spd_rag.events import AgentEnded, AgentTurn
 
 
 async def observed(
@@ -58,51 +52,18 @@ def retrieved(events: Iterable[Event]) -> list[Span]:
     return list(dict.fromkeys(span for spans in found for span in spans))
 
 
-def stages(events: Sequence[Event]) -> Mapping[str, tuple[str, ...]]:
-    """The documents left after each step of a strategy that leaves some out, by the step's name.
+def stages(events: Iterable[Event]) -> Mapping[str, tuple[str, ...]]:
+    """Return the documents left after each stage of a strategy, by the stage's name.
 
-    DuQUAD: "global" and "local", what these agents read; "named" by either; "kept" by the gate.
-    RDR2: "routed", accepted by the router. LongRefiner: "refined", and "selected" of these.
-    DualRAG: "gathered" for its entities, "outlined" in the end. SPD-RAG: "read" by an agent, and
-    "found": those with findings.
+    The events say which: DuQUAD has "global" and "local" (read by these agents), "named" (by
+    either) and "kept" (by the gate); RDR2 "routed"; LongRefiner "refined" and "selected"; DualRAG
+    "gathered" and "outlined"; SPD-RAG "read" and "found".
     """
     made: dict[str, list[str]] = {}
-    numbered: dict[int, str] = {}
-
-    def put(stage: str, documents: Iterable[str]) -> None:
-        made.setdefault(stage, []).extend(documents)
-
     for event in events:
-        match event:
-            case Listed(spans=spans):
-                numbered = {number: span.document_id for number, span in enumerate(spans, 1)}
-            case Viewed(agent=agent, shown=shown, important=important):
-                put(agent, (numbered[number] for number in shown))
-                put("named", (numbered[number] for number in important))
-            case Gated(scores=scores):
-                put("kept", (numbered[each.number] for each in scores if each.kept))
-            case Routed(document=document, actions=actions):
-                accepted = any(action.tag is Tag.ANSWER for action in actions)
-                put("routed", [document] if accepted else [])
-            case Structured(document=document):
-                put("refined", [document])
-            case Selected(spans=spans):
-                put("selected", _documents(spans))
-            case Gathered(spans=spans):
-                put("gathered", _documents(spans))
-            case Outlined(entities=entities):
-                fragments = (each for entity in entities for each in entity.fragments)
-                # The outline as it stands after the last round counts.
-                made["outlined"] = [id_ for each in fragments for id_ in _documents(each.spans)]
-            case AgentTurn(document=document, shown=shown):
-                put("read", [document] if shown else [])
-            case AgentEnded(document=document, findings=findings):
-                put("found", [document] if findings else [])
+        for stage, documents in event.stage.items():
+            made.setdefault(stage, []).extend(documents)
     return {stage: tuple(dict.fromkeys(documents)) for stage, documents in made.items()}
-
-
-def _documents(spans: Iterable[Span]) -> list[str]:
-    return [span.document_id for span in spans]
 
 
 async def _piece(run: Run, span: Span, answer_spans: tuple[tuple[int, int], ...] = ()) -> Piece:

@@ -27,10 +27,9 @@ from colligate.bench.totals import of_run
 from colligate.core.events import Noted, Trace
 from colligate.errors import MissingCapability, MissingExtra, UsageError
 from colligate.jobs.spending import Paid, Spending
-from colligate.models import Capability, ChatModel, Embedder, Reranker, Role
+from colligate.models import ChatModel, Embedder, Reranker, Role
 from colligate.models.cache import CachedChat, ResponseCache
-from colligate.models.names import pull_embedder
-from colligate.session import DEFAULT_EMBEDDER, Opened, meet, pull_listener, say_named
+from colligate.session import Session
 from colligate.settings import Settings
 
 B = TypeVar("B")
@@ -51,6 +50,10 @@ class Named:
     embedder: Embedder | None = None
     nli: str | None = None
     qa: str | None = None
+
+    def session(self) -> Session:
+        """Return a session that opens them."""
+        return Session(settings=self.settings, models=self.models, embedder=self.embedder)
 
 
 @dataclass(frozen=True)
@@ -73,15 +76,14 @@ async def opened_cast(
         UnknownModel, ModelError: as `open_model`.
         MissingBackend, UsageError: a metric's model was not given.
     """
-    opened = Opened()
-    stack.push_async_callback(opened.aclose)
-    every = await opened.by_role(named.models, named.settings, trace)
+    session = await stack.enter_async_context(named.session())
+    every = await session.open_models(trace)
     # Who measures takes no part in the answers.
     models: dict[Role, ChatModel] = {r: m for r, m in every.items() if r is not Role.JUDGE}
-    embedder = await embedder_of(named, plan.searches, opened, trace)
-    able = await _able(plan, models, opened, _wanted_of_the_scorer(named, plan), trace)
-    reranker = await reranker_of(named, opened, embedder, models, trace)
-    backends = await _backends(named, every.get(Role.JUDGE), opened, spending)
+    embedder = await session.open_embedder(trace) if plan.searches else None
+    able = await _able(plan, models, session, trace)
+    reranker = await session.open_reranker(models, trace) if plan.searches else None
+    backends = await _backends(named, every.get(Role.JUDGE), session, spending)
     records = await records_of(every, embedder, reranker)
     for what, name in (("nli", named.nli), ("qa", named.qa)):
         if name is not None:
@@ -146,18 +148,10 @@ async def records_of(
     return records
 
 
-def _wanted_of_the_scorer(named: Named, plan: Plan) -> frozenset[Capability]:
-    """What the reranker wants of it, which its server may have to be asked about."""
-    reranker = named.settings.reranker
-    likelihood = plan.searches and reranker is not None and reranker.name == "likelihood"
-    return frozenset({Capability.LIKELIHOOD} if likelihood else ())
-
-
 async def _able(
     plan: Plan,
     models: Mapping[Role, ChatModel],
-    opened: Opened,
-    also: frozenset[Capability],
+    session: Session,
     trace: Trace,
 ) -> list[Contender]:
     """The strategies that these models can run; what one named outright lacks is an error."""
@@ -165,7 +159,7 @@ async def _able(
     for contender in plan.contenders:
         name = contender.method.name
         try:
-            without = await meet(name, contender.strategy.needs, models, opened, also=also)
+            without = await session.check(name, contender.strategy.needs, models)
         except MissingCapability as error:
             if plan.named_outright:
                 raise
@@ -179,40 +173,12 @@ async def _able(
     return able
 
 
-async def embedder_of(
-    named: Named, searches: bool, opened: Opened, trace: Trace
-) -> Embedder | None:
-    """The embedder given, else the one named, else the default one; None where nothing searches."""
-    if named.embedder is not None or not searches:
-        return named.embedder if searches else None
-    wanted = named.settings.embedder or DEFAULT_EMBEDDER
-    say_named("embedder", wanted, trace)
-    await asyncio.to_thread(pull_embedder, wanted.name, on_progress=pull_listener(trace))
-    return await opened.embedder(wanted)
-
-
-async def reranker_of(
-    named: Named,
-    opened: Opened,
-    embedder: Embedder | None,
-    models: Mapping[Role, ChatModel],
-    trace: Trace,
-) -> Reranker | None:
-    """The reranker that is named, where there is one and something to search with."""
-    wanted = named.settings.reranker
-    if wanted is None or wanted.name == "none" or embedder is None:
-        return None
-    say_named("reranker", wanted, trace)
-    scorer = models.get(Role.SCORER, models[Role.READER])
-    return await opened.reranker(wanted, embedder, scorer)
-
-
 async def _backends(
-    named: Named, judge: ChatModel | None, opened: Opened, spending: Spending
+    named: Named, judge: ChatModel | None, session: Session, spending: Spending
 ) -> Backends:
     paid = Paid(judge, spending) if judge is not None else None
     if judge is not None and named.nli == JUDGE:
-        await opened.probe(judge)  # a server's odds of labels are only known when it is asked
+        await session.probe(judge)  # a server's odds of labels are only known when it is asked
 
     async def backend(
         what: str, name: str | None, of_judge: Callable[[ChatModel], B], trained: Callable[[str], B]

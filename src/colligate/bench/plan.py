@@ -14,11 +14,10 @@ from colligate.bench.rows import Key, Row
 from colligate.bench.suites import Dataset, Method, Suite
 from colligate.core.parameters import configured, parameters
 from colligate.core.reader import Form
-from colligate.core.strategy import Strategy, available, strategy_type
+from colligate.core.strategy import Strategy, available, expected_calls, strategy_type
 from colligate.documents.tokens import estimate_tokens
 from colligate.errors import MissingPath, UsageError, closest
 
-_ORACLE = "oracle"
 _PACKED = 3  # times as large is a text that is unpacked
 _FORMS = {Task.SET: Form.LIST, Task.READINGS: Form.LONG, Task.LONG: Form.LONG}
 
@@ -36,7 +35,7 @@ class Contender:
         A form that the suite sets stays.
         """
         told: dict[str, Any] = {}
-        if self.strategy.name == _ORACLE:
+        if hasattr(self.strategy, "gold"):
             told = {"gold": question.gold, "sentences": question.gold_texts}
         is_set = any(text.partition("=")[0].strip() == "form" for text in self.method.set)
         has_form = isinstance(getattr(self.strategy, "form", None), Form)
@@ -209,30 +208,12 @@ def _hold_to_documents(
 MANY = 300
 """So many calls are said before they are made."""
 
-# Chat calls a question, as the papers print them or as their algorithms go; of N documents where
-# it depends on them. What a run has done so far counts in their place.
-_CALLS = {
-    **dict.fromkeys(
-        (
-            *("direct", "full-context", "retrieve-read", "oracle", "two-hop", "fim", "recomp"),
-            *("reorder-bm25", "reorder-dense", "longllmlingua", "llmlingua2"),
-            *("selective-context", "meta-chunking", "semantic-chunking"),
-        ),
-        1.0,
-    ),
-    **{"duquad": 4.1, "dualrag": 15.0, "rdr2": 10.0, "longrefiner": 6.0},
-    **{"ircot": 6.0, "metarag": 8.0, "genground": 16.0, "flare": 8.0, "toa": 26.5},
-    **{"agentic-rag": 6.0, "self-rag": 11.0, "asc": 51.0},
-}
-_CALLS_A_DOCUMENT = {"spd-rag": 3.0, "main-rag": 1.0}
-_UNKNOWN = 10.0
-
 _PASSAGES = 10  # that a prompt shows of a corpus
 _PASSAGE_TOKENS = 200
+_DOCUMENTS = 20  # of a corpus that a strategy looks at
 _INSTRUCTION_TOKENS = 600  # of a prompt, and what is replied
 _MOST_TOKENS = 16_000  # a prompt rarely has more: what does not fit is searched
 _BYTES_A_TOKEN = 4
-_WHOLE = "full-context"  # but of this, which reads all there is in one prompt
 
 
 @dataclass(frozen=True)
@@ -287,16 +268,14 @@ def estimated(plan: Plan, rows: Mapping[Key, Row]) -> Estimate:
 
 
 def _calls_of(contender: Contender, asked: Asked, question: Question) -> float:
-    name = contender.strategy.name
-    if name in _CALLS_A_DOCUMENT:
-        documents = len(question.documents) if asked.dataset.over != "corpus" else 20
-        return 2 + _CALLS_A_DOCUMENT[name] * documents
-    return _CALLS.get(name, _UNKNOWN)
+    calls = expected_calls(contender.strategy)
+    documents = len(question.documents) if asked.dataset.over != "corpus" else _DOCUMENTS
+    return calls.question + calls.document * documents
 
 
 def _prompt_tokens(contender: Contender, asked: Asked, question: Question) -> float:
     shown: float = _PASSAGES * _PASSAGE_TOKENS
-    whole = contender.strategy.name == _WHOLE
+    whole = contender.strategy.needs.whole
     if not contender.strategy.needs.reads:
         shown = 0
     elif asked.dataset.over == "candidates":

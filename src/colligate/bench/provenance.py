@@ -39,7 +39,7 @@ class ModelRecord:
 
 
 @dataclass(frozen=True)
-class Session:
+class Invocation:
     """One time that the command ran: began and ended in UTC, where, and from which commit.
 
     `ended` is empty where it was killed, or goes on. `arguments` are the command's.
@@ -78,7 +78,7 @@ class Provenance:
     prompts: Mapping[str, str] = field(default_factory=dict)
     data: Mapping[str, str] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
-    sessions: tuple[Session, ...] = ()
+    sessions: tuple[Invocation, ...] = ()
 
     @property
     def began(self) -> str:
@@ -101,7 +101,7 @@ class Provenance:
             KeyError, TypeError: it is none.
         """
         models = {role: _made(ModelRecord, record) for role, record in whole["models"].items()}
-        sessions = tuple(_made(Session, session) for session in whole["sessions"])
+        sessions = tuple(_made(Invocation, session) for session in whole["sessions"])
         names = {name: tuple(whole[name]) for name in ("datasets", "strategies")}
         return _made(cls, {**whole, **names, "models": models, "sessions": sessions})
 

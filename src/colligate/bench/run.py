@@ -33,8 +33,8 @@ from colligate.bench.plan import (
 )
 from colligate.bench.provenance import FILE as RUN
 from colligate.bench.provenance import (
+    Invocation,
     Provenance,
-    Session,
     going_on,
     read_provenance,
     write_provenance,
@@ -462,7 +462,7 @@ def _provenance(request: Request, asked: Plan, cast: Cast) -> Provenance:
     files |= {each.dataset.corpus for each in asked.datasets if each.dataset.corpus is not None}
     data = {file: path_digest(existing(request.data, file)) for file in sorted(files)}
     kinds = [type(contender.strategy) for contender in asked.contenders]
-    session = Session(
+    session = Invocation(
         began=_now(),
         commit=machine.commit(),
         hardware=machine.hardware(),

@@ -57,7 +57,7 @@ def ask(
     from colligate.core.parameters import configured
     from colligate.core.strategy import strategy_type
     from colligate.engine import Engine
-    from colligate.session import set_up
+    from colligate.session import configure
     from colligate.settings import Settings
 
     hold_to_text(question)
@@ -93,7 +93,7 @@ def ask(
                 return await engine.ask(
                     question,
                     paths or [],
-                    strategy=set_up(kind, settings, given, Trace([on_event], keep=False)),
+                    strategy=configure(kind, settings, given, Trace([on_event], keep=False)),
                     max_tokens_total=max_tokens_total,
                     timeout=timeout,
                     on_event=on_event,

@@ -12,7 +12,7 @@ from colligate.errors import ColligateError, WeightsUnavailable
 from colligate.models import Capability, Role
 from colligate.models.name_parts import shown, split_adapter
 from colligate.models.weights import BUNDLED, PINNED, find
-from colligate.session import Opened, default_reader
+from colligate.session import Session, default_reader
 from colligate.settings import Named, Settings
 
 FLAGS = {
@@ -53,9 +53,8 @@ async def chosen_models(settings: Settings, *, ask: bool) -> dict[Role, Chosen]:
 
     With `ask`, endpoints are asked what they offer, by a call of one token.
     """
-    opened = Opened()
     chosen: dict[Role, Chosen] = {}
-    try:
+    async with Session(settings=settings) as session:
         for role in Role:
             named = settings.of(role)
             if named is None and role is Role.READER:
@@ -65,15 +64,11 @@ async def chosen_models(settings: Settings, *, ask: bool) -> dict[Role, Chosen]:
                     unknown = Named("", "OPENAI_BASE_URL")
                     chosen[role] = Chosen(role, unknown, problem=error, blocks=True)
             if named is not None:
-                chosen[role] = await _chosen(role, named, settings, opened, ask=ask)
-    finally:
-        await opened.aclose()
+                chosen[role] = await _chosen(role, named, session, ask=ask)
     return chosen
 
 
-async def _chosen(
-    role: Role, named: Named, settings: Settings, opened: Opened, *, ask: bool
-) -> Chosen:
+async def _chosen(role: Role, named: Named, session: Session, *, ask: bool) -> Chosen:
     weights = weights_of(named.name)
     if weights is not None and find(weights) is None:
         problem: ColligateError = WeightsUnavailable(
@@ -83,15 +78,15 @@ async def _chosen(
         )
         return Chosen(role, named, problem=problem, blocks=True)
     try:
-        model = await opened.model(named, settings)
+        model = await session.open_model(named)
     except ColligateError as error:
         return Chosen(role, named, problem=error, blocks=True)
     if ask:
         try:
-            await opened.probe(model)
+            await session.probe(model)
         except ColligateError as error:
             return Chosen(role, named, problem=error)
-    return Chosen(role, named, model.capabilities, opened.unsure(model))
+    return Chosen(role, named, model.capabilities, session.unsure(model))
 
 
 def weights_of(name: str) -> str | None:

@@ -41,12 +41,12 @@ def mcp(
     from colligate.engine import Engine
     from colligate.server.answering import OneLibrary
     from colligate.server.mcp import mcp_server
-    from colligate.session import look_for
+    from colligate.session import require_paths
     from colligate.settings import Settings
 
     settings = Settings.load(config)
     if paths:
-        look_for(paths)
+        require_paths(paths)
 
     async def serve() -> None:
         async with Engine(

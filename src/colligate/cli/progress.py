@@ -26,7 +26,6 @@ from rich.table import Column
 from rich.text import Text
 
 from colligate.cli.display import console, counted, is_terminal, note, one_line, warn
-from colligate.cli.steps import step
 from colligate.core.events import Asked, Asking, Measured, Noted, Progressed
 
 if TYPE_CHECKING:
@@ -151,7 +150,7 @@ class Live:
             case Asked(model=model) | Measured(model=model):
                 self._now(f"call {self._calls:,}: {model} replied")
             case _:
-                if line := step(event):
+                if line := event.line():
                     self._now(line)
 
     def _say(self, text: str, warning: bool) -> None:

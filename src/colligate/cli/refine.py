@@ -12,7 +12,7 @@ from colligate.cli.display import console, counted, note, say_json, visible
 from colligate.cli.failures import ANSWERED, NOT_FOUND
 
 if TYPE_CHECKING:
-    from colligate.strategies.longrefiner.method import Refined
+    from colligate.core.answer import Refined
 
 
 def refine(
@@ -55,7 +55,7 @@ def refine(
     from colligate.cli.watched import hold_to_text, watched
     from colligate.core.events import Trace
     from colligate.engine import arefine
-    from colligate.session import set_up
+    from colligate.session import configure
     from colligate.settings import Settings
     from colligate.strategies.longrefiner.method import LongRefiner
 
@@ -65,7 +65,9 @@ def refine(
         lambda on_event: arefine(
             question,
             paths or [],
-            refiner=set_up(LongRefiner, settings, parameters or [], Trace([on_event], keep=False)),
+            refiner=configure(
+                LongRefiner, settings, parameters or [], Trace([on_event], keep=False)
+            ),
             budget=budget,
             model=model,
             worker_model=worker_model,

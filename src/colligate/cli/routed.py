@@ -15,10 +15,10 @@ from rich.tree import Tree as Drawing
 from colligate.cli.display import console, counted, one_line
 from colligate.core.events import Event
 from colligate.strategies.rdr2.events import Routed
+from colligate.strategies.rdr2.method import Routing
 
 if TYPE_CHECKING:
     from colligate.engine import Routes
-    from colligate.strategies.rdr2.method import Routing
 # Of an accepted or retrieved block so many characters are shown, and of many retrieved ones in a
 # row the first alone.
 _FIRST_WORDS = 48
@@ -53,7 +53,7 @@ def routes_drawn(routes: Routes, events: Iterable[Event]) -> RenderableType:
             nodes.update(map(int, _SHOWN.findall(event.shown)))
     drawings = [
         _Routing(routing, shown.get(routing.tree.document.id, set()), marks).drawing()
-        for routing in routes.routings
+        for routing in _routings(routes)
     ]
     parts: list[RenderableType] = []
     for drawing in drawings:
@@ -161,10 +161,15 @@ def _legend(marks: Marks) -> Text:
     )
 
 
+def _routings(routes: Routes) -> list[Routing]:
+    return [routing for routing in routes.routings if isinstance(routing, Routing)]
+
+
 def _summary(routes: Routes) -> Text:
-    shown = sum(routing.shown for routing in routes.routings)
-    refused = sum(routing.refused for routing in routes.routings)
-    accepted = sum(len(routing.answers) for routing in routes.routings)
+    routings = _routings(routes)
+    shown = sum(routing.shown for routing in routings)
+    refused = sum(routing.refused for routing in routings)
+    accepted = sum(len(routing.answers) for routing in routings)
     said = [
         f"{counted(accepted, 'block')} accepted in {counted(len(routes.routings), 'document')}",
         f"{counted(shown, 'subtree')} shown, {refused:,} refused",

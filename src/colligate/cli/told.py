@@ -1,51 +1,44 @@
-"""Events as a server tells them, made the events again that they were."""
+"""Events that a server sent, as events again, so that the progress display can show them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-import colligate.cli.steps  # noqa: F401 (it imports every module that has events)
-from colligate.core.events import Event, Progressed
+from colligate.core.events import Asked, Asking, Event, Measured, Noted, Progressed
+
+# The display treats these apart; of all others it shows the line.
+_KINDS = {kind.__name__.lower(): kind for kind in (Asked, Asking, Measured, Noted, Progressed)}
 
 
 @dataclass(frozen=True)
-class Told(Event):
-    """An event of a kind that is not known here, as it was told."""
+class ServerEvent(Event):
+    """An event as the server sent it."""
 
-    said: Mapping[str, Any]
+    sent: Mapping[str, Any]
+
+    def line(self) -> str:
+        return str(self.sent.get("line", ""))
 
     def to_json(self) -> dict[str, Any]:
-        """What was told."""
-        return dict(self.said)
+        """Return what the server sent."""
+        return dict(self.sent)
 
 
-def event_of(said: Mapping[str, Any]) -> Event:
-    """The event that `Event.to_json` wrote; prompts may have been left out."""
-    told = {name: value for name, value in said.items() if name != "at"}
-    if told.get("event") == "queued":
-        return Progressed("waiting", 0, 0, f"at place {told.get('place')} in the server's queue")
-    fields = {name: value for name, value in told.items() if name != "event"}
-    if told.get("event") == "asked":
+def event_of(sent: Mapping[str, Any]) -> Event:
+    """Return the event that `Event.to_json` wrote; prompts may have been left out."""
+    sent = {name: value for name, value in sent.items() if name != "at"}
+    name = sent.get("event")
+    if name == "queued":
+        return Progressed("waiting", 0, 0, f"at place {sent.get('place')} in the server's queue")
+    fields = {key: value for key, value in sent.items() if key not in ("event", "line")}
+    if name == "asked":
         fields.setdefault("messages", ())
     try:
-        kind = _kinds()[told["event"]]
-        event: Event = TypeAdapter(kind).validate_python(fields)
+        event: Event = TypeAdapter(_KINDS[str(name)]).validate_python(fields)
     except (KeyError, ValidationError):
-        return Told(told)
+        return ServerEvent(sent)
     return event
-
-
-@cache
-def _kinds() -> dict[str, type[Event]]:
-    return {kind.__name__.lower(): kind for kind in _below(Event) if kind is not Told}
-
-
-def _below(kind: type[Event]) -> Iterator[type[Event]]:
-    for each in kind.__subclasses__():
-        yield each
-        yield from _below(each)

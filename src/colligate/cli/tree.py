@@ -68,7 +68,7 @@ def tree(
     from colligate.cli.watched import hold_to_text, watched
     from colligate.core.events import Event, Listener, Trace
     from colligate.engine import Engine, Routes
-    from colligate.session import set_up
+    from colligate.session import configure
     from colligate.settings import Settings
     from colligate.strategies.rdr2.method import RDR2
 
@@ -78,7 +78,7 @@ def tree(
     events: list[Event] = []
 
     async def routed(question: str, on_event: Listener) -> Routes:
-        strategy = set_up(RDR2, settings, given, Trace([on_event], keep=False))
+        strategy = configure(RDR2, settings, given, Trace([on_event], keep=False))
         async with Engine(
             model=model,
             worker_model=worker_model,

@@ -1,6 +1,8 @@
 """Events: each step of a run, as it happens.
 
-The same events drive the progress display, the trace, the page and the bench.
+One stream of events drives the progress display, the trace, the page and the bench. An event says
+in `line()` what a person should read and in `stage` what the bench counts, so that a new event
+needs no change anywhere else.
 """
 
 from __future__ import annotations
@@ -16,34 +18,56 @@ from colligate.models import Message, Usage
 from colligate.models.structured import Stage
 
 
+def counted(count: int, thing: str, things: str = "") -> str:
+    """Return `1 file` or `2,000 files`; `things` is the plural where it is not `thing` + s."""
+    return f"1 {thing}" if count == 1 else f"{count:,} {things or thing + 's'}"
+
+
 @dataclass(frozen=True)
 class Event:
-    """One step; subclasses say which."""
+    """One step of a run. Subclasses are named after what happened."""
+
+    def line(self) -> str:
+        """Return the step in one short line for a person; empty if there is nothing to show."""
+        return ""
+
+    @property
+    def stage(self) -> Mapping[str, Sequence[str]]:
+        """The ids of the documents that are left after this step, by the name of the stage."""
+        return {}
 
     def to_json(self) -> dict[str, Any]:
-        """The event as plain JSON: its name under `event`, then its fields."""
+        """Return plain JSON: the class's name under `event`, the line if any, then the fields."""
+        line = " ".join(self.line().split())
         return {
             "event": type(self).__name__.lower(),
+            **({"line": line} if line else {}),
             **{f.name: plain(getattr(self, f.name)) for f in fields(self)},
         }
 
 
 @dataclass(frozen=True)
 class Noted(Event):
-    """Something a person should know: the model taken, a file left out, a signal missing."""
+    """Something a person should know: the model chosen, a file left out, a signal missing."""
 
     text: str
     warning: bool = False
 
+    def line(self) -> str:
+        return self.text
+
 
 @dataclass(frozen=True)
 class Progressed(Event):
-    """Long work moved on: `done` of `total` (0 when unknown) in a phase, at `what`."""
+    """Long work moved on: `done` of `total` (0 if unknown) in a phase, now at `what`."""
 
     phase: str
     done: int
     total: int
     what: str = ""
+
+    def line(self) -> str:
+        return f"{self.phase} {self.done:,} of {self.total:,}" if self.total else self.phase
 
 
 @dataclass(frozen=True)
@@ -55,6 +79,9 @@ class Retrieved(Event):
     scores: tuple[float, ...]
     how: str
     seconds: float
+
+    def line(self) -> str:
+        return f"found {counted(len(self.spans), 'passage')}"
 
 
 @dataclass(frozen=True)
@@ -73,6 +100,9 @@ class Scored(Event):
     scores: tuple[float, ...]
     seconds: float = 0.0
 
+    def line(self) -> str:
+        return f"scored {counted(len(self.spans), 'passage')} by {self.signal}"
+
 
 @dataclass(frozen=True)
 class Pruned(Event):
@@ -81,18 +111,25 @@ class Pruned(Event):
     spans: tuple[Span, ...]
     reason: str
 
+    def line(self) -> str:
+        return f"left out {counted(len(self.spans), 'passage')}: {self.reason}"
+
 
 @dataclass(frozen=True)
 class Asking(Event):
     """A model is about to be asked for a `what`: "chat", "likelihood", "labels", "attention".
 
-    `prompt_tokens` are all it has to read, before what it computed already is left out.
+    `prompt_tokens` are all that it has to read, including what its cache already holds.
     """
 
     role: str
     model: str
     what: str
     prompt_tokens: int
+
+    def line(self) -> str:
+        wanted = "" if self.what == "chat" else f" for {self.what}"
+        return f"asking the {self.role} {self.model}{wanted}"
 
 
 @dataclass(frozen=True)
@@ -106,15 +143,18 @@ class Asked(Event):
     usage: Usage
     seconds: float
 
+    def line(self) -> str:
+        return f"the {self.role} {self.model} replied"
+
 
 @dataclass(frozen=True)
 class Measured(Event):
-    """A model gave numbers in place of words.
+    """A model gave numbers instead of words.
 
-    `values` has one for each thing measured: the sum of a pair's log-probabilities (nats), the
-    odds of each of `labels`, the attention to a span. `mass` is the probability that the labels
-    had together, `bounded` are labels with the most they can have had. `remembered` of the values
-    were known before and cost nothing; `usage` is what the others cost.
+    `values` has one number for each thing measured: the sum of a pair's log-probabilities (nats),
+    the odds of each of `labels`, the attention to a span. `mass` is the probability that the labels
+    had together; for labels in `bounded` only an upper bound is known. `remembered` values came
+    from the cache and cost nothing; `usage` is the cost of the others.
     """
 
     signal: str
@@ -128,10 +168,13 @@ class Measured(Event):
     mass: float | None = None
     bounded: tuple[str, ...] = ()
 
+    def line(self) -> str:
+        return f"the {self.role} {self.model} measured {self.signal}"
+
 
 @dataclass(frozen=True)
 class Parsed(Event):
-    """Answers that had to be a `schema`, counted by what became of each (`structured.Stage`)."""
+    """Replies that must match a `schema`, counted by how each was read (`structured.Stage`)."""
 
     schema: str
     stages: Mapping[Stage, int]
@@ -139,22 +182,27 @@ class Parsed(Event):
 
 @dataclass(frozen=True)
 class Answered(Event):
-    """The answer stands: what was cited, and what was dropped on the way."""
+    """The run has an answer: what it cites, and which statements were dropped."""
 
     found: bool
     text: str
     citations: tuple[Span, ...]
     dropped: tuple[str, ...] = ()
 
+    def line(self) -> str:
+        if not self.found:
+            return "not in these documents"
+        return f"answered with {counted(len(self.citations), 'citation')}"
+
 
 Listener = Callable[[Event], None]
 
 
 class Trace:
-    """The events of one run, in order, each with its time since the run began.
+    """The events of one run, in order, each with the seconds since the run began.
 
-    With `keep` False `events` holds only what was noted: the listeners have seen the others, and
-    the prompts of thousands of calls take memory.
+    With `keep` False `events` holds notes only: listeners have seen the others, and the prompts of
+    thousands of calls take memory.
     """
 
     def __init__(self, listeners: Sequence[Listener] = (), *, keep: bool = True) -> None:
@@ -164,19 +212,19 @@ class Trace:
         self._began = time.perf_counter()
 
     def emit(self, event: Event) -> None:
-        """Record an event and tell whoever listens."""
+        """Record an event and pass it to the listeners."""
         if self._keep or isinstance(event, Noted):
             self.events.append((time.perf_counter() - self._began, event))
         for listener in self._listeners:
             listener(event)
 
     def to_json(self) -> list[dict[str, Any]]:
-        """All events kept so far; `at` is seconds since the run began."""
+        """Return all events kept so far; `at` is seconds since the run began."""
         return [{"at": round(at, 4), **event.to_json()} for at, event in self.events]
 
 
 def plain(value: Any) -> Any:
-    """A dataclass, enum, mapping or sequence as plain JSON values."""
+    """Return a dataclass, enum, mapping or sequence as plain JSON values."""
     if isinstance(value, Enum):
         return value.value
     if hasattr(value, "__dataclass_fields__"):

@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 from colligate.core.answer import Answer, not_found
 from colligate.core.citing import Evidence, Joined, Stated, Statement, cite, resolved
 from colligate.core.compress import Compressed
-from colligate.core.events import Answered, Event, Noted, Pruned
+from colligate.core.events import Answered, Event, Noted, Pruned, counted
 from colligate.core.fit import first_that_fit, within
 from colligate.core.prompts import material
 from colligate.core.run import Run
@@ -390,6 +390,9 @@ class Shortened(Event):
     spans: tuple[Span, ...]
     texts: tuple[str, ...]
     shares: tuple[float, ...]
+
+    def line(self) -> str:
+        return f"shortened {counted(len(self.spans), 'passage')}"
 
 
 async def read_shortened(

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
-from colligate.core.answer import Answer
+from colligate.core.answer import Answer, Refined
+from colligate.core.parameters import parameters
 from colligate.core.run import Run
 from colligate.errors import UnknownStrategy
 from colligate.models import Capability, Role
 
 GROUP = "colligate.strategies"
+
+_ADAPTER = "_adapter"
 
 SCORING = frozenset({Capability.LIKELIHOOD, Capability.LABELS, Capability.ATTENTION})
 """What is asked of the scorer."""
@@ -24,14 +28,15 @@ SCORING = frozenset({Capability.LIKELIHOOD, Capability.LABELS, Capability.ATTENT
 class Needs:
     """What a strategy must have and what it can do without.
 
-    `searches`: it looks passages up, so the documents must be indexed; `reads`: it looks at
-    documents at all.
+    `searches`: it searches passages, so the documents must be indexed. `reads`: it reads documents
+    at all. `whole`: it puts all of them into one prompt.
     """
 
     required: frozenset[Capability] = frozenset({Capability.CHAT})
     optional: frozenset[Capability] = frozenset()
     searches: bool = True
     reads: bool = True
+    whole: bool = False
 
 
 @dataclass(frozen=True)
@@ -87,15 +92,92 @@ def met(
     )
 
 
+@dataclass(frozen=True)
+class Calls:
+    """About how many model calls one question takes, for estimates before a run.
+
+    `question` calls in any case and `document` more for each document in view.
+    """
+
+    question: float = 10.0
+    document: float = 0.0
+
+
 class Strategy(Protocol):
-    """A paper's algorithm: a frozen dataclass whose fields are the paper's parameters."""
+    """A paper's algorithm: a frozen dataclass whose fields are the paper's parameters.
+
+    It may declare more: `calls` (a `Calls`); a field `STEP_adapter` for each step that takes a
+    LoRA adapter, which `[adapters]` of colligate.toml can name; a field `gold` that the bench
+    fills with a question's gold documents. It may also be a `RefiningStrategy` or a
+    `RoutingStrategy`.
+    """
 
     name: ClassVar[str]
     needs: ClassVar[Needs]
 
     async def answer(self, question: str, run: Run) -> Answer:
-        """Answer one question. Holds no state between calls."""
+        """Answer one question. Hold no state between calls."""
         ...
+
+
+@runtime_checkable
+class RefiningStrategy(Protocol):
+    """A strategy that can return its evidence, within a token budget, instead of an answer."""
+
+    needs: ClassVar[Needs]
+
+    @property
+    def budget(self) -> int:
+        """The most tokens of the refined text."""
+        ...
+
+    async def refine(self, question: str, run: Run) -> Refined:
+        """Return what a question needs of the documents in view."""
+        ...
+
+
+class DocumentRoute(Protocol):
+    """Where a question was routed in one document."""
+
+    @property
+    def found(self) -> bool:
+        """Whether anything was accepted."""
+        ...
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the routing for programs."""
+        ...
+
+
+@runtime_checkable
+class RoutingStrategy(Protocol):
+    """A strategy that routes a question through documents' trees."""
+
+    name: ClassVar[str]
+    needs: ClassVar[Needs]
+
+    async def route(self, question: str, run: Run) -> Sequence[DocumentRoute]:
+        """Return the routing of each document, the one found first coming first."""
+        ...
+
+
+def expected_calls(strategy: object) -> Calls:
+    """Return the calls that a strategy declares; a guess if it declares none."""
+    calls: Calls = getattr(strategy, "calls", Calls())
+    return calls
+
+
+def adapter_steps() -> tuple[str, ...]:
+    """Return the steps of all registered strategies that take a LoRA adapter.
+
+    They are the parameters named `STEP_adapter`. A strategy whose package is not there has none.
+    """
+    steps: dict[str, None] = {}
+    for entry in available().values():
+        with suppress(ImportError):
+            names = (each.name for each in parameters(entry.load()))
+            steps |= {n.removesuffix(_ADAPTER): None for n in names if n.endswith(_ADAPTER)}
+    return tuple(steps)
 
 
 @cache

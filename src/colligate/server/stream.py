@@ -99,29 +99,11 @@ async def unless_hung_up(request: Request, work: Callable[[], Awaitable[None]]) 
 
 
 def line(event: Mapping[str, Any]) -> str:
-    """One line for an event; nothing of a prompt or of a document's text is in it."""
-    return " ".join(_said(event).split())  # a line break would end a comment in an event stream
-
-
-def _said(event: Mapping[str, Any]) -> str:
-    match event:
-        case {"event": "queued", "place": place}:
-            return f"waiting for its turn, at place {place}"
-        case {"event": "progressed", "phase": phase, "done": done, "total": total}:
-            return f"{phase} {done:,} of {total:,}" if total else str(phase)
-        case {"event": "noted", "text": text}:
-            return str(text)
-        case {"event": "retrieved", "spans": spans}:
-            return f"found {len(spans):,} passages"
-        case {"event": "scored", "signal": signal, "spans": spans}:
-            return f"scored {len(spans):,} passages by {signal}"
-        case {"event": "pruned", "spans": spans}:
-            return f"left out {len(spans):,} passages"
-        case {"event": "asking" | "asked", "role": role, "model": model}:
-            return f"asking the {role} {model}"
-        case {"event": "measured", "role": role, "model": model}:
-            return f"measured by the {role} {model}"
-    return str(event.get("event", ""))
+    """Return the line of an event as `Event.to_json` writes it; else the event's name."""
+    if event.get("event") == "queued":
+        return f"waiting in the queue, at place {event.get('place')}"
+    # A line break would end a comment in an event stream.
+    return " ".join(str(event.get("line") or event.get("event", "")).split())
 
 
 @asynccontextmanager

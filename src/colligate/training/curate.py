@@ -17,9 +17,9 @@ from colligate.bench.datasets.corpus import Corpus, documents_of
 from colligate.bench.datasets.formats import read_questions
 from colligate.bench.datasets.reading import HasId, some
 from colligate.bench.identity import file_digest, path_digest, prompt_digests
-from colligate.bench.participants import Named, embedder_of, records_of, reranker_of
+from colligate.bench.participants import Named, records_of
 from colligate.bench.plan import MANY
-from colligate.bench.provenance import Session
+from colligate.bench.provenance import Invocation
 from colligate.bench.question import Question
 from colligate.bench.suites import Dataset
 from colligate.concurrency import in_thread
@@ -46,7 +46,7 @@ from colligate.jobs.spending import Paid, RunPurse, Spending
 from colligate.library.library import Library
 from colligate.library.sources import Sources
 from colligate.models import ChatModel, Embedder, Reranker, Role
-from colligate.session import Opened, ingestion_listener, meet
+from colligate.session import report_ingestion
 from colligate.training.card import Card, summed, write_card
 from colligate.training.going_on import hold_to
 from colligate.training.journal import Journal, Made, read_journal
@@ -197,7 +197,7 @@ class Record:
     """
 
     identity: Mapping[str, Any]
-    sessions: tuple[Session, ...] = ()
+    sessions: tuple[Invocation, ...] = ()
 
 
 def read_record(folder: Path) -> Record:
@@ -210,7 +210,7 @@ def read_record(folder: Path) -> Record:
     hint = "name another --out"
     try:
         whole = json.loads(file.read_text("utf-8"))
-        sessions = tuple(Session(**session) for session in whole["sessions"])
+        sessions = tuple(Invocation(**session) for session in whole["sessions"])
         return Record(dict(whole["identity"]), sessions)
     except FileNotFoundError:
         why = f"without {RECORD} nobody knows what it was made with"
@@ -225,9 +225,9 @@ def _write_record(folder: Path, record: Record) -> None:
     write_whole(folder / RECORD, [json.dumps(whole, ensure_ascii=False, indent=1)])
 
 
-def _session(arguments: Mapping[str, Any]) -> Session:
+def _session(arguments: Mapping[str, Any]) -> Invocation:
     """One that begins now. Blocks."""
-    return Session(_now(), "", machine.commit(), machine.hardware(), dict(arguments))
+    return Invocation(_now(), "", machine.commit(), machine.hardware(), dict(arguments))
 
 
 def _now() -> str:
@@ -589,16 +589,15 @@ async def opened(
     spending = Spending(request.max_tokens_total)
     async with AsyncExitStack() as stack:
         stack.enter_context(held_rows(request.out))
-        opening = Opened()
-        stack.push_async_callback(opening.aclose)
+        session = await stack.enter_async_context(request.named.session())
         models: dict[Role, ChatModel] = {}
         if needs.required:
-            models = await _models(request.named, opening, trace)
+            models = await session.open_models(trace, [Role.READER, Role.JUDGE])
         judge = models.pop(Role.JUDGE, None)
-        for line in await meet(system, needs, models, opening) if models else ():
+        for line in await session.check(system, needs, models) if models else ():
             trace.emit(Noted(line, warning=True))
-        embedder = await embedder_of(request.named, needs.searches, opening, trace)
-        reranker = await reranker_of(request.named, opening, embedder, models, trace)
+        embedder = await session.open_embedder(trace) if needs.searches else None
+        reranker = await session.open_reranker(models, trace) if needs.searches and models else None
         records = await records_of(
             models if judge is None else {**models, Role.JUDGE: judge}, embedder, reranker
         )
@@ -686,13 +685,6 @@ def _dataset(request: Curation) -> Dataset:
     return Dataset("questions", file, over="documents", corpus=str(request.corpus.absolute()))
 
 
-async def _models(named: Named, opening: Opened, trace: Trace) -> dict[Role, ChatModel]:
-    """The teacher, who fills every role, and the judge where one is named."""
-    settings = replace(named.settings, worker=None, scorer=None)
-    models = await opening.by_role(named.models, settings, trace)
-    return {role: models[role] for role in (Role.READER, Role.JUDGE) if role in models}
-
-
 async def _library(
     path: Path, embedder: Embedder | None, needs: Needs, stack: AsyncExitStack, trace: Trace
 ) -> Library:
@@ -707,7 +699,7 @@ async def _library(
     if not await library.documents():
         raise NoDocuments("there is nothing to ask", f"the library {path} is empty")
     if needs.searches:
-        await library.index_pending(on_progress=ingestion_listener(trace))
+        await library.index_pending(on_progress=report_ingestion(trace))
     return library
 
 

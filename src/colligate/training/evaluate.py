@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from copy import copy
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +47,7 @@ from colligate.library.in_memory import Given
 from colligate.models import Capability, ChatModel, Completion, Role
 from colligate.models.cache import CachedChat, ResponseCache
 from colligate.models.structured import json_schema_of, with_schema
-from colligate.session import Opened
+from colligate.session import Session
 from colligate.settings import Named as NamedModel
 from colligate.strategies.dualrag.knowledge import NOTHING
 from colligate.strategies.dualrag.prompts import (
@@ -376,10 +376,9 @@ async def evaluate(request: Evaluation, on_event: Listener) -> Report:
     spending = Spending(request.max_tokens_total)
     async with AsyncExitStack() as stack:
         stack.enter_context(held_rows(request.out))
-        opened = Opened()
-        stack.push_async_callback(opened.aclose)
+        session = await stack.enter_async_context(request.named.session())
         tasks = tuple(dict.fromkeys(sample.task for sample in samples))
-        base = await _base(request.named, tasks, opened, trace)
+        base = await _base(session, tasks, trace)
         made_with = {
             "base": asdict((await records_of({Role.READER: base}, None, None))["reader"]),
             "samples": {"file": str(_file(request)), "sha256": digest},
@@ -392,7 +391,7 @@ async def evaluate(request: Evaluation, on_event: Listener) -> Report:
         run = _run(CachedChat(base, cache), spending, trace)
         sides = [_Side(BASE, tasks, run)]
         for given in dict.fromkeys(request.adapters):
-            sides.append(await _side(given, tasks, run, request.named, opened, cache))
+            sides.append(await _side(given, tasks, run, session, cache))
         replies = await _replies(samples, sides, request.concurrency, trace)
         usage = run.meter.report().to_json()
         models = {side.name: side.run.model(Role.READER) for side in sides}
@@ -451,12 +450,10 @@ def _samples(request: Evaluation) -> tuple[list[Sample], str]:
     return found, file_digest(file)
 
 
-async def _base(named: Named, tasks: Sequence[str], opened: Opened, trace: Trace) -> ChatModel:
-    settings = replace(named.settings, worker=None, scorer=None, judge=None)
-    given = {Role.READER: named.models.get(Role.READER)}
-    base = (await opened.by_role(given, settings, trace))[Role.READER]
-    if "scope" in tasks and opened.unsure(base):
-        await opened.probe(base)  # whether it gives odds of labels
+async def _base(session: Session, tasks: Sequence[str], trace: Trace) -> ChatModel:
+    base = (await session.open_models(trace, [Role.READER]))[Role.READER]
+    if "scope" in tasks and session.unsure(base):
+        await session.probe(base)  # whether it gives odds of labels
     return base
 
 
@@ -478,8 +475,7 @@ async def _side(
     given: str,
     tasks: Sequence[str],
     run: Run,
-    named: Named,
-    opened: Opened,
+    session: Session,
     cache: ResponseCache,
 ) -> _Side:
     """An adapter's side.
@@ -497,7 +493,7 @@ async def _side(
         why = f"{BASE} is what the report calls the model without an adapter"
         raise UsageError(f"--adapter {given}", why, f"give a folder of that name as ./{given}")
     if await in_thread(_is_whole, adapter):
-        model = await opened.model(NamedModel(f"hf:{adapter}"), named.settings)
+        model = await session.open_model(NamedModel(f"hf:{adapter}"))
         side = copy(run)  # budget and meter are the same ones
         side.models = {Role.READER: CachedChat(model, cache)}
     else:

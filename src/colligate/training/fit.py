@@ -32,7 +32,7 @@ from colligate.models.hf.loading import Source, facts, find, load_tokenizer
 from colligate.models.hf.prompts import Prompts
 from colligate.models.name_parts import parts, split_adapter
 from colligate.models.weights import PINNED, digest, pull
-from colligate.session import pull_listener
+from colligate.session import report_pull
 from colligate.training import sft
 from colligate.training.going_on import hold_to
 from colligate.training.launch import Place, any_of, configurations, place, stopping, wait_for_all
@@ -335,7 +335,7 @@ def _target(base: str, emit: Listener) -> str:
         why = "it names an adapter, and a new one is trained on a base alone"
         raise UnknownModel(f"cannot train {base}", why, f"give --base {plain}")
     if rest in PINNED and not Path(rest).exists():
-        return str(pull(rest, pull_listener(Trace([emit])))["model"])
+        return str(pull(rest, report_pull(Trace([emit])))["model"])
     return rest
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from colligate.bench.outcome import Outcome, Piece
-from colligate.bench.provenance import ModelRecord, Provenance, Session, write_provenance
+from colligate.bench.provenance import Invocation, ModelRecord, Provenance, write_provenance
 from colligate.bench.rows import FILE, Row
 
 METHODS = (
@@ -129,8 +129,8 @@ class MadeRun:
                 data={"nq20.jsonl.gz": "99bb" * 16},
                 versions={"python": "3.11.9", "colligate": "0.1.0", "numpy": "2.1.0"},
                 sessions=(
-                    Session("2026-11-21T20:01:07+00:00", "2026-11-21T20:40:00+00:00", "abc1234"),
-                    Session("2026-11-21T20:55:00+00:00", "", "abc1234", hardware, arguments),
+                    Invocation("2026-11-21T20:01:07+00:00", "2026-11-21T20:40:00+00:00", "abc1234"),
+                    Invocation("2026-11-21T20:55:00+00:00", "", "abc1234", hardware, arguments),
                 ),
             ),
         )

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from colligate.cli.progress import Lines, step, watching
+from colligate.cli.progress import Lines, watching
 from colligate.core.events import Asked, Asking, Event, Progressed
 from colligate.documents import Span
 from colligate.models import Usage
@@ -69,11 +69,11 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
         (Listed("passages", (SPAN, SPAN), ("T", "U")), "comparing 2 passages"),
         (
             Viewed("global", (1, 2, 3), "...", (2, 3), True),
-            "the global reader read 3 documents, 2 of them important",
+            "the global agent read 3 documents, named 1, 3",
         ),
         (
             Gated(0.4, (DocumentScore(1, 0.9, "a", True), DocumentScore(2, 0.1, "", False))),
-            "1 of 2 documents scored 0.4 or more",
+            "1 of 2 candidates scored 0.4 or more",
         ),
         (Reasoned(1, "The height is missing.", True), "round 1: The height is missing."),
         (
@@ -98,14 +98,14 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
         ),
         (
             Grouped(1, ((0, 2), (1,)), (9, 9, 9), 20),
-            "putting together, level 1: 3 texts in 2 groups",
+            "synthesis level 1: 3 texts in 2 groups",
         ),
-        (Synthesised(1, 0, (FoundThere("a", (SPAN,)),)), "put together, level 1: 1 finding"),
-        (Event(), None),
+        (Synthesised(1, 0, (FoundThere("a", (SPAN,)),)), "synthesis level 1: 1 finding"),
+        (Event(), ""),
     ],
 )
-def test_each_step_is_one_line(event: Event, line: str | None) -> None:
-    assert step(event) == line
+def test_each_step_is_one_line(event: Event, line: str) -> None:
+    assert event.line() == line
 
 
 def test_what_a_model_says_drives_no_terminal(terminal: Any) -> None:

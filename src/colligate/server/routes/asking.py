@@ -20,7 +20,7 @@ from colligate.server.runs import Ask, Run
 from colligate.server.server import Server, TheServer
 from colligate.server.settings import Serving
 from colligate.server.stream import Json, sse, unless_hung_up
-from colligate.session import set_up
+from colligate.session import configure
 
 router = APIRouter(prefix="/api/libraries/{name}", tags=["asking"])
 
@@ -93,7 +93,7 @@ def _strategy(name: str, given: Mapping[str, Value | list[Value]], serving: Serv
             hint = "start it with --allow-model NAME"
             raise UsageError(f"{each} of {name} cannot be set here", why, hint)
     texts = [f"{each}={_written(value)}" for each, value in given.items()]
-    return set_up(kind, serving.settings, texts, Trace(keep=False))
+    return configure(kind, serving.settings, texts, Trace(keep=False))
 
 
 @router.post(

@@ -16,7 +16,7 @@ from colligate.core.parameters import at_least
 from colligate.core.prompts import asked, material, numbered
 from colligate.core.reader import Form, render
 from colligate.core.run import Run
-from colligate.core.strategy import Needs
+from colligate.core.strategy import Calls, Needs
 from colligate.documents import Passage
 from colligate.errors import MalformedOutput
 from colligate.library.sources import SearchMode
@@ -74,6 +74,7 @@ class AgenticRAG:
 
     name: ClassVar[str] = "agentic-rag"
     needs: ClassVar[Needs] = Needs()
+    calls: ClassVar[Calls] = Calls(6)
 
     iterations: int = 10  # SPD-RAG's code, as the next two
     pool: int = 15

@@ -19,7 +19,7 @@ from colligate.core.parameters import at_least
 from colligate.core.prompts import asked, material
 from colligate.core.reader import Form, render
 from colligate.core.run import Run
-from colligate.core.strategy import Needs
+from colligate.core.strategy import Calls, Needs
 from colligate.documents import Passage
 from colligate.documents.sentences import sentences
 from colligate.library.sources import SearchMode
@@ -117,6 +117,7 @@ class ASC:
 
     name: ClassVar[str] = "asc"
     needs: ClassVar[Needs] = Needs()
+    calls: ClassVar[Calls] = Calls(51)
 
     samples: int = 50  # the paper
     temperature: float = 1.0  # not known, as the next three

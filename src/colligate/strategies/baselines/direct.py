@@ -10,7 +10,7 @@ from colligate.core.answer import Answer
 from colligate.core.events import Answered
 from colligate.core.reader import Form
 from colligate.core.run import Run
-from colligate.core.strategy import Needs
+from colligate.core.strategy import Calls, Needs
 from colligate.models import Message
 
 # Told that yes and no are allowed, as papers do, small models answer every question with yes.
@@ -42,6 +42,7 @@ class Direct:
 
     name: ClassVar[str] = "direct"
     needs: ClassVar[Needs] = Needs(searches=False, reads=False)
+    calls: ClassVar[Calls] = Calls(1)
 
     max_tokens: int = 1024  # DualRAG's code
     form: Form = Form.SHORT

@@ -15,7 +15,7 @@ from colligate.core.prompts import attention_prompt
 from colligate.core.reader import Form, fitting, read
 from colligate.core.relevance import relevance
 from colligate.core.run import Run
-from colligate.core.strategy import Needs
+from colligate.core.strategy import Calls, Needs
 from colligate.core.units import Units, unit_passages
 from colligate.documents import Passage
 from colligate.errors import ContextTooSmall, MissingCapability
@@ -46,6 +46,7 @@ class FiM:
 
     name: ClassVar[str] = "fim"
     needs: ClassVar[Needs] = Needs(optional=frozenset({Capability.ATTENTION}))
+    calls: ClassVar[Calls] = Calls(1)
 
     how: Literal["rank+u-shape", "rank", "u-shape"] = "rank+u-shape"
     dummies: Literal["together", "each"] = "together"  # the paper: each

@@ -16,7 +16,7 @@ from colligate.core.parameters import at_least
 from colligate.core.prompts import asked, material, sentence_reasoning
 from colligate.core.reader import Form, render
 from colligate.core.run import Run
-from colligate.core.strategy import Needs
+from colligate.core.strategy import Calls, Needs
 from colligate.core.token_scores import token_scores
 from colligate.documents import Passage
 from colligate.library.sources import SearchMode
@@ -69,6 +69,7 @@ class FLARE:
 
     name: ClassVar[str] = "flare"
     needs: ClassVar[Needs] = Needs(required=frozenset({Capability.CHAT, Capability.LIKELIHOOD}))
+    calls: ClassVar[Calls] = Calls(8)
 
     rounds: int = 5  # FlashRAG, as the next four
     tokens: int = 256

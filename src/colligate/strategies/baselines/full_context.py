@@ -9,7 +9,7 @@ from colligate.core.answer import Answer
 from colligate.core.citing import Evidence
 from colligate.core.reader import Form, read
 from colligate.core.run import Run
-from colligate.core.strategy import Needs
+from colligate.core.strategy import Calls, Needs
 from colligate.documents import Span
 
 
@@ -22,7 +22,8 @@ class FullContext:
     """
 
     name: ClassVar[str] = "full-context"
-    needs: ClassVar[Needs] = Needs(searches=False)
+    needs: ClassVar[Needs] = Needs(searches=False, whole=True)
+    calls: ClassVar[Calls] = Calls(1)
 
     form: Form = Form.SHORT
 

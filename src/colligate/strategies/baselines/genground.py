@@ -17,7 +17,7 @@ from colligate.core.parameters import at_least
 from colligate.core.prompts import asked, material
 from colligate.core.reader import Form, render, stated
 from colligate.core.run import Run
-from colligate.core.strategy import Needs
+from colligate.core.strategy import Calls, Needs
 from colligate.documents import Passage
 from colligate.errors import MalformedOutput
 from colligate.library.sources import SearchMode
@@ -96,6 +96,7 @@ class GenGround:
 
     name: ClassVar[str] = "genground"
     needs: ClassVar[Needs] = Needs()
+    calls: ClassVar[Calls] = Calls(16)
 
     iterations: int = 5  # DualRAG's code
     pool: int = 50  # DualRAG's code

@@ -13,7 +13,7 @@ from colligate.core.parameters import at_least
 from colligate.core.prompts import asked, numbered, sentence_reasoning
 from colligate.core.reader import Form, render
 from colligate.core.run import Run
-from colligate.core.strategy import Needs
+from colligate.core.strategy import Calls, Needs
 from colligate.documents import Passage
 from colligate.library.sources import SearchMode
 from colligate.models import Message
@@ -43,6 +43,7 @@ class IRCoT:
 
     name: ClassVar[str] = "ircot"
     needs: ClassVar[Needs] = Needs()
+    calls: ClassVar[Calls] = Calls(6)
 
     iterations: int = 5  # DualRAG's code
     pool: int = 50  # DualRAG's code

@@ -12,7 +12,7 @@ from colligate.core.compress import Compressed, above_percentile, compressed
 from colligate.core.parameters import at_least
 from colligate.core.reader import Form, read_shortened
 from colligate.core.run import Run
-from colligate.core.strategy import Needs
+from colligate.core.strategy import Calls, Needs
 from colligate.core.token_scores import words_of
 from colligate.core.units import Units, unit_passages
 from colligate.documents import Passage
@@ -38,6 +38,7 @@ class LLMLingua2:
 
     name: ClassVar[str] = "llmlingua2"
     needs: ClassVar[Needs] = Needs()
+    calls: ClassVar[Calls] = Calls(1)
 
     classifier: str | None = None
     rate: float = 0.5  # the published code

@@ -13,7 +13,7 @@ from colligate.core.parameters import at_least
 from colligate.core.prompts import material
 from colligate.core.reader import Form, read_shortened
 from colligate.core.run import Run
-from colligate.core.strategy import Needs
+from colligate.core.strategy import Calls, Needs
 from colligate.core.token_scores import MARGIN, Token, pieces, token_scores
 from colligate.core.units import Units, unit_passages
 from colligate.documents import Passage
@@ -42,6 +42,7 @@ class LongLLMLingua:
 
     name: ClassVar[str] = "longllmlingua"
     needs: ClassVar[Needs] = Needs(required=frozenset({Capability.CHAT, Capability.LIKELIHOOD}))
+    calls: ClassVar[Calls] = Calls(1)
 
     rate: float = 0.55  # FlashRAG
     target: int | None = None

@@ -17,7 +17,7 @@ from colligate.core.parameters import at_least
 from colligate.core.prompts import asked, material
 from colligate.core.reader import Form, render
 from colligate.core.run import Run
-from colligate.core.strategy import Needs
+from colligate.core.strategy import Calls, Needs
 from colligate.core.units import Units, unit_passages
 from colligate.documents import Passage
 from colligate.library.sources import SearchMode
@@ -53,6 +53,7 @@ class MAINRAG:
 
     name: ClassVar[str] = "main-rag"
     needs: ClassVar[Needs] = Needs(required=frozenset({Capability.CHAT, Capability.LABELS}))
+    calls: ClassVar[Calls] = Calls(2, document=1)
 
     documents: int = 20  # DuQUAD, Table 8: 41 calls
     n: float = 0.0  # standard deviations below the mean; the paper tunes it

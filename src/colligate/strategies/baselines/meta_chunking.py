@@ -16,7 +16,7 @@ from colligate.core.prompts import material
 from colligate.core.reader import Form, read_best_first
 from colligate.core.relevance import Relevance, relevance
 from colligate.core.run import Run
-from colligate.core.strategy import Needs
+from colligate.core.strategy import Calls, Needs
 from colligate.core.token_scores import at_minima, merged, pieces, running_scores, runs
 from colligate.core.units import whole_documents
 from colligate.documents import Document, Passage
@@ -61,6 +61,7 @@ class MetaChunking:
         required=frozenset({Capability.CHAT, Capability.LIKELIHOOD}),
         optional=frozenset({Capability.LABELS}),
     )
+    calls: ClassVar[Calls] = Calls(1)
 
     how: Literal["ppl", "msp"] = "ppl"
     threshold: float = 0.5  # LongRefiner; RDR2: 0

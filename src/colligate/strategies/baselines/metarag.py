@@ -18,7 +18,7 @@ from colligate.core.parameters import at_least
 from colligate.core.prompts import asked, material
 from colligate.core.reader import Form, render
 from colligate.core.run import Run
-from colligate.core.strategy import Needs
+from colligate.core.strategy import Calls, Needs
 from colligate.documents import Passage
 from colligate.errors import MalformedOutput
 from colligate.library.sources import SearchMode
@@ -233,6 +233,7 @@ class MetaRAG:
 
     name: ClassVar[str] = "metarag"
     needs: ClassVar[Needs] = Needs()
+    calls: ClassVar[Calls] = Calls(8)
 
     rounds: int = 5  # DualRAG's port; the paper: 3
     threshold: float = 0.3  # cosine; the code

@@ -11,7 +11,7 @@ from colligate.core.citing import Evidence
 from colligate.core.compress import Compressed, compressed
 from colligate.core.reader import Form, fitting, read
 from colligate.core.run import Run
-from colligate.core.strategy import Needs
+from colligate.core.strategy import Calls, Needs
 from colligate.documents import Passage
 from colligate.documents.locating import locate
 from colligate.errors import UsageError
@@ -31,6 +31,7 @@ class Oracle:
 
     name: ClassVar[str] = "oracle"
     needs: ClassVar[Needs] = Needs(searches=False)
+    calls: ClassVar[Calls] = Calls(1)
 
     gold: tuple[str, ...] = ()
     sentences: tuple[tuple[str, str], ...] = ()

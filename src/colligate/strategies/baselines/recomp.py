@@ -14,7 +14,7 @@ from colligate.core.events import Scored
 from colligate.core.parameters import at_least
 from colligate.core.reader import Form, fitting, read, read_best_first
 from colligate.core.run import Run
-from colligate.core.strategy import Needs
+from colligate.core.strategy import Calls, Needs
 from colligate.core.units import Units, chunked, unit_passages
 from colligate.documents import Passage
 from colligate.documents.chunking import SixSentences
@@ -45,6 +45,7 @@ class Recomp:
 
     name: ClassVar[str] = "recomp"
     needs: ClassVar[Needs] = Needs()
+    calls: ClassVar[Calls] = Calls(1)
 
     encoder: str | None = None
     sentences: int = 5  # FlashRAG

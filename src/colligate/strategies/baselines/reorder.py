@@ -10,7 +10,7 @@ from colligate.core.parameters import at_least
 from colligate.core.reader import Form, read_best_first
 from colligate.core.relevance import relevance
 from colligate.core.run import Run
-from colligate.core.strategy import Needs
+from colligate.core.strategy import Calls, Needs
 from colligate.core.units import chunked, unit_passages
 from colligate.documents import Passage
 from colligate.documents.chunking import SixSentences
@@ -33,6 +33,7 @@ class ReorderBM25:
 
     name: ClassVar[str] = "reorder-bm25"
     needs: ClassVar[Needs] = Needs()
+    calls: ClassVar[Calls] = Calls(1)
 
     documents: int = 20  # DuQUAD, Natural Questions
     units: Reordered = "auto"
@@ -76,6 +77,7 @@ class ReorderDense:
 
     name: ClassVar[str] = "reorder-dense"
     needs: ClassVar[Needs] = Needs()
+    calls: ClassVar[Calls] = Calls(1)
 
     documents: int = 20  # DuQUAD, Natural Questions
     units: Reordered = "auto"

@@ -10,7 +10,7 @@ from colligate.core.citing import Evidence
 from colligate.core.parameters import at_least
 from colligate.core.reader import Form, fitting, read
 from colligate.core.run import Run
-from colligate.core.strategy import Needs
+from colligate.core.strategy import Calls, Needs
 from colligate.library.sources import SearchMode
 
 
@@ -25,6 +25,7 @@ class RetrieveRead:
 
     name: ClassVar[str] = "retrieve-read"
     needs: ClassVar[Needs] = Needs()
+    calls: ClassVar[Calls] = Calls(1)
 
     pool: int = 50  # DualRAG, NativeRAG
     k: int = 10  # DualRAG, NativeRAG

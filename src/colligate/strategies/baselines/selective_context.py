@@ -11,7 +11,7 @@ from colligate.core.compress import Compressed, above_percentile, compressed
 from colligate.core.parameters import at_least
 from colligate.core.reader import Form, read_shortened
 from colligate.core.run import Run
-from colligate.core.strategy import Needs
+from colligate.core.strategy import Calls, Needs
 from colligate.core.token_scores import MARGIN, Token, pieces, token_scores, words_of
 from colligate.core.units import Units, unit_passages
 from colligate.documents import Passage
@@ -41,6 +41,7 @@ class SelectiveContext:
 
     name: ClassVar[str] = "selective-context"
     needs: ClassVar[Needs] = Needs(required=frozenset({Capability.CHAT, Capability.LIKELIHOOD}))
+    calls: ClassVar[Calls] = Calls(1)
 
     level: Literal["token", "word", "sentence"] = "token"  # LongRefiner; the paper: phrase
     reduce: float = 0.35  # the published code

@@ -16,7 +16,7 @@ from colligate.core.parameters import at_least
 from colligate.core.prompts import asked, material, sentence_reasoning
 from colligate.core.reader import Form, render
 from colligate.core.run import Run
-from colligate.core.strategy import Needs
+from colligate.core.strategy import Calls, Needs
 from colligate.documents import Passage
 from colligate.documents.tokens import estimate_tokens
 from colligate.library.sources import SearchMode
@@ -89,6 +89,7 @@ class SelfRAG:
     needs: ClassVar[Needs] = Needs(
         required=frozenset({Capability.CHAT, Capability.LIKELIHOOD, Capability.LABELS})
     )
+    calls: ClassVar[Calls] = Calls(11)
 
     k: int = 5  # the paper
     pool: int = 50  # searched for a reranker, which the paper has none of

@@ -14,7 +14,7 @@ from colligate.core.parameters import at_least
 from colligate.core.reader import Form, read_best_first
 from colligate.core.relevance import Relevance, relevance
 from colligate.core.run import Run
-from colligate.core.strategy import Needs
+from colligate.core.strategy import Calls, Needs
 from colligate.core.token_scores import runs
 from colligate.core.units import chunked, whole_documents
 from colligate.documents import Document, Passage
@@ -40,6 +40,7 @@ class SemanticChunking:
 
     name: ClassVar[str] = "semantic-chunking"
     needs: ClassVar[Needs] = Needs()
+    calls: ClassVar[Calls] = Calls(1)
 
     how: Literal["structure", "meaning"] = "structure"
     tokens: int = 500  # LongRefiner, which means characters by what the vendor says

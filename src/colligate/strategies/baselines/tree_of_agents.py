@@ -19,7 +19,7 @@ from colligate.core.parameters import at_least
 from colligate.core.prompts import asked, material
 from colligate.core.reader import Form, located, render
 from colligate.core.run import Run
-from colligate.core.strategy import Needs
+from colligate.core.strategy import Calls, Needs
 from colligate.core.support import content_words
 from colligate.documents import Passage
 from colligate.documents.chunking import Structural
@@ -242,6 +242,7 @@ class TreeOfAgents:
 
     name: ClassVar[str] = "toa"
     needs: ClassVar[Needs] = Needs(searches=False)
+    calls: ClassVar[Calls] = Calls(26.5)
 
     agents: int = 5  # the paper
     helpers: int = 3  # the code: all others; orders grow with the factorial

@@ -11,7 +11,7 @@ from colligate.core.citing import Evidence
 from colligate.core.parameters import at_least
 from colligate.core.reader import Form, fitting, read
 from colligate.core.run import Run, shown
-from colligate.core.strategy import Needs
+from colligate.core.strategy import Calls, Needs
 from colligate.documents import Hit, Passage
 from colligate.library.sources import SearchMode
 
@@ -28,6 +28,7 @@ class TwoHop:
 
     name: ClassVar[str] = "two-hop"
     needs: ClassVar[Needs] = Needs()
+    calls: ClassVar[Calls] = Calls(1)
 
     k: int = 10  # for the question
     more: int = 10  # for each passage found

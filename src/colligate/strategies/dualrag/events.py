@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from colligate.core.events import Event
+from colligate.core.events import Event, counted
 from colligate.documents import Span
 from colligate.strategies.dualrag.knowledge import Fragment, Link, Stop
 
@@ -22,6 +23,9 @@ class Reasoned(Event):
     facts: tuple[str, ...] = ()
     readable: bool = True
 
+    def line(self) -> str:
+        return f"round {self.round}: {self.thought}"
+
 
 @dataclass(frozen=True)
 class Identified(Event):
@@ -36,6 +40,10 @@ class Identified(Event):
     queries: tuple[tuple[str, ...], ...]
     readable: bool = True
 
+    def line(self) -> str:
+        names = [link.name for link in self.links] or [q for row in self.queries for q in row]
+        return f"round {self.round}: looking up {', '.join(names)}"
+
 
 @dataclass(frozen=True)
 class Gathered(Event):
@@ -49,6 +57,13 @@ class Gathered(Event):
     how: str
     unseen: tuple[Span, ...]
 
+    def line(self) -> str:
+        return f"reading {counted(len(self.unseen), 'passage')} about {self.entity}"
+
+    @property
+    def stage(self) -> Mapping[str, Sequence[str]]:
+        return {"gathered": [span.document_id for span in self.spans]}
+
 
 @dataclass(frozen=True)
 class Summarised(Event):
@@ -60,6 +75,10 @@ class Summarised(Event):
     said: int
     fragments: tuple[Fragment, ...]
     readable: bool = True
+
+    def line(self) -> str:
+        located = counted(len(self.fragments), "statement")
+        return f"{self.entity}: {located} with a place, of {self.said} made"
 
 
 @dataclass(frozen=True)
@@ -78,6 +97,16 @@ class Outlined(Event):
     entities: tuple[OutlineEntity, ...]
     new: tuple[Fragment, ...]
 
+    def line(self) -> str:
+        fragments = counted(sum(len(each.fragments) for each in self.entities), "fragment")
+        entities = counted(len(self.entities), "entity", "entities")
+        return f"the outline has {fragments}, {len(self.new)} new, of {entities}"
+
+    @property
+    def stage(self) -> Mapping[str, Sequence[str]]:
+        fragments = (each for entity in self.entities for each in entity.fragments)
+        return {"outlined": [span.document_id for each in fragments for span in each.spans]}
+
 
 @dataclass(frozen=True)
 class Stopped(Event):
@@ -85,3 +114,6 @@ class Stopped(Event):
 
     rounds: int
     reason: Stop
+
+    def line(self) -> str:
+        return f"looked up in {counted(self.rounds, 'round')}: {self.reason.value}"

@@ -18,7 +18,7 @@ from colligate.core.parameters import at_least
 from colligate.core.prompts import Reasoning, sentence_reasoning
 from colligate.core.reader import Form, fitting, read, reader_messages, stated
 from colligate.core.run import Run
-from colligate.core.strategy import Needs
+from colligate.core.strategy import Calls, Needs
 from colligate.documents import Hit, Passage
 from colligate.errors import BudgetExceeded, MalformedOutput
 from colligate.library.sources import SearchMode
@@ -261,6 +261,7 @@ class DualRAG:
 
     name: ClassVar[str] = "dualrag"
     needs: ClassVar[Needs] = Needs()
+    calls: ClassVar[Calls] = Calls(15)
 
     rounds: int = 5  # section 4.1
     retrieved: int = 50  # for each query

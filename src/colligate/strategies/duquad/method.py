@@ -20,7 +20,7 @@ from colligate.core.prompts import Numbered
 from colligate.core.reader import FORMS, Form, fitting, read
 from colligate.core.relevance import similarities
 from colligate.core.run import Run
-from colligate.core.strategy import Needs
+from colligate.core.strategy import Calls, Needs
 from colligate.core.units import Units, unit_passages
 from colligate.documents import Document, Passage, Span
 from colligate.documents.sentences import sentence_spans
@@ -156,6 +156,7 @@ class DuQUAD:
     needs: ClassVar[Needs] = Needs(
         optional=frozenset({Capability.LIKELIHOOD, Capability.ATTENTION})
     )
+    calls: ClassVar[Calls] = Calls(4.1)
 
     local_documents: int = 6  # Figure 5
     important: int = 3  # an agent; with quotes it is 3 at most
@@ -283,7 +284,14 @@ class DuQUAD:
             run.warn("the global agent named no documents")
         instead = numbers[: self.important] if agent == "local" else ()
         chosen = instead if named is None else named
-        view = Viewed(agent, numbers, log, chosen, named is not None)
+        view = Viewed(
+            agent,
+            numbers,
+            log,
+            chosen,
+            named is not None,
+            tuple(passage.document_id for _, passage in shown),
+        )
         run.emit(view)
         return view
 
@@ -340,8 +348,15 @@ class DuQUAD:
                 exhibits.append(Exhibit(number, passage, scores[number].p, tuple(shown)))
         sentences = {each.number: each.shown for each in exhibits}
         rows = [
-            DocumentScore(n, score.p, score.answer, n in kept, sentences.get(n, ()))
-            for n, score in scores.items()
+            DocumentScore(
+                n,
+                scores[n].p,
+                scores[n].answer,
+                n in kept,
+                sentences.get(n, ()),
+                passage.document_id,
+            )
+            for n, passage in candidates
         ]
         run.emit(Gated(self.threshold, tuple(rows), missing))
         return exhibits

@@ -9,7 +9,7 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from colligate.core.events import Event
+from colligate.core.events import Event, counted
 from colligate.core.prompts import _body, attention_prompt, material
 from colligate.core.relevance import similarities
 from colligate.core.run import Run
@@ -173,6 +173,9 @@ class Weighted(Event):
     weights: Weights
     scores: tuple[float, ...]
     missing: tuple[Signal, ...]
+
+    def line(self) -> str:
+        return f"fused {', '.join(self.weights)} of {counted(len(self.spans), 'text')}"
 
 
 async def fused_scores(

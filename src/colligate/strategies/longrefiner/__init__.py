@@ -3,6 +3,6 @@
 Read `method` first, then `tree`, `selection` and `structuring`; `events` are what a run reports.
 """
 
-from colligate.strategies.longrefiner.method import LongRefiner, Refined, Refiner
+from colligate.strategies.longrefiner.method import LongRefiner, Refiner
 
-__all__ = ["LongRefiner", "Refined", "Refiner"]
+__all__ = ["LongRefiner", "Refiner"]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from colligate.core.events import Event
+from colligate.core.events import Event, counted
 from colligate.documents import Span
 
 
@@ -22,6 +23,13 @@ class Structured(Event):
     coverage: float = 1.0
     lost: tuple[str, ...] = ()
     kept: bool = False
+
+    def line(self) -> str:
+        return f"structured {self.document}: {counted(self.nodes, 'part')} from {self.basis}"
+
+    @property
+    def stage(self) -> Mapping[str, Sequence[str]]:
+        return {"refined": [self.document]}
 
 
 @dataclass(frozen=True)
@@ -50,6 +58,9 @@ class Weighed(Event):
     selected: tuple[str, ...]
     nodes: tuple[NodeScore, ...]
 
+    def line(self) -> str:
+        return f"weighed {counted(len(self.nodes), 'part')} of {self.document}"
+
 
 @dataclass(frozen=True)
 class Selected(Event):
@@ -59,3 +70,11 @@ class Selected(Event):
     tokens: int
     budget: int
     documents: int
+
+    def line(self) -> str:
+        kept = f"kept {self.tokens:,} of {self.budget:,} tokens"
+        return f"{kept} from {counted(self.documents, 'document')}"
+
+    @property
+    def stage(self) -> Mapping[str, Sequence[str]]:
+        return {"selected": [span.document_id for span in self.spans]}

@@ -4,26 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from colligate.concurrency import side_by_side
-from colligate.core.answer import Answer
+from colligate.core.answer import Answer, Refined
 from colligate.core.citing import Evidence
 from colligate.core.events import Noted
 from colligate.core.parameters import at_least
 from colligate.core.prompts import material
 from colligate.core.reader import Form, fitting, read
 from colligate.core.run import Run
-from colligate.core.strategy import Needs
+from colligate.core.strategy import Calls, Needs
 from colligate.core.units import best_documents
 from colligate.documents import Document, Hit, Passage, Span
 from colligate.documents.sentences import LEAST_WORDS, MOST_WORDS
 from colligate.errors import MissingCapability
 from colligate.library.sources import SearchMode
 from colligate.models import Capability, Message, Role
-from colligate.models.metering import UsageReport
 from colligate.strategies.longrefiner.events import NodeScore, Selected, Weighed
 from colligate.strategies.longrefiner.selection import Kept, under_budget
 from colligate.strategies.longrefiner.structuring import Structurer, Structuring
@@ -237,60 +236,6 @@ async def query_scope(question: str, run: Run) -> float:
     return scope
 
 
-# What a refiner gives: the spans it kept, as text under a budget.
-
-
-@dataclass(frozen=True)
-class Refined:
-    """What was kept of some documents for a question.
-
-    `text` is for any reader: documents by rank, titles and headings above what stands under
-    them, in document order; `tokens` of it, by the model's own count, are at most `budget`.
-    `passages` are its stretches as spans, in that order; `evidence` the same by score. `scope`
-    is R_q, None where it was not asked for. `of_tokens` is what all of the documents, or of the
-    passages given, would have taken.
-    """
-
-    question: str
-    text: str
-    passages: tuple[Passage, ...]
-    evidence: tuple[Evidence, ...]
-    tokens: int
-    budget: int
-    documents: tuple[str, ...]
-    of_tokens: int
-    scope: float | None = None
-    usage: UsageReport = field(default_factory=UsageReport)
-    warnings: tuple[str, ...] = ()
-    model: str = ""
-
-    def to_json(self) -> dict[str, Any]:
-        """What `refine --json` prints."""
-        return {
-            "question": self.question,
-            "text": self.text,
-            "tokens": self.tokens,
-            "budget": self.budget,
-            "scope": self.scope,
-            "documents": list(self.documents),
-            "document_tokens": self.of_tokens,
-            "passages": [
-                {
-                    "document": p.document_id,
-                    "title": p.title,
-                    "section": list(p.section),
-                    "page": p.page,
-                    "start": p.span.start,
-                    "end": p.span.end,
-                }
-                for p in self.passages
-            ],
-            "evidence": [e.to_json() for e in self.evidence],
-            "usage": self.usage.to_json(),
-            "warnings": list(self.warnings),
-        }
-
-
 # LongRefiner's refiner: long documents in, the spans a question needs out, under a budget.
 
 TITLES_TOKENS = 256  # of the reply that names titles
@@ -313,6 +258,10 @@ class Refiner:
     Raises:
         UsageError: if the budget or another number is negative.
     """
+
+    name: ClassVar[str] = "refining"
+    needs: ClassVar[Needs] = Needs(optional=frozenset({Capability.LABELS}))
+    calls: ClassVar[Calls] = Calls(6)
 
     budget: int = 2048  # section 4.1: "2k", of the refiner's tokenizer
     structuring: Structuring = Structuring.AUTO
@@ -507,7 +456,6 @@ class LongRefiner(Refiner):
     """
 
     name: ClassVar[str] = "longrefiner"
-    needs: ClassVar[Needs] = Needs(optional=frozenset({Capability.LABELS}))
 
     documents: int = 8  # section 4.1
     form: Form = Form.SHORT
@@ -516,10 +464,22 @@ class LongRefiner(Refiner):
         super().__post_init__()
         at_least(self, documents=1)
 
+    async def refine(
+        self,
+        question: str,
+        run: Run,
+        *,
+        documents: Sequence[str] | None = None,
+        passages: Sequence[Passage] | None = None,
+    ) -> Refined:
+        """As `Refiner.refine`; without documents or passages, of the best documents in view."""
+        if documents is None and passages is None:
+            documents = await best_documents(question, run, self.documents, self.mode)
+        return await super().refine(question, run, documents=documents, passages=passages)
+
     async def answer(self, question: str, run: Run) -> Answer:
         """Find, refine, read."""
-        best = await best_documents(question, run, self.documents, self.mode)
-        refined = await self.refine(question, run, documents=best)
+        refined = await self.refine(question, run)
         by_score = {evidence.span: place for place, evidence in enumerate(refined.evidence)}
         ranked = sorted(refined.passages, key=lambda passage: by_score[passage.span])
         # Where the window is too small the worst are left out; the rest stay in their order.

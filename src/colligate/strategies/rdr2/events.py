@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from colligate.core.events import Event
-from colligate.strategies.rdr2.router import Action, Expelled
+from colligate.core.events import Event, counted
+from colligate.strategies.rdr2.router import Action, Expelled, Tag
 
 
 @dataclass(frozen=True)
@@ -29,3 +30,12 @@ class Routed(Event):
     expelled: tuple[Expelled, ...]
     dropped: tuple[str, ...]
     cut: bool = False
+
+    def line(self) -> str:
+        done = counted(len(self.actions), "action") if self.actions else self.verdict
+        return f"routing {self.document}: {done}"
+
+    @property
+    def stage(self) -> Mapping[str, Sequence[str]]:
+        accepted = any(action.tag is Tag.ANSWER for action in self.actions)
+        return {"routed": [self.document] if accepted else []}

@@ -14,7 +14,7 @@ from colligate.core.citing import Evidence
 from colligate.core.parameters import at_least
 from colligate.core.reader import Form, fitting, read
 from colligate.core.run import Run
-from colligate.core.strategy import Needs
+from colligate.core.strategy import Calls, Needs
 from colligate.documents import Document, Hit, Passage
 from colligate.library.sources import SearchMode
 from colligate.models import Capability, Role
@@ -54,6 +54,11 @@ class Routing:
     def passages(self) -> tuple[Passage, ...]:
         """What the reader is given of this document."""
         return self.tree.passages(self.answers)
+
+    @property
+    def found(self) -> bool:
+        """Whether the router accepted anything."""
+        return bool(self.answers)
 
     def rounds_of(self, passage: Passage) -> tuple[int, ...]:
         """The rounds in which the blocks of a passage were accepted, in order."""
@@ -116,6 +121,7 @@ class RDR2:
 
     name: ClassVar[str] = "rdr2"
     needs: ClassVar[Needs] = Needs()
+    calls: ClassVar[Calls] = Calls(10)
 
     k: int = 5  # section 4.2
     mode: SearchMode = SearchMode.HYBRID  # the paper: a dense retriever
@@ -168,8 +174,15 @@ class RDR2:
             form=self.form,
         )
 
-    async def route(self, question: str, run: Run, hits: Sequence[Hit]) -> list[Routing]:
-        """Walk the documents of these passages side by side; they come by their best passage."""
+    async def route(
+        self, question: str, run: Run, hits: Sequence[Hit] | None = None
+    ) -> list[Routing]:
+        """Walk the documents of these passages, else of those that a search finds, side by side.
+
+        Documents come in the order of their best passages.
+        """
+        if hits is None:
+            hits = await run.search(question, k=self.k, pool=self.pool, mode=self.mode)
         router = await run.adapted(Role.WORKER, self.router_adapter)
         found: dict[str, list[Hit]] = {}
         for hit in hits:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from colligate.core.citing import Stated
-from colligate.core.events import Event
+from colligate.core.events import Event, counted
 from colligate.documents import Span
 
 
@@ -18,6 +18,10 @@ class Planned(Event):
     directive: str
     documents: int
     kept: bool = False
+
+    def line(self) -> str:
+        documents = counted(self.documents, "document")
+        return f"{counted(len(self.tasks), 'task')} for each of {documents}"
 
 
 @dataclass(frozen=True)
@@ -36,9 +40,18 @@ class AgentTurn(Event):
     query: str
     shown: tuple[Span, ...] = ()
 
+    def line(self) -> str:
+        if self.action == "search":
+            return f"searching {self.title}: {self.query}"
+        return f"done with {self.title}"
+
+    @property
+    def stage(self) -> Mapping[str, Sequence[str]]:
+        return {"read": [self.document] if self.shown else []}
+
 
 @dataclass(frozen=True)
-class FoundThere(Event):
+class FoundThere:
     """A finding and the places in its document that say it."""
 
     text: str
@@ -64,6 +77,13 @@ class AgentEnded(Event):
     problem: str = ""
     kept: bool = False
 
+    def line(self) -> str:
+        return f"{self.title}: {self.status}, {counted(len(self.findings), 'finding')}"
+
+    @property
+    def stage(self) -> Mapping[str, Sequence[str]]:
+        return {"found": [self.document] if self.findings else []}
+
 
 @dataclass(frozen=True)
 class Grouped(Event):
@@ -79,6 +99,11 @@ class Grouped(Event):
     budget: int
     forced: bool = False
 
+    def line(self) -> str:
+        texts = counted(sum(map(len, self.groups)), "text")
+        groups = counted(len(self.groups), "group")
+        return f"synthesis level {self.level}: {texts} in {groups}"
+
 
 @dataclass(frozen=True)
 class Synthesised(Event):
@@ -88,6 +113,9 @@ class Synthesised(Event):
     group: int
     findings: tuple[FoundThere, ...]
     passed_on: bool = False
+
+    def line(self) -> str:
+        return f"synthesis level {self.level}: {counted(len(self.findings), 'finding')}"
 
 
 def places_of(findings: Sequence[Stated]) -> tuple[FoundThere, ...]:

@@ -17,7 +17,7 @@ from colligate.core.parameters import at_least
 from colligate.core.prompts import material
 from colligate.core.reader import Form, read
 from colligate.core.run import Run
-from colligate.core.strategy import Needs
+from colligate.core.strategy import Calls, Needs
 from colligate.core.units import best_documents
 from colligate.errors import BudgetExceeded, MalformedOutput, ModelError
 from colligate.library.sources import DocumentInfo, SearchMode
@@ -122,6 +122,7 @@ class SPDRAG:
 
     name: ClassVar[str] = "spd-rag"
     needs: ClassVar[Needs] = Needs()
+    calls: ClassVar[Calls] = Calls(2, document=3)
 
     documents: int | None = None  # the paper: all
     searches: int = 5  # of an agent
