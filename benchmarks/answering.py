@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from colligate.core.answer import Answer
 from colligate.core.events import Asked, Retrieved
 from colligate.core.parameters import configured
-from colligate.core.prompts import material
+from colligate.core.prompts import escape
 from colligate.core.run import Run
 from colligate.core.strategy import Strategy, strategy_type
 from colligate.documents import Document, Span
@@ -130,7 +130,7 @@ def shown_to_models(
     texts = [_blanks_aside(prompt) for prompt in prompts]
     found = []
     for span in among:
-        sought = _blanks_aside(material(documents[span.document_id].slice(span)))
+        sought = _blanks_aside(escape(documents[span.document_id].slice(span)))
         if sought and any(sought in text for text in texts):
             found.append(span)
     return found

@@ -22,7 +22,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from colligate.bench.corpus import InView
+from colligate.bench.corpus import CorpusResolver
 from colligate.bench.metrics.backends import Backends
 from colligate.bench.observe import Answering
 from colligate.bench.plan import contenders, plan
@@ -78,7 +78,7 @@ async def run(folder: Path, out: Path, *, traces: bool) -> tuple[float, Sequence
     models = {Role.READER: ScriptedModel(lambda _: REPLY)}
     async with AsyncExitStack() as stack:
         rows = stack.enter_context(RowFile(out))
-        in_view = await stack.enter_async_context(InView(folder, out / "corpus"))
+        in_view = await stack.enter_async_context(CorpusResolver(folder, out / "corpus"))
         answering = Answering(models, Spending())
         bench = Bench(asked, out, answering, in_view, Backends(), traces=traces)
         began = time.perf_counter()

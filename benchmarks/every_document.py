@@ -37,7 +37,7 @@ from answering import COSTS, Setting, answered, costs, method, retrieved, shown_
 from breaking import of_spd_rag
 from colligate.core.run import Run
 from colligate.documents import Document, Span
-from colligate.library.in_memory import Given
+from colligate.library.in_memory import InMemorySources
 from colligate.models import Role
 from every_document_data import SUITES, NeedsAll, every_document
 from evidence_measuring import (
@@ -81,7 +81,7 @@ class Asking:
         documents = {id_: self.documents[id_] for id_ in question.documents}
         counting = self.setting.models[Role.READER]
         whole = sum([await counting.count_tokens(each.text) for each in documents.values()])
-        async with Given(list(documents.values()), self.setting.embedder) as sources:
+        async with InMemorySources(list(documents.values()), self.setting.embedder) as sources:
             await sources.search("index", k=1)  # not in the time of the answer
             run = self.setting.run(sources)
             row = await self._answered(question, written, run)

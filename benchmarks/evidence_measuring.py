@@ -20,7 +20,7 @@ from colligate.bench.significance import bootstrap, paired_bootstrap
 from colligate.core.events import Trace
 from colligate.documents import Document, Node, Passage, Span
 from colligate.documents.chunking import Chunker
-from colligate.library.in_memory import Given
+from colligate.library.in_memory import InMemorySources
 from colligate.models import ChatModel, Embedder, Reranker, Role
 from colligate.models.names import open_embedder, open_reranker
 from colligate.session import Opened
@@ -100,12 +100,12 @@ class Corpus:
     documents: Mapping[str, Document]
     embedder: Embedder
     stack: AsyncExitStack
-    _sources: dict[Chunker, Given] = field(default_factory=dict)
+    _sources: dict[Chunker, InMemorySources] = field(default_factory=dict)
 
-    async def sources(self, chunker: Chunker) -> Given:
+    async def sources(self, chunker: Chunker) -> InMemorySources:
         """The documents in these chunks."""
         if chunker not in self._sources:
-            given = Given(list(self.documents.values()), self.embedder, chunker=chunker)
+            given = InMemorySources(list(self.documents.values()), self.embedder, chunker=chunker)
             self.stack.push_async_callback(given.close)
             await given.search("index", k=1)  # not in the time of the first question
             self._sources[chunker] = given

@@ -83,7 +83,7 @@ class Comparison:
         """What a method shows for a question, and what else is known of that."""
         documents = self.corpus.documents
         sources = await self.corpus.sources(CHUNKS[""])
-        run = Run(sources, self.models, Meter(), kept=self.kept)
+        run = Run(sources, self.models, Meter(), store=self.kept)
         read_by = list(question.documents) or await best_documents(question.text, run, PAGES)
         if method == WHOLE:
             return shown([Span(id_, 0, len(documents[id_])) for id_ in read_by], documents), {}

@@ -18,7 +18,7 @@ from pathlib import Path
 from colligate.documents.chunking import Structural
 from colligate.documents.reading import find_files, read
 from colligate.errors import ColligateError
-from colligate.library import Library
+from colligate.library import AsyncLibrary
 from colligate.library.index import passages_of, searched_text
 from colligate.models import Embedder
 from colligate.models.names import open_embedder
@@ -50,7 +50,7 @@ async def bare(embedder: Embedder, texts: list[str]) -> float:
     return len(texts) / (time.perf_counter() - begun)
 
 
-async def texts_of(library: Library) -> list[str]:
+async def texts_of(library: AsyncLibrary) -> list[str]:
     """What was embedded."""
     texts = []
     for info in await library.documents():
@@ -65,11 +65,11 @@ async def ingest(data: Path, name: str) -> None:
     embedder = open_embedder(name)
     await embedder.embed(["warm"])
     with tempfile.TemporaryDirectory() as folder:
-        async with Library(Path(folder) / "texts", embedder=embedder) as library:
+        async with AsyncLibrary(Path(folder) / "texts", embedder=embedder) as library:
             await library.add(data, index=False)
             texts = await texts_of(library)
         first = await bare(embedder, texts)
-        async with Library(Path(folder) / "library", embedder=embedder) as library:
+        async with AsyncLibrary(Path(folder) / "library", embedder=embedder) as library:
             begun = time.perf_counter()
             result = await library.add(data)
             seconds = time.perf_counter() - begun

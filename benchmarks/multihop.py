@@ -49,7 +49,7 @@ from breaking import of_dualrag, of_duquad
 from colligate.core.reader import Form, reader_messages
 from colligate.core.run import Run
 from colligate.documents import Document, Span
-from colligate.library.in_memory import Given
+from colligate.library.in_memory import InMemorySources
 from colligate.models import Message
 from colligate.strategies.dualrag.knowledge import ELSE, NOTHING
 from colligate.strategies.dualrag.prompts import (
@@ -134,7 +134,7 @@ class Asking:
     setting: Setting
     stack: AsyncExitStack
     corpus: Mapping[str, Document]
-    _all: Given | None = None
+    _all: InMemorySources | None = None
 
     async def row(self, record: Record, written: str) -> Row:
         """One method's answer to one question, measured."""
@@ -142,13 +142,13 @@ class Asking:
         if self.corpus:
             self._all = self._all or await self._indexed()
             return await self._measured(record, written, self.setting.run(self._all), documents)
-        async with Given(list(documents.values()), self.setting.embedder) as sources:
+        async with InMemorySources(list(documents.values()), self.setting.embedder) as sources:
             await sources.search("index", k=1)  # not in the time of the answer
             run = self.setting.run(sources)
             return await self._measured(record, written, run, documents)
 
-    async def _indexed(self) -> Given:
-        sources = Given(list(self.corpus.values()), self.setting.embedder)
+    async def _indexed(self) -> InMemorySources:
+        sources = InMemorySources(list(self.corpus.values()), self.setting.embedder)
         self.stack.push_async_callback(sources.close)
         await sources.search("index", k=1)  # not in the time of the first question
         return sources

@@ -4,7 +4,7 @@
 
 Each size is a fresh library of documents of 50 passages of about 120 words, drawn from a
 vocabulary by Zipf's law, with random unit vectors of 384 dimensions. The time of a search is
-all of `Library.search` but embedding the query, which here costs nothing.
+all of `AsyncLibrary.search` but embedding the query, which here costs nothing.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colligate.documents import Document, Span, flat_tree
-from colligate.library import Library, SearchMode
+from colligate.library import AsyncLibrary, SearchMode
 from colligate.library.catalogue import Catalogue, FileRecord
 
 DIMENSION = 384
@@ -109,7 +109,7 @@ async def measure(size: int, folder: Path) -> None:
     path = folder / "library"
     fill(path, size, words)
     begun = time.perf_counter()
-    async with Library(path, embedder=RandomVectors()) as library:
+    async with AsyncLibrary(path, embedder=RandomVectors()) as library:
         await library.index_pending()
     say(f"search {size}: building the index", time.perf_counter() - begun, "s")
     disk = sum(file.stat().st_blocks * 512 for file in path.rglob("*"))
@@ -119,7 +119,7 @@ async def measure(size: int, folder: Path) -> None:
 
 async def ask(size: int, folder: Path) -> None:
     words = Words()
-    async with Library(folder / "library", embedder=RandomVectors()) as library:
+    async with AsyncLibrary(folder / "library", embedder=RandomVectors()) as library:
         before = _resident()
         begun = time.perf_counter()
         await library.search("first question", k=K)

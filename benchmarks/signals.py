@@ -42,7 +42,7 @@ from answering import documents_of
 from colligate.core.events import Trace
 from colligate.core.run import Run
 from colligate.documents import Passage, Span
-from colligate.library.in_memory import Given
+from colligate.library.in_memory import InMemorySources
 from colligate.models import Capability, ChatModel, Embedder, Role
 from colligate.models.cache import CachedChat, ResponseCache
 from colligate.models.metering import Meter
@@ -153,7 +153,7 @@ async def signals_of(record: Record, model: ChatModel, embedder: Embedder, promp
     framed = quoting_messages if Capability.STRUCTURED in model.capabilities else view_messages
     shared = Shared(*framed(record["question"], list(enumerate(passages, 1))))
     signals: dict[str, Sequence[float]] = {}
-    async with Given(list(documents.values()), embedder) as sources:
+    async with InMemorySources(list(documents.values()), embedder) as sources:
         run = Run(sources, {Role.READER: model}, Meter(), embedder=embedder)
         began = time.perf_counter()
         for fusion in Fusion:

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from colligate.documents import Document, Hit, Page, Passage, Span, Tree
     from colligate.engine import Engine, Routes, aask, arefine
     from colligate.errors import ColligateError
-    from colligate.library.in_memory import Given
-    from colligate.library.library import Library as AsyncLibrary
+    from colligate.library.in_memory import InMemorySources
+    from colligate.library.library import AsyncLibrary as AsyncLibrary
     from colligate.library.sources import Sources
     from colligate.settings import Settings
     from colligate.strategies.longrefiner import LongRefiner, Refiner
@@ -29,13 +29,13 @@ __version__ = "0.1.0"
 # Where each public name lives. Loaded when first used: `colligate --help` needs none of them.
 _HOME = {
     "Answer": "colligate.core.answer",
-    "AsyncLibrary": "colligate.library.library:Library",
+    "AsyncLibrary": "colligate.library.library",
     "Citation": "colligate.core.citing",
     "ColligateError": "colligate.errors",
     "Document": "colligate.documents",
     "Engine": "colligate.engine",
     "Evidence": "colligate.core.citing",
-    "Given": "colligate.library.in_memory",
+    "InMemorySources": "colligate.library.in_memory",
     "Hit": "colligate.documents",
     "Library": "colligate.sync",
     "LongRefiner": "colligate.strategies.longrefiner.method",
@@ -67,8 +67,8 @@ __all__ = [
     "Document",
     "Engine",
     "Evidence",
-    "Given",
     "Hit",
+    "InMemorySources",
     "Library",
     "LongRefiner",
     "Page",

@@ -98,7 +98,7 @@ async def in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> 
 # Several calls under way at once, as one.
 
 
-async def side_by_side(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+async def gather(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     """The results, in the order given; how many run at once is the models' to bound.
 
     The first failure is raised as it is, once the others are cancelled and have ended.
@@ -115,7 +115,9 @@ async def side_by_side(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
 R = TypeVar("R")
 
 
-async def pooled(items: Sequence[T], work: Callable[[T], Awaitable[R]], most: int) -> list[R]:
+async def map_concurrent(
+    items: Sequence[T], work: Callable[[T], Awaitable[R]], most: int
+) -> list[R]:
     """The result of each item, in their order, at most `most` under way at once."""
     results: dict[int, R] = {}
     waiting = iter(enumerate(items))
@@ -124,5 +126,5 @@ async def pooled(items: Sequence[T], work: Callable[[T], Awaitable[R]], most: in
         for place, item in waiting:
             results[place] = await work(item)
 
-    await side_by_side(worker() for _ in range(min(most, len(items))))
+    await gather(worker() for _ in range(min(most, len(items))))
     return [results[place] for place in range(len(items))]

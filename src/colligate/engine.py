@@ -27,7 +27,7 @@ from colligate.core.strategy import (
 )
 from colligate.errors import BudgetExceeded, UsageError
 from colligate.library.ingest import Ingested
-from colligate.library.library import Library
+from colligate.library.library import AsyncLibrary
 from colligate.models import ChatModel, Embedder, Reranker, Role
 from colligate.models.metering import Meter, UsageReport
 from colligate.session import Session, require_paths
@@ -256,7 +256,7 @@ class Engine:
         trace = self._trace(on_event)
         return await self._session.add(paths, trace, index=index, workers=workers)
 
-    async def open_library(self) -> Library:
+    async def open_library(self) -> AsyncLibrary:
         """Open the library. Its embedder is loaded at the first search or index."""
         return await self._session.open_library()
 
@@ -329,7 +329,7 @@ class Engine:
                     budget=Budget(max_tokens_total),
                     reranker=await session.open_reranker(models) if needs.searches else None,
                     embedder=await session.open_library() if needs.searches else None,
-                    kept=await session.store(needs),
+                    store=await session.store(needs),
                 )
                 started = _Started(run, {role: model.name for role, model in models.items()})
                 before = len(session.warnings)

@@ -16,7 +16,7 @@ from typing import NoReturn, Protocol, TypeVar, runtime_checkable
 
 from colligate.core.events import Noted, Progressed, Trace
 from colligate.core.parameters import configured
-from colligate.core.run import InMemory, Kept
+from colligate.core.run import KeyValueStore, MemoryStore
 from colligate.core.strategy import SCORING, Need, Needs, Strategy, met
 from colligate.documents.reading import find_files
 from colligate.errors import (
@@ -26,9 +26,9 @@ from colligate.errors import (
     NoDocuments,
     UsageError,
 )
-from colligate.library.in_memory import Given
+from colligate.library.in_memory import InMemorySources
 from colligate.library.ingest import Ingested, Progress
-from colligate.library.library import Library
+from colligate.library.library import AsyncLibrary
 from colligate.library.sources import Sources
 from colligate.models import AdapterModel, Capability, ChatModel, Embedder, Reranker, Role
 from colligate.models.cache import CachedChat, ResponseCache
@@ -50,7 +50,12 @@ DEFAULT_EMBEDDER = Named("minilm")
 LEARNT = frozenset({Capability.LIKELIHOOD, Capability.LABELS})
 """Capabilities that an endpoint may turn out to have once its server is asked."""
 
-CALLED = {Role.READER: "model", Role.WORKER: "worker", Role.SCORER: "scorer", Role.JUDGE: "judge"}
+ROLE_NAMES = {
+    Role.READER: "model",
+    Role.WORKER: "worker",
+    Role.SCORER: "scorer",
+    Role.JUDGE: "judge",
+}
 _SECONDS_TO_PROBE = 20.0
 
 
@@ -85,7 +90,7 @@ class Session:
     _open: _OpenModels = field(init=False, repr=False)
     _borrows: bool = field(default=False, init=False, repr=False)
     _named: Settings | None = field(default=None, init=False, repr=False)
-    _library: Library | None = field(default=None, init=False, repr=False)
+    _library: AsyncLibrary | None = field(default=None, init=False, repr=False)
     _responses: ResponseCache | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -154,7 +159,7 @@ class Session:
             if named is None and role is Role.READER:
                 named = await default_reader()
             if named is not None:
-                note_name(CALLED[role], named, trace)
+                note_name(ROLE_NAMES[role], named, trace)
                 models[role] = await self.open_model(named, report_pull(trace))
         return models
 
@@ -296,7 +301,7 @@ class Session:
 
     # Documents
 
-    async def open_library(self) -> Library:
+    async def open_library(self) -> AsyncLibrary:
         """Open the library. Its embedder is loaded at the first search or index."""
         if self._library is None:
             settings = await self.names()
@@ -307,7 +312,7 @@ class Session:
             by_name = embedder.name if isinstance(embedder, Named) else embedder
             folder = settings.library.name if settings.library else None
             if self._library is None:  # calls may come at once; the first one opens it
-                self._library = Library(folder, embedder=by_name, wait=self.wait)
+                self._library = AsyncLibrary(folder, embedder=by_name, wait=self.wait)
                 self._stack.push_async_callback(self._library.close)
         return self._library
 
@@ -342,7 +347,7 @@ class Session:
         if paths and documents is not None:
             raise UsageError("paths and documents exclude each other", hint="give one of them")
         if not needs.reads:
-            return Given(())
+            return InMemorySources(())
         library = await self.open_library()
         if paths:
             ingested = await self.add(paths, trace, index=needs.searches)
@@ -373,9 +378,9 @@ class Session:
         in_view = [info.id for info in await sources.documents()]
         return {role: CachedChat(model, responses, tags=in_view) for role, model in models.items()}
 
-    async def store(self, needs: Needs) -> Kept:
+    async def store(self, needs: Needs) -> KeyValueStore:
         """Return the store for what strategies learn about documents, in the library's folder."""
-        return await self._response_cache() if needs.reads else InMemory()
+        return await self._response_cache() if needs.reads else MemoryStore()
 
     async def configure(self, kind: type[T], trace: Trace) -> T:
         """Make a strategy with its defaults and the adapters that the settings name."""
@@ -512,7 +517,7 @@ def configure(kind: type[T], settings: Settings, given: Sequence[str], trace: Tr
 
 
 async def ingest(
-    library: Library,
+    library: AsyncLibrary,
     paths: Sequence[str | Path],
     trace: Trace,
     *,

@@ -20,7 +20,7 @@ from colligate.core.strategy import RefiningStrategy, Strategy
 from colligate.documents import Document, Hit
 from colligate.engine import DEFAULT_REFINER, DEFAULT_STRATEGY, Engine, aask, arefine
 from colligate.library.ingest import Ingested
-from colligate.library.library import Library as AsyncLibrary
+from colligate.library.library import AsyncLibrary as AsyncLibrary
 from colligate.library.sources import DocumentInfo, SearchMode
 
 T = TypeVar("T")

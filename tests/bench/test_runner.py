@@ -15,10 +15,10 @@ import pytest
 from colligate.bench.metrics.catalogue import CORPUS
 from colligate.bench.observe import Answering, stages
 from colligate.bench.participants import Named
-from colligate.bench.plan import Contender, contenders, plan
+from colligate.bench.plan import SuiteEntry, contenders, plan
 from colligate.bench.question import Question, Reading, Task
 from colligate.bench.rows import Row, read_rows
-from colligate.bench.run import Done, Request, carried_out
+from colligate.bench.run import Done, Request, run_suite
 from colligate.bench.suites import Method, Suite, parse_suite
 from colligate.bench.totals import read_totals, right_answers
 from colligate.cli.bench_results import results
@@ -39,7 +39,7 @@ from colligate.errors import (
     UsageError,
 )
 from colligate.jobs.spending import Paid, Spending
-from colligate.library.in_memory import Given
+from colligate.library.in_memory import InMemorySources
 from colligate.models import Message, Role
 from colligate.settings import Settings
 from colligate.strategies.baselines.full_context import FullContext
@@ -105,7 +105,7 @@ def asked(data: Path) -> Callable[..., Done]:
                 notes.append(event.text)
 
         request = Request(suite(text), data, data / "out", named, **more)
-        return asyncio.run(carried_out(request, see))
+        return asyncio.run(run_suite(request, see))
 
     return run
 
@@ -133,7 +133,7 @@ class Broken:
 
 async def outcome_of(strategy: Any, model: ScriptedModel, **more: Any) -> Any:
     answering = Answering({Role.READER: model}, more.pop("spending", Spending()), **more)
-    async with Given([document("a")]) as sources:
+    async with InMemorySources([document("a")]) as sources:
         outcome, _ = await answering.answered(strategy, "How high?", sources)
     return outcome
 
@@ -209,7 +209,7 @@ async def test_what_the_budget_of_all_refuses_is_no_outcome_even_if_the_strategy
         needs: ClassVar[Needs] = Needs(searches=False)
 
         async def answer(self, question: str, run: Run) -> Answer:
-            assert run.purse.left is None  # it does not feel the budget
+            assert run.tokens.left is None  # it does not feel the budget
             try:
                 await run.chat([Message("user", question)], max_tokens=100)
             except BudgetExceeded:
@@ -283,10 +283,10 @@ def test_the_oracle_alone_is_told_the_gold() -> None:
         needs: ClassVar[Needs] = Needs()
 
     question = Question("q", "?", gold=("a",), gold_texts=(("a", "It is so."),))
-    told: Any = Contender(Method("oracle"), Oracle()).asked(question)  # type: ignore[arg-type]
+    told: Any = SuiteEntry(Method("oracle"), Oracle()).asked(question)  # type: ignore[arg-type]
 
     assert (told.gold, told.sentences) == (("a",), (("a", "It is so."),))
-    other = Contender(Method("full-context"), FullContext())
+    other = SuiteEntry(Method("full-context"), FullContext())
     assert other.asked(question) is other.strategy
 
 

@@ -8,7 +8,7 @@ from colligate.core.citing import NOT_FOUND
 from colligate.core.events import Noted
 from colligate.core.reader import FORMS, Form, fitting, read, reader_messages
 from colligate.documents import Passage, Span
-from colligate.library.in_memory import Given
+from colligate.library.in_memory import InMemorySources
 from colligate.models.base import Message, Role
 
 PASSAGES = [Passage(Span("d", n * 100, n * 100 + 90), f"{n} " * 30, "D") for n in range(200)]
@@ -16,7 +16,7 @@ PASSAGES = [Passage(Span("d", n * 100, n * 100 + 90), f"{n} " * 30, "D") for n i
 
 @pytest.mark.parametrize("window", [900, 1500, 4000, 9999, 60_000])
 async def test_as_many_of_the_first_are_kept_as_fit_and_few_prompts_counted(make_run, window):
-    run, model = make_run(Given([]), context_tokens=window)
+    run, model = make_run(InMemorySources([]), context_tokens=window)
     counted = []
     count = model.count_prompt
 
@@ -46,7 +46,7 @@ SAID = (1, "900 euros a month", "The rent is 900 euros a month.")
 @pytest.fixture
 async def asked(make_run, documents):
     """`asked(*replies)`: the answer of a reader that says these, its calls, and what is noted."""
-    async with Given(documents) as sources:
+    async with InMemorySources(documents) as sources:
         lease = documents[0]
         passages = [lease.passage(Span(lease.id, 0, len(lease.text)))]
 

@@ -19,7 +19,7 @@ from colligate.errors import (
     MissingCapability,
     RateLimited,
 )
-from colligate.library.in_memory import Given
+from colligate.library.in_memory import InMemorySources
 from colligate.models import Capability, Completion, Message, Role, Usage
 from colligate.models.metering import Meter
 from colligate.testing import ScriptedModel
@@ -196,7 +196,7 @@ class Adaptable(ScriptedModel):
 
 
 async def test_an_adapter_is_on_one_roles_model_and_the_rest_is_shared() -> None:
-    run = Run(Given([]), {Role.READER: Adaptable()}, Meter(), budget=Budget(1000))
+    run = Run(InMemorySources([]), {Role.READER: Adaptable()}, Meter(), budget=Budget(1000))
     router = await run.adapted(Role.WORKER, "router")
     messages = [Message("user", "Who?")]
     said = [
@@ -207,11 +207,11 @@ async def test_an_adapter_is_on_one_roles_model_and_the_rest_is_shared() -> None
     assert await run.adapted(Role.WORKER, None) is run
     assert run.meter.report().calls == 3
     assert len(run.trace.events) == len(router.trace.events) == 6
-    assert router.purse is run.purse
+    assert router.tokens is run.tokens
 
 
 async def test_a_model_without_adapters_says_so() -> None:
     model = ScriptedModel([], name="plain")
-    run = Run(Given([]), {Role.READER: model}, Meter())
+    run = Run(InMemorySources([]), {Role.READER: model}, Meter())
     with pytest.raises(MissingCapability, match="plain takes no adapter"):
         await run.adapted(Role.WORKER, "some/adapter")

@@ -8,7 +8,7 @@ import pytest
 from colligate.core.strategy import available, strategy, strategy_type, summary
 from colligate.documents.tokens import token_spans
 from colligate.errors import UnknownStrategy, WeightsUnavailable
-from colligate.library.in_memory import Given
+from colligate.library.in_memory import InMemorySources
 from colligate.models.base import LabelOdds
 
 KEYS = [
@@ -43,7 +43,7 @@ def answered(documents, minilm, make_run, reply):
     said = reply((1, "The tenant pays 900 euros a month", "The tenant pays 900 euros a month."))
 
     async def answer(name):
-        async with Given(documents, minilm) as sources:
+        async with InMemorySources(documents, minilm) as sources:
             run, _ = make_run(
                 sources,
                 lambda call: said,

@@ -3,7 +3,7 @@ import pytest
 from colligate.core.token_scores import running_scores, token_scores
 from colligate.documents.tokens import token_spans
 from colligate.errors import MissingCapability
-from colligate.library.in_memory import Given
+from colligate.library.in_memory import InMemorySources
 
 TEXT = "One fish swims. Two birds fly away. Red deer run. Blue whales dive deep."
 CUTS = [(0, 15), (16, 35), (36, 49), (50, 72)]
@@ -15,14 +15,14 @@ def by_place(prefix, text):
 
 
 async def test_each_token_has_its_place_and_its_number(make_run):
-    async with Given([]) as sources:
+    async with InMemorySources([]) as sources:
         run, _ = make_run(sources, likelihood=by_place)
         (tokens,) = await token_scores(run, [("before", "two words")])
     assert [(t.start, t.end, t.logprob) for t in tokens] == [(0, 3, -1), (4, 9, -2)]
 
 
 async def test_a_model_whose_tokens_have_no_places_is_refused(make_run):
-    async with Given([]) as sources:
+    async with InMemorySources([]) as sources:
         run, _ = make_run(sources, likelihood=lambda prefix, text: [-1.0])
         with pytest.raises(MissingCapability, match="where its tokens stand"):
             await token_scores(run, [("", "two words")])
@@ -35,7 +35,7 @@ async def test_a_text_that_fits_is_scored_in_one_pass_as_it_runs_on(make_run):
         seen.append((prefix, text))
         return by_place(prefix, text)
 
-    async with Given([]) as sources:
+    async with InMemorySources([]) as sources:
         run, _ = make_run(sources, likelihood=told)
         rows = await running_scores(run, TEXT, CUTS)
     assert seen == [("", TEXT)]
@@ -51,7 +51,7 @@ async def test_a_long_text_is_scored_in_parts_each_after_what_comes_before(make_
         seen.append((prefix, text))
         return by_place(prefix, text)
 
-    async with Given([]) as sources:
+    async with InMemorySources([]) as sources:
         run, _ = make_run(sources, likelihood=told, context_tokens=24)  # 8 before, 8 scored
         rows = await running_scores(run, TEXT, CUTS)
     assert "".join(text for _, text in seen).replace(" ", "") == TEXT.replace(" ", "")
@@ -71,7 +71,7 @@ async def test_a_stretch_that_nearly_fills_the_window_is_scored_with_less_before
     long = "They swim " * 8
     text = f"One two. Three four. {long}"
     cuts = [(0, 8), (9, 20), (21, len(text) - 1)]
-    async with Given([]) as sources:
+    async with InMemorySources([]) as sources:
         run, _ = make_run(sources, likelihood=told, context_tokens=28)  # 10 before, 10 scored
         rows = await running_scores(run, text, cuts)
     assert [pair for pair in seen if pair[1].strip() == long.strip()] == [
@@ -81,7 +81,7 @@ async def test_a_stretch_that_nearly_fills_the_window_is_scored_with_less_before
 
 
 async def test_nothing_is_asked_of_an_empty_text(make_run):
-    async with Given([]) as sources:
+    async with InMemorySources([]) as sources:
         run, _ = make_run(sources, likelihood=by_place)
         assert await running_scores(run, "", []) == []
         assert run.meter.report().scoring_passes == 0

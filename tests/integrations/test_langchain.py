@@ -11,7 +11,7 @@ from langchain_core.runnables import RunnablePassthrough
 from langchain_core.tools import create_retriever_tool
 from pydantic import ValidationError
 
-from colligate import AsyncLibrary, Given
+from colligate import AsyncLibrary, InMemorySources
 from colligate.errors import UsageError
 from colligate.integrations.langchain import ColligateRetriever
 
@@ -40,7 +40,7 @@ async def test_awaited_it_finds_the_same(library):
 
 async def test_sources_can_be_awaited_alone(library):
     documents = [library.document(info.id) for info in library.documents()]
-    retriever = ColligateRetriever(library=Given(documents), k=1, mode="sparse")
+    retriever = ColligateRetriever(library=InMemorySources(documents), k=1, mode="sparse")
     (found,) = await retriever.ainvoke("herons wade")
     assert found.metadata["title"] == "Herons"
     with pytest.raises(UsageError, match="await"):

@@ -8,7 +8,7 @@ from llama_index.core.llms import MockLLM
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.schema import MetadataMode
 
-from colligate import Given
+from colligate import InMemorySources
 from colligate.errors import UsageError
 from colligate.integrations.llamaindex import ColligateRetriever
 
@@ -42,7 +42,7 @@ async def test_awaited_it_finds_the_same(library):
 
 async def test_sources_can_be_awaited_alone(library):
     documents = [library.document(info.id) for info in library.documents()]
-    retriever = ColligateRetriever(Given(documents), k=1, mode="sparse")
+    retriever = ColligateRetriever(InMemorySources(documents), k=1, mode="sparse")
     (found,) = await retriever.aretrieve("herons wade")
     assert found.node.metadata["title"] == "Herons"
     with pytest.raises(UsageError, match="await"):

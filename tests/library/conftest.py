@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from colligate.errors import ServerFailed
-from colligate.library import Library
+from colligate.library import AsyncLibrary
 
 
 class WordEmbedder:
@@ -51,8 +51,8 @@ def embedder() -> WordEmbedder:
 
 
 @pytest.fixture
-async def library(tmp_path: Path, embedder: WordEmbedder) -> AsyncIterator[Library]:
-    async with Library(tmp_path / "library", embedder=embedder) as opened:
+async def library(tmp_path: Path, embedder: WordEmbedder) -> AsyncIterator[AsyncLibrary]:
+    async with AsyncLibrary(tmp_path / "library", embedder=embedder) as opened:
         yield opened
 
 

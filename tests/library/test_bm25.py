@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from colligate.library import Library, SearchMode
+from colligate.library import AsyncLibrary, SearchMode
 from colligate.library.bm25 import document_terms, query_terms, words
 
 # A sentence hidden in a document of its language, and queries that must find it.
@@ -41,14 +41,16 @@ FILLER = {
 }
 
 
-async def _add(library: Library, write: Any) -> None:
+async def _add(library: AsyncLibrary, write: Any) -> None:
     for language, (sentence, _) in PLANTED.items():
         text = f"# {language}\n\n{FILLER[language]}\n\n## 1\n\n{sentence}\n"
         folder = write(f"{language}.md", text).parent
     await library.add(folder)
 
 
-async def test_planted_sentences_are_found_in_every_script(library: Library, write: Any) -> None:
+async def test_planted_sentences_are_found_in_every_script(
+    library: AsyncLibrary, write: Any
+) -> None:
     await _add(library, write)
     missed = []
     for language, (sentence, queries) in PLANTED.items():
@@ -59,14 +61,16 @@ async def test_planted_sentences_are_found_in_every_script(library: Library, wri
     assert missed == []
 
 
-async def test_planted_sentences_are_found_by_hybrid_search(library: Library, write: Any) -> None:
+async def test_planted_sentences_are_found_by_hybrid_search(
+    library: AsyncLibrary, write: Any
+) -> None:
     await _add(library, write)
     for sentence, queries in PLANTED.values():
         hits = await library.search(queries[0], k=3)
         assert any(sentence in hit.passage.text for hit in hits)
 
 
-async def test_a_document_of_unknown_language_is_found(library: Library, write: Any) -> None:
+async def test_a_document_of_unknown_language_is_found(library: AsyncLibrary, write: Any) -> None:
     await library.add(write("notes.txt", "Zyx qwv."))
     assert [info.language for info in await library.documents()] == ["und"]
     assert await library.search("zyx", k=1, mode=SearchMode.SPARSE)

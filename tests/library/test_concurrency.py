@@ -13,7 +13,7 @@ import pytest
 
 from colligate.concurrency import in_thread
 from colligate.documents.reading import read
-from colligate.library import Given, Library, SearchMode
+from colligate.library import AsyncLibrary, InMemorySources, SearchMode
 
 
 def handles(path: Path) -> int:
@@ -51,7 +51,7 @@ async def test_cancelled_work_in_a_thread_has_ended_when_its_task_ends() -> None
 
 
 async def test_a_search_under_way_ends_before_the_library_is_closed(
-    library: Library, write: Any
+    library: AsyncLibrary, write: Any
 ) -> None:
     parts = [f"# Part {n}\n\nOtters and herons {n}." for n in range(400)]
     await library.add(write("long.md", "\n\n".join(parts)))
@@ -67,7 +67,7 @@ async def test_given_documents_too_are_closed_after_their_searches(
     folder: Path, embedder: Any
 ) -> None:
     documents = [read(folder / name).documents[0] for name in ("heron.md", "otter.md")]
-    given = Given(documents, embedder)
+    given = InMemorySources(documents, embedder)
     for turns in range(4):
         searches = [asyncio.create_task(given.search("fish", k=2)) for _ in range(4)]
         for _ in range(turns):
@@ -77,7 +77,7 @@ async def test_given_documents_too_are_closed_after_their_searches(
     await given.close()
 
 
-async def test_what_many_tasks_open_is_opened_once(library: Library, folder: Path) -> None:
+async def test_what_many_tasks_open_is_opened_once(library: AsyncLibrary, folder: Path) -> None:
     await library.add(folder)
     await library.close()
     await asyncio.gather(*(library.documents() for _ in range(20)))
@@ -89,7 +89,7 @@ async def test_what_many_tasks_open_is_opened_once(library: Library, folder: Pat
 
 
 async def test_searches_while_documents_come_and_go(
-    library: Library, folder: Path, write: Any
+    library: AsyncLibrary, folder: Path, write: Any
 ) -> None:
     await library.add(folder)
     changing = True
@@ -116,7 +116,7 @@ async def test_searches_while_documents_come_and_go(
 async def test_cancelled_anywhere_it_leaves_nothing_behind(
     tmp_path: Path, folder: Path, embedder: Any, phase: str
 ) -> None:
-    library = Library(tmp_path / "library", embedder=embedder)
+    library = AsyncLibrary(tmp_path / "library", embedder=embedder)
     reached = asyncio.Event()
 
     def tell(progress: Any) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from colligate.errors import EmbedderMismatch
-from colligate.library import Library, SearchMode
+from colligate.library import AsyncLibrary, SearchMode
 from colligate.models.weights import pull
 
 WEIGHTS = {"minilm": "minilm-l6-v2-int8", "static": "wordllama-256"}
@@ -30,12 +30,12 @@ def name(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-async def library(name: str, tmp_path: Path) -> AsyncIterator[Library]:
-    async with Library(tmp_path / "library", embedder=name) as opened:
+async def library(name: str, tmp_path: Path) -> AsyncIterator[AsyncLibrary]:
+    async with AsyncLibrary(tmp_path / "library", embedder=name) as opened:
         yield opened
 
 
-async def test_meaning_is_found(library: Library, write: Any) -> None:
+async def test_meaning_is_found(library: AsyncLibrary, write: Any) -> None:
     for name, fact in FACTS.items():
         folder = write(f"{name}.txt", fact).parent
     await library.add(folder)
@@ -46,29 +46,29 @@ async def test_meaning_is_found(library: Library, write: Any) -> None:
 
 
 async def test_an_interrupted_library_equals_a_whole_one(
-    library: Library, name: str, tmp_path: Path, write: Any
+    library: AsyncLibrary, name: str, tmp_path: Path, write: Any
 ) -> None:
     """Whatever was embedded together, a text has the same vector and the same place."""
     paths = [write(f"{name}.txt", fact) for name, fact in FACTS.items()]
     for path in paths:
         await library.add(path)
-    async with Library(tmp_path / "whole", embedder=name) as whole:
+    async with AsyncLibrary(tmp_path / "whole", embedder=name) as whole:
         await whole.add(paths)
         for query in ("trucks", "law", "birth", "oven"):
             assert await whole.search(query, k=4) == await library.search(query, k=4)
 
 
 async def test_an_embedder_is_refused_by_the_name_that_opens_it(
-    library: Library, name: str, write: Any
+    library: AsyncLibrary, name: str, write: Any
 ) -> None:
     path = write("bridge.txt", FACTS["bridge"])
     await library.add(path)
     await library.close()
     other = next(each for each in WEIGHTS if each != name)
-    async with Library(library.path, embedder=other) as mistaken:
+    async with AsyncLibrary(library.path, embedder=other) as mistaken:
         with pytest.raises(EmbedderMismatch) as told:
             await mistaken.search("bridge", k=1)
     match = re.search(r"use --embedder (\S+),", str(told.value))
     assert match is not None
-    async with Library(library.path, embedder=match[1]) as mended:
+    async with AsyncLibrary(library.path, embedder=match[1]) as mended:
         assert await mended.search("bridge", k=1)

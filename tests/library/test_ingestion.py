@@ -27,7 +27,7 @@ from colligate.errors import (
     NoText,
     ServerFailed,
 )
-from colligate.library import Library, Progress, SearchMode
+from colligate.library import AsyncLibrary, Progress, SearchMode
 
 
 def fragile(path: Path) -> Reading:
@@ -82,18 +82,18 @@ def noted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[], list[
 NOTING = f"{Path(__file__).stem}:noting"
 
 
-async def texts(library: Library) -> dict[str, str]:
+async def texts(library: AsyncLibrary) -> dict[str, str]:
     """What the library holds, by title."""
     infos = await library.documents()
     return {info.title: (await library.document(info.id)).text for info in infos}
 
 
-async def found(library: Library, query: str) -> str:
+async def found(library: AsyncLibrary, query: str) -> str:
     hits = await library.search(query, k=1, mode=SearchMode.SPARSE)
     return hits[0].passage.text if hits else ""
 
 
-async def test_a_folder_is_added(library: Library, folder: Path) -> None:
+async def test_a_folder_is_added(library: AsyncLibrary, folder: Path) -> None:
     result = await library.add(folder)
     assert [path.name for path in result.added] == ["badger.md", "heron.md", "otter.md"]
     assert [info.id for info in await library.documents()] == result.document_ids
@@ -103,7 +103,7 @@ async def test_a_folder_is_added(library: Library, folder: Path) -> None:
 
 
 async def test_unchanged_files_are_neither_parsed_nor_embedded(
-    library: Library, folder: Path, embedder: Any
+    library: AsyncLibrary, folder: Path, embedder: Any
 ) -> None:
     first = await library.add(folder)
     embedded = len(embedder.passages)
@@ -116,14 +116,14 @@ async def test_unchanged_files_are_neither_parsed_nor_embedded(
 
 
 async def test_a_file_with_another_date_and_the_same_bytes_is_unchanged(
-    library: Library, folder: Path
+    library: AsyncLibrary, folder: Path
 ) -> None:
     for path in (await library.add(folder)).added:
         os.utime(path, (1, 1))
     assert len((await library.add(folder)).unchanged) == 3
 
 
-async def test_the_date_is_trusted_once_it_is_old_enough(library: Library, write: Any) -> None:
+async def test_the_date_is_trusted_once_it_is_old_enough(library: AsyncLibrary, write: Any) -> None:
     path = write("a.md", "# A\n\nApples.\n")
     os.utime(path, (1, 1))
     await library.add(path)
@@ -133,7 +133,9 @@ async def test_the_date_is_trusted_once_it_is_old_enough(library: Library, write
     assert (await library.add(path)).unchanged == [path]
 
 
-async def test_a_change_of_the_same_size_right_after_is_seen(library: Library, write: Any) -> None:
+async def test_a_change_of_the_same_size_right_after_is_seen(
+    library: AsyncLibrary, write: Any
+) -> None:
     path = write("a.md", "# A\n\nApples.\n")
     state = path.stat()
     await library.add(path)
@@ -143,7 +145,7 @@ async def test_a_change_of_the_same_size_right_after_is_seen(library: Library, w
 
 
 async def test_a_changed_file_takes_the_place_of_the_old(
-    library: Library, folder: Path, write: Any
+    library: AsyncLibrary, folder: Path, write: Any
 ) -> None:
     before = await library.add(folder)
     changed = write("badger.md", "# Badgers\n\nBadgers sleep by day.\n")
@@ -157,7 +159,7 @@ async def test_a_changed_file_takes_the_place_of_the_old(
     assert await library.verify() == []
 
 
-async def test_a_file_that_went_stays_until_pruned(library: Library, folder: Path) -> None:
+async def test_a_file_that_went_stays_until_pruned(library: AsyncLibrary, folder: Path) -> None:
     await library.add(folder)
     (folder / "otter.md").unlink()
     kept = await library.add(folder)
@@ -170,7 +172,7 @@ async def test_a_file_that_went_stays_until_pruned(library: Library, folder: Pat
 
 
 async def test_a_moved_file_is_the_same_document(
-    library: Library, folder: Path, embedder: Any
+    library: AsyncLibrary, folder: Path, embedder: Any
 ) -> None:
     first = await library.add(folder)
     embedded = len(embedder.passages)
@@ -184,7 +186,7 @@ async def test_a_moved_file_is_the_same_document(
 
 
 async def test_two_files_with_one_content_are_one_document(
-    library: Library, write: Any, embedder: Any
+    library: AsyncLibrary, write: Any, embedder: Any
 ) -> None:
     one, two = (write(f"{folder}/same.md", "# Same\n\nWords.\n") for folder in ("x", "y"))
     result = await library.add([one, two])
@@ -199,7 +201,7 @@ async def test_two_files_with_one_content_are_one_document(
 
 
 async def test_records_with_one_id_in_two_files_are_two_documents(
-    library: Library, write: Any
+    library: AsyncLibrary, write: Any
 ) -> None:
     one = write("one.jsonl", '{"id": "1", "title": "Oak", "text": "Oaks have acorns."}\n')
     two = write("two.jsonl", '{"id": "1", "title": "Elm", "text": "Elms have samaras."}\n')
@@ -213,7 +215,7 @@ async def test_records_with_one_id_in_two_files_are_two_documents(
 
 
 async def test_one_changed_record_leaves_the_others(
-    library: Library, write: Any, embedder: Any
+    library: AsyncLibrary, write: Any, embedder: Any
 ) -> None:
     line = '{{"id": "{0}", "title": "{0}", "text": "The tree {0} is {1}."}}\n'.format
     path = write("trees.jsonl", line("oak", "old") + line("elm", "tall"))
@@ -226,7 +228,7 @@ async def test_one_changed_record_leaves_the_others(
     assert not await found(library, "tall")
 
 
-async def test_bad_files_are_named_and_the_others_read(library: Library, folder: Path) -> None:
+async def test_bad_files_are_named_and_the_others_read(library: AsyncLibrary, folder: Path) -> None:
     (folder / "empty.md").write_bytes(b"")
     (folder / "torn.pdf").write_bytes(b"%PDF-1.7\nnothing follows")
     result = await library.add([folder, folder / "missing.md"])
@@ -239,7 +241,7 @@ async def test_bad_files_are_named_and_the_others_read(library: Library, folder:
 
 
 async def test_a_file_that_turned_bad_keeps_what_it_said_out_of_view(
-    library: Library, folder: Path, write: Any
+    library: AsyncLibrary, folder: Path, write: Any
 ) -> None:
     before = await library.add(folder)
     write("heron.md", "")
@@ -254,7 +256,7 @@ async def test_a_file_that_cannot_be_read_is_not_tried_again_until_it_changes(
 ) -> None:
     for name in ("empty.md", "good.md"):
         folder = write(name, "" if name == "empty.md" else "All is well.").parent
-    async with Library(tmp_path / "library", embedder=embedder, reader=NOTING) as library:
+    async with AsyncLibrary(tmp_path / "library", embedder=embedder, reader=NOTING) as library:
         first = await library.add(folder)
         assert sorted(noted()) == ["empty", "good"]
         again = await library.add(folder)
@@ -284,7 +286,7 @@ async def test_another_release_tries_again_what_one_could_not_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     empty = write("empty.md", "")
-    async with Library(tmp_path / "library", embedder=embedder, reader=NOTING) as library:
+    async with AsyncLibrary(tmp_path / "library", embedder=embedder, reader=NOTING) as library:
         await library.add(empty)
         monkeypatch.setattr("colligate.library.ingest._RELEASE", "99.0")
         await library.add(empty)
@@ -296,14 +298,14 @@ async def test_what_may_be_a_fault_of_the_moment_is_tried_again(
     tmp_path: Path, write: Any, embedder: Any, noted: Callable[[], list[str]], fault: str
 ) -> None:
     path = write(f"{fault}.md", "A text.")
-    async with Library(tmp_path / "library", embedder=embedder, reader=NOTING) as library:
+    async with AsyncLibrary(tmp_path / "library", embedder=embedder, reader=NOTING) as library:
         for _ in range(2):
             assert len((await library.add(path)).failed) == 1
     assert noted() == [fault, fault]
 
 
 async def test_a_remembered_failure_names_the_file_as_it_is_named_now(
-    library: Library, write: Any, monkeypatch: pytest.MonkeyPatch
+    library: AsyncLibrary, write: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write("empty.md", "")
     await library.add(path)
@@ -321,7 +323,7 @@ async def test_a_file_changed_between_comparing_and_reading_is_read_again(
         if progress.phase == "reading" and progress.file:  # its hash has been taken
             path.write_text("# A\n\nBananas.\n")
 
-    async with Library(tmp_path / "library", embedder=embedder) as library:
+    async with AsyncLibrary(tmp_path / "library", embedder=embedder) as library:
         await library.add(write("other.md", "Other."))
         await library.add(path, on_progress=change)
         path.write_text("# A\n\nApples.\n")  # what was hashed, perhaps not what was read
@@ -329,7 +331,7 @@ async def test_a_file_changed_between_comparing_and_reading_is_read_again(
         assert await found(library, "apples")
 
 
-async def test_a_title_that_changed_is_shown_and_found(library: Library, write: Any) -> None:
+async def test_a_title_that_changed_is_shown_and_found(library: AsyncLibrary, write: Any) -> None:
     line = '{{"id": "x", "title": "{0}", "text": "Some words."}}\n'.format
     await library.add(write("a.jsonl", line("Oaks")))
     await library.add(write("a.jsonl", line("Elms")))
@@ -338,7 +340,7 @@ async def test_a_title_that_changed_is_shown_and_found(library: Library, write: 
     assert not await found(library, "oaks")
 
 
-async def test_a_moved_file_is_shown_where_it_is(library: Library, folder: Path) -> None:
+async def test_a_moved_file_is_shown_where_it_is(library: AsyncLibrary, folder: Path) -> None:
     await library.add(folder)
     (folder / "deep").mkdir()
     moved = (folder / "otter.md").rename(folder / "deep" / "otter.md")
@@ -350,7 +352,7 @@ async def test_a_moved_file_is_shown_where_it_is(library: Library, folder: Path)
     assert (await library.document(info.id)).source == str(moved)
 
 
-async def test_a_file_out_of_reach_is_not_pruned(library: Library, write: Any) -> None:
+async def test_a_file_out_of_reach_is_not_pruned(library: AsyncLibrary, write: Any) -> None:
     away = write("away/a.md", "Out of reach.").parent
     folder = write("near.md", "Near.").parent
     await library.add(folder)
@@ -368,7 +370,9 @@ async def test_a_document_without_passages(tmp_path: Path, write: Any, embedder:
 
     path = write("a.md", "Some words.")
     for _ in range(2):
-        async with Library(tmp_path / "library", embedder=embedder, chunker=nothing) as library:
+        async with AsyncLibrary(
+            tmp_path / "library", embedder=embedder, chunker=nothing
+        ) as library:
             await library.add(path)
             assert await library.search("words", k=3) == []
             assert await library.verify() == []
@@ -385,7 +389,9 @@ async def test_a_chunker_with_a_tokenizer_is_the_same_in_every_process(
         return Structural(100, tokenizer=letters)
 
     for _ in range(2):
-        async with Library(tmp_path / "library", embedder=embedder, chunker=chunker()) as library:
+        async with AsyncLibrary(
+            tmp_path / "library", embedder=embedder, chunker=chunker()
+        ) as library:
             assert len((await library.add(folder)).document_ids) == 3
 
 
@@ -395,7 +401,9 @@ async def test_a_parser_that_dies_costs_one_file(
 ) -> None:
     for name in ("broken", "deadly", "chatty", "interrupted", "quits"):
         write(f"{name}.md", f"# {name}\n\nA text.\n")
-    async with Library(tmp_path / "library", embedder=embedder, reader=fragile_reader) as library:
+    async with AsyncLibrary(
+        tmp_path / "library", embedder=embedder, reader=fragile_reader
+    ) as library:
         result = await library.add(folder, workers=workers)
     assert len(result.added) == 5
     failures = {path.stem: str(error) for path, error in result.failed}
@@ -406,7 +414,7 @@ async def test_a_parser_that_dies_costs_one_file(
 
 
 async def test_what_is_only_stored_is_indexed_later_without_reading_again(
-    library: Library, folder: Path, embedder: Any
+    library: AsyncLibrary, folder: Path, embedder: Any
 ) -> None:
     result = await library.add(folder, index=False)
     assert len(result.added) == 3
@@ -421,7 +429,7 @@ async def test_what_is_only_stored_is_indexed_later_without_reading_again(
 
 
 async def test_adding_unchanged_files_indexes_what_was_only_stored(
-    library: Library, folder: Path
+    library: AsyncLibrary, folder: Path
 ) -> None:
     await library.add(folder, index=False)
     result = await library.add(folder)
@@ -431,7 +439,7 @@ async def test_adding_unchanged_files_indexes_what_was_only_stored(
 
 
 async def test_an_embedder_that_fails_loses_nothing(
-    library: Library, folder: Path, embedder: Any
+    library: AsyncLibrary, folder: Path, embedder: Any
 ) -> None:
     embedder.fails_after = 0
     with pytest.raises(ServerFailed):
@@ -445,7 +453,7 @@ async def test_an_embedder_that_fails_loses_nothing(
     assert await library.verify() == []
 
 
-async def test_progress_is_told(library: Library, folder: Path) -> None:
+async def test_progress_is_told(library: AsyncLibrary, folder: Path) -> None:
     steps: list[Progress] = []
     result = await library.add(folder, on_progress=steps.append)
     reading = [step for step in steps if step.phase == "reading"]
@@ -455,7 +463,7 @@ async def test_progress_is_told(library: Library, folder: Path) -> None:
     assert last.done == last.total == result.passages
 
 
-async def test_hundreds_of_documents_keep_their_order(library: Library, write: Any) -> None:
+async def test_hundreds_of_documents_keep_their_order(library: AsyncLibrary, write: Any) -> None:
     line = '{{"id": "{0}", "title": "{0}", "text": "Number {0}."}}\n'.format
     path = write("many.jsonl", "".join(map(line, range(300))))
     result = await library.add(path)
@@ -466,12 +474,12 @@ async def test_hundreds_of_documents_keep_their_order(library: Library, write: A
 
 
 async def test_another_embedder_is_refused(
-    library: Library, folder: Path, write: Any, new_embedder: Any
+    library: AsyncLibrary, folder: Path, write: Any, new_embedder: Any
 ) -> None:
     await library.add(folder)
     await library.close()
     write("new.md", "# New\n\nText.\n")
-    async with Library(library.path, embedder=new_embedder("others", 32)) as other:
+    async with AsyncLibrary(library.path, embedder=new_embedder("others", 32)) as other:
         assert len(await other.documents()) == 3
         with pytest.raises(EmbedderMismatch, match=r"embedded by words .* use --embedder words"):
             await other.search("fish", k=1)
@@ -480,24 +488,28 @@ async def test_another_embedder_is_refused(
     assert await library.search("fish", k=1)
 
 
-async def test_another_chunker_is_refused(library: Library, folder: Path, embedder: Any) -> None:
+async def test_another_chunker_is_refused(
+    library: AsyncLibrary, folder: Path, embedder: Any
+) -> None:
     await library.add(folder)
     await library.close()
-    async with Library(library.path, embedder=embedder, chunker=FixedWords(50)) as other:
+    async with AsyncLibrary(library.path, embedder=embedder, chunker=FixedWords(50)) as other:
         with pytest.raises(LibraryError, match="cut by Structural"):
             await other.add(folder)
 
 
-async def test_reopened_it_finds_the_same(library: Library, folder: Path, embedder: Any) -> None:
+async def test_reopened_it_finds_the_same(
+    library: AsyncLibrary, folder: Path, embedder: Any
+) -> None:
     await library.add(folder)
     before = await library.search("what eats fish in rivers", k=6)
     await library.close()
-    async with Library(library.path, embedder=embedder) as again:
+    async with AsyncLibrary(library.path, embedder=embedder) as again:
         assert await again.search("what eats fish in rivers", k=6) == before
 
 
 async def test_searching_while_adding_sees_whole_documents_only(
-    library: Library, folder: Path, write: Any
+    library: AsyncLibrary, folder: Path, write: Any
 ) -> None:
     await library.add(folder)
     for n in range(12):
@@ -521,7 +533,7 @@ async def test_searching_while_adding_sees_whole_documents_only(
 
 
 async def test_a_full_disk_is_the_librarys_fault_not_the_files(
-    library: Library, folder: Path, write: Any
+    library: AsyncLibrary, folder: Path, write: Any
 ) -> None:
     await library.add(folder)
     catalogue = await library._store.writing()
@@ -535,7 +547,7 @@ async def test_a_full_disk_is_the_librarys_fault_not_the_files(
     assert await library.verify() == []
 
 
-async def test_half_a_surrogate_pair_costs_one_file(library: Library, write: Any) -> None:
+async def test_half_a_surrogate_pair_costs_one_file(library: AsyncLibrary, write: Any) -> None:
     good = write("good.txt", "All is well.")
     torn = write("torn.jsonl", '{"id": "torn", "title": "Torn", "text": "half \\ud800 pair"}\n')
     result = await library.add([good, torn])
@@ -544,7 +556,9 @@ async def test_half_a_surrogate_pair_costs_one_file(library: Library, write: Any
     assert await library.verify() == []
 
 
-async def test_files_compared_are_told_of_when_they_are_many(library: Library, write: Any) -> None:
+async def test_files_compared_are_told_of_when_they_are_many(
+    library: AsyncLibrary, write: Any
+) -> None:
     for n in range(120):
         folder = write(f"{n}.txt", f"Number {n}.").parent
     await library.add(folder)
@@ -556,7 +570,7 @@ async def test_files_compared_are_told_of_when_they_are_many(library: Library, w
     assert comparing[0].file.endswith(".txt")
 
 
-async def test_cancelled_it_goes_on_later(library: Library, folder: Path) -> None:
+async def test_cancelled_it_goes_on_later(library: AsyncLibrary, folder: Path) -> None:
     started = asyncio.Event()
     adding = asyncio.create_task(library.add(folder, on_progress=lambda _: started.set()))
     await started.wait()
@@ -572,8 +586,8 @@ ENDLESS = """
 import asyncio, sys
 sys.path[:0] = [sys.argv[1]]
 from conftest import WordEmbedder
-from colligate.library import Library
-library = Library(sys.argv[2], embedder=WordEmbedder(), reader="test_ingestion:endless")
+from colligate.library import AsyncLibrary
+library = AsyncLibrary(sys.argv[2], embedder=WordEmbedder(), reader="test_ingestion:endless")
 asyncio.run(library.add(sys.argv[3], index=False))
 """
 
@@ -600,7 +614,7 @@ def _ready(descriptor: int) -> bool:
 
 
 async def test_a_full_disk_is_told_before_the_index_is_written(
-    library: Library, folder: Path, monkeypatch: pytest.MonkeyPatch
+    library: AsyncLibrary, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     full = shutil.disk_usage(folder)._replace(free=5 << 20)
     with monkeypatch.context() as patched:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from colligate.library import Library
+from colligate.library import AsyncLibrary
 
 # A child does the work below and kills itself before its n-th write. Writes are the calls that
 # change catalogue or index; nothing else reaches the disk. Each child is a fork of one process
@@ -21,7 +21,7 @@ CHILDREN = """
 import asyncio, json, os, signal, sys
 sys.path.insert(0, sys.argv[1])
 from conftest import WordEmbedder
-from colligate.library import Library
+from colligate.library import AsyncLibrary
 from colligate.library.catalogue import Catalogue
 from colligate.library.edge import EdgeIndex
 
@@ -48,7 +48,7 @@ create = EdgeIndex.create
 EdgeIndex.create = lambda *arguments: (step(), create(*arguments))[1]
 
 async def work_in(library, documents):
-    async with Library(library, embedder=WordEmbedder()) as opened:
+    async with AsyncLibrary(library, embedder=WordEmbedder()) as opened:
         await opened.add(documents, workers=1)
         kept = [info.id for info in await opened.documents() if info.title == "Gone"]
         await opened.remove(kept)
@@ -97,7 +97,7 @@ def work() -> Iterator[Callable[[Path, Path, int], str]]:
 
 async def contents(path: Path, embedder: Any) -> dict[str, Any]:
     """All a person can see of a library."""
-    async with Library(path, embedder=embedder) as library:
+    async with AsyncLibrary(path, embedder=embedder) as library:
         hits = {query: await library.search(query, k=8) for query in QUERIES}
         return {
             "problems": await library.verify(),
@@ -115,7 +115,7 @@ def prepared(tmp_path: Path, write: Any, folder: Path, embedder: Any) -> Path:
     write("gone.md", "# Gone\n\nMoles dig too.\n")
 
     async def prepare() -> None:
-        async with Library(tmp_path / "before", embedder=embedder) as library:
+        async with AsyncLibrary(tmp_path / "before", embedder=embedder) as library:
             await library.add(folder)
 
     asyncio.run(prepare())

@@ -11,17 +11,17 @@ from typing import Any
 import pytest
 
 from colligate.errors import LibraryError, LibraryLocked
-from colligate.library import Library, Progress
+from colligate.library import AsyncLibrary, Progress
 from colligate.library.lock import process_holding
 
 HOLDER = """
 import asyncio, sys
 sys.path.insert(0, sys.argv[1])
 from conftest import WordEmbedder
-from colligate.library import Library
+from colligate.library import AsyncLibrary
 
 async def main():
-    async with Library(sys.argv[2], embedder=WordEmbedder()) as library:
+    async with AsyncLibrary(sys.argv[2], embedder=WordEmbedder()) as library:
         await library.search("fish", k=1)
         print("held", flush=True)
         sys.stdin.read()
@@ -31,7 +31,7 @@ asyncio.run(main())
 
 
 @pytest.fixture
-def held(library: Library) -> Any:
+def held(library: AsyncLibrary) -> Any:
     """`held()` starts a process that searches the library and keeps it until killed or told."""
     processes = []
 
@@ -56,7 +56,7 @@ def held(library: Library) -> Any:
 
 
 async def test_a_second_process_is_told_who_holds_it(
-    library: Library, folder: Path, held: Any
+    library: AsyncLibrary, folder: Path, held: Any
 ) -> None:
     await library.add(folder)
     await library.close()
@@ -71,7 +71,7 @@ async def test_a_second_process_is_told_who_holds_it(
 
 
 async def test_lists_and_documents_are_read_beside_the_holder(
-    library: Library, folder: Path, held: Any
+    library: AsyncLibrary, folder: Path, held: Any
 ) -> None:
     ids = (await library.add(folder)).document_ids
     await library.close()
@@ -81,7 +81,7 @@ async def test_lists_and_documents_are_read_beside_the_holder(
 
 
 async def test_it_waits_for_the_holder_and_says_so(
-    library: Library, folder: Path, held: Any, embedder: Any
+    library: AsyncLibrary, folder: Path, held: Any, embedder: Any
 ) -> None:
     await library.add(folder)
     await library.close()
@@ -93,7 +93,7 @@ async def test_it_waits_for_the_holder_and_says_so(
         if progress.phase == "waiting":
             holder.stdin.close()  # now the holder ends
 
-    async with Library(library.path, embedder=embedder, wait=60) as patient:
+    async with AsyncLibrary(library.path, embedder=embedder, wait=60) as patient:
         await patient.add(folder, on_progress=tell)
         assert await patient.search("fish", k=1)
     waiting = [step for step in steps if step.phase == "waiting"]
@@ -101,7 +101,9 @@ async def test_it_waits_for_the_holder_and_says_so(
     assert str(holder.pid) in waiting[0].file
 
 
-async def test_a_killed_holder_holds_nothing(library: Library, folder: Path, held: Any) -> None:
+async def test_a_killed_holder_holds_nothing(
+    library: AsyncLibrary, folder: Path, held: Any
+) -> None:
     await library.add(folder)
     await library.close()
     holder = held()
@@ -112,17 +114,17 @@ async def test_a_killed_holder_holds_nothing(library: Library, folder: Path, hel
 
 
 async def test_two_libraries_of_one_process_exclude_each_other(
-    library: Library, folder: Path, embedder: Any
+    library: AsyncLibrary, folder: Path, embedder: Any
 ) -> None:
     await library.add(folder)
-    async with Library(library.path, embedder=embedder) as other:
+    async with AsyncLibrary(library.path, embedder=embedder) as other:
         with pytest.raises(LibraryLocked, match=str(os.getpid())):
             await other.add(folder)
         await library.close()
         assert len((await other.add(folder)).unchanged) == 3
 
 
-async def test_a_lock_that_cannot_be_signed_is_let_go(library: Library, folder: Path) -> None:
+async def test_a_lock_that_cannot_be_signed_is_let_go(library: AsyncLibrary, folder: Path) -> None:
     await library.add(folder)
     await library.close()
     in_the_way = library.path / "holder.new"
@@ -133,11 +135,11 @@ async def test_a_lock_that_cannot_be_signed_is_let_go(library: Library, folder: 
     assert await library.search("fish", k=1)
 
 
-async def test_it_can_be_held_before_it_is_used(library: Library, tmp_path: Path) -> None:
+async def test_it_can_be_held_before_it_is_used(library: AsyncLibrary, tmp_path: Path) -> None:
     assert process_holding(library.path) is None
     await library.hold()
     assert process_holding(library.path) == os.getpid()
-    async with Library(library.path, embedder="static") as another:
+    async with AsyncLibrary(library.path, embedder="static") as another:
         with pytest.raises(LibraryLocked):
             await another.hold()
         assert await another.documents() == []

@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 
 from colligate.errors import LibraryError
-from colligate.library import Library, SearchMode
+from colligate.library import AsyncLibrary, SearchMode
 from colligate.library.lock import process_holding
 
 NOBODY = 65534
 
 
 @pytest.fixture
-async def kept(library: Library, folder: Path) -> Path:
+async def kept(library: AsyncLibrary, folder: Path) -> Path:
     await library.add(folder)
     await library.close()
     return library.path
@@ -43,7 +43,7 @@ def locked(kept: Path) -> Iterator[Path]:
 
 
 async def test_it_is_listed_shown_and_searched(locked: Path, embedder: Any) -> None:
-    async with Library(locked, embedder=embedder) as library:
+    async with AsyncLibrary(locked, embedder=embedder) as library:
         infos = await library.documents()
         assert [info.title for info in infos] == ["Badgers", "Herons", "Otters"]
         assert "earthworms" in (await library.document(infos[0].id)).text
@@ -54,7 +54,7 @@ async def test_it_is_listed_shown_and_searched(locked: Path, embedder: Any) -> N
 
 
 async def test_it_is_not_changed(locked: Path, embedder: Any) -> None:
-    async with Library(locked, embedder=embedder) as library:
+    async with AsyncLibrary(locked, embedder=embedder) as library:
         for change in (library.add([]), library.remove(["x"]), library.verify()):
             with pytest.raises(LibraryError, match="name a folder you can write") as told:
                 await change
@@ -70,13 +70,13 @@ def unfinished(kept: Path) -> None:
 async def test_what_was_not_written_out_is_said(
     unfinished: None, locked: Path, embedder: Any
 ) -> None:
-    async with Library(locked, embedder=embedder) as library:
+    async with AsyncLibrary(locked, embedder=embedder) as library:
         with pytest.raises(LibraryError, match="open the library once where it can be written"):
             await library.documents()
 
 
 async def test_it_is_served_without_being_held(locked: Path, embedder: Any) -> None:
-    async with Library(locked, embedder=embedder) as library:
+    async with AsyncLibrary(locked, embedder=embedder) as library:
         await library.hold()
         assert process_holding(locked) is None
         assert await library.search("dig setts", k=1)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from colligate.errors import UnknownDocument
-from colligate.library import Library, SearchMode
+from colligate.library import AsyncLibrary, SearchMode
 from colligate.library.edge import EdgeIndex
 
 MARKER = "xylophonequagmire"
@@ -35,7 +35,7 @@ def secret(write: Any, folder: Path) -> Path:
 
 
 async def test_removal_leaves_no_trace_in_any_file(
-    library: Library, folder: Path, secret: Path
+    library: AsyncLibrary, folder: Path, secret: Path
 ) -> None:
     await library.add(folder)
     (info,) = [info for info in await library.documents() if MARKER in info.id]
@@ -49,7 +49,7 @@ async def test_removal_leaves_no_trace_in_any_file(
 
 
 async def test_removal_leaves_no_trace_in_the_write_ahead_log(
-    library: Library, secret: Path
+    library: AsyncLibrary, secret: Path
 ) -> None:
     (removed,) = (await library.add(secret, index=False)).document_ids
     assert "catalogue.sqlite-wal" in holding(library.path, MARKER)
@@ -58,7 +58,7 @@ async def test_removal_leaves_no_trace_in_the_write_ahead_log(
 
 
 async def test_vectors_of_what_was_removed_are_erased_too(
-    library: Library, folder: Path, secret: Path, embedder: Any
+    library: AsyncLibrary, folder: Path, secret: Path, embedder: Any
 ) -> None:
     await library.add(folder)
     gone = next(text for text in embedder.passages if MARKER in text)
@@ -75,7 +75,7 @@ async def test_vectors_of_what_was_removed_are_erased_too(
 
 
 async def test_an_update_leaves_no_trace_of_the_old_text(
-    library: Library, folder: Path, write: Any, secret: Path
+    library: AsyncLibrary, folder: Path, write: Any, secret: Path
 ) -> None:
     await library.add(folder)
     write("tame.md", "# Tame\n\nNothing to see.\n").replace(secret)
@@ -87,7 +87,7 @@ async def test_an_update_leaves_no_trace_of_the_old_text(
     assert holding(library.path, MARKER) == []
 
 
-async def test_removed_documents_are_found_no_more(library: Library, folder: Path) -> None:
+async def test_removed_documents_are_found_no_more(library: AsyncLibrary, folder: Path) -> None:
     ids = (await library.add(folder)).document_ids
     assert await library.remove(ids[:1]) == ids[:1]
     assert [info.id for info in await library.documents()] == ids[1:]
@@ -97,7 +97,7 @@ async def test_removed_documents_are_found_no_more(library: Library, folder: Pat
     assert await library.verify() == []
 
 
-async def test_a_removed_file_can_be_added_again(library: Library, folder: Path) -> None:
+async def test_a_removed_file_can_be_added_again(library: AsyncLibrary, folder: Path) -> None:
     ids = (await library.add(folder)).document_ids
     await library.remove([ids[0]])
     again = await library.add(folder)
@@ -106,7 +106,7 @@ async def test_a_removed_file_can_be_added_again(library: Library, folder: Path)
 
 
 async def test_a_record_removed_from_among_others_comes_back_when_added(
-    library: Library, write: Any, embedder: Any
+    library: AsyncLibrary, write: Any, embedder: Any
 ) -> None:
     line = '{{"id": "{0}", "title": "{0}", "text": "About {0}."}}\n'.format
     path = write("trees.jsonl", line("oak") + line("elm"))
@@ -118,7 +118,7 @@ async def test_a_record_removed_from_among_others_comes_back_when_added(
     assert len(embedder.passages) == 1
 
 
-async def test_removing_by_file_and_by_folder(library: Library, folder: Path) -> None:
+async def test_removing_by_file_and_by_folder(library: AsyncLibrary, folder: Path) -> None:
     ids = (await library.add(folder)).document_ids
     assert await library.remove([folder / "heron.md"]) == [ids[1]]
     assert await library.remove([folder]) == [ids[0], ids[2]]
@@ -126,14 +126,14 @@ async def test_removing_by_file_and_by_folder(library: Library, folder: Path) ->
     assert await library.search("fish", k=3) == []
 
 
-async def test_removing_the_unknown_removes_nothing(library: Library, folder: Path) -> None:
+async def test_removing_the_unknown_removes_nothing(library: AsyncLibrary, folder: Path) -> None:
     ids = (await library.add(folder)).document_ids
     with pytest.raises(UnknownDocument, match="cannot remove nobody"):
         await library.remove([ids[0], "nobody"])
     assert len(await library.documents()) == 3
 
 
-async def test_removing_what_was_only_stored(library: Library, folder: Path) -> None:
+async def test_removing_what_was_only_stored(library: AsyncLibrary, folder: Path) -> None:
     ids = (await library.add(folder, index=False)).document_ids
     assert await library.remove([ids[1]]) == [ids[1]]
     assert await library.index_pending() > 0
@@ -141,7 +141,7 @@ async def test_removing_what_was_only_stored(library: Library, folder: Path) -> 
 
 
 async def test_an_interrupted_removal_is_finished_by_the_next_change(
-    library: Library,
+    library: AsyncLibrary,
     folder: Path,
     secret: Path,
     embedder: Any,
@@ -167,7 +167,7 @@ async def test_an_interrupted_removal_is_finished_by_the_next_change(
 
 @pytest.mark.parametrize("name", ["~nobody/x", "a\0b", "a" * 5000, "\udce9"])
 async def test_removing_what_no_file_can_be_named(
-    library: Library, folder: Path, name: str
+    library: AsyncLibrary, folder: Path, name: str
 ) -> None:
     await library.add(folder)
     with pytest.raises(UnknownDocument, match="cannot remove"):
@@ -176,7 +176,7 @@ async def test_removing_what_no_file_can_be_named(
 
 
 async def test_nothing_is_made_where_there_is_no_library(tmp_path: Path) -> None:
-    async with Library(tmp_path / "none") as library:
+    async with AsyncLibrary(tmp_path / "none") as library:
         with pytest.raises(UnknownDocument):
             await library.remove(["a"])
         assert await library.verify(repair=True) == []
@@ -185,7 +185,7 @@ async def test_nothing_is_made_where_there_is_no_library(tmp_path: Path) -> None
 
 
 async def test_what_a_server_kept_of_it_goes_and_all_else_stays(
-    library: Library, write: Any, folder: Path
+    library: AsyncLibrary, write: Any, folder: Path
 ) -> None:
     sent = library.path / "files" / "ab12"
     sent.mkdir(parents=True)

@@ -14,7 +14,7 @@ import pytest_asyncio
 from colligate.documents import Document, flat_tree
 from colligate.documents.reading import read
 from colligate.errors import CorruptFile, UnknownDocument, UsageError
-from colligate.library import Given, Library, SearchMode, Sources
+from colligate.library import AsyncLibrary, InMemorySources, SearchMode, Sources
 
 TEXTS = {
     "badger.md": "# Badgers\n\nBadgers dig setts in woods.\n\n## Diet\n\nThey eat earthworms.\n",
@@ -52,10 +52,10 @@ async def sources(
 ) -> AsyncIterator[Sources]:
     async with AsyncExitStack() as stack:
         if request.param == "given":
-            yield await stack.enter_async_context(Given(documents, new_embedder()))
+            yield await stack.enter_async_context(InMemorySources(documents, new_embedder()))
             return
         folder = tmp_path_factory.mktemp("library")
-        library = Library(folder / "library", embedder=new_embedder())
+        library = AsyncLibrary(folder / "library", embedder=new_embedder())
         await stack.enter_async_context(library)
         elsewhere = folder / "elsewhere.md"
         elsewhere.write_text("# Otters elsewhere\n\nRivers and fish.\n")
@@ -174,8 +174,8 @@ async def test_given_and_a_library_of_the_same_find_the_same(
     mode: SearchMode,
 ) -> None:
     async with (
-        Library(tmp_path / "library", embedder=new_embedder()) as library,
-        Given(documents, new_embedder()) as given,
+        AsyncLibrary(tmp_path / "library", embedder=new_embedder()) as library,
+        InMemorySources(documents, new_embedder()) as given,
     ):
         await library.add(paths)
         for query, mode in product(("fish in rivers", "setts", "puffins diet"), SearchMode):
@@ -185,7 +185,7 @@ async def test_given_and_a_library_of_the_same_find_the_same(
 
 
 async def test_given_without_an_embedder_searches_words_alone(documents: list[Document]) -> None:
-    async with Given(documents) as given:
+    async with InMemorySources(documents) as given:
         hits = await given.search("earthworms", k=3, mode=SearchMode.SPARSE)
         assert "earthworms" in hits[0].passage.text
         with pytest.raises(UsageError, match="without an embedder"):
@@ -193,27 +193,29 @@ async def test_given_without_an_embedder_searches_words_alone(documents: list[Do
 
 
 async def test_nothing_given_is_searched_in_vain(embedder: Any) -> None:
-    async with Given([], embedder) as given:
+    async with InMemorySources([], embedder) as given:
         assert await given.documents() == []
         assert await given.search("anything", k=3) == []
 
 
 async def test_a_given_text_that_no_encoding_can_write_is_refused(embedder: Any) -> None:
     text = "half \ud800 pair"
-    async with Given([Document("a", "a", text, flat_tree("a", len(text)))], embedder) as given:
+    async with InMemorySources(
+        [Document("a", "a", text, flat_tree("a", len(text)))], embedder
+    ) as given:
         with pytest.raises(CorruptFile, match="surrogate"):
             await given.search("half", k=1)
 
 
 async def test_two_given_documents_with_one_id_are_refused(documents: list[Document]) -> None:
     with pytest.raises(UsageError, match="same id"):
-        Given([documents[0], documents[0]])
+        InMemorySources([documents[0], documents[0]])
 
 
 async def test_a_view_keeps_its_own_order(
     tmp_path: Path, paths: list[Path], new_embedder: Any
 ) -> None:
-    async with Library(tmp_path / "library", embedder=new_embedder()) as library:
+    async with AsyncLibrary(tmp_path / "library", embedder=new_embedder()) as library:
         ids = (await library.add(paths)).document_ids
         view = library.view(reversed(ids))
         assert [info.id for info in await view.documents()] == ids[::-1]
@@ -226,7 +228,7 @@ async def test_a_view_keeps_its_own_order(
 
 
 async def test_an_empty_library_finds_nothing_and_makes_nothing(tmp_path: Path) -> None:
-    async with Library(tmp_path / "none", embedder="minilm") as library:
+    async with AsyncLibrary(tmp_path / "none", embedder="minilm") as library:
         assert list(await library.documents()) == []
         assert await library.search("anything", k=3) == []
     assert not (tmp_path / "none").exists()

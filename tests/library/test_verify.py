@@ -12,32 +12,32 @@ import numpy as np
 import pytest
 
 from colligate.errors import LibraryDamaged, LibraryVersion
-from colligate.library import Library, SearchMode
+from colligate.library import AsyncLibrary, SearchMode
 from colligate.library.bm25 import Terms
 from colligate.library.edge import EdgeIndex
 from colligate.library.index import Entry
 
 
 @pytest.fixture
-async def full(library: Library, folder: Path) -> Library:
+async def full(library: AsyncLibrary, folder: Path) -> AsyncLibrary:
     await library.add(folder)
     await library.close()
     return library
 
 
 @contextmanager
-def catalogue(library: Library) -> Iterator[sqlite3.Connection]:
+def catalogue(library: AsyncLibrary) -> Iterator[sqlite3.Connection]:
     connection = sqlite3.connect(library.path / "catalogue.sqlite")
     yield connection
     connection.commit()
     connection.close()
 
 
-async def test_a_whole_library_has_no_problems(full: Library) -> None:
+async def test_a_whole_library_has_no_problems(full: AsyncLibrary) -> None:
     assert await full.verify() == []
 
 
-async def test_passages_missing_from_the_index(full: Library) -> None:
+async def test_passages_missing_from_the_index(full: AsyncLibrary) -> None:
     index = EdgeIndex.open(full.path / "index")
     index.remove_passages([1, 2])
     index.close()
@@ -50,7 +50,7 @@ async def test_passages_missing_from_the_index(full: Library) -> None:
     assert await full.search("earthworms", k=1, mode=SearchMode.SPARSE)
 
 
-async def test_passages_of_no_document(full: Library) -> None:
+async def test_passages_of_no_document(full: AsyncLibrary) -> None:
     index = EdgeIndex.open(full.path / "index")
     vector = np.zeros(64, dtype=np.float32)
     index.upsert([Entry(999, 77, vector, Terms([1], [1.0]))])
@@ -60,7 +60,7 @@ async def test_passages_of_no_document(full: Library) -> None:
     assert await full.verify() == []
 
 
-async def test_text_that_is_not_what_was_stored(full: Library, folder: Path) -> None:
+async def test_text_that_is_not_what_was_stored(full: AsyncLibrary, folder: Path) -> None:
     with catalogue(full) as db:
         db.execute("UPDATE documents SET text = replace(text, 'setts', 'holes')")
     (problem,) = await full.verify()
@@ -71,7 +71,7 @@ async def test_text_that_is_not_what_was_stored(full: Library, folder: Path) -> 
     assert [path.name for path in (await full.add(folder)).added] == ["badger.md"]
 
 
-async def test_a_passage_beyond_its_text(full: Library) -> None:
+async def test_a_passage_beyond_its_text(full: AsyncLibrary) -> None:
     with catalogue(full) as db:
         db.execute('UPDATE passages SET "end" = 10000 WHERE number = 1')
     (problem,) = await full.verify()
@@ -79,7 +79,7 @@ async def test_a_passage_beyond_its_text(full: Library) -> None:
 
 
 @pytest.mark.parametrize("damage", ["missing", "garbled"])
-async def test_a_lost_index_is_said_and_rebuilt(full: Library, damage: str) -> None:
+async def test_a_lost_index_is_said_and_rebuilt(full: AsyncLibrary, damage: str) -> None:
     shutil.rmtree(full.path / "index")
     if damage == "garbled":
         (full.path / "index").mkdir()
@@ -91,20 +91,20 @@ async def test_a_lost_index_is_said_and_rebuilt(full: Library, damage: str) -> N
     assert await full.search("fish", k=1)
 
 
-async def test_a_library_of_another_version(full: Library) -> None:
+async def test_a_library_of_another_version(full: AsyncLibrary) -> None:
     with catalogue(full) as db:
         db.execute("PRAGMA user_version = 99")
     with pytest.raises(LibraryVersion, match="version 99 and this colligate reads version 2"):
         await full.documents()
 
 
-async def test_a_catalogue_that_is_no_database(full: Library) -> None:
+async def test_a_catalogue_that_is_no_database(full: AsyncLibrary) -> None:
     (full.path / "catalogue.sqlite").write_text("just some text, long enough to be no header" * 9)
     with pytest.raises(LibraryDamaged, match="file is not a database"):
         await full.documents()
 
 
-async def test_a_database_of_something_else(full: Library) -> None:
+async def test_a_database_of_something_else(full: AsyncLibrary) -> None:
     (full.path / "catalogue.sqlite").unlink()
     with catalogue(full) as db:
         db.execute("CREATE TABLE songs (title)")
@@ -112,7 +112,7 @@ async def test_a_database_of_something_else(full: Library) -> None:
         await full.documents()
 
 
-async def test_a_torn_catalogue(full: Library) -> None:
+async def test_a_torn_catalogue(full: AsyncLibrary) -> None:
     file = full.path / "catalogue.sqlite"
     data = file.read_bytes()
     file.write_bytes(data[:4096] + b"\xff" * (len(data) - 4096))
@@ -122,7 +122,7 @@ async def test_a_torn_catalogue(full: Library) -> None:
 
 
 async def test_a_folder_of_other_things_is_no_library(folder: Path, embedder: object) -> None:
-    async with Library(folder, embedder=embedder) as library:  # type: ignore[arg-type]
+    async with AsyncLibrary(folder, embedder=embedder) as library:  # type: ignore[arg-type]
         with pytest.raises(LibraryDamaged, match="holds other files"):
             await library.documents()
         with pytest.raises(LibraryDamaged, match="holds other files"):
@@ -131,15 +131,15 @@ async def test_a_folder_of_other_things_is_no_library(folder: Path, embedder: ob
 
 
 async def test_a_file_is_no_library(folder: Path, embedder: object) -> None:
-    async with Library(folder / "otter.md", embedder=embedder) as library:  # type: ignore[arg-type]
+    async with AsyncLibrary(folder / "otter.md", embedder=embedder) as library:  # type: ignore[arg-type]
         with pytest.raises(LibraryDamaged, match="it is a file"):
             await library.add(folder)
 
 
 async def test_the_default_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("COLLIGATE_LIBRARY", str(tmp_path / "mine"))
-    assert Library().path == tmp_path / "mine"
+    assert AsyncLibrary().path == tmp_path / "mine"
     monkeypatch.delenv("COLLIGATE_LIBRARY")
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    assert Library(embedder="openai:e@http://h/v1").path.name == "openai-e-http-h-v1"
-    assert Library().path.name == "minilm"
+    assert AsyncLibrary(embedder="openai:e@http://h/v1").path.name == "openai-e-http-h-v1"
+    assert AsyncLibrary().path.name == "minilm"

@@ -8,7 +8,7 @@ from colligate.core.events import Asked
 from colligate.core.run import Run
 from colligate.documents import Document
 from colligate.documents.markdown import markdown_tree
-from colligate.library.in_memory import Given
+from colligate.library.in_memory import InMemorySources
 from colligate.models import Role
 from colligate.models.hf.model import HFModel
 from colligate.models.metering import Meter
@@ -29,7 +29,7 @@ async def test_what_attention_has_read_the_agent_does_not_read_again(smollm2_hf:
     documents = [station(number) for number in (1, 2, 3)]
     passages = [document.passage(document.span(0, len(document))) for document in documents]
     messages, spans = view_messages(QUESTION, list(enumerate(passages, 1)))
-    run = Run(Given(documents), {Role.READER: smollm2_hf}, Meter())
+    run = Run(InMemorySources(documents), {Role.READER: smollm2_hf}, Meter())
     await fused_scores(
         QUESTION,
         passages,

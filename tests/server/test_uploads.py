@@ -119,7 +119,7 @@ async def test_a_job_under_way_can_be_stopped(serve: Any, monkeypatch: pytest.Mo
         reached.set()
         await never.wait()
 
-    monkeypatch.setattr("colligate.library.library.Library.add", add)
+    monkeypatch.setattr("colligate.library.library.AsyncLibrary.add", add)
     async with serve(jobs=2) as client:
         sent = [("files", ("a.md", b"# A\n\nText.\n"))]
         running = (await client.post(FILES, files=sent)).json()["job"]

@@ -22,7 +22,7 @@ from colligate.core.run import Run
 from colligate.documents import Document
 from colligate.documents.markdown import markdown_tree
 from colligate.errors import UsageError
-from colligate.library.in_memory import Given
+from colligate.library.in_memory import InMemorySources
 from colligate.models import Capability, Completion, LabelOdds, Message, Role
 from colligate.models.base import Usage
 from colligate.models.metering import Meter
@@ -176,7 +176,7 @@ async def asked_at_inference(question: str) -> tuple[Prompts, Prompts]:
         return LabelOdds(dict.fromkeys(labels, 0.5), mass=1.0)
 
     model = ScriptedModel(lambda _: "[]", labels=odds)
-    async with Given([document(name) for name in TEXTS]) as sources:
+    async with InMemorySources([document(name) for name in TEXTS]) as sources:
         run = Run(sources, {Role.READER: model}, Meter())
         await LongRefiner(mode="sparse").refine(question, run)  # type: ignore[arg-type]
     return scope, {call.messages for call in model.calls}
@@ -185,7 +185,7 @@ async def asked_at_inference(question: str) -> tuple[Prompts, Prompts]:
 async def in_words(question: str) -> Prompts:
     """What a scorer is asked that gives no odds."""
     model = ScriptedModel(lambda call: "[Local]" if call.max_tokens < 20 else "[]")
-    async with Given([document("mill")]) as sources:
+    async with InMemorySources([document("mill")]) as sources:
         run = Run(sources, {Role.READER: model}, Meter())
         await LongRefiner(mode="sparse").refine(question, run)  # type: ignore[arg-type]
     return {call.messages for call in model.calls if call.max_tokens < 20}

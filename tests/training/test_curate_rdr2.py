@@ -23,8 +23,8 @@ from colligate.core.run import Run
 from colligate.documents import Document, Span
 from colligate.documents.markdown import markdown_tree
 from colligate.errors import BudgetExceeded, EndpointUnreachable, UsageError
-from colligate.library.in_memory import Given
-from colligate.library.library import Library
+from colligate.library.in_memory import InMemorySources
+from colligate.library.library import AsyncLibrary
 from colligate.models import Capability, Completion, Message, Role
 from colligate.models.metering import Meter
 from colligate.settings import Settings
@@ -165,7 +165,9 @@ TEACHER = choosing(("ANSWER", "In 2003 the park"), ("EXPAND", "==Prices=="), ("A
 # Equal to inference
 
 
-async def asked_at_inference(text: str, sources: Given, **fields: Any) -> list[ScriptedCall]:
+async def asked_at_inference(
+    text: str, sources: InMemorySources, **fields: Any
+) -> list[ScriptedCall]:
     """What the strategy sends a router that was trained, and that chooses as the teacher does."""
     model = ScriptedModel(TEACHER)
     run = Run(sources, {Role.READER: model}, Meter())
@@ -195,7 +197,7 @@ def test_prompts_are_those_of_inference_byte_for_byte(
 
     async def sent() -> set[tuple[Message, ...]]:
         found = set()
-        async with Given([document("park", PARK), document("lake", LAKE)]) as sources:
+        async with InMemorySources([document("park", PARK), document("lake", LAKE)]) as sources:
             for line in (data / "questions.jsonl").read_text("utf-8").splitlines():
                 text = json.loads(line)["question"]
                 calls = await asked_at_inference(text, sources, **fields)
@@ -316,7 +318,7 @@ def test_two_documents_that_read_the_same_are_one_sample() -> None:
     strategy = RDR2(mode="sparse", expansions=0)  # type: ignore[arg-type]
 
     async def routed() -> tuple[list[Routing], list[Routed]]:
-        async with Given(twins) as sources:
+        async with InMemorySources(twins) as sources:
             run = Run(sources, {Role.READER: ScriptedModel(TEACHER)}, Meter())
             hits = await run.search(QUESTION, k=9, mode=strategy.mode)
             routings = await strategy.route(QUESTION, run, hits)
@@ -388,7 +390,7 @@ def test_a_library_that_was_indexed_before(data: Path) -> None:
     (data / "park.md").write_text(PARK, "utf-8")
 
     async def index() -> None:
-        async with Library(data / "library", embedder=Words()) as library:  # type: ignore[arg-type]
+        async with AsyncLibrary(data / "library", embedder=Words()) as library:  # type: ignore[arg-type]
             await library.add(data / "park.md")
 
     asyncio.run(index())
@@ -542,7 +544,7 @@ def test_a_title_that_poses_as_nodes_gives_no_sample(data: Path) -> None:
     strategy = RDR2(mode="sparse", expansions=0, introduction=False)  # type: ignore[arg-type]
 
     async def routed() -> tuple[list[Routing], list[Routed]]:
-        async with Given([nameless]) as sources:
+        async with InMemorySources([nameless]) as sources:
             run = Run(sources, {Role.READER: ScriptedModel(lambda _: REFUSAL)}, Meter())
             hits = await run.search("lake carp", k=9, mode=strategy.mode)
             routings = await strategy.route("lake carp", run, hits)

@@ -28,12 +28,12 @@ from colligate.errors import (
     NoDocuments,
     UsageError,
 )
-from colligate.library.in_memory import Given
+from colligate.library.in_memory import InMemorySources
 from colligate.models import Capability, Message, Role
 from colligate.settings import Settings
 from colligate.testing import ScriptedModel
 from colligate.training.card import Card, read_card
-from colligate.training.curate import Curation, Workshop, is_held_out, opened, told_apart_by
+from colligate.training.curate import Curation, CurationContext, is_held_out, opened, told_apart_by
 from colligate.training.journal import Made, read_journal
 from colligate.training.samples import HELD_OUT, TRAIN, Sample, read_samples
 
@@ -72,7 +72,7 @@ def request(data: Path, teacher: ScriptedModel | None = None, **more: Any) -> Cu
     return Curation(out=data / "out", **more)
 
 
-async def asking(workshop: Workshop, question: Question) -> Made:
+async def asking(workshop: CurationContext, question: Question) -> Made:
     """A sample of a question and the teacher's answer."""
     async with workshop.sources(question) as sources:
         run = workshop.run(sources)
@@ -84,7 +84,7 @@ async def asking(workshop: Workshop, question: Question) -> Made:
 
 def curate(
     asked: Curation,
-    work: Callable[[Workshop, Question], Awaitable[Made]] = asking,
+    work: Callable[[CurationContext, Question], Awaitable[Made]] = asking,
     said: list[Event] | None = None,
     needs: Needs = READS,
     **more: Any,
@@ -99,7 +99,9 @@ def curate(
     return asyncio.run(all_of_it())
 
 
-def in_workshop(asked: Curation, do: Callable[[Workshop], Awaitable[Any]], needs: Needs) -> Any:
+def in_workshop(
+    asked: Curation, do: Callable[[CurationContext], Awaitable[Any]], needs: Needs
+) -> Any:
     async def all_of_it() -> Any:
         async with opened(asked, lambda _: None, system="test", needs=needs, tasks=[]) as workshop:
             return await do(workshop)
@@ -149,7 +151,7 @@ def test_what_both_sides_share_is_on_the_card(data: Path) -> None:
         record["gold_document_ids"].append("all")
     write(file, records)
 
-    async def over(workshop: Workshop, question: Question) -> Made:
+    async def over(workshop: CurationContext, question: Question) -> Made:
         made = await asking(workshop, question)
         number = int(question.id[1:])
         document = "all" if number % 4 == 0 else f"d{number}"
@@ -169,7 +171,7 @@ def test_what_both_sides_share_is_on_the_card(data: Path) -> None:
 def test_where_nothing_can_be_shared_the_card_says_nothing_of_it(data: Path) -> None:
     (data / "own.csv").write_text("question\nWho?\nWhen?\n", "utf-8")
 
-    async def only_asking(workshop: Workshop, question: Question) -> Made:
+    async def only_asking(workshop: CurationContext, question: Question) -> Made:
         messages = (Message("user", question.text), Message("assistant", "No."))
         return Made((Sample(question.id, "scope", messages),))
 
@@ -237,8 +239,8 @@ def test_a_judge_is_metered_with_the_run_and_pays_from_the_budget(data: Path) ->
     judge = ScriptedModel(lambda _: "Yes", name="judge")
     models = {Role.READER: ScriptedModel(lambda _: "Yes."), Role.JUDGE: judge}
 
-    async def do(workshop: Workshop) -> None:
-        run = workshop.run(Given(()))
+    async def do(workshop: CurationContext) -> None:
+        run = workshop.run(InMemorySources(()))
         assert Role.JUDGE not in run.models
         await workshop.judge(run).chat([Message("user", "Is it right?")], max_tokens=5)
         used = workshop.used(run)
@@ -251,9 +253,9 @@ def test_a_judge_is_metered_with_the_run_and_pays_from_the_budget(data: Path) ->
 
 
 def test_a_judge_that_is_needed_and_not_named_is_said(data: Path) -> None:
-    async def do(workshop: Workshop) -> None:
+    async def do(workshop: CurationContext) -> None:
         with pytest.raises(UsageError, match="no judge is named"):
-            workshop.judge(workshop.run(Given(())))
+            workshop.judge(workshop.run(InMemorySources(())))
 
     in_workshop(request(data), do, READS)
 
@@ -269,7 +271,7 @@ def test_a_teacher_that_cannot_do_it_is_refused_before_anything_is_asked(data: P
 
 
 def test_a_run_that_was_refused_a_call_gives_nothing_even_if_it_hid_that(data: Path) -> None:
-    async def hiding(workshop: Workshop, question: Question) -> Made:
+    async def hiding(workshop: CurationContext, question: Question) -> Made:
         async with workshop.sources(question) as sources:
             run = workshop.run(sources)
             with suppress(BudgetExceeded):  # some strategies answer with what they have
@@ -288,7 +290,7 @@ def test_what_was_made_before_is_held_once(data: Path) -> None:
     curate(request(data, limit=20))
     alive = []
 
-    async def counting(workshop: Workshop, question: Question) -> Made:
+    async def counting(workshop: CurationContext, question: Question) -> Made:
         alive.append(held() - others)
         return Made()
 
@@ -317,7 +319,7 @@ def test_many_calls_are_said_before_they_are_made(data: Path) -> None:
 
 
 def test_what_is_done_again_counts_as_to_come(data: Path) -> None:
-    async def failing(workshop: Workshop, question: Question) -> Made:
+    async def failing(workshop: CurationContext, question: Question) -> Made:
         raise MalformedOutput("no JSON")
 
     curate(request(data, limit=2), failing)
@@ -342,7 +344,7 @@ def test_questions_are_drawn_by_seed(data: Path) -> None:
 
 
 def test_documents_are_those_of_the_questions_each_once(data: Path) -> None:
-    async def do(workshop: Workshop) -> list[str]:
+    async def do(workshop: CurationContext) -> list[str]:
         return [document.id for document in await workshop.documents()]
 
     all_of_them = in_workshop(request(data, questions=data / "questions.jsonl"), do, READS)
@@ -374,7 +376,7 @@ def test_documents_of_a_folder_need_no_questions(data: Path) -> None:
 
 
 def test_without_any_documents_it_is_said(data: Path) -> None:
-    async def do(workshop: Workshop) -> None:
+    async def do(workshop: CurationContext) -> None:
         with pytest.raises(NoDocuments, match="name a --library or a --corpus"):
             await workshop.documents()
 
@@ -388,8 +390,8 @@ def test_questions_without_documents_can_be_asked_what_needs_none(data: Path) ->
     with pytest.raises(UsageError, match=r"nothing to read: .* has no documents"):
         curate(asked)
 
-    async def only_asking(workshop: Workshop, question: Question) -> Made:
-        run = workshop.run(Given(()))
+    async def only_asking(workshop: CurationContext, question: Question) -> Made:
+        run = workshop.run(InMemorySources(()))
         await run.chat([Message("user", question.text)], max_tokens=5)
         return Made(usage=workshop.used(run))
 
@@ -453,7 +455,7 @@ def test_what_cannot_be_meant_is_said(data: Path, more: dict[str, Any], said: st
 
 
 def test_two_processes_do_not_curate_into_one_folder(data: Path) -> None:
-    async def do(_: Workshop) -> None:
+    async def do(_: CurationContext) -> None:
         async with opened(
             replace(request(data), seed=1), lambda _: None, system="t", needs=READS, tasks=[]
         ):

@@ -17,7 +17,7 @@ from colligate.documents.reading import read
 from colligate.documents.reading.text import text_tree
 from colligate.documents.tokens import estimate_tokens
 from colligate.errors import FaultyRecord, UsageError
-from colligate.library.in_memory import Given
+from colligate.library.in_memory import InMemorySources
 from colligate.models import LabelOdds, Message, Role
 from colligate.models.metering import Meter
 from colligate.strategies.longrefiner.events import Structured
@@ -125,7 +125,7 @@ async def test_the_prompts_are_those_of_the_strategy_and_it_reads_the_replies(mo
         labels=lambda *_: LabelOdds({"Local": 0.5, "Global": 0.5}, mass=1.0),
     )
 
-    async with Given([bare]) as sources:
+    async with InMemorySources([bare]) as sources:
         run = Run(sources, {Role.READER: model}, Meter())
         await Refiner(mode="sparse", structuring_tokens=most_tokens).refine("Who?", run)
 
@@ -260,7 +260,7 @@ async def test_the_longest_pair_fits_the_recipe_and_is_what_its_base_is_shown():
         labels=lambda *_: LabelOdds({"Local": 0.5, "Global": 0.5}, mass=1.0),
         context_tokens=32_768,  # of the recipe's base
     )
-    async with Given([document(text)]) as sources:
+    async with InMemorySources([document(text)]) as sources:
         await Refiner(mode="sparse").refine("Who?", Run(sources, {Role.READER: model}, Meter()))
     first = next(call.prompt for call in model.calls if "Skeleton:" in call.prompt)
     assert most <= estimate_tokens(first) - instruction <= most + 400

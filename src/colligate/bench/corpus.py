@@ -18,8 +18,8 @@ from colligate.bench.suites import Dataset
 from colligate.concurrency import in_thread
 from colligate.core.events import Trace
 from colligate.errors import FaultyRecord, LibraryLocked
-from colligate.library.in_memory import Given
-from colligate.library.library import Library
+from colligate.library.in_memory import InMemorySources
+from colligate.library.library import AsyncLibrary
 from colligate.library.sources import Sources
 from colligate.models import Embedder
 from colligate.session import ingest
@@ -30,7 +30,7 @@ _READER = "colligate.bench.datasets.corpus:reading"
 
 
 @dataclass
-class InView:
+class CorpusResolver:
     """What is in view of a question: its own documents, or a corpus kept in a library.
 
     `data` is the folder of the data sets' files. Corpora are kept below `indexes`, and what a
@@ -43,12 +43,12 @@ class InView:
     embedder: Embedder | None = None
     trace: Trace = field(default_factory=Trace)
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack, init=False)
-    _libraries: dict[Path, Library] = field(default_factory=dict, init=False)
+    _libraries: dict[Path, AsyncLibrary] = field(default_factory=dict, init=False)
     _corpora: dict[Path, Corpus] = field(default_factory=dict, init=False)
     _names: dict[Path, Mapping[str, Sequence[str]]] = field(default_factory=dict, init=False)
     _opening: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
 
-    async def __aenter__(self) -> InView:
+    async def __aenter__(self) -> CorpusResolver:
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -110,7 +110,7 @@ class InView:
             yield library.view([document.id for document in question.documents])
         else:
             documents = await in_thread(documents_of, question, self._corpus(dataset))
-            async with Given(documents, self.embedder) as sources:
+            async with InMemorySources(documents, self.embedder) as sources:
                 if self.embedder is not None and documents:
                     await sources.search("index", k=1)  # so that no answer's time has it
                 yield sources
@@ -131,7 +131,7 @@ class InView:
             self._corpora[path] = Corpus(path)
         return self._corpora[path]
 
-    async def _library(self, dataset: Dataset) -> Library:
+    async def _library(self, dataset: Dataset) -> AsyncLibrary:
         """The corpus of a data set, indexed."""
         assert dataset.corpus is not None  # `suites.checked`
         path = existing(self.data, dataset.corpus)
@@ -141,7 +141,7 @@ class InView:
                 embedder: Embedder | str = "minilm" if self.embedder is None else self.embedder
                 by = embedder if isinstance(embedder, str) else embedder.name
                 folder = self.indexes / await in_thread(_index_name, path, by)
-                library = Library(folder, embedder=embedder, reader=_READER)
+                library = AsyncLibrary(folder, embedder=embedder, reader=_READER)
                 self._stack.push_async_callback(library.close)
                 try:
                     await ingest(library, [path], self.trace, index=self.embedder is not None)

@@ -15,7 +15,7 @@ from colligate.core.run import Run
 from colligate.core.strategy import Strategy
 from colligate.documents import Span
 from colligate.errors import BudgetExceeded, ColligateError
-from colligate.jobs.spending import RunPurse, Spending
+from colligate.jobs.spending import SharedTokenBudget, Spending
 from colligate.library.sources import Sources
 from colligate.models import ChatModel, Embedder, Reranker, Role
 from colligate.models.metering import UsageReport
@@ -102,8 +102,8 @@ class Answering:
             reranker=self.reranker if strategy.needs.searches else None,
             embedder=self.embedder,
         )
-        purse = RunPurse(self.spending, run.meter)
-        run.purse = purse
+        budget = SharedTokenBudget(self.spending, run.meter)
+        run.tokens = budget
         answer: Answer | None = None
         error = ""
         began = time.perf_counter()
@@ -122,8 +122,8 @@ class Answering:
         except Exception as trouble:  # a strategy may be another package's, and raise anything
             error = _said(trouble)
         usage = run.meter.report(seconds=time.perf_counter() - began)
-        if purse.refused is not None:
-            raise purse.refused
+        if budget.refused is not None:
+            raise budget.refused
         try:
             return await observed(run, usage, answer, error), run.trace
         except Exception as trouble:  # the answer may cite what there is not

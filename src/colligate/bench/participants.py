@@ -21,7 +21,7 @@ from colligate.bench.metrics.backends import (
     TrainedReads,
 )
 from colligate.bench.metrics.catalogue import require
-from colligate.bench.plan import Contender, Plan
+from colligate.bench.plan import Plan, SuiteEntry
 from colligate.bench.provenance import ModelRecord
 from colligate.bench.totals import of_run
 from colligate.core.events import Noted, Trace
@@ -57,7 +57,7 @@ class Named:
 
 
 @dataclass(frozen=True)
-class Cast:
+class Participants:
     """Who takes part, and the record of each. `models` are those that answer, without the judge."""
 
     models: Mapping[Role, ChatModel]
@@ -69,7 +69,7 @@ class Cast:
 
 async def opened_cast(
     named: Named, plan: Plan, spending: Spending, stack: AsyncExitStack, trace: Trace
-) -> tuple[Cast, list[Contender]]:
+) -> tuple[Participants, list[SuiteEntry]]:
     """Open what a plan needs; closed with `stack`. Also those strategies that can run with it.
 
     Raises:
@@ -89,10 +89,10 @@ async def opened_cast(
         if name is not None:
             digest = await asyncio.to_thread(weights_digest, f"hf:{name}")
             records[what] = ModelRecord(name, "" if name == JUDGE else digest)
-    return Cast(models, embedder, reranker, backends, records), able
+    return Participants(models, embedder, reranker, backends, records), able
 
 
-def remembering(cast: Cast, replies: Path, stack: AsyncExitStack) -> Cast:
+def remembering(cast: Participants, replies: Path, stack: AsyncExitStack) -> Participants:
     """The cast with models that know what the file holds, and put down there what they say.
 
     What is not deterministic is never kept. The file is closed with `stack`.
@@ -153,7 +153,7 @@ async def _able(
     models: Mapping[Role, ChatModel],
     session: Session,
     trace: Trace,
-) -> list[Contender]:
+) -> list[SuiteEntry]:
     """The strategies that these models can run; what one named outright lacks is an error."""
     able = []
     for contender in plan.contenders:

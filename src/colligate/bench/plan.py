@@ -23,7 +23,7 @@ _FORMS = {Task.SET: Form.LIST, Task.READINGS: Form.LONG, Task.LONG: Form.LONG}
 
 
 @dataclass(frozen=True)
-class Contender:
+class SuiteEntry:
     """A strategy that takes part, set up as the suite says."""
 
     method: Method
@@ -65,7 +65,7 @@ class Plan:
 
     suite: Suite
     datasets: tuple[Asked, ...]
-    contenders: tuple[Contender, ...]
+    contenders: tuple[SuiteEntry, ...]
     named_outright: bool = False
 
     @property
@@ -81,7 +81,7 @@ class Plan:
 
 def contenders(
     suite: Suite, names: Sequence[str] = (), settings: Sequence[str] = ()
-) -> tuple[Contender, ...]:
+) -> tuple[SuiteEntry, ...]:
     """The suite's strategies of these names, or its default ones; set up, in the order given.
 
     A name that is not the suite's own may be any registered strategy's. `settings` are texts such
@@ -111,7 +111,7 @@ def contenders(
             )
             raise UsageError(f"--set {setting}", f"no strategy that is asked has {name!r}", hint)
     return tuple(
-        Contender(
+        SuiteEntry(
             method,
             configured(kind, [*(s for s in settings if _parameter(s) in there[kind]), *method.set]),
         )
@@ -127,7 +127,7 @@ def plan(
     suite: Suite,
     data: Path,
     *,
-    taking_part: Sequence[Contender],
+    taking_part: Sequence[SuiteEntry],
     datasets: Sequence[str] = (),
     limit: int | None = None,
     seed: int = 0,
@@ -187,7 +187,7 @@ def _size(path: Path) -> int:
 
 
 def _hold_to_documents(
-    dataset: Dataset, questions: Sequence[Question], taking_part: Sequence[Contender]
+    dataset: Dataset, questions: Sequence[Question], taking_part: Sequence[SuiteEntry]
 ) -> None:
     """Else a strategy would be asked over nothing, and its refusals counted against it."""
     if dataset.over != "candidates":
@@ -267,13 +267,13 @@ def estimated(plan: Plan, rows: Mapping[Key, Row]) -> Estimate:
     return Estimate(answers, calls, tokens, measured)
 
 
-def _calls_of(contender: Contender, asked: Asked, question: Question) -> float:
+def _calls_of(contender: SuiteEntry, asked: Asked, question: Question) -> float:
     calls = expected_calls(contender.strategy)
     documents = len(question.documents) if asked.dataset.over != "corpus" else _DOCUMENTS
     return calls.question + calls.document * documents
 
 
-def _prompt_tokens(contender: Contender, asked: Asked, question: Question) -> float:
+def _prompt_tokens(contender: SuiteEntry, asked: Asked, question: Question) -> float:
     shown: float = _PASSAGES * _PASSAGE_TOKENS
     whole = contender.strategy.needs.whole
     if not contender.strategy.needs.reads:

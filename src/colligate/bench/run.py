@@ -14,18 +14,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from colligate.bench.corpus import InView
+from colligate.bench.corpus import CorpusResolver
 from colligate.bench.identity import adapter_records, path_digest, prompt_digests
 from colligate.bench.metrics.backends import Backends
 from colligate.bench.metrics.catalogue import CORPUS
 from colligate.bench.observe import Answering, first_of
 from colligate.bench.outcome import Outcome
-from colligate.bench.participants import Cast, Named, measurable, opened_cast, remembering
+from colligate.bench.participants import Named, Participants, measurable, opened_cast, remembering
 from colligate.bench.plan import (
     MANY,
-    Contender,
     Estimate,
     Plan,
+    SuiteEntry,
     contenders,
     estimated,
     existing,
@@ -90,7 +90,7 @@ class Bench:
     plan: Plan
     folder: Path
     answering: Answering
-    in_view: InView
+    in_view: CorpusResolver
     backends: Backends
     concurrency: int = 1
     retry_failed: bool = False
@@ -143,10 +143,10 @@ class Bench:
             for question in asked.questions
         ]
 
-    def _wanted(self, dataset: Dataset, question: Question, rows: RowFile) -> list[Contender]:
+    def _wanted(self, dataset: Dataset, question: Question, rows: RowFile) -> list[SuiteEntry]:
         """The strategies whose row is missing, is to be tried again, or lacks metrics."""
 
-        def wanted(contender: Contender) -> bool:
+        def wanted(contender: SuiteEntry) -> bool:
             row = rows.rows.get(Key(dataset.name, question.id, contender.method.name))
             return row is None or self._again(row) or bool(_untaken(dataset, row))
 
@@ -179,7 +179,7 @@ class Bench:
         self,
         dataset: Dataset,
         question: Question,
-        contender: Contender,
+        contender: SuiteEntry,
         sources: Sources,
         attempt: int,
         work: _Work,
@@ -349,7 +349,7 @@ def estimate(request: Request) -> Estimate:
     return estimated(planned(request), rows)
 
 
-async def carried_out(request: Request, on_event: Listener) -> Done:
+async def run_suite(request: Request, on_event: Listener) -> Done:
     """Ask what has no row yet. Rows stand in the folder as they are made, whatever happens.
 
     Raises:
@@ -381,7 +381,7 @@ async def carried_out(request: Request, on_event: Listener) -> Done:
 async def _asked(
     request: Request,
     asked: Plan,
-    cast: Cast,
+    cast: Participants,
     spending: Spending,
     rows: RowFile,
     stack: AsyncExitStack,
@@ -389,7 +389,7 @@ async def _asked(
 ) -> int:
     """Have the bench ask; how many answers it was asked for."""
     indexes = request.indexes or request.out / INDEXES
-    in_view = InView(request.data, indexes, cast.embedder, trace)
+    in_view = CorpusResolver(request.data, indexes, cast.embedder, trace)
     await stack.enter_async_context(in_view)
     answering = Answering(cast.models, spending, cast.embedder, cast.reranker, request.timeout)
     done = 0
@@ -438,7 +438,7 @@ def _make_folder(request: Request, asked: Plan) -> None:
 
 
 @asynccontextmanager
-async def _on_record(request: Request, asked: Plan, cast: Cast) -> AsyncIterator[None]:
+async def _on_record(request: Request, asked: Plan, cast: Participants) -> AsyncIterator[None]:
     """Put down what the run is made with, held to what stands there, and when it ended."""
     now = await asyncio.to_thread(_provenance, request, asked, cast)
     rows = request.out / ROWS
@@ -457,7 +457,7 @@ async def _on_record(request: Request, asked: Plan, cast: Cast) -> AsyncIterator
         await in_thread(write_provenance, request.out, ended)
 
 
-def _provenance(request: Request, asked: Plan, cast: Cast) -> Provenance:
+def _provenance(request: Request, asked: Plan, cast: Participants) -> Provenance:
     files = {each.dataset.file for each in asked.datasets}
     files |= {each.dataset.corpus for each in asked.datasets if each.dataset.corpus is not None}
     data = {file: path_digest(existing(request.data, file)) for file in sorted(files)}

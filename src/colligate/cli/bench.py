@@ -158,7 +158,7 @@ def _estimate(request: Request, as_json: bool) -> int:
 
 
 def _run(request: Request, as_json: bool) -> int:
-    from colligate.bench.run import carried_out
+    from colligate.bench.run import run_suite
     from colligate.cli.bench_results import results, show_results
     from colligate.cli.failures import run
     from colligate.cli.progress import watching
@@ -175,7 +175,7 @@ def _run(request: Request, as_json: bool) -> int:
             watcher.see(event)
 
         try:
-            done = run(carried_out(request, see))
+            done = run(run_suite(request, see))
         except (KeyboardInterrupt, ColligateError, OSError) as error:
             interrupted = isinstance(error, KeyboardInterrupt)
             if last or interrupted:

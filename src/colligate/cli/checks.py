@@ -21,7 +21,7 @@ from colligate.engine import DEFAULT_STRATEGY
 from colligate.errors import ColligateError
 from colligate.models import Capability, Role
 from colligate.models.name_parts import shown
-from colligate.session import CALLED, DEFAULT_EMBEDDER
+from colligate.session import DEFAULT_EMBEDDER, ROLE_NAMES
 from colligate.settings import FILE, Named, Settings, own_file
 
 # What is compiled may be installed and still not run here.
@@ -116,12 +116,12 @@ def _model(one: Chosen, chosen: Mapping[Role, Chosen]) -> Iterator[Check]:
     Whatever keeps a model from being opened keeps `ask` from working; a server that does not
     answer does so only if it is the reader's.
     """
-    what = CALLED[one.role]
+    what = ROLE_NAMES[one.role]
     if not one.named.name and one.problem is not None:
         yield _failed(what, one.problem, "name one with --model, or set COLLIGATE_MODEL")
         return
     same = next(o for o in chosen.values() if o.named.name == one.named.name)
-    as_above = "" if same is one else f", which is the {CALLED[same.role]} above"
+    as_above = "" if same is one else f", which is the {ROLE_NAMES[same.role]} above"
     yield Check(what, True, f"{one.name} ({one.source}){as_above}")
     if as_above:
         return
@@ -190,10 +190,10 @@ def _named(named: Named, flag: str) -> str:
 
 
 def _library(embedder: str, named: Named | None) -> Check:
-    from colligate.library.library import Library
+    from colligate.library.library import AsyncLibrary
 
     async def look() -> str:
-        async with Library(named.name if named else None, embedder=embedder) as library:
+        async with AsyncLibrary(named.name if named else None, embedder=embedder) as library:
             count = len(await library.documents())
             if library.path.exists():
                 await _take_lock(library.path)

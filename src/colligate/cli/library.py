@@ -18,7 +18,7 @@ from colligate.errors import LibraryLocked, UnknownDocument, UsageError
 if TYPE_CHECKING:
     from colligate.documents import Document
     from colligate.library.ingest import Ingested
-    from colligate.library.library import Library
+    from colligate.library.library import AsyncLibrary
     from colligate.library.sources import DocumentInfo
 T = TypeVar("T")
 
@@ -61,7 +61,7 @@ def index(
     processes = _processes(workers)
     settings = Settings.load(config)
 
-    async def add() -> tuple[Ingested, Library]:
+    async def add() -> tuple[Ingested, AsyncLibrary]:
         async with Engine(
             library=library, embedder=embedder, settings=settings, wait=wait
         ) as engine:
@@ -107,7 +107,7 @@ def list_documents(
 ) -> int:
     """List the documents."""
 
-    async def documents(opened: Library) -> tuple[list[Any], str]:
+    async def documents(opened: AsyncLibrary) -> tuple[list[Any], str]:
         return list(await opened.documents()), str(opened.path)
 
     infos, path = _with_library(library, embedder, config, wait, documents)
@@ -157,7 +157,7 @@ def show_document(
     if text and as_json:
         raise UsageError("--text and --json exclude each other", hint="give one of them")
 
-    async def one(opened: Library) -> Document:
+    async def one(opened: AsyncLibrary) -> Document:
         return await opened.document(_meant(document, await opened.documents()))
 
     found = _with_library(library, embedder, config, wait, one)
@@ -198,7 +198,7 @@ def remove_documents(
     """
     from colligate.cli.remote import holding
 
-    async def remove(opened: Library) -> list[str]:
+    async def remove(opened: AsyncLibrary) -> list[str]:
         if server := await holding(opened.path):
             return await server.remove(_ids_of(documents, await opened.documents()))
         return await opened.remove(documents)
@@ -225,7 +225,7 @@ def verify_library(
     Exit status: 0 if nothing is wrong or all was repaired, 1 if something is wrong.
     """
 
-    async def verify(opened: Library) -> tuple[list[str], bool]:
+    async def verify(opened: AsyncLibrary) -> tuple[list[str], bool]:
         problems = await opened.verify(repair=repair)
         whole = not problems or (repair and not await opened.verify())
         return problems, whole
@@ -245,7 +245,7 @@ def _with_library(
     embedder: str | None,
     config: Path | None,
     wait: float,
-    work: Callable[[Library], Awaitable[T]],
+    work: Callable[[AsyncLibrary], Awaitable[T]],
 ) -> T:
     from colligate.engine import Engine
     from colligate.settings import Settings

@@ -19,7 +19,7 @@ class Budget:
     max_tokens: int | None = None
 
 
-class Purse:
+class TokenBudget:
     """A budget being spent: what is used stands in the meter, what calls under way may take here.
 
     So that calls side by side do not all spend the same last tokens. It is kept as exactly as the

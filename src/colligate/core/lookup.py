@@ -94,8 +94,8 @@ def before_the_answer(run: Run, known: Callable[[], object]) -> Iterator[None]:
     Raises:
         BudgetExceeded: nothing is known.
     """
-    left = run.purse.left
-    with run.purse.reserve(0 if left is None else min(FOR_THE_ANSWER, left // 2)):
+    left = run.tokens.left
+    with run.tokens.reserve(0 if left is None else min(FOR_THE_ANSWER, left // 2)):
         try:
             yield
         except BudgetExceeded:

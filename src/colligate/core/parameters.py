@@ -176,7 +176,7 @@ _PLAIN: Mapping[type, _Form] = {
 # Holding a strategy's numbers to what they can mean.
 
 
-def at_least(strategy: object, **least: float) -> None:
+def require_min(strategy: object, **least: float) -> None:
     """Check fields, each by its name and the smallest value it may have; None is no number.
 
     Raises:

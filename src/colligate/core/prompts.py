@@ -18,7 +18,7 @@ _OUR_TAGS = (
 _OUR_TAG = re.compile(rf"<(?=/?\s*(?:{_OUR_TAGS})\b)", re.IGNORECASE)
 
 
-def material(text: str) -> str:
+def escape(text: str) -> str:
     """The text with a look-alike for each `<` that opens a tag of our prompts or a turn token.
 
     >>> material("a</document><|im_end|> <b>")
@@ -29,13 +29,13 @@ def material(text: str) -> str:
 
 def asked(question: str) -> str:
     """The question in a prompt."""
-    return f"Question: {material(question.strip())}"
+    return f"Question: {escape(question.strip())}"
 
 
 def numbered(thoughts: Sequence[str]) -> str:
     """The thoughts in their order."""
     lines = [f"{number}. {thought}" for number, thought in enumerate(thoughts, 1)]
-    return f"<thoughts>\n{material(chr(10).join(lines))}\n</thoughts>"
+    return f"<thoughts>\n{escape(chr(10).join(lines))}\n</thoughts>"
 
 
 Numbered = tuple[int, Passage]
@@ -59,7 +59,7 @@ def titled(passage: Passage, text: str) -> str:
     """A text of a passage under the passage's title and headings."""
     title = " › ".join(dict.fromkeys([passage.title, *passage.section]))
     lines = [" ".join(title.split()), text.strip()]
-    return material("\n".join(line for line in lines if line))
+    return escape("\n".join(line for line in lines if line))
 
 
 Span = tuple[int, int]
@@ -75,7 +75,7 @@ def attention_prompt(
     With `lead` the question comes before the passages too: the "query-aware" prompt of Lost in
     the Middle.
     """
-    asked = f"Question: {material(question.strip())}"
+    asked = f"Question: {escape(question.strip())}"
     text, spans = f"{asked}\n\n" if lead else "", []
     for passage in passages:
         body = _body(passage)
@@ -86,7 +86,7 @@ def attention_prompt(
 
 
 def _body(passage: Passage) -> str:
-    return material(f"{passage.title}\n{passage.text.strip()}")
+    return escape(f"{passage.title}\n{passage.text.strip()}")
 
 
 ANSWERED = "so the answer is"

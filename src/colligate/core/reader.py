@@ -22,7 +22,7 @@ from colligate.core.citing import Evidence, Joined, Stated, Statement, cite, res
 from colligate.core.compress import Compressed
 from colligate.core.events import Answered, Event, Noted, Pruned, counted
 from colligate.core.fit import first_that_fit, within
-from colligate.core.prompts import material
+from colligate.core.prompts import escape
 from colligate.core.run import Run
 from colligate.documents import Passage, Span
 from colligate.errors import BudgetExceeded, ContextTooSmall, MalformedOutput
@@ -150,7 +150,7 @@ def reader_messages(
     """The prompt: instruction, passages, question, in the order that lets prefixes be reused.
 
     `notes` stand between passages and question: what a model made of these documents, already
-    through `material` and in tags of its own.
+    through `escape` and in tags of its own.
     """
     instruction = FORMS[form].instruction
     blocks = [render(passages), f"Question: {question.strip()}"]
@@ -201,7 +201,7 @@ def render(passages: Sequence[Passage], first: int = 1) -> str:
 
 
 def _body(text: str) -> str:
-    return material(text.strip())
+    return escape(text.strip())
 
 
 def _attribute(text: str) -> str:

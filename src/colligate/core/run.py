@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel
 
-from colligate.core.budget import Budget, Purse, require_room
+from colligate.core.budget import Budget, TokenBudget, require_room
 from colligate.core.events import (
     Asked,
     Asking,
@@ -56,7 +56,7 @@ from colligate.models.metering import Meter
 from colligate.models.structured import (
     STAGES,
     Stage,
-    Structured,
+    StructuredReply,
     json_schema_of,
     structured,
     with_schema,
@@ -65,7 +65,7 @@ from colligate.models.structured import (
 # What is worked out about a document once and holds for every question asked of it.
 
 
-class Kept(Protocol):
+class KeyValueStore(Protocol):
     """JSON values by key. `ResponseCache` is one, on disk; its methods may block."""
 
     def get(self, key: str) -> Any | None:
@@ -77,7 +77,7 @@ class Kept(Protocol):
         ...
 
 
-class InMemory:
+class MemoryStore:
     """Kept as long as this object lives."""
 
     def __init__(self) -> None:
@@ -194,7 +194,7 @@ async def _measured(
 
     `costs` are the tokens of each pass.
     """
-    async with run.purse.hold(sum(costs)):
+    async with run.tokens.hold(sum(costs)):
         run.emit(Asking(role, model.name, signal, sum(costs)))
         began = time.perf_counter()
         with recalls() as remembered:
@@ -261,7 +261,7 @@ class Embeds(Protocol):
 class Run:
     """One run of one strategy over one question.
 
-    `kept` outlives the run: what a strategy worked out about a document for all questions.
+    `store` outlives the run: what a strategy worked out about a document for all questions.
     """
 
     sources: Sources
@@ -271,13 +271,13 @@ class Run:
     budget: Budget = field(default_factory=Budget)
     reranker: Reranker | None = None
     embedder: Embeds | None = None
-    kept: Kept = field(default_factory=InMemory)
+    store: KeyValueStore = field(default_factory=MemoryStore)
     _documents: Recent[str, Document] = field(default_factory=_recent_documents, repr=False)
     _named: set[str] = field(default_factory=set, repr=False)
-    purse: Purse = field(init=False, repr=False)
+    tokens: TokenBudget = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self.purse = Purse(self.budget, self.meter)
+        self.tokens = TokenBudget(self.budget, self.meter)
 
     def model(self, role: Role) -> ChatModel:
         """The model of a role; the reader fills roles that have none of their own."""
@@ -419,7 +419,7 @@ class Run:
         *,
         role: Role = Role.READER,
         max_tokens: int,
-    ) -> Structured[T]:
+    ) -> StructuredReply[T]:
         """One chat call whose reply is a `schema`, and at most two more if it is not.
 
         Each is checked against the budget and metered, whatever comes of it. A model that cannot
@@ -453,7 +453,7 @@ class Run:
         model = self.model(role)
         prompt = await model.count_prompt(messages)
         require_room(model, prompt, max_tokens)
-        async with self.purse.hold(prompt + max_tokens):
+        async with self.tokens.hold(prompt + max_tokens):
             self.emit(Asking(role, model.name, "chat", prompt))
             began = time.perf_counter()
             completion = await model.chat(messages, max_tokens=max_tokens, **options)

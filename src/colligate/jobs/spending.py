@@ -13,7 +13,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from colligate.core.budget import Budget, Purse
+from colligate.core.budget import Budget, TokenBudget
 from colligate.errors import BudgetExceeded
 from colligate.models import Capability, ChatModel, Completion, LabelOdds, Message, Role
 from colligate.models.base import LabelModel, Usage
@@ -26,7 +26,7 @@ class Spending:
     def __init__(self, limit: int | None = None) -> None:
         self.prices = Prices.load()
         self._total = Meter(prices=self.prices)
-        self.purse = Purse(Budget(limit), self._total)
+        self.budget = TokenBudget(Budget(limit), self._total)
 
     @property
     def tokens(self) -> int:
@@ -61,15 +61,15 @@ class _Metered(Meter):
         return replace(super().report(seconds=seconds), remembered=self.remembered)
 
 
-class RunPurse(Purse):
-    """A run's purse: without a limit, its calls are paid from the bench's.
+class SharedTokenBudget(TokenBudget):
+    """A run's token budget: without a limit, its calls are paid from the bench's.
 
     `refused` is the error of the first call that the bench's budget did not allow.
     """
 
     def __init__(self, spending: Spending, meter: Meter) -> None:
         super().__init__(Budget(), meter)
-        self._all = spending.purse
+        self._all = spending.budget
         self.refused: BudgetExceeded | None = None
 
     @asynccontextmanager
@@ -97,7 +97,7 @@ class Paid:
     def __init__(self, model: ChatModel, spending: Spending, meter: Meter | None = None) -> None:
         self._model = model
         self._meter = meter or spending.meter()
-        self._all = spending.purse
+        self._all = spending.budget
 
     @property
     def name(self) -> str:

@@ -23,7 +23,7 @@ from colligate.library.sources import DocumentInfo, SearchMode
 from colligate.models import Embedder
 
 
-class Given:
+class InMemorySources:
     """`Sources` over these documents, in this order; indexed when they are first searched.
 
     It finds what a library of the same documents would find. Without an embedder only

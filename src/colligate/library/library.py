@@ -221,7 +221,7 @@ _FEW = 20_000
 _MOST_WORKERS = 8
 
 
-class Library:
+class AsyncLibrary:
     """Documents in a folder on disk, with their passages ready to be searched.
 
     It is itself `Sources` over all its documents; `view` shows some of them. One process

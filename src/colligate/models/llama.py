@@ -63,7 +63,7 @@ class Token(NamedTuple):
 
 
 @dataclass
-class Engine:
+class LlamaEngine:
     """A model file in llama.cpp, loaded at the first call. Threads may call it side by side.
 
     Calls that compute take `stopped`, an event that ends them at the next token or batch of
@@ -337,7 +337,7 @@ _CERTAIN = 1e4
 
 
 def likelihoods(
-    engine: Engine, prefix: str, continuations: Sequence[str], stopped: threading.Event
+    engine: LlamaEngine, prefix: str, continuations: Sequence[str], stopped: threading.Event
 ) -> list[list[float]]:
     """Log-probabilities of each continuation's tokens after the prefix, all taken literally."""
     before = engine.tokens(prefix, beginning=True)
@@ -345,7 +345,7 @@ def likelihoods(
 
 
 def label_odds(
-    engine: Engine,
+    engine: LlamaEngine,
     messages: Sequence[Message],
     labels: Sequence[str],
     forced: str,
@@ -362,7 +362,7 @@ def label_odds(
 
 
 def _score(
-    engine: Engine, prefix: list[int], continuation: list[Token], stopped: threading.Event
+    engine: LlamaEngine, prefix: list[int], continuation: list[Token], stopped: threading.Event
 ) -> list[float]:
     if continuation and len(prefix) + len(continuation) > engine.context:
         raise engine.too_small(len(prefix) + len(continuation))
@@ -388,7 +388,7 @@ def _writable(token: Token) -> bool:
 
 
 def _written(
-    engine: Engine, context: list[int], ids: list[int], stopped: threading.Event
+    engine: LlamaEngine, context: list[int], ids: list[int], stopped: threading.Event
 ) -> list[float]:
     grammar = "root ::= " + " ".join(f"<[{token}]>" for token in ids)
     request = {"max_tokens": len(ids), "grammar": grammar, "temperature": 0.0, "logprobs": 1}
@@ -400,7 +400,9 @@ def _written(
     return [token["logprob"] for token in tokens]
 
 
-def _looked_up(engine: Engine, context: list[int], token: int, stopped: threading.Event) -> float:
+def _looked_up(
+    engine: LlamaEngine, context: list[int], token: int, stopped: threading.Event
+) -> float:
     # What is written instead must be whole characters, or llama.cpp says nothing of it.
     whole = engine.tokens("a")[-1]
     for most in (_LIKELIEST, engine.vocabulary()):
@@ -520,7 +522,7 @@ class LlamaCpp:
         self._name = name
         self._version = f"{stat.st_size}-{stat.st_mtime_ns}"
         self._context = context
-        self._engine = Engine(path, name, context, parallel, threads or physical_cores())
+        self._engine = LlamaEngine(path, name, context, parallel, threads or physical_cores())
         self._threads = Threads(name, parallel)
         # At interpreter exit the native threads must be gone before Python's memory is.
         self._finalizer = weakref.finalize(self, self._engine.close)

@@ -83,7 +83,7 @@ class Chat(Protocol):
 
 
 @dataclass(frozen=True)
-class Structured(Generic[T]):
+class StructuredReply(Generic[T]):
     """The object and how it was come by.
 
     `stages` counts the answers by what became of each (`Stage`).
@@ -106,7 +106,7 @@ async def structured(
     seed: int | None = None,
     schema_in_prompt: bool = False,
     on_stage: Callable[[Stage], None] | None = None,
-) -> Structured[T]:
+) -> StructuredReply[T]:
     """Ask for an object of the Pydantic class `schema`; at most `1 + retries` calls.
 
     `schema_in_prompt` writes the schema into the prompt too: for a model without
@@ -173,7 +173,7 @@ async def structured(
             warnings.append(
                 f"{completion.model}'s answer was cut at {max_tokens} tokens and mended"
             )
-        return Structured(value, tuple(completions), stages, tuple(warnings))
+        return StructuredReply(value, tuple(completions), stages, tuple(warnings))
     count("failed")
     malformed = MalformedOutput(
         f"{completions[-1].model} gives no valid {schema.__name__}",

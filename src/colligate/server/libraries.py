@@ -11,7 +11,7 @@ from pathlib import Path
 from colligate.concurrency import in_thread
 from colligate.engine import Engine
 from colligate.errors import UsageError
-from colligate.library.library import Library
+from colligate.library.library import AsyncLibrary
 from colligate.server.answering import BESIDE, DEFAULT_LIBRARY
 from colligate.server.errors import Conflict, NotHere
 
@@ -65,7 +65,7 @@ class Libraries:
             self._engines[name] = self._engines[DEFAULT_LIBRARY].beside(folder)
         return self._engines[name]
 
-    async def library(self, name: str) -> Library:
+    async def library(self, name: str) -> AsyncLibrary:
         """A library, opened.
 
         Raises:

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
-from colligate.bench.corpus import InView
+from colligate.bench.corpus import CorpusResolver
 from colligate.bench.datasets.corpus import Corpus, documents_of
 from colligate.bench.datasets.formats import read_questions
 from colligate.bench.datasets.reading import HasId, some
@@ -24,8 +24,8 @@ from colligate.bench.question import Question
 from colligate.bench.suites import Dataset
 from colligate.concurrency import in_thread
 from colligate.core.events import Listener, Noted, Progressed, Trace, plain
-from colligate.core.parameters import at_least
-from colligate.core.run import InMemory, Kept, Run
+from colligate.core.parameters import require_min
+from colligate.core.run import KeyValueStore, MemoryStore, Run
 from colligate.core.strategy import Needs
 from colligate.documents import Document
 from colligate.errors import (
@@ -42,8 +42,8 @@ from colligate.errors import (
 )
 from colligate.jobs import identity as machine
 from colligate.jobs.files import held, make, write_whole
-from colligate.jobs.spending import Paid, RunPurse, Spending
-from colligate.library.library import Library
+from colligate.jobs.spending import Paid, SharedTokenBudget, Spending
+from colligate.library.library import AsyncLibrary
 from colligate.library.sources import Sources
 from colligate.models import ChatModel, Embedder, Reranker, Role
 from colligate.session import report_ingestion
@@ -340,7 +340,7 @@ def _sources(request: Curation) -> dict[str, str]:
 
 
 @dataclass
-class Workshop:
+class CurationContext:
     """What the work on each item stands on; made by `opened`.
 
     `questions` are those that are asked, drawn by seed and id. `identity` is what all of it is
@@ -357,12 +357,12 @@ class Workshop:
     models: Mapping[Role, ChatModel]
     spending: Spending
     dataset: Dataset
-    in_view: InView | None = None
-    library: Library | None = None
+    in_view: CorpusResolver | None = None
+    library: AsyncLibrary | None = None
     embedder: Embedder | None = None
     reranker: Reranker | None = None
     judged_by: ChatModel | None = None
-    kept: Kept = field(default_factory=InMemory)
+    kept: KeyValueStore = field(default_factory=MemoryStore)
 
     @asynccontextmanager
     async def sources(self, question: Question) -> AsyncIterator[Sources]:
@@ -386,9 +386,9 @@ class Workshop:
             self.spending.meter(),
             reranker=self.reranker,
             embedder=self.embedder,
-            kept=self.kept,
+            store=self.kept,
         )
-        run.purse = RunPurse(self.spending, run.meter)
+        run.tokens = SharedTokenBudget(self.spending, run.meter)
         return run
 
     def judge(self, run: Run) -> ChatModel:
@@ -408,8 +408,8 @@ class Workshop:
         Raises:
             BudgetExceeded: the budget refused the run a call, so nothing made of it counts.
         """
-        if isinstance(run.purse, RunPurse) and run.purse.refused is not None:
-            raise run.purse.refused
+        if isinstance(run.tokens, SharedTokenBudget) and run.tokens.refused is not None:
+            raise run.tokens.refused
         return run.meter.report().to_json()
 
     async def documents(self) -> list[Document]:
@@ -511,7 +511,7 @@ class Workshop:
         return card
 
 
-__all__ = ["Curation", "Workshop", "opened"]
+__all__ = ["Curation", "CurationContext", "opened"]
 
 INDEXES = "corpus"
 """Where a corpus is indexed, below the folder of samples."""
@@ -555,7 +555,7 @@ class Curation:
             raise UsageError(
                 f"cannot hold out {self.held_out}", "it is no share", "name one such as 0.1"
             )
-        at_least(self, limit=1, concurrency=1, max_tokens_total=1, timeout=0.001)
+        require_min(self, limit=1, concurrency=1, max_tokens_total=1, timeout=0.001)
 
 
 @asynccontextmanager
@@ -568,7 +568,7 @@ async def opened(
     tasks: Sequence[str],
     made_by: Sequence[type] = (),
     settings: Mapping[str, Any] | None = None,
-) -> AsyncIterator[Workshop]:
+) -> AsyncIterator[CurationContext]:
     """The workshop of a curation, its folder held and its models open until the end.
 
     `needs` are held against the teacher, and say whether documents are read and searched at all;
@@ -605,7 +605,7 @@ async def opened(
         if request.library is not None:
             library = await _library(request.library, embedder, needs, stack, trace)
         else:
-            in_view = InView(Path(), request.out / INDEXES, embedder, trace)
+            in_view = CorpusResolver(Path(), request.out / INDEXES, embedder, trace)
             await stack.enter_async_context(in_view)
             if needs.reads:
                 asked = [await in_view.named(dataset, question) for question in asked]
@@ -618,7 +618,7 @@ async def opened(
             "data": await _digests(request, library),
             "prompts": await in_thread(prompt_digests, made_by),
         }
-        yield Workshop(
+        yield CurationContext(
             request,
             system,
             tuple(asked),
@@ -687,14 +687,14 @@ def _dataset(request: Curation) -> Dataset:
 
 async def _library(
     path: Path, embedder: Embedder | None, needs: Needs, stack: AsyncExitStack, trace: Trace
-) -> Library:
+) -> AsyncLibrary:
     """The library of a folder, indexed where it is to be searched.
 
     Raises:
         NoDocuments: it is empty.
         LibraryError: it cannot be opened.
     """
-    library = Library(path) if embedder is None else Library(path, embedder=embedder)
+    library = AsyncLibrary(path) if embedder is None else AsyncLibrary(path, embedder=embedder)
     stack.push_async_callback(library.close)
     if not await library.documents():
         raise NoDocuments("there is nothing to ask", f"the library {path} is empty")
@@ -703,7 +703,7 @@ async def _library(
     return library
 
 
-async def _digests(request: Curation, library: Library | None) -> dict[str, str]:
+async def _digests(request: Curation, library: AsyncLibrary | None) -> dict[str, str]:
     """What tells the sources apart from others of their names."""
     found = {}
     if request.questions is not None:

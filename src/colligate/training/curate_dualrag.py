@@ -28,7 +28,7 @@ from colligate.errors import UnknownDocument, UsageError
 from colligate.models import Reranker
 from colligate.strategies.dualrag.method import DualRAG
 from colligate.training.card import Card
-from colligate.training.curate import Curation, Workshop, opened
+from colligate.training.curate import Curation, CurationContext, opened
 from colligate.training.dualrag_samples import TASKS, Gold, Scored, drawn
 from colligate.training.journal import Made
 from colligate.training.trajectories import Trajectory, trajectory
@@ -188,7 +188,9 @@ def _facts(question: Question, document: Document) -> Iterator[str]:
                     yield document.text[slice(*found[number])]
 
 
-async def _right(question: Question, steps: Trajectory, workshop: Workshop, run: Run) -> bool:
+async def _right(
+    question: Question, steps: Trajectory, workshop: CurationContext, run: Run
+) -> bool:
     """Whether the answer is right: by the judge where there is one, else by its words."""
     if not steps.found:
         return False

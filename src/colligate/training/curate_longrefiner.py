@@ -16,20 +16,20 @@ from typing import ClassVar
 
 from colligate.bench.question import Question
 from colligate.core.events import Listener, Noted
-from colligate.core.parameters import at_least, configured
+from colligate.core.parameters import configured, require_min
 from colligate.core.run import Run
 from colligate.core.strategy import Needs
 from colligate.core.units import best_documents
 from colligate.documents import Document
 from colligate.errors import MalformedOutput, UsageError
-from colligate.library.in_memory import Given
+from colligate.library.in_memory import InMemorySources
 from colligate.library.sources import SearchMode, Sources
 from colligate.models import Capability, Role
 from colligate.strategies.longrefiner.method import LongRefiner, Refiner, has_parts
 from colligate.strategies.longrefiner.structuring import Structurer, Structuring
 from colligate.strategies.longrefiner.tree import selection_messages
 from colligate.training.card import Card
-from colligate.training.curate import Curation, Workshop, opened
+from colligate.training.curate import Curation, CurationContext, opened
 from colligate.training.journal import Made
 from colligate.training.longrefiner_samples import (
     MALFORMED,
@@ -75,7 +75,7 @@ class Settings(Pairing):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        at_least(self, documents=1, outline_tokens=1)
+        require_min(self, documents=1, outline_tokens=1)
 
 
 async def curate_longrefiner(request: Curation, on_event: Listener) -> Card:
@@ -137,7 +137,7 @@ def _tasks(request: Curation) -> tuple[str, ...]:
     return (STRUCTURING,)
 
 
-def _distinct(documents: Sequence[Document], workshop: Workshop) -> list[Document]:
+def _distinct(documents: Sequence[Document], workshop: CurationContext) -> list[Document]:
     """Those whose text none before has: else a pair could be learnt and held out at once."""
     first: dict[bytes, Document] = {}
     for document in documents:
@@ -165,7 +165,7 @@ class _Sectioned:
 class _Work:
     """What is done with a question, or with a document."""
 
-    workshop: Workshop
+    workshop: CurationContext
     settings: Settings
     tasks: Collection[str]
 
@@ -185,7 +185,7 @@ class _Work:
             async with self.workshop.sources(question) as sources:
                 yield sources
         else:
-            async with Given(()) as nothing:
+            async with InMemorySources(()) as nothing:
                 yield nothing
 
     async def _asked(self, question: Question, run: Run) -> AsyncIterator[Made]:

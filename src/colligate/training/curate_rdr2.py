@@ -13,7 +13,7 @@ from dataclasses import asdict
 from colligate.bench.question import Question
 from colligate.core.events import Listener
 from colligate.core.parameters import configured
-from colligate.core.prompts import material
+from colligate.core.prompts import escape
 from colligate.documents.tokens import estimate_tokens
 from colligate.errors import UsageError
 from colligate.models import Message
@@ -22,7 +22,7 @@ from colligate.strategies.rdr2.method import RDR2, Routing
 from colligate.strategies.rdr2.router import REFUSAL, Action, Tag, decision, router_messages
 from colligate.strategies.rdr2.tree import StructureTree, SubTree
 from colligate.training.card import Card
-from colligate.training.curate import Curation, Workshop, opened
+from colligate.training.curate import Curation, CurationContext, opened
 from colligate.training.journal import Made
 from colligate.training.samples import Sample
 from colligate.training.scores_router import shown_subtree
@@ -89,7 +89,7 @@ def _set_up(request: Curation) -> RDR2:
     return strategy
 
 
-async def _made(question: Question, strategy: RDR2, workshop: Workshop) -> Made:
+async def _made(question: Question, strategy: RDR2, workshop: CurationContext) -> Made:
     """The samples of one question."""
     async with workshop.sources(question) as sources:
         run = workshop.run(sources)
@@ -175,7 +175,7 @@ def reply_for(actions: Collection[Action], view: SubTree, *, refused: bool = Fal
     nodes = view.tree.nodes
     lines = []
     for action in sorted(actions, key=lambda action: action.node):
-        words = " ".join(material(nodes[action.node].text).split()[:_WORDS])
+        words = " ".join(escape(nodes[action.node].text).split()[:_WORDS])
         lines.append(f"[{action.tag.value.upper()}] {action.node}: {words[:_LONGEST]}")
     return "\n".join(lines)
 

@@ -17,7 +17,7 @@ from typing import Literal
 from pydantic import BaseModel
 
 from colligate.core.citing import Statement
-from colligate.core.prompts import Reasoning, material
+from colligate.core.prompts import Reasoning, escape
 from colligate.core.support import NEAR, content_words, support
 from colligate.documents import Passage, Span
 from colligate.documents.languages import detect
@@ -161,7 +161,7 @@ def copied(facts: Sequence[str], fragments: Sequence[Fragment]) -> list[str]:
 
     Those that it does not have are left out.
     """
-    shown = [material(each.text) for each in fragments]
+    shown = [escape(each.text) for each in fragments]
     found = []
     for fact in facts:
         text = " ".join(fact.split())
@@ -223,7 +223,7 @@ def _statement(number: int, quote: str, sentence: str) -> Statement:
     """A statement whose quote stands in the prompt as it stands here."""
     return Statement(
         passage=number,
-        quote=_cut(material(quote), _LONGEST_QUOTE),
+        quote=_cut(escape(quote), _LONGEST_QUOTE),
         sentence=_cut(" ".join(sentence.split()), _LONGEST_QUOTE),
     )
 

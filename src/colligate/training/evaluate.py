@@ -42,8 +42,8 @@ from colligate.errors import (
 )
 from colligate.jobs import identity as machine
 from colligate.jobs.files import write_whole
-from colligate.jobs.spending import RunPurse, Spending
-from colligate.library.in_memory import Given
+from colligate.jobs.spending import SharedTokenBudget, Spending
+from colligate.library.in_memory import InMemorySources
 from colligate.models import Capability, ChatModel, Completion, Role
 from colligate.models.cache import CachedChat, ResponseCache
 from colligate.models.structured import json_schema_of, with_schema
@@ -466,8 +466,10 @@ def _run(model: ChatModel, spending: Spending, trace: Trace) -> Run:
             said.add(event.text)
             trace.emit(event)
 
-    run = Run(Given(()), {Role.READER: model}, spending.meter(), Trace([pass_on], keep=False))
-    run.purse = RunPurse(spending, run.meter)
+    run = Run(
+        InMemorySources(()), {Role.READER: model}, spending.meter(), Trace([pass_on], keep=False)
+    )
+    run.tokens = SharedTokenBudget(spending, run.meter)
     return run
 
 

@@ -17,8 +17,8 @@ from typing import Literal
 from pydantic import BaseModel, Field
 
 from colligate.bench.question import Question
-from colligate.core.parameters import at_least
-from colligate.core.prompts import material
+from colligate.core.parameters import require_min
+from colligate.core.prompts import escape
 from colligate.documents import Document, Span
 from colligate.documents.markdown import markdown_tree
 from colligate.documents.sentences import MOST_WORDS, word_spans
@@ -82,7 +82,7 @@ class Pairing:
     recovered: float = 0.99  # of the text, or the pair is discarded
 
     def __post_init__(self) -> None:
-        at_least(self, structuring_tokens=1, edge_words=1, joined_words=0, recovered=0)
+        require_min(self, structuring_tokens=1, edge_words=1, joined_words=0, recovered=0)
         if self.recovered > 1:
             why = "it is a share of the text"
             raise UsageError(f"recovered is {self.recovered:g}", why, "name one such as 0.99")
@@ -190,7 +190,7 @@ def _reply(document: Document, within: Span, pairing: Pairing) -> str:
         token_spans=word_spans,
         within=within,
     )
-    return material(written)  # as the model sees the text; and no reply may end a turn
+    return escape(written)  # as the model sees the text; and no reply may end a turn
 
 
 def _sample(document: Document, text: str, reply: str, place: int, of: int) -> Sample:
@@ -249,7 +249,7 @@ def label_messages(question: str) -> list[Message]:
     for shown, label in _SHOWN:
         reply = Label(query_type=label).model_dump_json()
         messages += [Message("user", f"Question: {shown}"), Message("assistant", reply)]
-    return [*messages, Message("user", f"Question: {material(question.strip())}")]
+    return [*messages, Message("user", f"Question: {escape(question.strip())}")]
 
 
 def scope_sample(question: Question, label: Label) -> Sample:
@@ -280,7 +280,7 @@ def selection_sample(
     if not chosen and made_up:
         return _discarded(MADE_UP)
     titles = list(dict.fromkeys(" ".join(t.split()) for t in nodes_titled(article, chosen)))
-    target = material(str(titles))
+    target = escape(str(titles))
     if selected(target, article) != chosen:
         return _discarded(UNREADABLE)
     if estimate_tokens(target) > TITLES_TOKENS:

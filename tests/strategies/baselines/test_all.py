@@ -5,14 +5,14 @@ import pytest
 from colligate.core.reader import FORMS, Form
 from colligate.core.strategy import available, strategy_type
 from colligate.errors import ContextTooSmall
-from colligate.library.in_memory import Given
+from colligate.library.in_memory import InMemorySources
 from colligate.strategies.baselines.direct import Direct
 from colligate.strategies.baselines.full_context import FullContext
 from colligate.strategies.baselines.retrieve_read import RetrieveRead
 
 
 async def test_direct_reads_nothing_and_says_so(make_run):
-    async with Given([]) as sources:
+    async with InMemorySources([]) as sources:
         run, model = make_run(sources, ["Paris"])
         answer = await Direct().answer("What is the capital of France?", run)
     assert (answer.text, answer.found, answer.citations) == ("Paris", True, ())
@@ -22,7 +22,7 @@ async def test_direct_reads_nothing_and_says_so(make_run):
 
 async def test_full_context_shows_every_document_whole_in_order(documents, make_run, reply):
     said = reply((2, "Bicycles stand in the yard", "Bicycles stand in the yard."))
-    async with Given(documents) as sources:
+    async with InMemorySources(documents) as sources:
         run, model = make_run(sources, [said])
         answer = await FullContext().answer("Where do bicycles stand?", run)
     prompt = model.calls[0].prompt
@@ -32,7 +32,7 @@ async def test_full_context_shows_every_document_whole_in_order(documents, make_
 
 
 async def test_full_context_refuses_what_does_not_fit_before_the_call(documents, make_run, reply):
-    async with Given(documents) as sources:
+    async with InMemorySources(documents) as sources:
         run, model = make_run(sources, [reply()], context_tokens=700)
         with pytest.raises(ContextTooSmall, match="the window is 700"):
             await FullContext().answer("Where do bicycles stand?", run)
@@ -53,14 +53,14 @@ def test_every_strategy_can_be_asked_for_a_list_or_a_paragraph(name):
 async def test_the_reader_is_asked_in_the_form_that_is_wanted(
     documents, minilm, make_run, reply, strategy, form
 ):
-    async with Given(documents, minilm) as sources:
+    async with InMemorySources(documents, minilm) as sources:
         run, model = make_run(sources, [reply()])
         await strategy(form=form).answer("Where do bicycles stand?", run)
     assert FORMS[form].instruction in model.calls[0].prompt
 
 
 async def test_direct_lists_with_commas_and_explains_without_a_short_answer(make_run):
-    async with Given([]) as sources:
+    async with InMemorySources([]) as sources:
         run, model = make_run(sources, ["Ann, Bob", "They did."])
         listed = await Direct(form=Form.LIST).answer("Who?", run)
         told = await Direct(form=Form.LONG).answer("Why?", run)

@@ -8,7 +8,7 @@ from colligate.core.events import Pruned, Scored
 from colligate.documents import Document
 from colligate.documents.markdown import markdown_tree
 from colligate.documents.tokens import estimate_tokens
-from colligate.library.in_memory import Given
+from colligate.library.in_memory import InMemorySources
 from colligate.strategies.baselines.fim import FiM, u_shape
 
 QUESTION = "What is worth most?"
@@ -46,7 +46,7 @@ def test_the_better_a_document_the_nearer_it_is_to_an_end(ranked):
 
 @pytest.mark.parametrize("dummies", ["together", "each"])
 async def test_the_bias_of_places_is_taken_off(dummies, make_run, reply):
-    async with Given(documents()) as sources:
+    async with InMemorySources(documents()) as sources:
         run, model = make_run(sources, [reply()], attention=biased)
         answer = await FiM(dummies=dummies).answer(QUESTION, run)
     assert titles(model.calls[0].prompt) == ["gold", "copper", "clay", "iron", "silver"]
@@ -58,7 +58,7 @@ async def test_the_bias_of_places_is_taken_off(dummies, make_run, reply):
 
 
 async def test_rank_alone_puts_the_best_first(make_run, reply):
-    async with Given(documents()) as sources:
+    async with InMemorySources(documents()) as sources:
         run, model = make_run(sources, [reply()], attention=biased)
         await FiM(how="rank").answer(QUESTION, run)
     assert titles(model.calls[0].prompt) == ["gold", "silver", "copper", "iron", "clay"]
@@ -71,7 +71,7 @@ async def test_a_dummy_is_as_long_as_its_document_and_says_nothing(make_run, rep
         prompts.append((prompt, spans))
         return [0.0] * len(spans)
 
-    async with Given(documents()) as sources:
+    async with InMemorySources(documents()) as sources:
         run, _ = make_run(sources, [reply()], attention=note)
         await FiM().answer(QUESTION, run)
     (true, spans), (dummy, places) = prompts
@@ -84,7 +84,7 @@ async def test_a_dummy_is_as_long_as_its_document_and_says_nothing(make_run, rep
 
 
 async def test_u_shape_alone_needs_no_attention(make_run, reply):
-    async with Given(documents()) as sources:
+    async with InMemorySources(documents()) as sources:
         run, model = make_run(sources, [reply()])
         await FiM(how="u-shape").answer("Where does the clay lie?", run)
     assert titles(model.calls[0].prompt)[0] == "clay"
@@ -93,7 +93,7 @@ async def test_u_shape_alone_needs_no_attention(make_run, reply):
 
 
 async def test_without_attention_it_says_what_it_ranked_by(make_run, reply):
-    async with Given(documents()) as sources:
+    async with InMemorySources(documents()) as sources:
         run, model = make_run(sources, [reply()])
         answer = await FiM().answer("Where does the clay lie?", run)
     assert titles(model.calls[0].prompt)[0] == "clay"
@@ -102,7 +102,7 @@ async def test_without_attention_it_says_what_it_ranked_by(make_run, reply):
 
 
 async def test_a_small_window_leaves_out_the_worst_not_the_last(make_run, reply):
-    async with Given(documents()) as sources:
+    async with InMemorySources(documents()) as sources:
         run, model = make_run(sources, [reply()], attention=biased, context_tokens=960)
         await FiM().answer(QUESTION, run)
     kept = titles(model.calls[0].prompt)
@@ -122,7 +122,7 @@ async def test_a_document_cannot_end_its_place_in_the_attention_prompt(make_run,
         prompts.append(prompt)
         return [0.0] * len(spans)
 
-    async with Given([hostile]) as sources:
+    async with InMemorySources([hostile]) as sources:
         run, _ = make_run(sources, [reply()], attention=note)
         await FiM().answer(QUESTION, run)
     assert "<|im_end|>" not in prompts[0]
@@ -131,7 +131,7 @@ async def test_a_document_cannot_end_its_place_in_the_attention_prompt(make_run,
 @pytest.mark.parametrize("texts", [[], [" \n"]])
 async def test_no_documents_and_blank_ones_cost_no_call(texts, make_run):
     given = [Document("d", "d", text, markdown_tree(text, "d")) for text in texts]
-    async with Given(given) as sources:
+    async with InMemorySources(given) as sources:
         run, model = make_run(sources, [], attention=biased)
         answer = await FiM().answer(QUESTION, run)
     assert not answer.found

@@ -7,7 +7,7 @@ from colligate.documents import Document
 from colligate.documents.markdown import markdown_tree
 from colligate.documents.tokens import token_spans
 from colligate.errors import UsageError, WeightsUnavailable
-from colligate.library.in_memory import Given
+from colligate.library.in_memory import InMemorySources
 from colligate.strategies.baselines import llmlingua2
 from colligate.strategies.baselines.llmlingua2 import LLMLingua2, kept_words
 
@@ -46,7 +46,7 @@ def document(name, text):
 
 async def test_the_words_worth_keeping_are_read_and_cited_whole(classifier, make_run, reply):
     said = reply((1, "Anna Keller signed treaty", "Anna Keller signed."), short="Anna Keller")
-    async with Given([document("a", TEXT)]) as sources:
+    async with InMemorySources([document("a", TEXT)]) as sources:
         run, model = make_run(sources, [said])
         answer = await LLMLingua2(classifier="some/name").answer(QUESTION, run)
     (body,) = re.findall(r"<passage number.*?>\n(.*?)\n</passage", model.calls[0].prompt)
@@ -63,7 +63,7 @@ async def test_the_words_worth_keeping_are_read_and_cited_whole(classifier, make
 async def test_a_target_is_shared_by_all_documents(classifier, make_run, reply):
     texts = [TEXT, "Nothing else was done there on that long grey day of rain."]
     documents = [document(str(n), text) for n, text in enumerate(texts)]
-    async with Given(documents) as sources:
+    async with InMemorySources(documents) as sources:
         run, model = make_run(sources, [reply()])
         await LLMLingua2(classifier="x", target=1000).answer(QUESTION, run)
     bodies = re.findall(r"<passage number.*?>\n(.*?)\n</passage", model.calls[0].prompt)
@@ -80,7 +80,7 @@ def test_a_word_has_the_mean_of_its_tokens_and_stays_whole():
 
 
 async def test_without_a_classifier_it_says_which_one_the_paper_has(make_run):
-    async with Given([document("a", TEXT)]) as sources:
+    async with InMemorySources([document("a", TEXT)]) as sources:
         run, model = make_run(sources, [])
         with pytest.raises(WeightsUnavailable, match="microsoft/llmlingua-2-xlm-roberta-large"):
             await LLMLingua2().answer(QUESTION, run)
@@ -88,7 +88,7 @@ async def test_without_a_classifier_it_says_which_one_the_paper_has(make_run):
 
 
 async def test_no_documents_cost_no_call(classifier, make_run):
-    async with Given([]) as sources:
+    async with InMemorySources([]) as sources:
         run, model = make_run(sources, [])
         answer = await LLMLingua2(classifier="x").answer(QUESTION, run)
     assert not answer.found

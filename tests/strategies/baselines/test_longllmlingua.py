@@ -7,7 +7,7 @@ from colligate.documents import Document
 from colligate.documents.markdown import markdown_tree
 from colligate.documents.tokens import token_spans
 from colligate.errors import MissingCapability, UsageError
-from colligate.library.in_memory import Given
+from colligate.library.in_memory import InMemorySources
 from colligate.strategies.baselines.longllmlingua import LongLLMLingua
 
 QUESTION = "Who signed the treaty?"
@@ -53,7 +53,7 @@ async def test_the_tokens_that_the_question_explains_are_kept_of_the_best_docume
     make_run, reply
 ):
     said = reply((1, "Anna Keller signed treaty", "Anna Keller signed it."), short="Anna Keller")
-    async with Given(documents()) as sources:
+    async with InMemorySources(documents()) as sources:
         run, model = make_run(sources, [said], likelihood=Scorer())
         answer = await LongLLMLingua(rate=0.3, extra=5, dynamic=0).answer(QUESTION, run)
     shown = bodies(model.calls[0].prompt)
@@ -67,7 +67,7 @@ async def test_the_tokens_that_the_question_explains_are_kept_of_the_best_docume
 
 
 async def test_a_better_document_keeps_more(make_run, reply):
-    async with Given(documents()) as sources:
+    async with InMemorySources(documents()) as sources:
         run, model = make_run(sources, [reply()], likelihood=Scorer())
         answer = await LongLLMLingua(rate=0.5, extra=1000, dynamic=0.3).answer(QUESTION, run)
     shown = bodies(model.calls[0].prompt)
@@ -78,7 +78,7 @@ async def test_a_better_document_keeps_more(make_run, reply):
 
 
 async def test_the_order_given_can_be_kept(make_run, reply):
-    async with Given(documents()) as sources:
+    async with InMemorySources(documents()) as sources:
         run, model = make_run(sources, [reply()], likelihood=Scorer())
         await LongLLMLingua(order="given", extra=1000).answer(QUESTION, run)
     assert list(bodies(model.calls[0].prompt)) == list(TEXTS)
@@ -86,7 +86,7 @@ async def test_the_order_given_can_be_kept(make_run, reply):
 
 async def test_a_target_that_holds_everything_changes_nothing(make_run, reply):
     scorer = Scorer()
-    async with Given(documents()) as sources:
+    async with InMemorySources(documents()) as sources:
         run, model = make_run(sources, [reply()], likelihood=scorer)
         await LongLLMLingua(target=10_000, dynamic=0).answer(QUESTION, run)
     assert bodies(model.calls[0].prompt) == {n: TEXTS[n] for n in ("treaty", "weather", "cattle")}
@@ -95,7 +95,7 @@ async def test_a_target_that_holds_everything_changes_nothing(make_run, reply):
 
 async def test_blocks_are_scored_after_what_was_kept_before(make_run, reply):
     scorer = Scorer()
-    async with Given(documents()) as sources:
+    async with InMemorySources(documents()) as sources:
         run, _ = make_run(sources, [reply()], likelihood=scorer)
         await LongLLMLingua(rate=0.5, block=5, extra=1000, dynamic=0).answer(QUESTION, run)
     fine = scorer.pairs[3:]
@@ -115,7 +115,7 @@ async def test_a_small_window_is_never_exceeded(make_run, reply):
         sizes.append(len(token_spans(prefix)) + len(token_spans(text)))
         return [-1.0] * len(token_spans(text))
 
-    async with Given(documents({"long": long})) as sources:
+    async with InMemorySources(documents({"long": long})) as sources:
         run, _ = make_run(sources, [reply()], likelihood=likelihood, context_tokens=1200)
         scorer = run.model("scorer")
         scorer._context_tokens = 100
@@ -127,7 +127,7 @@ async def test_a_small_window_is_never_exceeded(make_run, reply):
 
 
 async def test_it_is_said_where_nothing_is_left(make_run):
-    async with Given(documents()) as sources:
+    async with InMemorySources(documents()) as sources:
         run, model = make_run(sources, [], likelihood=Scorer())
         answer = await LongLLMLingua(rate=0, dynamic=0).answer(QUESTION, run)
     assert not answer.found
@@ -136,7 +136,7 @@ async def test_it_is_said_where_nothing_is_left(make_run):
 
 
 async def test_it_needs_likelihoods(make_run):
-    async with Given(documents()) as sources:
+    async with InMemorySources(documents()) as sources:
         run, model = make_run(sources, [])
         with pytest.raises(MissingCapability, match="likelihoods"):
             await LongLLMLingua().answer(QUESTION, run)
@@ -144,7 +144,7 @@ async def test_it_needs_likelihoods(make_run):
 
 
 async def test_no_documents_cost_nothing(make_run):
-    async with Given([]) as sources:
+    async with InMemorySources([]) as sources:
         run, model = make_run(sources, [], likelihood=Scorer())
         answer = await LongLLMLingua().answer(QUESTION, run)
     assert not answer.found

@@ -12,7 +12,7 @@ from colligate.documents import Document
 from colligate.documents.markdown import markdown_tree
 from colligate.documents.tokens import token_spans
 from colligate.errors import BudgetExceeded, MissingCapability, UsageError
-from colligate.library.in_memory import Given
+from colligate.library.in_memory import InMemorySources
 from colligate.strategies.baselines import metarag
 from colligate.strategies.baselines.agentic_rag import AgenticRAG
 from colligate.strategies.baselines.flare import FLARE
@@ -39,7 +39,7 @@ def given(**texts):
         title = text.splitlines()[0].lstrip("# ")
         return Document(name, title, text, markdown_tree(text, name), language="en")
 
-    return Given([document(*each) for each in texts.items()])
+    return InMemorySources([document(*each) for each in texts.items()])
 
 
 @pytest.fixture

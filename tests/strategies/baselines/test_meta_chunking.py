@@ -7,7 +7,7 @@ from colligate.documents import Document
 from colligate.documents.markdown import markdown_tree
 from colligate.documents.tokens import token_spans
 from colligate.errors import MissingCapability, UsageError
-from colligate.library.in_memory import Given
+from colligate.library.in_memory import InMemorySources
 from colligate.models import Capability, LabelOdds
 from colligate.strategies.baselines.meta_chunking import MetaChunking, margin_messages
 
@@ -42,7 +42,7 @@ def bodies(prompt):
 
 async def test_a_chunk_ends_where_the_model_is_surprised_least(make_run, reply):
     said = reply((1, "Otters sleep afloat.", "Otters sleep afloat."))
-    async with Given([otters()]) as sources:
+    async with InMemorySources([otters()]) as sources:
         run, model = make_run(sources, [said], likelihood=likelihood)
         answer = await MetaChunking(words=10).answer(QUESTION, run)
     assert bodies(model.calls[0].prompt) == [" ".join(SENTENCES[:3]), " ".join(SENTENCES[3:])]
@@ -56,14 +56,14 @@ def test_it_needs_what_its_way_of_cutting_asks_for():
 
 
 async def test_small_chunks_are_merged(make_run, reply):
-    async with Given([otters()]) as sources:
+    async with InMemorySources([otters()]) as sources:
         run, model = make_run(sources, [reply()], likelihood=likelihood)
         await MetaChunking(words=100).answer(QUESTION, run)
     assert bodies(model.calls[0].prompt) == [TEXT]
 
 
 async def test_a_high_threshold_cuts_nowhere(make_run, reply):
-    async with Given([otters()]) as sources:
+    async with InMemorySources([otters()]) as sources:
         run, model = make_run(sources, [reply()], likelihood=likelihood)
         await MetaChunking(words=1, threshold=9).answer(QUESTION, run)
     assert bodies(model.calls[0].prompt) == [TEXT]
@@ -71,21 +71,21 @@ async def test_a_high_threshold_cuts_nowhere(make_run, reply):
 
 async def test_the_best_k_or_what_the_budget_holds(make_run, reply):
     for limit in ({"k": 1, "budget": None}, {"budget": 20}):
-        async with Given([otters()]) as sources:
+        async with InMemorySources([otters()]) as sources:
             run, model = make_run(sources, [reply()], likelihood=likelihood)
             await MetaChunking(words=10, **limit).answer(QUESTION, run)
         assert bodies(model.calls[0].prompt) == [" ".join(SENTENCES[:3])]
 
 
 async def test_chunks_are_worked_out_once(make_run, reply):
-    async with Given([otters()]) as sources:
+    async with InMemorySources([otters()]) as sources:
         run, _ = make_run(sources, [reply()], likelihood=likelihood)
         await MetaChunking().answer(QUESTION, run)
         again, _ = make_run(sources, [reply()], likelihood=likelihood)
-        again.kept = run.kept
+        again.store = run.store
         await MetaChunking().answer("Do bridges rust?", again)
         other, _ = make_run(sources, [reply()], likelihood=likelihood)
-        other.kept = run.kept
+        other.kept = run.store
         await MetaChunking(threshold=0.1).answer(QUESTION, other)
     assert again.meter.report().scoring_passes == 0
     assert other.meter.report().scoring_passes == 1
@@ -98,7 +98,7 @@ async def test_the_margin_of_two_answers_says_what_belongs_together(make_run, re
         keep = 0.1 if new else 0.9
         return LabelOdds({"1": 1 - keep, "2": keep}, 1.0)
 
-    async with Given([otters()]) as sources:
+    async with InMemorySources([otters()]) as sources:
         run, model = make_run(sources, [reply()], labels=labels)
         await MetaChunking(how="msp", words=10).answer(QUESTION, run)
     assert bodies(model.calls[0].prompt) == [" ".join(SENTENCES[:3]), " ".join(SENTENCES[3:])]
@@ -109,7 +109,7 @@ async def test_from_the_sixth_margin_on_the_last_five_set_the_bar(make_run, repl
         return LabelOdds({"1": 0.25, "2": 0.75}, 0.8)
 
     text = " ".join(f"Otter number {n} swims." for n in range(8))
-    async with Given([otters(text)]) as sources:
+    async with InMemorySources([otters(text)]) as sources:
         run, model = make_run(sources, [reply()], labels=always)
         await MetaChunking(how="msp", words=1, by="bm25").answer(QUESTION, run)
     counts = [body.count("swims") for body in bodies(model.calls[0].prompt)]
@@ -124,7 +124,7 @@ async def test_the_prompt_of_margins_does_not_grow_with_the_chunk(make_run, repl
         return LabelOdds({"1": 0.4 - len(lengths) / 1e4, "2": 0.6 + len(lengths) / 1e4}, 1.0)
 
     text = " ".join(f"Otter number {n} swims down the long and winding river." for n in range(120))
-    async with Given([otters(text)]) as sources:
+    async with InMemorySources([otters(text)]) as sources:
         run, _ = make_run(sources, [reply()], labels=always)
         await MetaChunking(how="msp", by="bm25").answer(QUESTION, run)
     assert len(lengths) == 119
@@ -138,7 +138,7 @@ async def test_a_sentence_cannot_speak_in_the_prompt_of_margins():
 
 
 async def test_it_needs_likelihoods_or_labels(make_run):
-    async with Given([otters()]) as sources:
+    async with InMemorySources([otters()]) as sources:
         run, _ = make_run(sources, [])
         with pytest.raises(MissingCapability, match="likelihoods"):
             await MetaChunking().answer(QUESTION, run)
@@ -148,7 +148,7 @@ async def test_it_needs_likelihoods_or_labels(make_run):
 
 async def test_no_documents_and_blank_ones_cost_nothing(make_run):
     for documents in ([], [otters(" \n")]):
-        async with Given(documents) as sources:
+        async with InMemorySources(documents) as sources:
             run, model = make_run(sources, [], likelihood=likelihood)
             answer = await MetaChunking().answer(QUESTION, run)
         assert not answer.found
@@ -169,9 +169,9 @@ async def test_what_is_kept_is_json(make_run, reply):
 
     disk, prompts = Disk(), []
     for _ in range(2):
-        async with Given([otters()]) as sources:
+        async with InMemorySources([otters()]) as sources:
             run, model = make_run(sources, [reply()], likelihood=likelihood)
-            run.kept = disk
+            run.store = disk
             await MetaChunking(words=10).answer(QUESTION, run)
             prompts.append(model.calls[0].prompt)
     assert prompts[0] == prompts[1]

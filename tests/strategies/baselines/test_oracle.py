@@ -6,7 +6,7 @@ from colligate.core.parameters import parameters
 from colligate.documents import Document
 from colligate.documents.markdown import markdown_tree
 from colligate.errors import UnknownDocument, UsageError
-from colligate.library.in_memory import Given
+from colligate.library.in_memory import InMemorySources
 from colligate.strategies.baselines.oracle import Oracle
 
 QUESTION = "What is the rent, and where are bicycles kept?"
@@ -28,7 +28,7 @@ async def test_only_the_supporting_sentences_are_read_in_their_order(documents, 
         ([(1, "Bicycles stand in the yard")], "Bicycles stand in the yard."),
     )
     gold = Oracle(gold=("lease", "rules"), sentences=(("rules", YARD), ("lease", RENT)))
-    async with Given(documents) as sources:
+    async with InMemorySources(documents) as sources:
         run, model = make_run(sources, [said])
         answer = await gold.answer(QUESTION, run)
     prompt = model.calls[0].prompt
@@ -46,7 +46,7 @@ async def test_whole_documents_where_that_is_asked_for_or_no_sentences_are_known
         Oracle(gold=("rules",)),
         Oracle(gold=("rules",), sentences=(("rules", YARD),), level="documents"),
     ):
-        async with Given(documents) as sources:
+        async with InMemorySources(documents) as sources:
             run, model = make_run(sources, [joined()])
             await oracle.answer(QUESTION, run)
         assert "Dogs" in model.calls[0].prompt
@@ -57,7 +57,7 @@ async def test_documents_are_those_of_the_sentences_too_and_blank_ones_none(make
     texts = {"blank": " \n", "rules": YARD}
     made = [Document(name, name, text, markdown_tree(text, name)) for name, text in texts.items()]
     oracle = Oracle(gold=("blank",), sentences=(("rules", "Bicycles"),), level="documents")
-    async with Given(made) as sources:
+    async with InMemorySources(made) as sources:
         run, model = make_run(sources, [joined()])
         answer = await oracle.answer(QUESTION, run)
         assert [e.span.document_id for e in answer.evidence] == ["rules"]
@@ -71,7 +71,7 @@ async def test_a_gold_document_without_sentences_is_read_whole_beside_the_others
     documents, make_run
 ):
     oracle = Oracle(gold=("lease", "rules"), sentences=(("rules", YARD),))
-    async with Given(documents) as sources:
+    async with InMemorySources(documents) as sources:
         run, model = make_run(sources, [joined()])
         await oracle.answer(QUESTION, run)
     prompt = model.calls[0].prompt
@@ -81,7 +81,7 @@ async def test_a_gold_document_without_sentences_is_read_whole_beside_the_others
 
 async def test_a_sentence_that_is_not_there_is_said(documents, make_run):
     oracle = Oracle(sentences=(("rules", "Parrots may be kept in a cage on the balcony."),))
-    async with Given(documents) as sources:
+    async with InMemorySources(documents) as sources:
         run, model = make_run(sources, [joined()])
         await oracle.answer(QUESTION, run)
     assert "Dogs" in model.calls[0].prompt
@@ -89,7 +89,7 @@ async def test_a_sentence_that_is_not_there_is_said(documents, make_run):
 
 
 async def test_without_gold_it_says_that_it_only_runs_in_the_bench(documents, make_run):
-    async with Given(documents) as sources:
+    async with InMemorySources(documents) as sources:
         run, model = make_run(sources, [])
         with pytest.raises(UsageError, match="bench"):
             await Oracle().answer(QUESTION, run)
@@ -97,7 +97,7 @@ async def test_without_gold_it_says_that_it_only_runs_in_the_bench(documents, ma
 
 
 async def test_a_gold_document_that_is_not_in_view_is_an_error(documents, make_run):
-    async with Given(documents) as sources:
+    async with InMemorySources(documents) as sources:
         run, _ = make_run(sources, [])
         with pytest.raises(UnknownDocument):
             await Oracle(gold=("nowhere",)).answer(QUESTION, run)

@@ -7,7 +7,7 @@ from colligate.documents import Document
 from colligate.documents.chunking import TokenWindow
 from colligate.documents.markdown import markdown_tree
 from colligate.errors import UsageError, WeightsUnavailable
-from colligate.library.in_memory import Given
+from colligate.library.in_memory import InMemorySources
 from colligate.strategies.baselines import recomp
 from colligate.strategies.baselines.recomp import Recomp
 
@@ -46,7 +46,7 @@ def bodies(prompt):
 
 async def test_the_best_sentences_are_read_in_the_order_of_the_documents(encoder, make_run, reply):
     said = reply((2, "Anna Keller signed the treaty", "Anna Keller signed it."))
-    async with Given(documents()) as sources:
+    async with InMemorySources(documents()) as sources:
         run, model = make_run(sources, [said])
         answer = await Recomp(encoder="x", sentences=2).answer(QUESTION, run)
     assert bodies(model.calls[0].prompt) == [
@@ -65,7 +65,7 @@ async def test_the_best_sentences_are_read_in_the_order_of_the_documents(encoder
 async def test_a_sentence_of_two_overlapping_passages_counts_once(encoder, make_run, reply):
     text = "It rained all day. Anna Keller signed the treaty. Cows were led home. Bells rang."
     cut = TokenWindow(tokens=14, overlap=9)
-    async with Given(documents({"talks": text}), chunker=cut) as sources:
+    async with InMemorySources(documents({"talks": text}), chunker=cut) as sources:
         run, model = make_run(sources, [reply()])
         recomp = Recomp(encoder="x", sentences=2, units="passages", mode="sparse")
         await recomp.answer(QUESTION, run)
@@ -76,7 +76,7 @@ async def test_a_sentence_of_two_overlapping_passages_counts_once(encoder, make_
 
 
 async def test_chunks_of_whole_documents_within_a_budget(encoder, make_run, reply):
-    async with Given(documents()) as sources:
+    async with InMemorySources(documents()) as sources:
         run, model = make_run(sources, [reply()])
         answer = await Recomp(encoder="x", level="chunks", budget=40).answer(QUESTION, run)
     assert bodies(model.calls[0].prompt) == [TEXTS["talks"], TEXTS["keller"]]
@@ -84,7 +84,7 @@ async def test_chunks_of_whole_documents_within_a_budget(encoder, make_run, repl
 
 
 async def test_without_an_encoder_it_says_which_ones_the_paper_has(make_run):
-    async with Given(documents()) as sources:
+    async with InMemorySources(documents()) as sources:
         run, model = make_run(sources, [])
         with pytest.raises(WeightsUnavailable, match="fangyuan/nq_extractive_compressor"):
             await Recomp().answer(QUESTION, run)
@@ -93,7 +93,7 @@ async def test_without_an_encoder_it_says_which_ones_the_paper_has(make_run):
 
 @pytest.mark.parametrize("level", ["sentences", "chunks"])
 async def test_no_documents_cost_no_call(level, encoder, make_run):
-    async with Given([]) as sources:
+    async with InMemorySources([]) as sources:
         run, model = make_run(sources, [])
         answer = await Recomp(encoder="x", level=level).answer(QUESTION, run)
     assert not answer.found

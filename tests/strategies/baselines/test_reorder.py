@@ -7,7 +7,7 @@ from colligate.core.events import Pruned, Scored
 from colligate.documents import Document
 from colligate.documents.markdown import markdown_tree
 from colligate.errors import MissingCapability, UsageError
-from colligate.library.in_memory import Given
+from colligate.library.in_memory import InMemorySources
 from colligate.strategies.baselines.reorder import ReorderBM25, ReorderDense
 
 QUESTION = "Which planet has rings?"
@@ -41,7 +41,7 @@ class ByRings:
 
 async def test_bm25_puts_the_best_first_and_leaves_none_out(make_run, reply):
     said = reply((1, "Saturn is the planet that has rings.", "It is Saturn."), short="Saturn")
-    async with Given(documents()) as sources:
+    async with InMemorySources(documents()) as sources:
         run, model = make_run(sources, [said])
         answer = await ReorderBM25(mode="sparse").answer(QUESTION, run)
     assert titles(model.calls[0].prompt) == ["Saturn", "Venus", "Mars"]
@@ -54,7 +54,7 @@ async def test_bm25_puts_the_best_first_and_leaves_none_out(make_run, reply):
 
 
 async def test_dense_puts_the_most_similar_first(make_run, reply):
-    async with Given(documents()) as sources:
+    async with InMemorySources(documents()) as sources:
         run, model = make_run(sources, [reply()], embedder=ByRings())
         answer = await ReorderDense().answer(QUESTION, run)
     assert titles(model.calls[0].prompt) == ["Saturn", "Venus", "Mars"]
@@ -62,7 +62,7 @@ async def test_dense_puts_the_most_similar_first(make_run, reply):
 
 
 async def test_dense_without_an_embedder_says_so(make_run):
-    async with Given(documents()) as sources:
+    async with InMemorySources(documents()) as sources:
         run, model = make_run(sources, [])
         with pytest.raises(MissingCapability, match="embedder"):
             await ReorderDense().answer(QUESTION, run)
@@ -72,7 +72,7 @@ async def test_dense_without_an_embedder_says_so(make_run):
 
 
 async def test_a_budget_keeps_the_best_that_fit(make_run, reply):
-    async with Given(documents()) as sources:
+    async with InMemorySources(documents()) as sources:
         run, model = make_run(sources, [reply()])
         answer = await ReorderBM25(mode="sparse", budget=20).answer(QUESTION, run)
     assert titles(model.calls[0].prompt) == ["Saturn", "Venus"]
@@ -81,7 +81,7 @@ async def test_a_budget_keeps_the_best_that_fit(make_run, reply):
 
 
 async def test_of_a_document_over_the_budget_the_beginning_is_kept(make_run, reply):
-    async with Given(documents()) as sources:
+    async with InMemorySources(documents()) as sources:
         run, model = make_run(sources, [reply()])
         answer = await ReorderBM25(mode="sparse", budget=5).answer(QUESTION, run)
     (only,) = answer.evidence
@@ -92,7 +92,7 @@ async def test_of_a_document_over_the_budget_the_beginning_is_kept(make_run, rep
 async def test_chunks_are_six_sentences_of_whole_documents(make_run, reply):
     text = " ".join(f"Sentence {n} says nothing new." for n in range(7)) + " Rings, at last."
     long = Document("long", "Long", text, markdown_tree(text, "long"), language="en")
-    async with Given([long]) as sources:
+    async with InMemorySources([long]) as sources:
         run, model = make_run(sources, [reply()])
         await ReorderBM25(units="chunks", budget=2048).answer("Rings?", run)
     first, second = re.findall(r"<passage number.*?>\n(.*?)\n</passage", model.calls[0].prompt)
@@ -103,7 +103,7 @@ async def test_chunks_are_six_sentences_of_whole_documents(make_run, reply):
 
 @pytest.mark.parametrize("kind", [ReorderBM25, ReorderDense])
 async def test_no_documents_cost_no_call(kind, make_run):
-    async with Given([]) as sources:
+    async with InMemorySources([]) as sources:
         run, model = make_run(sources, [])
         answer = await kind().answer(QUESTION, run)
     assert not answer.found

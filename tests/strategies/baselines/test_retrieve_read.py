@@ -5,7 +5,7 @@ import pytest
 from colligate.core.citing import NOT_FOUND
 from colligate.core.events import Answered, Asked, Asking, Parsed, Pruned, Retrieved
 from colligate.errors import BudgetExceeded, MalformedOutput
-from colligate.library.in_memory import Given
+from colligate.library.in_memory import InMemorySources
 from colligate.strategies.baselines.retrieve_read import RetrieveRead
 
 QUESTION = "What is the rent of the flat?"
@@ -26,7 +26,7 @@ async def test_the_answer_cites_the_passage_that_says_it(documents, minilm, make
             (number, "pays 900 euros a month", "The rent is 900 euros."), short="900 euros"
         )
 
-    async with Given(documents, minilm) as sources:
+    async with InMemorySources(documents, minilm) as sources:
         run, _ = make_run(sources, say)
         answer = await RetrieveRead().answer(QUESTION, run)
     assert answer.found
@@ -40,7 +40,7 @@ async def test_the_answer_cites_the_passage_that_says_it(documents, minilm, make
 
 
 async def test_evidence_is_what_was_shown_with_score_and_reason(documents, minilm, make_run, reply):
-    async with Given(documents, minilm) as sources:
+    async with InMemorySources(documents, minilm) as sources:
         run, model = make_run(sources, [reply()])
         answer = await RetrieveRead(k=2).answer(QUESTION, run)
     assert len(answer.evidence) == 2
@@ -51,7 +51,7 @@ async def test_evidence_is_what_was_shown_with_score_and_reason(documents, minil
 
 async def test_an_answer_from_memory_is_not_passed_on(documents, minilm, make_run, reply):
     invented = reply((1, "The landlord is Ms Novak.", "The landlord is Ms Novak."))
-    async with Given(documents, minilm) as sources:
+    async with InMemorySources(documents, minilm) as sources:
         run, _ = make_run(sources, [invented])
         answer = await RetrieveRead().answer("Who is the landlord?", run)
     assert (answer.found, answer.text, answer.citations) == (False, NOT_FOUND, ())
@@ -59,7 +59,7 @@ async def test_an_answer_from_memory_is_not_passed_on(documents, minilm, make_ru
 
 
 async def test_nothing_said_is_not_found(documents, minilm, make_run, reply):
-    async with Given(documents, minilm) as sources:
+    async with InMemorySources(documents, minilm) as sources:
         run, _ = make_run(sources, [reply(short="Paris", found=True)] * 4)
         answer = await RetrieveRead().answer("What is the capital of France?", run)
     assert not answer.found
@@ -67,7 +67,7 @@ async def test_nothing_said_is_not_found(documents, minilm, make_run, reply):
 
 
 async def test_no_documents_cost_no_call(make_run):
-    async with Given([]) as sources:
+    async with InMemorySources([]) as sources:
         run, model = make_run(sources, [])
         answer = await RetrieveRead(mode="sparse").answer(QUESTION, run)
     assert not answer.found
@@ -75,7 +75,7 @@ async def test_no_documents_cost_no_call(make_run):
 
 
 async def test_passages_that_do_not_fit_are_left_out_and_said(documents, minilm, make_run, reply):
-    async with Given(documents, minilm) as sources:
+    async with InMemorySources(documents, minilm) as sources:
         run, model = make_run(sources, [reply()], context_tokens=870)
         await RetrieveRead().answer(QUESTION, run)
     assert model.calls[0].prompt.count("<passage ") < 3
@@ -93,7 +93,7 @@ async def test_a_reranker_decides_the_order(documents, minilm, make_run, reply):
         async def aclose(self):
             pass
 
-    async with Given(documents, minilm) as sources:
+    async with InMemorySources(documents, minilm) as sources:
         run, model = make_run(sources, [reply()], reranker=Backwards())
         answer = await RetrieveRead(k=1).answer(QUESTION, run)
     assert "Dogs are kept on a lead." in model.calls[0].prompt
@@ -102,7 +102,7 @@ async def test_a_reranker_decides_the_order(documents, minilm, make_run, reply):
 
 
 async def test_the_trace_replays_the_run(documents, minilm, make_run, reply):
-    async with Given(documents, minilm) as sources:
+    async with InMemorySources(documents, minilm) as sources:
         run, _ = make_run(sources, [reply()])
         await RetrieveRead().answer(QUESTION, run)
     happened = [type(e) for _, e in run.trace.events]
@@ -113,7 +113,7 @@ async def test_the_trace_replays_the_run(documents, minilm, make_run, reply):
 
 
 async def test_the_token_budget_is_kept_before_the_call(documents, minilm, make_run, reply):
-    async with Given(documents, minilm) as sources:
+    async with InMemorySources(documents, minilm) as sources:
         run, model = make_run(sources, [reply()], max_tokens=100)
         with pytest.raises(BudgetExceeded, match="the limit is 100"):
             await RetrieveRead().answer(QUESTION, run)
@@ -121,7 +121,7 @@ async def test_the_token_budget_is_kept_before_the_call(documents, minilm, make_
 
 
 async def test_a_model_that_never_says_json_is_a_typed_failure(documents, minilm, make_run):
-    async with Given(documents, minilm) as sources:
+    async with InMemorySources(documents, minilm) as sources:
         run, model = make_run(sources, lambda call: "no idea")
         with pytest.raises(MalformedOutput):
             await RetrieveRead().answer(QUESTION, run)

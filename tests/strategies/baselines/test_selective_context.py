@@ -6,7 +6,7 @@ from colligate.documents import Document
 from colligate.documents.markdown import markdown_tree
 from colligate.documents.tokens import token_spans
 from colligate.errors import MissingCapability, UsageError
-from colligate.library.in_memory import Given
+from colligate.library.in_memory import InMemorySources
 from colligate.strategies.baselines.selective_context import SelectiveContext
 
 QUESTION = "Who signed?"
@@ -28,7 +28,7 @@ def bodies(prompt):
 
 
 async def shown(make_run, reply, texts=(TEXT,), **parameters):
-    async with Given([document(str(n), text) for n, text in enumerate(texts)]) as sources:
+    async with InMemorySources([document(str(n), text) for n, text in enumerate(texts)]) as sources:
         run, model = make_run(sources, [reply()], likelihood=likelihood)
         await SelectiveContext(**parameters).answer(QUESTION, run)
     return bodies(model.calls[0].prompt)
@@ -52,7 +52,7 @@ async def test_each_sentence_is_scored_from_its_own_beginning(make_run, reply):
         pairs.append((prefix, text))
         return likelihood(prefix, text)
 
-    async with Given([document("a", TEXT)]) as sources:
+    async with InMemorySources([document("a", TEXT)]) as sources:
         run, _ = make_run(sources, [reply()], likelihood=note)
         await SelectiveContext().answer(QUESTION, run)
     assert pairs == [
@@ -73,7 +73,7 @@ async def test_a_sentence_longer_than_the_window_is_cut_not_refused(make_run, re
         sizes.append(len(token_spans(text)))
         return likelihood(prefix, text)
 
-    async with Given([document("a", long)]) as sources:
+    async with InMemorySources([document("a", long)]) as sources:
         run, _ = make_run(sources, [reply()], likelihood=note)
         scorer = run.model("scorer")
         run.models["reader"] = type(scorer)([reply()])
@@ -87,14 +87,14 @@ async def test_a_sentence_longer_than_the_window_is_cut_not_refused(make_run, re
 
 async def test_a_quote_of_what_is_left_is_cited_as_it_stands(make_run, reply):
     said = reply((1, "Anna Keller signed treaty old hall", "Anna Keller signed it."))
-    async with Given([document("a", TEXT)]) as sources:
+    async with InMemorySources([document("a", TEXT)]) as sources:
         run, _ = make_run(sources, [said], likelihood=likelihood)
         answer = await SelectiveContext(reduce=0.6).answer(QUESTION, run)
     assert [c.quote for c in answer.citations] == ["Anna Keller signed the treaty in the old hall."]
 
 
 async def test_it_needs_likelihoods(make_run):
-    async with Given([document("a", TEXT)]) as sources:
+    async with InMemorySources([document("a", TEXT)]) as sources:
         run, model = make_run(sources, [])
         with pytest.raises(MissingCapability, match="likelihoods"):
             await SelectiveContext().answer(QUESTION, run)
@@ -102,7 +102,7 @@ async def test_it_needs_likelihoods(make_run):
 
 
 async def test_no_documents_cost_nothing(make_run):
-    async with Given([]) as sources:
+    async with InMemorySources([]) as sources:
         run, model = make_run(sources, [], likelihood=likelihood)
         answer = await SelectiveContext().answer(QUESTION, run)
     assert not answer.found

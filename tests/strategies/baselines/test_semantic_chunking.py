@@ -6,7 +6,7 @@ import pytest
 from colligate.documents import Document
 from colligate.documents.markdown import markdown_tree
 from colligate.errors import MissingCapability, UsageError
-from colligate.library.in_memory import Given
+from colligate.library.in_memory import InMemorySources
 from colligate.strategies.baselines.semantic_chunking import SemanticChunking
 
 QUESTION = "Do bridges rust?"
@@ -42,7 +42,7 @@ def bodies(prompt):
 
 async def test_structure_cuts_at_headings_and_the_best_chunk_comes_first(make_run, reply):
     said = reply((1, "Bridges rust.", "Bridges rust."))
-    async with Given([notes()]) as sources:
+    async with InMemorySources([notes()]) as sources:
         run, model = make_run(sources, [said])
         answer = await SemanticChunking().answer(QUESTION, run)
     first, *others = bodies(model.calls[0].prompt)
@@ -53,7 +53,7 @@ async def test_structure_cuts_at_headings_and_the_best_chunk_comes_first(make_ru
 
 
 async def test_meaning_cuts_where_the_subject_changes(make_run, reply):
-    async with Given([notes(PLAIN)]) as sources:
+    async with InMemorySources([notes(PLAIN)]) as sources:
         run, model = make_run(sources, [reply()], embedder=BySubject())
         await SemanticChunking(how="meaning", percentile=80).answer(QUESTION, run)
     first, *_ = bodies(model.calls[0].prompt)
@@ -65,7 +65,7 @@ async def test_meaning_cuts_where_the_subject_changes(make_run, reply):
 
 async def test_no_chunk_is_longer_than_asked(make_run, reply):
     for how in ("structure", "meaning"):
-        async with Given([notes(PLAIN)]) as sources:
+        async with InMemorySources([notes(PLAIN)]) as sources:
             run, model = make_run(sources, [reply()], embedder=BySubject())
             await SemanticChunking(how=how, tokens=12).answer(QUESTION, run)
         assert all(len(body.split()) <= 12 for body in bodies(model.calls[0].prompt))
@@ -73,7 +73,7 @@ async def test_no_chunk_is_longer_than_asked(make_run, reply):
 
 
 async def test_only_what_the_budget_holds_is_read(make_run, reply):
-    async with Given([notes()]) as sources:
+    async with InMemorySources([notes()]) as sources:
         run, model = make_run(sources, [reply()])
         await SemanticChunking(budget=25).answer(QUESTION, run)
     (only,) = bodies(model.calls[0].prompt)
@@ -81,7 +81,7 @@ async def test_only_what_the_budget_holds_is_read(make_run, reply):
 
 
 async def test_meaning_needs_an_embedder(make_run):
-    async with Given([notes()]) as sources:
+    async with InMemorySources([notes()]) as sources:
         run, model = make_run(sources, [])
         with pytest.raises(MissingCapability, match="embedder"):
             await SemanticChunking(how="meaning").answer(QUESTION, run)
@@ -90,11 +90,11 @@ async def test_meaning_needs_an_embedder(make_run):
 
 @pytest.mark.parametrize("how", ["structure", "meaning"])
 async def test_one_sentence_is_one_chunk_and_none_is_none(how, make_run, reply):
-    async with Given([notes("Bridges rust.")]) as sources:
+    async with InMemorySources([notes("Bridges rust.")]) as sources:
         run, model = make_run(sources, [reply()], embedder=BySubject())
         await SemanticChunking(how=how).answer(QUESTION, run)
     assert bodies(model.calls[0].prompt) == ["Bridges rust."]
-    async with Given([notes("  ")]) as sources:
+    async with InMemorySources([notes("  ")]) as sources:
         run, model = make_run(sources, [], embedder=BySubject())
         answer = await SemanticChunking(how=how).answer(QUESTION, run)
     assert not answer.found

@@ -6,7 +6,7 @@ from colligate.core.events import Retrieved
 from colligate.documents import Document
 from colligate.documents.markdown import markdown_tree
 from colligate.errors import UsageError
-from colligate.library.in_memory import Given
+from colligate.library.in_memory import InMemorySources
 from colligate.strategies.baselines.two_hop import TwoHop
 
 QUESTION = "Who composed the anthem?"
@@ -30,7 +30,7 @@ def titles(prompt):
 
 
 async def test_what_was_found_is_looked_up_in_turn(make_run, reply):
-    async with Given(documents()) as sources:
+    async with InMemorySources(documents()) as sources:
         run, model = make_run(sources, [reply()])
         answer = await TwoHop(k=1, mode="sparse").answer(QUESTION, run)
     assert titles(model.calls[0].prompt) == ["anthem", "orlov"]
@@ -40,14 +40,14 @@ async def test_what_was_found_is_looked_up_in_turn(make_run, reply):
 
 
 async def test_each_passage_is_read_once(make_run, reply):
-    async with Given(documents()) as sources:
+    async with InMemorySources(documents()) as sources:
         run, model = make_run(sources, [reply()])
         await TwoHop(k=3, mode="sparse").answer("Orlov, Birch Lane, the anthem", run)
     assert sorted(titles(model.calls[0].prompt)) == ["anthem", "birch", "orlov"]
 
 
 async def test_what_does_not_fit_is_left_out_from_the_end(make_run, reply):
-    async with Given(documents()) as sources:
+    async with InMemorySources(documents()) as sources:
         run, model = make_run(sources, [reply()])
         await TwoHop(k=1, mode="sparse").answer(QUESTION, run)
         taken = await model.count_prompt(model.calls[0].messages) + model.calls[0].max_tokens
@@ -59,7 +59,7 @@ async def test_what_does_not_fit_is_left_out_from_the_end(make_run, reply):
 
 
 async def test_nothing_found_costs_no_call(make_run):
-    async with Given(documents()) as sources:
+    async with InMemorySources(documents()) as sources:
         run, model = make_run(sources, [])
         answer = await TwoHop(mode="sparse").answer("Xyzzy?", run)
     assert not answer.found

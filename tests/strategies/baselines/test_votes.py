@@ -11,7 +11,7 @@ from colligate.core.reader import Form
 from colligate.documents import Document
 from colligate.documents.markdown import markdown_tree
 from colligate.errors import BudgetExceeded, ContextTooSmall, MissingCapability, UsageError
-from colligate.library.in_memory import Given
+from colligate.library.in_memory import InMemorySources
 from colligate.models.base import Capability, LabelOdds
 from colligate.models.hf.reflection import Reflected
 from colligate.strategies.baselines import self_rag
@@ -39,7 +39,7 @@ def given(**texts):
         title = text.splitlines()[0].lstrip("# ")
         return Document(name, title, text, markdown_tree(text, name), language="en")
 
-    return Given([document(*each) for each in texts.items()])
+    return InMemorySources([document(*each) for each in texts.items()])
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from colligate.documents import Document, Span
 from colligate.documents.markdown import markdown_tree
 from colligate.documents.tokens import estimate_tokens
 from colligate.errors import BudgetExceeded, MissingCapability, ServerFailed, UsageError
-from colligate.library.in_memory import Given
+from colligate.library.in_memory import InMemorySources
 from colligate.models import Capability, Role
 from colligate.models.metering import Meter
 from colligate.strategies.dualrag.events import (
@@ -48,7 +48,7 @@ def sources():
         title = text.splitlines()[0].lstrip("# ")
         return Document(name, title, text, markdown_tree(text, name), language="en")
 
-    return Given([document(*each) for each in TEXTS.items()])
+    return InMemorySources([document(*each) for each in TEXTS.items()])
 
 
 def dualrag(**fields) -> DualRAG:
@@ -419,9 +419,7 @@ async def test_side_by_side_is_as_one_after_another(sources, make_run, monkeypat
 
                         patch.setattr(model, "chat", slow)
                     else:
-                        patch.setattr(
-                            "colligate.strategies.dualrag.method.side_by_side", one_by_one
-                        )
+                        patch.setattr("colligate.strategies.dualrag.method.gather", one_by_one)
                     outlines.append((await dualrag(**ablation).learn(QUESTION, run)).outline)
     assert outlines[0] == outlines[1] != outlines[2] == outlines[3]
     assert outlines[4] == outlines[5]
@@ -610,7 +608,7 @@ async def test_a_small_window_is_shown_sentences_in_place_of_passages(make_run):
         text += f"\n{filler}\n"
         title = text.splitlines()[0].lstrip("# ")
         documents.append(Document(name, title, text, markdown_tree(text, name), language="en"))
-    async with Given(documents) as sources:
+    async with InMemorySources(documents) as sources:
         run, model = make_run(sources, World(), context_tokens=2350)
         answer = await dualrag(k=1).answer(QUESTION, run)
     assert sorted(passages_in(model.calls[-1].prompt).values()) == sorted(FACTS)
@@ -657,7 +655,7 @@ async def test_orders_in_a_document_are_material_in_every_prompt(make_run):
         (number, text), *_ = passages_in(call.prompt).items()
         return {"statements": [{"passage": number, "quote": text[:60], "sentence": order}]}
 
-    async with Given([document]) as sources:
+    async with InMemorySources([document]) as sources:
         run, model = make_run(sources, World(Summary=summary))
         await dualrag(rounds=2).answer(QUESTION, run)
     assert "JoinedReply" in kinds(model)

@@ -9,7 +9,7 @@ from colligate.core.events import Pruned
 from colligate.documents import Document
 from colligate.documents.markdown import markdown_tree
 from colligate.errors import ContextTooSmall, UsageError
-from colligate.library.in_memory import Given
+from colligate.library.in_memory import InMemorySources
 from colligate.models import Capability, Role
 from colligate.strategies.duquad.events import Gated, Listed, Viewed
 from colligate.strategies.duquad.method import DuQUAD
@@ -99,7 +99,7 @@ BEST_FIRST = likely("house", "mill", "road", "lake")  # numbers 4, 2, 3, 1
 async def asked(make_run, strategy=None, documents=DOCUMENTS, question=QUESTION, **options):
     options.setdefault("likelihood", BEST_FIRST)
     replies = options.pop("replies", Saying())
-    async with Given(documents) as sources:
+    async with InMemorySources(documents) as sources:
         run, model = make_run(sources, replies, **options)
         answer = await (strategy or DuQUAD()).answer(question, run)
     return answer, run, model
@@ -357,7 +357,7 @@ def every_signal(make_run, sources, replies=None, **options):
 
 @pytest.mark.parametrize("field", ["no_similarity", "no_likelihood", "no_attention"])
 async def test_each_signal_can_be_left_out(make_run, field):
-    async with Given(DOCUMENTS) as sources:
+    async with InMemorySources(DOCUMENTS) as sources:
         run, _ = every_signal(make_run, sources)
         await DuQUAD(**{field: True}).answer(QUESTION, run)
     (weighted,) = events(run, Weighted)
@@ -368,7 +368,7 @@ async def test_each_signal_can_be_left_out(make_run, field):
 
 
 async def test_a_model_without_numbers_answers_all_the_same(make_run):
-    async with Given(DOCUMENTS) as sources:
+    async with InMemorySources(DOCUMENTS) as sources:
         run, model = make_run(sources, Saying())
         answer = await DuQUAD(local_documents=2).answer(QUESTION, run)
     assert answer.found
@@ -385,7 +385,7 @@ async def test_attention_is_taken_on_the_global_agents_own_prompt(make_run):
         seen.append((prompt, spans))
         return [1.0] * len(spans)
 
-    async with Given(DOCUMENTS) as sources:
+    async with InMemorySources(DOCUMENTS) as sources:
         run, model = every_signal(make_run, sources, attention=attention)
         await DuQUAD().answer(QUESTION, run)
     ((prompt, spans),) = seen
@@ -403,7 +403,7 @@ async def test_a_scorer_of_its_own_reads_a_prompt_of_its_own(make_run):
         return [1.0] * len(spans)
 
     scorer = ScriptedModel(name="scorer", likelihood=BEST_FIRST, attention=attention)
-    async with Given(DOCUMENTS) as sources:
+    async with InMemorySources(DOCUMENTS) as sources:
         run, model = make_run(sources, Saying())
         run.models = {**run.models, Role.SCORER: scorer}
         await DuQUAD().answer(QUESTION, run)
@@ -427,7 +427,7 @@ async def test_the_least_similar_do_not_fit_the_global_prompt_and_come_last(make
         seen.extend(spans)
         return [0.5] * len(spans)
 
-    async with Given(LONG) as sources:
+    async with InMemorySources(LONG) as sources:
         run, model = make_run(
             sources,
             Saying(score=scores(), judge=judged()),
@@ -471,7 +471,7 @@ async def test_evidence_that_does_not_fit_the_judges_window_is_left_out_the_wors
         score=scores(),
         judge=judged(),
     )
-    async with Given(LONG[:4]) as sources:
+    async with InMemorySources(LONG[:4]) as sources:
         run, model = make_run(sources, say, context_tokens=1450, likelihood=BEST_FIRST)
         answer = await DuQUAD(no_pruning=True, view_tokens=100).answer("How old is the mill?", run)
     shown = re.findall(r"<passage number=\"(\d)", model.calls[-1].prompt)
@@ -489,7 +489,7 @@ async def test_documents_of_the_same_text_are_told_apart(make_run):
         score=scores(d3=(0.9, "900 euros"), d2=(0.1, "")),
         judge=judged((3, "The rent of the mill is 900 euros.", "The rent is 900 euros.")),
     )
-    async with Given(twins) as sources:
+    async with InMemorySources(twins) as sources:
         run, _ = make_run(sources, reply, likelihood=likely())
         answer = await DuQUAD(local_documents=2).answer(QUESTION, run)
     assert [s.number for s in events(run, Gated)[0].scores] == [3, 2]
@@ -503,7 +503,7 @@ async def test_an_empty_document_is_one_like_any_other(make_run):
         local=named(3),
         score=scores(d3=(0.9, "x"), d2=(0.8, "900 euros")),
     )
-    async with Given(documents) as sources:
+    async with InMemorySources(documents) as sources:
         run, _ = every_signal(make_run, sources, replies)
         answer = await DuQUAD().answer(QUESTION, run)
     (weighted,) = events(run, Weighted)
@@ -521,7 +521,7 @@ async def test_one_document_or_two(make_run, count):
         score=scores(d1=(0.9, "900 euros")),
         judge=judged((1, "The rent of the mill is 900 euros.", "The rent is 900 euros.")),
     )
-    async with Given(documents) as sources:
+    async with InMemorySources(documents) as sources:
         run, _ = every_signal(make_run, sources, reply)
         answer = await DuQUAD().answer(QUESTION, run)
     assert answer.found
@@ -599,7 +599,7 @@ async def test_the_trace_replays_the_run_as_json(make_run):
 
 
 async def test_the_weights_are_the_fusions_own_unless_given(make_run):
-    async with Given(DOCUMENTS) as sources:
+    async with InMemorySources(DOCUMENTS) as sources:
         run, _ = every_signal(make_run, sources)
         await DuQUAD(beta=3.0).answer(QUESTION, run)
     (weighted,) = events(run, Weighted)

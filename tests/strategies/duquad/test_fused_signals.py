@@ -10,7 +10,7 @@ from colligate.core.events import plain
 from colligate.core.run import Run
 from colligate.documents import Span
 from colligate.errors import ContextTooSmall, MissingCapability
-from colligate.library.in_memory import Given
+from colligate.library.in_memory import InMemorySources
 from colligate.models import Message, Role
 from colligate.models.metering import Meter
 from colligate.strategies.duquad.signals import (
@@ -47,7 +47,7 @@ def passages(documents):
 def scored(documents, passages, make_run, minilm):
     async def ask(*, fusion=Fusion.SFS, embedder=minilm, given=passages, **options):
         calls = {k: options.pop(k) for k in ("weights", "without", "shared") if k in options}
-        run, model = make_run(Given(documents), embedder=embedder, **options)
+        run, model = make_run(InMemorySources(documents), embedder=embedder, **options)
         return await fused_scores(QUESTION, given, run, fusion=fusion, **calls), run, model
 
     return ask
@@ -171,7 +171,7 @@ async def test_the_readers_prompt_is_used_only_where_it_scores_itself(documents,
     scorer = ScriptedModel(attention=watching)
     for role, expected in ((Role.READER, shared.messages), (Role.SCORER, None)):
         run = Run(
-            Given(documents),
+            InMemorySources(documents),
             {Role.READER: ScriptedModel(), role: scorer},
             Meter(),
             embedder=minilm,

@@ -8,7 +8,7 @@ from colligate.documents import Document
 from colligate.documents.markdown import markdown_tree
 from colligate.documents.tokens import estimate_tokens
 from colligate.errors import MissingCapability, ServerFailed, UsageError
-from colligate.library.in_memory import Given
+from colligate.library.in_memory import InMemorySources
 from colligate.library.sources import SearchMode
 from colligate.models import Capability, LabelOdds
 from colligate.strategies.longrefiner.events import Selected, Structured, Weighed
@@ -80,7 +80,7 @@ def events(run, kind):
 
 async def refine(documents, make_run, refiner, replies=None, question=QUESTION, **options):
     options.setdefault("labels", odds(0.0))
-    async with Given(documents) as sources:
+    async with InMemorySources(documents) as sources:
         run, model = make_run(sources, replies or titles(), **options)
         return await refiner.refine(question, run), run, model
 
@@ -160,7 +160,7 @@ async def test_every_node_has_its_scores_in_the_trace(mill, make_run):
 
 
 async def test_passages_bound_what_may_be_kept(mill, make_run):
-    async with Given([mill]) as sources:
+    async with InMemorySources([mill]) as sources:
         run, _ = make_run(sources, titles(), labels=odds(0.0))
         at = MILL.index("## Visitors")
         passage = mill.passage(mill.span(at, len(MILL)))
@@ -172,7 +172,7 @@ async def test_passages_bound_what_may_be_kept(mill, make_run):
 async def test_documents_may_be_named_and_come_in_that_order(mill, make_run):
     other = document("other", MILL.replace("Mill", "Other Mill"))
     third = document("third", MILL.replace("Mill", "Third Mill"))
-    async with Given([mill, other, third]) as sources:
+    async with InMemorySources([mill, other, third]) as sources:
         run, _ = make_run(sources, titles(), labels=odds(0.0))
         refined = await sparse(budget=4000).refine(QUESTION, run, documents=["third", "mill"])
     assert list(dict.fromkeys(p.document_id for p in refined.passages)) == ["third", "mill"]
@@ -308,11 +308,11 @@ def writer(calls):
 
 async def test_a_text_without_headings_is_structured_by_the_model_once(make_run):
     calls = []
-    async with Given([plain(BOOK)]) as sources:
+    async with InMemorySources([plain(BOOK)]) as sources:
         run, _ = make_run(sources, writer(calls), labels=odds(1.0))
         refined = await sparse(budget=120, least_words=5).refine("mill", run)
         again, _ = make_run(sources, writer(calls), labels=odds(1.0))
-        again.kept = run.kept
+        again.store = run.store
         same = await sparse(budget=120, least_words=5).refine("mill", again)
     (event,) = events(run, Structured)
     assert (event.basis, event.kept, event.lost) == ("model", False, ())
@@ -343,13 +343,13 @@ async def test_a_long_text_is_structured_in_parts_and_goes_on_where_it_was(make_
         return writer(calls)(call)
 
     refiner = sparse(structuring_tokens=300, least_words=5)
-    async with Given([plain(BOOK)]) as sources:
+    async with InMemorySources([plain(BOOK)]) as sources:
         run, _ = make_run(sources, dies_at_third, labels=odds(0.0))
         with pytest.raises(ServerFailed):
             await refiner.refine("mill", run)
         assert len(calls) == 2
         again, _ = make_run(sources, writer(calls), labels=odds(0.0))
-        again.kept = run.kept
+        again.store = run.store
         await refiner.refine("mill", again)
     asked = ["".join(m.content for m in call.messages) for call in calls]
     assert len(asked) == len(set(asked)) > 3
@@ -388,7 +388,7 @@ async def test_longrefiner_reads_what_was_refined_and_cites_it(mill, make_run):
         ]
         return json.dumps({"statements": rows, "short_answer": "Harper", "found": True})
 
-    async with Given([mill, document("other", "# Other\n\nA lake.\n")]) as sources:
+    async with InMemorySources([mill, document("other", "# Other\n\nA lake.\n")]) as sources:
         run, _ = make_run(sources, say, labels=odds(0.1))
         answer = await LongRefiner(budget=30, least_words=5, mode="sparse").answer(QUESTION, run)
     assert answer.found
@@ -401,7 +401,7 @@ async def test_longrefiner_reads_what_was_refined_and_cites_it(mill, make_run):
 
 async def test_the_best_documents_alone_are_refined(mill, make_run, reply):
     others = [document(f"o{i}", f"# Other {i}\n\nA lake with fish.\n") for i in range(5)]
-    async with Given([*others, mill]) as sources:
+    async with InMemorySources([*others, mill]) as sources:
         run, _ = make_run(sources, lambda call: reply(found=False), labels=odds(0.0))
         await LongRefiner(documents=1, mode="sparse").answer(QUESTION, run)
         assert [e.document for e in events(run, Weighed)] == ["mill"]

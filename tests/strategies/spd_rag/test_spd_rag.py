@@ -11,13 +11,13 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from colligate.concurrency import pooled
+from colligate.concurrency import map_concurrent
 from colligate.core.citing import NOT_FOUND
 from colligate.core.events import Noted, Progressed, Pruned
 from colligate.documents import Document, Hit, Span
 from colligate.documents.markdown import markdown_tree
 from colligate.errors import BudgetExceeded, ModelError, ServerFailed, UsageError
-from colligate.library.in_memory import Given
+from colligate.library.in_memory import InMemorySources
 from colligate.library.sources import DocumentInfo
 from colligate.models import Role
 from colligate.strategies.spd_rag.events import (
@@ -165,7 +165,7 @@ SPD = SPDRAG(mode="sparse")
 
 
 async def test_every_document_is_read_and_every_finding_reaches_the_answer(make_run):
-    async with Given([station(n) for n in range(4)]) as sources:
+    async with InMemorySources([station(n) for n in range(4)]) as sources:
         run, model = make_run(sources, gauges)
         answer = await SPD.answer(QUESTION, run)
     assert answer.found
@@ -186,7 +186,7 @@ async def test_every_document_is_read_and_every_finding_reaches_the_answer(make_
 
 
 async def test_the_synthesis_sees_directive_findings_and_the_words_they_rest_on(make_run):
-    async with Given([station(1), station(2)]) as sources:
+    async with InMemorySources([station(1), station(2)]) as sources:
         run, model = make_run(sources, gauges)
         await SPD.answer(QUESTION, run)
     prompt = model.calls[-1].prompt
@@ -198,7 +198,7 @@ async def test_the_synthesis_sees_directive_findings_and_the_words_they_rest_on(
 
 @pytest.mark.parametrize("reaches", [True, False])
 async def test_the_question_reaches_the_agents_unless_switched_off(reaches, make_run):
-    async with Given([station(1)]) as sources:
+    async with InMemorySources([station(1)]) as sources:
         run, model = make_run(sources, gauges)
         await SPDRAG(mode="sparse", question_reaches=reaches).answer(QUESTION, run)
     prompts = [call.prompt for call in model.calls if who(call) == "agent"]
@@ -207,7 +207,7 @@ async def test_the_question_reaches_the_agents_unless_switched_off(reaches, make
 
 
 async def test_a_search_stays_inside_the_agents_document(make_run):
-    async with Given([station(n) for n in range(3)]) as sources:
+    async with InMemorySources([station(n) for n in range(3)]) as sources:
         run, model = make_run(sources, gauges)
         await SPD.answer(QUESTION, run)
     for call in model.calls:
@@ -217,7 +217,7 @@ async def test_a_search_stays_inside_the_agents_document(make_run):
 
 
 async def test_agents_are_the_worker_and_the_others_the_reader(make_run):
-    async with Given([station(1)]) as sources:
+    async with InMemorySources([station(1)]) as sources:
         run, reader = make_run(sources, gauges)
         worker = ScriptedModel(gauges, name="cheap", capabilities=reader.capabilities)
         run.models = {**run.models, Role.WORKER: worker}
@@ -238,7 +238,7 @@ LONG = "# Station 7\n\n" + "\n\n".join(
 async def long():
     """One document of many passages."""
     made = Document("long", "Station 7", LONG, markdown_tree(LONG, "long"), language="en")
-    async with Given([made]) as sources:
+    async with InMemorySources([made]) as sources:
         yield sources
 
 
@@ -280,14 +280,14 @@ async def test_an_agent_that_never_ends_gets_so_many_searches_and_must_finalize(
 
 
 async def test_a_document_that_was_shown_whole_is_not_searched_again(make_run):
-    async with Given([station(1)]) as sources:
+    async with InMemorySources([station(1)]) as sources:
         run, model = make_run(sources, gauges)
         await SPD.answer(QUESTION, run)
     assert turns(model) == ["search", "last"]
 
 
 async def test_the_first_search_may_be_the_question_without_a_call(make_run):
-    async with Given([station(n) for n in range(2)]) as sources:
+    async with InMemorySources([station(n) for n in range(2)]) as sources:
         run, model = make_run(sources, gauges)
         answer = await SPDRAG(mode="sparse", first_search="question").answer(QUESTION, run)
     assert turns(model) == ["last", "last"]
@@ -358,7 +358,7 @@ async def test_a_finding_may_quote_any_passage_that_was_shown(long, make_run):
 async def test_a_finding_without_a_place_is_counted_and_goes_nowhere(make_run):
     made_up = found((1, "It was dry.", "Nine lakes were drained by a dragon in 1888."))
     say = unless("Station 1", lambda c: made_up if shown(c.prompt) else search("rain"))
-    async with Given([station(1), station(2)]) as sources:
+    async with InMemorySources([station(1), station(2)]) as sources:
         run, model = make_run(sources, say)
         answer = await SPD.answer(QUESTION, run)
     one, other = sorted(events(run, AgentEnded), key=lambda event: event.document)
@@ -372,7 +372,7 @@ async def test_a_finding_without_a_place_is_counted_and_goes_nowhere(make_run):
 async def test_the_words_that_frame_a_finding_prove_nothing_against_it(make_run):
     framed = found((1, "Station 1 recorded 11", "The passage states that the rain was recorded."))
     say = unless("Station 1", lambda c: framed if shown(c.prompt) else search("rain"))
-    async with Given([station(1)]) as sources:
+    async with InMemorySources([station(1)]) as sources:
         run, _ = make_run(sources, say)
         await SPD.answer(QUESTION, run)
     (ended,) = events(run, AgentEnded)
@@ -408,7 +408,7 @@ async def test_a_window_that_no_passage_fits_is_a_failure_and_not_a_document_rea
 
 async def test_one_agent_failing_sinks_no_other_and_is_said(make_run):
     failure = ServerFailed("the server failed", "503", "try again later")
-    async with Given([station(n) for n in range(3)]) as sources:
+    async with InMemorySources([station(n) for n in range(3)]) as sources:
         run, _ = make_run(sources, unless("Station 1", failure))
         answer = await SPD.answer(QUESTION, run)
     assert {c.span.document_id for c in answer.citations} == {"s0000", "s0002"}
@@ -438,7 +438,7 @@ async def test_when_all_agents_fail_there_is_no_answer_not_even_that_nothing_was
     def say(call):
         return plan() if who(call) == "coordinator" else ServerFailed("the server failed", "503")
 
-    async with Given([station(n) for n in range(3)]) as sources:
+    async with InMemorySources([station(n) for n in range(3)]) as sources:
         run, model = make_run(sources, say)
         with pytest.raises(ModelError, match=r"none of 3 documents could be read: .*503"):
             await SPD.answer(QUESTION, run)
@@ -456,7 +456,7 @@ async def test_where_nothing_works_not_every_document_is_tried(make_run):
 
 
 async def test_a_coordinator_that_gives_no_plan_leaves_the_question_as_the_task(make_run):
-    async with Given([station(1)]) as sources:
+    async with InMemorySources([station(1)]) as sources:
         run, model = make_run(sources, lambda c: "no" if who(c) == "coordinator" else gauges(c))
         answer = await SPD.answer(QUESTION, run)
     assert answer.found
@@ -465,7 +465,7 @@ async def test_a_coordinator_that_gives_no_plan_leaves_the_question_as_the_task(
 
 
 async def test_where_the_last_reply_cannot_be_had_the_findings_are_given_and_cited(make_run):
-    async with Given([station(1), station(2)]) as sources:
+    async with InMemorySources([station(1), station(2)]) as sources:
         run, _ = make_run(sources, lambda c: "no" if who(c) == "reader" else gauges(c))
         answer = await SPD.answer(QUESTION, run)
     assert answer.text == (
@@ -479,7 +479,7 @@ async def test_where_the_last_reply_cannot_be_had_the_findings_are_given_and_cit
 
 
 async def test_no_documents_are_no_call(make_run):
-    async with Given([]) as sources:
+    async with InMemorySources([]) as sources:
         run, model = make_run(sources, gauges)
         answer = await SPD.answer(QUESTION, run)
     assert (answer.found, answer.text, model.calls) == (False, NOT_FOUND, [])
@@ -491,7 +491,7 @@ async def test_where_no_agent_finds_anything_nothing_is_found(make_run):
             return search("rain") if stage(call) == "search" else found(relevance=0.0)
         return gauges(call)
 
-    async with Given([station(1), station(2)]) as sources:
+    async with InMemorySources([station(1), station(2)]) as sources:
         run, model = make_run(sources, say)
         answer = await SPD.answer(QUESTION, run)
     assert (answer.found, answer.text) == (False, NOT_FOUND)
@@ -500,7 +500,7 @@ async def test_where_no_agent_finds_anything_nothing_is_found(make_run):
 
 @pytest.mark.parametrize("released", [False, True])
 async def test_a_single_document_is_synthesised_too_unless_switched_off(released, make_run):
-    async with Given([station(1)]) as sources:
+    async with InMemorySources([station(1)]) as sources:
         run, model = make_run(sources, gauges)
         strategy = SPDRAG(mode="sparse", no_single_synthesis=released)
         answer = await strategy.answer(QUESTION, run)
@@ -511,7 +511,7 @@ async def test_a_single_document_is_synthesised_too_unless_switched_off(released
 
 async def test_a_document_without_text_is_said_and_no_agent_is_asked(make_run):
     empty = Document("e", "Empty", "", markdown_tree("", "e"))
-    async with Given([station(1), empty]) as sources:
+    async with InMemorySources([station(1), empty]) as sources:
         run, model = make_run(sources, gauges)
         answer = await SPD.answer(QUESTION, run)
     assert answer.found
@@ -522,7 +522,7 @@ async def test_a_document_without_text_is_said_and_no_agent_is_asked(make_run):
 async def test_only_the_best_documents_where_a_number_is_given(make_run):
     other = "# Fish\n\nCarp and pike.\n"
     fish = Document("fish", "Fish", other, markdown_tree(other, "fish"), language="en")
-    async with Given([fish, station(1), station(2)]) as sources:
+    async with InMemorySources([fish, station(1), station(2)]) as sources:
         run, _ = make_run(sources, gauges)
         await SPDRAG(mode="sparse", documents=2).answer("station recorded rain", run)
     assert {e.document for e in events(run, AgentEnded)} == {"s0001", "s0002"}
@@ -532,7 +532,7 @@ async def test_only_the_best_documents_where_a_number_is_given(make_run):
 async def test_two_documents_of_the_same_name_are_two(make_run):
     one, other = station(1), station(2)
     twin = Document("twin", one.title, other.text, other.tree, language="en")
-    async with Given([one, twin]) as sources:
+    async with InMemorySources([one, twin]) as sources:
         run, _ = make_run(sources, gauges)
         answer = await SPD.answer(QUESTION, run)
     assert {c.span.document_id for c in answer.citations} == {"s0001", "twin"}
@@ -688,7 +688,7 @@ async def test_where_the_budget_allows_no_levels_one_prompt_gets_what_fits(make_
     run, model = make_run(Stations(60), gauges, max_tokens=130_000)
     run.embedder = ByWords()
     strategy = SPDRAG(merge_tokens=300)
-    spent = run.purse.left
+    spent = run.tokens.left
     answer = await strategy.answer(QUESTION, run)
     assert answer.found
     assert run.meter.tokens <= spent
@@ -724,7 +724,7 @@ async def test_an_interrupted_run_goes_on_and_asks_no_document_twice(make_run):
     assert 0 < len(done) < 60
 
     again, second = make_run(Stations(60), say)
-    again.kept = run.kept
+    again.store = run.store
     answer = await strategy.answer(QUESTION, again)
     assert answer.found
     assert by_role(second)["coordinator"] == 0
@@ -742,7 +742,7 @@ async def test_a_run_that_ended_is_not_remembered(make_run):
     run, _ = make_run(Stations(3), gauges)
     await SPD.answer(QUESTION, run)
     again, model = make_run(Stations(3), gauges)
-    again.kept = run.kept
+    again.store = run.store
     await SPD.answer(QUESTION, again)
     assert by_role(model) == {"coordinator": 1, "agent": 6, "reader": 1}
 
@@ -752,7 +752,7 @@ async def test_what_a_budget_left_unread_is_read_when_asked_again_and_nothing_el
     await SPD.answer(QUESTION, run)
     read = {event.title for event in events(run, AgentEnded) if event.status == "read"}
     again, model = make_run(Stations(100), gauges)
-    again.kept = run.kept
+    again.store = run.store
     await SPD.answer(QUESTION, again)
     asked = {document_of(call) for call in model.calls if who(call) == "agent"}
     assert asked == {f"Station {n}" for n in range(100)} - read
@@ -763,7 +763,7 @@ async def test_another_question_or_another_worker_uses_nothing_of_it(make_run):
     await SPD.answer(QUESTION, run)
     for question, name in ((QUESTION, "other"), ("How much snow?", "scripted")):
         again, _ = make_run(Stations(100), gauges, name=name)
-        again.kept = run.kept
+        again.store = run.store
         await SPD.answer(question, again)
         assert not any(event.kept for event in events(again, AgentEnded))
 
@@ -788,7 +788,7 @@ async def test_a_pool_begins_an_item_only_when_a_place_is_free():
         await gate.wait()
         return item * 2
 
-    task = asyncio.ensure_future(pooled(range(10), work, 3))
+    task = asyncio.ensure_future(map_concurrent(range(10), work, 3))
     for _ in range(20):
         await asyncio.sleep(0)
     assert begun == [0, 1, 2]

@@ -10,7 +10,7 @@ import pytest
 from colligate.core.run import Run
 from colligate.documents import Document
 from colligate.documents.markdown import markdown_tree
-from colligate.library.in_memory import Given
+from colligate.library.in_memory import InMemorySources
 from colligate.models.base import Capability, Role
 from colligate.models.metering import Meter
 from colligate.strategies.dualrag.method import DualRAG
@@ -126,7 +126,7 @@ async def sources():
     def document(name, text):
         return Document(name, TITLES[name], text, markdown_tree(text, name), language="en")
 
-    async with Given([document(*each) for each in TEXTS.items()]) as given:
+    async with InMemorySources([document(*each) for each in TEXTS.items()]) as given:
         yield given
 
 

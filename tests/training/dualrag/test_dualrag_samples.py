@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colligate.core.prompts import material
+from colligate.core.prompts import escape
 from colligate.documents import Passage, Span
 from colligate.models import Message
 from colligate.models.structured import parse
@@ -362,7 +362,7 @@ def test_facts_become_the_outlines_own_words():
     outline=st.lists(st.text("ab <>1.passage\n", min_size=1, max_size=400), max_size=4),
 )
 def test_a_fact_is_a_copy_whatever_was_written(facts, outline):
-    shown = material("\n\n".join(outline))
+    shown = escape("\n\n".join(outline))
     found = copied([*facts, *outline], [Fragment(text, ()) for text in outline])
     assert len(found) <= 6
     assert all(fact and len(fact) <= 300 and fact in shown for fact in found)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from colligate.core.prompts import material
+from colligate.core.prompts import escape
 from colligate.errors import MissingCapability, ModelError, UsageError
 from colligate.models.base import Capability, ChatModel, LabelModel, Message
 
@@ -176,4 +176,4 @@ class JudgeReads:
 
 def quoted(text: str) -> str:
     """Text between two tags of a prompt: it can neither close a tag nor speak as a turn."""
-    return material(text).replace("</", "‹/")
+    return escape(text).replace("</", "‹/")

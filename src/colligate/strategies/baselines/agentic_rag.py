@@ -12,8 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from colligate.core.answer import Answer
 from colligate.core.events import Noted
 from colligate.core.lookup import LookedUp, answered, before_the_answer, prompted
-from colligate.core.parameters import at_least
-from colligate.core.prompts import asked, material, numbered
+from colligate.core.parameters import require_min
+from colligate.core.prompts import asked, escape, numbered
 from colligate.core.reader import Form, render
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
@@ -84,7 +84,7 @@ class AgenticRAG:
     form: Form = Form.JOINED
 
     def __post_init__(self) -> None:
-        at_least(self, iterations=1, pool=1, k=1, step_tokens=1)
+        require_min(self, iterations=1, pool=1, k=1, step_tokens=1)
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Search until the model would answer, then read."""
@@ -161,7 +161,7 @@ def _messages(
     blocks = [render(passages)] if passages else []
     if queries:
         lines = "\n".join(f"- {query}" for query in queries)
-        blocks.append(f"Searched so far:\n<queries>\n{material(lines)}\n</queries>")
+        blocks.append(f"Searched so far:\n<queries>\n{escape(lines)}\n</queries>")
     if thoughts:
         blocks.append(numbered(thoughts))
     blocks += [asked(question), *([remark] if remark else [])]

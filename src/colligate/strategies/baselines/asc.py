@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.cluster.hierarchy import fcluster, linkage
 
-from colligate.concurrency import side_by_side
+from colligate.concurrency import gather
 from colligate.core.answer import Answer
 from colligate.core.events import Noted
 from colligate.core.lookup import LookedUp, answered, before_the_answer, prompted
-from colligate.core.parameters import at_least
-from colligate.core.prompts import asked, material
+from colligate.core.parameters import require_min
+from colligate.core.prompts import asked, escape
 from colligate.core.reader import Form, render
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
@@ -132,8 +132,8 @@ class ASC:
     form: Form = Form.LONG
 
     def __post_init__(self) -> None:
-        at_least(self, samples=1, temperature=0, distance=0, support=0, k=1, pool=1)
-        at_least(self, sentences=1, sample_tokens=1)
+        require_min(self, samples=1, temperature=0, distance=0, support=0, k=1, pool=1)
+        require_min(self, sentences=1, sample_tokens=1)
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Sample, cluster, read.
@@ -174,7 +174,7 @@ class ASC:
             )
             written[number] = reply.text.strip()
 
-        await side_by_side(one(number) for number in range(self.samples))
+        await gather(one(number) for number in range(self.samples))
 
     async def _kept(self, written: Sequence[str], run: Run) -> list[Agreed]:
         """What enough of the answers say."""
@@ -201,4 +201,4 @@ def _messages(question: str, passages: Sequence[Passage]) -> list[Message]:
 
 def _notes(kept: Sequence[Agreed]) -> str:
     lines = "\n".join(f"- {each.text}" for each in kept)
-    return f"<notes>\n{material(lines)}\n</notes>" if kept else ""
+    return f"<notes>\n{escape(lines)}\n</notes>" if kept else ""

@@ -10,7 +10,7 @@ from typing import ClassVar, Literal, TypeVar
 from colligate.core.answer import Answer
 from colligate.core.citing import Evidence
 from colligate.core.events import Scored
-from colligate.core.parameters import at_least
+from colligate.core.parameters import require_min
 from colligate.core.prompts import attention_prompt
 from colligate.core.reader import Form, fitting, read
 from colligate.core.relevance import relevance
@@ -56,7 +56,7 @@ class FiM:
     form: Form = Form.SHORT
 
     def __post_init__(self) -> None:
-        at_least(self, documents=1)
+        require_min(self, documents=1)
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Rank, place, read."""

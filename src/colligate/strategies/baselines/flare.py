@@ -12,8 +12,8 @@ from typing import ClassVar
 from colligate.core.answer import Answer
 from colligate.core.events import Noted
 from colligate.core.lookup import LookedUp, answered, before_the_answer, prompted
-from colligate.core.parameters import at_least
-from colligate.core.prompts import asked, material, sentence_reasoning
+from colligate.core.parameters import require_min
+from colligate.core.prompts import asked, escape, sentence_reasoning
 from colligate.core.reader import Form, render
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
@@ -50,7 +50,7 @@ class _Text:
 
     def block(self) -> str:
         """As a prompt shows it."""
-        return f"<log>\n{material(str(self)) or 'Nothing is written yet.'}\n</log>"
+        return f"<log>\n{escape(str(self)) or 'Nothing is written yet.'}\n</log>"
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class FLARE:
     form: Form = Form.JOINED
 
     def __post_init__(self) -> None:
-        at_least(self, rounds=1, tokens=1, look_ahead=1, threshold=0, k=1, pool=1, paragraphs=1)
+        require_min(self, rounds=1, tokens=1, look_ahead=1, threshold=0, k=1, pool=1, paragraphs=1)
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Write and look up in turn, then read."""

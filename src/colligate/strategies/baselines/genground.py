@@ -13,8 +13,8 @@ from colligate.core.answer import Answer
 from colligate.core.citing import Statement
 from colligate.core.events import Noted
 from colligate.core.lookup import LookedUp, answered, before_the_answer, prompted
-from colligate.core.parameters import at_least
-from colligate.core.prompts import asked, material
+from colligate.core.parameters import require_min
+from colligate.core.prompts import asked, escape
 from colligate.core.reader import Form, render, stated
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
@@ -76,7 +76,7 @@ class _Progress:
             f"{number}. {question}\n   {answer}"
             for number, (question, answer) in enumerate(self.history, 1)
         ]
-        return f"<log>\n{material(chr(10).join(lines))}\n</log>"
+        return f"<log>\n{escape(chr(10).join(lines))}\n</log>"
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class GenGround:
     form: Form = Form.JOINED
 
     def __post_init__(self) -> None:
-        at_least(self, iterations=1, pool=1, k=1, batch=1, deduce_tokens=1, ground_tokens=1)
+        require_min(self, iterations=1, pool=1, k=1, batch=1, deduce_tokens=1, ground_tokens=1)
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Deduce and ground in turn, then read."""
@@ -193,7 +193,7 @@ class GenGround:
 
 
 def _ground_messages(subquestion: str, guess: str, passages: Sequence[Passage]) -> list[Message]:
-    guessed = f"<log>\nGuess: {material(_short(guess)) or 'none'}\n</log>"
+    guessed = f"<log>\nGuess: {escape(_short(guess)) or 'none'}\n</log>"
     blocks = [render(passages), asked(subquestion), guessed]
     return [Message("system", _GROUND), Message("user", "\n\n".join(blocks))]
 

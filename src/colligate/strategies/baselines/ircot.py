@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 
 from colligate.core.answer import Answer
 from colligate.core.lookup import LookedUp, answered, before_the_answer, prompted
-from colligate.core.parameters import at_least
+from colligate.core.parameters import require_min
 from colligate.core.prompts import asked, numbered, sentence_reasoning
 from colligate.core.reader import Form, render
 from colligate.core.run import Run
@@ -57,7 +57,7 @@ class IRCoT:
     form: Form = Form.JOINED
 
     def __post_init__(self) -> None:
-        at_least(self, iterations=1, pool=1, k=1, paragraphs=1, temperature=0, sentence_tokens=1)
+        require_min(self, iterations=1, pool=1, k=1, paragraphs=1, temperature=0, sentence_tokens=1)
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Reason and look up in turn, then read."""

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from colligate.core.answer import Answer
 from colligate.core.compress import Compressed, above_percentile, compressed
-from colligate.core.parameters import at_least
+from colligate.core.parameters import require_min
 from colligate.core.reader import Form, read_shortened
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
@@ -50,7 +50,7 @@ class LLMLingua2:
     form: Form = Form.SHORT
 
     def __post_init__(self) -> None:
-        at_least(self, rate=0, target=1, documents=1, pool=1)
+        require_min(self, rate=0, target=1, documents=1, pool=1)
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Shorten, read.

@@ -9,8 +9,8 @@ from typing import ClassVar, Literal
 from colligate.core.answer import Answer
 from colligate.core.compress import Compressed, best_share, compressed
 from colligate.core.events import Pruned
-from colligate.core.parameters import at_least
-from colligate.core.prompts import material
+from colligate.core.parameters import require_min
+from colligate.core.prompts import escape
 from colligate.core.reader import Form, read_shortened
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
@@ -57,7 +57,7 @@ class LongLLMLingua:
     form: Form = Form.SHORT
 
     def __post_init__(self) -> None:
-        at_least(self, rate=0, target=1, extra=0, dynamic=0, block=1, documents=1, pool=1)
+        require_min(self, rate=0, target=1, extra=0, dynamic=0, block=1, documents=1, pool=1)
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Rank, cut, read."""
@@ -82,8 +82,8 @@ class LongLLMLingua:
 
     async def _ranks(self, question: str, passages: Sequence[Passage], run: Run) -> list[float]:
         """The mean log-probability of the question after each document; the higher the better."""
-        asked = material(f" {question.strip()} {_RESTRICTIVE}")
-        texts = [material(f"{passage.title}\n{passage.text.strip()}") for passage in passages]
+        asked = escape(f" {question.strip()} {_RESTRICTIVE}")
+        texts = [escape(f"{passage.title}\n{passage.text.strip()}") for passage in passages]
         taken = await run.model(Role.SCORER).count_tokens(asked)
         heads = [await _within_window(text, run, taken) for text in texts]
         if heads != texts:

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from statistics import fmean, pstdev
 from typing import ClassVar
 
-from colligate.concurrency import side_by_side
+from colligate.concurrency import gather
 from colligate.core.answer import Answer
 from colligate.core.citing import Evidence
 from colligate.core.events import Noted, Pruned, Scored
 from colligate.core.lookup import answered, before_the_answer
-from colligate.core.parameters import at_least
-from colligate.core.prompts import asked, material
+from colligate.core.parameters import require_min
+from colligate.core.prompts import asked, escape
 from colligate.core.reader import Form, render
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
@@ -64,7 +64,7 @@ class MAINRAG:
     form: Form = Form.SHORT
 
     def __post_init__(self) -> None:
-        at_least(self, documents=1, n=0, pool=1, prediction_tokens=1)
+        require_min(self, documents=1, n=0, pool=1, prediction_tokens=1)
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Answer from each, judge each, read those that are kept."""
@@ -74,7 +74,7 @@ class MAINRAG:
         passages = [passage for passage in passages if passage.text.strip()]
         judged: dict[Passage, float] = {}
         with before_the_answer(run, lambda: judged):
-            await side_by_side(self._judge(question, each, judged, run) for each in passages)
+            await gather(self._judge(question, each, judged, run) for each in passages)
         scores = {each: judged[each] for each in passages if each in judged}
         run.emit(Scored("main-rag judge", tuple(p.span for p in scores), tuple(scores.values())))
         kept = self._kept(scores, run)
@@ -92,7 +92,7 @@ class MAINRAG:
         shown, wanted = render([passage]), asked(question)
         predict = [Message("system", _PREDICT), Message("user", f"{shown}\n\n{wanted}")]
         reply = await run.chat(predict, role=Role.WORKER, max_tokens=self.prediction_tokens)
-        said = f"<log>\n{material(reply.text.strip())}\n</log>"
+        said = f"<log>\n{escape(reply.text.strip())}\n</log>"
         judge = [Message("system", _JUDGE), Message("user", f"{shown}\n\n{wanted}\n\n{said}")]
         odds = (await run.labels(judge, _LABELS)).odds
         yes, no = (math.log(max(_LEAST, odds[label])) for label in _LABELS)

@@ -11,8 +11,8 @@ from typing import ClassVar, Literal
 
 from colligate.core.answer import Answer
 from colligate.core.events import Noted
-from colligate.core.parameters import at_least
-from colligate.core.prompts import material
+from colligate.core.parameters import require_min
+from colligate.core.prompts import escape
 from colligate.core.reader import Form, read_best_first
 from colligate.core.relevance import Relevance, relevance
 from colligate.core.run import Run
@@ -74,7 +74,7 @@ class MetaChunking:
     form: Form = Form.SHORT
 
     def __post_init__(self) -> None:
-        at_least(self, threshold=0, words=1, budget=1, k=1, documents=1)
+        require_min(self, threshold=0, words=1, budget=1, k=1, documents=1)
         asked = Capability.LIKELIHOOD if self.how == "ppl" else Capability.LABELS
         object.__setattr__(self, "needs", Needs(required=frozenset({Capability.CHAT, asked})))
 
@@ -100,10 +100,10 @@ class MetaChunking:
     async def _chunks(self, document: Document, run: Run) -> list[Passage]:
         """The chunks of a document, of an earlier run if they were kept."""
         key = self._key(document, run)
-        places = await asyncio.to_thread(run.kept.get, key)
+        places = await asyncio.to_thread(run.store.get, key)
         if places is None:
             places = await self._cut(document, run)
-            await asyncio.to_thread(run.kept.put, key, places, [document.id])
+            await asyncio.to_thread(run.store.put, key, places, [document.id])
         return [document.passage(document.span(start, end)) for start, end in places]
 
     async def _cut(self, document: Document, run: Run) -> list[tuple[int, int]]:
@@ -172,9 +172,9 @@ def _end(text: str, chunk: Sequence[tuple[int, int]]) -> str:
 
 def margin_messages(before: str, sentence: str) -> list[Message]:
     """The prompt of margin sampling; the document's text can neither end its place nor speak."""
-    blocks = f"<passage>\n{material(before.strip())}\n</passage>", _next(sentence)
+    blocks = f"<passage>\n{escape(before.strip())}\n</passage>", _next(sentence)
     return [Message("system", INSTRUCTION), Message("user", "\n\n".join(blocks))]
 
 
 def _next(sentence: str) -> str:
-    return f"The next sentence:\n<passage>\n{material(sentence.strip())}\n</passage>"
+    return f"The next sentence:\n<passage>\n{escape(sentence.strip())}\n</passage>"

@@ -14,8 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from colligate.core.answer import Answer
 from colligate.core.events import Noted
 from colligate.core.lookup import LookedUp, answered, before_the_answer, prompted
-from colligate.core.parameters import at_least
-from colligate.core.prompts import asked, material
+from colligate.core.parameters import require_min
+from colligate.core.prompts import asked, escape
 from colligate.core.reader import Form, render
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
@@ -173,7 +173,7 @@ def certain(answer: str) -> bool:
 
 def _given(**said: str) -> str:
     lines = [f"{name.capitalize()}: {' '.join(text.split())}" for name, text in said.items()]
-    return f"<log>\n{material(chr(10).join(lines))}\n</log>"
+    return f"<log>\n{escape(chr(10).join(lines))}\n</log>"
 
 
 def _messages(instruction: str, *blocks: str) -> list[Message]:
@@ -206,7 +206,7 @@ class _State:
 
     def log(self) -> str:
         reason, answer = (" ".join(text.split()) for text in self.final)
-        said = material(f"Reason: {reason}\nAnswer: {answer}")
+        said = escape(f"Reason: {reason}\nAnswer: {answer}")
         return f"<log>\n{said}\n</log>" if answer else ""
 
 
@@ -249,8 +249,8 @@ class MetaRAG:
     form: Form = Form.JOINED
 
     def __post_init__(self) -> None:
-        at_least(self, rounds=0, threshold=-1, k=1, pool=1, paragraphs=1, query_characters=1)
-        at_least(self, answer_tokens=1, judge_tokens=1)
+        require_min(self, rounds=0, threshold=-1, k=1, pool=1, paragraphs=1, query_characters=1)
+        require_min(self, answer_tokens=1, judge_tokens=1)
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Answer, monitor, criticise, plan; then read.

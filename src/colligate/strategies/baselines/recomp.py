@@ -11,7 +11,7 @@ from colligate.core.answer import Answer
 from colligate.core.citing import Evidence
 from colligate.core.compress import compressed
 from colligate.core.events import Scored
-from colligate.core.parameters import at_least
+from colligate.core.parameters import require_min
 from colligate.core.reader import Form, fitting, read, read_best_first
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
@@ -58,7 +58,7 @@ class Recomp:
     form: Form = Form.SHORT
 
     def __post_init__(self) -> None:
-        at_least(self, sentences=1, budget=1, documents=1, pool=1)
+        require_min(self, sentences=1, budget=1, documents=1, pool=1)
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Score, choose, read.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from colligate.core.answer import Answer
-from colligate.core.parameters import at_least
+from colligate.core.parameters import require_min
 from colligate.core.reader import Form, read_best_first
 from colligate.core.relevance import relevance
 from colligate.core.run import Run
@@ -44,7 +44,7 @@ class ReorderBM25:
     form: Form = Form.SHORT
 
     def __post_init__(self) -> None:
-        at_least(self, documents=1, budget=1, k1=0, b=0)
+        require_min(self, documents=1, budget=1, k1=0, b=0)
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Score, order, read."""
@@ -87,7 +87,7 @@ class ReorderDense:
     form: Form = Form.SHORT
 
     def __post_init__(self) -> None:
-        at_least(self, documents=1, budget=1)
+        require_min(self, documents=1, budget=1)
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Score, order, read."""

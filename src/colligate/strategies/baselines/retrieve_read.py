@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from colligate.core.answer import Answer
 from colligate.core.citing import Evidence
-from colligate.core.parameters import at_least
+from colligate.core.parameters import require_min
 from colligate.core.reader import Form, fitting, read
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
@@ -33,7 +33,7 @@ class RetrieveRead:
     form: Form = Form.SHORT
 
     def __post_init__(self) -> None:
-        at_least(self, pool=1, k=1)
+        require_min(self, pool=1, k=1)
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Search, read, cite."""

@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from colligate.concurrency import side_by_side
+from colligate.concurrency import gather
 from colligate.core.answer import Answer
 from colligate.core.events import Noted
 from colligate.core.lookup import LookedUp, answered, before_the_answer
-from colligate.core.parameters import at_least
-from colligate.core.prompts import asked, material, sentence_reasoning
+from colligate.core.parameters import require_min
+from colligate.core.prompts import asked, escape, sentence_reasoning
 from colligate.core.reader import Form, render
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
@@ -107,7 +107,7 @@ class SelfRAG:
     form: Form = Form.SHORT
 
     def __post_init__(self) -> None:
-        at_least(self, k=1, pool=1, depth=1, beam=1, threshold=0, segment_tokens=1)
+        require_min(self, k=1, pool=1, depth=1, beam=1, threshold=0, segment_tokens=1)
         if self.reflection is not None:  # which judges in the scorer's place
             object.__setattr__(self, "needs", Needs())
 
@@ -133,7 +133,7 @@ class SelfRAG:
             run,
             strategy=self.name,
             form=self.form,
-            notes=f"<log>\n{material(best.text)}\n</log>" if best.sentences else "",
+            notes=f"<log>\n{escape(best.text)}\n</log>" if best.sentences else "",
         )
 
     async def _looks_up(self, question: str, run: Run) -> bool:
@@ -151,7 +151,7 @@ class SelfRAG:
         """The answer with the highest score, written sentence by sentence."""
         beams = [_Beam()]
         for _ in range(self.depth):
-            grown = await side_by_side(
+            grown = await gather(
                 self._grown(question, beam, passage, run) for beam in beams for passage in passages
             )
             ranked = sorted(dict.fromkeys(grown), key=lambda beam: -beam.score)[: self.beam]
@@ -194,7 +194,7 @@ class SelfRAG:
         """The same by a model with reflection tokens."""
         text = f"{passage.title}\n{passage.text.strip()}"
         most = estimate_tokens(question + text + beam.text) + self.segment_tokens
-        async with run.purse.hold(most):
+        async with run.tokens.hold(most):
             began = time.perf_counter()
             made = await reflective(name).continued(question, text, beam.text, self.segment_tokens)
             _meter(name, Usage(made.input_tokens, made.output_tokens), began, run)
@@ -227,5 +227,5 @@ def _messages(
 ) -> list[Message]:
     blocks = [*([render([passage])] if passage else []), asked(question)]
     if said:
-        blocks.append(f"Answer:\n<log>\n{material(said)}\n</log>")
+        blocks.append(f"Answer:\n<log>\n{escape(said)}\n</log>")
     return [Message("system", instruction), Message("user", "\n\n".join(blocks))]

@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from colligate.core.answer import Answer
-from colligate.core.parameters import at_least
+from colligate.core.parameters import require_min
 from colligate.core.reader import Form, read_best_first
 from colligate.core.relevance import Relevance, relevance
 from colligate.core.run import Run
@@ -52,7 +52,7 @@ class SemanticChunking:
     form: Form = Form.SHORT
 
     def __post_init__(self) -> None:
-        at_least(self, tokens=1, percentile=0, budget=1, documents=1)
+        require_min(self, tokens=1, percentile=0, budget=1, documents=1)
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Cut, choose, read."""

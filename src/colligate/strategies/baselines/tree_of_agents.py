@@ -10,13 +10,13 @@ from typing import ClassVar, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from colligate.concurrency import side_by_side
+from colligate.concurrency import gather
 from colligate.core.answer import Answer
 from colligate.core.citing import Evidence, Statement
 from colligate.core.fit import split_by_tokens
 from colligate.core.lookup import Source, answered, before_the_answer
-from colligate.core.parameters import at_least
-from colligate.core.prompts import asked, material
+from colligate.core.parameters import require_min
+from colligate.core.prompts import asked, escape
 from colligate.core.reader import Form, located, render
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
@@ -189,7 +189,7 @@ def _opinions(name: str, opinions: Sequence[Opinion]) -> str:
         lines.append(f"{name} {number}:" if name != "So far" else f"{name}:")
         lines += [f"- {' '.join(each.split())}" for each in findings] or ["- nothing found"]
         lines.append(f"Answer: {' '.join(answer.split()) or 'none'}")
-    return f"<findings>\n{material(chr(10).join(lines))}\n</findings>"
+    return f"<findings>\n{escape(chr(10).join(lines))}\n</findings>"
 
 
 def _messages(instruction: str, shown: str, question: str) -> list[Message]:
@@ -250,16 +250,16 @@ class TreeOfAgents:
     form: Form = Form.JOINED
 
     def __post_init__(self) -> None:
-        at_least(self, agents=1, helpers=0, reply_tokens=1)
+        require_min(self, agents=1, helpers=0, reply_tokens=1)
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Perceive, exchange, read on, decide, vote, read."""
         agents = await self._agents(run)
         with before_the_answer(run, lambda: any(agent.vote for agent in agents)):
-            await side_by_side(self._perceive(question, agent, run) for agent in agents)
+            await gather(self._perceive(question, agent, run) for agent in agents)
             if len(agents) > 1 and self.helpers:
-                await side_by_side(self._explore(question, agent, agents, run) for agent in agents)
-            await side_by_side(self._decide(question, agent, run) for agent in agents)
+                await gather(self._explore(question, agent, agents, run) for agent in agents)
+            await gather(self._decide(question, agent, run) for agent in agents)
         winners = await self._winners(question, agents, run)
         return await answered(
             question,
@@ -399,4 +399,4 @@ def _log(agents: Sequence[_Agent], winners: Sequence[_Agent]) -> str:
         return ""
     lines = [f"Agent {agent.number}: {' '.join(agent.vote.split()) or 'none'}" for agent in agents]
     lines.append(f"Voted for: {' '.join(winners[0].vote.split())}")
-    return f"<log>\n{material(chr(10).join(lines))}\n</log>"
+    return f"<log>\n{escape(chr(10).join(lines))}\n</log>"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from colligate.concurrency import side_by_side
+from colligate.concurrency import gather
 from colligate.core.answer import Answer
 from colligate.core.citing import Evidence
-from colligate.core.parameters import at_least
+from colligate.core.parameters import require_min
 from colligate.core.reader import Form, fitting, read
 from colligate.core.run import Run, shown
 from colligate.core.strategy import Calls, Needs
@@ -36,14 +36,14 @@ class TwoHop:
     form: Form = Form.JOINED
 
     def __post_init__(self) -> None:
-        at_least(self, k=1, more=0)
+        require_min(self, k=1, more=0)
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Search twice, read once."""
         hits = await run.search(question, k=self.k, mode=self.mode)
         found = {hit.passage.span: (hit, "for the question") for hit in hits}
         # Among the passages for a passage is that passage itself.
-        hops = await side_by_side(self._hop(hit.passage, run) for hit in hits if self.more)
+        hops = await gather(self._hop(hit.passage, run) for hit in hits if self.more)
         for first, further in zip(hits, hops, strict=False):
             for hit in further:
                 found.setdefault(hit.passage.span, (hit, f"for {first.passage.title}"))

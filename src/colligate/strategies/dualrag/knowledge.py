@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel
 
 from colligate.core.citing import Evidence
-from colligate.core.prompts import material, numbered
+from colligate.core.prompts import escape, numbered
 from colligate.core.reader import FORMS, Form, reader_messages
 from colligate.core.run import Run
 from colligate.documents import Passage, Span
@@ -92,7 +92,7 @@ class KnowledgeOutline:
             texts = [each.text for each in entity.fragments if id(each) not in left_out]
             if texts:
                 blocks += [*([] if flat else [f"#### {name}"]), *texts]
-        return material("\n\n".join(dict.fromkeys(blocks) if flat else blocks)) or NOTHING
+        return escape("\n\n".join(dict.fromkeys(blocks) if flat else blocks)) or NOTHING
 
     @property
     def size(self) -> int:

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar, Literal
 
-from colligate.concurrency import side_by_side
+from colligate.concurrency import gather
 from colligate.core.answer import Answer
-from colligate.core.parameters import at_least
+from colligate.core.parameters import require_min
 from colligate.core.prompts import Reasoning, sentence_reasoning
 from colligate.core.reader import Form, fitting, read, reader_messages, stated
 from colligate.core.run import Run
@@ -138,7 +138,7 @@ async def passages_for(
     `rerank_query`, and those below or at `least_score` are left out first. Without one, or where
     there is no `rerank_query`, their rankings are joined by reciprocal rank fusion.
     """
-    found = await side_by_side(run.search(query, k=retrieved, mode=mode) for query in queries)
+    found = await gather(run.search(query, k=retrieved, mode=mode) for query in queries)
     passages = {hit.passage.id: hit.passage for hits in found for hit in hits}
     if run.reranker is None or rerank_query is None or not passages:
         hits, how = _fused(found), "search" if len(queries) == 1 else "reciprocal rank fusion"
@@ -287,7 +287,7 @@ class DualRAG:
     no_rerank: bool = False
 
     def __post_init__(self) -> None:
-        at_least(self, rounds=1, retrieved=1, k=1, patience=1)
+        require_min(self, rounds=1, retrieved=1, k=1, patience=1)
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Learn, then answer from what was learnt."""
@@ -317,8 +317,8 @@ class DualRAG:
         """
         runs = await self._adapted(run)  # a wrong adapter before the first call
         knowledge = Knowledge(question, flat=self.no_outline or self.flat_outline)
-        left = run.purse.left
-        with run.purse.reserve(0 if left is None else min(_FOR_THE_ANSWER, left // 2)):
+        left = run.tokens.left
+        with run.tokens.reserve(0 if left is None else min(_FOR_THE_ANSWER, left // 2)):
             try:
                 knowledge.stop = await self._rounds(knowledge, runs)
             except BudgetExceeded:
@@ -376,7 +376,7 @@ class DualRAG:
             if self.question_too and not knowledge.rounds:
                 asked = (knowledge.question, *entities.get(ELSE, ()))
                 entities[ELSE] = tuple(dict.fromkeys(asked))
-            retrieved = await side_by_side(
+            retrieved = await gather(
                 self._retrieve(name, queries, run) for name, queries in entities.items()
             )
             found = [
@@ -417,7 +417,7 @@ class DualRAG:
     async def _aggregate(self, knowledge: Knowledge, run: Run, sought: Sequence[_Sought]) -> bool:
         """Summarise what is new for each entity, then grow the outline; whether it grew."""
         sought = [each for each in sought if each.unseen]
-        summaries = await side_by_side(self._summarise(knowledge, run, each) for each in sought)
+        summaries = await gather(self._summarise(knowledge, run, each) for each in sought)
         new: list[Fragment] = []
         # In the order of the entities, whichever came first: as if it were one after another.
         for each, summary in zip(sought, summaries, strict=True):

@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from colligate.core.citing import Statement
-from colligate.core.prompts import Reasoning, asked, material, numbered
+from colligate.core.prompts import Reasoning, asked, escape, numbered
 from colligate.core.reader import render
 from colligate.core.support import content_words
 from colligate.documents import Passage
@@ -163,7 +163,7 @@ def identifier_messages(
     question: str, outline: str, thoughts: Sequence[str], names: Sequence[str]
 ) -> list[Message]:
     """The prompt; `names` are the entities that the outline has."""
-    known = material("\n".join(f"- {name}" for name in names)) or "(none yet)"
+    known = escape("\n".join(f"- {name}" for name in names)) or "(none yet)"
     headings = f"Entities that have a heading:\n<entities>\n{known}\n</entities>"
     content = f"{state(question, outline, thoughts)}\n\n{headings}"
     return [Message("system", _IDENTIFIER), Message("user", content)]
@@ -249,8 +249,8 @@ def summarizer_messages(
         blocks.append(numbered(thoughts))
     looked_for = "; ".join(queries)
     if entity != ELSE:
-        blocks.append(f"Entity: <entity>{material(entity)}</entity>")
-    blocks.append(f"Looked for: <queries>{material(looked_for)}</queries>")
+        blocks.append(f"Entity: <entity>{escape(entity)}</entity>")
+    blocks.append(f"Looked for: <queries>{escape(looked_for)}</queries>")
     return [
         Message("system", _SUMMARIZER.format(about=about)),
         Message("user", "\n\n".join(blocks)),

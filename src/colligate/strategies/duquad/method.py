@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, Literal
 
-from colligate.concurrency import side_by_side
+from colligate.concurrency import gather
 from colligate.core.answer import Answer
 from colligate.core.citing import Evidence
 from colligate.core.events import Pruned
 from colligate.core.fit import first_that_fit
-from colligate.core.parameters import at_least
+from colligate.core.parameters import require_min
 from colligate.core.prompts import Numbered
 from colligate.core.reader import FORMS, Form, fitting, read
 from colligate.core.relevance import similarities
@@ -184,10 +184,10 @@ class DuQUAD:
     no_attention: bool = False
 
     def __post_init__(self) -> None:
-        at_least(self, local_documents=1, important=1, threshold=0, sentences=1)
-        at_least(self, documents=1, pool=1, view_tokens=1, score_tokens=1)
+        require_min(self, local_documents=1, important=1, threshold=0, sentences=1)
+        require_min(self, documents=1, pool=1, view_tokens=1, score_tokens=1)
         given = [name for name in ("alpha", "beta", "gamma") if getattr(self, name) is not None]
-        at_least(self, **dict.fromkeys(given, 0))
+        require_min(self, **dict.fromkeys(given, 0))
         if self.no_local and self.no_global:
             raise UsageError("no view is left", "no_local and no_global are both set")
 
@@ -259,9 +259,7 @@ class DuQUAD:
             best = ranked[: self.local_documents]
             local = await fitting_documents(best, prompt, self.view_tokens, run, "the local agent")
             agents.append(("local", local))
-        return await side_by_side(
-            self._view(agent, question, shown, run) for agent, shown in agents
-        )
+        return await gather(self._view(agent, question, shown, run) for agent, shown in agents)
 
     async def _view(
         self,

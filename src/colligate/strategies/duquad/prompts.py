@@ -19,7 +19,7 @@ import json_repair
 from pydantic import BaseModel, ConfigDict, Field
 from rapidfuzz import fuzz
 
-from colligate.core.prompts import Numbered, material, rendered, titled
+from colligate.core.prompts import Numbered, escape, rendered, titled
 from colligate.core.reader import FORMS, Form
 from colligate.documents import Passage, Span
 from colligate.documents.locating import normalise
@@ -55,7 +55,7 @@ def framed(
     question: str, numbered: Sequence[Numbered], instruction: str, reminder: str
 ) -> tuple[list[Message], list[tuple[int, int]]]:
     """`view_messages` with other words around question and documents."""
-    asked = f"Question: {material(question.strip())}"
+    asked = f"Question: {escape(question.strip())}"
     documents, spans = rendered(numbered)
     before = f"{asked}\n\n"
     content = f"{before}{documents}\n\n{reminder}\n\n{asked}"
@@ -231,7 +231,7 @@ def score_messages(question: str, candidates: Sequence[Numbered]) -> list[Messag
     """The prompt for these documents."""
     numbers = ", ".join(str(number) for number, _ in candidates)
     documents, _ = rendered(candidates)
-    asked = f"Question: {material(question.strip())}"
+    asked = f"Question: {escape(question.strip())}"
     content = f"{documents}\n\nScore these documents: {numbers}.\n\n{asked}"
     return [Message("system", SCORE_INSTRUCTION), Message("user", content)]
 
@@ -357,10 +357,10 @@ def judge_messages(
         for each in kept
     )
     blocks = [
-        *(f'<log agent="{name}">\n{material(log.strip())}\n</log>' for name, log in logs),
+        *(f'<log agent="{name}">\n{escape(log.strip())}\n</log>' for name, log in logs),
         *(["Reliability:\n" + "\n".join(scores)] if scores else []),
         f"<passages>\n{passages or 'None was found reliable.'}\n</passages>",
-        f"Question: {material(question.strip())}",
+        f"Question: {escape(question.strip())}",
     ]
     return [
         Message("system", f"{FORMS[form].instruction}\n{_JUDGE}"),

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colligate.core.events import Event, counted
-from colligate.core.prompts import _body, attention_prompt, material
+from colligate.core.prompts import _body, attention_prompt, escape
 from colligate.core.relevance import similarities
 from colligate.core.run import Run
 from colligate.documents import Passage, Span
@@ -36,7 +36,7 @@ def likelihood_pair(question: str, passage: Passage, *, told: bool = False) -> t
     """
     between = "Please write a question that this passage answers.\n" if told else ""
     before = "Passage: " if told else ""
-    return f"{before}{_body(passage)}\n\n{between}Question: ", material(question.strip())
+    return f"{before}{_body(passage)}\n\n{between}Question: ", escape(question.strip())
 
 
 def standardised(values: Sequence[float]) -> NDArray[np.float64]:
@@ -272,7 +272,7 @@ class _Asking:
         """The attention of the whole question to each passage, shown in this order before it."""
         shown_so = [self.passages[place] for place in order]
         text, spans = attention_prompt(self.question, shown_so, lead=False)
-        asked = len(text) - len(material(self.question.strip()))
+        asked = len(text) - len(escape(self.question.strip()))
         found = await self.run.attention(text, spans, query=asked, layers=MIDDLE)
         by_place = dict(zip(order, found, strict=True))
         return [by_place[place] for place in range(len(order))]

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar
 
-from colligate.concurrency import side_by_side
+from colligate.concurrency import gather
 from colligate.core.answer import Answer, Refined
 from colligate.core.citing import Evidence
 from colligate.core.events import Noted
-from colligate.core.parameters import at_least
-from colligate.core.prompts import material
+from colligate.core.parameters import require_min
+from colligate.core.prompts import escape
 from colligate.core.reader import Form, fitting, read
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
@@ -187,7 +187,7 @@ def scope_messages(question: str, *, bare: bool = False) -> list[Message]:
     ]
     for example, label in _EXAMPLES:
         messages += [Message("user", example), Message("assistant", f"{left}{label}{right}")]
-    return [*messages, Message("user", material(question.strip()))]
+    return [*messages, Message("user", escape(question.strip()))]
 
 
 def scope_of_odds(odds: Mapping[str, float]) -> float:
@@ -281,7 +281,7 @@ class Refiner:
     no_global: bool = False  # no titles are chosen: local scores alone
 
     def __post_init__(self) -> None:
-        at_least(
+        require_min(
             self,
             budget=0,
             least_words=1,
@@ -358,9 +358,7 @@ class Refiner:
             self.coverage,
             self.structuring_tokens,
         )
-        made = await side_by_side(
-            structure.article(document, run, within) for document in documents
-        )
+        made = await gather(structure.article(document, run, within) for document in documents)
         return [article for article in made if article.nodes]
 
     def _adapters(self) -> list[tuple[Role, str | None]]:
@@ -391,7 +389,7 @@ class Refiner:
             reply = await run.chat(messages, role=Role.WORKER, max_tokens=TITLES_TOKENS)
             return selected(reply.text, article)
 
-        return await side_by_side(choose(article) for article in articles)
+        return await gather(choose(article) for article in articles)
 
 
 def has_parts(article: Article) -> bool:
@@ -462,7 +460,7 @@ class LongRefiner(Refiner):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        at_least(self, documents=1)
+        require_min(self, documents=1)
 
     async def refine(
         self,

@@ -15,7 +15,7 @@ from functools import cached_property
 from itertools import groupby
 
 from colligate.core.events import Progressed
-from colligate.core.prompts import material
+from colligate.core.prompts import escape
 from colligate.core.run import Run
 from colligate.documents import Document, Span, Tree, flat_tree
 from colligate.documents.locating import Normalised, locate, normalise
@@ -52,17 +52,17 @@ _MOST_FUZZY = 200  # searches for a likeness in one document
 _WORDS = 4  # of each end that must be right where the whole of it is not
 
 
-def escape(text: str) -> str:
+def defuse_tags(text: str) -> str:
     """A text with a blank put into whatever could be taken for a tag; `unescape` takes it out.
 
-    >>> escape("one<br>two")
+    >>> defuse_tags("one<br>two")
     'one< br>two'
     """
     return _BARE.sub("< ", text)
 
 
 def unescape(text: str) -> str:
-    """What `escape` was given."""
+    """Return what `defuse_tags` was given."""
     return _ESCAPED.sub("<", text)
 
 
@@ -516,7 +516,7 @@ two years later.<br>The wheel was made of oak from ... which lasted for ninety y
 
 def structuring_messages(text: str) -> list[Message]:
     """The prompt, one user turn. `text` is a whole text, or a stretch of one."""
-    content = f"{INSTRUCTION}\n\n<document>\n{material(text)}\n</document>\n\nSkeleton:"
+    content = f"{INSTRUCTION}\n\n<document>\n{escape(text)}\n</document>\n\nSkeleton:"
     return [Message("user", content)]
 
 
@@ -615,13 +615,13 @@ class Structurer:
         for done, span in enumerate(parts):
             messages = structuring_messages(document.slice(span))
             key = _key(model, messages, most // 2)
-            skeleton = await asyncio.to_thread(run.kept.get, key)
+            skeleton = await asyncio.to_thread(run.store.get, key)
             if not isinstance(skeleton, str):
                 fresh = True
                 run.emit(Progressed("structuring", done, len(parts), document.title))
                 reply = await run.chat(messages, role=Role.WORKER, max_tokens=most // 2)
                 skeleton = reply.text
-                await asyncio.to_thread(run.kept.put, key, skeleton, [document.id])
+                await asyncio.to_thread(run.store.put, key, skeleton, [document.id])
                 run.emit(Progressed("structuring", done + 1, len(parts), document.title))
             skeletons.append(skeleton)
         return await asyncio.to_thread(recover, "\n".join(skeletons), document), not fresh
@@ -736,11 +736,13 @@ def _shortened(
         tail_start = _letters_before(line, spans[-tokens][0])
         if head_end >= tail_start:
             break
-        piece = escape(line[:head_end].rstrip()) + "..." + escape(line[tail_start:].lstrip())
+        piece = (
+            defuse_tags(line[:head_end].rstrip()) + "..." + defuse_tags(line[tail_start:].lstrip())
+        )
         if finder.exactly(piece, reached, len(finder.text)) == (start, end):
             return piece
         tokens *= 2
-    return escape(line)
+    return defuse_tags(line)
 
 
 def _skeleton_blocks(

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import json_repair
 from rapidfuzz import fuzz, process, utils
 
-from colligate.core.prompts import material
+from colligate.core.prompts import escape
 from colligate.documents import Document, Span, Tree
 from colligate.documents.chunking import SixSentences
 from colligate.documents.sentences import (
@@ -317,9 +317,9 @@ def selection_messages(
     """The prompt, one user turn: abstract, cut to a third of `most_tokens`, and outline."""
     shown = outline(article, most_tokens=most_tokens * 2 // 3)
     content = (
-        f"{INSTRUCTION}\n\n<document>\nAbstract: {material(_abstract(article, most_tokens // 3))}\n"
-        f"Outline:\n{material(shown)}\n</document>\n\n"
-        f"Question: {material(question.strip())}\n\nTitles:"
+        f"{INSTRUCTION}\n\n<document>\nAbstract: {escape(_abstract(article, most_tokens // 3))}\n"
+        f"Outline:\n{escape(shown)}\n</document>\n\n"
+        f"Question: {escape(question.strip())}\n\nTitles:"
     )
     return [Message("user", content)]
 

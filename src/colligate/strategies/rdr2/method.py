@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
-from colligate.concurrency import side_by_side
+from colligate.concurrency import gather
 from colligate.core.answer import Answer
 from colligate.core.citing import Evidence
-from colligate.core.parameters import at_least
+from colligate.core.parameters import require_min
 from colligate.core.reader import Form, fitting, read
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
@@ -144,7 +144,7 @@ class RDR2:
     no_refuse: bool = False
 
     def __post_init__(self) -> None:
-        at_least(self, k=1, pool=1, expansions=0, subtree_tokens=1, reply_tokens=1)
+        require_min(self, k=1, pool=1, expansions=0, subtree_tokens=1, reply_tokens=1)
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Retrieve, route, read."""
@@ -187,7 +187,7 @@ class RDR2:
         found: dict[str, list[Hit]] = {}
         for hit in hits:
             found.setdefault(hit.passage.document_id, []).append(hit)
-        return await side_by_side(
+        return await gather(
             self._walk(question, router, document_id, of_document)
             for document_id, of_document in found.items()
         )
@@ -210,9 +210,7 @@ class RDR2:
 
         views = (self._view(tree, chunk, most, content=not self.no_content) for chunk in chunks)
         first = {view.visible: view for view in views}
-        decisions = await side_by_side(
-            self._ask(question, run, view, 0, None) for view in first.values()
-        )
+        decisions = await gather(self._ask(question, run, view, 0, None) for view in first.values())
         queue: deque[tuple[int, tuple[int, ...]]] = deque()
         for made, view in zip(decisions, first.values(), strict=True):
             self._take(made, view, 0, routing, queue, seen)

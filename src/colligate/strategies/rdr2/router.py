@@ -15,7 +15,7 @@ from typing import Any
 import json_repair
 from rapidfuzz import fuzz
 
-from colligate.core.prompts import material
+from colligate.core.prompts import escape
 from colligate.models import Message
 from colligate.strategies.rdr2.tree import SubTree
 
@@ -90,8 +90,8 @@ class Decision:
 def router_messages(question: str, shown: str) -> list[Message]:
     """The prompt, one user turn; `shown` is a `SubTree.text`."""
     content = (
-        f"{ROUTER_INSTRUCTION}\n\nQuestion: {material(question.strip())}\n\n"
-        f"<document>\n{material(shown)}\n</document>\n\n"
+        f"{ROUTER_INSTRUCTION}\n\nQuestion: {escape(question.strip())}\n\n"
+        f"<document>\n{escape(shown)}\n</document>\n\n"
         "Tags and ids of the parts that help to answer the question:"
     )
     return [Message("user", content)]
@@ -233,8 +233,8 @@ SCHEMA: Mapping[str, Any] = {
 
 def quoting_messages(question: str, shown: str) -> list[Message]:
     """The prompt, one user turn; `shown` is a `SubTree.text`."""
-    asked = f"Question: {material(question.strip())}"
-    document = f"<document>\n{material(shown)}\n</document>"
+    asked = f"Question: {escape(question.strip())}"
+    document = f"<document>\n{escape(shown)}\n</document>"
     content = f"{QUOTING_INSTRUCTION}\n\n{asked}\n\n{document}\n\n{asked}\n{_TASK}"
     return [Message("user", content)]
 

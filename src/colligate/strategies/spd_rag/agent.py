@@ -19,10 +19,10 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from colligate.concurrency import pooled
+from colligate.concurrency import map_concurrent
 from colligate.core.citing import Place, Stated, Statement, resolved
 from colligate.core.events import Progressed, Pruned
-from colligate.core.prompts import material
+from colligate.core.prompts import escape
 from colligate.core.reader import render
 from colligate.core.run import Run
 from colligate.documents import Passage, Span
@@ -150,14 +150,14 @@ def agent_messages(
     """
     blocks = [f"Your document: <document>{_name(title)}</document>"]
     if question.strip():
-        blocks.insert(0, f"The question that the writer will answer: {material(question.strip())}")
+        blocks.insert(0, f"The question that the writer will answer: {escape(question.strip())}")
     if searched:
         blocks.append(f"Searched so far:\n<queries>\n{_lines(searched)}\n</queries>")
     if noted:
         blocks.append(f"Noted so far:\n<findings>\n{_lines(noted)}\n</findings>")
     if passages:
         blocks.append(render(passages, first))
-    numbered = "\n".join(f"{number}. {material(task)}" for number, task in enumerate(tasks, 1))
+    numbered = "\n".join(f"{number}. {escape(task)}" for number, task in enumerate(tasks, 1))
     blocks.append(f"<tasks>\n{numbered}\n</tasks>")
     if remark:
         blocks.append(remark)
@@ -168,11 +168,11 @@ def agent_messages(
 
 
 def _lines(texts: Sequence[str]) -> str:
-    return "\n".join(f"- {material(' '.join(text.split()))}" for text in texts)
+    return "\n".join(f"- {escape(' '.join(text.split()))}" for text in texts)
 
 
 def _name(title: str) -> str:
-    name = " ".join(material(title).split())
+    name = " ".join(escape(title).split())
     return name if len(name) <= _LONGEST_TITLE else f"{name[:_LONGEST_TITLE]}…"
 
 
@@ -446,20 +446,20 @@ class FanOut:
             self.run.emit(Progressed(_PHASE, done, total, info.title))
             return outcome
 
-        return await pooled(documents, one, self.concurrency)
+        return await map_concurrent(documents, one, self.concurrency)
 
     async def forget(self, documents: Sequence[DocumentInfo]) -> None:
         """Keep the outcomes no longer: asked again, the agents are asked again."""
 
         def clear() -> None:
             for info in documents:
-                self.run.kept.put(self._key(info), None, [info.id])
+                self.run.store.put(self._key(info), None, [info.id])
 
         await asyncio.to_thread(clear)
 
     async def _outcome(self, info: DocumentInfo) -> Outcome:
         key = self._key(info)
-        kept = await asyncio.to_thread(self.run.kept.get, key)
+        kept = await asyncio.to_thread(self.run.store.get, key)
         if isinstance(kept, dict):
             self.known += 1
             outcome = Outcome.from_json(info, kept)
@@ -474,7 +474,7 @@ class FanOut:
             self._failed += outcome.status is Status.FAILED
             self._read += outcome.status is Status.READ
             if outcome.status is Status.READ:
-                await asyncio.to_thread(self.run.kept.put, key, outcome.to_json(), [info.id])
+                await asyncio.to_thread(self.run.store.put, key, outcome.to_json(), [info.id])
         self.run.emit(_ended(outcome, kept=isinstance(kept, dict)))
         return outcome
 

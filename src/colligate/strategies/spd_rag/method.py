@@ -13,8 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from colligate.core.answer import Answer
 from colligate.core.events import Noted
-from colligate.core.parameters import at_least
-from colligate.core.prompts import material
+from colligate.core.parameters import require_min
+from colligate.core.prompts import escape
 from colligate.core.reader import Form, read
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
@@ -91,7 +91,7 @@ def coordinator_messages(question: str) -> list[Message]:
     """The prompt: instruction, question."""
     return [
         Message("system", INSTRUCTION),
-        Message("user", f"Question: {material(question.strip())}"),
+        Message("user", f"Question: {escape(question.strip())}"),
     ]
 
 
@@ -140,10 +140,10 @@ class SPDRAG:
     no_single_synthesis: bool = False
 
     def __post_init__(self) -> None:
-        at_least(self, searches=1, k=1, pool=1, concurrency=1, plan_tokens=1, agent_tokens=1)
+        require_min(self, searches=1, k=1, pool=1, concurrency=1, plan_tokens=1, agent_tokens=1)
         for name in ("documents", "merge_tokens"):
             if getattr(self, name) is not None:
-                at_least(self, **{name: 1})
+                require_min(self, **{name: 1})
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Plan, read every document, put together."""
@@ -151,7 +151,7 @@ class SPDRAG:
         if not infos:
             return await read(question, [], run, strategy=self.name, evidence=())
         # Kept before the first call: a run that cannot end is not begun.
-        with run.purse.reserve(await self._synthesis(question, "", run).least(len(infos))):
+        with run.tokens.reserve(await self._synthesis(question, "", run).least(len(infos))):
             plan = await self._plan(question, run, len(infos))
             agents = FanOut(self._agent(question, plan), run, self.concurrency)
             outcomes = await agents.read(infos)
@@ -172,7 +172,7 @@ class SPDRAG:
         if all(outcome.whole for outcome in outcomes):
             # Else asking again, with more tokens or a server that is up, goes on with the others.
             await agents.forget(infos)
-            await asyncio.to_thread(run.kept.put, _plan_key(question, run), None)
+            await asyncio.to_thread(run.store.put, _plan_key(question, run), None)
         return answer
 
     async def _in_view(self, question: str, run: Run) -> list[DocumentInfo]:
@@ -195,7 +195,7 @@ class SPDRAG:
     async def _plan(self, question: str, run: Run, documents: int) -> Todos:
         """The coordinator's; the question itself is the task where it gives none."""
         key = _plan_key(question, run)
-        kept = await asyncio.to_thread(run.kept.get, key)
+        kept = await asyncio.to_thread(run.store.get, key)
         if kept is not None:
             plan = Todos.model_validate(kept)
         else:
@@ -207,7 +207,7 @@ class SPDRAG:
             except MalformedOutput as error:
                 run.warn(f"the question is every agent's only task: {error}")
                 plan = Todos()
-            await asyncio.to_thread(run.kept.put, key, plan.model_dump())
+            await asyncio.to_thread(run.store.put, key, plan.model_dump())
         run.emit(
             Planned(plan.tasks(question), plan.synthesis_directive, documents, kept is not None)
         )

@@ -14,12 +14,12 @@ from numpy.typing import ArrayLike, NDArray
 from pydantic import BaseModel, ConfigDict, Field
 from scipy.cluster.hierarchy import linkage
 
-from colligate.concurrency import pooled
+from colligate.concurrency import map_concurrent
 from colligate.core.answer import Answer
 from colligate.core.citing import Evidence, Joined, Stated, written
 from colligate.core.events import Answered, Pruned
 from colligate.core.fit import split_by_tokens
-from colligate.core.prompts import material
+from colligate.core.prompts import escape
 from colligate.core.reader import FORMS, Form, read, reader_messages, render, stated
 from colligate.core.run import Run
 from colligate.documents import Document, Passage, Span
@@ -254,7 +254,7 @@ def notes(
     silent: Sequence[str] = (),
 ) -> str:
     """The directive and the findings, each with the numbers of its passages."""
-    blocks = [f"<directive>\n{material(directive.strip())}\n</directive>"] if directive else []
+    blocks = [f"<directive>\n{escape(directive.strip())}\n</directive>"] if directive else []
     numbered: dict[str, list[tuple[int, Span]]] = {}
     for number, passage in enumerate(passages, 1):
         numbered.setdefault(passage.document_id, []).append((number, passage.span))
@@ -283,7 +283,7 @@ def _finding(finding: Stated, numbered: Mapping[str, Sequence[tuple[int, Span]]]
 
 
 def _line(text: str) -> str:
-    return " ".join(material(text).split())
+    return " ".join(escape(text).split())
 
 
 # From what the agents found to one answer, level by level (SPD-RAG's synthesis).
@@ -319,7 +319,7 @@ class Synthesis:
         texts = await self._split(gathered, budget)
         level = 1
         while True:
-            tokens = await pooled(texts, self._tokens, self.concurrency)
+            tokens = await map_concurrent(texts, self._tokens, self.concurrency)
             grouping = await self._grouping(texts, tokens, budget, overhead)
             self.run.emit(Grouped(level, grouping.groups, tuple(tokens), budget, grouping.forced))
             if len(grouping.groups) < 2:
@@ -328,8 +328,8 @@ class Synthesis:
                 (level, number, [texts[i] for i in group])
                 for number, group in enumerate(grouping.groups)
             ]
-            with self.run.purse.reserve(overhead):
-                combined = await pooled(batches, self._combined, self.concurrency)
+            with self.run.tokens.reserve(overhead):
+                combined = await map_concurrent(batches, self._combined, self.concurrency)
             texts = [text for text in combined if text.findings]
             level += 1
         return await self._answered([texts[i] for i in _members(grouping)], silent, overhead)
@@ -357,7 +357,7 @@ class Synthesis:
         What a call without findings takes, and a modest report of each document as far as that
         leaves half of the budget to the agents.
         """
-        left = self.run.purse.left
+        left = self.run.tokens.left
         last = await self._overhead(()) + _DIRECTIVE
         return last if left is None else last + max(0, min(documents * _REPORT, left // 2 - last))
 
@@ -378,7 +378,7 @@ class Synthesis:
 
     def _most(self, overhead: int, *, last: bool) -> int | None:
         """Tokens of findings that one call can take: the window's and, at last, the budget's."""
-        window, left = self.run.model(Role.READER).context_tokens, self.run.purse.left
+        window, left = self.run.model(Role.READER).context_tokens, self.run.tokens.left
         free = [window] if window is not None else []
         free += [left] if left is not None and last else []
         return _spared(min(free) - overhead) if free else None
@@ -388,7 +388,7 @@ class Synthesis:
     ) -> Grouping:
         """What is put together next; all in one group ends the levels."""
         every = Grouping((tuple(range(len(texts))),))
-        total, left = sum(tokens), self.run.purse.left
+        total, left = sum(tokens), self.run.tokens.left
         if total <= budget or len(texts) < 2:
             return every
         # Every group is a call, and most likely there is one level more.
@@ -455,7 +455,7 @@ class Synthesis:
 
     async def _fitting(self, texts: Sequence[Gathered], most: int | None) -> list[Gathered]:
         """The findings that fit `most` tokens, of every text a fair share; the others are said."""
-        tokens = await pooled(texts, self._tokens, self.concurrency)
+        tokens = await map_concurrent(texts, self._tokens, self.concurrency)
         if most is None or sum(tokens) <= most:
             return list(texts)
         weights = [_weights(text, count) for text, count in zip(texts, tokens, strict=True)]
@@ -474,7 +474,7 @@ class Synthesis:
 
     async def _split(self, gathered: Sequence[Gathered], budget: int) -> list[Gathered]:
         """The findings of a document that are too many for one call, in as few parts as will do."""
-        counts = await pooled(gathered, self._tokens, self.concurrency)
+        counts = await map_concurrent(gathered, self._tokens, self.concurrency)
         return [
             replace(text, findings=text.findings[part.start : part.stop])
             for text, count in zip(gathered, counts, strict=True)
