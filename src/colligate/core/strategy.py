@@ -6,8 +6,7 @@ import difflib
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from colligate.core.answer import Answer, Refined
@@ -15,8 +14,7 @@ from colligate.core.parameters import parameters
 from colligate.core.run import Run
 from colligate.errors import UnknownStrategy
 from colligate.models import Capability, Role
-
-GROUP = "colligate.strategies"
+from colligate.plugins import plugins
 
 _ADAPTER = "_adapter"
 
@@ -180,10 +178,9 @@ def adapter_steps() -> tuple[str, ...]:
     return tuple(steps)
 
 
-@cache
 def available() -> dict[str, EntryPoint]:
-    """All registered strategies by name, colligate's own and those of other packages."""
-    return {e.name: e for e in sorted(entry_points(group=GROUP), key=lambda e: e.name)}
+    """Return all registered strategies by name, colligate's own and those of other packages."""
+    return plugins("strategies")
 
 
 def strategy_type(name: str) -> type[Strategy]:

@@ -85,7 +85,7 @@ async def test_chunks_are_worked_out_once(make_run, reply):
         again.store = run.store
         await MetaChunking().answer("Do bridges rust?", again)
         other, _ = make_run(sources, [reply()], likelihood=likelihood)
-        other.kept = run.store
+        other.store = run.store
         await MetaChunking(threshold=0.1).answer(QUESTION, other)
     assert again.meter.report().scoring_passes == 0
     assert other.meter.report().scoring_passes == 1

@@ -1,0 +1,161 @@
+"""The layout in figures: one JSON object about the code base as it stands.
+
+    python benchmarks/layout.py [--names]
+
+`single_importer` lists the modules that exactly one other module imports, an `__init__` that only
+re-exports left aside. Plug-ins do not count: commands, routes, data sets, metrics, readers and
+backends (their one importer is the registry of their kind), and the files of a method's folder. `defined_twice` are public top-level
+classes and functions that two modules define. `frames` are our own functions on the stack of a
+`colligate ask` at the moment its request is posted to an OpenAI-compatible server. `--names`
+prints the lists beside the counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import subprocess
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "colligate"
+# These import one module of a kind each, and look it up by name: what only they import is a plug-in.
+REGISTRIES = (
+    "colligate.cli.app",
+    "colligate.server.app",
+    "colligate.bench.datasets.formats",
+    "colligate.bench.metrics.catalogue",
+    "colligate.documents.reading.reader",
+    "colligate.documents.reading",
+    "colligate.models.names",
+)
+
+FRAMES = """
+import json, sys
+import openai._base_client as client
+
+async def post(self, path, **_):
+    found, frame = [], sys._getframe(1)
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if name.startswith({source!r}):
+            found.append(name[len({source!r}) + 1 :] + ":" + frame.f_code.co_qualname)
+        frame = frame.f_back
+    print(json.dumps(found[::-1]), flush=True)
+    import os
+    os._exit(0)
+
+client.AsyncAPIClient.post = post
+sys.argv = ["colligate", "ask", "Who may copy it?", {document!r}, "--model",
+            "openai:reader@http://127.0.0.1:9/v1", "--library", sys.argv[1]]
+from colligate.cli import main
+main()
+"""
+
+
+def main() -> None:
+    """Print the figures."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--names", action="store_true")
+    names = parser.parse_args().names
+    trees = {name: ast.parse(path.read_text("utf-8")) for name, path in modules().items()}
+    single = sorted(single_importer(trees))
+    twice = {name: sorted(where) for name, where in sorted(defined_twice(trees).items())}
+    stack = frames()
+    print(
+        json.dumps(
+            {
+                "files": len(trees),
+                "lines": sum(packages("lines").values()),
+                "packages": {
+                    name: {"files": packages("files")[name], "lines": lines}
+                    for name, lines in sorted(packages("lines").items())
+                },
+                "single_importer": single if names else len(single),
+                "defined_twice": twice if names else len(twice),
+                "frames": stack if names else len(stack),
+                "test_lines": sum(
+                    len(path.read_text("utf-8").splitlines())
+                    for path in (ROOT / "tests").rglob("*.py")
+                ),
+            },
+            indent=2,
+        )
+    )
+
+
+def modules() -> dict[str, Path]:
+    """Return every module's file by its dotted name."""
+    found = {}
+    for path in sorted(SOURCE.rglob("*.py")):
+        name = ".".join(path.relative_to(SOURCE.parent).with_suffix("").parts)
+        found[name.removesuffix(".__init__")] = path
+    return found
+
+
+def packages(what: str) -> Counter[str]:
+    """Return files or lines by top-level package."""
+    found: Counter[str] = Counter()
+    for path in modules().values():
+        inside = path.relative_to(SOURCE).parts
+        package = inside[0] if len(inside) > 1 else "."
+        found[package] += 1 if what == "files" else len(path.read_text("utf-8").splitlines())
+    return found
+
+
+def single_importer(trees: dict[str, ast.Module]) -> Iterator[str]:
+    """Yield modules with exactly one importer that are not plug-ins."""
+    importers = defaultdict(set)
+    for name, tree in trees.items():
+        reexports = modules()[name].name == "__init__.py"
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                for alias in node.names:
+                    inner = f"{node.module}.{alias.name}"
+                    target = inner if inner in trees else node.module
+                    if target in trees and not (reexports and target.startswith(f"{name}.")):
+                        importers[target].add(name)
+            elif isinstance(node, ast.Import):
+                for alias in node.names:
+                    if alias.name in trees:
+                        importers[alias.name].add(name)
+    for name, where in importers.items():
+        in_method = name.startswith("colligate.strategies.")
+        if len(where) == 1 and not in_method and not where & set(REGISTRIES):
+            yield f"{name} <- {next(iter(where))}"
+
+
+def defined_twice(trees: dict[str, ast.Module]) -> dict[str, set[str]]:
+    """Return public classes and functions that two modules define at their top level."""
+    found = defaultdict(set)
+    for name, tree in trees.items():
+        for node in tree.body:
+            defines = isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+            if defines and not node.name.startswith("_"):
+                found[node.name].add(name)
+    return {name: where for name, where in found.items() if len(where) > 1}
+
+
+def frames() -> list[str]:
+    """Return our functions between the command line and the model's request."""
+    document = str(ROOT / "examples" / "licences" / "CC0-1.0.txt")
+    code = FRAMES.format(source=str(SOURCE), document=document)
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as library:
+        done = subprocess.run(
+            [sys.executable, "-c", code, library], capture_output=True, text=True, cwd=library
+        )
+    lines = [line for line in done.stdout.splitlines() if line.startswith("[")]
+    if not lines:
+        raise SystemExit(f"no request was posted:\n{done.stderr}")
+    stack: list[str] = json.loads(lines[-1])
+    return stack
+
+
+if __name__ == "__main__":
+    main()
