@@ -2,12 +2,12 @@
 
     python benchmarks/layout.py [--names]
 
-`single_importer` lists the modules that exactly one other module imports, an `__init__` that only
-re-exports left aside. Plug-ins do not count: commands, routes, data sets, metrics, readers and
-backends (their one importer is the registry of their kind), and the files of a method's folder. `defined_twice` are public top-level
-classes and functions that two modules define. `frames` are our own functions on the stack of a
-`colligate ask` at the moment its request is posted to an OpenAI-compatible server. `--names`
-prints the lists beside the counts.
+`single_importer` counts the modules that exactly one other module imports, an `__init__` that only
+re-exports left aside. Plug-ins do not count (commands, routes, data sets, metrics, readers and
+backends, whose one importer is the registry of their kind), nor do the files of a method's folder.
+`defined_twice` counts public top-level classes and functions that two modules define. `frames`
+counts our own functions on the stack of a `colligate ask` at the moment its request is posted to an
+OpenAI-compatible server. `--names` prints the lists in place of the counts.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "colligate"
-# These import one module of a kind each, and look it up by name: what only they import is a plug-in.
+# Modules that import one module of each kind and look it up by name.
 REGISTRIES = (
     "colligate.cli.app",
     "colligate.server.app",
