@@ -14,10 +14,10 @@ from dataclasses import dataclass
 
 from colligate.core.answer import Answer
 from colligate.core.events import Asked, Retrieved
-from colligate.core.parameters import configured
+from colligate.core.parameters import set_parameters
 from colligate.core.prompts import escape
 from colligate.core.run import Run
-from colligate.core.strategy import Strategy, strategy_type
+from colligate.core.strategy import Strategy, load_strategy
 from colligate.documents import Document, Span
 from colligate.documents.reading.text import text_tree
 from colligate.errors import ColligateError
@@ -36,7 +36,7 @@ COSTS = (
 def method(written: str) -> Strategy:
     """The strategy of a method, set up."""
     name, _, parameters = written.partition(":")
-    return configured(strategy_type(name), [one for one in parameters.split(",") if one])
+    return set_parameters(load_strategy(name), [one for one in parameters.split(",") if one])
 
 
 @dataclass

@@ -26,9 +26,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
-from colligate.core.parameters import configured
+from colligate.core.parameters import set_parameters
 from colligate.core.run import Run
-from colligate.core.units import best_documents
+from colligate.core.units import rank_documents
 from colligate.documents import Span
 from colligate.documents.chunking import Chunker, SixSentences, Structural
 from colligate.library.sources import SearchMode
@@ -84,7 +84,7 @@ class Comparison:
         documents = self.corpus.documents
         sources = await self.corpus.sources(CHUNKS[""])
         run = Run(sources, self.models, Meter(), store=self.kept)
-        read_by = list(question.documents) or await best_documents(question.text, run, PAGES)
+        read_by = list(question.documents) or await rank_documents(question.text, run, PAGES)
         if method == WHOLE:
             return shown([Span(id_, 0, len(documents[id_])) for id_ in read_by], documents), {}
         if method in BASELINES:
@@ -114,7 +114,7 @@ class Comparison:
             settings.append(f"mode={MODES[scorer]}")
         else:
             run.reranker = EmbeddingReranker(self.corpus.embedder)
-        return configured(Refiner, [*settings, *self.settings])
+        return set_parameters(Refiner, [*settings, *self.settings])
 
 
 async def measure(arguments: argparse.Namespace) -> None:

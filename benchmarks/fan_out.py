@@ -180,14 +180,14 @@ def index(folder: str, library: str, embedder: str) -> None:
 
 def ask(url: str, library: str, embedder: str, limit: int, rounds: int, told) -> None:
     """Ask once to open what is opened once, then `rounds` times; the first is not counted."""
-    from colligate.core.strategy import strategy
+    from colligate.core.strategy import make_strategy
     from colligate.engine import Engine
     from colligate.models.openai import OpenAIChat
     from colligate.models.openai_http import Policy
 
     async def run() -> None:
         model = OpenAIChat("m", url, policy=Policy(in_flight=limit))
-        spd_rag = strategy("spd-rag", concurrency=limit)
+        spd_rag = make_strategy("spd-rag", concurrency=limit)
         async with Engine(model=model, embedder=embedder, library=library) as engine:
             for number in range(rounds):
                 began, spent = time.perf_counter(), time.process_time()

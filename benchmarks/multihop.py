@@ -60,9 +60,9 @@ from colligate.strategies.dualrag.prompts import (
     summarizer_messages,
 )
 from colligate.strategies.duquad.prompts import (
-    judge_messages,
-    quoting_messages,
-    score_messages,
+    debate_messages,
+    doc_score_messages,
+    quoting_view_messages,
     view_messages,
 )
 from evidence_data import Record, read_records, some
@@ -104,9 +104,9 @@ STEPS = {
     "summarizer": _begins(summarizer_messages("", (), "an entity", (), ())),
     "summarizer of the rest": _begins(summarizer_messages("", (), ELSE, (), ())),
     "agents": _begins(view_messages("", ())[0]),
-    "agents, quoting": _begins(quoting_messages("", ())[0]),
-    "scores": _begins(score_messages("", ())),
-    "judge": _begins(judge_messages("", (), (), Form.SHORT)),  # begins as the reader's does
+    "agents, quoting": _begins(quoting_view_messages("", ())[0]),
+    "scores": _begins(doc_score_messages("", ())),
+    "judge": _begins(debate_messages("", (), (), Form.SHORT)),  # begins as the reader's does
     "reader, joined": _begins(reader_messages("", (), Form.JOINED)),
     "reader": _begins(reader_messages("", ())),
 }

@@ -25,7 +25,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
-from colligate.core.parameters import configured
+from colligate.core.parameters import set_parameters
 from colligate.core.run import Run
 from colligate.documents import Hit
 from colligate.documents.chunking import Chunker, FixedWords, Structural
@@ -105,7 +105,7 @@ class Routing:
         ablation = method.partition("-")[2]
         settings = [*self.arguments.set, *([f"{ablation}=true"] if ablation else [])]
         hits = await self.hits(question, run, self.arguments.k)
-        routings = await configured(RDR2, settings).route(question.text, run, hits)
+        routings = await set_parameters(RDR2, settings).route(question.text, run, hits)
         each = [
             Shown(routing.tree.routed_text(routing.answers), routing.passages)
             for routing in routings

@@ -46,18 +46,16 @@ from colligate.library.in_memory import InMemorySources
 from colligate.models import Capability, ChatModel, Embedder, Role
 from colligate.models.cache import CachedChat, ResponseCache
 from colligate.models.metering import Meter
-from colligate.session import Opened
 from colligate.settings import Settings
-from colligate.strategies.duquad.prompts import quoting_messages, view_messages
+from colligate.strategies.duquad.prompts import quoting_view_messages, view_messages
 from colligate.strategies.duquad.signals import (
     WEIGHTS,
     Fusion,
-    Shared,
     Signal,
-    fused,
-    fused_scores,
-    reweighted,
-    standardised,
+    add_up,
+    fuse_signals,
+    share_weights,
+    standardise,
 )
 from evidence_data import Record, read_records, some
 from evidence_measuring import (
@@ -150,19 +148,19 @@ async def signals_of(record: Record, model: ChatModel, embedder: Embedder, promp
     documents = documents_of(record["documents"])
     passages = [d.passage(Span(d.id, 0, len(d))) for d in documents.values()]
     # As `duquad` asks its agents where nothing else is said.
-    framed = quoting_messages if Capability.STRUCTURED in model.capabilities else view_messages
-    shared = Shared(*framed(record["question"], list(enumerate(passages, 1))))
+    framed = quoting_view_messages if Capability.STRUCTURED in model.capabilities else view_messages
+    shared = framed(record["question"], list(enumerate(passages, 1)))
     signals: dict[str, Sequence[float]] = {}
     async with InMemorySources(list(documents.values()), embedder) as sources:
         run = Run(sources, {Role.READER: model}, Meter(), embedder=embedder)
         began = time.perf_counter()
         for fusion in Fusion:
-            scored = await fused_scores(
+            scored = await fuse_signals(
                 record["question"],
                 passages,
                 run,
                 fusion=fusion,
-                shared=shared if prompt == "agent" else None,
+                agent_prompt=shared if prompt == "agent" else None,
             )
             if scored.missing:
                 raise SystemExit(f"{model.name} gives no {', '.join(scored.missing)}")
@@ -192,7 +190,7 @@ def scores_of(signals: Mapping[str, Sequence[float]]) -> dict[str, Sequence[floa
             left_out = [signal for signal in Signal if signal not in some_of]
             there = {signal: parts[signal] for signal in some_of}
             name = fusion.value if not left_out else f"{fusion.value}: {' + '.join(some_of)}"
-            found[name] = fused(fusion, there, reweighted(WEIGHTS[fusion], left_out))
+            found[name] = add_up(fusion, there, share_weights(WEIGHTS[fusion], left_out))
     return found
 
 
@@ -262,7 +260,7 @@ def learn(rows: Sequence[Row], seed: int) -> None:
     # One row a question: none of these signals depends on the order of the documents.
     of_questions = list({row["question"]: row for row in rows}.values())
     terms = [
-        np.stack([standardised(row["signals"][name]) for name in counted.values()], axis=1)
+        np.stack([standardise(row["signals"][name]) for name in counted.values()], axis=1)
         for row in of_questions
     ]
     gold = [row["gold"] for row in of_questions]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from colligate import Engine
-from colligate.core.strategy import strategy_type
+from colligate.core.strategy import load_strategy
 from colligate.errors import NoDocuments, UnknownDocument, UsageError
 from colligate.models import Capability
 from colligate.testing import ScriptedModel
@@ -76,6 +76,6 @@ async def test_the_models_opened_by_name_outlive_the_engine_beside(
 
 async def test_needs_are_held_to_the_models(engine: Engine) -> None:
     async with engine:
-        needs = {need.capability: need for need in await engine.needs(strategy_type("flare"))}
+        needs = {need.capability: need for need in await engine.needs(load_strategy("flare"))}
         assert needs[Capability.CHAT].met is True
         assert needs[Capability.LIKELIHOOD].met is False

@@ -13,7 +13,7 @@ from colligate import Engine, aask, ask
 from colligate.core.answer import Answer
 from colligate.core.events import Noted
 from colligate.core.run import Run
-from colligate.core.strategy import Needs, met
+from colligate.core.strategy import Needs, check_needs
 from colligate.errors import EndpointUnreachable, MissingCapability, UsageError
 from colligate.models import Capability, Message, Role
 from colligate.session import Session
@@ -193,14 +193,14 @@ def test_a_need_is_met_by_the_role_it_is_asked_of(
     capability: Capability, models: Any, role: Role, is_met: bool
 ) -> None:
     for needs in (Needs(frozenset({capability})), Needs(frozenset(), frozenset({capability}))):
-        (need,) = met(needs, models)
+        (need,) = check_needs(needs, models)
         assert (need.capability, need.role, need.met) == (capability, role, is_met)
         assert need.required == (capability in needs.required)
 
 
 def test_what_only_a_server_knows_is_neither_met_nor_missing() -> None:
     needs = Needs(frozenset({CHAT, LABELS}), frozenset({LIKELIHOOD, ATTENTION}))
-    found = met(needs, having(reader=set()), {READER: {LABELS, LIKELIHOOD}})
+    found = check_needs(needs, having(reader=set()), {READER: {LABELS, LIKELIHOOD}})
     assert [(need.capability, need.met) for need in found] == [
         (CHAT, True),
         (LABELS, None),

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from colligate.core.answer import Answer, Refined
+from colligate.core.budget import Budget
 from colligate.core.events import Listener, Trace
-from colligate.core.run import Budget, Run
+from colligate.core.run import Run
 from colligate.core.strategy import (
     DocumentRoute,
     Need,
@@ -23,7 +24,7 @@ from colligate.core.strategy import (
     RefiningStrategy,
     RoutingStrategy,
     Strategy,
-    strategy_type,
+    load_strategy,
 )
 from colligate.errors import BudgetExceeded, UsageError
 from colligate.library.ingest import Ingested
@@ -290,7 +291,7 @@ class Engine:
     async def _strategy(self, chosen: str | S, trace: Trace) -> S:
         """Return the strategy given, else make the one of this name."""
         if isinstance(chosen, str):
-            kind: Any = strategy_type(chosen)
+            kind: Any = load_strategy(chosen)
             made: S = await self._session.configure(kind, trace)
             return made
         return chosen

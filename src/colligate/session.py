@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import NoReturn, Protocol, TypeVar, runtime_checkable
 
 from colligate.core.events import Noted, Progressed, Trace
-from colligate.core.parameters import configured
+from colligate.core.parameters import set_parameters
 from colligate.core.run import KeyValueStore, MemoryStore
-from colligate.core.strategy import SCORING, Need, Needs, Strategy, met
+from colligate.core.strategy import SCORING, Need, Needs, Strategy, check_needs
 from colligate.documents.reading import find_files
 from colligate.errors import (
     ColligateError,
@@ -215,7 +215,9 @@ class Session:
                     raise
                 failed[scorer] = error
         without = []
-        for need in met(needs, {role: model.capabilities for role, model in models.items()}):
+        for need in check_needs(
+            needs, {role: model.capabilities for role, model in models.items()}
+        ):
             if need.met:
                 continue
             whose = f"the {need.role.value} {models[need.role].name}"
@@ -234,7 +236,7 @@ class Session:
     async def needs(self, kind: type[Strategy]) -> tuple[Need, ...]:
         """Open the models and return which needs of a strategy they meet."""
         models = await self.open_models(Trace())
-        return met(
+        return check_needs(
             kind.needs,
             {role: model.capabilities for role, model in models.items()},
             {role: self.unsure(model) for role, model in models.items()},
@@ -500,7 +502,7 @@ def configure(kind: type[T], settings: Settings, given: Sequence[str], trace: Tr
     """Make a strategy from texts such as "k=3"; the settings name adapters for the rest.
 
     Raises:
-        UsageError: as `configured`.
+        UsageError: as `set_parameters`.
     """
     outright = {text.partition("=")[0].strip() for text in given}
     named = {
@@ -508,7 +510,7 @@ def configure(kind: type[T], settings: Settings, given: Sequence[str], trace: Tr
         for parameter, adapter in settings.adapters_of(kind).items()
         if parameter not in outright
     }
-    made = configured(
+    made = set_parameters(
         kind, [*(f"{parameter}={each.name}" for parameter, each in named.items()), *given]
     )
     for parameter, each in named.items():

@@ -15,8 +15,8 @@ from typing import Any
 
 import platformdirs
 
-from colligate.core.parameters import parameters
-from colligate.core.strategy import adapter_steps
+from colligate.core.parameters import list_parameters
+from colligate.core.strategy import list_adapter_steps
 from colligate.errors import UsageError, closest
 from colligate.models.base import Role
 from colligate.models.name_parts import anchored, anchored_adapter, key_is_meant_for
@@ -108,7 +108,7 @@ class Settings:
         """Those of a strategy's steps, by the parameter that takes each (`router_adapter`)."""
         named = {f"{step}_adapter": adapter for step, adapter in self.adapters.items()}
         return named and {
-            each.name: named[each.name] for each in parameters(strategy) if each.name in named
+            each.name: named[each.name] for each in list_parameters(strategy) if each.name in named
         }
 
     def options_of(self, name: str) -> Options:
@@ -167,7 +167,7 @@ class _File:
         }
         adapters = self._table(whole, "adapters")
         if adapters:
-            self._known(adapters, adapter_steps(), "adapters.")
+            self._known(adapters, list_adapter_steps(), "adapters.")
         return Settings(
             **named,
             options=options,

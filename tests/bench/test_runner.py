@@ -401,7 +401,7 @@ def test_of_the_default_strategies_those_that_cannot_run_are_left_out_and_said(
         )
 
     kinds = {"full-context": FullContext, "greedy": Greedy}
-    monkeypatch.setattr("colligate.bench.plan.strategy_type", kinds.__getitem__)
+    monkeypatch.setattr("colligate.bench.plan.load_strategy", kinds.__getitem__)
     text = SUITE.replace('["short", "judge_dual", "cost"]', '["short"]').replace(
         '{ name = "full-context" }', '{ name = "full-context" }, { name = "greedy" }'
     )
@@ -440,7 +440,7 @@ def test_who_measures_takes_no_part_in_the_answers(asked: Callable[..., Done]) -
     judge = ScriptedModel(lambda _: "Yes")
     with pytest.MonkeyPatch.context() as patch:
         kind = {"full-context": AsksTheJudge}.__getitem__
-        patch.setattr("colligate.bench.plan.strategy_type", kind)
+        patch.setattr("colligate.bench.plan.load_strategy", kind)
         asked(reader, judge, limit=1)
 
     assert [call.prompt == "Settle it." for call in reader.calls] == [True, False]

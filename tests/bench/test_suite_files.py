@@ -13,8 +13,8 @@ from colligate.bench.metrics.catalogue import GROUPS, measured
 from colligate.bench.outcome import Outcome, Piece
 from colligate.bench.question import Question, Reading, Task
 from colligate.bench.suites import Dataset, Suite, names, read_suite
-from colligate.core.parameters import configured
-from colligate.core.strategy import available, strategy_type
+from colligate.core.parameters import set_parameters
+from colligate.core.strategy import list_strategies, load_strategy
 from colligate.testing import ScriptedModel
 
 OF_A_RUN = {"mauve"}  # metrics of all answers together, taken where a file asks for them
@@ -50,8 +50,8 @@ def test_every_table_has_its_file() -> None:
 def test_its_strategies_can_be_set_up(name: str) -> None:
     """Each strategy is registered and has the parameters that the file sets."""
     for method in read_suite(name).strategies:
-        assert method.strategy in available()
-        configured(strategy_type(method.strategy), method.set)
+        assert method.strategy in list_strategies()
+        set_parameters(load_strategy(method.strategy), method.set)
 
 
 @suites

@@ -210,7 +210,7 @@ def able(monkeypatch: pytest.MonkeyPatch) -> None:
 
     both = {**registered.available(), "scoring": Entry()}
     monkeypatch.setattr(registered, "available", lambda: both)
-    monkeypatch.setattr("colligate.cli.checks.available", lambda: both)
+    monkeypatch.setattr("colligate.cli.checks.list_strategies", lambda: both)
 
 
 def test_the_table_fits_eighty_columns(colligate: Any, openai_server: Any) -> None:

@@ -1,7 +1,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from colligate.core.citing import UNCITED, Joined, Quote, Statement, cite, resolved
+from colligate.core.citing import UNCITED, Joined, Quote, Statement, cite, resolve
 from colligate.documents import Document, Page, Span
 from colligate.documents.markdown import markdown_tree
 
@@ -196,7 +196,7 @@ def test_a_sentence_may_rest_on_two_places_together():
 
 def test_a_number_that_no_quote_has_is_not_carried_by_the_others():
     wrong = joined("It is 900 euros, with six months: 6.", (1, "900 euros"), (2, "three months"))
-    stated, dropped = resolved(QUESTION, [wrong], [RENT, NOTICE], DOCUMENTS)
+    stated, dropped = resolve(QUESTION, [wrong], [RENT, NOTICE], DOCUMENTS)
     assert [each.places for each in stated] == [()]
     assert len(dropped) == 1
 
@@ -217,7 +217,7 @@ def test_a_quote_with_the_wrong_number_is_found_where_it_stands():
 
 
 def test_one_invented_quote_does_not_take_the_real_one_with_it():
-    stated, _ = resolved(
+    stated, _ = resolve(
         QUESTION,
         [joined("The rent is 900 euros a month.", (1, "900 euros"), (2, "as agreed in Rome"))],
         [RENT, NOTICE],

@@ -5,9 +5,15 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from colligate.core.citing import Joined, Quote, Statement, cite
-from colligate.core.compress import above_percentile, best_share, compressed, quoted, seen
-from colligate.core.reader import render
-from colligate.core.support import content_words
+from colligate.core.compress import (
+    compress,
+    keep_above_percentile,
+    keep_best_share,
+    locate_quote,
+    visible_text,
+)
+from colligate.core.reader import render_passages
+from colligate.core.support import split_content_words
 from colligate.documents import Document, Span
 from colligate.documents.markdown import markdown_tree
 
@@ -22,7 +28,7 @@ BODY = LEASE.passage(Span("lease", TEXT.index("The tenant"), len(TEXT) - 1))
 
 
 def keeping(*words: str):
-    return compressed(BODY, [(at := BODY.text.index(w), at + len(w)) for w in words])
+    return compress(BODY, [(at := BODY.text.index(w), at + len(w)) for w in words])
 
 
 @st.composite
@@ -33,7 +39,7 @@ def shortened(draw):
     passage = document.passage(Span("d", start, len(text)))
     place = st.integers(0, len(passage.text))
     cuts = draw(st.lists(st.tuples(place, place).map(sorted).map(tuple), max_size=8))
-    return document, compressed(passage, cuts), cuts
+    return document, compress(passage, cuts), cuts
 
 
 @given(shortened())
@@ -52,7 +58,7 @@ def test_kept_stretches_are_in_order_apart_and_all_that_was_asked_for(drawn):
 def test_every_character_comes_back_to_itself_or_to_what_was_dropped(drawn):
     document, passage, _ = drawn
     held = {i for span in passage.kept for i in range(span.start, span.end)}
-    seen = []
+    visible_text = []
     for at, character in enumerate(passage.text):
         source = passage.back(at, at + 1)
         if character.isspace() and source.start not in held:
@@ -60,8 +66,8 @@ def test_every_character_comes_back_to_itself_or_to_what_was_dropped(drawn):
             assert held.isdisjoint(range(source.start, source.end))
         else:
             assert document.slice(source) == character
-            seen.append(source.start)
-    assert seen == sorted(held)
+            visible_text.append(source.start)
+    assert visible_text == sorted(held)
 
 
 @given(shortened(), st.data())
@@ -83,11 +89,11 @@ def test_what_is_seen_of_a_stretch_are_words_of_it_that_were_mostly_shown(drawn,
     span = Span("d", start, data.draw(st.integers(start, passage.span.end)))
     kept = [common for each in passage.kept if (common := each.intersection(span))]
     assert passage.shown(span) * max(1, len(span)) == pytest.approx(sum(map(len, kept)))
-    words = seen(span, document, passage).split()
+    words = visible_text(span, document, passage).split()
     assert sum(map(len, words)) < 2 * sum(map(len, kept)) or not words
-    left = iter(content_words(document.slice(span)))
-    assert all(word in left for word in content_words(" ".join(words)))
-    assert seen(span, document, document.passage(span)) == document.slice(span)
+    left = iter(split_content_words(document.slice(span)))
+    assert all(word in left for word in split_content_words(" ".join(words)))
+    assert visible_text(span, document, document.passage(span)) == document.slice(span)
 
 
 @pytest.mark.parametrize("place", [(0, 0), (-1, 2), (3, 2), (0, 10_000)])
@@ -104,7 +110,7 @@ def test_what_is_kept_reads_as_it_stands_there():
 
 
 def test_the_reader_sees_only_what_was_kept():
-    shown = render([keeping("The tenant", "pays 900 euros")])
+    shown = render_passages([keeping("The tenant", "pays 900 euros")])
     assert "The tenant pays 900 euros" in shown
     assert "carpenter" not in shown
 
@@ -113,9 +119,9 @@ def test_dropping_words_cannot_make_a_tag_of_ours():
     text = "a </pas-of-the-sage number=1> b"
     document = Document("d", "D", text, markdown_tree(text, "d"))
     whole = document.passage(Span("d", 0, len(text)))
-    made = compressed(whole, [(2, 7), (text.index("sage"), len(text))])
+    made = compress(whole, [(2, 7), (text.index("sage"), len(text))])
     assert made.text == "</passage number=1> b"
-    assert render([made]).count("</passage number") == 1
+    assert render_passages([made]).count("</passage number") == 1
 
 
 def test_a_quote_across_what_was_dropped_is_cited_with_it():
@@ -135,7 +141,7 @@ def test_a_quote_across_pages_of_dropped_text_falls_back_to_the_sentence_that_sa
     text = "Rent is due on Monday. " + "Nothing more is said here. " * 80 + "It is 900 euros."
     document = Document("d", "D", text, markdown_tree(text, "d"), language="en")
     whole = document.passage(Span("d", 0, len(text)))
-    passage = compressed(whole, [(0, 7), (text.index("900"), len(text))])
+    passage = compress(whole, [(0, 7), (text.index("900"), len(text))])
     assert passage.text == "Rent is 900 euros."
     statement = Statement(passage=1, quote="Rent is 900 euros.", sentence="It is 900 euros.")
     (citation,) = cite("How much?", [statement], [passage], {"d": document}).citations
@@ -164,7 +170,7 @@ def test_a_number_that_lost_its_beginning_is_not_the_document_s():
     text = "The rent for the whole year is 10800 euros."
     document = Document("d", "D", text, markdown_tree(text, "d"), language="en")
     at = text.index("800 euros")
-    passage = compressed(document.passage(Span("d", 0, len(text))), [(0, 8), (at, len(text))])
+    passage = compress(document.passage(Span("d", 0, len(text))), [(0, 8), (at, len(text))])
     assert passage.text == "The rent 800 euros."
     for quote in ("The rent 800 euros.", "rent of the flat"):
         statement = Statement(passage=1, quote=quote, sentence="The rent is 800 euros.")
@@ -189,8 +195,10 @@ def test_a_shown_quote_does_not_carry_what_was_dropped_around_it():
 def test_an_accent_that_is_a_character_of_its_own_stays_with_its_word():
     text = "The cafe\u0301 is closed."
     document = Document("d", "D", text, markdown_tree(text, "d"), language="en")
-    passage = compressed(document.passage(Span("d", 0, len(text))), [(4, 9), (13, len(text))])
-    assert content_words(seen(passage.span, document, passage)) == content_words("caf\u00e9 closed")
+    passage = compress(document.passage(Span("d", 0, len(text))), [(4, 9), (13, len(text))])
+    assert split_content_words(
+        visible_text(passage.span, document, passage)
+    ) == split_content_words("caf\u00e9 closed")
 
 
 def test_a_number_that_dropping_made_stands_nowhere():
@@ -198,16 +206,16 @@ def test_a_number_that_dropping_made_stands_nowhere():
     document = Document("d", "D", text, markdown_tree(text, "d"), language="en")
     at = text.index("1005")
     whole = document.passage(Span("d", 0, len(text)))
-    passage = compressed(whole, [(0, at + 1), (at + 3, len(text))])
+    passage = compress(whole, [(0, at + 1), (at + 3, len(text))])
     assert passage.text == "The flood killed 15 people in the valley."
-    assert quoted(passage.text, document, passage, longest=1200) is None
-    assert quoted("people in the valley", document, passage, longest=1200) is not None
+    assert locate_quote(passage.text, document, passage, longest=1200) is None
+    assert locate_quote("people in the valley", document, passage, longest=1200) is not None
 
 
 @given(st.lists(st.floats(-9, 9), max_size=30), st.floats(-0.5, 1.5))
 @example([1.0, 1.0, 1.0], 0.5)
 def test_the_best_share_is_as_large_as_asked_and_none_left_out_is_better(scores, share):
-    chosen = best_share(scores, share)
+    chosen = keep_best_share(scores, share)
     assert chosen == sorted(set(chosen))
     assert len(chosen) == round(len(scores) * min(1, max(0, share)))
     left = [score for place, score in enumerate(scores) if place not in chosen]
@@ -217,8 +225,8 @@ def test_the_best_share_is_as_large_as_asked_and_none_left_out_is_better(scores,
 
 def test_a_percentile_lies_between_scores():
     scores = [4.0, 1.0, 3.0, 2.0]
-    assert above_percentile(scores, 50, least=False) == [0, 2]  # over 2.5
-    assert above_percentile(scores, 100, least=False) == []
-    assert above_percentile(scores, 100, least=True) == [0]
-    assert above_percentile(scores, 0, least=True) == [0, 1, 2, 3]
-    assert above_percentile([], 50, least=True) == []
+    assert keep_above_percentile(scores, 50, least=False) == [0, 2]  # over 2.5
+    assert keep_above_percentile(scores, 100, least=False) == []
+    assert keep_above_percentile(scores, 100, least=True) == [0]
+    assert keep_above_percentile(scores, 0, least=True) == [0, 1, 2, 3]
+    assert keep_above_percentile([], 50, least=True) == []

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colligate.core.parameters import configured, parameters
-from colligate.core.strategy import available, strategy_type
+from colligate.core.parameters import list_parameters, set_parameters
+from colligate.core.strategy import list_strategies, load_strategy
 from colligate.errors import UsageError
 from colligate.library.sources import SearchMode
 from colligate.strategies.baselines.direct import Direct
@@ -45,7 +45,7 @@ class Everything:
 
 
 def test_each_type_is_read_as_it_is_written() -> None:
-    made = configured(
+    made = set_parameters(
         Everything,
         ["k=3", "share=0.25", "quick=YES", "prompt=a=b", "colour=green",
          "on_nothing=passages", "cap=7", "skipped=See also, Notes,", "colours=green"],
@@ -57,17 +57,17 @@ def test_each_type_is_read_as_it_is_written() -> None:
 
 
 def test_none_empty_and_the_last_of_two() -> None:
-    made = configured(Everything, ["cap=3", "cap=none", "skipped=", "k=1", " k = 2 "])
+    made = set_parameters(Everything, ["cap=3", "cap=none", "skipped=", "k=1", " k = 2 "])
     assert (made.cap, made.skipped, made.k) == (None, (), 2)
 
 
 def test_what_is_not_said_keeps_its_default() -> None:
-    assert configured(Everything, []) == Everything()
-    assert configured(RetrieveRead, ["mode=sparse"]) == RetrieveRead(mode=SearchMode.SPARSE)
+    assert set_parameters(Everything, []) == Everything()
+    assert set_parameters(RetrieveRead, ["mode=sparse"]) == RetrieveRead(mode=SearchMode.SPARSE)
 
 
 def test_parameters_are_listed_with_type_and_default() -> None:
-    assert [(p.name, p.type, p.default) for p in parameters(Everything)] == [
+    assert [(p.name, p.type, p.default) for p in list_parameters(Everything)] == [
         ("k", "int", 5),
         ("share", "float", 0.5),
         ("quick", "bool", False),
@@ -104,26 +104,26 @@ def test_parameters_are_listed_with_type_and_default() -> None:
 )
 def test_what_is_wrong_is_one_line(setting: str, says: str) -> None:
     with pytest.raises(UsageError) as raised:
-        configured(Everything, [setting])
+        set_parameters(Everything, [setting])
     assert says in str(raised.value)
     assert "\n" not in str(raised.value)
 
 
 def test_a_strategy_without_such_a_parameter() -> None:
     with pytest.raises(UsageError, match="direct has no parameter 'k': there are max_tokens"):
-        configured(Direct, ["k=1"])
+        set_parameters(Direct, ["k=1"])
 
 
 @given(st.integers(), st.floats(allow_nan=False, allow_infinity=False), st.booleans())
 def test_what_is_printed_can_be_given_back(number: int, share: float, quick: bool) -> None:
-    made = configured(Everything, [f"cap={number}", f"share={share}", f"quick={quick}"])
+    made = set_parameters(Everything, [f"cap={number}", f"share={share}", f"quick={quick}"])
     assert (made.cap, made.share, made.quick) == (number, share, quick)
 
 
-@pytest.mark.parametrize("name", available())
+@pytest.mark.parametrize("name", list_strategies())
 def test_every_default_can_be_written_as_text(name: str) -> None:
-    kind = strategy_type(name)
-    for parameter in parameters(kind):
+    kind = load_strategy(name)
+    for parameter in list_parameters(kind):
         default = parameter.default
         text = ",".join(default) if isinstance(default, list) else str(default)
-        assert configured(kind, [f"{parameter.name}={text}"]) == kind()
+        assert set_parameters(kind, [f"{parameter.name}={text}"]) == kind()

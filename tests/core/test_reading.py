@@ -6,7 +6,7 @@ import pytest
 
 from colligate.core.citing import NOT_FOUND
 from colligate.core.events import Noted
-from colligate.core.reader import FORMS, Form, fitting, read, reader_messages
+from colligate.core.reader import FORMS, Form, fit_reader, read, reader_messages
 from colligate.documents import Passage, Span
 from colligate.library.in_memory import InMemorySources
 from colligate.models.base import Message, Role
@@ -25,7 +25,7 @@ async def test_as_many_of_the_first_are_kept_as_fit_and_few_prompts_counted(make
         return await count(messages)
 
     model.count_prompt = counting
-    kept = await fitting("Which?", PASSAGES, run)
+    kept = await fit_reader("Which?", PASSAGES, run)
     assert kept == PASSAGES[: len(kept)]
     assert len(counted) <= math.log2(len(PASSAGES)) + 2
 

@@ -10,8 +10,9 @@ import pytest
 from pydantic import BaseModel
 
 from colligate.cli.progress import watching
+from colligate.core.budget import Budget
 from colligate.core.events import Asked, Asking, Parsed
-from colligate.core.run import Budget, Run
+from colligate.core.run import Run
 from colligate.errors import (
     BudgetExceeded,
     ContextTooSmall,
@@ -197,14 +198,14 @@ class Adaptable(ScriptedModel):
 
 async def test_an_adapter_is_on_one_roles_model_and_the_rest_is_shared() -> None:
     run = Run(InMemorySources([]), {Role.READER: Adaptable()}, Meter(), budget=Budget(1000))
-    router = await run.adapted(Role.WORKER, "router")
+    router = await run.with_adapter(Role.WORKER, "router")
     messages = [Message("user", "Who?")]
     said = [
         (await asked.chat(messages, role=role, max_tokens=5)).text
         for asked, role in ((run, Role.WORKER), (router, Role.WORKER), (router, Role.READER))
     ]
     assert said == ["base", "base+router", "base"]
-    assert await run.adapted(Role.WORKER, None) is run
+    assert await run.with_adapter(Role.WORKER, None) is run
     assert run.meter.report().calls == 3
     assert len(run.trace.events) == len(router.trace.events) == 6
     assert router.tokens is run.tokens
@@ -214,4 +215,4 @@ async def test_a_model_without_adapters_says_so() -> None:
     model = ScriptedModel([], name="plain")
     run = Run(InMemorySources([]), {Role.READER: model}, Meter())
     with pytest.raises(MissingCapability, match="plain takes no adapter"):
-        await run.adapted(Role.WORKER, "some/adapter")
+        await run.with_adapter(Role.WORKER, "some/adapter")

@@ -72,7 +72,7 @@ async def test_label_odds_are_metered_traced_and_bounds_are_said_once(
     )
     assert (measured.mass, measured.bounded) == (0.5, ("no",))
     [warning] = run.warnings
-    assert "scripted does not say how likely every label is" in warning
+    assert "scripted does not report the odds of every label" in warning
 
 
 async def test_attention_is_metered_and_traced(make_run: Any, scripts: Any) -> None:

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from colligate.core.strategy import available, strategy, strategy_type, summary
+from colligate.core.strategy import list_strategies, load_strategy, make_strategy, summarize
 from colligate.documents.tokens import token_spans
 from colligate.errors import UnknownStrategy, WeightsUnavailable
 from colligate.library.in_memory import InMemorySources
@@ -52,7 +52,7 @@ def answered(documents, minilm, make_run, reply):
                 labels=undecided,
                 attention=lambda prompt, spans: [0.1] * len(spans),
             )
-            made = strategy(name, **GIVEN.get(name, {}))
+            made = make_strategy(name, **GIVEN.get(name, {}))
             return run, await made.answer("What does the tenant pay?", run)
 
     return answer
@@ -64,7 +64,7 @@ async def test_a_strategy_of_trained_weights_says_which_it_needs(name, answered)
         await answered(name)
 
 
-@pytest.mark.parametrize("name", [name for name in available() if name not in TRAINED])
+@pytest.mark.parametrize("name", [name for name in list_strategies() if name not in TRAINED])
 async def test_a_strategy_keeps_the_contract(name, documents, answered):
     run, answer = await answered(name)
     shown = json.loads(json.dumps(answer.to_json()))
@@ -79,26 +79,26 @@ async def test_a_strategy_keeps_the_contract(name, documents, answered):
     assert run.meter.calls
 
 
-@pytest.mark.parametrize("name", available())
+@pytest.mark.parametrize("name", list_strategies())
 def test_a_strategy_is_a_frozen_dataclass_with_a_summary(name):
-    kind = strategy_type(name)
+    kind = load_strategy(name)
     assert kind.name == name
-    assert summary(kind)
+    assert summarize(kind)
     assert dataclasses.is_dataclass(kind)
-    made = strategy(name)
+    made = make_strategy(name)
     with pytest.raises(dataclasses.FrozenInstanceError):
         made.name = "other"
 
 
 def test_an_unknown_name_is_answered_with_the_nearest():
     with pytest.raises(UnknownStrategy, match="did you mean 'retrieve-read'"):
-        strategy("retreive-read")
+        make_strategy("retreive-read")
 
 
 def test_an_unknown_parameter_is_a_wrong_call():
     with pytest.raises(UnknownStrategy, match="depth"):
-        strategy("retrieve-read", depth=3)
+        make_strategy("retrieve-read", depth=3)
 
 
 def test_parameters_replace_the_papers_defaults():
-    assert strategy("retrieve-read", k=3).k == 3
+    assert make_strategy("retrieve-read", k=3).k == 3

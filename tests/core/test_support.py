@@ -1,6 +1,6 @@
 import pytest
 
-from colligate.core.support import NEAR, numbers_stand, support, supporting_sentences
+from colligate.core.support import NEAR, find_supporting_sentences, has_all_numbers, support
 from colligate.documents import Document, Span
 from colligate.documents.markdown import markdown_tree
 
@@ -37,20 +37,20 @@ def test_words_quoted_from_anywhere_do_not_support_a_whole_claim():
 
 
 def test_across_languages_the_numbers_must_stand():
-    assert numbers_stand("There are 30 days.", "Le délai est de 30 jours.")
-    assert not numbers_stand("There are 60 days.", "Le délai est de 30 jours.")
+    assert has_all_numbers("There are 30 days.", "Le délai est de 30 jours.")
+    assert not has_all_numbers("There are 60 days.", "Le délai est de 30 jours.")
 
 
 def test_supporting_sentences_are_the_best_one_then_the_best_two_in_a_row():
     text = "Cats sleep. The fee is five euros. It falls due in May at noon. Dogs bark."
     document = Document("a", "A", text, markdown_tree(text, "a"))
     claim = "The fee of five euros falls due at noon."
-    spans = supporting_sentences(claim, document, Span("a", 0, len(text)))
+    spans = find_supporting_sentences(claim, document, Span("a", 0, len(text)))
     assert [document.slice(s) for s in spans] == [
         "The fee is five euros.",
         "The fee is five euros. It falls due in May at noon.",
     ]
-    assert list(supporting_sentences("zebra", document, Span("a", 0, len(text)))) == []
+    assert list(find_supporting_sentences("zebra", document, Span("a", 0, len(text)))) == []
 
 
 def test_near_asks_for_more_of_the_claim_than_a_quote_does():

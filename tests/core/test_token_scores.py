@@ -1,6 +1,6 @@
 import pytest
 
-from colligate.core.token_scores import running_scores, token_scores
+from colligate.core.token_scores import score_running_tokens, score_tokens
 from colligate.documents.tokens import token_spans
 from colligate.errors import MissingCapability
 from colligate.library.in_memory import InMemorySources
@@ -17,7 +17,7 @@ def by_place(prefix, text):
 async def test_each_token_has_its_place_and_its_number(make_run):
     async with InMemorySources([]) as sources:
         run, _ = make_run(sources, likelihood=by_place)
-        (tokens,) = await token_scores(run, [("before", "two words")])
+        (tokens,) = await score_tokens(run, [("before", "two words")])
     assert [(t.start, t.end, t.logprob) for t in tokens] == [(0, 3, -1), (4, 9, -2)]
 
 
@@ -25,7 +25,7 @@ async def test_a_model_whose_tokens_have_no_places_is_refused(make_run):
     async with InMemorySources([]) as sources:
         run, _ = make_run(sources, likelihood=lambda prefix, text: [-1.0])
         with pytest.raises(MissingCapability, match="where its tokens stand"):
-            await token_scores(run, [("", "two words")])
+            await score_tokens(run, [("", "two words")])
 
 
 async def test_a_text_that_fits_is_scored_in_one_pass_as_it_runs_on(make_run):
@@ -37,7 +37,7 @@ async def test_a_text_that_fits_is_scored_in_one_pass_as_it_runs_on(make_run):
 
     async with InMemorySources([]) as sources:
         run, _ = make_run(sources, likelihood=told)
-        rows = await running_scores(run, TEXT, CUTS)
+        rows = await score_running_tokens(run, TEXT, CUTS)
     assert seen == [("", TEXT)]
     assert [TEXT[row[0].start : row[-1].end] for row in rows] == [TEXT[a:b] for a, b in CUTS]
     values = [token.logprob for row in rows for token in row]
@@ -53,7 +53,7 @@ async def test_a_long_text_is_scored_in_parts_each_after_what_comes_before(make_
 
     async with InMemorySources([]) as sources:
         run, _ = make_run(sources, likelihood=told, context_tokens=24)  # 8 before, 8 scored
-        rows = await running_scores(run, TEXT, CUTS)
+        rows = await score_running_tokens(run, TEXT, CUTS)
     assert "".join(text for _, text in seen).replace(" ", "") == TEXT.replace(" ", "")
     assert all(len(token_spans(text)) <= 8 for pair in seen for text in pair)
     assert all(TEXT.index(text) == TEXT.index(before) + len(before) for before, text in seen[1:])
@@ -73,7 +73,7 @@ async def test_a_stretch_that_nearly_fills_the_window_is_scored_with_less_before
     cuts = [(0, 8), (9, 20), (21, len(text) - 1)]
     async with InMemorySources([]) as sources:
         run, _ = make_run(sources, likelihood=told, context_tokens=28)  # 10 before, 10 scored
-        rows = await running_scores(run, text, cuts)
+        rows = await score_running_tokens(run, text, cuts)
     assert [pair for pair in seen if pair[1].strip() == long.strip()] == [
         ("Three four. ", long[:-1])
     ]
@@ -83,5 +83,5 @@ async def test_a_stretch_that_nearly_fills_the_window_is_scored_with_less_before
 async def test_nothing_is_asked_of_an_empty_text(make_run):
     async with InMemorySources([]) as sources:
         run, _ = make_run(sources, likelihood=by_place)
-        assert await running_scores(run, "", []) == []
+        assert await score_running_tokens(run, "", []) == []
         assert run.meter.report().scoring_passes == 0

@@ -3,7 +3,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colligate.core.token_scores import words_of
+from colligate.core.token_scores import group_words
 
 
 def words(text, *tokens):
@@ -12,7 +12,7 @@ def words(text, *tokens):
         at = text.index(token, at)
         spans.append((at, at + len(token)))
         at += len(token)
-    return ["".join(tokens[place] for place in word) for word in words_of(text, spans)]
+    return ["".join(tokens[place] for place in word) for word in group_words(text, spans)]
 
 
 def test_tokens_of_one_word_stand_together():
@@ -30,5 +30,5 @@ def test_a_mark_is_a_word_and_so_is_a_character_without_blanks():
 def test_every_token_is_in_one_word_in_order(text, data):
     cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=8)))
     tokens = list(pairwise(cuts))
-    found = words_of(text, tokens)
+    found = group_words(text, tokens)
     assert [place for word in found for place in word] == list(range(len(tokens)))

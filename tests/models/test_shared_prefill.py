@@ -13,7 +13,7 @@ from colligate.models import Role
 from colligate.models.hf.model import HFModel
 from colligate.models.metering import Meter
 from colligate.strategies.duquad.prompts import view_messages
-from colligate.strategies.duquad.signals import Shared, Signal, fused_scores
+from colligate.strategies.duquad.signals import Shared, Signal, fuse_signals
 
 QUESTION = "How much rain fell in March at station 2?"
 
@@ -30,7 +30,7 @@ async def test_what_attention_has_read_the_agent_does_not_read_again(smollm2_hf:
     passages = [document.passage(document.span(0, len(document))) for document in documents]
     messages, spans = view_messages(QUESTION, list(enumerate(passages, 1)))
     run = Run(InMemorySources(documents), {Role.READER: smollm2_hf}, Meter())
-    await fused_scores(
+    await fuse_signals(
         QUESTION,
         passages,
         run,

@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from colligate.core.run import Budget, Run
+from colligate.core.budget import Budget
+from colligate.core.run import Run
 from colligate.documents import Document
 from colligate.documents.markdown import markdown_tree
 from colligate.models.base import Capability, Role

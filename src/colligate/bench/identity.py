@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from colligate.bench.provenance import ADAPTER, ModelRecord
-from colligate.core.parameters import parameters
+from colligate.core.parameters import list_parameters
 from colligate.errors import ColligateError
 from colligate.models.name_parts import parts, shown, split_adapter
 from colligate.models.weights import BUNDLED, PINNED
@@ -53,7 +53,7 @@ def adapter_records(strategies: Iterable[object]) -> dict[str, ModelRecord]:
     named = (
         getattr(strategy, parameter.name)
         for strategy in strategies
-        for parameter in parameters(type(strategy))
+        for parameter in list_parameters(type(strategy))
         if parameter.name.endswith("_adapter")
     )
     return {

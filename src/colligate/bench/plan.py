@@ -12,9 +12,9 @@ from colligate.bench.datasets.reading import some
 from colligate.bench.question import Question, Task
 from colligate.bench.rows import Key, Row
 from colligate.bench.suites import Dataset, Method, Suite
-from colligate.core.parameters import configured, parameters
+from colligate.core.parameters import list_parameters, set_parameters
 from colligate.core.reader import Form
-from colligate.core.strategy import Strategy, available, expected_calls, strategy_type
+from colligate.core.strategy import Strategy, estimate_calls, list_strategies, load_strategy
 from colligate.documents.tokens import estimate_tokens
 from colligate.errors import MissingPath, UsageError, closest
 
@@ -94,14 +94,14 @@ def contenders(
     wanted = names or [method.name for method in suite.strategies if method.default]
     methods = []
     for name in dict.fromkeys(wanted):
-        if name not in own and name not in available():
-            near = closest(name, [*own, *available()])
+        if name not in own and name not in list_strategies():
+            near = closest(name, [*own, *list_strategies()])
             why = f"the suite has {', '.join(own)}"
             hint = f"did you mean {near}?" if near else "colligate strategies lists the others"
             raise UsageError(f"no strategy {name!r}", why, hint)
         methods.append(own.get(name) or Method(name, name, label=name))
-    kinds = [strategy_type(method.strategy) for method in methods]
-    there = {kind: {each.name for each in parameters(kind)} for kind in kinds}
+    kinds = [load_strategy(method.strategy) for method in methods]
+    there = {kind: {each.name for each in list_parameters(kind)} for kind in kinds}
     for setting in settings:
         name, known = _parameter(setting), set().union(*there.values())
         if name not in known:
@@ -113,7 +113,9 @@ def contenders(
     return tuple(
         SuiteEntry(
             method,
-            configured(kind, [*(s for s in settings if _parameter(s) in there[kind]), *method.set]),
+            set_parameters(
+                kind, [*(s for s in settings if _parameter(s) in there[kind]), *method.set]
+            ),
         )
         for method, kind in zip(methods, kinds, strict=True)
     )
@@ -268,7 +270,7 @@ def estimated(plan: Plan, rows: Mapping[Key, Row]) -> Estimate:
 
 
 def _calls_of(contender: SuiteEntry, asked: Asked, question: Question) -> float:
-    calls = expected_calls(contender.strategy)
+    calls = estimate_calls(contender.strategy)
     documents = len(question.documents) if asked.dataset.over != "corpus" else _DOCUMENTS
     return calls.question + calls.document * documents
 

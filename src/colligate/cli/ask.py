@@ -54,17 +54,17 @@ def ask(
     from colligate.cli.remote import holding
     from colligate.cli.watched import hold_to_text, watched
     from colligate.core.events import Trace
-    from colligate.core.parameters import configured
-    from colligate.core.strategy import strategy_type
+    from colligate.core.parameters import set_parameters
+    from colligate.core.strategy import load_strategy
     from colligate.engine import Engine
     from colligate.session import configure
     from colligate.settings import Settings
 
     hold_to_text(question)
-    kind = strategy_type(strategy)
+    kind = load_strategy(strategy)
     settings = Settings.load(config)
     given = options.given(parameters, router_adapter)
-    configured(kind, given)  # a wrong parameter is told before anything is opened
+    set_parameters(kind, given)  # a wrong parameter is told before anything is opened
     named = {
         "reader": model,
         "worker": worker_model,

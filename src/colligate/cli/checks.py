@@ -16,7 +16,7 @@ from typing import Any
 
 from colligate.cli.chosen import Chosen, chosen_models, verdict, weights_of
 from colligate.cli.failures import run
-from colligate.core.strategy import available, strategy_type
+from colligate.core.strategy import list_strategies, load_strategy
 from colligate.engine import DEFAULT_STRATEGY
 from colligate.errors import ColligateError
 from colligate.models import Capability, Role
@@ -68,7 +68,7 @@ def checks(config: Path | None, given: Mapping[str, str | None]) -> Iterator[Che
         yield _reranker(settings.reranker, chosen)
     yield _library(embedder.name, settings.library)
     yield _space([*(one.named.name for one in chosen.values()), embedder.name])
-    for name in available():
+    for name in list_strategies():
         yield _strategy(name, chosen)
 
 
@@ -138,7 +138,7 @@ def _model(one: Chosen, chosen: Mapping[Role, Chosen]) -> Iterator[Check]:
 
 
 def _strategy(name: str, chosen: Mapping[Role, Chosen]) -> Check:
-    said = verdict(strategy_type(name), chosen)
+    said = verdict(load_strategy(name), chosen)
     missing = [n["capability"] for n in said["needs"] if not n["required"] and not n["met"]]
     found = "runs" + (f" without {', '.join(missing)}" if missing else "")
     if not said["runs"]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from colligate.cli.display import one_line
-from colligate.core.strategy import Need, Strategy, met, summary
+from colligate.core.strategy import Need, Strategy, check_needs, summarize
 from colligate.errors import ColligateError, WeightsUnavailable
 from colligate.models import Capability, Role
 from colligate.models.name_parts import shown, split_adapter
@@ -100,9 +100,9 @@ def weights_of(name: str) -> str | None:
 def verdict(kind: type[Strategy], chosen: Mapping[Role, Chosen]) -> dict[str, Any]:
     """What a strategy needs, what of it the chosen models meet, and whether it runs with them.
 
-    `runs` and `met` are None where only a server knows, and was not asked.
+    `runs` and `check_needs` are None where only a server knows, and was not asked.
     """
-    needs = met(
+    needs = check_needs(
         kind.needs,
         {role: one.offers for role, one in chosen.items()},
         {role: one.unsure for role, one in chosen.items()},
@@ -118,7 +118,7 @@ def verdict(kind: type[Strategy], chosen: Mapping[Role, Chosen]) -> dict[str, An
         runs, why = lacked.met, _why(lacked, chosen[lacked.role])
     return {
         "name": kind.name,
-        "description": summary(kind),
+        "description": summarize(kind),
         "required": sorted(c.value for c in kind.needs.required),
         "optional": sorted(c.value for c in kind.needs.optional),
         "needs": [

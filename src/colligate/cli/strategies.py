@@ -40,11 +40,11 @@ def strategies(
     server is asked: `colligate doctor` does. Parameters are set with `ask --set NAME=VALUE`.
     """
     from colligate.cli.chosen import chosen_models, verdict
-    from colligate.core.parameters import parameters
-    from colligate.core.strategy import available, strategy_type
+    from colligate.core.parameters import list_parameters
+    from colligate.core.strategy import list_strategies, load_strategy
     from colligate.settings import Settings
 
-    kinds = [strategy_type(each) for each in ([name] if name else available())]
+    kinds = [load_strategy(each) for each in ([name] if name else list_strategies())]
     settings = Settings.load(config).given(
         reader=model, worker=worker_model, scorer=scorer, judge=judge
     )
@@ -53,7 +53,7 @@ def strategies(
         if isinstance(one.problem, UsageError):
             raise one.problem
     rows = [
-        verdict(kind, chosen) | {"parameters": [each.to_json() for each in parameters(kind)]}
+        verdict(kind, chosen) | {"parameters": [each.to_json() for each in list_parameters(kind)]}
         for kind in kinds
     ]
     if as_json:

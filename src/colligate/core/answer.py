@@ -49,7 +49,7 @@ class Answer:
         }
 
 
-def not_found(
+def refuse(
     question: str,
     strategy: str,
     evidence: tuple[Evidence, ...] = (),

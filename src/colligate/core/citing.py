@@ -13,14 +13,14 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from colligate.core.compress import quoted, seen
+from colligate.core.compress import locate_quote, visible_text
 from colligate.core.support import (
     NEAR,
     QUOTED,
-    numbers_stand,
+    find_supporting_sentences,
+    has_all_numbers,
     support,
-    supporting_sentences,
-    whole_sentences,
+    widen_to_sentences,
 )
 from colligate.documents import Document, Passage, Span
 from colligate.documents.languages import detect
@@ -161,13 +161,13 @@ def cite(
     places. When no statement has a place the text is empty: an answer that rests on nothing is
     no answer.
     """
-    stated, dropped = resolved(question, statements, passages, documents)
+    stated, dropped = resolve(question, statements, passages, documents)
     if not any(each.places for each in stated):
         return Cited("", (), dropped)
-    return written(stated, documents, dropped)
+    return write_answer(stated, documents, dropped)
 
 
-def resolved(
+def resolve(
     question: str,
     statements: Sequence[Statement | Joined],
     passages: Sequence[Passage],
@@ -240,12 +240,12 @@ def _located(
     for passage in [*named, *(each for each in passages if each not in named)]:
         document = documents[passage.document_id]
         verbatim = passage not in named
-        location = quoted(
+        location = locate_quote(
             statement.quote, document, passage, longest=_LONGEST_QUOTE, verbatim=verbatim
         )
         if location is None:
             continue
-        span = whole_sentences(document, location.span, passage.span)
+        span = widen_to_sentences(document, location.span, passage.span)
         if len(span) > _LONGEST_QUOTE:
             span = location.span
         return Place(span, location.how.value)
@@ -260,7 +260,7 @@ def _source(place: Place, passages: Sequence[Passage], documents: Mapping[str, D
 def _seen(place: Place, passages: Sequence[Passage], documents: Mapping[str, Document]) -> str:
     """What the reader saw of a place, in the first passage that has it."""
     passage = next(each for each in passages if each.span.contains(place.span))
-    return seen(place.span, documents[place.span.document_id], passage)
+    return visible_text(place.span, documents[place.span.document_id], passage)
 
 
 def _place(
@@ -311,7 +311,7 @@ class _Claim:
 
     def quoted_in(self, document: Document, passage: Passage) -> Location | None:
         """Where the quote stands in a passage."""
-        return quoted(self.quote, document, passage, longest=_LONGEST_QUOTE)
+        return locate_quote(self.quote, document, passage, longest=_LONGEST_QUOTE)
 
     @property
     def quotes_at_length(self) -> bool:
@@ -320,7 +320,9 @@ class _Claim:
 
     def copied_from(self, document: Document, passage: Passage) -> Place | None:
         """The sentences around the quote where a passage has it word for word."""
-        location = quoted(self.quote, document, passage, longest=_LONGEST_QUOTE, verbatim=True)
+        location = locate_quote(
+            self.quote, document, passage, longest=_LONGEST_QUOTE, verbatim=True
+        )
         return self.supported_by(location, document, passage)
 
     def supported_by(
@@ -329,20 +331,20 @@ class _Claim:
         """The sentences around a quote, if they support the claim."""
         if location is None:
             return None
-        span = whole_sentences(document, location.span, passage.span)
+        span = widen_to_sentences(document, location.span, passage.span)
         if len(span) > _LONGEST_QUOTE:
             span = location.span
-        source = _in_context(passage, seen(span, document, passage))
+        source = _in_context(passage, visible_text(span, document, passage))
         if _other_language(f"{self.question} {self.sentence}", document):
-            supported = numbers_stand(self.sentence, source, self.question)
+            supported = has_all_numbers(self.sentence, source, self.question)
         else:
             supported = support(self.sentence, source, self.question).enough(QUOTED)
         return Place(span, location.how.value) if supported else None
 
     def said_in(self, document: Document, passage: Passage) -> Place | None:
         """The sentences of a passage that support the claim without having been quoted."""
-        for span in supporting_sentences(self.sentence, document, passage.span):
-            source = _in_context(passage, seen(span, document, passage))
+        for span in find_supporting_sentences(self.sentence, document, passage.span):
+            source = _in_context(passage, visible_text(span, document, passage))
             near = support(self.sentence, source, self.question).enough(NEAR)
             if near and len(span) <= _LONGEST_QUOTE:
                 return Place(span, "supporting sentences")
@@ -366,7 +368,7 @@ def _other_language(claim: str, document: Document) -> bool:
     return "und" not in (detect(claim), document.language) and detect(claim) != document.language
 
 
-def written(
+def write_answer(
     stated: Sequence[Stated], documents: Mapping[str, Document], dropped: tuple[str, ...]
 ) -> Cited:
     """Join the statements, number their marks, and record where in the answer each stands."""

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from colligate.core.support import WORD, is_number, numbers_stand, whole_sentences
+from colligate.core.support import WORD, has_all_numbers, is_number, widen_to_sentences
 from colligate.documents import Document, Passage, Span, flat_tree
 from colligate.documents.locating import Location, locate
 
@@ -18,7 +18,7 @@ _MOSTLY = 0.5  # of a quote's characters, or a word's
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Compressed(Passage):
+class CompressedPassage(Passage):
     """A passage whose `text` is only some of it.
 
     `span` is the whole passage and `kept` are the stretches that are shown, in order, with text
@@ -80,7 +80,7 @@ class Compressed(Passage):
             place += len(kept)
 
 
-def quoted(
+def locate_quote(
     quote: str, document: Document, passage: Passage, *, longest: int, verbatim: bool = False
 ) -> Location | None:
     """Where a quote stands in a passage, as `locating.locate` finds it.
@@ -90,25 +90,25 @@ def quoted(
     made; or in the passage, where most of the words there were shown and the model put in the
     others.
     """
-    if not isinstance(passage, Compressed):
+    if not isinstance(passage, CompressedPassage):
         return locate(quote, document, within=passage.span, verbatim=verbatim)
     location = passage.locate(quote, verbatim=verbatim)
     if location is not None and len(location.span) <= longest:
-        around = whole_sentences(document, location.span, passage.span)
-        if numbers_stand(quote, seen(around, document, passage)):
+        around = widen_to_sentences(document, location.span, passage.span)
+        if has_all_numbers(quote, visible_text(around, document, passage)):
             return location
     location = locate(quote, document, within=passage.span, verbatim=verbatim)
     return location if location and passage.shown(location.span) > _MOSTLY else None
 
 
-def seen(span: Span, document: Document, passage: Passage) -> str:
+def visible_text(span: Span, document: Document, passage: Passage) -> str:
     """What a reader saw of a stretch of a passage: all of it, unless it is compressed.
 
     Then the words of which most was shown, and the numbers of which nothing was dropped: "800" of
     10800 is not seen, and neither is 10800. All else is blank.
     """
     text = document.slice(span)
-    if not isinstance(passage, Compressed):
+    if not isinstance(passage, CompressedPassage):
         return text
     shown = bytearray(len(text))
     for kept in passage.kept:
@@ -122,7 +122,7 @@ def seen(span: Span, document: Document, passage: Passage) -> str:
     return "".join(a if there else " " for a, there in zip(text, shown, strict=True))
 
 
-def compressed(passage: Passage, kept: Iterable[tuple[int, int]]) -> Compressed:
+def compress(passage: Passage, kept: Iterable[tuple[int, int]]) -> CompressedPassage:
     """The passage with only these half-open stretches of its text.
 
     They may come in any order, overlap, or have blanks around them; those with only blanks
@@ -140,7 +140,7 @@ def compressed(passage: Passage, kept: Iterable[tuple[int, int]]) -> Compressed:
         shown += (_joint(text[last:start]) if shown else "") + text[start:end]
         last = end
     at, name = passage.span.start, passage.document_id
-    return Compressed(
+    return CompressedPassage(
         span=passage.span,
         text=shown,
         title=passage.title,
@@ -164,7 +164,7 @@ def _joint(dropped: str) -> str:
     return " " if any(map(str.isspace, dropped)) else ""
 
 
-def best_share(scores: Sequence[float], share: float) -> list[int]:
+def keep_best_share(scores: Sequence[float], share: float) -> list[int]:
     """The places of the best scores, so many of a hundredth part as `share` says, in order.
 
     Of equal scores the earlier ones.
@@ -174,7 +174,7 @@ def best_share(scores: Sequence[float], share: float) -> list[int]:
     return sorted(ranked[:count])
 
 
-def above_percentile(scores: Sequence[float], percent: float, *, least: bool) -> list[int]:
+def keep_above_percentile(scores: Sequence[float], percent: float, *, least: bool) -> list[int]:
     """The places of the scores over a percentile, with `least` those at it too, in order.
 
     The percentile lies between scores where no one score has it (linear interpolation).

@@ -18,7 +18,7 @@ from colligate.models import Message, Usage
 from colligate.models.structured import Stage
 
 
-def counted(count: int, thing: str, things: str = "") -> str:
+def pluralize(count: int, thing: str, things: str = "") -> str:
     """Return `1 file` or `2,000 files`; `things` is the plural where it is not `thing` + s."""
     return f"1 {thing}" if count == 1 else f"{count:,} {things or thing + 's'}"
 
@@ -42,7 +42,7 @@ class Event:
         return {
             "event": type(self).__name__.lower(),
             **({"line": line} if line else {}),
-            **{f.name: plain(getattr(self, f.name)) for f in fields(self)},
+            **{f.name: to_plain(getattr(self, f.name)) for f in fields(self)},
         }
 
 
@@ -81,7 +81,7 @@ class Retrieved(Event):
     seconds: float
 
     def line(self) -> str:
-        return f"found {counted(len(self.spans), 'passage')}"
+        return f"found {pluralize(len(self.spans), 'passage')}"
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class Scored(Event):
     seconds: float = 0.0
 
     def line(self) -> str:
-        return f"scored {counted(len(self.spans), 'passage')} by {self.signal}"
+        return f"scored {pluralize(len(self.spans), 'passage')} by {self.signal}"
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class Pruned(Event):
     reason: str
 
     def line(self) -> str:
-        return f"left out {counted(len(self.spans), 'passage')}: {self.reason}"
+        return f"left out {pluralize(len(self.spans), 'passage')}: {self.reason}"
 
 
 @dataclass(frozen=True)
@@ -192,7 +192,7 @@ class Answered(Event):
     def line(self) -> str:
         if not self.found:
             return "not in these documents"
-        return f"answered with {counted(len(self.citations), 'citation')}"
+        return f"answered with {pluralize(len(self.citations), 'citation')}"
 
 
 Listener = Callable[[Event], None]
@@ -223,14 +223,14 @@ class Trace:
         return [{"at": round(at, 4), **event.to_json()} for at, event in self.events]
 
 
-def plain(value: Any) -> Any:
+def to_plain(value: Any) -> Any:
     """Return a dataclass, enum, mapping or sequence as plain JSON values."""
     if isinstance(value, Enum):
         return value.value
     if hasattr(value, "__dataclass_fields__"):
-        return {f.name: plain(getattr(value, f.name)) for f in fields(value)}
+        return {f.name: to_plain(getattr(value, f.name)) for f in fields(value)}
     if isinstance(value, Mapping):
-        return {str(k): plain(v) for k, v in value.items()}
+        return {str(k): to_plain(v) for k, v in value.items()}
     if isinstance(value, (list, tuple, set, frozenset)):
-        return [plain(v) for v in value]
+        return [to_plain(v) for v in value]
     return value

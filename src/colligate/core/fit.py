@@ -1,54 +1,68 @@
-"""Fit as many passages as a prompt, a window or a token budget holds."""
+"""Fitting: as many items, in their order, as a window or a token budget holds.
+
+What is left out is always recorded in the trace and, for a window, warned of.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
 from colligate.core.events import Pruned
 from colligate.core.run import Run
-from colligate.documents import Passage
+from colligate.documents import Passage, Span
 from colligate.models import Message, Role
 
 T = TypeVar("T")
 
 
-async def first_that_fit(
+async def fit_window(
     ranked: Sequence[T],
     prompt: Callable[[Sequence[T]], Sequence[Message]],
     run: Run,
     *,
-    role: Role,
     max_tokens: int,
+    role: Role = Role.READER,
     schema: type[BaseModel] | None = None,
+    span: Callable[[T], Span] | None = None,
+    least: int = 1,
+    warning: str = "",
 ) -> list[T]:
-    """As many of the first as a prompt in the model's window holds beside its reply; at least one.
+    """Return the first items whose prompt fits the model's window together with its reply.
 
-    The more there are, the longer is the prompt: their number is found by halving.
+    `span` is an item's place, by default its `span`. `least` items are kept in any case: the call
+    itself reports that they do not fit. `warning` replaces the standard one, which counts the
+    items.
     """
 
     async def fits(count: int) -> bool:
         room = await run.room(role, prompt(ranked[:count]), max_tokens, schema=schema)
         return room is None or room >= 0
 
-    if len(ranked) < 2 or await fits(len(ranked)):
+    if len(ranked) <= least or await fits(len(ranked)):
         return list(ranked)
-    kept, too_many = 1, len(ranked)
-    while too_many - kept > 1:
+    kept, too_many = least, len(ranked)
+    while too_many - kept > 1:  # more items make a longer prompt, so halving finds the number
         middle = (kept + too_many) // 2
         if await fits(middle):
             kept = middle
         else:
             too_many = middle
+    left_out = ranked[kept:]
+    share = f"{len(left_out)} of {len(ranked)} passages"
+    reason = f"{share} do not fit the window of {run.model(role).name}"
+    run.emit(Pruned(tuple(map(span or _own_span, left_out)), reason))
+    run.warn(warning or reason)
     return list(ranked[:kept])
 
 
-async def within(ranked: Sequence[Passage], budget: int, run: Run) -> list[Passage]:
-    """The first passages that have no more than `budget` tokens together, each with its title.
+async def fit_budget(ranked: Sequence[Passage], budget: int, run: Run) -> list[Passage]:
+    """Return the first passages that have at most `budget` tokens together, titles included.
 
-    The first that does not fit ends it. Should that be the very first, its beginning is kept.
+    The first one that does not fit ends the list. If that is the very first, its beginning is
+    kept.
     """
     model = run.model(Role.READER)
     kept: list[Passage] = []
@@ -67,6 +81,22 @@ async def within(ranked: Sequence[Passage], budget: int, run: Run) -> list[Passa
     return kept
 
 
+def split_by_tokens(tokens: Sequence[int], budget: int) -> list[range]:
+    """Cut items in order into runs of at most `budget` tokens; a longer item is a run by itself."""
+    runs, start, used = [], 0, 0
+    for at, count in enumerate(tokens):
+        if at > start and used + count > budget:
+            runs.append(range(start, at))
+            start, used = at, 0
+        used += count
+    return [*runs, range(start, len(tokens))]
+
+
+def _own_span(item: Any) -> Span:
+    span: Span = item.span
+    return span
+
+
 async def _beginning(passage: Passage, budget: int, run: Run) -> list[Passage]:
     model = run.model(Role.READER)
     room = budget - await model.count_tokens(f"{passage.title}\n")
@@ -76,14 +106,3 @@ async def _beginning(passage: Passage, budget: int, run: Run) -> list[Passage]:
     document = await run.document(passage.document_id)
     start = passage.span.start
     return [document.passage(document.span(start, start + ends[min(room, len(ends)) - 1]))]
-
-
-def split_by_tokens(tokens: Sequence[int], budget: int) -> list[range]:
-    """Things in order, cut into runs of at most `budget` tokens; one that is longer is a run."""
-    runs, start, used = [], 0, 0
-    for at, count in enumerate(tokens):
-        if at > start and used + count > budget:
-            runs.append(range(start, at))
-            start, used = at, 0
-        used += count
-    return [*runs, range(start, len(tokens))]

@@ -6,13 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from pydantic import BaseModel
-
 from colligate.core.answer import Answer
 from colligate.core.citing import Evidence
-from colligate.core.events import Pruned
-from colligate.core.fit import first_that_fit
-from colligate.core.reader import FORMS, Form, Prompt, fitting, read, reader_messages
+from colligate.core.reader import FORMS, Form, fit_reader, read, reader_messages
 from colligate.core.run import Run
 from colligate.documents import Hit, Passage
 from colligate.errors import BudgetExceeded
@@ -22,14 +18,14 @@ from colligate.models import Message, Role
 FOR_THE_ANSWER = 6000
 """Tokens of a budget that the steps before the answer leave, or half of a small one."""
 
-Source = tuple[Passage, Evidence]
+SourcePassage = tuple[Passage, Evidence]
 """A passage for the reader, and why it is shown."""
 
 _LONGEST_QUERY = 60  # characters of one that a reason repeats
 
 
 @dataclass
-class LookedUp:
+class Lookup:
     """The passages that searches found, search by search, in their order.
 
     `k` of each, the best of `pool` where there is a reranker.
@@ -62,7 +58,7 @@ class LookedUp:
         by_search = ([hit.passage for hit in hits] for _, hits in reversed(self.searches))
         return list(dict.fromkeys(passage for found in by_search for passage in found))
 
-    def of(self, passages: Sequence[Passage]) -> list[Source]:
+    def of(self, passages: Sequence[Passage]) -> list[SourcePassage]:
         """These passages, each with the search that found it first."""
         why: dict[Passage, Evidence] = {}
         for query, hits in self.searches:
@@ -72,7 +68,7 @@ class LookedUp:
                 why.setdefault(hit.passage, Evidence(hit.passage.span, hit.score, reason))
         return [(passage, why[passage]) for passage in passages]
 
-    def by_turns(self, most: int) -> list[Source]:
+    def by_turns(self, most: int) -> list[SourcePassage]:
         """The `most` best: the first of every search before the second of any, each once."""
         turns = max((len(hits) for _, hits in self.searches), default=0)
         ranked = [
@@ -85,7 +81,7 @@ class LookedUp:
 
 
 @contextmanager
-def before_the_answer(run: Run, known: Callable[[], object]) -> Iterator[None]:
+def reserve_for_answer(run: Run, known: Callable[[], object]) -> Iterator[None]:
     """Steps before the answer: part of the token budget is kept for it.
 
     Where the budget ends them and something is `known`, the answer is given from that, and the
@@ -104,32 +100,9 @@ def before_the_answer(run: Run, known: Callable[[], object]) -> Iterator[None]:
             run.warn("the token budget ended the steps before the answer: it rests on those made")
 
 
-async def prompted(
-    ranked: Sequence[Passage],
-    prompt: Prompt,
-    run: Run,
-    *,
-    max_tokens: int,
-    schema: type[BaseModel] | None = None,
-    role: Role = Role.READER,
-) -> tuple[list[Message], list[Passage]]:
-    """A prompt around the first passages that fit the model's window, and these passages.
-
-    Those left out are said. One is kept: whether it fits is the call's to say.
-    """
-    kept = await first_that_fit(
-        ranked, prompt, run, role=role, max_tokens=max_tokens, schema=schema
-    )
-    if left_out := ranked[len(kept) :]:
-        reason = f"not all passages fit the window of {run.model(role).name}"
-        run.emit(Pruned(tuple(passage.span for passage in left_out), reason))
-        run.warn(reason)
-    return prompt(kept), kept
-
-
-async def answered(
+async def answer_from(
     question: str,
-    sources: Sequence[Source],
+    sources: Sequence[SourcePassage],
     run: Run,
     *,
     strategy: str,
@@ -150,7 +123,7 @@ async def answered(
     if notes and room is not None and room < 0:
         run.warn("the notes made on the way do not fit the reader's window: it reads without them")
         notes = ""
-    passages = await fitting(question, passages, run, form, messages=messages)
+    passages = await fit_reader(question, passages, run, form, messages=messages)
     return await read(
         question,
         passages,

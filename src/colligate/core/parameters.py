@@ -9,7 +9,7 @@ from enum import StrEnum
 from types import NoneType, UnionType
 from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from colligate.core.events import plain
+from colligate.core.events import to_plain
 from colligate.errors import UsageError, closest
 
 T = TypeVar("T")
@@ -47,15 +47,15 @@ class _Form(NamedTuple):
     read: Callable[[str], Any]
 
 
-def parameters(kind: type) -> tuple[Parameter, ...]:
+def list_parameters(kind: type) -> tuple[Parameter, ...]:
     """What can be set of a strategy, in the order of its fields."""
     return tuple(
-        Parameter(field.name, form.type, plain(_default(field)))
+        Parameter(field.name, form.type, to_plain(_default(field)))
         for field, form in _settable(kind).values()
     )
 
 
-def configured(kind: type[T], settings: Iterable[str]) -> T:
+def set_parameters(kind: type[T], settings: Iterable[str]) -> T:
     """A strategy, or another dataclass of parameters, set up by texts such as "k=3".
 
     What is not named keeps its default; of a name that comes twice the last counts.

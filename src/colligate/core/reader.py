@@ -17,11 +17,11 @@ from typing import Annotated, Any, Protocol, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from colligate.core.answer import Answer, not_found
-from colligate.core.citing import Evidence, Joined, Stated, Statement, cite, resolved
-from colligate.core.compress import Compressed
-from colligate.core.events import Answered, Event, Noted, Pruned, counted
-from colligate.core.fit import first_that_fit, within
+from colligate.core.answer import Answer, refuse
+from colligate.core.citing import Evidence, Joined, Stated, Statement, cite, resolve
+from colligate.core.compress import CompressedPassage
+from colligate.core.events import Answered, Event, Noted, pluralize
+from colligate.core.fit import fit_budget, fit_window
 from colligate.core.prompts import escape
 from colligate.core.run import Run
 from colligate.documents import Passage, Span
@@ -64,7 +64,7 @@ The notes after the passages were made by a model that read these documents. Let
 but state only what the passages say."""
 
 
-class Reply(BaseModel):
+class ReaderReply(BaseModel):
     """What the reader must return. The order of the fields is the order of decoding.
 
     The short answer is asked for, and forgiven when it is missing.
@@ -80,7 +80,7 @@ class Reply(BaseModel):
     found: bool
 
 
-class LongReply(Reply):
+class LongReply(ReaderReply):
     """The same with room for more: a list of answers, or an explanation."""
 
     statements: list[Statement] = Field(max_length=12)
@@ -90,7 +90,7 @@ class LongReply(Reply):
 class JoinedReply(BaseModel):
     """The same of sentences that may rest on several passages."""
 
-    model_config = Reply.model_config
+    model_config = ReaderReply.model_config
 
     statements: list[Joined] = Field(max_length=12)
     short_answer: str = Field(default="", max_length=1000)
@@ -104,26 +104,26 @@ it; if there are none, "found" is false."""
 
 
 @dataclass(frozen=True)
-class Request:
+class FormSpec:
     """How an answer of a form is asked for.
 
     `tokens` is what the reply may take: so many statements of a quote and a sentence each.
     """
 
     instruction: str
-    reply: type[Reply] | type[JoinedReply]
+    reply: type[ReaderReply] | type[JoinedReply]
     tokens: int
 
 
 FORMS = {
-    Form.SHORT: Request(
+    Form.SHORT: FormSpec(
         _INSTRUCTION.format(
             statements="the answer in one to four statements", short="the answer in a few words"
         ),
-        Reply,
+        ReaderReply,
         600,
     ),
-    Form.LIST: Request(
+    Form.LIST: FormSpec(
         _INSTRUCTION.format(
             statements="one statement for every answer that the passages give, twelve at most",
             short="the answers alone, all of them, separated by commas",
@@ -131,7 +131,7 @@ FORMS = {
         LongReply,
         1500,
     ),
-    Form.LONG: Request(
+    Form.LONG: FormSpec(
         _INSTRUCTION.format(
             statements="an accurate, engaging and concise explanation in a neutral tone, in three "
             "to twelve statements that read as one text",
@@ -140,7 +140,7 @@ FORMS = {
         LongReply,
         1500,
     ),
-    Form.JOINED: Request(_JOINED, JoinedReply, 1500),
+    Form.JOINED: FormSpec(_JOINED, JoinedReply, 1500),
 }
 
 
@@ -153,20 +153,22 @@ def reader_messages(
     through `escape` and in tags of its own.
     """
     instruction = FORMS[form].instruction
-    blocks = [render(passages), f"Question: {question.strip()}"]
+    blocks = [render_passages(passages), f"Question: {question.strip()}"]
     if notes:
         instruction += f"\n{_NOTES}"
         blocks.insert(1, notes)
     return [Message("system", instruction), Message("user", "\n\n".join(blocks))]
 
 
-def states_nothing(reply: Reply | JoinedReply) -> bool:
+def states_nothing(reply: ReaderReply | JoinedReply) -> bool:
     """Whether the reader says that it found the answer and quotes nothing for it."""
     return reply.found and not reply.statements
 
 
 @cache
-def stating(reply: type[Reply] | type[JoinedReply]) -> type[Reply] | type[JoinedReply]:
+def require_statements(
+    reply: type[ReaderReply] | type[JoinedReply],
+) -> type[ReaderReply] | type[JoinedReply]:
     """The same reply with at least one statement.
 
     Words alone do not do: the bundled 1.5B model then said the same again, 19 times of 19.
@@ -176,12 +178,12 @@ def stating(reply: type[Reply] | type[JoinedReply]) -> type[Reply] | type[Joined
     return create_model(reply.__name__, __base__=reply, statements=wanted)
 
 
-def asked_for_quotes(messages: Sequence[Message], reply: str) -> list[Message]:
+def ask_for_quotes(messages: Sequence[Message], reply: str) -> list[Message]:
     """The prompt again, after a `reply` that states nothing."""
     return [*messages, Message("assistant", reply), Message("user", _AGAIN)]
 
 
-def render(passages: Sequence[Passage], first: int = 1) -> str:
+def render_passages(passages: Sequence[Passage], first: int = 1) -> str:
     """Passages numbered from `first`, each inside a tag that its own text cannot close.
 
     The closing tag repeats the number: a small model then names the passage it quotes more
@@ -208,7 +210,7 @@ def _attribute(text: str) -> str:
     return " ".join(_body(text).replace('"', "'").replace("<", "‹").replace(">", "›").split())
 
 
-Prompt = Callable[[Sequence[Passage]], list[Message]]
+PassagePrompt = Callable[[Sequence[Passage]], list[Message]]
 """What is asked of a reader, around the passages it is shown."""
 
 
@@ -231,7 +233,7 @@ async def read(
     evidence: Sequence[Evidence],
     form: Form = Form.SHORT,
     role: Role = Role.READER,
-    messages: Prompt | None = None,
+    messages: PassagePrompt | None = None,
 ) -> Answer:
     """Ask the reader, resolve what it cites, and say what was not found.
 
@@ -244,7 +246,7 @@ async def read(
     shown = tuple(evidence)
     if not passages:
         run.emit(Answered(False, "", ()))
-        return not_found(question, strategy, shown)
+        return refuse(question, strategy, shown)
     asked = messages(passages) if messages else reader_messages(question, passages, form)
     reply = await _reply(asked, form, role, run)
     documents = await run.documents_of(passages)
@@ -258,7 +260,7 @@ async def read(
         )
     )
     if not cited.citations:
-        return not_found(question, strategy, shown)
+        return refuse(question, strategy, shown)
     return Answer(
         question=question,
         strategy=strategy,
@@ -270,7 +272,9 @@ async def read(
     )
 
 
-async def _reply(asked: Sequence[Message], form: Form, role: Role, run: Run) -> Reply | JoinedReply:
+async def _reply(
+    asked: Sequence[Message], form: Form, role: Role, run: Run
+) -> ReaderReply | JoinedReply:
     """What the reader says, asked once more where it says that it found what it does not quote."""
     wanted = FORMS[form].reply
     ask = partial(run.structured, role=role, max_tokens=FORMS[form].tokens)
@@ -279,14 +283,16 @@ async def _reply(asked: Sequence[Message], form: Form, role: Role, run: Run) -> 
         return first.value
     run.emit(Noted("the reader says it found the answer and quotes nothing: it is asked again"))
     try:
-        again = await ask(asked_for_quotes(asked, first.completions[-1].text), stating(wanted))
+        again = await ask(
+            ask_for_quotes(asked, first.completions[-1].text), require_statements(wanted)
+        )
     except (BudgetExceeded, ContextTooSmall, MalformedOutput) as error:
         run.emit(Noted(f"the reader's first reply stands: {error.what}"))
         return first.value
     return again.value
 
 
-async def stated(
+async def ask_statements(
     question: str,
     passages: Sequence[Passage],
     run: Run,
@@ -304,10 +310,12 @@ async def stated(
         MalformedOutput: the model gives no valid reply.
     """
     reply = (await run.structured(messages, schema, role=role, max_tokens=max_tokens)).value
-    return reply, await located(question, cast(Statements, reply).statements, passages, run)
+    return reply, await locate_statements(
+        question, cast(Statements, reply).statements, passages, run
+    )
 
 
-async def located(
+async def locate_statements(
     question: str,
     statements: Sequence[Statement | Joined],
     passages: Sequence[Passage],
@@ -315,27 +323,24 @@ async def located(
 ) -> list[Stated]:
     """The statements that the passages support, with their places; the trace says of the others."""
     documents = await run.documents_of(passages)
-    found, dropped = await asyncio.to_thread(resolved, question, statements, passages, documents)
+    found, dropped = await asyncio.to_thread(resolve, question, statements, passages, documents)
     for problem in dropped:
         run.emit(Noted(problem))
     return [each for each in found if each.places]
 
 
-async def fitting(
+async def fit_reader(
     question: str,
     ranked: Sequence[Passage],
     run: Run,
     form: Form = Form.SHORT,
     *,
     role: Role = Role.READER,
-    messages: Prompt | None = None,
+    messages: PassagePrompt | None = None,
 ) -> list[Passage]:
-    """The first passages that fit the reader's window; those left out are said, never in silence.
-
-    One is always kept: whether it fits is the call's to say. `messages` is as in `read`.
-    """
+    """Return the first passages that fit the reader's window; `messages` is as in `read`."""
     wanted = FORMS[form]
-    kept = await first_that_fit(
+    return await fit_window(
         ranked,
         messages or (lambda passages: reader_messages(question, passages, form)),
         run,
@@ -343,12 +348,6 @@ async def fitting(
         max_tokens=wanted.tokens,
         schema=wanted.reply,
     )
-    if len(kept) < len(ranked):
-        left_out = tuple(passage.span for passage in ranked[len(kept) :])
-        reason = f"{len(left_out)} of {len(ranked)} passages do not fit the model's window"
-        run.emit(Pruned(left_out, reason))
-        run.warn(reason)
-    return kept
 
 
 async def read_best_first(
@@ -371,8 +370,8 @@ async def read_best_first(
     order = sorted(range(len(passages)), key=lambda place: -scores[place])[:most]
     ranked = [passages[place] for place in order]
     if budget is not None:
-        ranked = await within(ranked, budget, run)
-    kept = await fitting(question, ranked, run, form)
+        ranked = await fit_budget(ranked, budget, run)
+    kept = await fit_reader(question, ranked, run, form)
     evidence = [
         Evidence(passage.span, scores[place], f"rank {rank} by {by}")
         for rank, (place, passage) in enumerate(zip(order, kept, strict=False), 1)
@@ -392,12 +391,12 @@ class Shortened(Event):
     shares: tuple[float, ...]
 
     def line(self) -> str:
-        return f"shortened {counted(len(self.spans), 'passage')}"
+        return f"shortened {pluralize(len(self.spans), 'passage')}"
 
 
 async def read_shortened(
     question: str,
-    passages: Sequence[Compressed],
+    passages: Sequence[CompressedPassage],
     scores: Sequence[float],
     run: Run,
     *,
@@ -419,7 +418,7 @@ async def read_shortened(
             tuple(each.share for each, _ in left),
         )
     )
-    shown = await fitting(question, [each for each, _ in left], run, form)
+    shown = await fit_reader(question, [each for each, _ in left], run, form)
     evidence = [
         Evidence(each.span, score, f"{each.share:.0%} of its characters were shown")
         for each, score in sorted(left[: len(shown)], key=lambda pair: -pair[1])

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from colligate.core.events import Scored
-from colligate.core.run import Run, shown
+from colligate.core.run import Run, titled_text
 from colligate.documents import Passage
 from colligate.errors import UsageError
 from colligate.library.bm25 import words
@@ -18,7 +18,7 @@ from colligate.library.bm25 import words
 # BM25 of a few texts against each other: their own statistics, no index.
 
 
-def bm25_scores(
+def score_bm25(
     query: Sequence[str], texts: Sequence[Sequence[str]], *, k1: float = 1.5, b: float = 0.75
 ) -> list[float]:
     """The score of each text for a query, all given as words; 0 where they share none.
@@ -44,10 +44,10 @@ def bm25_scores(
     return scores
 
 
-async def similarities(question: str, passages: Sequence[Passage], run: Run) -> list[float]:
+async def score_similarity(question: str, passages: Sequence[Passage], run: Run) -> list[float]:
     """Cosine of the question and each passage with its title and headings; 0 for a blank one."""
     query = (await run.embed([question], kind="query"))[0]
-    vectors = await run.embed([shown(passage) for passage in passages])
+    vectors = await run.embed([titled_text(passage) for passage in passages])
     cosines = (vectors @ query).tolist()
     return [
         float(cosine) if passage.text.strip() else 0.0
@@ -59,7 +59,7 @@ Relevance = Literal["auto", "reranker", "embedder", "bm25"]
 """Whose scores: `auto` takes the first of these that the run has."""
 
 
-async def relevance(
+async def score_relevance(
     question: str,
     passages: Sequence[Passage],
     run: Run,
@@ -85,10 +85,10 @@ async def relevance(
             raise UsageError(
                 "there is no reranker", "its scores are asked for", "name a --reranker"
             )
-        return await run.rerank_scores(question, passages)
+        return await run.rerank(question, passages)
     began = time.perf_counter()
     if by == "embedder":
-        scores = await similarities(question, passages, run)
+        scores = await score_similarity(question, passages, run)
     else:
         scores = await asyncio.to_thread(_bm25, question, passages, k1, b)
     spans = tuple(passage.span for passage in passages)
@@ -97,8 +97,8 @@ async def relevance(
 
 
 def _bm25(question: str, passages: Sequence[Passage], k1: float, b: float) -> list[float]:
-    texts = [_words(shown(passage)) for passage in passages]
-    return bm25_scores(_words(question), texts, k1=k1, b=b)
+    texts = [_words(titled_text(passage)) for passage in passages]
+    return score_bm25(_words(question), texts, k1=k1, b=b)
 
 
 def _words(text: str) -> list[str]:

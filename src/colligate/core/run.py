@@ -1,7 +1,7 @@
-"""What a strategy is given: the sources in view, the models by role, the budget, the trace.
+"""The run: what a strategy is given, and its only way to documents and models.
 
-Every search and every model call of a strategy goes through its `Run`, which checks window and
-budget before the call, and records it in the meter and in the trace.
+Every search and every model call of a strategy goes through its `Run`, which checks the model's
+window and the token budget before the call, and records it in the meter and in the trace.
 """
 
 from __future__ import annotations
@@ -62,206 +62,56 @@ from colligate.models.structured import (
     with_schema,
 )
 
-# What is worked out about a document once and holds for every question asked of it.
+T = TypeVar("T", bound=BaseModel)
+Value = TypeVar("Value")
+
+_CHARACTERS_KEPT = 16_000_000  # of documents, in memory
 
 
 class KeyValueStore(Protocol):
     """JSON values by key. `ResponseCache` is one, on disk; its methods may block."""
 
     def get(self, key: str) -> Any | None:
-        """The value kept under the key, or None."""
+        """Return the value of a key, or None."""
         ...
 
     def put(self, key: str, value: Any, tags: Collection[str] = ()) -> None:
-        """Keep a value; `tags` are the ids of the documents it may repeat."""
+        """Store a value; `tags` are the ids of the documents whose text it may repeat."""
         ...
 
 
 class MemoryStore:
-    """Kept as long as this object lives."""
+    """A `KeyValueStore` that lasts as long as this object."""
 
     def __init__(self) -> None:
         self._values: dict[str, Any] = {}
 
     def get(self, key: str) -> Any | None:
-        """The value kept under the key, or None."""
+        """Return the value of a key, or None."""
         return self._values.get(key)
 
     def put(self, key: str, value: Any, tags: Collection[str] = ()) -> None:
-        """Keep a value."""
+        """Store a value."""
         self._values[key] = value
 
 
-# A run's scoring calls: likelihoods, label odds, attention. Strategies call them on `Run`.
-#
-# The tokens of a call are counted here, with the model's own count, as no backend says what
-# scoring
-# cost. Text that passes share counts in each of them, though the model may compute it once.
-
-Value = TypeVar("Value")
-
-
-async def _likelihoods(run: Run, role: Role, pairs: Sequence[tuple[str, str]]) -> list[list[float]]:
-    """As `Run.likelihoods`."""
-    model = run.model(role)
-    if Capability.LIKELIHOOD not in model.capabilities or not isinstance(model, LikelihoodModel):
-        raise _missing("likelihoods", model, role, "gguf:PATH or hf:NAME")
-    if not pairs:
-        return []
-    tokens = await _counts(model, (text for pair in pairs for text in pair))
-    costs = [tokens[prefix] + tokens[continuation] for prefix, continuation in pairs]
-    require_room(model, max(costs))
-    scores, event = await _measured(
-        run, "likelihood", role, model, costs, lambda: model.likelihoods(pairs)
-    )
-    run.emit(event(values=tuple(math.fsum(score) for score in scores)))
-    return scores
-
-
-async def _labels(
-    run: Run, role: Role, messages: Sequence[Message], labels: Sequence[str], forced: str
-) -> LabelOdds:
-    """As `Run.labels`."""
-    model = run.model(role)
-    if Capability.LABELS not in model.capabilities or not isinstance(model, LabelModel):
-        raise _missing("label odds", model, role, "gguf:PATH or hf:NAME")
-    tokens = await _counts(model, (forced, *labels))
-    shared = await model.count_prompt(messages) + tokens[forced]
-    sizes = [tokens[label] for label in labels] or [0]
-    require_room(model, shared + max(sizes))
-    odds, event = await _measured(
-        run,
-        "labels",
-        role,
-        model,
-        [shared + sizes[0], *sizes[1:]],
-        lambda: model.labels(messages, labels, forced=forced),
-    )
-    run.emit(
-        event(
-            values=tuple(odds.odds.values()),
-            labels=tuple(odds.odds),
-            mass=odds.mass,
-            bounded=odds.bounded,
-        )
-    )
-    if odds.bounded:
-        run.warn(
-            f"{model.name} does not say how likely every label is: "
-            "one it leaves out is taken to be as likely as it can have been"
-        )
-    return odds
-
-
-async def _attention(
-    run: Run,
-    role: Role,
-    prompt: Prompt,
-    spans: Sequence[tuple[int, int]],
-    query: int | None,
-    layers: tuple[float, float],
-) -> list[float]:
-    """As `Run.attention`."""
-    model = run.model(role)
-    if Capability.ATTENTION not in model.capabilities or not isinstance(model, AttentionModel):
-        raise _missing("attention", model, role, "hf:NAME")
-    if isinstance(prompt, str):
-        tokens = await model.count_tokens(prompt)
-    else:
-        tokens = await model.count_prompt(prompt)
-    require_room(model, tokens)
-    values, event = await _measured(
-        run,
-        "attention",
-        role,
-        model,
-        [tokens],
-        lambda: model.attention(prompt, spans, query=query, layers=layers),
-    )
-    run.emit(event(values=tuple(values)))
-    return values
-
-
-async def _measured(
-    run: Run,
-    signal: str,
-    role: Role,
-    model: ChatModel,
-    costs: Sequence[int],
-    ask: Callable[[], Awaitable[Value]],
-) -> tuple[Value, Callable[..., Measured]]:
-    """What `ask` gives, within the budget and metered; and the event, which lacks its values.
-
-    `costs` are the tokens of each pass.
-    """
-    async with run.tokens.hold(sum(costs)):
-        run.emit(Asking(role, model.name, signal, sum(costs)))
-        began = time.perf_counter()
-        with recalls() as remembered:
-            result = await ask()
-        seconds = time.perf_counter() - began
-        known = remembered or [False] * len(costs)
-        fresh = [cost for cost, free in zip(costs, known, strict=True) if not free]
-        free = [cost for cost, free in zip(costs, known, strict=True) if free]
-        usage = Usage(sum(fresh), estimated=True)
-        for passes, took, cached in ((fresh, seconds, False), (free, 0.0, True)):
-            if passes:
-                run.meter.scoring(
-                    role,
-                    model.name,
-                    passes=len(passes),
-                    seconds=took,
-                    usage=Usage(sum(passes), estimated=True),
-                    cached=cached,
-                )
-    event = partial(
-        Measured,
-        signal,
-        role,
-        model.name,
-        usage=usage,
-        seconds=seconds,
-        remembered=len(costs) - len(fresh),
-    )
-    return result, event
-
-
-async def _counts(model: ChatModel, texts: Iterable[str]) -> dict[str, int]:
-    return {text: await model.count_tokens(text) for text in dict.fromkeys(texts)}
-
-
-def _missing(what: str, model: ChatModel, role: Role, such_as: str) -> MissingCapability:
-    return MissingCapability(
-        f"{model.name} gives no {what}",
-        f"it is the {role.value} of this run",
-        f"take a model that does as {role.value}, such as {such_as}",
-    )
-
-
-__all__ = ["Budget", "Run", "shown"]
-
-T = TypeVar("T", bound=BaseModel)
-
-_CHARACTERS_KEPT = 16_000_000  # of documents, in memory
-
-
-def _recent_documents() -> Recent[str, Document]:
-    return Recent(lambda document: len(document.text), _CHARACTERS_KEPT)
-
-
 class Embeds(Protocol):
-    """An `Embedder`, or a library, which opens its own when it is first asked."""
+    """An `Embedder`, or a library, which opens its own at the first call."""
 
     async def embed(
         self, texts: Sequence[str], kind: Literal["passage", "query"] = "passage"
     ) -> NDArray[np.float32]: ...
 
 
+def _recent_documents() -> Recent[str, Document]:
+    return Recent(lambda document: len(document.text), _CHARACTERS_KEPT)
+
+
 @dataclass
 class Run:
     """One run of one strategy over one question.
 
-    `store` outlives the run: what a strategy worked out about a document for all questions.
+    `store` outlives the run: it holds what strategies work out about a document for all questions.
     """
 
     sources: Sources
@@ -280,17 +130,17 @@ class Run:
         self.tokens = TokenBudget(self.budget, self.meter)
 
     def model(self, role: Role) -> ChatModel:
-        """The model of a role; the reader fills roles that have none of their own."""
+        """Return the model of a role; the reader fills roles that have none of their own."""
         return self.models.get(role) or self.models[Role.READER]
 
-    async def adapted(self, role: Role, adapter: str | Path | None) -> Run:
-        """This run with a LoRA adapter on a role's model; itself where `adapter` is None.
+    async def with_adapter(self, role: Role, adapter: str | Path | None) -> Run:
+        """Return this run with a LoRA adapter on a role's model; the run itself if it is None.
 
-        Budget, meter and trace are the same ones.
+        Budget, meter and trace are shared.
 
         Raises:
             MissingCapability: the model takes no adapters.
-            WeightsUnavailable: there is no such adapter, or it is made for another model.
+            WeightsUnavailable: the adapter does not exist, or was made for another model.
         """
         if adapter is None:
             return self
@@ -299,39 +149,43 @@ class Run:
             raise MissingCapability(
                 f"{model.name} takes no adapter",
                 f"it is the {role.value} of this run, and {adapter} cannot be put on it",
-                "take hf:NAME or openai:MODEL@URL",
+                "use hf:NAME or openai:MODEL@URL",
             )
         other = copy(self)
         other.models = {**self.models, role: await model.with_adapter(adapter)}
         return other
+
+    # Trace
 
     def emit(self, event: Event) -> None:
         """Record an event in the trace."""
         self.trace.emit(event)
 
     def warn(self, text: str) -> None:
-        """Say something the person asking should know; it reaches `Answer.warnings`."""
+        """Record a warning for the person who asks; it reaches `Answer.warnings`."""
         if text not in self.warnings:
             self.emit(Noted(text, warning=True))
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What was warned of so far, in order."""
+        """The warnings so far, in order."""
         return tuple(e.text for _, e in self.trace.events if isinstance(e, Noted) and e.warning)
 
+    # Documents
+
     async def document(self, document_id: str) -> Document:
-        """A document in view; those read last are kept in memory."""
+        """Return a document in view; the latest ones are kept in memory."""
         document = self._documents.get(document_id)
         if document is None:
             document = await self.sources.document(document_id)
             self._documents.put(document_id, document)
-        if document_id not in self._named:  # a trace names every document that was looked at
+        if document_id not in self._named:  # the trace names every document that was read
             self._named.add(document_id)
             self.emit(Opened(document_id))
         return document
 
     async def documents_of(self, passages: Sequence[Passage]) -> dict[str, Document]:
-        """The documents that passages stand in, by id."""
+        """Return the documents of these passages by id."""
         return {p.document_id: await self.document(p.document_id) for p in passages}
 
     async def search(
@@ -343,10 +197,9 @@ class Run:
         mode: SearchMode = SearchMode.HYBRID,
         documents: Collection[str] | None = None,
     ) -> list[Hit]:
-        """The `k` best passages for a query.
+        """Return the `k` best passages for a query.
 
-        With a reranker, `pool` passages are searched and the best `k` by the reranker's score
-        are kept; without one, the search's own order stands.
+        With a reranker, `pool` passages are searched and the `k` best by its score are returned.
         """
         rerank = self.reranker is not None and pool is not None and pool > k
         began = time.perf_counter()
@@ -354,22 +207,27 @@ class Run:
             query, k=pool if rerank and pool else k, mode=mode, documents=documents
         )
         self.meter.retrieval()
-        self.emit(_retrieved(query, hits, SearchMode(mode).value, time.perf_counter() - began))
+        self.emit(
+            Retrieved(
+                query=query,
+                spans=tuple(hit.passage.span for hit in hits),
+                scores=tuple(hit.score for hit in hits),
+                how=SearchMode(mode).value,
+                seconds=time.perf_counter() - began,
+            )
+        )
         self._named.update(hit.passage.document_id for hit in hits)
         if rerank and hits:
-            hits = await self._reranked(query, hits)
+            scores = await self.rerank(query, [hit.passage for hit in hits])
+            ranked = sorted(zip(scores, hits, strict=True), key=lambda pair: -pair[0])
+            hits = [replace(hit, score=score) for score, hit in ranked]
         return hits[:k]
 
-    async def _reranked(self, query: str, hits: list[Hit]) -> list[Hit]:
-        scores = await self.rerank_scores(query, [hit.passage for hit in hits])
-        ranked = sorted(zip(scores, hits, strict=True), key=lambda pair: -pair[0])
-        return [replace(hit, score=score) for score, hit in ranked]
-
-    async def rerank_scores(self, query: str, passages: Sequence[Passage]) -> list[float]:
-        """The reranker's score of each passage, in the order given; there must be a reranker."""
+    async def rerank(self, query: str, passages: Sequence[Passage]) -> list[float]:
+        """Return the reranker's score of each passage, in their order; there must be a reranker."""
         assert self.reranker is not None
         began = time.perf_counter()
-        scores = await self.reranker.score(query, [shown(passage) for passage in passages])
+        scores = await self.reranker.score(query, [titled_text(passage) for passage in passages])
         seconds = time.perf_counter() - began
         self.meter.scoring(Role.SCORER, self.reranker.name, passes=len(passages), seconds=seconds)
         spans = tuple(passage.span for passage in passages)
@@ -379,16 +237,18 @@ class Run:
     async def embed(
         self, texts: Sequence[str], kind: Literal["passage", "query"] = "passage"
     ) -> NDArray[np.float32]:
-        """The vectors of texts, [texts, dimension], each of unit length.
+        """Return the vectors of texts, [texts, dimension], each of unit length.
 
         Raises:
             MissingCapability: the run has no embedder.
         """
         if self.embedder is None:
             raise MissingCapability(
-                "there is no embedder", "texts are to be compared by meaning", "name an --embedder"
+                "the run has no embedder", "texts are compared by meaning", "name an --embedder"
             )
         return await self.embedder.embed(texts, kind=kind)
+
+    # Chat
 
     async def chat(
         self,
@@ -401,55 +261,17 @@ class Run:
         seed: int | None = None,
         stop: Sequence[str] = (),
     ) -> Completion:
-        """One chat call, greedy unless told otherwise; any reply is taken.
+        """Make one chat call, greedy by default, and return any reply.
 
-        A model that can be is held to `schema`; `structured` is for replies that must be right.
-        `temperature`, `seed` and `stop` are those of `ChatModel.chat`.
+        A model that can be constrained follows `schema`; use `structured` if the reply must match.
+
+        Raises:
+            ContextTooSmall, BudgetExceeded: the call does not fit the window or the budget.
         """
         options: dict[str, Any] = {"temperature": temperature} if temperature else {}
         options |= {"stop": stop} if stop else {}
         options |= {"seed": seed} if seed is not None else {}
         options |= {"schema": schema} if schema is not None else {}
-        return await self._ask(role, messages, max_tokens=max_tokens, **options)
-
-    async def structured(
-        self,
-        messages: Sequence[Message],
-        schema: type[T],
-        *,
-        role: Role = Role.READER,
-        max_tokens: int,
-    ) -> StructuredReply[T]:
-        """One chat call whose reply is a `schema`, and at most two more if it is not.
-
-        Each is checked against the budget and metered, whatever comes of it. A model that cannot
-        be held to a schema is told it in the prompt.
-        """
-        stages: dict[Stage, int] = dict.fromkeys(STAGES, 0)
-
-        def count(stage: Stage) -> None:
-            stages[stage] += 1
-            self.meter.structured(stage)
-
-        try:
-            result = await structured(
-                partial(self._ask, role),
-                messages,
-                schema,
-                max_tokens=max_tokens,
-                schema_in_prompt=Capability.STRUCTURED not in self.model(role).capabilities,
-                on_stage=count,
-            )
-        finally:
-            if any(stages.values()):
-                self.emit(Parsed(schema.__name__, stages))
-        for warning in result.warnings:
-            self.warn(warning)
-        return result
-
-    async def _ask(
-        self, role: Role, messages: Sequence[Message], *, max_tokens: int, **options: Any
-    ) -> Completion:
         model = self.model(role)
         prompt = await model.count_prompt(messages)
         require_room(model, prompt, max_tokens)
@@ -465,6 +287,44 @@ class Run:
         self.emit(Asked(role, model.name, tuple(messages), completion.text, usage, seconds))
         return completion
 
+    async def structured(
+        self,
+        messages: Sequence[Message],
+        schema: type[T],
+        *,
+        role: Role = Role.READER,
+        max_tokens: int,
+    ) -> StructuredReply[T]:
+        """Make a chat call whose reply must match `schema`, and at most two more if it does not.
+
+        A model that cannot be constrained reads the schema in the prompt.
+
+        Raises:
+            MalformedOutput: no reply matches.
+            ContextTooSmall, BudgetExceeded: a call does not fit the window or the budget.
+        """
+        stages: dict[Stage, int] = dict.fromkeys(STAGES, 0)
+
+        def count(stage: Stage) -> None:
+            stages[stage] += 1
+            self.meter.structured(stage)
+
+        try:
+            result = await structured(
+                partial(self.chat, role=role),
+                messages,
+                schema,
+                max_tokens=max_tokens,
+                schema_in_prompt=Capability.STRUCTURED not in self.model(role).capabilities,
+                on_stage=count,
+            )
+        finally:
+            if any(stages.values()):
+                self.emit(Parsed(schema.__name__, stages))
+        for warning in result.warnings:
+            self.warn(warning)
+        return result
+
     async def room(
         self,
         role: Role,
@@ -473,10 +333,10 @@ class Run:
         *,
         schema: type[BaseModel] | None = None,
     ) -> int | None:
-        """Tokens left in the model's window beside a prompt and its reply; None if unbounded.
+        """Return the tokens left in the model's window after a prompt and its reply.
 
-        With `schema` the prompt is counted as `structured` sends it. Exact where the model's
-        tokenizer is at hand, else an estimate.
+        None means that the window is unknown. With `schema` the prompt is counted as `structured`
+        sends it. Exact if the model's tokenizer is at hand, otherwise an estimate.
         """
         model = self.model(role)
         if model.context_tokens is None:
@@ -485,10 +345,13 @@ class Run:
             messages = with_schema(messages, json_schema_of(schema))
         return model.context_tokens - await model.count_prompt(messages) - max_tokens
 
+    # Scores. No backend reports what scoring costs, so tokens are counted here with the model's
+    # own count; text that several passes share counts in each, though it may be computed once.
+
     async def likelihoods(
         self, pairs: Sequence[tuple[str, str]], *, role: Role = Role.SCORER
     ) -> list[list[float]]:
-        """Natural log-probability of each token of each continuation after its prefix.
+        """Return the natural log-probability of each token of each continuation after its prefix.
 
         Pairs are (prefix, continuation), both literal text; see `LikelihoodModel.likelihoods`.
 
@@ -496,7 +359,21 @@ class Run:
             MissingCapability: the role's model gives none.
             ContextTooSmall, BudgetExceeded: a pair does not fit the window, or all the budget.
         """
-        return await _likelihoods(self, role, pairs)
+        model = self.model(role)
+        if Capability.LIKELIHOOD not in model.capabilities or not isinstance(
+            model, LikelihoodModel
+        ):
+            raise _missing("likelihoods", model, role, "gguf:PATH or hf:NAME")
+        if not pairs:
+            return []
+        tokens = await _count(model, (text for pair in pairs for text in pair))
+        costs = [tokens[prefix] + tokens[continuation] for prefix, continuation in pairs]
+        require_room(model, max(costs))
+        scores, event = await self._measure(
+            "likelihood", role, model, costs, lambda: model.likelihoods(pairs)
+        )
+        self.emit(event(values=tuple(math.fsum(score) for score in scores)))
+        return scores
 
     async def labels(
         self,
@@ -506,14 +383,43 @@ class Run:
         forced: str = "",
         role: Role = Role.SCORER,
     ) -> LabelOdds:
-        """Odds of each label as the reply's beginning, after `forced`; see `LabelModel.labels`.
+        """Return the odds of each label as the beginning of the reply, after `forced`.
+
+        See `LabelModel.labels`.
 
         Raises:
             MissingCapability: the role's model gives none, or none after a forced beginning.
             ContextTooSmall, BudgetExceeded: the prompt does not fit the window or the budget.
-            ValueError: there are no labels, an empty or a doubled one.
+            ValueError: labels are missing, empty or doubled.
         """
-        return await _labels(self, role, messages, labels, forced)
+        model = self.model(role)
+        if Capability.LABELS not in model.capabilities or not isinstance(model, LabelModel):
+            raise _missing("label odds", model, role, "gguf:PATH or hf:NAME")
+        tokens = await _count(model, (forced, *labels))
+        shared = await model.count_prompt(messages) + tokens[forced]
+        sizes = [tokens[label] for label in labels] or [0]
+        require_room(model, shared + max(sizes))
+        odds, event = await self._measure(
+            "labels",
+            role,
+            model,
+            [shared + sizes[0], *sizes[1:]],
+            lambda: model.labels(messages, labels, forced=forced),
+        )
+        self.emit(
+            event(
+                values=tuple(odds.odds.values()),
+                labels=tuple(odds.odds),
+                mass=odds.mass,
+                bounded=odds.bounded,
+            )
+        )
+        if odds.bounded:
+            self.warn(
+                f"{model.name} does not report the odds of every label: "
+                "for a missing one the highest possible value is used"
+            )
+        return odds
 
     async def attention(
         self,
@@ -524,26 +430,89 @@ class Run:
         layers: tuple[float, float] = (0.0, 1.0),
         role: Role = Role.SCORER,
     ) -> list[float]:
-        """Mean attention of the prompt's last tokens to each span: `AttentionModel.attention`.
+        """Return the mean attention of the prompt's last tokens to each span.
+
+        See `AttentionModel.attention`.
 
         Raises:
             MissingCapability: the role's model gives none.
             ContextTooSmall, BudgetExceeded: the prompt does not fit the window or the budget.
             ValueError: as `AttentionModel.attention`.
         """
-        return await _attention(self, role, prompt, spans, query, layers)
+        model = self.model(role)
+        if Capability.ATTENTION not in model.capabilities or not isinstance(model, AttentionModel):
+            raise _missing("attention", model, role, "hf:NAME")
+        if isinstance(prompt, str):
+            tokens = await model.count_tokens(prompt)
+        else:
+            tokens = await model.count_prompt(prompt)
+        require_room(model, tokens)
+        values, event = await self._measure(
+            "attention",
+            role,
+            model,
+            [tokens],
+            lambda: model.attention(prompt, spans, query=query, layers=layers),
+        )
+        self.emit(event(values=tuple(values)))
+        return values
+
+    async def _measure(
+        self,
+        signal: str,
+        role: Role,
+        model: ChatModel,
+        costs: Sequence[int],
+        ask: Callable[[], Awaitable[Value]],
+    ) -> tuple[Value, Callable[..., Measured]]:
+        """Return what `ask` gives, within the budget and metered, and its event without values.
+
+        `costs` are the tokens of each pass.
+        """
+        async with self.tokens.hold(sum(costs)):
+            self.emit(Asking(role, model.name, signal, sum(costs)))
+            began = time.perf_counter()
+            with recalls() as remembered:
+                result = await ask()
+            seconds = time.perf_counter() - began
+            known = remembered or [False] * len(costs)
+            fresh = [cost for cost, free in zip(costs, known, strict=True) if not free]
+            free = [cost for cost, free in zip(costs, known, strict=True) if free]
+            usage = Usage(sum(fresh), estimated=True)
+            for passes, took, cached in ((fresh, seconds, False), (free, 0.0, True)):
+                if passes:
+                    self.meter.scoring(
+                        role,
+                        model.name,
+                        passes=len(passes),
+                        seconds=took,
+                        usage=Usage(sum(passes), estimated=True),
+                        cached=cached,
+                    )
+        event = partial(
+            Measured,
+            signal,
+            role,
+            model.name,
+            usage=usage,
+            seconds=seconds,
+            remembered=len(costs) - len(fresh),
+        )
+        return result, event
 
 
-def shown(passage: Passage) -> str:
-    """A passage with its title and heading path, as rerankers see it."""
+def titled_text(passage: Passage) -> str:
+    """Return a passage under its title and heading path, as rerankers and embedders see it."""
     return "\n".join([" > ".join([passage.title, *passage.section]), passage.text])
 
 
-def _retrieved(query: str, hits: Sequence[Hit], how: str, seconds: float) -> Retrieved:
-    return Retrieved(
-        query=query,
-        spans=tuple(h.passage.span for h in hits),
-        scores=tuple(h.score for h in hits),
-        how=how,
-        seconds=seconds,
+async def _count(model: ChatModel, texts: Iterable[str]) -> dict[str, int]:
+    return {text: await model.count_tokens(text) for text in dict.fromkeys(texts)}
+
+
+def _missing(what: str, model: ChatModel, role: Role, such_as: str) -> MissingCapability:
+    return MissingCapability(
+        f"{model.name} gives no {what}",
+        f"it is the {role.value} of this run",
+        f"use a model that does, such as {such_as}, as {role.value}",
     )

@@ -10,7 +10,7 @@ from importlib.metadata import EntryPoint
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from colligate.core.answer import Answer, Refined
-from colligate.core.parameters import parameters
+from colligate.core.parameters import list_parameters
 from colligate.core.run import Run
 from colligate.errors import UnknownStrategy
 from colligate.models import Capability, Role
@@ -41,7 +41,7 @@ class Needs:
 class Need:
     """A capability that a strategy must have (`required`) or can use.
 
-    `role` is whose model is asked for it. `met` is None when only its server knows.
+    `role` is whose model is asked for it. `check_needs` is None when only its server knows.
     """
 
     capability: Capability
@@ -50,7 +50,7 @@ class Need:
     met: bool | None
 
 
-def met(
+def check_needs(
     needs: Needs,
     offered: Mapping[Role, Collection[Capability]],
     unsure: Mapping[Role, Collection[Capability]] | None = None,
@@ -159,37 +159,37 @@ class RoutingStrategy(Protocol):
         ...
 
 
-def expected_calls(strategy: object) -> Calls:
+def estimate_calls(strategy: object) -> Calls:
     """Return the calls that a strategy declares; a guess if it declares none."""
     calls: Calls = getattr(strategy, "calls", Calls())
     return calls
 
 
-def adapter_steps() -> tuple[str, ...]:
+def list_adapter_steps() -> tuple[str, ...]:
     """Return the steps of all registered strategies that take a LoRA adapter.
 
     They are the parameters named `STEP_adapter`. A strategy whose package is not there has none.
     """
     steps: dict[str, None] = {}
-    for entry in available().values():
+    for entry in list_strategies().values():
         with suppress(ImportError):
-            names = (each.name for each in parameters(entry.load()))
+            names = (each.name for each in list_parameters(entry.load()))
             steps |= {n.removesuffix(_ADAPTER): None for n in names if n.endswith(_ADAPTER)}
     return tuple(steps)
 
 
-def available() -> dict[str, EntryPoint]:
+def list_strategies() -> dict[str, EntryPoint]:
     """Return all registered strategies by name, colligate's own and those of other packages."""
     return plugins("strategies")
 
 
-def strategy_type(name: str) -> type[Strategy]:
+def load_strategy(name: str) -> type[Strategy]:
     """The class behind a strategy's name.
 
     Raises:
         UnknownStrategy: if none is registered under it.
     """
-    known = available()
+    known = list_strategies()
     if name not in known:
         close = difflib.get_close_matches(name, known, n=1)
         raise UnknownStrategy(
@@ -201,19 +201,19 @@ def strategy_type(name: str) -> type[Strategy]:
     return loaded
 
 
-def strategy(name: str, **parameters: Any) -> Strategy:
+def make_strategy(name: str, **parameters: Any) -> Strategy:
     """A strategy by name, with the paper's defaults unless given otherwise.
 
     Raises:
         UnknownStrategy: if none is registered under it, or it has no such parameter.
     """
-    kind = strategy_type(name)
+    kind = load_strategy(name)
     try:
         return kind(**parameters)
     except TypeError as error:
         raise UnknownStrategy(f"{name} cannot be set up so", str(error)) from error
 
 
-def summary(kind: type[Strategy]) -> str:
+def summarize(kind: type[Strategy]) -> str:
     """The first line of a strategy's docstring."""
     return (kind.__doc__ or "").strip().split("\n")[0].rstrip(".")

@@ -49,7 +49,7 @@ _NUMBER_WORDS = {word: str(number) for number, word in enumerate(_COUNTED.split(
 }
 
 
-def content_words(text: str) -> list[str]:
+def split_content_words(text: str) -> list[str]:
     """The content words of a text in order, case-folded and roughly stemmed.
 
     >>> content_words("The licences terminate after thirty days.")
@@ -119,9 +119,9 @@ def support(claim: str, source: str, question: str = "") -> Support:
     >>> support("It is Paris.", "You may copy it.", "What is the capital of France?").missing
     ('pari',)
     """
-    words = list(dict.fromkeys(content_words(claim)))
-    asked = set(content_words(question))
-    there = set(content_words(source))
+    words = list(dict.fromkeys(split_content_words(claim)))
+    asked = set(split_content_words(question))
+    there = set(split_content_words(source))
     added = [word for word in words if word not in asked]
     missing = tuple(word for word in added if word not in there)
     return Support(
@@ -131,7 +131,7 @@ def support(claim: str, source: str, question: str = "") -> Support:
     )
 
 
-def numbers_stand(claim: str, source: str, question: str = "") -> bool:
+def has_all_numbers(claim: str, source: str, question: str = "") -> bool:
     """Whether every number the claim adds stands in the source.
 
     All that can be asked where claim and source are in different languages.
@@ -139,14 +139,14 @@ def numbers_stand(claim: str, source: str, question: str = "") -> bool:
     return not any(is_number(word) for word in support(claim, source, question).missing)
 
 
-def supporting_sentences(
+def find_supporting_sentences(
     claim: str, document: Document, within: Span, *, most: int = 2
 ) -> Iterator[Span]:
     """The sentence of a passage that shares most content words with a claim, then the best run
     of two neighbouring ones, and so on up to `most`; nothing where no word is shared."""
-    wanted = set(content_words(claim))
+    wanted = set(split_content_words(claim))
     sentences = sentence_spans(document, within)
-    words = [set(content_words(document.slice(s))) & wanted for s in sentences]
+    words = [set(split_content_words(document.slice(s))) & wanted for s in sentences]
     for length in range(1, most + 1):
         shared = [len(set().union(*words[i : i + length])) for i in range(len(words) - length + 1)]
         if not any(shared):
@@ -155,7 +155,7 @@ def supporting_sentences(
         yield Span(document.id, sentences[at].start, sentences[at + length - 1].end)
 
 
-def whole_sentences(document: Document, span: Span, within: Span) -> Span:
+def widen_to_sentences(document: Document, span: Span, within: Span) -> Span:
     """A span widened to the whole sentences it touches, inside a passage."""
     touched = [s for s in sentence_spans(document, within) if s.overlaps(span)]
     if not touched:

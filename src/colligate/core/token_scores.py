@@ -21,7 +21,7 @@ _MOST = 1024  # tokens that are scored, and as many that come before them, in on
 
 
 @dataclass(frozen=True, slots=True)
-class Token:
+class TokenScore:
     """A token's half-open range of characters and its natural log-probability."""
 
     start: int
@@ -29,9 +29,9 @@ class Token:
     logprob: float
 
 
-async def token_scores(
+async def score_tokens(
     run: Run, pairs: Sequence[tuple[str, str]], role: Role = Role.SCORER
-) -> list[list[Token]]:
+) -> list[list[TokenScore]]:
     """The tokens of each continuation after its prefix, of each (prefix, continuation).
 
     Raises:
@@ -50,13 +50,13 @@ async def token_scores(
                 "take gguf:PATH or hf:NAME as the scorer",
             )
         tokens = zip(spans, logprobs, strict=True)
-        found.append([Token(start, end, value) for (start, end), value in tokens])
+        found.append([TokenScore(start, end, value) for (start, end), value in tokens])
     return found
 
 
-async def running_scores(
+async def score_running_tokens(
     run: Run, text: str, cuts: Sequence[tuple[int, int]], role: Role = Role.SCORER
-) -> list[list[Token]]:
+) -> list[list[TokenScore]]:
     """The tokens of each stretch of a text, scored after what comes before it in the text.
 
     `cuts` are half-open stretches in order. Where the text is longer than the model's window, or
@@ -79,11 +79,11 @@ async def running_scores(
             before -= 1
         start = cuts[first][0]
         pairs.append((text[cuts[before][0] : start], text[start : cuts[stop - 1][1]]))
-    scored = await token_scores(run, pairs, role)
-    found: list[list[Token]] = []
+    scored = await score_tokens(run, pairs, role)
+    found: list[list[TokenScore]] = []
     for (first, stop), tokens in zip(parts, scored, strict=True):
         offset = cuts[first][0]
-        placed = [Token(t.start + offset, t.end + offset, t.logprob) for t in tokens]
+        placed = [TokenScore(t.start + offset, t.end + offset, t.logprob) for t in tokens]
         # A token that crosses into the next stretch belongs to the one it begins in; one of a
         # blank in between to the one that follows.
         found += _divided(placed, [end for _, end in cuts[first:stop]])
@@ -101,8 +101,8 @@ def _parts(counts: Sequence[int], most: float) -> list[tuple[int, int]]:
     return [*parts, (first, len(counts))]
 
 
-def _divided(tokens: Sequence[Token], ends: Sequence[int]) -> list[list[Token]]:
-    rows: list[list[Token]] = [[] for _ in ends]
+def _divided(tokens: Sequence[TokenScore], ends: Sequence[int]) -> list[list[TokenScore]]:
+    rows: list[list[TokenScore]] = [[] for _ in ends]
     row = 0
     for token in tokens:
         while row < len(ends) - 1 and token.start >= ends[row]:
@@ -116,7 +116,7 @@ def _divided(tokens: Sequence[Token], ends: Sequence[int]) -> list[list[Token]]:
 _UNSPACED = re.compile(f"[{CJK}]")
 
 
-def words_of(text: str, tokens: Sequence[tuple[int, int]]) -> list[list[int]]:
+def group_words(text: str, tokens: Sequence[tuple[int, int]]) -> list[list[int]]:
     """The places of the tokens of each word, given their half-open ranges of the text, in order.
 
     A word begins after a blank; a mark of punctuation is one, and so is each token of a script
@@ -142,7 +142,7 @@ def words_of(text: str, tokens: Sequence[tuple[int, int]]) -> list[list[int]]:
 # Where a text falls into chunks, blocks and pieces.
 
 
-def at_minima(values: Sequence[float], threshold: float = 0.0) -> list[int]:
+def find_minima(values: Sequence[float], threshold: float = 0.0) -> list[int]:
     """The sentences after which Meta-Chunking cuts, given the perplexity of each.
 
     Those less surprising than the one before and the one after, by `threshold` at least on one
@@ -160,7 +160,7 @@ def at_minima(values: Sequence[float], threshold: float = 0.0) -> list[int]:
     return found
 
 
-def merged(
+def merge_chunks(
     chunks: Sequence[tuple[int, int]], sizes: Sequence[int], most: int
 ) -> list[tuple[int, int]]:
     """Neighbouring chunks together as long as they have no more than `most` words.
@@ -180,7 +180,7 @@ def merged(
     return found
 
 
-def runs(count: int, cuts: Sequence[int]) -> list[tuple[int, int]]:
+def cut_runs(count: int, cuts: Sequence[int]) -> list[tuple[int, int]]:
     """Half-open runs of so many sentences, cut after each of these.
 
     >>> runs(5, [1, 3])
@@ -190,7 +190,7 @@ def runs(count: int, cuts: Sequence[int]) -> list[tuple[int, int]]:
     return [pair for pair in zip([0, *ends], [*ends, count], strict=True) if pair[0] < pair[1]]
 
 
-def pieces(
+def cut_pieces(
     start: int, end: int, tokens: Sequence[tuple[int, int]], most: int
 ) -> list[tuple[int, int]]:
     """The stretch from `start` to `end` in pieces of at most `most` of its tokens.

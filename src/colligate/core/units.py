@@ -15,7 +15,7 @@ from colligate.library.sources import SearchMode
 # Documents ranked by their best passage: MaxP (Dai and Callan, SIGIR 2019).
 
 
-async def best_documents(
+async def rank_documents(
     question: str, run: Run, count: int, mode: SearchMode = SearchMode.HYBRID
 ) -> list[str]:
     """The ids of the `count` best documents in view, best first.
@@ -40,7 +40,7 @@ Units = Literal["auto", "documents", "passages"]
 _SHORT = 600  # estimated tokens of a document that is read whole
 
 
-async def unit_passages(
+async def choose_units(
     question: str, run: Run, units: Units, most: int, *, pool: int, mode: SearchMode
 ) -> tuple[Literal["documents", "passages"], list[Passage]]:
     """What is read, at most `most`: whole documents in their order, or passages of a search.
@@ -54,7 +54,7 @@ async def unit_passages(
         hits = await run.search(question, k=most, pool=pool, mode=mode)
         return "passages", [hit.passage for hit in hits]
     if len(ids) > most:
-        ids = await best_documents(question, run, most, mode)
+        ids = await rank_documents(question, run, most, mode)
     documents = [await run.document(each) for each in ids]
     return "documents", [each.passage(each.span(0, len(each))) for each in documents]
 
@@ -68,14 +68,14 @@ async def _few_and_short(ids: Sequence[str], most: int, run: Run) -> bool:
     return True
 
 
-async def chunked(
+async def chunk_documents(
     question: str, run: Run, chunker: Chunker, *, documents: int, mode: SearchMode
 ) -> list[Passage]:
     """The chunks of the documents in view, of the best `documents` where there are more.
 
     Documents come in their order, or best first; chunks in theirs.
     """
-    whole = await whole_documents(question, run, documents, mode)
+    whole = await read_whole_documents(question, run, documents, mode)
 
     def cut() -> list[Passage]:
         return [each.passage(span) for each in whole for span in chunker(each)]
@@ -83,7 +83,9 @@ async def chunked(
     return await asyncio.to_thread(cut)
 
 
-async def whole_documents(question: str, run: Run, most: int, mode: SearchMode) -> list[Document]:
+async def read_whole_documents(
+    question: str, run: Run, most: int, mode: SearchMode
+) -> list[Document]:
     """The documents in view in their order; of more than `most` the best, best first."""
-    _, passages = await unit_passages(question, run, "documents", most, pool=most, mode=mode)
+    _, passages = await choose_units(question, run, "documents", most, pool=most, mode=mode)
     return [await run.document(passage.document_id) for passage in passages]

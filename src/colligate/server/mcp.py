@@ -12,7 +12,7 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 import colligate
-from colligate.core.strategy import available
+from colligate.core.strategy import list_strategies
 from colligate.documents import Document, Hit, Span
 from colligate.documents.tree import Kind, Node
 from colligate.engine import DEFAULT_STRATEGY
@@ -249,7 +249,7 @@ Strategy = Annotated[
     Field(
         max_length=100,
         description="How to find the answer. The default suits questions about few places;"
-        f" there are {', '.join(available())}.",
+        f" there are {', '.join(list_strategies())}.",
     ),
 ]
 Offset = Annotated[int, Field(ge=0)]

@@ -16,7 +16,7 @@ from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from colligate.core.strategy import available, strategy_type
+from colligate.core.strategy import list_strategies, load_strategy
 from colligate.errors import ColligateError, UnknownStrategy
 from colligate.server.answering import DEFAULT_LIBRARY
 from colligate.server.errors import Busy, NotHere, problem_of
@@ -76,7 +76,7 @@ async def models(server: TheServer) -> dict[str, Any]:
     names = [
         _model_name(strategy, library)
         for library in server.libraries.names()
-        for strategy in available()
+        for strategy in list_strategies()
     ]
     return {"object": "list", "data": [model_object(name) for name in names]}
 
@@ -144,7 +144,7 @@ def _chosen(model: str, server: Server) -> tuple[str, str]:
     strategy, _, library = model.removeprefix(_OWNER).partition("@")
     library = library or DEFAULT_LIBRARY
     try:
-        strategy_type(strategy)
+        load_strategy(strategy)
         server.libraries.folder(library)
     except (UnknownStrategy, NotHere) as error:
         raise _Refused(404, str(error), "model", "model_not_found") from error

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from colligate.core.events import plain
+from colligate.core.events import to_plain
 from colligate.errors import ColligateError, MissingPath
 from colligate.jobs.files import write_whole
 from colligate.training.journal import Made
@@ -63,7 +63,7 @@ class Card:
 
     def to_json(self) -> dict[str, Any]:
         """The card for programs."""
-        return {**plain(self), "complete": self.complete}
+        return {**to_plain(self), "complete": self.complete}
 
     @classmethod
     def from_json(cls, card: Mapping[str, Any]) -> Card:

@@ -23,7 +23,7 @@ from colligate.bench.provenance import Invocation
 from colligate.bench.question import Question
 from colligate.bench.suites import Dataset
 from colligate.concurrency import in_thread
-from colligate.core.events import Listener, Noted, Progressed, Trace, plain
+from colligate.core.events import Listener, Noted, Progressed, Trace, to_plain
 from colligate.core.parameters import require_min
 from colligate.core.run import KeyValueStore, MemoryStore, Run
 from colligate.core.strategy import Needs
@@ -612,7 +612,7 @@ async def opened(
         identity = {
             "system": system,
             "tasks": sorted(tasks),
-            "settings": plain(settings or {}),
+            "settings": to_plain(settings or {}),
             "seed": request.seed,
             "models": {_CALLED.get(role, role): asdict(each) for role, each in records.items()},
             "data": await _digests(request, library),

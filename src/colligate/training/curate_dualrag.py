@@ -20,7 +20,7 @@ from colligate.bench.metrics.short_answers import dual
 from colligate.bench.question import Question
 from colligate.concurrency import in_thread
 from colligate.core.events import Listener
-from colligate.core.parameters import configured, parameters
+from colligate.core.parameters import list_parameters, set_parameters
 from colligate.core.run import Run
 from colligate.documents import Document
 from colligate.documents.sentences import sentences
@@ -154,10 +154,10 @@ def _tasks(request: Curation) -> tuple[str, ...]:
 
 
 def _set_up(settings: Sequence[str]) -> tuple[DualRAG, Linking]:
-    own = {each.name for each in parameters(Linking)}
+    own = {each.name for each in list_parameters(Linking)}
     of_linking = [each for each in settings if each.partition("=")[0].strip() in own]
     of_strategy = [each for each in settings if each not in of_linking]
-    return configured(DualRAG, of_strategy), configured(Linking, of_linking)
+    return set_parameters(DualRAG, of_strategy), set_parameters(Linking, of_linking)
 
 
 async def _golds(question: Question, run: Run) -> tuple[list[Gold], int]:

@@ -16,10 +16,10 @@ from typing import ClassVar
 
 from colligate.bench.question import Question
 from colligate.core.events import Listener, Noted
-from colligate.core.parameters import configured, require_min
+from colligate.core.parameters import require_min, set_parameters
 from colligate.core.run import Run
 from colligate.core.strategy import Needs
-from colligate.core.units import best_documents
+from colligate.core.units import rank_documents
 from colligate.documents import Document
 from colligate.errors import MalformedOutput, UsageError
 from colligate.library.in_memory import InMemorySources
@@ -90,7 +90,7 @@ async def curate_longrefiner(request: Curation, on_event: Listener) -> Card:
         ColligateError: what could not be opened or read.
     """
     tasks = _tasks(request)
-    settings = configured(Settings, request.settings)
+    settings = set_parameters(Settings, request.settings)
     asks = bool({SCOPE, SELECTION} & set(tasks))
     async with opened(
         request,
@@ -193,7 +193,7 @@ class _Work:
             yield _of(SCOPE, await _scope(question, run))
         if SELECTION in self.tasks:
             mode, count = self.settings.mode, self.settings.documents
-            for document in await best_documents(question.text, run, count, mode):
+            for document in await rank_documents(question.text, run, count, mode):
                 yield _of(SELECTION, await self._selection(question, document, run))
 
     async def _selection(self, question: Question, document: str, run: Run) -> Made:

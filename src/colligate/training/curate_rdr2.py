@@ -12,7 +12,7 @@ from dataclasses import asdict
 
 from colligate.bench.question import Question
 from colligate.core.events import Listener
-from colligate.core.parameters import configured
+from colligate.core.parameters import set_parameters
 from colligate.core.prompts import escape
 from colligate.documents.tokens import estimate_tokens
 from colligate.errors import UsageError
@@ -83,7 +83,7 @@ def _set_up(request: Curation) -> RDR2:
     if request.questions is None:
         why = "a router chooses for a question"
         raise UsageError("no questions are named", why, "give --questions FILE")
-    strategy = configured(RDR2, ("expansions=0", *request.settings))
+    strategy = set_parameters(RDR2, ("expansions=0", *request.settings))
     if strategy.no_router:
         raise UsageError("cannot curate with no_router", "then nothing is asked of a router")
     return strategy

@@ -18,7 +18,7 @@ from pydantic import BaseModel
 
 from colligate.core.citing import Statement
 from colligate.core.prompts import Reasoning, escape
-from colligate.core.support import NEAR, content_words, support
+from colligate.core.support import NEAR, split_content_words, support
 from colligate.documents import Passage, Span
 from colligate.documents.languages import detect
 from colligate.documents.sentences import sentences
@@ -202,11 +202,11 @@ def gold_statement(gold: Gold, passages: Sequence[Passage], claim: str) -> list[
                 if passage.document_id == gold.id and sentence in passage.text:
                     return [_statement(number, sentence, sentence)]
         return []
-    wanted = set(content_words(claim))
+    wanted = set(split_content_words(claim))
     best: Statement | None = None
     most = 0
     for number, sentence in _sentences(gold, passages):
-        shared = len(wanted.intersection(content_words(sentence)))
+        shared = len(wanted.intersection(split_content_words(sentence)))
         if shared > most:
             best, most = _statement(number, sentence, sentence), shared
     return [best] if best is not None else []

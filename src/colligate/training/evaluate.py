@@ -499,7 +499,7 @@ async def _side(
         side = copy(run)  # budget and meter are the same ones
         side.models = {Role.READER: CachedChat(model, cache)}
     else:
-        side = await run.adapted(Role.READER, adapter)
+        side = await run.with_adapter(Role.READER, adapter)
     return _Side(given, (task,) if task else tuple(tasks), side)
 
 

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from colligate.bench.metrics.short_answers import unmarked
 from colligate.core.answer import Answer
-from colligate.core.events import Asked, Event, plain
+from colligate.core.events import Asked, Event, to_plain
 from colligate.core.run import Run
 from colligate.documents import Passage, Span
 from colligate.models import Message
@@ -104,7 +104,7 @@ class Trajectory:
         """All but the calls, with the outline that each step began with."""
         states = replayed(self.steps)
         steps = [
-            {"outline": state.outline, **plain(step)}
+            {"outline": state.outline, **to_plain(step)}
             for step, state in zip(self.steps, states, strict=True)
         ]
         return {
@@ -115,7 +115,7 @@ class Trajectory:
             "answer": self.answer,
             "short": self.short,
             "found": self.found,
-            "cited": plain(self.cited),
+            "cited": to_plain(self.cited),
         }
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from colligate import Engine
-from colligate.core.strategy import strategy
+from colligate.core.strategy import make_strategy
 from colligate.errors import BudgetExceeded, ModelError
 from colligate.models.openai import OpenAIChat
 
@@ -31,7 +31,7 @@ def spd_rag(answers: Any, tmp_path: Path, policy: Any) -> Any:
                 return await engine.ask(
                     QUESTION,
                     [folder],
-                    strategy=strategy("spd-rag", **parameters),
+                    strategy=make_strategy("spd-rag", **parameters),
                     max_tokens_total=max_tokens_total,
                 )
         finally:

@@ -11,7 +11,7 @@ import pytest
 
 from colligate import Engine
 from colligate.core.events import Asked, Measured
-from colligate.core.strategy import strategy
+from colligate.core.strategy import make_strategy
 from colligate.models import Completion
 from colligate.models.hf.model import HFModel
 from colligate.models.llama import LlamaCpp
@@ -78,7 +78,7 @@ async def test_it_ends_with_slices_and_all_that_it_cost(
     reader: Brief, folder: Path, tmp_path: Path, name: str
 ) -> None:
     events: list[Any] = []
-    chosen = strategy(name, **SMALL[name])
+    chosen = make_strategy(name, **SMALL[name])
     async with Engine(model=reader, embedder="static", library=tmp_path / "library") as engine:
         answer = await engine.ask(QUESTION, [folder], strategy=chosen, on_event=events.append)
         library = await engine.open_library()

@@ -3,7 +3,7 @@ import dataclasses
 import pytest
 
 from colligate.core.reader import FORMS, Form
-from colligate.core.strategy import available, strategy_type
+from colligate.core.strategy import list_strategies, load_strategy
 from colligate.errors import ContextTooSmall
 from colligate.library.in_memory import InMemorySources
 from colligate.strategies.baselines.direct import Direct
@@ -39,10 +39,10 @@ async def test_full_context_refuses_what_does_not_fit_before_the_call(documents,
     assert model.calls == []
 
 
-@pytest.mark.parametrize("name", available())
+@pytest.mark.parametrize("name", list_strategies())
 def test_every_strategy_can_be_asked_for_a_list_or_a_paragraph(name):
     # Or a table of QAMPARI or ASQA would compare lists and paragraphs with few words.
-    kind = strategy_type(name)
+    kind = load_strategy(name)
     forms = [field.default for field in dataclasses.fields(kind) if field.name == "form"]
     assert forms
     assert isinstance(forms[0], Form)

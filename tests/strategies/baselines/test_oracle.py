@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from colligate.core.parameters import parameters
+from colligate.core.parameters import list_parameters
 from colligate.documents import Document
 from colligate.documents.markdown import markdown_tree
 from colligate.errors import UnknownDocument, UsageError
@@ -104,4 +104,4 @@ async def test_a_gold_document_that_is_not_in_view_is_an_error(documents, make_r
 
 
 def test_what_can_be_set_can_be_listed():
-    assert {p.name for p in parameters(Oracle)} >= {"gold", "level", "form"}
+    assert {p.name for p in list_parameters(Oracle)} >= {"gold", "level", "form"}

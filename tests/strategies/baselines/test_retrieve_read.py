@@ -79,7 +79,7 @@ async def test_passages_that_do_not_fit_are_left_out_and_said(documents, minilm,
         run, model = make_run(sources, [reply()], context_tokens=870)
         await RetrieveRead().answer(QUESTION, run)
     assert model.calls[0].prompt.count("<passage ") < 3
-    assert any("do not fit the model's window" in warning for warning in run.warnings)
+    assert any("do not fit the window of" in warning for warning in run.warnings)
     assert any(isinstance(event, Pruned) for _, event in run.trace.events)
 
 

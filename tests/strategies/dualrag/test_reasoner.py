@@ -1,7 +1,7 @@
 import pytest
 from pydantic import ValidationError
 
-from colligate.core.prompts import sentence_reasoning
+from colligate.core.prompts import parse_sentence
 from colligate.strategies.dualrag.knowledge import NOTHING
 from colligate.strategies.dualrag.prompts import (
     FactsFirst,
@@ -62,4 +62,4 @@ def test_a_reply_without_a_verdict_is_none():
     ],
 )
 def test_a_sentence_is_a_thought_and_the_marker_ends(reply, thought, need):
-    assert sentence_reasoning(reply) == Reasoning(thought=thought, need_retrieve=need)
+    assert parse_sentence(reply) == Reasoning(thought=thought, need_retrieve=need)

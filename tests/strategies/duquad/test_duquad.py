@@ -444,7 +444,7 @@ async def test_the_least_similar_do_not_fit_the_global_prompt_and_come_last(make
     assert numbers(model.calls[0]) == list(everything.shown)
     assert len(seen) == fit
     assert local.shown[0] == 8
-    assert f"{8 - fit} of 8 documents do not fit the window of the global agent" in run.warnings
+    assert f"{8 - fit} of 8 passages do not fit the window of scripted" in run.warnings
     pruned = events(run, Pruned)[0]
     assert [span.document_id for span in pruned.spans] == [f"doc{n}" for n in range(8 - fit, 0, -1)]
 
@@ -477,7 +477,7 @@ async def test_evidence_that_does_not_fit_the_judges_window_is_left_out_the_wors
     shown = re.findall(r"<passage number=\"(\d)", model.calls[-1].prompt)
     assert ["1", "2", "3", "4"][: len(shown)] == shown
     assert 0 < len(shown) < 4
-    assert any("do not fit the model's window" in warning for warning in run.warnings)
+    assert any("do not fit the window of" in warning for warning in run.warnings)
     assert answer.found is False
 
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from colligate.core.events import plain
+from colligate.core.events import to_plain
 from colligate.core.run import Run
 from colligate.documents import Span
 from colligate.errors import ContextTooSmall, MissingCapability
@@ -16,12 +16,11 @@ from colligate.models.metering import Meter
 from colligate.strategies.duquad.signals import (
     WEIGHTS,
     Fusion,
-    Shared,
     Signal,
     Weighted,
-    calibrated,
+    calibrate,
     contrast,
-    fused_scores,
+    fuse_signals,
 )
 from colligate.testing import ScriptedModel
 
@@ -46,9 +45,9 @@ def passages(documents):
 @pytest.fixture
 def scored(documents, passages, make_run, minilm):
     async def ask(*, fusion=Fusion.SFS, embedder=minilm, given=passages, **options):
-        calls = {k: options.pop(k) for k in ("weights", "without", "shared") if k in options}
+        calls = {k: options.pop(k) for k in ("weights", "without", "agent_prompt") if k in options}
         run, model = make_run(InMemorySources(documents), embedder=embedder, **options)
-        return await fused_scores(QUESTION, given, run, fusion=fusion, **calls), run, model
+        return await fuse_signals(QUESTION, given, run, fusion=fusion, **calls), run, model
 
     return ask
 
@@ -75,7 +74,7 @@ async def test_all_three_count_with_the_papers_weights(scored):
 async def test_the_trace_shows_every_number(scored):
     fused, run, _ = await scored(likelihood=likelihood, attention=attention)
     event = json.loads(json.dumps(weighted(run).to_json()))
-    assert event["signals"] == plain(fused.signals)
+    assert event["signals"] == to_plain(fused.signals)
     assert event["weights"] == {"similarity": 0.5, "likelihood": 1.0, "attention": 0.5}
     assert event["fusion"] == "sfs"
     assert [span["document_id"] for span in event["spans"]] == ["lease", "rules"]
@@ -156,7 +155,7 @@ async def test_calibrated_attention_is_of_one_order_and_its_reverse(scored):
     # The lease is the more similar one: it stands last in the first order, first in the other.
     assert fused.signals["attention"] == pytest.approx((0.4, 0.1))
     assert fused.signals["attention in reverse"] == pytest.approx((0.3, 0.2))
-    assert fused.signals["calibrated"] == pytest.approx(calibrated([0.4, 0.1], [0.3, 0.2]))
+    assert fused.signals["calibrated"] == pytest.approx(calibrate([0.4, 0.1], [0.3, 0.2]))
 
 
 async def test_the_readers_prompt_is_used_only_where_it_scores_itself(documents, passages, minilm):
@@ -167,16 +166,16 @@ async def test_the_readers_prompt_is_used_only_where_it_scores_itself(documents,
         return [0.1] * len(spans)
 
     content = f"first second {QUESTION}"
-    shared = Shared([Message("user", content)], [(0, 5), (6, 12)])
+    shared = ([Message("user", content)], [(0, 5), (6, 12)])
     scorer = ScriptedModel(attention=watching)
-    for role, expected in ((Role.READER, shared.messages), (Role.SCORER, None)):
+    for role, expected in ((Role.READER, shared[0]), (Role.SCORER, None)):
         run = Run(
             InMemorySources(documents),
             {Role.READER: ScriptedModel(), role: scorer},
             Meter(),
             embedder=minilm,
         )
-        await fused_scores(QUESTION, passages, run, fusion=Fusion.SFS, shared=shared)
+        await fuse_signals(QUESTION, passages, run, fusion=Fusion.SFS, agent_prompt=shared)
         prompt, spans = seen.pop()
         if expected is None:
             assert isinstance(prompt, str)
@@ -184,4 +183,4 @@ async def test_the_readers_prompt_is_used_only_where_it_scores_itself(documents,
                 f"{p.title}\n{p.text.strip()}" for p in passages
             ]
         else:
-            assert (prompt, spans) == (expected, shared.spans)
+            assert (prompt, spans) == (expected, shared[1])

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from colligate.documents import Passage, Span
-from colligate.strategies.duquad.prompts import quoted_view, quoting_messages
+from colligate.strategies.duquad.prompts import parse_quoting_view, quoting_view_messages
 
 TEXTS = {
     2: "The mill stands by the lake. The rent is 900 euros a month.",
@@ -45,21 +45,21 @@ def said(*quotes, answer="It is 900."):
     ],
 )
 def test_a_quote_names_the_document_in_which_it_stands(quote, number, found):
-    log, named = quoted_view(said((quote, number)), SHOWN)
+    log, named = parse_quoting_view(said((quote, number)), SHOWN)
     assert named == (None if found is None else (found,))
     assert ("[DOC" in log) == (found is not None)
 
 
 def test_the_log_has_what_was_found_and_the_answer():
     reply = said(("The rent is\n900 euros", 2), ("The moon is made of cheese.", 5), answer=" 900. ")
-    log, _ = quoted_view(reply, SHOWN)
+    log, _ = parse_quoting_view(reply, SHOWN)
     assert log == '"The rent is 900 euros" [DOC 2]\n900.'
 
 
 def test_documents_come_in_the_order_of_their_quotes_each_once_and_no_more_than_wanted():
     quotes = [("The road goes to the old town", 5), ("It has two wheels.", 7), ("The road goes", 5)]
-    assert quoted_view(said(*quotes), SHOWN)[1] == (5, 7)
-    assert quoted_view(said(*quotes), SHOWN, most=1)[1] == (5,)
+    assert parse_quoting_view(said(*quotes), SHOWN)[1] == (5, 7)
+    assert parse_quoting_view(said(*quotes), SHOWN, most=1)[1] == (5,)
 
 
 @pytest.mark.parametrize(
@@ -73,12 +73,12 @@ def test_documents_come_in_the_order_of_their_quotes_each_once_and_no_more_than_
     ],
 )
 def test_the_other_form_is_read_as_that(reply, named):
-    assert quoted_view(reply, SHOWN) == (reply, named)
+    assert parse_quoting_view(reply, SHOWN) == (reply, named)
 
 
 def test_a_reply_that_was_cut_off_is_mended():
     reply = said(("The rent is 900 euros", 2))[:-12] + '"'
-    assert quoted_view(reply, SHOWN)[1] == (2,)
+    assert parse_quoting_view(reply, SHOWN)[1] == (2,)
 
 
 @given(
@@ -88,12 +88,12 @@ def test_a_reply_that_was_cut_off_is_mended():
     )
 )
 def test_no_reply_names_what_was_not_shown(reply):
-    _, named = quoted_view(reply, SHOWN)
+    _, named = parse_quoting_view(reply, SHOWN)
     assert named is None or set(named) <= set(TEXTS)
 
 
 def test_the_prompt_ends_in_the_question_and_its_spans_are_the_documents():
-    messages, spans = quoting_messages("Rent?", SHOWN)
+    messages, spans = quoting_view_messages("Rent?", SHOWN)
     content = messages[-1].content
     assert content.endswith("Question: Rent?")
     assert [content[start:end].split("\n")[1] for start, end in spans] == list(TEXTS.values())

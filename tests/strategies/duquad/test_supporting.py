@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from colligate.documents import Document
 from colligate.documents.markdown import markdown_tree
-from colligate.strategies.duquad.method import supporting, words
+from colligate.strategies.duquad.method import distinct_words, find_evidence_sentences
 
 TEXT = (
     "The mill is old. It stands by the lake. The rent of the mill is 900 euros. "
@@ -18,7 +18,7 @@ def document(text: str = TEXT) -> Document:
 
 def shown(answer: str, most: int = 2, text: str = TEXT) -> list[str]:
     made = document(text)
-    spans = supporting(made, made.span(0, len(text)), answer, most)
+    spans = find_evidence_sentences(made, made.span(0, len(text)), answer, most)
     assert spans == sorted(spans)
     return [made.slice(span) for span in spans]
 
@@ -52,18 +52,18 @@ def test_an_empty_document_has_no_sentence():
 def test_only_sentences_within_the_passage():
     made = document()
     within = made.span(0, TEXT.index("The rent"))
-    spans = supporting(made, within, "900 euros")
+    spans = find_evidence_sentences(made, within, "900 euros")
     assert [made.slice(span) for span in spans] == ["The mill is old.", "It stands by the lake."]
 
 
 def test_words_are_compared_without_case_marks_and_articles():
-    assert words("The “U.S.” $900, an ATLAS") == {"us", "900", "atlas"}
-    assert words("長い文書") == {"長", "い", "文", "書"}
+    assert distinct_words("The “U.S.” $900, an ATLAS") == {"us", "900", "atlas"}
+    assert distinct_words("長い文書") == {"長", "い", "文", "書"}
 
 
 @given(st.text(max_size=200), st.text(max_size=40), st.integers(1, 4))
 def test_any_text_gives_spans_of_it(text, answer, most):
     made = document(text)
-    spans = supporting(made, made.span(0, len(text)), answer, most)
+    spans = find_evidence_sentences(made, made.span(0, len(text)), answer, most)
     assert len(spans) <= most
     assert all(made.slice(span).strip() for span in spans)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from colligate.documents import Passage, Span
-from colligate.strategies.duquad.prompts import document_number, important, view_messages
+from colligate.strategies.duquad.prompts import find_important, read_document_number, view_messages
 
 
 def passage(text: str, title: str = "Title", name: str = "a", **more) -> Passage:
@@ -89,12 +89,12 @@ def test_no_document_can_close_its_tag_or_speak_as_a_turn():
     ],
 )
 def test_what_an_agent_names(reply, named):
-    assert important(reply, {1, 2, 3, 4, 5}) == named
+    assert find_important(reply, {1, 2, 3, 4, 5}) == named
 
 
 @pytest.mark.parametrize("item", [True, None, 2.5, float("inf"), "two", "2.5", "12th", "3rd", {}])
 def test_what_names_no_document(item):
-    assert document_number(item) is None
+    assert read_document_number(item) is None
 
 
 @given(
@@ -104,5 +104,5 @@ def test_what_names_no_document(item):
     )
 )
 def test_no_reply_names_what_was_not_shown_or_too_many(reply):
-    named = important(reply, {1, 2, 3, 4, 5}, most=2)
+    named = find_important(reply, {1, 2, 3, 4, 5}, most=2)
     assert named is None or (len(set(named)) == len(named) <= 2 and set(named) <= {1, 2, 3, 4, 5})

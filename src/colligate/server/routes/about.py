@@ -7,8 +7,8 @@ from typing import Any
 from fastapi import APIRouter
 
 from colligate import __version__
-from colligate.core.parameters import parameters
-from colligate.core.strategy import Need, available, strategy_type, summary
+from colligate.core.parameters import list_parameters
+from colligate.core.strategy import Need, list_strategies, load_strategy, summarize
 from colligate.models.name_parts import shown
 from colligate.server.answering import DEFAULT_LIBRARY
 from colligate.server.server import TheServer
@@ -21,14 +21,14 @@ async def about(server: TheServer) -> dict[str, Any]:
     """What this server has and what it takes."""
     engine = server.libraries.engine(DEFAULT_LIBRARY)
     strategies = []
-    for name in available():
-        kind = strategy_type(name)
+    for name in list_strategies():
+        kind = load_strategy(name)
         needs = await engine.needs(kind)
         lacking = [need for need in needs if need.required and need.met is not True]
         strategies.append(
             {
                 "name": name,
-                "summary": summary(kind),
+                "summary": summarize(kind),
                 # None: only the model's server knows, and was not asked.
                 "runs": not lacking or (None if all(n.met is None for n in lacking) else False),
                 "why_not": "; ".join(_lack(need) for need in lacking),
@@ -41,7 +41,7 @@ async def about(server: TheServer) -> dict[str, Any]:
                     }
                     for need in needs
                 ],
-                "parameters": [each.to_json() for each in parameters(kind)],
+                "parameters": [each.to_json() for each in list_parameters(kind)],
             }
         )
     serving = server.serving

@@ -10,8 +10,8 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from colligate.core.events import Trace
-from colligate.core.parameters import parameters
-from colligate.core.strategy import Strategy, available, strategy_type
+from colligate.core.parameters import list_parameters
+from colligate.core.strategy import Strategy, list_strategies, load_strategy
 from colligate.engine import DEFAULT_STRATEGY
 from colligate.errors import UsageError
 from colligate.server.errors import Busy, problem_response
@@ -39,7 +39,7 @@ class Asked(BaseModel):
         Field(
             max_length=100,
             description="How: GET /api/about says what each does and needs.",
-            json_schema_extra={"enum": sorted(available())},
+            json_schema_extra={"enum": sorted(list_strategies())},
         ),
     ] = DEFAULT_STRATEGY
     parameters: Annotated[
@@ -83,8 +83,8 @@ def _strategy(name: str, given: Mapping[str, Value | list[Value]], serving: Serv
         UsageError: there is no such strategy, parameter or value, or it names a model that is
             not among those allowed.
     """
-    kind = strategy_type(name)
-    models = {each.name for each in parameters(kind) if each.type in _MODELS}
+    kind = load_strategy(name)
+    models = {each.name for each in list_parameters(kind) if each.type in _MODELS}
     for each, value in given.items():
         if not re.fullmatch(r"\w+", each):
             raise UsageError(f"{name} has no parameter {each!r}")

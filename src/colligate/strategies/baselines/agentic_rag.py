@@ -11,10 +11,11 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from colligate.core.answer import Answer
 from colligate.core.events import Noted
-from colligate.core.lookup import LookedUp, answered, before_the_answer, prompted
+from colligate.core.fit import fit_window
+from colligate.core.lookup import Lookup, answer_from, reserve_for_answer
 from colligate.core.parameters import require_min
-from colligate.core.prompts import asked, escape, numbered
-from colligate.core.reader import Form, render
+from colligate.core.prompts import escape, render_question, render_thoughts
+from colligate.core.reader import Form, render_passages
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
 from colligate.documents import Passage
@@ -88,21 +89,21 @@ class AgenticRAG:
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Search until the model would answer, then read."""
-        found = LookedUp(run, self.k, self.pool, self.mode)
+        found = Lookup(run, self.k, self.pool, self.mode)
         thoughts: list[str] = []
         if await found.possible():
-            with before_the_answer(run, lambda: found.passages):
+            with reserve_for_answer(run, lambda: found.passages):
                 await self._act(question, found, thoughts)
-        return await answered(
+        return await answer_from(
             question,
             found.by_turns(len(found.passages)),
             run,
             strategy=self.name,
             form=self.form,
-            notes=numbered(thoughts) if thoughts else "",
+            notes=render_thoughts(thoughts) if thoughts else "",
         )
 
-    async def _act(self, question: str, found: LookedUp, thoughts: list[str]) -> None:
+    async def _act(self, question: str, found: Lookup, thoughts: list[str]) -> None:
         queries: list[str] = []
         remark = ""
         for _ in range(self.iterations):
@@ -141,9 +142,8 @@ class AgenticRAG:
         """What the model does next: it answers where its reply is unreadable."""
         schema = Step if passages else FirstStep
         prompt = partial(_messages, question, thoughts, queries, remark)
-        messages, _ = await prompted(
-            passages, prompt, run, max_tokens=self.step_tokens, schema=schema
-        )
+        shown = await fit_window(passages, prompt, run, max_tokens=self.step_tokens, schema=schema)
+        messages = prompt(shown)
         try:
             return (await run.structured(messages, schema, max_tokens=self.step_tokens)).value
         except MalformedOutput as error:
@@ -158,11 +158,11 @@ def _messages(
     remark: str,
     passages: Sequence[Passage],
 ) -> list[Message]:
-    blocks = [render(passages)] if passages else []
+    blocks = [render_passages(passages)] if passages else []
     if queries:
         lines = "\n".join(f"- {query}" for query in queries)
         blocks.append(f"Searched so far:\n<queries>\n{escape(lines)}\n</queries>")
     if thoughts:
-        blocks.append(numbered(thoughts))
-    blocks += [asked(question), *([remark] if remark else [])]
+        blocks.append(render_thoughts(thoughts))
+    blocks += [render_question(question), *([remark] if remark else [])]
     return [Message("system", _INSTRUCTION), Message("user", "\n\n".join(blocks))]

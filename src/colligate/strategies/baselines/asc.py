@@ -14,10 +14,11 @@ from scipy.cluster.hierarchy import fcluster, linkage
 from colligate.concurrency import gather
 from colligate.core.answer import Answer
 from colligate.core.events import Noted
-from colligate.core.lookup import LookedUp, answered, before_the_answer, prompted
+from colligate.core.fit import fit_window
+from colligate.core.lookup import Lookup, answer_from, reserve_for_answer
 from colligate.core.parameters import require_min
-from colligate.core.prompts import asked, escape
-from colligate.core.reader import Form, render
+from colligate.core.prompts import escape, render_question
+from colligate.core.reader import Form, render_passages
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
 from colligate.documents import Passage
@@ -142,14 +143,14 @@ class ASC:
             MissingCapability: the run has no embedder.
         """
         await run.embed([question], kind="query")  # without an embedder nothing is asked
-        found = LookedUp(run, self.k, self.pool, self.mode)
+        found = Lookup(run, self.k, self.pool, self.mode)
         passages = await found.search(question)
         written: dict[int, str] = {}
         if passages:
-            with before_the_answer(run, lambda: written):
+            with reserve_for_answer(run, lambda: written):
                 await self._sample(question, passages, written, run)
         kept = await self._kept([written[number] for number in sorted(written)], run)
-        return await answered(
+        return await answer_from(
             question,
             found.of(passages),
             run,
@@ -163,7 +164,8 @@ class ASC:
     ) -> None:
         """The answers by their numbers, into `written` as they come."""
         prompt = partial(_messages, question)
-        messages, _ = await prompted(passages, prompt, run, max_tokens=self.sample_tokens)
+        shown = await fit_window(passages, prompt, run, max_tokens=self.sample_tokens)
+        messages = prompt(shown)
 
         async def one(number: int) -> None:
             reply = await run.chat(
@@ -195,7 +197,7 @@ class ASC:
 
 
 def _messages(question: str, passages: Sequence[Passage]) -> list[Message]:
-    content = f"{render(passages)}\n\n{asked(question)}"
+    content = f"{render_passages(passages)}\n\n{render_question(question)}"
     return [Message("system", _INSTRUCTION), Message("user", content)]
 
 

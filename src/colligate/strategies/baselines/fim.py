@@ -11,12 +11,12 @@ from colligate.core.answer import Answer
 from colligate.core.citing import Evidence
 from colligate.core.events import Scored
 from colligate.core.parameters import require_min
-from colligate.core.prompts import attention_prompt
-from colligate.core.reader import Form, fitting, read
-from colligate.core.relevance import relevance
+from colligate.core.prompts import build_attention_prompt
+from colligate.core.reader import Form, fit_reader, read
+from colligate.core.relevance import score_relevance
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
-from colligate.core.units import Units, unit_passages
+from colligate.core.units import Units, choose_units
 from colligate.documents import Passage
 from colligate.errors import ContextTooSmall, MissingCapability
 from colligate.library.sources import SearchMode
@@ -60,14 +60,14 @@ class FiM:
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Rank, place, read."""
-        _, passages = await unit_passages(
+        _, passages = await choose_units(
             question, run, self.units, self.documents, pool=self.documents, mode=self.mode
         )
         passages = [passage for passage in passages if passage.text.strip()]
         by, scores = await self._scores(question, passages, run)
         order = sorted(range(len(passages)), key=lambda place: -scores[place])
         # Where the window is too small it is the worst that are left out, not those at the end.
-        kept = len(await fitting(question, [passages[place] for place in order], run, self.form))
+        kept = len(await fit_reader(question, [passages[place] for place in order], run, self.form))
         ranked = order[:kept]
         placed = ranked if self.how == "rank" else u_shape(ranked)
         evidence = [
@@ -87,7 +87,7 @@ class FiM:
                 return "calibrated attention", await self._calibrated(question, passages, run)
             except (MissingCapability, ContextTooSmall) as error:
                 run.warn(f"ranked without attention: {error}")
-        return "relevance", await relevance(question, passages, run)
+        return "relevance", await score_relevance(question, passages, run)
 
     async def _calibrated(
         self, question: str, passages: Sequence[Passage], run: Run
@@ -110,7 +110,7 @@ class FiM:
 
 
 async def _attention(question: str, passages: Sequence[Passage], run: Run) -> list[float]:
-    return await run.attention(*attention_prompt(question, passages, lead=False))
+    return await run.attention(*build_attention_prompt(question, passages, lead=False))
 
 
 async def _dummy(passage: Passage, run: Run) -> Passage:

@@ -11,13 +11,14 @@ from typing import ClassVar
 
 from colligate.core.answer import Answer
 from colligate.core.events import Noted
-from colligate.core.lookup import LookedUp, answered, before_the_answer, prompted
+from colligate.core.fit import fit_window
+from colligate.core.lookup import Lookup, answer_from, reserve_for_answer
 from colligate.core.parameters import require_min
-from colligate.core.prompts import asked, escape, sentence_reasoning
-from colligate.core.reader import Form, render
+from colligate.core.prompts import escape, parse_sentence, render_question
+from colligate.core.reader import Form, render_passages
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
-from colligate.core.token_scores import token_scores
+from colligate.core.token_scores import score_tokens
 from colligate.documents import Passage
 from colligate.library.sources import SearchMode
 from colligate.models import Capability, Message, Role
@@ -86,15 +87,15 @@ class FLARE:
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Write and look up in turn, then read."""
-        found = LookedUp(run, self.k, self.pool, self.mode)
+        found = Lookup(run, self.k, self.pool, self.mode)
         text = _Text()
         if await found.possible():
-            with before_the_answer(run, lambda: text.sentences or found.passages):
+            with reserve_for_answer(run, lambda: text.sentences or found.passages):
                 await self._write(question, text, found)
         if not found.passages:
             # Nothing was unsure: what is said must be looked up all the same to be cited.
             await found.search(f"{question} {text}".strip())
-        return await answered(
+        return await answer_from(
             question,
             found.by_turns(self.paragraphs),
             run,
@@ -103,7 +104,7 @@ class FLARE:
             notes=text.block() if text.sentences else "",
         )
 
-    async def _write(self, question: str, text: _Text, found: LookedUp) -> None:
+    async def _write(self, question: str, text: _Text, found: Lookup) -> None:
         reader = found.run.model(Role.READER)
         for _ in range(self.rounds):
             if text.sentences and await reader.count_tokens(str(text)) >= self.tokens:
@@ -126,9 +127,9 @@ class FLARE:
     ) -> str:
         """The next sentence, from passages or from memory; empty when the text is complete."""
         prompt = partial(_messages, question, text.block())
-        messages, _ = await prompted(passages, prompt, run, max_tokens=self.look_ahead)
-        reply = await run.chat(messages, max_tokens=self.look_ahead)
-        sentence = sentence_reasoning(reply.text).thought
+        shown = await fit_window(passages, prompt, run, max_tokens=self.look_ahead)
+        reply = await run.chat(prompt(shown), max_tokens=self.look_ahead)
+        sentence = parse_sentence(reply.text).thought
         return "" if _DONE.fullmatch(sentence) else sentence
 
     async def _confidence(
@@ -141,7 +142,7 @@ class FLARE:
         """
         before = f"Question: {question.strip()}\nAnswer: {text}".rstrip()
         continuation = f" {sentence}"
-        (tokens,) = await token_scores(run, [(before, continuation)])
+        (tokens,) = await score_tokens(run, [(before, continuation)])
         unlikely = [token for token in tokens if math.exp(token.logprob) <= self.threshold]
         masked = {place for token in unlikely for place in range(token.start, token.end)}
         left = (letter for place, letter in enumerate(continuation) if place not in masked)
@@ -150,5 +151,9 @@ class FLARE:
 
 def _messages(question: str, written: str, passages: Sequence[Passage]) -> list[Message]:
     instruction = _FROM_PASSAGES if passages else _ALONE
-    blocks = [*([render(passages)] if passages else []), asked(question), written]
+    blocks = [
+        *([render_passages(passages)] if passages else []),
+        render_question(question),
+        written,
+    ]
     return [Message("system", instruction), Message("user", "\n\n".join(blocks))]

@@ -12,10 +12,11 @@ from pydantic import BaseModel, ConfigDict, Field
 from colligate.core.answer import Answer
 from colligate.core.citing import Statement
 from colligate.core.events import Noted
-from colligate.core.lookup import LookedUp, answered, before_the_answer, prompted
+from colligate.core.fit import fit_window
+from colligate.core.lookup import Lookup, answer_from, reserve_for_answer
 from colligate.core.parameters import require_min
-from colligate.core.prompts import asked, escape
-from colligate.core.reader import Form, render, stated
+from colligate.core.prompts import escape, render_question
+from colligate.core.reader import Form, ask_statements, render_passages
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
 from colligate.documents import Passage
@@ -113,13 +114,13 @@ class GenGround:
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Deduce and ground in turn, then read."""
-        found = LookedUp(run, self.k, self.pool, self.mode)
+        found = Lookup(run, self.k, self.pool, self.mode)
         progress = _Progress()
         if await found.possible():
-            with before_the_answer(run, lambda: found.passages):
+            with reserve_for_answer(run, lambda: found.passages):
                 await self._work(question, found, progress)
         grounds = list(dict.fromkeys(progress.grounds))
-        return await answered(
+        return await answer_from(
             question,
             found.of(grounds) if grounds else found.by_turns(self.k),
             run,
@@ -128,7 +129,7 @@ class GenGround:
             notes=progress.log() if progress.history else "",
         )
 
-    async def _work(self, question: str, found: LookedUp, progress: _Progress) -> None:
+    async def _work(self, question: str, found: Lookup, progress: _Progress) -> None:
         known: set[str] = set()
         for number in range(self.iterations):
             deduced = await self._deduce(question, progress, found.run, first=number == 0)
@@ -150,7 +151,7 @@ class GenGround:
         self, question: str, progress: _Progress, run: Run, *, first: bool
     ) -> Deduced | None:
         """The next sub-question with a guess; the question itself where the first is unreadable."""
-        blocks = [asked(question), *([progress.log()] if progress.history else [])]
+        blocks = [render_question(question), *([progress.log()] if progress.history else [])]
         messages = [Message("system", _DEDUCE), Message("user", "\n\n".join(blocks))]
         try:
             return (await run.structured(messages, Deduced, max_tokens=self.deduce_tokens)).value
@@ -170,15 +171,15 @@ class GenGround:
         ask = partial(_ground_messages, subquestion, guess)
         for start in range(0, len(passages), self.batch):
             batch = passages[start : start + self.batch]
-            messages, shown = await prompted(
+            shown = await fit_window(
                 batch, ask, run, max_tokens=self.ground_tokens, schema=Grounded
             )
             try:
-                reply, refs = await stated(
+                reply, refs = await ask_statements(
                     subquestion,
                     shown,
                     run,
-                    messages=messages,
+                    messages=ask(shown),
                     schema=Grounded,
                     max_tokens=self.ground_tokens,
                 )
@@ -194,7 +195,7 @@ class GenGround:
 
 def _ground_messages(subquestion: str, guess: str, passages: Sequence[Passage]) -> list[Message]:
     guessed = f"<log>\nGuess: {escape(_short(guess)) or 'none'}\n</log>"
-    blocks = [render(passages), asked(subquestion), guessed]
+    blocks = [render_passages(passages), render_question(subquestion), guessed]
     return [Message("system", _GROUND), Message("user", "\n\n".join(blocks))]
 
 

@@ -8,10 +8,11 @@ from functools import partial
 from typing import ClassVar, Literal
 
 from colligate.core.answer import Answer
-from colligate.core.lookup import LookedUp, answered, before_the_answer, prompted
+from colligate.core.fit import fit_window
+from colligate.core.lookup import Lookup, answer_from, reserve_for_answer
 from colligate.core.parameters import require_min
-from colligate.core.prompts import asked, numbered, sentence_reasoning
-from colligate.core.reader import Form, render
+from colligate.core.prompts import parse_sentence, render_question, render_thoughts
+from colligate.core.reader import Form, render_passages
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
 from colligate.documents import Passage
@@ -61,20 +62,20 @@ class IRCoT:
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Reason and look up in turn, then read."""
-        found = LookedUp(run, self.k, self.pool, self.mode)
+        found = Lookup(run, self.k, self.pool, self.mode)
         thoughts: list[str] = []
-        with before_the_answer(run, lambda: found.passages):
+        with reserve_for_answer(run, lambda: found.passages):
             await self._reason(question, found, thoughts)
-        return await answered(
+        return await answer_from(
             question,
             found.by_turns(self.paragraphs),
             run,
             strategy=self.name,
             form=self.form,
-            notes=numbered(thoughts) if thoughts else "",
+            notes=render_thoughts(thoughts) if thoughts else "",
         )
 
-    async def _reason(self, question: str, found: LookedUp, thoughts: list[str]) -> None:
+    async def _reason(self, question: str, found: Lookup, thoughts: list[str]) -> None:
         """The chain, sentence by sentence, into `thoughts`."""
         passages = (await found.search(question))[: self.paragraphs]
         for _ in range(self.iterations):
@@ -97,18 +98,22 @@ class IRCoT:
     ) -> tuple[str, bool]:
         """The next sentence, and whether it gives the answer."""
         prompt = partial(_messages, question, thoughts)
-        messages, _ = await prompted(passages, prompt, run, max_tokens=self.sentence_tokens)
+        shown = await fit_window(passages, prompt, run, max_tokens=self.sentence_tokens)
         reply = await run.chat(
-            messages,
+            prompt(shown),
             max_tokens=self.sentence_tokens,
             temperature=self.temperature,
             seed=self.seed if self.temperature else None,
         )
-        reasoning = sentence_reasoning(reply.text)
+        reasoning = parse_sentence(reply.text)
         thought = " ".join(reasoning.thought.split())[:_LONGEST]
         return thought, not reasoning.need_retrieve
 
 
 def _messages(question: str, thoughts: Sequence[str], passages: Sequence[Passage]) -> list[Message]:
-    blocks = [render(passages), asked(question), *([numbered(thoughts)] if thoughts else [])]
+    blocks = [
+        render_passages(passages),
+        render_question(question),
+        *([render_thoughts(thoughts)] if thoughts else []),
+    ]
     return [Message("system", _INSTRUCTION), Message("user", "\n\n".join(blocks))]

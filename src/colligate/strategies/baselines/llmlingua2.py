@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from colligate.core.answer import Answer
-from colligate.core.compress import Compressed, above_percentile, compressed
+from colligate.core.compress import CompressedPassage, compress, keep_above_percentile
 from colligate.core.parameters import require_min
 from colligate.core.reader import Form, read_shortened
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
-from colligate.core.token_scores import words_of
-from colligate.core.units import Units, unit_passages
+from colligate.core.token_scores import group_words
+from colligate.core.units import Units, choose_units
 from colligate.documents import Passage
 from colligate.errors import WeightsUnavailable
 from colligate.library.sources import SearchMode
@@ -65,7 +65,7 @@ class LLMLingua2:
                 "none is named",
                 "set classifier=microsoft/llmlingua-2-xlm-roberta-large-meetingbank, or a folder",
             )
-        _, passages = await unit_passages(
+        _, passages = await choose_units(
             question, run, self.units, self.documents, pool=self.pool, mode=self.mode
         )
         kept = await self._shortened(self.classifier, passages, run)
@@ -75,7 +75,7 @@ class LLMLingua2:
 
     async def _shortened(
         self, name: str, passages: Sequence[Passage], run: Run
-    ) -> list[Compressed]:
+    ) -> list[CompressedPassage]:
         classifier = token_classifier(name)
         began = time.perf_counter()
         texts = [passage.text for passage in passages]
@@ -89,7 +89,7 @@ class LLMLingua2:
         found = []
         for passage, row in zip(passages, scored, strict=True):
             kept = [span for piece in row for span in kept_words(passage.text, piece, rate)]
-            found.append(compressed(passage, kept))
+            found.append(compress(passage, kept))
         return found
 
 
@@ -97,11 +97,11 @@ def kept_words(text: str, tokens: Sequence[Scored], rate: float) -> list[tuple[i
     """The words of one piece that are worth keeping, as half-open ranges of the text."""
     if rate >= 1:
         return [(start, end) for start, end, _ in tokens]
-    words = words_of(text, [(start, end) for start, end, _ in tokens])
+    words = group_words(text, [(start, end) for start, end, _ in tokens])
     means = [sum(tokens[i][2] for i in word) / len(word) for word in words]
     # A word counts once for each of its tokens: the bar is one for tokens.
     weighed = [mean for mean, word in zip(means, words, strict=True) for _ in word]
-    above = set(above_percentile(weighed, int(100 * (1 - rate) + 1), least=False))
+    above = set(keep_above_percentile(weighed, int(100 * (1 - rate) + 1), least=False))
     kept, place = [], 0
     for word in words:
         if place in above:

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from colligate.core.answer import Answer
-from colligate.core.compress import Compressed, best_share, compressed
+from colligate.core.compress import CompressedPassage, compress, keep_best_share
 from colligate.core.events import Pruned
 from colligate.core.parameters import require_min
 from colligate.core.prompts import escape
 from colligate.core.reader import Form, read_shortened
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
-from colligate.core.token_scores import MARGIN, Token, pieces, token_scores
-from colligate.core.units import Units, unit_passages
+from colligate.core.token_scores import MARGIN, TokenScore, cut_pieces, score_tokens
+from colligate.core.units import Units, choose_units
 from colligate.documents import Passage
 from colligate.library.sources import SearchMode
 from colligate.models import Capability, Role
@@ -61,7 +61,7 @@ class LongLLMLingua:
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Rank, cut, read."""
-        _, passages = await unit_passages(
+        _, passages = await choose_units(
             question, run, self.units, self.documents, pool=self.pool, mode=self.mode
         )
         passages = [passage for passage in passages if passage.text.strip()]
@@ -113,11 +113,11 @@ class LongLLMLingua:
 
     async def _fine(
         self, question: str, documents: Sequence[tuple[Passage, float]], run: Run
-    ) -> list[Compressed]:
+    ) -> list[CompressedPassage]:
         """Each document with its best tokens, in the order given."""
         asked = f"{question.strip()}\n\n"
         before = ""
-        found: list[Compressed] = []
+        found: list[CompressedPassage] = []
         for passage, share in documents:
             found.append(await self._cut(asked, before, passage, share, run))
             before += f"{found[-1].text}\n\n" if found[-1].kept else ""
@@ -125,28 +125,30 @@ class LongLLMLingua:
 
     async def _cut(
         self, asked: str, before: str, passage: Passage, share: float, run: Run
-    ) -> Compressed:
+    ) -> CompressedPassage:
         """A document with only its best tokens, given what was kept of those before it."""
         if share <= 0 or share >= 1:
-            return compressed(passage, [(0, len(passage.text))] if share > 0 else [])
+            return compress(passage, [(0, len(passage.text))] if share > 0 else [])
         model = run.model(Role.SCORER)
         taken = await model.count_tokens(asked) + self.block
         kept: list[tuple[int, int]] = []
         tokens = await model.token_spans(passage.text)
-        for start, end in pieces(0, len(passage.text), tokens, self.block):
-            known = before + compressed(passage, kept).text
+        for start, end in cut_pieces(0, len(passage.text), tokens, self.block):
+            known = before + compress(passage, kept).text
             context = await _within_window(known, run, taken, end=True)
             text = passage.text[start:end]
             pairs = [(f"{asked}{context}", text), (context, text)]
-            told, untold = await token_scores(run, pairs)
+            told, untold = await score_tokens(run, pairs)
             kept += [(start + a, start + b) for a, b in chosen(told, untold, share)]
-        return compressed(passage, kept)
+        return compress(passage, kept)
 
 
-def chosen(told: Sequence[Token], untold: Sequence[Token], share: float) -> list[tuple[int, int]]:
+def chosen(
+    told: Sequence[TokenScore], untold: Sequence[TokenScore], share: float
+) -> list[tuple[int, int]]:
     """The tokens that the question makes likelier most, so large a share of them."""
     gains = [a.logprob - b.logprob for a, b in zip(told, untold, strict=True)]
-    return [(told[place].start, told[place].end) for place in best_share(gains, share)]
+    return [(told[place].start, told[place].end) for place in keep_best_share(gains, share)]
 
 
 async def _within_window(text: str, run: Run, taken: int, *, end: bool = False) -> str:

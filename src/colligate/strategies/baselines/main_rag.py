@@ -12,13 +12,13 @@ from colligate.concurrency import gather
 from colligate.core.answer import Answer
 from colligate.core.citing import Evidence
 from colligate.core.events import Noted, Pruned, Scored
-from colligate.core.lookup import answered, before_the_answer
+from colligate.core.lookup import answer_from, reserve_for_answer
 from colligate.core.parameters import require_min
-from colligate.core.prompts import asked, escape
-from colligate.core.reader import Form, render
+from colligate.core.prompts import escape, render_question
+from colligate.core.reader import Form, render_passages
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
-from colligate.core.units import Units, unit_passages
+from colligate.core.units import Units, choose_units
 from colligate.documents import Passage
 from colligate.library.sources import SearchMode
 from colligate.models import Capability, Message, Role
@@ -68,12 +68,12 @@ class MAINRAG:
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Answer from each, judge each, read those that are kept."""
-        _, passages = await unit_passages(
+        _, passages = await choose_units(
             question, run, self.units, self.documents, pool=self.pool, mode=self.mode
         )
         passages = [passage for passage in passages if passage.text.strip()]
         judged: dict[Passage, float] = {}
-        with before_the_answer(run, lambda: judged):
+        with reserve_for_answer(run, lambda: judged):
             await gather(self._judge(question, each, judged, run) for each in passages)
         scores = {each: judged[each] for each in passages if each in judged}
         run.emit(Scored("main-rag judge", tuple(p.span for p in scores), tuple(scores.values())))
@@ -83,13 +83,13 @@ class MAINRAG:
         sources = [
             (each, Evidence(each.span, scores[each], "log-odds that it helps")) for each in kept
         ]
-        return await answered(question, sources, run, strategy=self.name, form=self.form)
+        return await answer_from(question, sources, run, strategy=self.name, form=self.form)
 
     async def _judge(
         self, question: str, passage: Passage, judged: dict[Passage, float], run: Run
     ) -> None:
         """The log-odds that a document helps with the question, into `judged`."""
-        shown, wanted = render([passage]), asked(question)
+        shown, wanted = render_passages([passage]), render_question(question)
         predict = [Message("system", _PREDICT), Message("user", f"{shown}\n\n{wanted}")]
         reply = await run.chat(predict, role=Role.WORKER, max_tokens=self.prediction_tokens)
         said = f"<log>\n{escape(reply.text.strip())}\n</log>"

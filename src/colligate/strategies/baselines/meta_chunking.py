@@ -14,11 +14,17 @@ from colligate.core.events import Noted
 from colligate.core.parameters import require_min
 from colligate.core.prompts import escape
 from colligate.core.reader import Form, read_best_first
-from colligate.core.relevance import Relevance, relevance
+from colligate.core.relevance import Relevance, score_relevance
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
-from colligate.core.token_scores import at_minima, merged, pieces, running_scores, runs
-from colligate.core.units import whole_documents
+from colligate.core.token_scores import (
+    cut_pieces,
+    cut_runs,
+    find_minima,
+    merge_chunks,
+    score_running_tokens,
+)
+from colligate.core.units import read_whole_documents
 from colligate.documents import Document, Passage
 from colligate.documents.sentences import sentences, word_spans
 from colligate.documents.tokens import estimate_tokens, token_spans
@@ -80,11 +86,11 @@ class MetaChunking:
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Cut, choose, read."""
-        documents = await whole_documents(question, run, self.documents, self.mode)
+        documents = await read_whole_documents(question, run, self.documents, self.mode)
         chunks: list[Passage] = []
         for document in documents:  # one after the other: they share one scorer
             chunks += await self._chunks(document, run)
-        scores = await relevance(question, chunks, run, self.by)
+        scores = await score_relevance(question, chunks, run, self.by)
         return await read_best_first(
             question,
             chunks,
@@ -111,14 +117,17 @@ class MetaChunking:
         if not cuts:
             return []
         if self.how == "ppl":
-            found = runs(len(cuts), at_minima(await _surprise(document, cuts, run), self.threshold))
+            found = cut_runs(
+                len(cuts), find_minima(await _surprise(document, cuts, run), self.threshold)
+            )
         else:
             if len(cuts) > _MANY:
                 run.emit(Noted(f"{document.title}: {len(cuts):,} sentences, a call for each"))
             found = await _by_margin(document.text, cuts, run)
         sizes = [len(word_spans(document.text[start:end])) for start, end in cuts]
         return [
-            (cuts[first][0], cuts[stop - 1][1]) for first, stop in merged(found, sizes, self.words)
+            (cuts[first][0], cuts[stop - 1][1])
+            for first, stop in merge_chunks(found, sizes, self.words)
         ]
 
     def _key(self, document: Document, run: Run) -> str:
@@ -133,13 +142,13 @@ def _sentences(document: Document) -> list[tuple[int, int]]:
     found: list[tuple[int, int]] = []
     for start, end in sentences(document.text, document.language):
         spans = token_spans(document.text[start:end])
-        found += pieces(start, end, spans, _LONGEST)
+        found += cut_pieces(start, end, spans, _LONGEST)
     return found
 
 
 async def _surprise(document: Document, cuts: Sequence[tuple[int, int]], run: Run) -> list[float]:
     """The mean negative log-probability of each sentence's tokens after the text before it."""
-    rows = await running_scores(run, document.text, cuts)
+    rows = await score_running_tokens(run, document.text, cuts)
     return [-sum(token.logprob for token in row) / max(1, len(row)) for row in rows]
 
 

@@ -13,10 +13,11 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from colligate.core.answer import Answer
 from colligate.core.events import Noted
-from colligate.core.lookup import LookedUp, answered, before_the_answer, prompted
+from colligate.core.fit import fit_window
+from colligate.core.lookup import Lookup, answer_from, reserve_for_answer
 from colligate.core.parameters import require_min
-from colligate.core.prompts import asked, escape
-from colligate.core.reader import Form, render
+from colligate.core.prompts import escape, render_question
+from colligate.core.reader import Form, render_passages
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
 from colligate.documents import Passage
@@ -119,37 +120,42 @@ def answer_messages(
     """
     said = ["What a critic says of the answer before:", _given(feedback=feedback)]
     critic = "\n".join(said) if feedback.strip() else ""
-    return _messages(_ANSWER, *filter(None, [render(passages), asked(question), *advice, critic]))
+    return _messages(
+        _ANSWER,
+        *filter(None, [render_passages(passages), render_question(question), *advice, critic]),
+    )
 
 
 def brief_messages(question: str, passages: Sequence[Passage]) -> list[Message]:
     """The prompt for a second opinion, where there is no expert model."""
-    return _messages(_BRIEFLY, render(passages), asked(question))
+    return _messages(_BRIEFLY, render_passages(passages), render_question(question))
 
 
 def check_messages(question: str, answer: str) -> list[Message]:
     """The prompt for the errors of an answer."""
-    return _messages(_CHECK, asked(question), _given(answer=answer))
+    return _messages(_CHECK, render_question(question), _given(answer=answer))
 
 
 def internal_messages(question: str) -> list[Message]:
     """Does the model know enough itself?"""
-    return _messages(_INTERNAL, asked(question))
+    return _messages(_INTERNAL, render_question(question))
 
 
 def external_messages(question: str, passages: Sequence[Passage]) -> list[Message]:
     """Do the passages say enough?"""
-    return _messages(_EXTERNAL, render(passages), asked(question))
+    return _messages(_EXTERNAL, render_passages(passages), render_question(question))
 
 
 def entails_messages(question: str, reason: str, answer: str) -> list[Message]:
     """Does the answer follow from its reason? Where there is no model for entailment."""
-    return _messages(_ENTAILS, asked(question), _given(reason=reason, answer=answer))
+    return _messages(_ENTAILS, render_question(question), _given(reason=reason, answer=answer))
 
 
 def rewrite_messages(question: str, answer: str, passages: Sequence[Passage]) -> list[Message]:
     """The prompt for another query."""
-    return _messages(_REWRITE, render(passages), asked(question), _given(answer=answer))
+    return _messages(
+        _REWRITE, render_passages(passages), render_question(question), _given(answer=answer)
+    )
 
 
 def expert_text(question: str, passages: Sequence[Passage]) -> tuple[str, str]:
@@ -259,11 +265,11 @@ class MetaRAG:
             MissingCapability: the run has no embedder.
         """
         await run.embed([question], kind="query")  # without an embedder nothing is asked
-        found = LookedUp(run, self.k, self.pool, self.mode)
+        found = Lookup(run, self.k, self.pool, self.mode)
         state = _State()
-        with before_the_answer(run, lambda: found.passages):
+        with reserve_for_answer(run, lambda: found.passages):
             await self._work(question, found, state)
-        return await answered(
+        return await answer_from(
             question,
             found.of(state.passages),
             run,
@@ -272,7 +278,7 @@ class MetaRAG:
             notes=state.log(),
         )
 
-    async def _work(self, question: str, found: LookedUp, state: _State) -> None:
+    async def _work(self, question: str, found: Lookup, state: _State) -> None:
         run = found.run
         await self._look_up(question, found, state)
         if not state.passages:
@@ -288,7 +294,7 @@ class MetaRAG:
             if certain(state.answer):
                 state.keep()
 
-    async def _look_up(self, query: str, found: LookedUp, state: _State) -> None:
+    async def _look_up(self, query: str, found: Lookup, state: _State) -> None:
         await found.search(query)
         state.passages = found.latest_first[: self.paragraphs]
 
@@ -297,10 +303,10 @@ class MetaRAG:
     ) -> None:
         """Answer with a reason; what stands stays where the reply cannot be read."""
         prompt = partial(answer_messages, question, advice, feedback)
-        messages, _ = await prompted(
+        shown = await fit_window(
             state.passages, prompt, run, max_tokens=self.answer_tokens, schema=Reasoned
         )
-        made = await self._ask(messages, Reasoned, self.answer_tokens, run)
+        made = await self._ask(prompt(shown), Reasoned, self.answer_tokens, run)
         if made is not None:
             state.reason, state.answer = made.reason.strip(), made.answer.strip()
 
@@ -320,31 +326,25 @@ class MetaRAG:
             return await _written(self.expert, *expert_text(question, state.passages), 16, run)
         worker = run.model(Role.WORKER)
         run.warn(f"metarag has no expert model: {worker.name} gives the answer to compare with")
-        messages, _ = await prompted(
-            state.passages,
-            partial(brief_messages, question),
-            run,
-            max_tokens=self.judge_tokens,
-            role=Role.WORKER,
+        prompt = partial(brief_messages, question)
+        shown = await fit_window(
+            state.passages, prompt, run, max_tokens=self.judge_tokens, role=Role.WORKER
         )
-        reply = await run.chat(messages, role=Role.WORKER, max_tokens=self.judge_tokens)
+        reply = await run.chat(prompt(shown), role=Role.WORKER, max_tokens=self.judge_tokens)
         return " ".join(reply.text.split())
 
-    async def _plan(self, question: str, found: LookedUp, state: _State) -> tuple[list[str], str]:
+    async def _plan(self, question: str, found: Lookup, state: _State) -> tuple[list[str], str]:
         """The critic's three questions, and what follows: advice, feedback, and more passages."""
         run = found.run
         checked = await self._ask(
             check_messages(question, state.answer), Checked, self.judge_tokens, run
         )
         knows = await self._judged(internal_messages(question), run, otherwise=False)
-        external, _ = await prompted(
-            state.passages,
-            partial(external_messages, question),
-            run,
-            max_tokens=self.judge_tokens,
-            schema=Sufficient,
+        prompt = partial(external_messages, question)
+        shown = await fit_window(
+            state.passages, prompt, run, max_tokens=self.judge_tokens, schema=Sufficient
         )
-        says = await self._judged(external, run, otherwise=True)
+        says = await self._judged(prompt(shown), run, otherwise=True)
         run.emit(Noted(f"critic: the model knows enough {knows}, the passages say enough {says}"))
         if knows and says:
             entailed = await self._entailed(question, state, run)
@@ -370,8 +370,8 @@ class MetaRAG:
     async def _rewritten(self, question: str, state: _State, run: Run) -> str:
         """Another query; the question where there is none."""
         prompt = partial(rewrite_messages, question, state.answer)
-        messages, _ = await prompted(state.passages, prompt, run, max_tokens=self.judge_tokens)
-        reply = await run.chat(messages, max_tokens=self.judge_tokens)
+        shown = await fit_window(state.passages, prompt, run, max_tokens=self.judge_tokens)
+        reply = await run.chat(prompt(shown), max_tokens=self.judge_tokens)
         query = " ".join(reply.text.split()).strip("\"'“”")[: self.query_characters]
         return query.strip() or question
 

@@ -8,8 +8,8 @@ from typing import ClassVar, Literal
 
 from colligate.core.answer import Answer
 from colligate.core.citing import Evidence
-from colligate.core.compress import Compressed, compressed
-from colligate.core.reader import Form, fitting, read
+from colligate.core.compress import CompressedPassage, compress
+from colligate.core.reader import Form, fit_reader, read
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
 from colligate.documents import Passage
@@ -59,11 +59,13 @@ class Oracle:
             named.setdefault(name, [])
         passages = [await self._passage(name, named[name], run) for name in named]
         passages = [passage for passage in passages if passage.text.strip()]
-        passages = await fitting(question, passages, run, self.form)
+        passages = await fit_reader(question, passages, run, self.form)
         evidence = [
             Evidence(span, 1.0, "the data set says that it holds the answer")
             for passage in passages
-            for span in (passage.kept if isinstance(passage, Compressed) else (passage.span,))
+            for span in (
+                passage.kept if isinstance(passage, CompressedPassage) else (passage.span,)
+            )
         ]
         return await read(
             question, passages, run, strategy=self.name, evidence=evidence, form=self.form
@@ -80,4 +82,4 @@ class Oracle:
             run.warn(f"a supporting sentence is not in {name}: the document is read whole")
         if not places or len(places) < len(found):
             return whole
-        return compressed(whole, places)
+        return compress(whole, places)

@@ -9,13 +9,13 @@ from typing import ClassVar, Literal
 
 from colligate.core.answer import Answer
 from colligate.core.citing import Evidence
-from colligate.core.compress import compressed
+from colligate.core.compress import compress
 from colligate.core.events import Scored
 from colligate.core.parameters import require_min
-from colligate.core.reader import Form, fitting, read, read_best_first
+from colligate.core.reader import Form, fit_reader, read, read_best_first
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
-from colligate.core.units import Units, chunked, unit_passages
+from colligate.core.units import Units, choose_units, chunk_documents
 from colligate.documents import Passage
 from colligate.documents.chunking import SixSentences
 from colligate.documents.sentences import sentences
@@ -74,7 +74,7 @@ class Recomp:
                 "set encoder=fangyuan/nq_extractive_compressor (or tqa, hotpotqa), or a folder",
             )
         if self.level == "chunks":
-            chunks = await chunked(
+            chunks = await chunk_documents(
                 question, run, SixSentences(), documents=self.documents, mode=self.mode
             )
             return await read_best_first(
@@ -87,7 +87,7 @@ class Recomp:
                 form=self.form,
                 budget=self.budget,
             )
-        _, passages = await unit_passages(
+        _, passages = await choose_units(
             question, run, self.units, self.documents, pool=self.pool, mode=self.mode
         )
         return await self._extracted(question, passages, run)
@@ -106,9 +106,9 @@ class Recomp:
             left.difference_update(inside)
             start = passage.span.start
             places = [(span.start - start, span.end - start) for span in inside]
-            shortened.append(compressed(passage, places))
+            shortened.append(compress(passage, places))
         kept = [each for each in shortened if each.kept]
-        shown = await fitting(question, kept, run, self.form)
+        shown = await fit_reader(question, kept, run, self.form)
         spans = [span for each in kept[: len(shown)] for span in chosen if each.span.contains(span)]
         evidence = [
             Evidence(span, chosen[span], "one of the most useful sentences by the encoder")

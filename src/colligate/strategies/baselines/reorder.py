@@ -8,10 +8,10 @@ from typing import ClassVar, Literal
 from colligate.core.answer import Answer
 from colligate.core.parameters import require_min
 from colligate.core.reader import Form, read_best_first
-from colligate.core.relevance import relevance
+from colligate.core.relevance import score_relevance
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
-from colligate.core.units import chunked, unit_passages
+from colligate.core.units import choose_units, chunk_documents
 from colligate.documents import Passage
 from colligate.documents.chunking import SixSentences
 from colligate.library.sources import SearchMode
@@ -49,7 +49,7 @@ class ReorderBM25:
     async def answer(self, question: str, run: Run) -> Answer:
         """Score, order, read."""
         passages = await _units(question, run, self.units, self.documents, self.mode)
-        scores = await relevance(question, passages, run, "bm25", k1=self.k1, b=self.b)
+        scores = await score_relevance(question, passages, run, "bm25", k1=self.k1, b=self.b)
         return await read_best_first(
             question,
             passages,
@@ -92,7 +92,7 @@ class ReorderDense:
     async def answer(self, question: str, run: Run) -> Answer:
         """Score, order, read."""
         passages = await _units(question, run, self.units, self.documents, self.mode)
-        scores = await relevance(question, passages, run, self.by)
+        scores = await score_relevance(question, passages, run, self.by)
         return await read_best_first(
             question,
             passages,
@@ -109,7 +109,7 @@ async def _units(
     question: str, run: Run, units: Reordered, most: int, mode: SearchMode
 ) -> list[Passage]:
     if units == "chunks":
-        return await chunked(question, run, SixSentences(), documents=most, mode=mode)
+        return await chunk_documents(question, run, SixSentences(), documents=most, mode=mode)
     # No larger pool: what a reranker thinks is not this method's to know.
-    _, found = await unit_passages(question, run, units, most, pool=most, mode=mode)
+    _, found = await choose_units(question, run, units, most, pool=most, mode=mode)
     return [passage for passage in found if passage.text.strip()]

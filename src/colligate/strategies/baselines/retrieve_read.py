@@ -8,7 +8,7 @@ from typing import ClassVar
 from colligate.core.answer import Answer
 from colligate.core.citing import Evidence
 from colligate.core.parameters import require_min
-from colligate.core.reader import Form, fitting, read
+from colligate.core.reader import Form, fit_reader, read
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
 from colligate.library.sources import SearchMode
@@ -38,7 +38,7 @@ class RetrieveRead:
     async def answer(self, question: str, run: Run) -> Answer:
         """Search, read, cite."""
         hits = await run.search(question, k=self.k, pool=self.pool, mode=self.mode)
-        passages = await fitting(question, [hit.passage for hit in hits], run, self.form)
+        passages = await fit_reader(question, [hit.passage for hit in hits], run, self.form)
         evidence = [
             Evidence(hit.passage.span, hit.score, f"rank {rank} of the search")
             for rank, hit in enumerate(hits[: len(passages)], 1)

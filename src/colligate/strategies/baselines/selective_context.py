@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from colligate.core.answer import Answer
-from colligate.core.compress import Compressed, above_percentile, compressed
+from colligate.core.compress import CompressedPassage, compress, keep_above_percentile
 from colligate.core.parameters import require_min
 from colligate.core.reader import Form, read_shortened
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
-from colligate.core.token_scores import MARGIN, Token, pieces, token_scores, words_of
-from colligate.core.units import Units, unit_passages
+from colligate.core.token_scores import MARGIN, TokenScore, cut_pieces, group_words, score_tokens
+from colligate.core.units import Units, choose_units
 from colligate.documents import Passage
 from colligate.documents.sentences import sentences
 from colligate.library.sources import SearchMode
@@ -57,7 +57,7 @@ class SelectiveContext:
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Leave out, read."""
-        _, passages = await unit_passages(
+        _, passages = await choose_units(
             question, run, self.units, self.documents, pool=self.pool, mode=self.mode
         )
         kept = await self._shortened(passages, run)
@@ -65,14 +65,14 @@ class SelectiveContext:
             question, kept, [1.0] * len(kept), run, strategy=self.name, form=self.form
         )
 
-    async def _shortened(self, passages: Sequence[Passage], run: Run) -> list[Compressed]:
+    async def _shortened(self, passages: Sequence[Passage], run: Run) -> list[CompressedPassage]:
         rows = [await self._sentences(passage, run) for passage in passages]
         pairs = [
             ("", passage.text[start:end])
             for passage, row in zip(passages, rows, strict=True)
             for start, end in row
         ]
-        scored = iter(await token_scores(run, pairs) if pairs else ())
+        scored = iter(await score_tokens(run, pairs) if pairs else ())
         found, total = [], 0
         for passage, row in zip(passages, rows, strict=True):
             units: list[Unit] = []
@@ -86,19 +86,19 @@ class SelectiveContext:
         if self.target is not None:
             reduce = max(0.0, 1 - self.target / max(1, total))
         everything = [value for _, units in found for *_, value in units]
-        kept = set(above_percentile(everything, 100 * reduce, least=True))
+        kept = set(keep_above_percentile(everything, 100 * reduce, least=True))
         places = iter(range(len(everything)))
         return [
-            compressed(passage, [unit[:2] for unit in units if next(places) in kept])
+            compress(passage, [unit[:2] for unit in units if next(places) in kept])
             for passage, units in found
         ]
 
-    def _units(self, text: str, tokens: Sequence[Token]) -> list[Unit]:
+    def _units(self, text: str, tokens: Sequence[TokenScore]) -> list[Unit]:
         """The units of a sentence."""
         if self.level == "sentence":
             groups = [list(range(len(tokens)))] if tokens else []
         elif self.level == "word":
-            groups = words_of(text, [(token.start, token.end) for token in tokens])
+            groups = group_words(text, [(token.start, token.end) for token in tokens])
         else:
             groups = [[place] for place in range(len(tokens))]
         units = []
@@ -117,5 +117,5 @@ class SelectiveContext:
         found: list[tuple[int, int]] = []
         for start, end in sentences(passage.text, document.language):
             spans = await model.token_spans(passage.text[start:end])
-            found += pieces(start, end, spans, most)
+            found += cut_pieces(start, end, spans, most)
         return found

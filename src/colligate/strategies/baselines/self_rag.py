@@ -11,10 +11,10 @@ from typing import ClassVar
 from colligate.concurrency import gather
 from colligate.core.answer import Answer
 from colligate.core.events import Noted
-from colligate.core.lookup import LookedUp, answered, before_the_answer
+from colligate.core.lookup import Lookup, answer_from, reserve_for_answer
 from colligate.core.parameters import require_min
-from colligate.core.prompts import asked, escape, sentence_reasoning
-from colligate.core.reader import Form, render
+from colligate.core.prompts import escape, parse_sentence, render_question
+from colligate.core.reader import Form, render_passages
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
 from colligate.documents import Passage
@@ -119,15 +119,15 @@ class SelfRAG:
         if not self.always_retrieve and not await self._looks_up(question, run):
             remembered = await Direct(form=self.form).answer(question, run)
             return replace(remembered, strategy=self.name)
-        found = LookedUp(run, self.k, self.pool, self.mode)
+        found = Lookup(run, self.k, self.pool, self.mode)
         passages = await found.search(question)
         best = _Beam()
         if passages:
-            with before_the_answer(run, lambda: passages):
+            with reserve_for_answer(run, lambda: passages):
                 best = await self._best(question, passages, run)
         # Where no sentence was written, the search is all there is to read.
         chosen = list(dict.fromkeys(best.passages)) or passages
-        return await answered(
+        return await answer_from(
             question,
             found.of(chosen),
             run,
@@ -175,7 +175,7 @@ class SelfRAG:
             return await self._reflected(self.reflection, question, beam, passage, run)
         messages = _messages(_CONTINUE, question, passage, beam.text)
         reply = await run.chat(messages, max_tokens=self.segment_tokens)
-        sentence = sentence_reasoning(reply.text).thought
+        sentence = parse_sentence(reply.text).thought
         if not sentence:
             return "", 0.0
         before = f"{passage.text.strip()}\n\nQuestion: {question.strip()}\nAnswer: {beam.text}"
@@ -225,7 +225,7 @@ def _useful(odds: Mapping[str, float]) -> float:
 def _messages(
     instruction: str, question: str, passage: Passage | None = None, said: str = ""
 ) -> list[Message]:
-    blocks = [*([render([passage])] if passage else []), asked(question)]
+    blocks = [*([render_passages([passage])] if passage else []), render_question(question)]
     if said:
         blocks.append(f"Answer:\n<log>\n{escape(said)}\n</log>")
     return [Message("system", instruction), Message("user", "\n\n".join(blocks))]

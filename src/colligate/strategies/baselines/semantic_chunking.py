@@ -12,11 +12,11 @@ import numpy as np
 from colligate.core.answer import Answer
 from colligate.core.parameters import require_min
 from colligate.core.reader import Form, read_best_first
-from colligate.core.relevance import Relevance, relevance
+from colligate.core.relevance import Relevance, score_relevance
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
-from colligate.core.token_scores import runs
-from colligate.core.units import chunked, whole_documents
+from colligate.core.token_scores import cut_runs
+from colligate.core.units import chunk_documents, read_whole_documents
 from colligate.documents import Document, Passage
 from colligate.documents.chunking import Structural
 from colligate.documents.sentences import sentences
@@ -57,7 +57,7 @@ class SemanticChunking:
     async def answer(self, question: str, run: Run) -> Answer:
         """Cut, choose, read."""
         chunks = await self._chunks(question, run)
-        scores = await relevance(question, chunks, run, self.by)
+        scores = await score_relevance(question, chunks, run, self.by)
         return await read_best_first(
             question,
             chunks,
@@ -72,8 +72,10 @@ class SemanticChunking:
     async def _chunks(self, question: str, run: Run) -> list[Passage]:
         if self.how == "structure":
             chunker = Structural(self.tokens)
-            return await chunked(question, run, chunker, documents=self.documents, mode=self.mode)
-        documents = await whole_documents(question, run, self.documents, self.mode)
+            return await chunk_documents(
+                question, run, chunker, documents=self.documents, mode=self.mode
+            )
+        documents = await read_whole_documents(question, run, self.documents, self.mode)
         return [chunk for each in documents for chunk in await self._by_meaning(each, run)]
 
     async def _by_meaning(self, document: Document, run: Run) -> list[Passage]:
@@ -83,7 +85,7 @@ class SemanticChunking:
         cuts = await self._cuts(document.text, found, run)
         return [
             document.passage(document.span(found[first][0], found[stop - 1][1]))
-            for run_ in runs(len(found), cuts)
+            for run_ in cut_runs(len(found), cuts)
             for first, stop in self._no_longer(document.text, found, run_)
         ]
 

@@ -14,13 +14,13 @@ from colligate.concurrency import gather
 from colligate.core.answer import Answer
 from colligate.core.citing import Evidence, Statement
 from colligate.core.fit import split_by_tokens
-from colligate.core.lookup import Source, answered, before_the_answer
+from colligate.core.lookup import SourcePassage, answer_from, reserve_for_answer
 from colligate.core.parameters import require_min
-from colligate.core.prompts import asked, escape
-from colligate.core.reader import Form, located, render
+from colligate.core.prompts import escape, render_question
+from colligate.core.reader import Form, locate_statements, render_passages
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
-from colligate.core.support import content_words
+from colligate.core.support import split_content_words
 from colligate.documents import Passage
 from colligate.documents.chunking import Structural
 from colligate.documents.tokens import estimate_tokens
@@ -136,7 +136,7 @@ Opinion = tuple[Sequence[str], str]
 
 def perceive_messages(question: str, part: Sequence[Passage]) -> list[Message]:
     """The prompt of an agent about its own part."""
-    return _messages(_PERCEIVE, render(part), question)
+    return _messages(_PERCEIVE, render_passages(part), question)
 
 
 def exchange_messages(question: str, number: int, opinions: Sequence[Opinion]) -> list[Message]:
@@ -146,7 +146,9 @@ def exchange_messages(question: str, number: int, opinions: Sequence[Opinion]) -
 
 def read_on_messages(question: str, part: Sequence[Passage], so_far: Opinion) -> list[Message]:
     """The prompt about another agent's part."""
-    return _messages(_READ_ON, f"{render(part)}\n\n{_opinions('So far', [so_far])}", question)
+    return _messages(
+        _READ_ON, f"{render_passages(part)}\n\n{_opinions('So far', [so_far])}", question
+    )
 
 
 def decide_messages(question: str, opinions: Sequence[Opinion]) -> list[Message]:
@@ -177,7 +179,7 @@ def vote(results: Sequence[str]) -> list[list[int]]:
         words = _WORD.findall(result.casefold())
         if " ".join(words) in _NO_VOTE:
             continue
-        key = " ".join(content_words(result) or words)  # "No." has no content word
+        key = " ".join(split_content_words(result) or words)  # "No." has no content word
         votes.setdefault(key, []).append(place)
     most = max(map(len, votes.values()), default=0)
     return [places for places in votes.values() if len(places) == most]
@@ -193,7 +195,10 @@ def _opinions(name: str, opinions: Sequence[Opinion]) -> str:
 
 
 def _messages(instruction: str, shown: str, question: str) -> list[Message]:
-    return [Message("system", instruction), Message("user", f"{shown}\n\n{asked(question)}")]
+    return [
+        Message("system", instruction),
+        Message("user", f"{shown}\n\n{render_question(question)}"),
+    ]
 
 
 T = TypeVar("T", bound=BaseModel)
@@ -255,13 +260,13 @@ class TreeOfAgents:
     async def answer(self, question: str, run: Run) -> Answer:
         """Perceive, exchange, read on, decide, vote, read."""
         agents = await self._agents(run)
-        with before_the_answer(run, lambda: any(agent.vote for agent in agents)):
+        with reserve_for_answer(run, lambda: any(agent.vote for agent in agents)):
             await gather(self._perceive(question, agent, run) for agent in agents)
             if len(agents) > 1 and self.helpers:
                 await gather(self._explore(question, agent, agents, run) for agent in agents)
             await gather(self._decide(question, agent, run) for agent in agents)
         winners = await self._winners(question, agents, run)
-        return await answered(
+        return await answer_from(
             question,
             _sources(winners),
             run,
@@ -338,7 +343,7 @@ class TreeOfAgents:
         if len(tied) > 1:
             opinions = [(_findings(agents, places), agents[places[0]].vote) for places in tied]
             messages = judge_messages(question, opinions)
-            with before_the_answer(run, lambda: tied):
+            with reserve_for_answer(run, lambda: tied):
                 made = await self._ask(messages, Judged, run, role=Role.JUDGE)
                 if made is not None and 1 <= made.id <= len(tied):
                     chosen = tied[made.id - 1]
@@ -353,7 +358,7 @@ class TreeOfAgents:
         run: Run,
     ) -> list[str]:
         """The statements that stand in a part; their passages are the agent's grounds."""
-        stood = await located(question, statements, part, run)
+        stood = await locate_statements(question, statements, part, run)
         spans = [place.span for each in stood for place in each.places]
         agent.grounds += [each for each in part if any(each.span.contains(span) for span in spans)]
         return [each.sentence for each in stood]
@@ -380,7 +385,7 @@ def _parts(tokens: Sequence[int], most: int) -> list[range]:
     return parts
 
 
-def _sources(winners: Sequence[_Agent]) -> list[Source]:
+def _sources(winners: Sequence[_Agent]) -> list[SourcePassage]:
     """The passages that the winners' findings quote, in their order; else their parts."""
     quoted = dict.fromkeys(passage for agent in winners for passage in agent.grounds)
     if quoted:

@@ -9,8 +9,8 @@ from colligate.concurrency import gather
 from colligate.core.answer import Answer
 from colligate.core.citing import Evidence
 from colligate.core.parameters import require_min
-from colligate.core.reader import Form, fitting, read
-from colligate.core.run import Run, shown
+from colligate.core.reader import Form, fit_reader, read
+from colligate.core.run import Run, titled_text
 from colligate.core.strategy import Calls, Needs
 from colligate.documents import Hit, Passage
 from colligate.library.sources import SearchMode
@@ -48,7 +48,7 @@ class TwoHop:
             for hit in further:
                 found.setdefault(hit.passage.span, (hit, f"for {first.passage.title}"))
         passages = [hit.passage for hit, _ in found.values()]
-        kept = await fitting(question, passages, run, self.form)
+        kept = await fit_reader(question, passages, run, self.form)
         evidence = [
             Evidence(hit.passage.span, hit.score, f"found {why}")
             for hit, why in list(found.values())[: len(kept)]
@@ -58,4 +58,4 @@ class TwoHop:
         )
 
     async def _hop(self, passage: Passage, run: Run) -> list[Hit]:
-        return await run.search(shown(passage), k=self.more, mode=self.mode)
+        return await run.search(titled_text(passage), k=self.more, mode=self.mode)

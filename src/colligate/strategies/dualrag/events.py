@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from colligate.core.events import Event, counted
+from colligate.core.events import Event, pluralize
 from colligate.documents import Span
 from colligate.strategies.dualrag.knowledge import Fragment, Link, Stop
 
@@ -58,7 +58,7 @@ class Gathered(Event):
     unseen: tuple[Span, ...]
 
     def line(self) -> str:
-        return f"reading {counted(len(self.unseen), 'passage')} about {self.entity}"
+        return f"reading {pluralize(len(self.unseen), 'passage')} about {self.entity}"
 
     @property
     def stage(self) -> Mapping[str, Sequence[str]]:
@@ -77,7 +77,7 @@ class Summarised(Event):
     readable: bool = True
 
     def line(self) -> str:
-        located = counted(len(self.fragments), "statement")
+        located = pluralize(len(self.fragments), "statement")
         return f"{self.entity}: {located} with a place, of {self.said} made"
 
 
@@ -98,8 +98,8 @@ class Outlined(Event):
     new: tuple[Fragment, ...]
 
     def line(self) -> str:
-        fragments = counted(sum(len(each.fragments) for each in self.entities), "fragment")
-        entities = counted(len(self.entities), "entity", "entities")
+        fragments = pluralize(sum(len(each.fragments) for each in self.entities), "fragment")
+        entities = pluralize(len(self.entities), "entity", "entities")
         return f"the outline has {fragments}, {len(self.new)} new, of {entities}"
 
     @property
@@ -116,4 +116,4 @@ class Stopped(Event):
     reason: Stop
 
     def line(self) -> str:
-        return f"looked up in {counted(self.rounds, 'round')}: {self.reason.value}"
+        return f"looked up in {pluralize(self.rounds, 'round')}: {self.reason.value}"

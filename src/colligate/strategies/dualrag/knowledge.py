@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel
 
 from colligate.core.citing import Evidence
-from colligate.core.prompts import escape, numbered
+from colligate.core.prompts import escape, render_thoughts
 from colligate.core.reader import FORMS, Form, reader_messages
 from colligate.core.run import Run
 from colligate.documents import Passage, Span
@@ -296,7 +296,7 @@ class Knowledge:
         """
         whole, parts = self._passages(), await self._sentences(run)
         reply, tokens = FORMS[form].reply, FORMS[form].tokens
-        thoughts = [numbered(self.thoughts)] if self.thoughts else []
+        thoughts = [render_thoughts(self.thoughts)] if self.thoughts else []
 
         def notes(text: str) -> str:
             known = [f"<outline>\n{text}\n</outline>"] if outline else []

@@ -15,8 +15,8 @@ from typing import ClassVar, Literal
 from colligate.concurrency import gather
 from colligate.core.answer import Answer
 from colligate.core.parameters import require_min
-from colligate.core.prompts import Reasoning, sentence_reasoning
-from colligate.core.reader import Form, fitting, read, reader_messages, stated
+from colligate.core.prompts import Reasoning, parse_sentence
+from colligate.core.reader import Form, ask_statements, fit_reader, read, reader_messages
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
 from colligate.documents import Hit, Passage
@@ -143,7 +143,7 @@ async def passages_for(
     if run.reranker is None or rerank_query is None or not passages:
         hits, how = _fused(found), "search" if len(queries) == 1 else "reciprocal rank fusion"
     else:
-        scores = await run.rerank_scores(rerank_query, list(passages.values()))
+        scores = await run.rerank(rerank_query, list(passages.values()))
         ranked = zip(passages.values(), scores, strict=True)
         hits = [Hit(p, s) for p, s in ranked if least_score is None or s > least_score]
         hits.sort(key=lambda hit: -hit.score)
@@ -189,7 +189,7 @@ async def next_thought(knowledge: Knowledge, run: Run, *, sentences: bool = Fals
         ask = partial(sentence_messages, knowledge.question, thoughts=knowledge.thoughts)
         outline = await knowledge.shown(run, ask, SENTENCE_TOKENS)
         reply = await run.chat(ask(outline), max_tokens=SENTENCE_TOKENS)
-        reasoning = sentence_reasoning(reply.text)
+        reasoning = parse_sentence(reply.text)
     else:
         ask = partial(reasoner_messages, knowledge.question, thoughts=knowledge.thoughts)
         outline = await knowledge.shown(run, ask, REASONER_TOKENS, FactsFirst)
@@ -298,7 +298,7 @@ class DualRAG:
             return reader_messages(question, passages, self.form, notes=notes)
 
         passages = [passage for passage, _ in sources]
-        passages = await fitting(question, passages, run, self.form, messages=messages)
+        passages = await fit_reader(question, passages, run, self.form, messages=messages)
         return await read(
             question,
             passages,
@@ -334,9 +334,9 @@ class DualRAG:
 
     async def _adapted(self, run: Run) -> _Runs:
         return _Runs(
-            reasoner=await run.adapted(Role.READER, self.reasoner_adapter),
-            identifier=await run.adapted(Role.READER, self.identifier_adapter),
-            summarizer=await run.adapted(Role.READER, self.summarizer_adapter),
+            reasoner=await run.with_adapter(Role.READER, self.reasoner_adapter),
+            identifier=await run.with_adapter(Role.READER, self.identifier_adapter),
+            summarizer=await run.with_adapter(Role.READER, self.summarizer_adapter),
         )
 
     async def _rounds(self, knowledge: Knowledge, runs: _Runs) -> Stop:
@@ -442,10 +442,12 @@ class DualRAG:
                 knowledge.question, knowledge.thoughts, sought.name, sought.queries, passages
             )
 
-        passages = await fitting(knowledge.question, sought.unseen, run, Form.JOINED, messages=ask)
+        passages = await fit_reader(
+            knowledge.question, sought.unseen, run, Form.JOINED, messages=ask
+        )
         said, readable, fragments = 0, True, []
         try:
-            reply, found = await stated(
+            reply, found = await ask_statements(
                 knowledge.question,
                 passages,
                 run,

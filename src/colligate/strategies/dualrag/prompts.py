@@ -14,9 +14,9 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from colligate.core.citing import Statement
-from colligate.core.prompts import Reasoning, asked, escape, numbered
-from colligate.core.reader import render
-from colligate.core.support import content_words
+from colligate.core.prompts import Reasoning, escape, render_question, render_thoughts
+from colligate.core.reader import render_passages
+from colligate.core.support import split_content_words
 from colligate.documents import Passage
 from colligate.models import Message
 from colligate.strategies.dualrag.knowledge import ELSE, NOTHING
@@ -82,12 +82,12 @@ def sentence_messages(question: str, outline: str, thoughts: Sequence[str]) -> l
 
 def state(question: str, outline: str, thoughts: Sequence[str]) -> str:
     """What the loop has so far, as each of its prompts shows it: question, thoughts, outline."""
-    blocks = [asked(question)]
+    blocks = [render_question(question)]
     if thoughts:
-        blocks.append(numbered(thoughts))
+        blocks.append(render_thoughts(thoughts))
     blocks.append(f"Facts found so far:\n<outline>\n{outline}\n</outline>")
     if outline != NOTHING:
-        blocks.append(asked(question))  # again: by now it is far above
+        blocks.append(render_question(question))  # again: by now it is far above
     return "\n\n".join(blocks)
 
 
@@ -187,8 +187,8 @@ def wanted(entities: Sequence[Wanted], instead: str) -> list[tuple[str, tuple[st
         name = _line(each.entity, _LONGEST_NAME)
         queries = [_line(query, _LONGEST_QUERY) for query in each.keywords[:MOST_QUERIES]]
         queries = [_named(query, name) for query in queries if query]
-        said = set(content_words(name))
-        telling = [query for query in queries if not said.issuperset(content_words(query))]
+        said = set(split_content_words(name))
+        telling = [query for query in queries if not said.issuperset(split_content_words(query))]
         queries = telling or queries[:1] or [name] * bool(name)
         if queries:
             name = name or ELSE
@@ -198,7 +198,7 @@ def wanted(entities: Sequence[Wanted], instead: str) -> list[tuple[str, tuple[st
 
 def _named(query: str, entity: str) -> str:
     """A query with the name of its entity, unless a word of that is in it."""
-    shared = set(content_words(query)).intersection(content_words(entity))
+    shared = set(split_content_words(query)).intersection(split_content_words(entity))
     return query if shared or entity.casefold() == ELSE else f"{entity} {query}".strip()
 
 
@@ -244,9 +244,9 @@ def summarizer_messages(
 ) -> list[Message]:
     """The prompt: passages, then what they are read for."""
     about = "what is looked for" if entity == ELSE else "one entity"
-    blocks = [render(passages), asked(question)]
+    blocks = [render_passages(passages), render_question(question)]
     if thoughts:
-        blocks.append(numbered(thoughts))
+        blocks.append(render_thoughts(thoughts))
     looked_for = "; ".join(queries)
     if entity != ELSE:
         blocks.append(f"Entity: <entity>{escape(entity)}</entity>")

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from colligate.core.events import Event, counted
+from colligate.core.events import Event, pluralize
 from colligate.documents import Span
 
 Agent = Literal["global", "local"]
@@ -27,7 +27,7 @@ class Listed(Event):
     titles: tuple[str, ...]
 
     def line(self) -> str:
-        return f"comparing {counted(len(self.spans), self.units.removesuffix('s'))}"
+        return f"comparing {pluralize(len(self.spans), self.units.removesuffix('s'))}"
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,9 @@ class Viewed(Event):
 
     def line(self) -> str:
         named = ", ".join(map(str, self.important)) or "none"
-        return f"the {self.agent} agent read {counted(len(self.shown), 'document')}, named {named}"
+        return (
+            f"the {self.agent} agent read {pluralize(len(self.shown), 'document')}, named {named}"
+        )
 
     @property
     def stage(self) -> Mapping[str, Sequence[str]]:
@@ -82,7 +84,7 @@ class Gated(Event):
 
     def line(self) -> str:
         kept = sum(score.kept for score in self.scores)
-        total = counted(len(self.scores), "candidate")
+        total = pluralize(len(self.scores), "candidate")
         return f"{kept} of {total} scored {self.threshold:g} or more"
 
     @property

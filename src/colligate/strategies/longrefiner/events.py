@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from colligate.core.events import Event, counted
+from colligate.core.events import Event, pluralize
 from colligate.documents import Span
 
 
@@ -25,7 +25,7 @@ class Structured(Event):
     kept: bool = False
 
     def line(self) -> str:
-        return f"structured {self.document}: {counted(self.nodes, 'part')} from {self.basis}"
+        return f"structured {self.document}: {pluralize(self.nodes, 'part')} from {self.basis}"
 
     @property
     def stage(self) -> Mapping[str, Sequence[str]]:
@@ -59,7 +59,7 @@ class Weighed(Event):
     nodes: tuple[NodeScore, ...]
 
     def line(self) -> str:
-        return f"weighed {counted(len(self.nodes), 'part')} of {self.document}"
+        return f"weighed {pluralize(len(self.nodes), 'part')} of {self.document}"
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Selected(Event):
 
     def line(self) -> str:
         kept = f"kept {self.tokens:,} of {self.budget:,} tokens"
-        return f"{kept} from {counted(self.documents, 'document')}"
+        return f"{kept} from {pluralize(self.documents, 'document')}"
 
     @property
     def stage(self) -> Mapping[str, Sequence[str]]:

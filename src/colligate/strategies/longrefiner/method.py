@@ -14,10 +14,10 @@ from colligate.core.citing import Evidence
 from colligate.core.events import Noted
 from colligate.core.parameters import require_min
 from colligate.core.prompts import escape
-from colligate.core.reader import Form, fitting, read
+from colligate.core.reader import Form, fit_reader, read
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
-from colligate.core.units import best_documents
+from colligate.core.units import rank_documents
 from colligate.documents import Document, Hit, Passage, Span
 from colligate.documents.sentences import LEAST_WORDS, MOST_WORDS
 from colligate.errors import MissingCapability
@@ -130,7 +130,7 @@ async def leaf_scores(
             for article, row in zip(articles, spans, strict=True)
             for span in row
         ]
-        scores = iter(await run.rerank_scores(question, passages) if passages else ())
+        scores = iter(await run.rerank(question, passages) if passages else ())
         return [[next(scores) for _ in row] for row in spans]
     names = {article.document.id for article in articles}
     infos = [info for info in await run.sources.documents() if info.id in names]
@@ -312,7 +312,7 @@ class Refiner:
         within = None if passages is None else [passage.span for passage in passages]
 
         for role, adapter in self._adapters():
-            await run.adapted(role, adapter)  # a wrong one before the first call
+            await run.with_adapter(role, adapter)  # a wrong one before the first call
         articles = await self._articles(read, within, run)
         scope = await self._scope(question, articles, run)
         leaves = await leaf_scores(question, articles, run, self.mode)
@@ -350,7 +350,7 @@ class Refiner:
         self, documents: Sequence[Document], within: Sequence[Span] | None, run: Run
     ) -> list[Article]:
         """The documents' structures, of those that have text."""
-        run = await run.adapted(Role.WORKER, self.structuring_adapter)
+        run = await run.with_adapter(Role.WORKER, self.structuring_adapter)
         structure = Structurer(
             Structuring(self.structuring),  # its name will do
             self.least_words,
@@ -374,13 +374,13 @@ class Refiner:
             return None
         if self.no_query_analysis:
             return 1.0
-        return await query_scope(question, await run.adapted(Role.SCORER, self.scope_adapter))
+        return await query_scope(question, await run.with_adapter(Role.SCORER, self.scope_adapter))
 
     async def _titles(
         self, question: str, articles: Sequence[Article], run: Run
     ) -> list[tuple[int, ...]]:
         """The nodes of each document that the model chose by title."""
-        run = await run.adapted(Role.WORKER, self.selection_adapter)
+        run = await run.with_adapter(Role.WORKER, self.selection_adapter)
 
         async def choose(article: Article) -> tuple[int, ...]:
             if self.no_global or not has_parts(article):
@@ -472,7 +472,7 @@ class LongRefiner(Refiner):
     ) -> Refined:
         """As `Refiner.refine`; without documents or passages, of the best documents in view."""
         if documents is None and passages is None:
-            documents = await best_documents(question, run, self.documents, self.mode)
+            documents = await rank_documents(question, run, self.documents, self.mode)
         return await super().refine(question, run, documents=documents, passages=passages)
 
     async def answer(self, question: str, run: Run) -> Answer:
@@ -481,7 +481,7 @@ class LongRefiner(Refiner):
         by_score = {evidence.span: place for place, evidence in enumerate(refined.evidence)}
         ranked = sorted(refined.passages, key=lambda passage: by_score[passage.span])
         # Where the window is too small the worst are left out; the rest stay in their order.
-        fit = {passage.span for passage in await fitting(question, ranked, run, self.form)}
+        fit = {passage.span for passage in await fit_reader(question, ranked, run, self.form)}
         passages = [passage for passage in refined.passages if passage.span in fit]
         evidence = [each for each in refined.evidence if each.span in fit]
         return await read(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from colligate.core.events import Event, counted
+from colligate.core.events import Event, pluralize
 from colligate.strategies.rdr2.router import Action, Expelled, Tag
 
 
@@ -32,7 +32,7 @@ class Routed(Event):
     cut: bool = False
 
     def line(self) -> str:
-        done = counted(len(self.actions), "action") if self.actions else self.verdict
+        done = pluralize(len(self.actions), "action") if self.actions else self.verdict
         return f"routing {self.document}: {done}"
 
     @property

@@ -12,7 +12,7 @@ from colligate.concurrency import gather
 from colligate.core.answer import Answer
 from colligate.core.citing import Evidence
 from colligate.core.parameters import require_min
-from colligate.core.reader import Form, fitting, read
+from colligate.core.reader import Form, fit_reader, read
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
 from colligate.documents import Document, Hit, Passage
@@ -148,7 +148,9 @@ class RDR2:
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Retrieve, route, read."""
-        await run.adapted(Role.WORKER, self.router_adapter)  # a wrong one before the first call
+        await run.with_adapter(
+            Role.WORKER, self.router_adapter
+        )  # a wrong one before the first call
         hits = await run.search(question, k=self.k, pool=self.pool, mode=self.mode)
         routings = await self.route(question, run, hits)
         evidence = [
@@ -164,7 +166,7 @@ class RDR2:
                 Evidence(hit.passage.span, hit.score, f"rank {rank} of the search, not routed")
                 for rank, hit in enumerate(hits, 1)
             ]
-        passages = await fitting(question, passages, run, self.form)
+        passages = await fit_reader(question, passages, run, self.form)
         return await read(
             question,
             passages,
@@ -183,7 +185,7 @@ class RDR2:
         """
         if hits is None:
             hits = await run.search(question, k=self.k, pool=self.pool, mode=self.mode)
-        router = await run.adapted(Role.WORKER, self.router_adapter)
+        router = await run.with_adapter(Role.WORKER, self.router_adapter)
         found: dict[str, list[Hit]] = {}
         for hit in hits:
             found.setdefault(hit.passage.document_id, []).append(hit)

@@ -20,10 +20,11 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from colligate.concurrency import map_concurrent
-from colligate.core.citing import Place, Stated, Statement, resolved
-from colligate.core.events import Progressed, Pruned
+from colligate.core.citing import Place, Stated, Statement, resolve
+from colligate.core.events import Progressed
+from colligate.core.fit import fit_window
 from colligate.core.prompts import escape
-from colligate.core.reader import render
+from colligate.core.reader import render_passages
 from colligate.core.run import Run
 from colligate.documents import Passage, Span
 from colligate.errors import BudgetExceeded, ColligateError, ContextTooSmall
@@ -156,7 +157,7 @@ def agent_messages(
     if noted:
         blocks.append(f"Noted so far:\n<findings>\n{_lines(noted)}\n</findings>")
     if passages:
-        blocks.append(render(passages, first))
+        blocks.append(render_passages(passages, first))
     numbered = "\n".join(f"{number}. {escape(task)}" for number, task in enumerate(tasks, 1))
     blocks.append(f"<tasks>\n{numbered}\n</tasks>")
     if remark:
@@ -299,7 +300,7 @@ class DocumentAgent:
                 reading.take(turn)
             ended = last or (turn.action == "finalize" and bool(reading.shown))
             found = [] if ended else await self._search(turn.query, reading, run)
-            new = await self._fitting(reading, found, run)
+            new = await self._fit(reading, found, run)
             # No search is left where the whole document was shown.
             whole = len(reading.shown) + len(new) >= reading.info.passages
             closing = number == self.searches or (bool(new) and whole)
@@ -338,29 +339,24 @@ class DocumentAgent:
         seen = {passage.span for passage in reading.shown}
         return [hit.passage for hit in hits if hit.passage.span not in seen]
 
-    async def _fitting(
-        self, reading: _Reading, found: Sequence[Passage], run: Run
-    ) -> list[Passage]:
-        """The best of the passages found that fit the worker's window."""
-        kept = list(found)
-        while kept:
-            messages = self._messages(reading, kept, LAST, more=len(kept))
-            room = await run.room(Role.WORKER, messages, self.tokens, schema=Turn)
-            if room is None or room >= 0:
-                break
-            kept.pop()
-        if len(kept) < len(found):
-            left_out = tuple(passage.span for passage in found[len(kept) :])
-            run.emit(
-                Pruned(left_out, f"they do not fit the window of {run.model(Role.WORKER).name}")
+    async def _fit(self, reading: _Reading, found: Sequence[Passage], run: Run) -> list[Passage]:
+        """Return the best of the passages found that fit the worker's window."""
+        kept = await fit_window(
+            found,
+            lambda passages: self._messages(reading, passages, LAST, more=len(passages)),
+            run,
+            role=Role.WORKER,
+            max_tokens=self.tokens,
+            schema=Turn,
+            least=0,
+            warning="some agents' windows were full before they read all that they found",
+        )
+        if found and not (kept or reading.shown):
+            raise ContextTooSmall(
+                "not one passage fits the agent's window",
+                f"it is {run.model(Role.WORKER).context_tokens} tokens",
+                "use a worker with a larger window",
             )
-            if not (kept or reading.shown):
-                raise ContextTooSmall(
-                    "not one passage fits the agent's window",
-                    f"it is {run.model(Role.WORKER).context_tokens} tokens",
-                    "take a worker with a larger window",
-                )
-            run.warn("some agents' windows were full before all that they found was read")
         return kept
 
     async def _located(self, reading: _Reading, run: Run) -> tuple[Stated, ...]:
@@ -370,7 +366,7 @@ class DocumentAgent:
         documents = {reading.info.id: await run.document(reading.info.id)}
         asked = "\n".join([self.question, *self.tasks, FRAME])
         stated, _ = await asyncio.to_thread(
-            resolved, asked, reading.statements, reading.shown, documents
+            resolve, asked, reading.statements, reading.shown, documents
         )
         return tuple(each for each in stated if each.places)
 

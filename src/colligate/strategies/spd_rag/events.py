@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from colligate.core.citing import Stated
-from colligate.core.events import Event, counted
+from colligate.core.events import Event, pluralize
 from colligate.documents import Span
 
 
@@ -20,8 +20,8 @@ class Planned(Event):
     kept: bool = False
 
     def line(self) -> str:
-        documents = counted(self.documents, "document")
-        return f"{counted(len(self.tasks), 'task')} for each of {documents}"
+        documents = pluralize(self.documents, "document")
+        return f"{pluralize(len(self.tasks), 'task')} for each of {documents}"
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class AgentEnded(Event):
     kept: bool = False
 
     def line(self) -> str:
-        return f"{self.title}: {self.status}, {counted(len(self.findings), 'finding')}"
+        return f"{self.title}: {self.status}, {pluralize(len(self.findings), 'finding')}"
 
     @property
     def stage(self) -> Mapping[str, Sequence[str]]:
@@ -100,8 +100,8 @@ class Grouped(Event):
     forced: bool = False
 
     def line(self) -> str:
-        texts = counted(sum(map(len, self.groups)), "text")
-        groups = counted(len(self.groups), "group")
+        texts = pluralize(sum(map(len, self.groups)), "text")
+        groups = pluralize(len(self.groups), "group")
         return f"synthesis level {self.level}: {texts} in {groups}"
 
 
@@ -115,7 +115,7 @@ class Synthesised(Event):
     passed_on: bool = False
 
     def line(self) -> str:
-        return f"synthesis level {self.level}: {counted(len(self.findings), 'finding')}"
+        return f"synthesis level {self.level}: {pluralize(len(self.findings), 'finding')}"
 
 
 def places_of(findings: Sequence[Stated]) -> tuple[FoundThere, ...]:

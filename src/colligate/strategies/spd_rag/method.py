@@ -18,7 +18,7 @@ from colligate.core.prompts import escape
 from colligate.core.reader import Form, read
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
-from colligate.core.units import best_documents
+from colligate.core.units import rank_documents
 from colligate.errors import BudgetExceeded, MalformedOutput, ModelError
 from colligate.library.sources import DocumentInfo, SearchMode
 from colligate.models import Message, Role
@@ -179,7 +179,7 @@ class SPDRAG:
         """The documents to read: all, or the best by a search."""
         infos = list(await run.sources.documents())
         if self.documents is not None and self.documents < len(infos):
-            best = set(await best_documents(question, run, self.documents, self.mode))
+            best = set(await rank_documents(question, run, self.documents, self.mode))
             run.warn(f"{len(best)} of {len(infos)} documents are read, the best by a search")
             infos = [info for info in infos if info.id in best]
         calls = len(infos) * (self.searches + 1)

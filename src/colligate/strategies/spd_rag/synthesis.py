@@ -16,11 +16,18 @@ from scipy.cluster.hierarchy import linkage
 
 from colligate.concurrency import map_concurrent
 from colligate.core.answer import Answer
-from colligate.core.citing import Evidence, Joined, Stated, written
+from colligate.core.citing import Evidence, Joined, Stated, write_answer
 from colligate.core.events import Answered, Pruned
 from colligate.core.fit import split_by_tokens
 from colligate.core.prompts import escape
-from colligate.core.reader import FORMS, Form, read, reader_messages, render, stated
+from colligate.core.reader import (
+    FORMS,
+    Form,
+    ask_statements,
+    read,
+    reader_messages,
+    render_passages,
+)
 from colligate.core.run import Run
 from colligate.documents import Document, Passage, Span
 from colligate.errors import BudgetExceeded, ContextTooSmall, MalformedOutput
@@ -223,7 +230,7 @@ def combining_messages(
 ) -> list[Message]:
     """The prompt of a synthesis below the last level; the reply is `Combined`."""
     asked = f"Question: {question.strip()}"
-    content = [render(passages), notes(batch, passages, directive), asked]
+    content = [render_passages(passages), notes(batch, passages, directive), asked]
     return [
         Message("system", f"{_COMBINE}\n{_RULES}"),
         Message("user", "\n\n".join(content)),
@@ -339,7 +346,7 @@ class Synthesis:
         passages = await self._sources(gathered)
         documents = await self.run.documents_of(passages)
         findings = [finding for text in gathered for finding in text.findings]
-        cited = await asyncio.to_thread(written, findings, documents, ())
+        cited = await asyncio.to_thread(write_answer, findings, documents, ())
         spans = tuple(citation.span for citation in cited.citations)
         self.run.emit(Answered(True, cited.text, spans))
         return Answer(
@@ -413,7 +420,7 @@ class Synthesis:
         relevance = max(text.relevance for text in given)
         whole = tuple(finding for text in texts for finding in text.findings)
         try:
-            reply, found = await stated(
+            reply, found = await ask_statements(
                 self.question,
                 passages,
                 self.run,
@@ -485,7 +492,7 @@ class Synthesis:
         """Tokens of findings and of their passages as a prompt has them."""
         if text not in self._counted:
             passages = await self._sources([text])
-            shown = f"{render(passages)}\n{notes([text], passages, '')}"
+            shown = f"{render_passages(passages)}\n{notes([text], passages, '')}"
             self._counted[text] = await self.run.model(Role.READER).count_tokens(shown)
         return self._counted[text]
 
