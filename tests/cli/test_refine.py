@@ -104,7 +104,7 @@ def test_nothing_to_keep_is_status_3(colligate: Any, refine: Any, tmp_path: Path
     [
         (["--budget", "0"], "--budget"),
         (["--set", "budgit=3"], "did you mean budget?"),
-        (["--set", "gs_mode=best"], "'best' is none of paper, code"),
+        (["--set", "gs_mode=best"], "expected one of paper, code, got 'best'"),
         (["none.md"], "none.md"),
         ([], "is empty"),
     ],

@@ -114,7 +114,7 @@ def test_parameters_reach_the_router(colligate: Any, route: Any, file: Path) -> 
     assert "expanded, round" not in done.stdout
     done = colligate.here(*route(file, "--set", "k=0.5"))
     assert done.returncode == 2
-    assert "cannot set k of rdr2: '0.5' is no whole number" in done.stderr
+    assert "cannot set k of rdr2: expected a whole number, got '0.5'" in done.stderr
 
 
 def test_nothing_accepted_is_status_3(

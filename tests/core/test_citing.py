@@ -89,7 +89,7 @@ def test_a_changed_number_is_not_cited():
 def test_a_passage_that_was_not_shown_is_not_cited():
     found = cited(said(7, "pays 950 euros", "The rent is 950 euros."))
     assert found.citations == ()
-    assert found.dropped == ("a citation was dropped: there is no passage 7",)
+    assert found.dropped == ("a citation was dropped: passage 7 does not exist",)
 
 
 def test_a_long_quote_of_another_passage_is_taken_from_there():

@@ -83,23 +83,23 @@ def test_parameters_are_listed_with_type_and_default() -> None:
 @pytest.mark.parametrize(
     ("setting", "says"),
     [
-        ("quik=true", "everything has no parameter 'quik': there are k, share, quick, "),
+        ("quik=true", "everything has no parameter 'quik': known are k, share, quick, "),
         ("quik=true", "did you mean quick?"),
         ("measure=len", "everything has no parameter 'measure'"),
         ("=3", "has no parameter ''"),
         ("quick", "no value for quick of everything; write quick=VALUE"),
-        ("k=three", "cannot set k of everything: 'three' is no whole number"),
-        ("k=2.5", "'2.5' is no whole number"),
-        ("k=", "'' is no whole number"),
-        ("cap=all", "'all' is no whole number, nor none"),
-        ("share=half", "'half' is no number"),
-        ("share=nan", "'nan' is no number"),
-        ("share=1e999", "is no number"),
-        ("quick=maybe", "'maybe' is neither true nor false"),
-        ("colour=blue", "'blue' is none of red, green"),
-        ("on_nothing=read", "'read' is none of passages, nothing"),
-        ("colours=green,blue", "is none of red, green"),
-        ("k=0", "everything cannot be set up so: k is at least 1"),
+        ("k=three", "cannot set k of everything: expected a whole number, got 'three'"),
+        ("k=2.5", "expected a whole number, got '2.5'"),
+        ("k=", "expected a whole number, got ''"),
+        ("cap=all", "expected a whole number or none, got 'all'"),
+        ("share=half", "expected a number, got 'half'"),
+        ("share=nan", "expected a number, got 'nan'"),
+        ("share=1e999", "expected a number"),
+        ("quick=maybe", "expected true or false, got 'maybe'"),
+        ("colour=blue", "expected one of red, green, got 'blue'"),
+        ("on_nothing=read", "expected one of passages, nothing, got 'read'"),
+        ("colours=green,blue", "expected one of red, green"),
+        ("k=0", "wrong parameters for everything: k is at least 1"),
     ],
 )
 def test_what_is_wrong_is_one_line(setting: str, says: str) -> None:
@@ -110,7 +110,7 @@ def test_what_is_wrong_is_one_line(setting: str, says: str) -> None:
 
 
 def test_a_strategy_without_such_a_parameter() -> None:
-    with pytest.raises(UsageError, match="direct has no parameter 'k': there are max_tokens"):
+    with pytest.raises(UsageError, match="direct has no parameter 'k': known are max_tokens"):
         set_parameters(Direct, ["k=1"])
 
 

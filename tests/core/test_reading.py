@@ -97,4 +97,4 @@ async def test_a_refusal_stands_where_no_tokens_are_left_to_ask_again(asked, rep
     answer, calls, noted = await asked(reply(found=True), max_tokens=1100)
     assert not answer.found
     assert len(calls) == 1
-    assert "stands" in noted[-1]
+    assert "first reply" in noted[-1]

@@ -24,7 +24,7 @@ async def test_each_token_has_its_place_and_its_number(make_run):
 async def test_a_model_whose_tokens_have_no_places_is_refused(make_run):
     async with InMemorySources([]) as sources:
         run, _ = make_run(sources, likelihood=lambda prefix, text: [-1.0])
-        with pytest.raises(MissingCapability, match="where its tokens stand"):
+        with pytest.raises(MissingCapability, match="the places of its tokens"):
             await score_tokens(run, [("", "two words")])
 
 

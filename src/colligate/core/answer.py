@@ -1,4 +1,4 @@
-"""The answer: what was asked, what was found, where it stands, and what it cost."""
+"""Answers: what was asked, what was found and where, and what it cost."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Answer:
         return self.text
 
     def to_json(self) -> dict[str, Any]:
-        """The object that `ask --json` prints."""
+        """Return the object that `ask --json` prints."""
         return {
             "question": self.question,
             "strategy": self.strategy,
@@ -55,7 +55,7 @@ def refuse(
     evidence: tuple[Evidence, ...] = (),
     warnings: tuple[str, ...] = (),
 ) -> Answer:
-    """The honest answer when the documents do not hold one."""
+    """Return the answer for documents that do not hold one."""
     return Answer(
         question=question,
         strategy=strategy,
@@ -91,7 +91,7 @@ class Refined:
     model: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """What `refine --json` prints."""
+        """Return the object that `refine --json` prints."""
         return {
             "question": self.question,
             "text": self.text,

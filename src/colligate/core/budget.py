@@ -1,4 +1,4 @@
-"""What a run may spend, kept before each call and while calls are under way side by side."""
+"""Budgets: what a run may spend, checked before each call and while calls run concurrently."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from colligate.models.metering import Meter
 
 @dataclass(frozen=True)
 class Budget:
-    """What a run may spend: tokens in and out together. None is without limit."""
+    """What a run may spend: input and output tokens together. None means no limit."""
 
     max_tokens: int | None = None
 
 
 class TokenBudget:
-    """A budget being spent: what is used stands in the meter, what calls under way may take here.
+    """A budget being spent: the meter knows what is used, this knows what running calls may take.
 
-    So that calls side by side do not all spend the same last tokens. It is kept as exactly as the
-    model counts its prompts and keeps to `max_tokens`.
+    It keeps concurrent calls from spending the same last tokens. It is as exact as the model's
+    count of its prompts and its respect for `max_tokens`.
     """
 
     def __init__(self, budget: Budget, meter: Meter) -> None:
@@ -35,17 +35,17 @@ class TokenBudget:
 
     @property
     def left(self) -> int | None:
-        """Tokens that are neither used, nor held by a call, nor reserved; None without limit."""
+        """Tokens that are not used, held by a call or reserved; None without a limit."""
         if self._limit is None:
             return None
         return max(0, self._limit - self._reserved - self._meter.tokens - self._held)
 
     @contextmanager
     def reserve(self, tokens: int) -> Iterator[None]:
-        """Keep tokens for a last step: until the end, calls see a limit that is smaller by them.
+        """Reserve tokens for a last step: calls inside see a limit that is smaller by them.
 
         Raises:
-            BudgetExceeded: not even these are left.
+            BudgetExceeded: fewer are left.
         """
         left = self.left
         if left is not None and tokens > left:
@@ -63,9 +63,9 @@ class TokenBudget:
 
     @asynccontextmanager
     async def hold(self, tokens: int) -> AsyncIterator[None]:
-        """Set the most a call may take aside until it is done; the call is metered inside.
+        """Hold the most that a call may take until it is done; the call is metered inside.
 
-        Waits for calls under way when these may leave enough.
+        Waits for running calls if they may leave enough.
 
         Raises:
             BudgetExceeded: not enough is left.
@@ -90,7 +90,7 @@ class TokenBudget:
             self._freed = asyncio.Event()
 
     def _decided(self, tokens: int) -> bool:
-        """Whether there is enough for sure, or for sure not."""
+        """Return whether it is certain that there is enough, or that there is not."""
         if self._limit is None:
             return True
         limit, used = self._limit - self._reserved, self._meter.tokens
@@ -98,10 +98,10 @@ class TokenBudget:
 
 
 def require_room(model: ChatModel, prompt: int, reply: int = 0) -> None:
-    """Refuse a prompt that does not fit the model's window with its reply.
+    """Check that a prompt fits the model's window together with its reply.
 
     Raises:
-        ContextTooSmall: it does not.
+        ContextTooSmall: it does not fit.
     """
     window = model.context_tokens
     if window is not None and prompt + reply > window:
@@ -109,5 +109,5 @@ def require_room(model: ChatModel, prompt: int, reply: int = 0) -> None:
         raise ContextTooSmall(
             f"the prompt does not fit {model.name}",
             f"it has about {prompt} tokens{beside}, the window is {window}",
-            "take fewer documents, retrieve-read, or a model with a larger window",
+            "use fewer documents, retrieve-read, or a model with a larger window",
         )

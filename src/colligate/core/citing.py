@@ -57,7 +57,7 @@ class Quote(BaseModel):
 class Joined(BaseModel):
     """One sentence of the answer and the words it rests on, of several passages together.
 
-    One that has its only quote beside the sentence, as in a `Statement`, will do.
+    A single quote next to the sentence, as in a `Statement`, is accepted too.
     """
 
     model_config = ConfigDict(extra="ignore")
@@ -75,11 +75,11 @@ class Joined(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Citation:
-    """A place in a document that says what a stretch of the answer says.
+    """A place in a document that supports a part of the answer.
 
-    `span` is the place in the source and `quote` is exactly its characters; `answer_spans` are
-    the stretches of the answer text it stands behind, half-open, in order. `page` counts from 1
-    and is None for documents without pages. `how` says how the place was found.
+    `span` is the place and `quote` is exactly its characters; `answer_spans` are the half-open
+    parts of the answer text that it supports, in order. `page` counts from 1 and is None for
+    documents without pages. `how` says how the place was found.
     """
 
     span: Span
@@ -91,7 +91,7 @@ class Citation:
     how: str
 
     def to_json(self) -> dict[str, Any]:
-        """The citation as `ask --json` prints it."""
+        """Return the citation as `ask --json` prints it."""
         return {
             "document": self.span.document_id,
             "title": self.title,
@@ -106,14 +106,14 @@ class Citation:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """A span that was handed to the reader, its score, and why it was kept."""
+    """A span that the reader was shown, its score, and why it was kept."""
 
     span: Span
     score: float
     reason: str
 
     def to_json(self) -> dict[str, Any]:
-        """The evidence as `ask --json` prints it."""
+        """Return the evidence as `ask --json` prints it."""
         return {
             "document": self.span.document_id,
             "start": self.span.start,
@@ -142,7 +142,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Stated:
-    """A sentence a model wrote, and its places in the documents: none where they do not say so."""
+    """A sentence that a model wrote, and the places in the documents that support it."""
 
     sentence: str
     places: tuple[Place, ...]
@@ -156,10 +156,9 @@ def cite(
 ) -> Cited:
     """Resolve each statement to its places in the documents, and write them as one text.
 
-    Each statement of the text is followed by the numbers of its citations, `[1]`, counted in the
-    order of first use, or by `[uncited]`. What is said twice is written once, with all its
-    places. When no statement has a place the text is empty: an answer that rests on nothing is
-    no answer.
+    Each statement is followed by the numbers of its citations, `[1]`, counted in the order of first
+    use, or by `[uncited]`. A repeated statement is written once, with all its places. If no
+    statement has a place the text is empty.
     """
     stated, dropped = resolve(question, statements, passages, documents)
     if not any(each.places for each in stated):
@@ -173,7 +172,7 @@ def resolve(
     passages: Sequence[Passage],
     documents: Mapping[str, Document],
 ) -> tuple[list[Stated], tuple[str, ...]]:
-    """The places of each statement, what is said twice once; and why those without have none."""
+    """Return each distinct statement with its places, and why those without places have none."""
     placed: dict[str, list[Place]] = {}
     dropped: dict[str, list[str]] = {}
     for statement in statements:
@@ -200,10 +199,10 @@ def _together(
     passages: Sequence[Passage],
     documents: Mapping[str, Document],
 ) -> tuple[list[Place], str]:
-    """The places of a sentence that rests on several quotes, or why it stands nowhere.
+    """Return the places of a sentence with several quotes, or why it has none.
 
-    Those that support it by themselves, then each that has words of it which the others lack:
-    "A has more than B" may stand in no one passage. All together they must support it.
+    First those that support it alone, then each that adds words which the others lack: no single
+    passage may say "A has more than B". All together must support it.
     """
     places: list[Place] = []
     sources: list[str] = []
@@ -219,14 +218,14 @@ def _together(
         elif located := _located(single, passages, documents):
             others.append((located, _source(located, passages, documents)))
     for place, source in others:
-        # Words of the question count here: they may be what joins one place to another.
+        # Words of the question count here: they may join one place to another.
         missing = support(sentence, " ".join(sources)).missing
         words = _seen(place, passages, documents)
         if len(support(sentence, " ".join([*sources, words])).missing) < len(missing):
             places.append(place)
             sources.append(source)
     if not support(sentence, " ".join(sources), question).enough(QUOTED):
-        # In another language only numbers were compared, of one source at a time.
+        # Across languages only numbers were compared, for one source at a time.
         places = [place for place in places if not any(place == other for other, _ in others)]
     return places, problem
 
@@ -234,7 +233,7 @@ def _together(
 def _located(
     statement: Statement, passages: Sequence[Passage], documents: Mapping[str, Document]
 ) -> Place | None:
-    """The sentences around a quote in the passage it names, else in the first that has it."""
+    """Return the sentences around a quote in the passage it names, or in the first that has it."""
     number = statement.passage - 1
     named = [passages[number]] if 0 <= number < len(passages) else []
     for passage in [*named, *(each for each in passages if each not in named)]:
@@ -258,7 +257,7 @@ def _source(place: Place, passages: Sequence[Passage], documents: Mapping[str, D
 
 
 def _seen(place: Place, passages: Sequence[Passage], documents: Mapping[str, Document]) -> str:
-    """What the reader saw of a place, in the first passage that has it."""
+    """Return what the reader saw of a place, in the first passage that has it."""
     passage = next(each for each in passages if each.span.contains(place.span))
     return visible_text(place.span, documents[place.span.document_id], passage)
 
@@ -270,16 +269,15 @@ def _place(
     passages: Sequence[Passage],
     documents: Mapping[str, Document],
 ) -> tuple[Place | None, str]:
-    """Where a statement stands, or why it stands nowhere.
+    """Return the place of a statement, or why it has none.
 
-    Its quote in the passage it names comes first. Small models copy well and count badly, so a
-    quote that stands word for word in one other of the passages shown is taken from that one, a
-    long quote from the best of several. Last come sentences of the named passage that were not
-    quoted but say the same.
+    The quote in the passage it names comes first. Small models copy well and count badly, so a
+    quote found word for word in exactly one other passage is taken from there, a long quote from
+    the best of several. Last come sentences of the named passage that say the same unquoted.
     """
     claim = _Claim(question, sentence, statement.quote)
     named = passages[statement.passage - 1] if 0 < statement.passage <= len(passages) else None
-    problem = f"there is no passage {statement.passage}"
+    problem = f"passage {statement.passage} does not exist"
     if named is not None:
         document = documents[named.document_id]
         location = claim.quoted_in(document, named)
@@ -310,16 +308,16 @@ class _Claim:
     quote: str
 
     def quoted_in(self, document: Document, passage: Passage) -> Location | None:
-        """Where the quote stands in a passage."""
+        """Locate the quote in a passage."""
         return locate_quote(self.quote, document, passage, longest=_LONGEST_QUOTE)
 
     @property
     def quotes_at_length(self) -> bool:
-        """Whether the quote hardly stands in two places by chance."""
+        """Whether the quote is too long to be in two places by chance."""
         return len(normalise(self.quote).text) >= _LONG_ENOUGH_TO_KNOW
 
     def copied_from(self, document: Document, passage: Passage) -> Place | None:
-        """The sentences around the quote where a passage has it word for word."""
+        """Return the sentences around the quote if a passage has it word for word."""
         location = locate_quote(
             self.quote, document, passage, longest=_LONGEST_QUOTE, verbatim=True
         )
@@ -328,7 +326,7 @@ class _Claim:
     def supported_by(
         self, location: Location | None, document: Document, passage: Passage
     ) -> Place | None:
-        """The sentences around a quote, if they support the claim."""
+        """Return the sentences around a quote if they support the claim."""
         if location is None:
             return None
         span = widen_to_sentences(document, location.span, passage.span)
@@ -342,7 +340,7 @@ class _Claim:
         return Place(span, location.how.value) if supported else None
 
     def said_in(self, document: Document, passage: Passage) -> Place | None:
-        """The sentences of a passage that support the claim without having been quoted."""
+        """Return sentences of a passage that support the claim without being quoted."""
         for span in find_supporting_sentences(self.sentence, document, passage.span):
             source = _in_context(passage, visible_text(span, document, passage))
             near = support(self.sentence, source, self.question).enough(NEAR)
@@ -355,23 +353,23 @@ _ENUMERATED = re.compile(r"\s*(?:\d+(?:\.\d+)+\.?|\d+[.)])(?:\s+|\Z)")
 
 
 def _in_context(passage: Passage, text: str) -> str:
-    """A text with its title and heading path, which a reader of it also sees.
+    """Return a text after its title and headings, which the reader sees too.
 
-    Without the numbers that headings are counted by: section 3 says nothing of three years.
+    The numbers of headings are removed: section 3 does not support "three years".
     """
     headings = (_ENUMERATED.sub("", heading, count=1) for heading in passage.section)
     return " ".join([passage.title, *headings, text])
 
 
 def _other_language(claim: str, document: Document) -> bool:
-    """Whether a claim is surely in another language than the document."""
+    """Return whether a claim is certainly in another language than the document."""
     return "und" not in (detect(claim), document.language) and detect(claim) != document.language
 
 
 def write_answer(
     stated: Sequence[Stated], documents: Mapping[str, Document], dropped: tuple[str, ...]
 ) -> Cited:
-    """Join the statements, number their marks, and record where in the answer each stands."""
+    """Join the statements, number their marks, and record the place of each in the answer."""
     text = ""
     stretches: dict[Place, list[tuple[int, int]]] = {}
     for sentence, places in ((each.sentence, each.places) for each in stated):
@@ -402,7 +400,7 @@ _MARK = re.compile(r"\s*\[(?:\d+(?:\s*,\s*\d+)*|uncited)\]")
 
 
 def _without_marks(sentence: str) -> str:
-    """A sentence without citation marks of the model's own: ours are the checked ones."""
+    """Remove the model's own citation marks: only ours are checked."""
     return " ".join(_MARK.sub("", sentence).split())
 
 

@@ -1,7 +1,7 @@
-"""Compressed text: a passage of which a reader is shown only some.
+"""Compressed passages: the reader sees only parts of them.
 
-Whatever a compressor keeps are stretches of the passage, so that a quote of what was shown comes
-back to a place in the document.
+What a compressor keeps are stretches of the passage, so that a quote of what was shown can be
+located in the document.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ _MOSTLY = 0.5  # of a quote's characters, or a word's
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompressedPassage(Passage):
-    """A passage whose `text` is only some of it.
+    """A passage whose `text` is only a part of it.
 
-    `span` is the whole passage and `kept` are the stretches that are shown, in order, with text
-    dropped between any two of them. In `text` they are joined by a line break or a blank where
-    what was dropped has one, else by nothing: parts of a word that are kept stand together.
+    `span` is the whole passage; `kept` are the stretches that are shown, in order, with text
+    dropped between any two. In `text` they are joined by a line break or a blank if the dropped
+    text has one, otherwise by nothing, so that kept parts of a word stay together.
     """
 
     kept: tuple[Span, ...]
 
     def back(self, start: int, end: int) -> Span:
-        """The stretch of the document that `text[start:end]`, which is not empty, stands for.
+        """Return the document's span of `text[start:end]`, with what was dropped in between.
 
-        It has what was dropped in between. A joining blank stands for what was dropped there.
+        A joining blank counts as what was dropped there.
 
         Raises:
-            ValueError: the text has no such characters, or they are none.
+            ValueError: the text has no such characters, or the range is empty.
         """
         if not 0 <= start < end <= len(self.text):
             raise ValueError(f"no characters {start}-{end} in a text of {len(self.text)}")
         return Span(self.document_id, self._source(start)[0], self._source(end - 1)[1])
 
     def locate(self, quote: str, *, verbatim: bool = False) -> Location | None:
-        """The place in the document of words that were shown, as `locating.locate` finds them."""
+        """Locate words that were shown, as `locating.locate` does."""
         tree = flat_tree(self.document_id, len(self.text))
         shown = Document(self.document_id, self.title, self.text, tree)
         found = locate(quote, shown, verbatim=verbatim)
@@ -60,10 +60,10 @@ class CompressedPassage(Passage):
         return sum(len(each) for each in common if each is not None) / max(1, len(span))
 
     def _source(self, at: int) -> tuple[int, int]:
-        """What one character of the text stands for."""
+        """Return the range of the document of one character of the text."""
         last = self.span.start
         for place, kept in self._places():
-            if at < place:  # what joins
+            if at < place:  # a joining blank
                 return last, kept.start
             if at < place + len(kept):
                 return kept.start + at - place, kept.start + at - place + 1
@@ -71,10 +71,10 @@ class CompressedPassage(Passage):
         raise AssertionError("the text is longer than what was kept")
 
     def _places(self) -> Iterator[tuple[int, Span]]:
-        """Where in the text each kept stretch begins."""
+        """Yield where in the text each kept stretch begins."""
         place = 0
         for kept in self.kept:
-            # A kept stretch never begins with a blank: this one joins.
+            # A kept stretch never begins with a blank, so this blank joins two.
             place += self.text[place : place + 1].isspace()
             yield place, kept
             place += len(kept)
@@ -83,12 +83,12 @@ class CompressedPassage(Passage):
 def locate_quote(
     quote: str, document: Document, passage: Passage, *, longest: int, verbatim: bool = False
 ) -> Location | None:
-    """Where a quote stands in a passage, as `locating.locate` finds it.
+    """Locate a quote in a passage, as `locating.locate` does.
 
-    Of a compressed one: in what was shown, with what was dropped in between, if that is no longer
-    than `longest` characters and the numbers of the quote are the document's, none that dropping
-    made; or in the passage, where most of the words there were shown and the model put in the
-    others.
+    In a compressed passage it is looked for in what was shown, with what was dropped in between: at
+    most `longest` characters, and the quote's numbers must be the document's, not made by dropping
+    digits. Otherwise it is looked for in the whole passage, of whose place most must have been
+    shown.
     """
     if not isinstance(passage, CompressedPassage):
         return locate(quote, document, within=passage.span, verbatim=verbatim)
@@ -102,10 +102,10 @@ def locate_quote(
 
 
 def visible_text(span: Span, document: Document, passage: Passage) -> str:
-    """What a reader saw of a stretch of a passage: all of it, unless it is compressed.
+    """Return what a reader saw of a stretch of a passage: all of it, unless it is compressed.
 
-    Then the words of which most was shown, and the numbers of which nothing was dropped: "800" of
-    10800 is not seen, and neither is 10800. All else is blank.
+    Of a compressed passage these are the words that were mostly shown, and the numbers that were
+    shown completely: neither "800" of 10800 nor 10800. Everything else is blank.
     """
     text = document.slice(span)
     if not isinstance(passage, CompressedPassage):
@@ -123,9 +123,9 @@ def visible_text(span: Span, document: Document, passage: Passage) -> str:
 
 
 def compress(passage: Passage, kept: Iterable[tuple[int, int]]) -> CompressedPassage:
-    """The passage with only these half-open stretches of its text.
+    """Return the passage with only these half-open stretches of its text.
 
-    They may come in any order, overlap, or have blanks around them; those with only blanks
+    They may come in any order, overlap, or have blanks around them; stretches with only blanks
     between them become one.
     """
     text = passage.text
@@ -165,9 +165,9 @@ def _joint(dropped: str) -> str:
 
 
 def keep_best_share(scores: Sequence[float], share: float) -> list[int]:
-    """The places of the best scores, so many of a hundredth part as `share` says, in order.
+    """Return the indexes of the best `share` (0 to 1) of the scores, in order.
 
-    Of equal scores the earlier ones.
+    Of equal scores the earlier ones are kept.
     """
     count = round(len(scores) * min(1.0, max(0.0, share)))
     ranked = sorted(range(len(scores)), key=lambda place: -scores[place])
@@ -175,9 +175,9 @@ def keep_best_share(scores: Sequence[float], share: float) -> list[int]:
 
 
 def keep_above_percentile(scores: Sequence[float], percent: float, *, least: bool) -> list[int]:
-    """The places of the scores over a percentile, with `least` those at it too, in order.
+    """Return the indexes of the scores above a percentile, with `least` also those at it, in order.
 
-    The percentile lies between scores where no one score has it (linear interpolation).
+    The percentile is interpolated linearly between scores.
     """
     if not scores:
         return []

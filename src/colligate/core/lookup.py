@@ -1,4 +1,4 @@
-"""What loops that look things up share: what they found, room for a prompt, the last answer."""
+"""Lookup: what methods that search in a loop share: the passages found, and the last answer."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from colligate.library.sources import SearchMode
 from colligate.models import Message, Role
 
 FOR_THE_ANSWER = 6000
-"""Tokens of a budget that the steps before the answer leave, or half of a small one."""
+"""Tokens of the budget that are reserved for the answer, or half of a small budget."""
 
 SourcePassage = tuple[Passage, Evidence]
-"""A passage for the reader, and why it is shown."""
+"""A passage for the reader and the reason why it is shown."""
 
 _LONGEST_QUERY = 60  # characters of one that a reason repeats
 
@@ -28,7 +28,7 @@ _LONGEST_QUERY = 60  # characters of one that a reason repeats
 class Lookup:
     """The passages that searches found, search by search, in their order.
 
-    `k` of each, the best of `pool` where there is a reranker.
+    Each search returns `k` passages, with a reranker the best of `pool`.
     """
 
     run: Run
@@ -38,13 +38,13 @@ class Lookup:
     searches: list[tuple[str, list[Hit]]] = field(default_factory=list)
 
     async def search(self, query: str) -> list[Passage]:
-        """The passages of one more search."""
+        """Search once more and return the passages."""
         hits = await self.run.search(query, k=self.k, pool=self.pool, mode=self.mode)
         self.searches.append((query, hits))
         return [hit.passage for hit in hits]
 
     async def possible(self) -> bool:
-        """Whether there is anything to search."""
+        """Return whether there is anything to search."""
         return bool(await self.run.sources.documents())
 
     @property
@@ -54,12 +54,12 @@ class Lookup:
 
     @property
     def latest_first(self) -> list[Passage]:
-        """The same, the last search's first: what does not fit a prompt is then what is oldest."""
+        """The same with the last search first, so that the oldest passages are left out of a prompt."""
         by_search = ([hit.passage for hit in hits] for _, hits in reversed(self.searches))
         return list(dict.fromkeys(passage for found in by_search for passage in found))
 
     def of(self, passages: Sequence[Passage]) -> list[SourcePassage]:
-        """These passages, each with the search that found it first."""
+        """Return these passages, each with the search that found it first."""
         why: dict[Passage, Evidence] = {}
         for query, hits in self.searches:
             short = query if len(query) <= _LONGEST_QUERY else f"{query[:_LONGEST_QUERY]}…"
@@ -69,7 +69,7 @@ class Lookup:
         return [(passage, why[passage]) for passage in passages]
 
     def by_turns(self, most: int) -> list[SourcePassage]:
-        """The `most` best: the first of every search before the second of any, each once."""
+        """Return the `most` best: the first of every search before the second of any, each once."""
         turns = max((len(hits) for _, hits in self.searches), default=0)
         ranked = [
             hits[rank].passage
@@ -82,10 +82,10 @@ class Lookup:
 
 @contextmanager
 def reserve_for_answer(run: Run, known: Callable[[], object]) -> Iterator[None]:
-    """Steps before the answer: part of the token budget is kept for it.
+    """Reserve a part of the token budget for the answer while the steps before it run.
 
-    Where the budget ends them and something is `known`, the answer is given from that, and the
-    warnings say so.
+    If the budget ends the steps and something is `known`, the run goes on to the answer with a
+    warning.
 
     Raises:
         BudgetExceeded: nothing is known.
@@ -97,7 +97,9 @@ def reserve_for_answer(run: Run, known: Callable[[], object]) -> Iterator[None]:
         except BudgetExceeded:
             if not known():
                 raise
-            run.warn("the token budget ended the steps before the answer: it rests on those made")
+            run.warn(
+                "the token budget ended the search early: the answer uses what was found until then"
+            )
 
 
 async def answer_from(
@@ -109,9 +111,9 @@ async def answer_from(
     form: Form,
     notes: str = "",
 ) -> Answer:
-    """The reader's answer from these passages in their order; `notes` as in `reader_messages`.
+    """Let the reader answer from these passages in their order; `notes` as in `reader_messages`.
 
-    Notes that leave no room for a single passage are left out, which is said.
+    Notes that leave no room for a single passage are left out, with a warning.
     """
     passages = [passage for passage, _ in sources]
 
@@ -121,7 +123,7 @@ async def answer_from(
     wanted, first = FORMS[form], passages[:1]
     room = await run.room(Role.READER, messages(first), wanted.tokens, schema=wanted.reply)
     if notes and room is not None and room < 0:
-        run.warn("the notes made on the way do not fit the reader's window: it reads without them")
+        run.warn("the notes do not fit the reader's window and are left out")
         notes = ""
     passages = await fit_reader(question, passages, run, form, messages=messages)
     return await read(

@@ -1,4 +1,4 @@
-"""The parameters of a strategy by name, with values as text: `k=3`, `no_expand=true`."""
+"""Parameters of a strategy by name, with values as text: `k=3`, `no_expand=true`."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _NONE = "none"
 class Parameter:
     """A field of a strategy that can be set by text.
 
-    `type` is how its values are written: "int", "float", "bool", "str", the names there are
-    ("hybrid|dense|sparse"), any of these with "|none", or with ",..." where several stand
-    between commas. `default` is a JSON value.
+    `type` says how values are written: "int", "float", "bool", "str", the allowed names
+    ("hybrid|dense|sparse"), any of these with "|none", or with ",..." for a list with commas.
+    `default` is a JSON value.
     """
 
     name: str
@@ -35,20 +35,20 @@ class Parameter:
     default: Any
 
     def to_json(self) -> dict[str, Any]:
-        """The parameter as `colligate strategies --json` prints it."""
+        """Return the parameter as `colligate strategies --json` prints it."""
         return {"name": self.name, "type": self.type, "default": self.default}
 
 
 class _Form(NamedTuple):
-    """How a type's values are written, what a wrong one is not, and how one is read."""
+    """How values of a type are written, what is expected, and how a text is read."""
 
     type: str
-    said: str
+    expected: str
     read: Callable[[str], Any]
 
 
 def list_parameters(kind: type) -> tuple[Parameter, ...]:
-    """What can be set of a strategy, in the order of its fields."""
+    """List the parameters of a strategy that can be set, in the order of its fields."""
     return tuple(
         Parameter(field.name, form.type, to_plain(_default(field)))
         for field, form in _settable(kind).values()
@@ -56,12 +56,12 @@ def list_parameters(kind: type) -> tuple[Parameter, ...]:
 
 
 def set_parameters(kind: type[T], settings: Iterable[str]) -> T:
-    """A strategy, or another dataclass of parameters, set up by texts such as "k=3".
+    """Make a strategy, or another dataclass of parameters, from texts such as "k=3".
 
-    What is not named keeps its default; of a name that comes twice the last counts.
+    What is not named keeps its default; if a name comes twice the last one counts.
 
     Raises:
-        UsageError: a text without "=", a name or a value there is none such of.
+        UsageError: the text has no "=", or the name or value is unknown.
     """
     name = _name(kind)
     settable = _settable(kind)
@@ -69,7 +69,7 @@ def set_parameters(kind: type[T], settings: Iterable[str]) -> T:
     for setting in settings:
         given, equals, text = (part.strip() for part in setting.partition("="))
         if given not in settable:
-            there = f"there are {', '.join(settable)}" if settable else "there are none"
+            there = f"known are {', '.join(settable)}" if settable else "it has no parameters"
             near = closest(given, settable)
             hint = f"did you mean {near}?" if near else ""
             raise UsageError(f"{name} has no parameter {given!r}", there, hint)
@@ -79,11 +79,13 @@ def set_parameters(kind: type[T], settings: Iterable[str]) -> T:
         try:
             values[given] = form.read(text)
         except ValueError:
-            raise UsageError(f"cannot set {given} of {name}", f"{text!r} is {form.said}") from None
+            raise UsageError(
+                f"cannot set {given} of {name}", f"expected {form.expected}, got {text!r}"
+            ) from None
     try:
         return kind(**values)
-    except (TypeError, ValueError) as error:  # what the dataclass itself refuses
-        raise UsageError(f"{name} cannot be set up so", str(error)) from error
+    except (TypeError, ValueError) as error:  # the dataclass itself refused
+        raise UsageError(f"wrong parameters for {name}", str(error)) from error
 
 
 def _name(kind: type) -> str:
@@ -91,7 +93,7 @@ def _name(kind: type) -> str:
 
 
 def _settable(kind: type) -> Mapping[str, tuple[Field[Any], _Form]]:
-    """The fields whose values can be written as text, by name."""
+    """Return the fields whose values can be written as text, by name."""
     name = _name(kind)
     if not is_dataclass(kind):
         return {}
@@ -110,7 +112,7 @@ def _default(field: Field[Any]) -> Any:
 
 
 def _form(hint: Any) -> _Form | None:
-    """How values of a type are written, None if they cannot be."""
+    """Return how values of a type are written, None if they cannot be."""
     origin, inner = get_origin(hint), get_args(hint)
     if origin in (Union, UnionType) and len(inner) == 2 and NoneType in inner:
         return _optional(_form(next(each for each in inner if each is not NoneType)))
@@ -128,7 +130,7 @@ def _optional(form: _Form | None) -> _Form | None:
         return None
     return _Form(
         f"{form.type}|{_NONE}",
-        f"{form.said}, nor {_NONE}",
+        f"{form.expected} or {_NONE}",
         lambda text: None if text.lower() == _NONE else form.read(text),
     )
 
@@ -138,7 +140,7 @@ def _several(form: _Form | None) -> _Form | None:
         return None
     return _Form(
         f"{form.type},...",
-        form.said,
+        form.expected,
         lambda text: tuple(form.read(each.strip()) for each in text.split(",") if each.strip()),
     )
 
@@ -149,7 +151,7 @@ def _chosen(names: Sequence[str], made: Callable[[str], Any] = str) -> _Form:
             raise ValueError(text)
         return made(text)
 
-    return _Form("|".join(names), f"none of {', '.join(names)}", read)
+    return _Form("|".join(names), f"one of {', '.join(names)}", read)
 
 
 def _truth(text: str) -> bool:
@@ -166,21 +168,18 @@ def _finite(text: str) -> float:
 
 
 _PLAIN: Mapping[type, _Form] = {
-    bool: _Form("bool", "neither true nor false", _truth),
-    int: _Form("int", "no whole number", int),
-    float: _Form("float", "no number", _finite),
-    str: _Form("str", "no text", str),
+    bool: _Form("bool", "true or false", _truth),
+    int: _Form("int", "a whole number", int),
+    float: _Form("float", "a number", _finite),
+    str: _Form("str", "a text", str),
 }
 
 
-# Holding a strategy's numbers to what they can mean.
-
-
 def require_min(strategy: object, **least: float) -> None:
-    """Check fields, each by its name and the smallest value it may have; None is no number.
+    """Check that fields have at least these values; None passes.
 
     Raises:
-        UsageError: one is smaller.
+        UsageError: a field is smaller.
     """
     for name, smallest in least.items():
         value = getattr(strategy, name)

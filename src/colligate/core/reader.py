@@ -147,10 +147,10 @@ FORMS = {
 def reader_messages(
     question: str, passages: Sequence[Passage], form: Form = Form.SHORT, *, notes: str = ""
 ) -> list[Message]:
-    """The prompt: instruction, passages, question, in the order that lets prefixes be reused.
+    """Return the prompt: instruction, passages, question; an order in which prefixes are reused.
 
-    `notes` stand between passages and question: what a model made of these documents, already
-    through `escape` and in tags of its own.
+    `notes` come between passages and question: what a model wrote about these documents, already
+    escaped and in tags.
     """
     instruction = FORMS[form].instruction
     blocks = [render_passages(passages), f"Question: {question.strip()}"]
@@ -161,7 +161,7 @@ def reader_messages(
 
 
 def states_nothing(reply: ReaderReply | JoinedReply) -> bool:
-    """Whether the reader says that it found the answer and quotes nothing for it."""
+    """Return whether the reader claims to have found the answer but quotes nothing."""
     return reply.found and not reply.statements
 
 
@@ -169,9 +169,9 @@ def states_nothing(reply: ReaderReply | JoinedReply) -> bool:
 def require_statements(
     reply: type[ReaderReply] | type[JoinedReply],
 ) -> type[ReaderReply] | type[JoinedReply]:
-    """The same reply with at least one statement.
+    """Return the same reply type with at least one statement.
 
-    Words alone do not do: the bundled 1.5B model then said the same again, 19 times of 19.
+    Asking again in words is not enough: the bundled 1.5B model then repeated itself 19 of 19 times.
     """
     field = reply.model_fields["statements"]
     wanted: Any = Annotated[field.annotation, *field.metadata, Field(min_length=1)]
@@ -179,15 +179,15 @@ def require_statements(
 
 
 def ask_for_quotes(messages: Sequence[Message], reply: str) -> list[Message]:
-    """The prompt again, after a `reply` that states nothing."""
+    """Return the prompt that follows a `reply` without statements."""
     return [*messages, Message("assistant", reply), Message("user", _AGAIN)]
 
 
 def render_passages(passages: Sequence[Passage], first: int = 1) -> str:
-    """Passages numbered from `first`, each inside a tag that its own text cannot close.
+    """Return passages numbered from `first`, each in a tag that its own text cannot close.
 
-    The closing tag repeats the number: a small model then names the passage it quotes more
-    often than its neighbour.
+    The closing tag repeats the number: small models then name the passage they quote more often
+    than its neighbour.
     """
     blocks = []
     for number, passage in enumerate(passages, first):
@@ -211,7 +211,7 @@ def _attribute(text: str) -> str:
 
 
 PassagePrompt = Callable[[Sequence[Passage]], list[Message]]
-"""What is asked of a reader, around the passages it is shown."""
+"""A function from passages to the prompt around them."""
 
 
 class Statements(Protocol):
@@ -235,13 +235,11 @@ async def read(
     role: Role = Role.READER,
     messages: PassagePrompt | None = None,
 ) -> Answer:
-    """Ask the reader, resolve what it cites, and say what was not found.
+    """Ask the reader, verify what it cites, and return the answer.
 
-    `messages` is another prompt around the same passages; the reply is that of `form`. A reader
-    that says it found the answer and quotes nothing is asked once more.
-
-    The answer is found when at least one statement is cited: what the reader says without a
-    place in a document is never passed on as an answer.
+    `messages` replaces the prompt around the passages; the reply is that of `form`. A reader that
+    claims to have found the answer but quotes nothing is asked once more. The answer is found if
+    at least one statement is cited: what has no place in a document is never passed on.
     """
     shown = tuple(evidence)
     if not passages:
@@ -250,7 +248,7 @@ async def read(
     asked = messages(passages) if messages else reader_messages(question, passages, form)
     reply = await _reply(asked, form, role, run)
     documents = await run.documents_of(passages)
-    # Locating a quote in a long document takes a while: not on the event loop.
+    # Locating a quote in a long document takes too long for the event loop.
     cited = await asyncio.to_thread(cite, question, reply.statements, passages, documents)
     for problem in cited.dropped:
         run.warn(problem)
@@ -275,19 +273,19 @@ async def read(
 async def _reply(
     asked: Sequence[Message], form: Form, role: Role, run: Run
 ) -> ReaderReply | JoinedReply:
-    """What the reader says, asked once more where it says that it found what it does not quote."""
+    """Read; if the reader claims evidence but quotes none, ask once more."""
     wanted = FORMS[form].reply
     ask = partial(run.structured, role=role, max_tokens=FORMS[form].tokens)
     first = await ask(asked, wanted)
     if not states_nothing(first.value):
         return first.value
-    run.emit(Noted("the reader says it found the answer and quotes nothing: it is asked again"))
+    run.emit(Noted("the reader says it found the answer but quotes nothing: asking again"))
     try:
         again = await ask(
             ask_for_quotes(asked, first.completions[-1].text), require_statements(wanted)
         )
     except (BudgetExceeded, ContextTooSmall, MalformedOutput) as error:
-        run.emit(Noted(f"the reader's first reply stands: {error.what}"))
+        run.emit(Noted(f"using the reader's first reply: {error.what}"))
         return first.value
     return again.value
 
@@ -302,9 +300,9 @@ async def ask_statements(
     max_tokens: int,
     role: Role = Role.READER,
 ) -> tuple[R, list[Stated]]:
-    """A reply with statements about these passages, and those of them that stand there.
+    """Ask for a reply with statements about passages; return it and the supported statements.
 
-    `schema` has `statements`. Those that no passage supports are left out and said in the trace.
+    `schema` has a field `statements`. The trace names those that no passage supports.
 
     Raises:
         MalformedOutput: the model gives no valid reply.
@@ -321,7 +319,7 @@ async def locate_statements(
     passages: Sequence[Passage],
     run: Run,
 ) -> list[Stated]:
-    """The statements that the passages support, with their places; the trace says of the others."""
+    """Return the statements that the passages support, with places; the trace names the others."""
     documents = await run.documents_of(passages)
     found, dropped = await asyncio.to_thread(resolve, question, statements, passages, documents)
     for problem in dropped:
@@ -362,10 +360,10 @@ async def read_best_first(
     most: int | None = None,
     budget: int | None = None,
 ) -> Answer:
-    """Read passages by falling score; of equal ones those that were given earlier come first.
+    """Read passages in the order of their scores; of equal ones the earlier comes first.
 
-    No more than `most`, and no more than have `budget` tokens of the reader together; None is no
-    limit. `by` says whose scores they are.
+    At most `most` passages are read, with at most `budget` tokens of the reader together. `by` says
+    whose scores they are.
     """
     order = sorted(range(len(passages)), key=lambda place: -scores[place])[:most]
     ranked = [passages[place] for place in order]
@@ -377,9 +375,6 @@ async def read_best_first(
         for rank, (place, passage) in enumerate(zip(order, kept, strict=False), 1)
     ]
     return await read(question, kept, run, strategy=strategy, evidence=evidence, form=form)
-
-
-# Reading passages of which a compressor left only some.
 
 
 @dataclass(frozen=True)
@@ -403,14 +398,14 @@ async def read_shortened(
     strategy: str,
     form: Form = Form.SHORT,
 ) -> Answer:
-    """Read what is left of some passages, in the order given; those with nothing are left out.
+    """Read compressed passages in the order given; empty ones are left out.
 
-    The evidence is each passage whole, with the share of it that was shown as the reason: what
-    was kept are hundreds of stretches.
+    The evidence is each passage whole with the share that was shown: a compressor keeps hundreds
+    of stretches.
     """
     left = [(each, score) for each, score in zip(passages, scores, strict=True) if each.kept]
     if passages and not left:
-        run.warn("nothing is left of the passages: less must be dropped for an answer")
+        run.warn("the compressor kept nothing of the passages: let it drop less")
     run.emit(
         Shortened(
             tuple(each.span for each, _ in left),

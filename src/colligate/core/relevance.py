@@ -1,4 +1,4 @@
-"""How relevant each of some passages is to the question, by what the run has for it."""
+"""Relevance: scores of passages for a question by reranker, embedder or BM25."""
 
 from __future__ import annotations
 
@@ -15,16 +15,14 @@ from colligate.documents import Passage
 from colligate.errors import UsageError
 from colligate.library.bm25 import words
 
-# BM25 of a few texts against each other: their own statistics, no index.
-
 
 def score_bm25(
     query: Sequence[str], texts: Sequence[Sequence[str]], *, k1: float = 1.5, b: float = 0.75
 ) -> list[float]:
-    """The score of each text for a query, all given as words; 0 where they share none.
+    """Return the BM25 score of each text for a query, all given as words; no index is needed.
 
     Robertson's formula with Lucene's inverse document frequency, log(1 + (N - n + 0.5) / (n +
-    0.5)), which is never negative: among twenty texts on one subject a word stands in most.
+    0.5)), which is never negative: of twenty texts on one subject most contain the same words.
     """
     counts = [Counter(text) for text in texts]
     average = sum(map(len, texts)) / max(1, len(texts)) or 1.0
@@ -45,7 +43,7 @@ def score_bm25(
 
 
 async def score_similarity(question: str, passages: Sequence[Passage], run: Run) -> list[float]:
-    """Cosine of the question and each passage with its title and headings; 0 for a blank one."""
+    """Return the cosine of the question and each passage with title and headings; 0 if blank."""
     query = (await run.embed([question], kind="query"))[0]
     vectors = await run.embed([titled_text(passage) for passage in passages])
     cosines = (vectors @ query).tolist()
@@ -56,7 +54,7 @@ async def score_similarity(question: str, passages: Sequence[Passage], run: Run)
 
 
 Relevance = Literal["auto", "reranker", "embedder", "bm25"]
-"""Whose scores: `auto` takes the first of these that the run has."""
+"""Whose scores: `auto` uses the first of these that the run has."""
 
 
 async def score_relevance(
@@ -68,13 +66,12 @@ async def score_relevance(
     k1: float = 1.5,
     b: float = 0.75,
 ) -> list[float]:
-    """A score for each passage with its title and headings, the better the higher.
+    """Return a score for each passage with its title and headings, the better the higher.
 
-    `k1` and `b` are those of BM25, which knows the statistics of these passages alone.
+    `k1` and `b` are those of BM25, whose statistics are of these passages alone.
 
     Raises:
-        UsageError: the run has no reranker, and its scores are asked for.
-        MissingCapability: it has no embedder, and its scores are asked for.
+        UsageError, MissingCapability: `by` names a reranker or embedder that the run does not have.
     """
     if by == "auto":
         by = "reranker" if run.reranker else "embedder" if run.embedder else "bm25"
@@ -83,7 +80,7 @@ async def score_relevance(
     if by == "reranker":
         if run.reranker is None:
             raise UsageError(
-                "there is no reranker", "its scores are asked for", "name a --reranker"
+                "the run has no reranker", "scores by reranker are wanted", "name a --reranker"
             )
         return await run.rerank(question, passages)
     began = time.perf_counter()

@@ -1,4 +1,4 @@
-"""What a strategy is, and how it is found by name."""
+"""Strategies: what a method declares, and how it is found by name."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from colligate.plugins import plugins
 _ADAPTER = "_adapter"
 
 SCORING = frozenset({Capability.LIKELIHOOD, Capability.LABELS, Capability.ATTENTION})
-"""What is asked of the scorer."""
+"""Capabilities that the scorer must have."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Needs:
 class Need:
     """A capability that a strategy must have (`required`) or can use.
 
-    `role` is whose model is asked for it. `check_needs` is None when only its server knows.
+    `role` is the role whose model needs it. `met` is None if only the model's server knows.
     """
 
     capability: Capability
@@ -55,10 +55,10 @@ def check_needs(
     offered: Mapping[Role, Collection[Capability]],
     unsure: Mapping[Role, Collection[Capability]] | None = None,
 ) -> tuple[Need, ...]:
-    """Which needs the models chosen meet, the required ones first.
+    """Return whether the models meet a strategy's needs, the required ones first.
 
-    `offered` is what each role's own model offers, `unsure` what it may turn out to. Chat and
-    structured output must come from the reader, and from worker and judge where they have models
+    `offered` are the capabilities of each role's own model, `unsure` those that it may have. Chat
+    and structured output must come from the reader, and from worker and judge if they have models
     of their own; likelihood, labels and attention from the scorer; adapters from the reader or the
     worker. The reader fills roles without a model.
     """
@@ -76,7 +76,7 @@ def check_needs(
         others = [Role.WORKER] if capability is Capability.ADAPTERS else [Role.WORKER, Role.JUDGE]
         asked = [(role, offers(role, capability)) for role in others if role in offered]
         asked.insert(0, (Role.READER, offers(Role.READER, capability)))
-        # Of adapters the best of those asked counts, of the others the worst: all take part.
+        # One model with adapters is enough; everything else must come from every model.
         best = capability is Capability.ADAPTERS
         order = [True, None, False] if best else [False, None, True]
         role, has = min(asked, key=lambda one: order.index(one[1]))
@@ -184,17 +184,17 @@ def list_strategies() -> dict[str, EntryPoint]:
 
 
 def load_strategy(name: str) -> type[Strategy]:
-    """The class behind a strategy's name.
+    """Load the class of a strategy by name.
 
     Raises:
-        UnknownStrategy: if none is registered under it.
+        UnknownStrategy: no strategy has this name.
     """
     known = list_strategies()
     if name not in known:
         close = difflib.get_close_matches(name, known, n=1)
         raise UnknownStrategy(
             f"unknown strategy {name!r}",
-            f"did you mean {close[0]!r}?" if close else f"there are {', '.join(known)}",
+            f"did you mean {close[0]!r}?" if close else f"known are {', '.join(known)}",
             "colligate strategies lists them",
         )
     loaded: type[Strategy] = known[name].load()
@@ -202,18 +202,18 @@ def load_strategy(name: str) -> type[Strategy]:
 
 
 def make_strategy(name: str, **parameters: Any) -> Strategy:
-    """A strategy by name, with the paper's defaults unless given otherwise.
+    """Make a strategy by name; parameters not given keep the paper's defaults.
 
     Raises:
-        UnknownStrategy: if none is registered under it, or it has no such parameter.
+        UnknownStrategy: no strategy has this name, or it does not have such a parameter.
     """
     kind = load_strategy(name)
     try:
         return kind(**parameters)
     except TypeError as error:
-        raise UnknownStrategy(f"{name} cannot be set up so", str(error)) from error
+        raise UnknownStrategy(f"wrong parameters for {name}", str(error)) from error
 
 
 def summarize(kind: type[Strategy]) -> str:
-    """The first line of a strategy's docstring."""
+    """Return the first line of a strategy's docstring."""
     return (kind.__doc__ or "").strip().split("\n")[0].rstrip(".")

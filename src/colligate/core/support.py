@@ -50,9 +50,9 @@ _NUMBER_WORDS = {word: str(number) for number, word in enumerate(_COUNTED.split(
 
 
 def split_content_words(text: str) -> list[str]:
-    """The content words of a text in order, case-folded and roughly stemmed.
+    """Return the content words of a text in order, case-folded and roughly stemmed.
 
-    >>> content_words("The licences terminate after thirty days.")
+    >>> split_content_words("The licences terminate after thirty days.")
     ['licenc', 'terminat', '30', 'day']
     """
     folded = unicodedata.normalize("NFKC", text).casefold().replace("’", "'")
@@ -66,12 +66,12 @@ def split_content_words(text: str) -> list[str]:
 
 
 def is_number(word: str) -> bool:
-    """Whether a content word is a number."""
+    """Return whether a content word is a number."""
     return word[:1].isdigit()
 
 
 def _stem(word: str) -> str:
-    """Strip the commonest English endings: enough to join terminate and terminates."""
+    """Strip the most common English endings: enough to match terminate and terminates."""
     if is_number(word):
         return word.replace(",", "").rstrip(".:/-")
     word = word.removesuffix("'s")
@@ -83,20 +83,20 @@ def _stem(word: str) -> str:
     return word
 
 
-# Half of what the claim adds to the question must stand in the source.
+# Half of what the claim adds to the question must be in the source.
 ENOUGH = 0.5
-# Of the whole claim, the question's words included: less is asked of words that were quoted
-# than of sentences that were only found to be near. "All rights reserved." supports nothing.
+# Of the whole claim, including the question's words: quoted words need less than sentences that
+# were only found to be near. "All rights reserved." supports nothing.
 QUOTED = 0.3
 NEAR = 0.6
 
 
 @dataclass(frozen=True, slots=True)
 class Support:
-    """How much of a claim stands in a source.
+    """How much of a claim is in a source.
 
     `added` is the share of what the claim adds to the question, `whole` the share of all its
-    content words, both in [0, 1]; `missing` are the added words that do not stand there.
+    content words, both in [0, 1]; `missing` are the added words that are not there.
     """
 
     added: float
@@ -104,17 +104,17 @@ class Support:
     missing: tuple[str, ...]
 
     def enough(self, whole: float = QUOTED) -> bool:
-        """Whether it will do: every added number stands there, half of what is added, and
-        `whole` of the claim."""
+        """Return whether the source holds every added number, half of what is added, and `whole`
+        of the claim."""
         numbers = any(is_number(word) for word in self.missing)
         return self.added >= ENOUGH and self.whole >= whole and not numbers
 
 
 def support(claim: str, source: str, question: str = "") -> Support:
-    """Compare a claim with the text it is said to come from.
+    """Compare a claim with the text that should support it.
 
-    What the claim adds to the question weighs most: the question's own words prove little. A
-    claim that adds nothing ("Yes.") has nothing missing.
+    What the claim adds to the question counts most: the question's own words prove little. A claim
+    that adds nothing ("Yes.") misses nothing.
 
     >>> support("It is Paris.", "You may copy it.", "What is the capital of France?").missing
     ('pari',)
@@ -132,9 +132,9 @@ def support(claim: str, source: str, question: str = "") -> Support:
 
 
 def has_all_numbers(claim: str, source: str, question: str = "") -> bool:
-    """Whether every number the claim adds stands in the source.
+    """Return whether every number that the claim adds is in the source.
 
-    All that can be asked where claim and source are in different languages.
+    This is all that can be checked if claim and source are in different languages.
     """
     return not any(is_number(word) for word in support(claim, source, question).missing)
 
@@ -142,8 +142,8 @@ def has_all_numbers(claim: str, source: str, question: str = "") -> bool:
 def find_supporting_sentences(
     claim: str, document: Document, within: Span, *, most: int = 2
 ) -> Iterator[Span]:
-    """The sentence of a passage that shares most content words with a claim, then the best run
-    of two neighbouring ones, and so on up to `most`; nothing where no word is shared."""
+    """Yield the sentence of a passage that shares most content words with a claim, then the best
+    run of two neighbours, and so on up to `most`; nothing if no word is shared."""
     wanted = set(split_content_words(claim))
     sentences = sentence_spans(document, within)
     words = [set(split_content_words(document.slice(s))) & wanted for s in sentences]
@@ -156,7 +156,7 @@ def find_supporting_sentences(
 
 
 def widen_to_sentences(document: Document, span: Span, within: Span) -> Span:
-    """A span widened to the whole sentences it touches, inside a passage."""
+    """Widen a span to the whole sentences it touches, inside a passage."""
     touched = [s for s in sentence_spans(document, within) if s.overlaps(span)]
     if not touched:
         return span

@@ -1,4 +1,4 @@
-"""Log-probabilities of a text's tokens with the place of each token in it."""
+"""Token scores: log-probabilities of tokens with their places, and cutting a text by them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from colligate.errors import MissingCapability
 from colligate.models import Role
 
 MARGIN = 8
-"""Tokens of a window that are left free: what begins a text is one or two."""
+"""Tokens of a window that stay free: a text begins with one or two special ones."""
 
 _MOST = 1024  # tokens that are scored, and as many that come before them, in one pass
 
@@ -32,10 +32,10 @@ class TokenScore:
 async def score_tokens(
     run: Run, pairs: Sequence[tuple[str, str]], role: Role = Role.SCORER
 ) -> list[list[TokenScore]]:
-    """The tokens of each continuation after its prefix, of each (prefix, continuation).
+    """Score the tokens of each continuation after its prefix, for each (prefix, continuation).
 
     Raises:
-        MissingCapability: the model gives no likelihoods, or not where its tokens stand.
+        MissingCapability: the model gives no likelihoods, or not the places of its tokens.
         ContextTooSmall, BudgetExceeded: as `Run.likelihoods`.
     """
     values = await run.likelihoods(pairs, role=role)
@@ -45,9 +45,9 @@ async def score_tokens(
         spans = await model.token_spans(text)
         if len(spans) != len(logprobs):
             raise MissingCapability(
-                f"{model.name} does not say where its tokens stand",
+                f"{model.name} does not report the places of its tokens",
                 f"it scored {len(logprobs)} tokens of a text and counts {len(spans)}",
-                "take gguf:PATH or hf:NAME as the scorer",
+                "use gguf:PATH or hf:NAME as the scorer",
             )
         tokens = zip(spans, logprobs, strict=True)
         found.append([TokenScore(start, end, value) for (start, end), value in tokens])
@@ -57,11 +57,11 @@ async def score_tokens(
 async def score_running_tokens(
     run: Run, text: str, cuts: Sequence[tuple[int, int]], role: Role = Role.SCORER
 ) -> list[list[TokenScore]]:
-    """The tokens of each stretch of a text, scored after what comes before it in the text.
+    """Score the tokens of each stretch of a text after what comes before it in the text.
 
-    `cuts` are half-open stretches in order. Where the text is longer than the model's window, or
-    than 1,024 tokens, it is scored in parts, each after as much of what precedes it. Tokens of a
-    stretch have their places in the whole text.
+    `cuts` are half-open stretches in order. A text longer than the model's window, or than 1,024
+    tokens, is scored in parts, each after as many tokens of what precedes it. Places are those in
+    the whole text.
     """
     if not cuts:
         return []
@@ -91,7 +91,7 @@ async def score_running_tokens(
 
 
 def _parts(counts: Sequence[int], most: float) -> list[tuple[int, int]]:
-    """Runs of stretches with at most so many tokens together; a longer one stands alone."""
+    """Return runs of stretches with at most so many tokens; a longer stretch is a run alone."""
     parts, first, held = [], 0, 0
     for place, count in enumerate(counts):
         if place > first and held + count > most:
@@ -111,15 +111,13 @@ def _divided(tokens: Sequence[TokenScore], ends: Sequence[int]) -> list[list[Tok
     return rows
 
 
-# The words that tokens make up.
-
 _UNSPACED = re.compile(f"[{CJK}]")
 
 
 def group_words(text: str, tokens: Sequence[tuple[int, int]]) -> list[list[int]]:
-    """The places of the tokens of each word, given their half-open ranges of the text, in order.
+    """Group tokens, half-open ranges of the text in order, into words; return their indexes.
 
-    A word begins after a blank; a mark of punctuation is one, and so is each token of a script
+    A word begins after a blank; a punctuation mark is a word, and so is each token of a script
     without blanks. Tokens without characters belong to the word before.
     """
     words: list[list[int]] = []
@@ -139,17 +137,14 @@ def group_words(text: str, tokens: Sequence[tuple[int, int]]) -> list[list[int]]
     return words
 
 
-# Where a text falls into chunks, blocks and pieces.
-
-
 def find_minima(values: Sequence[float], threshold: float = 0.0) -> list[int]:
-    """The sentences after which Meta-Chunking cuts, given the perplexity of each.
+    """Return the sentences after which Meta-Chunking cuts, given the perplexity of each.
 
-    Those less surprising than the one before and the one after, by `threshold` at least on one
+    They are less surprising than the one before and the one after, by at least `threshold` on one
     side; or than the one before by that much, and as surprising as the one after. As in the
-    published code, neither the first nor the last, and the sentence itself ends its chunk.
+    published code the first and the last never count, and the sentence itself ends its chunk.
 
-    >>> at_minima([5, 2, 4, 1, 1, 3])
+    >>> find_minima([5, 2, 4, 1, 1, 3])
     [1, 3]
     """
     found = []
@@ -163,7 +158,7 @@ def find_minima(values: Sequence[float], threshold: float = 0.0) -> list[int]:
 def merge_chunks(
     chunks: Sequence[tuple[int, int]], sizes: Sequence[int], most: int
 ) -> list[tuple[int, int]]:
-    """Neighbouring chunks together as long as they have no more than `most` words.
+    """Merge neighbouring chunks as long as they have at most `most` words.
 
     Chunks are half-open runs of sentences in order, `sizes` the words of each sentence.
     """
@@ -181,9 +176,9 @@ def merge_chunks(
 
 
 def cut_runs(count: int, cuts: Sequence[int]) -> list[tuple[int, int]]:
-    """Half-open runs of so many sentences, cut after each of these.
+    """Return half-open runs of `count` sentences, cut after each of these.
 
-    >>> runs(5, [1, 3])
+    >>> cut_runs(5, [1, 3])
     [(0, 2), (2, 4), (4, 5)]
     """
     ends = [cut + 1 for cut in cuts if cut + 1 < count]
@@ -193,11 +188,11 @@ def cut_runs(count: int, cuts: Sequence[int]) -> list[tuple[int, int]]:
 def cut_pieces(
     start: int, end: int, tokens: Sequence[tuple[int, int]], most: int
 ) -> list[tuple[int, int]]:
-    """The stretch from `start` to `end` in pieces of at most `most` of its tokens.
+    """Cut the stretch from `start` to `end` into pieces of at most `most` of its tokens.
 
     `tokens` are half-open and counted from `start`. A blank goes with the token after it.
 
-    >>> pieces(10, 15, [(0, 1), (2, 3), (4, 5)], 2)
+    >>> cut_pieces(10, 15, [(0, 1), (2, 3), (4, 5)], 2)
     [(10, 13), (13, 15)]
     """
     cuts = [start + last for _, last in tokens[most - 1 : len(tokens) - 1 : most]]

@@ -1,4 +1,4 @@
-"""Documents ranked by their best passage: MaxP (Dai and Callan, SIGIR 2019)."""
+"""Units: which documents or passages a question is answered from."""
 
 from __future__ import annotations
 
@@ -12,15 +12,14 @@ from colligate.documents.chunking import Chunker
 from colligate.documents.tokens import estimate_tokens
 from colligate.library.sources import SearchMode
 
-# Documents ranked by their best passage: MaxP (Dai and Callan, SIGIR 2019).
-
 
 async def rank_documents(
     question: str, run: Run, count: int, mode: SearchMode = SearchMode.HYBRID
 ) -> list[str]:
-    """The ids of the `count` best documents in view, best first.
+    """Return the ids of the `count` best documents in view, best first.
 
-    All of them, those without a passage that matches last, where there are no more than that.
+    Documents are ranked by their best passage: MaxP (Dai and Callan, SIGIR 2019). If no more than
+    `count` are in view all are returned, those without a matching passage last.
     """
     infos = await run.sources.documents()
     k, most = 8 * count, sum(info.passages for info in infos)
@@ -43,10 +42,10 @@ _SHORT = 600  # estimated tokens of a document that is read whole
 async def choose_units(
     question: str, run: Run, units: Units, most: int, *, pool: int, mode: SearchMode
 ) -> tuple[Literal["documents", "passages"], list[Passage]]:
-    """What is read, at most `most`: whole documents in their order, or passages of a search.
+    """Return what to read, at most `most`: whole documents in their order, or passages of a search.
 
-    `auto` takes documents where there are no more than that in view and all are short. Of more
-    documents than that the best are taken, best first.
+    `auto` chooses documents if at most `most` are in view and all are short. Of more documents the
+    best are returned, best first.
     """
     infos = await run.sources.documents()
     ids = [info.id for info in infos]
@@ -71,10 +70,7 @@ async def _few_and_short(ids: Sequence[str], most: int, run: Run) -> bool:
 async def chunk_documents(
     question: str, run: Run, chunker: Chunker, *, documents: int, mode: SearchMode
 ) -> list[Passage]:
-    """The chunks of the documents in view, of the best `documents` where there are more.
-
-    Documents come in their order, or best first; chunks in theirs.
-    """
+    """Return the chunks of the documents in view, or of the best `documents` of them."""
     whole = await read_whole_documents(question, run, documents, mode)
 
     def cut() -> list[Passage]:
@@ -86,6 +82,6 @@ async def chunk_documents(
 async def read_whole_documents(
     question: str, run: Run, most: int, mode: SearchMode
 ) -> list[Document]:
-    """The documents in view in their order; of more than `most` the best, best first."""
+    """Return the documents in view in their order; of more than `most` the best, best first."""
     _, passages = await choose_units(question, run, "documents", most, pool=most, mode=mode)
     return [await run.document(passage.document_id) for passage in passages]
