@@ -54,7 +54,7 @@ class Lookup:
 
     @property
     def latest_first(self) -> list[Passage]:
-        """The same with the last search first, so that the oldest passages are left out of a prompt."""
+        """The same, the last search first: a full prompt then lacks the oldest passages."""
         by_search = ([hit.passage for hit in hits] for _, hits in reversed(self.searches))
         return list(dict.fromkeys(passage for found in by_search for passage in found))
 
