@@ -24,7 +24,7 @@ from colligate.documents.languages import detect
 from colligate.documents.sentences import sentences
 from colligate.documents.tokens import estimate_tokens
 from colligate.models import Message
-from colligate.strategies.dualrag.knowledge import ELSE, NOTHING, Fragment, words_of
+from colligate.strategies.dualrag.knowledge import ELSE, NOTHING, Fragment, sort_name_words
 from colligate.strategies.dualrag.prompts import (
     IDENTIFIER_TOKENS,
     REASONER_TOKENS,
@@ -33,11 +33,11 @@ from colligate.strategies.dualrag.prompts import (
     FactsFirst,
     Summary,
     Wanted,
+    clean_entities,
     identifier_messages,
     reasoner_messages,
-    reasoner_reply,
+    reasoner_schema,
     summarizer_messages,
-    wanted,
 )
 from colligate.training.samples import Sample
 from colligate.training.trajectories import Looked, State, Step, Trajectory, replayed
@@ -128,7 +128,9 @@ def _shared(name: str, title: str) -> float:
     bare = title if _QUALIFIED.search(name) else _QUALIFIED.sub("", title) or title
     if not _numbers(bare) <= _numbers(name) <= _numbers(title):
         return 0.0
-    return max(_contained(set(words_of(name)), set(words_of(each))) for each in (title, bare))
+    return max(
+        _contained(set(sort_name_words(name)), set(sort_name_words(each))) for each in (title, bare)
+    )
 
 
 def _contained(one: set[str], other: set[str]) -> float:
@@ -323,7 +325,7 @@ class _Reasoner:
         if not step.readable:
             return "its reply could not be read"
         prompt = reasoner_messages(self.trajectory.question, state.outline, state.before)
-        if not self.trajectory.was_asked(prompt, reasoner_reply(state.outline)):
+        if not self.trajectory.was_asked(prompt, reasoner_schema(state.outline)):
             return "it was not shown the whole outline"
         if not step.thought:
             return "no thought"
@@ -361,7 +363,7 @@ class _Reasoner:
         if len(thought) > _LONGEST_THOUGHT:
             return "a thought too long for the schema"
         reply: Reasoning | FactsFirst
-        if reasoner_reply(state.outline) is Reasoning:
+        if reasoner_schema(state.outline) is Reasoning:
             reply = Reasoning(thought=thought, need_retrieve=need)
         else:
             facts = copied(facts, state.fragments)
@@ -408,7 +410,7 @@ def _identifier(trajectory: Trajectory, match: Mapping[str, Match], found: Drawn
             found.discarded["identifier: no entity of a gold document that was missing"] += 1
         else:
             # As inference cleans them, which then has nothing to do.
-            clean = wanted([Wanted(entity=e, keywords=q) for e, q in asked.items()], "")
+            clean = clean_entities([Wanted(entity=e, keywords=q) for e, q in asked.items()], "")
             entities = [Wanted(entity=name, keywords=list(queries)) for name, queries in clean]
             label = "linked" if linked else "as it was"
             reply = Entities(entities=entities)

@@ -26,8 +26,8 @@ from colligate.bench.metrics.short_answers import overlap
 from colligate.core.prompts import Reasoning
 from colligate.core.support import split_content_words
 from colligate.models.structured import parse
-from colligate.strategies.dualrag.knowledge import ELSE, words_of
-from colligate.strategies.dualrag.prompts import Entities, Summary, wanted
+from colligate.strategies.dualrag.knowledge import ELSE, sort_name_words
+from colligate.strategies.dualrag.prompts import Entities, Summary, clean_entities
 from colligate.training.samples import Sample
 
 T = TypeVar("T", bound=BaseModel)
@@ -82,11 +82,13 @@ def _identifier(sample: Sample, reply: str) -> dict[str, float]:
 
 def _asked(entities: Entities) -> tuple[set[tuple[str, ...]], set[str]]:
     """The entities by their words, and the content words of all queries, as inference has them."""
-    asked = [(name, queries) for name, queries in wanted(entities.entities, "") if name != ELSE]
+    asked = [
+        (name, queries) for name, queries in clean_entities(entities.entities, "") if name != ELSE
+    ]
     words = {
         word for _, queries in asked for query in queries for word in split_content_words(query)
     }
-    return {words_of(name) for name, _ in asked}, words
+    return {sort_name_words(name) for name, _ in asked}, words
 
 
 def _summarizer(sample: Sample, reply: str) -> dict[str, float]:

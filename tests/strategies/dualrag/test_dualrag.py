@@ -622,7 +622,9 @@ async def test_an_outline_too_long_for_the_window_keeps_its_newest_parts(sources
         long = "Sentence {} is a rather long one about nothing."
         fragments = [Fragment(long.format(n), (Span("x", n, n + 1),)) for n in range(300)]
         knowledge.merge("X", fragments, [])
-        shown = await knowledge.shown(run, lambda text: reasoner_messages(QUESTION, text, []), 400)
+        shown = await knowledge.render_outline(
+            run, lambda text: reasoner_messages(QUESTION, text, []), 400
+        )
     assert "Sentence 299" in shown
     assert "Sentence 0 " not in shown
     assert estimate_tokens(shown) > 1000

@@ -4,14 +4,14 @@ from colligate.strategies.dualrag.prompts import (
     MOST_ENTITIES,
     Entities,
     Wanted,
+    clean_entities,
     identifier_messages,
     query_messages,
-    wanted,
 )
 
 
 def read(*rows):
-    return wanted([Wanted.model_validate(row) for row in rows], "the thought")
+    return clean_entities([Wanted.model_validate(row) for row in rows], "the thought")
 
 
 def test_entities_come_with_their_queries_in_order():
@@ -80,6 +80,6 @@ def test_the_prompt_lists_the_names_there_are_and_nothing_breaks_out_of_it():
 
 def test_a_query_that_says_no_more_than_the_name_is_left_out_beside_others():
     mill = Wanted(entity="The Mill", keywords=["the mill", "owner of the mill", "mill rent"])
-    assert wanted([mill], "") == [("The Mill", ("owner of the mill", "mill rent"))]
+    assert clean_entities([mill], "") == [("The Mill", ("owner of the mill", "mill rent"))]
     bare = Wanted(entity="The Mill", keywords=["Mill"])
-    assert wanted([bare], "") == [("The Mill", ("Mill",))]
+    assert clean_entities([bare], "") == [("The Mill", ("Mill",))]

@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
 
-from colligate.strategies.dualrag.knowledge import ELSE, links
+from colligate.strategies.dualrag.knowledge import ELSE, link_names
 
 
 def linked(asked, known, **options):
-    return [(link.name, link.how) for link in links(asked, known, **options)]
+    return [(link.name, link.how) for link in link_names(asked, known, **options)]
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_similar_names_are_linked_from_the_threshold_on():
     vectors = near("President Obama", "Barack Obama")
     cosine = float(vectors["President Obama"] @ vectors["Barack Obama"])
     for threshold, how in ((cosine - 0.001, "similar"), (cosine + 0.001, "new")):
-        (link,) = links(
+        (link,) = link_names(
             ["President Obama"],
             ["Barack Obama"],
             linking="similar",

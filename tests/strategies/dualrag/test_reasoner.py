@@ -7,7 +7,7 @@ from colligate.strategies.dualrag.prompts import (
     FactsFirst,
     Reasoning,
     reasoner_messages,
-    reasoner_reply,
+    reasoner_schema,
     sentence_messages,
 )
 
@@ -22,11 +22,11 @@ def test_the_prompt_shows_question_thoughts_and_outline_in_order(build):
 
 
 def test_facts_are_copied_first_where_there_are_any():
-    schema = reasoner_reply("#### A\n\nA is b.").model_json_schema()
+    schema = reasoner_schema("#### A\n\nA is b.").model_json_schema()
     assert list(schema["properties"]) == schema["required"]
     assert schema["required"] == ["facts", "thought", "need_retrieve"]
     assert schema["properties"]["facts"]["minItems"] == 1
-    assert list(reasoner_reply(NOTHING).model_json_schema()["properties"]) == [
+    assert list(reasoner_schema(NOTHING).model_json_schema()["properties"]) == [
         "thought",
         "need_retrieve",
     ]

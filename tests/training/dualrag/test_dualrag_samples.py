@@ -15,7 +15,7 @@ from colligate.strategies.dualrag.prompts import (
     FactsFirst,
     Reasoning,
     Summary,
-    wanted,
+    clean_entities,
 )
 from colligate.training.dualrag_samples import (
     Gold,
@@ -148,7 +148,7 @@ async def test_queries_that_are_taught_are_those_that_inference_sends(answered, 
     found = await drawn((await answered(astray))[0], golds, ANSWERS)
     for sample in of(found, "identifier").values():
         read = parse(sample.target, Entities)[0].entities
-        sent = wanted(read, "nothing")
+        sent = clean_entities(read, "nothing")
         assert sent == [(each.entity, tuple(each.keywords)) for each in read]
 
 

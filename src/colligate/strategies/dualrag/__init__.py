@@ -3,6 +3,7 @@
 Read `method` first, then `knowledge` and `prompts`; `events` are what a run reports.
 """
 
+from colligate.strategies.dualrag.knowledge import Knowledge, KnowledgeOutline
 from colligate.strategies.dualrag.method import DualRAG
 
-__all__ = ["DualRAG"]
+__all__ = ["DualRAG", "Knowledge", "KnowledgeOutline"]

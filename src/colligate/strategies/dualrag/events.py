@@ -1,4 +1,4 @@
-"""What happens in a DualRAG run: the outline growing, round by round."""
+"""Events of a DualRAG run: how the outline grows, round by round."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from colligate.strategies.dualrag.knowledge import Fragment, Link, Stop
 
 @dataclass(frozen=True)
 class Reasoned(Event):
-    """The Reasoner had a thought. `readable` is False when its reply had to be taken as it was.
+    """The Reasoner had a thought. `readable` is False if its reply was used as it was.
 
-    `facts` are what it copied of the outline. Rounds count from 1 in all these events.
+    `facts` are what it copied from the outline. Rounds count from 1 in all these events.
     """
 
     round: int
@@ -31,8 +31,8 @@ class Reasoned(Event):
 class Identified(Event):
     """What will be looked up: entities as they were linked, and the queries of each.
 
-    `readable` is False when nothing could be made of the Entity Identifier's reply and the
-    thought itself is looked up.
+    `readable` is False if the Entity Identifier's reply could not be read: the thought itself is
+    looked up then.
     """
 
     round: int
@@ -67,8 +67,8 @@ class Gathered(Event):
 
 @dataclass(frozen=True)
 class Summarised(Event):
-    """What the new passages say of an entity. The model made `said` statements; those without a
-    place in the passages are not among the fragments."""
+    """What the new passages say of an entity. The model made `said` statements; `fragments` are those
+    with a place in the passages."""
 
     round: int
     entity: str
@@ -91,7 +91,7 @@ class OutlineEntity:
 
 @dataclass(frozen=True)
 class Outlined(Event):
-    """The outline after a round; `new` are the fragments that rest on words not known before."""
+    """The outline after a round; `new` are the fragments from words not known before."""
 
     round: int
     entities: tuple[OutlineEntity, ...]
@@ -110,7 +110,7 @@ class Outlined(Event):
 
 @dataclass(frozen=True)
 class Stopped(Event):
-    """The loop ended after so many rounds of retrieval."""
+    """The loop ended after so many rounds."""
 
     rounds: int
     reason: Stop

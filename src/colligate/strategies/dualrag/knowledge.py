@@ -1,4 +1,4 @@
-"""DualRAG's outline: what is known so far, under the entities it is about, with its sources."""
+"""Knowledge of a DualRAG run: the outline K by entity with its sources, and the thoughts R."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NOTHING = "(nothing yet)"
 
 @dataclass(frozen=True, slots=True)
 class Fragment:
-    """A piece of knowledge in a model's words, and the sentences of the documents it rests on."""
+    """A piece of knowledge in a model's words, and the sentences of the documents behind it."""
 
     text: str
     spans: tuple[Span, ...]
@@ -46,25 +46,25 @@ class Entity:
 class KnowledgeOutline:
     """The knowledge of one run: entities by name, in the order they were first known.
 
-    It only grows. Each fragment keeps the spans it came from, so whatever is later said from the
-    outline leads back into the documents.
+    It only grows. Each fragment keeps the spans it came from, so everything in the outline leads
+    back into the documents.
     """
 
     entities: dict[str, Entity] = field(default_factory=dict)
 
     def unseen(self, name: str, passages: Iterable[Passage]) -> list[Passage]:
-        """Those passages that were not read for this entity yet."""
+        """Return the passages that were not read for this entity yet."""
         seen = self.entities[name].seen if name in self.entities else set()
         return [passage for passage in passages if passage.id not in seen]
 
     def merge(
         self, name: str, fragments: Sequence[Fragment], passages: Iterable[Passage]
     ) -> tuple[Fragment, ...]:
-        """Append what these passages say of an entity; those fragments that are new.
+        """Append what these passages say of an entity (equation 10); return the new fragments.
 
-        What is said twice of an entity stands once, with the spans of both. A fragment is new
-        when it rests on words that the outline rested on nowhere before. An entity of which
-        nothing is known is not kept, and its passages may be read for it again.
+        A repeated statement is kept once, with the spans of both. A fragment is new if it rests on
+        words that were not in the outline before. An entity without knowledge is not kept, and its
+        passages may be read for it again.
         """
         if not fragments and name not in self.entities:
             return ()
@@ -81,10 +81,10 @@ class KnowledgeOutline:
         return tuple(new)
 
     def render(self, *, without: int = 0, flat: bool = False) -> str:
-        """Blocks of `#### entity` and what is known of it; `flat` has no entities.
+        """Return blocks of `#### entity` and what is known of it; `flat` has no headings.
 
-        `without` leaves so many fragments out: the first of each entity in turn, so that every
-        entity keeps its newest.
+        `without` leaves out so many fragments: the first of each entity in turn, so that every
+        entity keeps its newest ones.
         """
         left_out = set(map(id, self._oldest()[:without]))
         blocks = []
@@ -96,15 +96,15 @@ class KnowledgeOutline:
 
     @property
     def size(self) -> int:
-        """How many fragments there are."""
+        """The number of fragments."""
         return sum(len(entity.fragments) for entity in self.entities.values())
 
     @property
     def sources(self) -> list[tuple[str, Span]]:
-        """Each span that knowledge rests on, once, with the entity it was first found for.
+        """Each span behind the knowledge, once, with the entity it was first found for.
 
-        The first fragment of every entity comes before the second of any: where not all can be
-        shown, each entity keeps some.
+        The first fragment of every entity comes before the second of any, so that every entity
+        keeps some if not all can be shown.
         """
         ranked = zip_longest(*([(n, f) for f in e.fragments] for n, e in self.entities.items()))
         named: dict[Span, str] = {}
@@ -120,7 +120,7 @@ class KnowledgeOutline:
 
 
 def _append(fragments: list[Fragment], fragment: Fragment) -> None:
-    """Add a fragment, or its spans to the one that says the same."""
+    """Add a fragment, or add its spans to the one that says the same."""
     for place, other in enumerate(fragments):
         if _bare(other.text) == _bare(fragment.text):
             spans = tuple(dict.fromkeys([*other.spans, *fragment.spans]))
@@ -133,23 +133,22 @@ def _bare(text: str) -> str:
     return " ".join(unicodedata.normalize("NFKC", text).casefold().split()).rstrip(".")
 
 
-# Which entity of the outline a name means: DualRAG's linking, beyond names that are the same.
-#
-# The paper leaves it to the prompt and compares names exactly. A small model seldom writes a name
-# twice in the same way, and what is then read twice is paid for twice.
+# Entity linking. The paper leaves it to the prompt and compares names exactly. A small model seldom
+# writes a name twice in the same way, and what is then read twice is paid for twice.
 
 ELSE = "else"
-"""The name that collects what belongs to no entity; it is linked with nothing."""
+"""The name that collects what belongs to no entity; nothing is linked to it."""
 
 Linking = Literal["exact", "name", "similar"]
-"""How far linking goes: the same characters; the same words; the same meaning."""
+"""How names are linked: by the same characters, the same words, or the same meaning."""
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """The name that was asked for, the one it goes under, and why.
+    """A name that was asked for, the name it is linked to, and why.
 
-    `how` is "new" for an entity the outline does not have; `similarity` is the cosine that linked.
+    `how` is "new" for an entity that the outline does not have; `similarity` is the cosine of a
+    link by meaning.
     """
 
     asked: str
@@ -158,7 +157,7 @@ class Link:
     similarity: float | None = None
 
 
-def links(
+def link_names(
     asked: Sequence[str],
     known: Sequence[str],
     *,
@@ -166,10 +165,10 @@ def links(
     vectors: Mapping[str, NDArray[np.float32]] | None = None,
     threshold: float = 1.0,
 ) -> list[Link]:
-    """Link each name to a known one, or to one asked for before it; else it is new.
+    """Link each name to a known one or to an earlier one of `asked`; otherwise it is new.
 
-    `vectors` are unit vectors of all the names, needed for linking by meaning: the most similar
-    name is taken where the cosine is at least `threshold` and both name the same numbers.
+    `vectors` are unit vectors of all names, for linking by meaning: the most similar name is
+    chosen if the cosine is at least `threshold` and both have the same numbers.
     """
     names = [name for name in known if name != ELSE]
     found = []
@@ -194,7 +193,7 @@ def _link(
         return Link(asked, asked, "exact")
     if linking != "exact":
         for name in names:
-            if words_of(name) == words_of(asked):
+            if sort_name_words(name) == sort_name_words(asked):
                 return Link(asked, name, "name")
     if vectors is not None:
         near = {
@@ -211,8 +210,8 @@ def _link(
 _UNSAID = frozenset(("a", "an", "the", "of", "s"))  # they come and go with the order of words
 
 
-def words_of(name: str) -> tuple[str, ...]:
-    """The words of a name in one order, without case, marks, articles and genitives.
+def sort_name_words(name: str) -> tuple[str, ...]:
+    """Return the words of a name sorted, without case, punctuation, articles and genitives.
 
     >>> words_of("The population of France") == words_of("France's population")
     True
@@ -226,22 +225,19 @@ _ROMAN = re.compile(r"[IVX]+")
 
 
 def _numbers(name: str) -> list[str]:
-    """The numbers of a name, also Roman ones: years, reigns and parts are told apart by them."""
+    """Return the numbers of a name, Roman ones too: years, reigns and parts differ by them."""
     words = re.findall(r"\w+", name)
     return sorted(w for w in words if any(c.isdigit() for c in w) or _ROMAN.fullmatch(w))
 
 
 class Stop(StrEnum):
-    """Why no more was looked up."""
+    """Why the rounds ended."""
 
     ENOUGH = "enough"  # the Reasoner misses nothing
-    ROUNDS = "rounds"  # as many as are allowed
-    NOTHING_NEW = "nothing new"  # several rounds in a row found nothing
-    REPEATED = "repeated"  # nothing was new, and the Reasoner said what it had said before
-    BUDGET = "budget"  # what is left of it is kept for the answer
-
-
-# What one DualRAG run knows, and what of it its prompts and its reader are shown.
+    ROUNDS = "rounds"  # all that are allowed
+    NOTHING_NEW = "nothing new"  # several rounds in a row found nothing new
+    REPEATED = "repeated"  # nothing was new, and the Reasoner repeated itself
+    BUDGET = "budget"  # the rest of it is reserved for the answer
 
 
 @dataclass
@@ -262,18 +258,18 @@ class Knowledge:
     def merge(
         self, name: str, fragments: Sequence[Fragment], passages: Sequence[Passage]
     ) -> tuple[Fragment, ...]:
-        """Take what passages say of an entity into the outline; the fragments that are new."""
+        """Add what passages say of an entity to the outline; return the new fragments."""
         self.passages.update((passage.id, passage) for passage in passages)
         return self.outline.merge(name, fragments, passages)
 
-    async def shown(
+    async def render_outline(
         self,
         run: Run,
         prompt: Callable[[str], list[Message]],
         max_tokens: int,
         schema: type[BaseModel] | None = None,
     ) -> str:
-        """The outline as a prompt shows it: where it does not fit, without its oldest fragments."""
+        """Return the outline for a prompt; if it does not fit, without its oldest fragments."""
         without, size = 0, self.outline.size
         while True:
             text = self.outline.render(without=without, flat=self.flat)
@@ -282,17 +278,17 @@ class Knowledge:
                 break
             without = min(size, without + max(1, size // 8))
         if without:
-            run.warn("the outline did not fit the model's window: its oldest parts were left out")
+            run.warn("the outline does not fit the model's window: its oldest parts are left out")
         return text
 
     async def for_reader(
         self, run: Run, form: Form, *, outline: bool = True
     ) -> tuple[list[tuple[Passage, Evidence]], str]:
-        """What the reader is shown: passages, each with the reason why, and notes.
+        """Return what the reader is shown: passages, each with the reason why, and notes.
 
-        The passages that the outline rests on, the first of every entity before the second of
-        any; where they do not fit the model's window, only the sentences that it rests on. The
-        notes are the outline, unless that is the passages themselves, and the thoughts.
+        These are the passages behind the outline, the first of every entity before the second of
+        any; if they do not fit the model's window, only the sentences. The notes are the outline
+        (unless that is the passages themselves) and the thoughts.
         """
         whole, parts = self._passages(), await self._sentences(run)
         reply, tokens = FORMS[form].reply, FORMS[form].tokens
@@ -306,13 +302,13 @@ class Knowledge:
             passages = [passage for passage, _ in sources]
             return reader_messages(self.question, passages, form, notes=notes(text))
 
-        text = await self.shown(run, partial(ask, parts), tokens, reply)
+        text = await self.render_outline(run, partial(ask, parts), tokens, reply)
         room = await run.room(Role.READER, ask(whole, text), tokens, schema=reply)
         return (whole if room is None or room >= 0 else parts), notes(text)
 
     @property
     def latest(self) -> str:
-        """The latest thought, or the question: what is looked up for want of anything better."""
+        """The latest thought, or the question if there is none."""
         return self.thoughts[-1] if self.thoughts else self.question
 
     def _passages(self) -> list[tuple[Passage, Evidence]]:
@@ -338,6 +334,6 @@ class Knowledge:
 
 
 def _reason(names: Sequence[str]) -> str:
-    """Why it is shown, by the entities that knowledge of rests on it, once for each piece."""
+    """Return why a passage is shown: the entities whose knowledge comes from it."""
     said = ", ".join(dict.fromkeys(f"“{name}”" for name in names))
-    return f"{len(names)} sentence{'s' * (len(names) > 1)} say something of {said}"
+    return f"{len(names)} sentence{'s' * (len(names) > 1)} are about {said}"

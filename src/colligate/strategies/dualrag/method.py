@@ -1,8 +1,14 @@
 """DualRAG: reason about what is missing, look it up by entity, keep an outline (Cheng et al. 2025).
 
-Two processes in turn. Reasoning-augmented querying: a Reasoner says what is missing, an Entity
-Identifier what to look up. Progressive knowledge aggregation: what is found is summarised for
-each entity and put into an outline, which the next round reasons from.
+Two processes in turn, with the question x, the outline K and the thoughts R:
+
+1. Reasoning-augmented querying: the Reasoner has a thought r_t and says whether knowledge is
+   missing (f_t; equation 3). If so, the Entity Identifier names entities e with queries Q_e
+   (equation 5); the passages of all queries of an entity are united and ranked (equations 6 to 8).
+2. Progressive knowledge aggregation: the Knowledge Summarizer states what the new passages say of
+   each entity (equation 9), and the statements are appended to the outline (equation 10).
+
+The reader answers from K_T and R_T (equation 4).
 """
 
 from __future__ import annotations
@@ -39,7 +45,7 @@ from colligate.strategies.dualrag.knowledge import (
     Link,
     Linking,
     Stop,
-    links,
+    link_names,
 )
 from colligate.strategies.dualrag.prompts import (
     IDENTIFIER_TOKENS,
@@ -51,212 +57,34 @@ from colligate.strategies.dualrag.prompts import (
     FactsFirst,
     Query,
     Summary,
+    clean_entities,
     identifier_messages,
     query_messages,
     reasoner_messages,
-    reasoner_reply,
+    reasoner_schema,
     sentence_messages,
     summarizer_messages,
-    wanted,
 )
 
-# What a round of DualRAG looks up: entities, named as the outline does, with their queries.
-
-
-async def entity_queries(
-    knowledge: Knowledge, run: Run, *, linking: Linking, threshold: float
-) -> dict[str, tuple[str, ...]]:
-    """The Entity Identifier: queries by entity; the latest thought, where its reply has none."""
-    known = [name for name in knowledge.outline.entities if name != ELSE]
-    names = [] if knowledge.flat else known
-    ask = partial(identifier_messages, knowledge.question, thoughts=knowledge.thoughts, names=names)
-    outline = await knowledge.shown(run, ask, IDENTIFIER_TOKENS, Entities)
-    readable, entities = True, []
-    try:
-        made = await run.structured(ask(outline), Entities, max_tokens=IDENTIFIER_TOKENS)
-        entities = made.value.entities
-    except MalformedOutput:
-        readable = False
-    asked = wanted(entities, knowledge.latest)
-    linked = await _linked([name for name, _ in asked], known, run, linking, threshold)
-    queries: dict[str, tuple[str, ...]] = {}
-    for link, (_, of_link) in zip(linked, asked, strict=True):
-        so_far = queries.get(link.name, ())
-        queries[link.name] = tuple(dict.fromkeys([*so_far, *of_link]))
-    run.emit(
-        Identified(knowledge.rounds + 1, tuple(linked), tuple(each for _, each in asked), readable)
-    )
-    return queries
-
-
-async def one_query(knowledge: Knowledge, run: Run, *, written: bool) -> str:
-    """Without an Entity Identifier: the latest thought, or a query that the model has `written`."""
-    query, readable = knowledge.latest, True
-    if written:
-        ask = partial(query_messages, knowledge.question, thoughts=knowledge.thoughts)
-        outline = await knowledge.shown(run, ask, QUERY_TOKENS, Query)
-        try:
-            made = await run.structured(ask(outline), Query, max_tokens=QUERY_TOKENS)
-            query = " ".join(made.value.query.split()) or query
-        except MalformedOutput:
-            readable = False
-    run.emit(Identified(knowledge.rounds + 1, (), ((query,),), readable))
-    return query
-
-
-async def _linked(
-    asked: Sequence[str], known: Sequence[str], run: Run, linking: Linking, threshold: float
-) -> list[Link]:
-    vectors = None
-    if linking == "similar" and run.embedder is None:
-        linking = "name"
-        run.warn("entities are linked by their words alone: there is no embedder")
-    if linking == "similar":
-        names = list(dict.fromkeys([*known, *asked]))
-        vectors = dict(zip(names, await run.embed(names), strict=True))
-    return links(asked, known, linking=linking, vectors=vectors, threshold=threshold)
-
-
-# The passages for one entity: the union over its queries, then the best by one ranking.
-
-_RRF = 60  # Cormack, Clarke and Buettcher (SIGIR 2009)
-
-
-async def passages_for(
-    queries: Sequence[str],
-    run: Run,
-    *,
-    retrieved: int,
-    k: int,
-    mode: SearchMode,
-    rerank_query: str | None,
-    least_score: float | None = None,
-) -> tuple[list[Hit], str]:
-    """The `k` best passages for these queries together, and how they were ranked.
-
-    `retrieved` are searched for each query. With a reranker they are ranked by its score for
-    `rerank_query`, and those below or at `least_score` are left out first. Without one, or where
-    there is no `rerank_query`, their rankings are joined by reciprocal rank fusion.
-    """
-    found = await gather(run.search(query, k=retrieved, mode=mode) for query in queries)
-    passages = {hit.passage.id: hit.passage for hits in found for hit in hits}
-    if run.reranker is None or rerank_query is None or not passages:
-        hits, how = _fused(found), "search" if len(queries) == 1 else "reciprocal rank fusion"
-    else:
-        scores = await run.rerank(rerank_query, list(passages.values()))
-        ranked = zip(passages.values(), scores, strict=True)
-        hits = [Hit(p, s) for p, s in ranked if least_score is None or s > least_score]
-        hits.sort(key=lambda hit: -hit.score)
-        how = f"reranked for “{rerank_query}”"
-    return hits[:k], how
-
-
-def _fused(found: Sequence[Sequence[Hit]]) -> list[Hit]:
-    """One ranking of several; of one, itself. Equals keep the order of the queries."""
-    if len(found) == 1:
-        return list(found[0])
-    sums: dict[str, Hit] = {}
-    for hits in found:
-        for place, hit in enumerate(hits, 1):
-            so_far = sums.get(hit.passage.id)
-            score = (so_far.score if so_far else 0.0) + 1 / (_RRF + place)
-            sums[hit.passage.id] = replace(hit, score=score)
-    return sorted(sums.values(), key=lambda hit: -hit.score)
-
-
-def by_title(hits: Sequence[Hit]) -> dict[str, list[Hit]]:
-    """Passages grouped by the title of their document, in order of the best of each."""
-    groups: dict[str, list[Hit]] = {}
-    for hit in hits:
-        groups.setdefault(_title(hit.passage), []).append(hit)
-    return groups
-
-
-def _title(passage: Passage) -> str:
-    return " ".join(passage.title.split()) or passage.document_id
-
-
-# The Reasoner of DualRAG at work: one more thought on what is known.
-
-_LONGEST = 1000  # characters of a thought
-
-
-async def next_thought(knowledge: Knowledge, run: Run, *, sentences: bool = False) -> Reasoning:
-    """The next thought, and whether something is missing; `sentences` as without a Reasoner."""
-    facts: list[str] = []
-    readable = True
-    if sentences:
-        ask = partial(sentence_messages, knowledge.question, thoughts=knowledge.thoughts)
-        outline = await knowledge.shown(run, ask, SENTENCE_TOKENS)
-        reply = await run.chat(ask(outline), max_tokens=SENTENCE_TOKENS)
-        reasoning = parse_sentence(reply.text)
-    else:
-        ask = partial(reasoner_messages, knowledge.question, thoughts=knowledge.thoughts)
-        outline = await knowledge.shown(run, ask, REASONER_TOKENS, FactsFirst)
-        schema = reasoner_reply(outline)
-        try:
-            made = (await run.structured(ask(outline), schema, max_tokens=REASONER_TOKENS)).value
-            reasoning = Reasoning(thought=made.thought, need_retrieve=made.need_retrieve)
-            facts = made.facts if isinstance(made, FactsFirst) else []
-        except MalformedOutput as error:
-            # What it wrote is a thought all the same; that it suffices was not said.
-            readable = False
-            reasoning = Reasoning(thought=error.reply, need_retrieve=True)
-    thought = " ".join(reasoning.thought.split())[:_LONGEST]
-    need = reasoning.need_retrieve
-    run.emit(Reasoned(knowledge.rounds + 1, thought, need, tuple(facts), readable))
-    return Reasoning(thought=thought, need_retrieve=need)
-
-
-_FOR_THE_ANSWER = 6000  # tokens of a budget that the rounds leave, or half of a small one
-_RAW = "knowledge"  # the one heading, where passages are not summarised
-
-
-@dataclass(frozen=True)
-class _Sought:
-    """An entity of a round, the heading it goes under, its queries, and what is to be read."""
-
-    name: str
-    heading: str
-    queries: tuple[str, ...]
-    unseen: tuple[Passage, ...]
-
-
-@dataclass(frozen=True)
-class _Summarised:
-    """What some passages say of an entity; no event where they are taken as they are."""
-
-    fragments: Sequence[Fragment]
-    passages: Sequence[Passage]
-    event: Summarised | None = None
-
-
-@dataclass(frozen=True)
-class _Runs:
-    """One run as each step sees it, with an adapter of its own on the reader or without."""
-
-    reasoner: Run
-    identifier: Run
-    summarizer: Run
+_FOR_THE_ANSWER = 6000  # tokens reserved for the answer, or half of a small budget
+_RAW = "knowledge"  # the only heading if passages are not summarised
 
 
 @dataclass(frozen=True)
 class DualRAG:
-    """Reason over an outline of knowledge, look up what it misses by entity, until it suffices.
+    """Reason over an outline of knowledge and look up by entity what it misses, until it suffices.
 
-    In each round the Reasoner has a thought and says whether something is missing; the Entity
-    Identifier names entities with search queries; the passages found are ranked for the entity;
-    the Knowledge Summarizer states what the new ones say of it, each statement with a quote. What
-    stands in the passages goes into the outline with its spans, the rest is dropped. The reader
-    answers from the passages that the outline rests on, with outline and thoughts as notes.
+    Each statement of the Knowledge Summarizer has a quote: what the passages support goes into the
+    outline with its spans, the rest is dropped. The reader answers from the passages behind the
+    outline, with outline and thoughts as notes.
 
     The rounds end when the Reasoner misses nothing, when it repeats itself and nothing was new,
     after `patience` rounds without anything new, or after `rounds`. `linking` says when a name
-    means an entity that the outline has: see `Linking`. Without a reranker the rankings of an
+    means an entity that the outline already has (`Linking`). Without a reranker the rankings of an
     entity's queries are joined by reciprocal rank fusion.
 
     The `..._adapter` fields put a LoRA adapter on the reader for a step. The `no_...` fields and
-    `ei2` are the paper's ablations, each leaving one part out.
+    `ei2` are the paper's ablations; each leaves one part out.
     """
 
     name: ClassVar[str] = "dualrag"
@@ -271,9 +99,9 @@ class DualRAG:
     least_score: float | None = None  # the code: 0, of a reranker whose scores are logits
     linking: Linking = "similar"  # the code: exact
     link_threshold: float = 0.95  # cosine of names
-    patience: int = 2  # the code: goes on to the last round
+    patience: int = 2  # the code: always runs to the last round
     retrieve_first: bool = True  # the paper: may answer without looking anything up
-    question_too: bool = False  # in the first round the question is looked up as it is, too
+    question_too: bool = False  # the first round also looks up the question itself
     form: Form = Form.JOINED
     reasoner_adapter: str | None = None
     identifier_adapter: str | None = None
@@ -290,7 +118,7 @@ class DualRAG:
         require_min(self, rounds=1, retrieved=1, k=1, patience=1)
 
     async def answer(self, question: str, run: Run) -> Answer:
-        """Learn, then answer from what was learnt."""
+        """Learn, then answer from what was learnt (equation 4)."""
         knowledge = await self.learn(question, run)
         sources, notes = await knowledge.for_reader(run, self.form, outline=not self.no_outline)
 
@@ -310,12 +138,12 @@ class DualRAG:
         )
 
     async def learn(self, question: str, run: Run) -> Knowledge:
-        """Reason, look up and summarise in rounds; part of the token budget is kept for an answer.
+        """Reason, look up and summarise in rounds, with tokens reserved for the answer.
 
         Raises:
-            BudgetExceeded: before anything was known.
+            BudgetExceeded: the budget ended before anything was known.
         """
-        runs = await self._adapted(run)  # a wrong adapter before the first call
+        runs = await self._with_adapters(run)  # a wrong adapter fails before the first call
         knowledge = Knowledge(question, flat=self.no_outline or self.flat_outline)
         left = run.tokens.left
         with run.tokens.reserve(0 if left is None else min(_FOR_THE_ANSWER, left // 2)):
@@ -326,13 +154,13 @@ class DualRAG:
                     raise
                 knowledge.stop = Stop.BUDGET
                 run.warn(
-                    "the token budget ended the search for more: the answer rests on "
+                    "the token budget ended the search early: the answer uses "
                     f"{knowledge.rounds} of up to {self.rounds} rounds"
                 )
         run.emit(Stopped(knowledge.rounds, knowledge.stop))
         return knowledge
 
-    async def _adapted(self, run: Run) -> _Runs:
+    async def _with_adapters(self, run: Run) -> _Runs:
         return _Runs(
             reasoner=await run.with_adapter(Role.READER, self.reasoner_adapter),
             identifier=await run.with_adapter(Role.READER, self.identifier_adapter),
@@ -340,16 +168,17 @@ class DualRAG:
         )
 
     async def _rounds(self, knowledge: Knowledge, runs: _Runs) -> Stop:
+        """Run the loop of section 3 until it stops; return why."""
         barren = 0
         missing: set[str] = set()
         for number in range(1, self.rounds + 1):
-            reasoning = await next_thought(knowledge, runs.reasoner, sentences=self.no_reasoner)
+            reasoning = await reason(knowledge, runs.reasoner, sentences=self.no_reasoner)
             repeated = reasoning.thought in knowledge.thoughts
             if reasoning.thought and not repeated:
                 knowledge.thoughts.append(reasoning.thought)
             if reasoning.need_retrieve:
                 missing.add(reasoning.thought)
-            # A thought that said what is missing cannot, unchanged, say that nothing is.
+            # The same thought cannot first miss something and then miss nothing.
             elif reasoning.thought not in missing and (number > 1 or not self.retrieve_first):
                 return Stop.ENOUGH
             if repeated and barren:
@@ -360,17 +189,17 @@ class DualRAG:
             barren = 0 if new else barren + 1
             if barren == self.patience:
                 return Stop.NOTHING_NEW
-        return Stop.ROUNDS  # what the last round found is not reasoned over: as the code
+        return Stop.ROUNDS  # the last round is not reasoned over, as in the code
 
     async def _query(self, knowledge: Knowledge, run: Run) -> list[_Sought]:
-        """What is missing, by entity, with the passages found for each."""
+        """Return what to look up by entity, with the passages for each (equations 5 to 8)."""
         found: list[tuple[str, tuple[str, ...], list[Hit], str]]
         if self.no_entities or self.ei2:
-            query = await one_query(knowledge, run, written=self.ei2)
+            query = await make_single_query(knowledge, run, written=self.ei2)
             hits, how = await self._retrieve(ELSE, (query,), run)
-            found = [(name, (query,), of_it, how) for name, of_it in by_title(hits).items()]
+            found = [(name, (query,), of_it, how) for name, of_it in group_by_title(hits).items()]
         else:
-            entities = await entity_queries(
+            entities = await identify_entities(
                 knowledge, run, linking=self.linking, threshold=self.link_threshold
             )
             if self.question_too and not knowledge.rounds:
@@ -402,9 +231,10 @@ class DualRAG:
         return sought
 
     async def _retrieve(self, name: str, queries: Sequence[str], run: Run) -> tuple[list[Hit], str]:
+        """Return D'_e: the best passages for an entity, and how they were ranked."""
         by_queries = self.rerank_by == "queries" or name == ELSE
         rerank_query = ", ".join(queries) if by_queries else name
-        return await passages_for(
+        return await retrieve_for_entity(
             queries,
             run,
             retrieved=self.retrieved,
@@ -415,11 +245,11 @@ class DualRAG:
         )
 
     async def _aggregate(self, knowledge: Knowledge, run: Run, sought: Sequence[_Sought]) -> bool:
-        """Summarise what is new for each entity, then grow the outline; whether it grew."""
+        """Summarise what is new for each entity and append it (equation 10); return if K grew."""
         sought = [each for each in sought if each.unseen]
         summaries = await gather(self._summarise(knowledge, run, each) for each in sought)
         new: list[Fragment] = []
-        # In the order of the entities, whichever came first: as if it were one after another.
+        # Merge in the order of the entities, whichever summary came first.
         for each, summary in zip(sought, summaries, strict=True):
             if summary.event is not None:
                 run.emit(summary.event)
@@ -432,7 +262,7 @@ class DualRAG:
         return bool(new)
 
     async def _summarise(self, knowledge: Knowledge, run: Run, sought: _Sought) -> _Summarised:
-        """The Knowledge Summarizer: what the new passages say of an entity."""
+        """Return k_t^e: what the new passages say of an entity (equation 9)."""
         if self.no_outline:
             raw = [Fragment(each.text.strip(), (each.span,)) for each in sought.unseen]
             return _Summarised(raw, sought.unseen)
@@ -459,6 +289,180 @@ class DualRAG:
             fragments = [Fragment(f.sentence, tuple(p.span for p in f.places)) for f in found]
         except MalformedOutput as error:
             readable = False
-            run.warn(f"what was found for “{sought.name}” was not summarised: {error.what}")
+            run.warn(f"what was found for “{sought.name}” is not summarised: {error.what}")
         event = Summarised(knowledge.rounds + 1, sought.name, said, tuple(fragments), readable)
         return _Summarised(fragments, passages, event)
+
+
+@dataclass(frozen=True)
+class _Sought:
+    """An entity of a round, its heading in the outline, its queries, and the passages to read."""
+
+    name: str
+    heading: str
+    queries: tuple[str, ...]
+    unseen: tuple[Passage, ...]
+
+
+@dataclass(frozen=True)
+class _Summarised:
+    """What passages say of an entity; without an event if they are used as they are."""
+
+    fragments: Sequence[Fragment]
+    passages: Sequence[Passage]
+    event: Summarised | None = None
+
+
+@dataclass(frozen=True)
+class _Runs:
+    """The run as each step sees it, with its own adapter on the reader if it has one."""
+
+    reasoner: Run
+    identifier: Run
+    summarizer: Run
+
+
+# 1. Reasoning-augmented querying
+
+_LONGEST = 1000  # characters of a thought
+
+
+async def reason(knowledge: Knowledge, run: Run, *, sentences: bool = False) -> Reasoning:
+    """Return r_t and f_t (equation 3); with `sentences`, of a chain without a Reasoner."""
+    facts: list[str] = []
+    readable = True
+    if sentences:
+        ask = partial(sentence_messages, knowledge.question, thoughts=knowledge.thoughts)
+        outline = await knowledge.render_outline(run, ask, SENTENCE_TOKENS)
+        reply = await run.chat(ask(outline), max_tokens=SENTENCE_TOKENS)
+        reasoning = parse_sentence(reply.text)
+    else:
+        ask = partial(reasoner_messages, knowledge.question, thoughts=knowledge.thoughts)
+        outline = await knowledge.render_outline(run, ask, REASONER_TOKENS, FactsFirst)
+        schema = reasoner_schema(outline)
+        try:
+            made = (await run.structured(ask(outline), schema, max_tokens=REASONER_TOKENS)).value
+            reasoning = Reasoning(thought=made.thought, need_retrieve=made.need_retrieve)
+            facts = made.facts if isinstance(made, FactsFirst) else []
+        except MalformedOutput as error:
+            # The reply still counts as a thought; it did not say that it suffices.
+            readable = False
+            reasoning = Reasoning(thought=error.reply, need_retrieve=True)
+    thought = " ".join(reasoning.thought.split())[:_LONGEST]
+    need = reasoning.need_retrieve
+    run.emit(Reasoned(knowledge.rounds + 1, thought, need, tuple(facts), readable))
+    return Reasoning(thought=thought, need_retrieve=need)
+
+
+async def identify_entities(
+    knowledge: Knowledge, run: Run, *, linking: Linking, threshold: float
+) -> dict[str, tuple[str, ...]]:
+    """Return Q_e by entity (equation 5); the latest thought if the reply names no entity."""
+    known = [name for name in knowledge.outline.entities if name != ELSE]
+    names = [] if knowledge.flat else known
+    ask = partial(identifier_messages, knowledge.question, thoughts=knowledge.thoughts, names=names)
+    outline = await knowledge.render_outline(run, ask, IDENTIFIER_TOKENS, Entities)
+    readable, entities = True, []
+    try:
+        made = await run.structured(ask(outline), Entities, max_tokens=IDENTIFIER_TOKENS)
+        entities = made.value.entities
+    except MalformedOutput:
+        readable = False
+    asked = clean_entities(entities, knowledge.latest)
+    linked = await _link_entities([name for name, _ in asked], known, run, linking, threshold)
+    queries: dict[str, tuple[str, ...]] = {}
+    for link, (_, of_link) in zip(linked, asked, strict=True):
+        so_far = queries.get(link.name, ())
+        queries[link.name] = tuple(dict.fromkeys([*so_far, *of_link]))
+    run.emit(
+        Identified(knowledge.rounds + 1, tuple(linked), tuple(each for _, each in asked), readable)
+    )
+    return queries
+
+
+async def make_single_query(knowledge: Knowledge, run: Run, *, written: bool) -> str:
+    """Return the query without an Entity Identifier: the latest thought, or a `written` one."""
+    query, readable = knowledge.latest, True
+    if written:
+        ask = partial(query_messages, knowledge.question, thoughts=knowledge.thoughts)
+        outline = await knowledge.render_outline(run, ask, QUERY_TOKENS, Query)
+        try:
+            made = await run.structured(ask(outline), Query, max_tokens=QUERY_TOKENS)
+            query = " ".join(made.value.query.split()) or query
+        except MalformedOutput:
+            readable = False
+    run.emit(Identified(knowledge.rounds + 1, (), ((query,),), readable))
+    return query
+
+
+async def _link_entities(
+    asked: Sequence[str], known: Sequence[str], run: Run, linking: Linking, threshold: float
+) -> list[Link]:
+    vectors = None
+    if linking == "similar" and run.embedder is None:
+        linking = "name"
+        run.warn("entities are linked by their words alone: the run has no embedder")
+    if linking == "similar":
+        names = list(dict.fromkeys([*known, *asked]))
+        vectors = dict(zip(names, await run.embed(names), strict=True))
+    return link_names(asked, known, linking=linking, vectors=vectors, threshold=threshold)
+
+
+_RRF = 60  # Cormack, Clarke and Buettcher (SIGIR 2009)
+
+
+async def retrieve_for_entity(
+    queries: Sequence[str],
+    run: Run,
+    *,
+    retrieved: int,
+    k: int,
+    mode: SearchMode,
+    rerank_query: str | None,
+    least_score: float | None = None,
+) -> tuple[list[Hit], str]:
+    """Return the `k` best passages for these queries together, and how they were ranked.
+
+    `retrieved` passages are searched for each query. With a reranker they are ranked by its score
+    for `rerank_query`, after those at or below `least_score` are left out. Without one, or without
+    a `rerank_query`, the rankings are joined by reciprocal rank fusion.
+    """
+    found = await gather(run.search(query, k=retrieved, mode=mode) for query in queries)
+    passages = {hit.passage.id: hit.passage for hits in found for hit in hits}
+    if run.reranker is None or rerank_query is None or not passages:
+        hits, how = (
+            _join_rankings(found),
+            "search" if len(queries) == 1 else "reciprocal rank fusion",
+        )
+    else:
+        scores = await run.rerank(rerank_query, list(passages.values()))
+        ranked = zip(passages.values(), scores, strict=True)
+        hits = [Hit(p, s) for p, s in ranked if least_score is None or s > least_score]
+        hits.sort(key=lambda hit: -hit.score)
+        how = f"reranked for “{rerank_query}”"
+    return hits[:k], how
+
+
+def _join_rankings(found: Sequence[Sequence[Hit]]) -> list[Hit]:
+    """Join several rankings into one; equal scores keep the order of the queries."""
+    if len(found) == 1:
+        return list(found[0])
+    sums: dict[str, Hit] = {}
+    for hits in found:
+        for place, hit in enumerate(hits, 1):
+            so_far = sums.get(hit.passage.id)
+            score = (so_far.score if so_far else 0.0) + 1 / (_RRF + place)
+            sums[hit.passage.id] = replace(hit, score=score)
+    return sorted(sums.values(), key=lambda hit: -hit.score)
+
+
+def group_by_title(hits: Sequence[Hit]) -> dict[str, list[Hit]]:
+    """Group passages by the title of their document, in the order of the best of each."""
+    groups: dict[str, list[Hit]] = {}
+    for hit in hits:
+        groups.setdefault(_title(hit.passage), []).append(hit)
+    return groups
+
+
+def _title(passage: Passage) -> str:
+    return " ".join(passage.title.split()) or passage.document_id

@@ -1,9 +1,9 @@
-"""The Reasoner of DualRAG: from question and outline to one more thought, and whether to go on.
+"""Prompts of DualRAG and their reply schemas: Reasoner, Entity Identifier, Knowledge Summarizer.
 
-The paper shows it three worked cases. Ours has none: small models copy an example's words into
-their answer. In place of them the reply begins with facts that are copied from the outline. Asked
-for thought and verdict alone, the bundled model said of every outline that it had nothing on the
-question, and went on saying so as the outline grew.
+The paper shows each of them worked examples. Ours have none: small models copy an example's words
+into their answer. Instead the Reasoner's reply begins with facts copied from the outline. Asked for
+thought and verdict alone, the bundled model said of every outline that it had nothing on the
+question.
 """
 
 from __future__ import annotations
@@ -64,38 +64,41 @@ class FactsFirst(BaseModel):
     need_retrieve: bool
 
 
-def reasoner_reply(outline: str) -> type[Reasoning] | type[FactsFirst]:
-    """What the Reasoner is to return: without anything known there are no facts to copy."""
+def reasoner_schema(outline: str) -> type[Reasoning] | type[FactsFirst]:
+    """Return the Reasoner's schema: without knowledge there are no facts to copy."""
     return Reasoning if outline == NOTHING else FactsFirst
 
 
 def reasoner_messages(question: str, outline: str, thoughts: Sequence[str]) -> list[Message]:
-    """The prompt; `outline` is a `KnowledgeOutline.render()`."""
+    """Return the Reasoner's prompt; `outline` is a `KnowledgeOutline.render()`."""
     instruction = _FIRST if outline == NOTHING else _NEXT
-    return [Message("system", instruction), Message("user", state(question, outline, thoughts))]
+    return [
+        Message("system", instruction),
+        Message("user", render_state(question, outline, thoughts)),
+    ]
 
 
 def sentence_messages(question: str, outline: str, thoughts: Sequence[str]) -> list[Message]:
-    """The prompt without a Reasoner: the next sentence of a chain of thought (IRCoT)."""
-    return [Message("system", _SENTENCE), Message("user", state(question, outline, thoughts))]
+    """Return the prompt without a Reasoner: the next sentence of a chain of thought (IRCoT)."""
+    return [
+        Message("system", _SENTENCE),
+        Message("user", render_state(question, outline, thoughts)),
+    ]
 
 
-def state(question: str, outline: str, thoughts: Sequence[str]) -> str:
-    """What the loop has so far, as each of its prompts shows it: question, thoughts, outline."""
+def render_state(question: str, outline: str, thoughts: Sequence[str]) -> str:
+    """Return what each prompt of the loop shows: question, thoughts, outline."""
     blocks = [render_question(question)]
     if thoughts:
         blocks.append(render_thoughts(thoughts))
     blocks.append(f"Facts found so far:\n<outline>\n{outline}\n</outline>")
     if outline != NOTHING:
-        blocks.append(render_question(question))  # again: by now it is far above
+        blocks.append(render_question(question))  # again, as it is far above by now
     return "\n\n".join(blocks)
 
 
-# The Entity Identifier of DualRAG: which entities more has to be known of, and how to find it.
-#
-# The paper shows it two worked cases; ours has none, as for the Reasoner. Nor does the prompt
-# offer
-# the name "else" for what is unclear: small models took it for what was clear.
+# The Entity Identifier. The prompt does not offer the name "else" for what is unclear: small models
+# used it for what was clear.
 
 IDENTIFIER_TOKENS = 500
 QUERY_TOKENS = 120
@@ -121,7 +124,7 @@ fact, which can be understood by itself."""
 
 
 class Wanted(BaseModel):
-    """An entity and the search queries for what is missing of it; without any, it is its own."""
+    """An entity and the queries for what is missing of it; without any, its name is the query."""
 
     model_config = ConfigDict(
         extra="ignore", json_schema_extra={"required": ["entity", "keywords"]}
@@ -144,7 +147,7 @@ class Wanted(BaseModel):
 
 
 class Entities(BaseModel):
-    """What to look up. The schema asks for one at least; none is taken all the same."""
+    """What to look up. The schema asks for at least one entity; none is accepted too."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -152,7 +155,7 @@ class Entities(BaseModel):
 
 
 class Query(BaseModel):
-    """One search query: what is left without the Entity Identifier."""
+    """One search query, without the Entity Identifier."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -162,25 +165,24 @@ class Query(BaseModel):
 def identifier_messages(
     question: str, outline: str, thoughts: Sequence[str], names: Sequence[str]
 ) -> list[Message]:
-    """The prompt; `names` are the entities that the outline has."""
+    """Return the Entity Identifier's prompt; `names` are the entities of the outline."""
     known = escape("\n".join(f"- {name}" for name in names)) or "(none yet)"
     headings = f"Entities that have a heading:\n<entities>\n{known}\n</entities>"
-    content = f"{state(question, outline, thoughts)}\n\n{headings}"
+    content = f"{render_state(question, outline, thoughts)}\n\n{headings}"
     return [Message("system", _IDENTIFIER), Message("user", content)]
 
 
 def query_messages(question: str, outline: str, thoughts: Sequence[str]) -> list[Message]:
-    """The prompt for one query."""
-    return [Message("system", _QUERY), Message("user", state(question, outline, thoughts))]
+    """Return the prompt for one query."""
+    return [Message("system", _QUERY), Message("user", render_state(question, outline, thoughts))]
 
 
-def wanted(entities: Sequence[Wanted], instead: str) -> list[tuple[str, tuple[str, ...]]]:
-    """Entities and their queries, cleaned and bounded; `instead` is looked up where there are none.
+def clean_entities(entities: Sequence[Wanted], instead: str) -> list[tuple[str, tuple[str, ...]]]:
+    """Return entities and their queries, cleaned and bounded; `instead` if there are none.
 
-    An entity without a query is its own. A query that does not name its entity is given the name:
-    "place of birth" finds nothing by itself. One that says no more than the name is left out
-    beside others: it finds whatever is about the entity. Queries without an entity belong to
-    `ELSE`.
+    An entity without queries is its own query. A query that does not name its entity gets the name
+    in front: "place of birth" finds nothing alone. A query that is only the name is left out if
+    there are others: it finds anything about the entity. Queries without an entity go to `ELSE`.
     """
     found: dict[str, tuple[str, ...]] = {}
     for each in entities[:MOST_ENTITIES]:
@@ -197,7 +199,7 @@ def wanted(entities: Sequence[Wanted], instead: str) -> list[tuple[str, tuple[st
 
 
 def _named(query: str, entity: str) -> str:
-    """A query with the name of its entity, unless a word of that is in it."""
+    """Put the name of its entity in front of a query, unless it has a word of the name."""
     shared = set(split_content_words(query)).intersection(split_content_words(entity))
     return query if shared or entity.casefold() == ELSE else f"{entity} {query}".strip()
 
@@ -206,12 +208,9 @@ def _line(text: str, longest: int) -> str:
     return " ".join(text.split())[:longest].strip()
 
 
-# The Knowledge Summarizer of DualRAG: from new passages to what they say of one entity.
-#
-# The paper's writes free text, or None. Ours quotes: every statement names its passage and copies
-# the words it rests on, so that it can be brought back to its sentences, or dropped. An empty
-# list
-# is the paper's None. Without the paper's three examples, as for the Reasoner.
+# The Knowledge Summarizer. The paper's writes free text, or None. Ours quotes: every statement
+# names its passage and copies the words it rests on, so that it can be located or dropped. An
+# empty list is the paper's None.
 
 SUMMARY_TOKENS = 1000
 
@@ -228,7 +227,7 @@ does not help. When no passage says anything that helps, "statements" is empty."
 
 
 class Summary(BaseModel):
-    """What the passages say of an entity; nothing, if they say nothing that helps."""
+    """What the passages say of an entity; empty if nothing in them helps."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -242,7 +241,7 @@ def summarizer_messages(
     queries: Sequence[str],
     passages: Sequence[Passage],
 ) -> list[Message]:
-    """The prompt: passages, then what they are read for."""
+    """Return the Knowledge Summarizer's prompt: passages, then what they are read for."""
     about = "what is looked for" if entity == ELSE else "one entity"
     blocks = [render_passages(passages), render_question(question)]
     if thoughts:
