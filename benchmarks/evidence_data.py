@@ -20,7 +20,7 @@ from typing import Any, Protocol, TypeVar
 from colligate.bench.metrics.short_answers import squad
 from colligate.documents import Document, Page, Passage, Span
 from colligate.documents.markdown import markdown_tree
-from colligate.documents.reading import read
+from colligate.documents.reading import read_file
 from colligate.documents.reading.text import text_tree
 
 Record = dict[str, Any]
@@ -236,7 +236,7 @@ def _financebench_pdf(data: Path, limit: int | None) -> _Loaded:
     ]
     records = some(records, limit)
     names = dict.fromkeys(r["meta"]["doc_name"] for r in records)
-    read_ones = {name: read(paths[name]).documents[0] for name in names}
+    read_ones = {name: read_file(paths[name]).documents[0] for name in names}
     questions = [_of_filing(r, read_ones[r["meta"]["doc_name"]]) for r in records]
     return {document.id: document for document in read_ones.values()}, questions
 

@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 from colligate.documents.chunking import Structural
-from colligate.documents.reading import find_files, read
+from colligate.documents.reading import find_files, read_file
 from colligate.errors import ColligateError
 from colligate.library import AsyncLibrary
 from colligate.library.index import passages_of, searched_text
@@ -35,7 +35,7 @@ def parse(data: Path) -> None:
     for path in find_files([data]).files:
         begun = time.perf_counter()
         try:
-            read(path)
+            read_file(path)
         except ColligateError:
             continue
         seconds += time.perf_counter() - begun

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from colligate.documents.chunking import Structural
-from colligate.documents.reading import read
+from colligate.documents.reading import read_file
 from colligate.models.hf.loading import Runtime, find, load_tokenizer
 from colligate.models.hf.prompts import Prompts
 from colligate.models.hf.score import Scorer
@@ -40,7 +40,7 @@ def passages(prompts: Prompts) -> list[str]:
     texts = [
         document.slice(span)
         for file in sorted((EXAMPLES / "licences").iterdir())
-        for document in read(file).documents
+        for document in read_file(file).documents
         for span in cut(document)
     ]
     random.Random(5).shuffle(texts)

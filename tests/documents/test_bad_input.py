@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from colligate.documents.reading import Limits, read
+from colligate.documents.reading import Limits, read_file
 from colligate.errors import (
     ColligateError,
     CorruptFile,
@@ -35,7 +35,7 @@ def archive(members: dict[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> by
 
 def refusal(path: Path, kind: type[ColligateError], limits: Limits = Limits()) -> str:  # noqa: B008
     with pytest.raises(kind) as caught:
-        read(path, limits)
+        read_file(path, limits)
     assert type(caught.value) is kind
     line = str(caught.value)
     assert "\n" not in line
@@ -224,7 +224,7 @@ def test_entities_that_expand_without_end(
 
 def test_entities_in_html_stay_short(tmp_path: Path) -> None:
     (tmp_path / "a.xhtml").write_text(f"{ENTITIES}]><html><body><p>x &m; y</p></body></html>")
-    (document,) = read(tmp_path / "a.xhtml").documents
+    (document,) = read_file(tmp_path / "a.xhtml").documents
     assert len(document.text) < 5_000
 
 
@@ -299,7 +299,7 @@ def test_a_file_that_changes_once_is_read_again(
     path = tmp_path / "a.txt"
     path.write_text("words")
     opened = changing(monkeypatch, path, times=1)
-    assert read(path).documents[0].text == "words more"
+    assert read_file(path).documents[0].text == "words more"
     assert len(opened) == 2
 
 

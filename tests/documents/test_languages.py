@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colligate.documents.languages import detect
-from colligate.documents.reading import read
+from colligate.documents.languages import detect_language
+from colligate.documents.reading import read_file
 
 TEXTS = {
     "en": "The city council decided yesterday to build a new school near the station.",
@@ -29,30 +29,30 @@ TEXTS = {
 
 @pytest.mark.parametrize("code", TEXTS)
 def test_a_sentence_tells_its_language(code: str) -> None:
-    assert detect(TEXTS[code]) == code
+    assert detect_language(TEXTS[code]) == code
 
 
 @pytest.mark.parametrize("text", ["", "   ", "42", "Hello", "| 1 | 2 |\n|---|---|", "x = f(y)"])
 def test_what_cannot_be_told_is_und(text: str) -> None:
-    assert detect(text) == "und"
+    assert detect_language(text) == "und"
 
 
 def test_marks_and_addresses_do_not_count() -> None:
     text = "# " + TEXTS["fr"] + "\n\n" + "| --- | 123 | https://example.org/the/and/of |\n" * 30
-    assert detect(text) == "fr"
+    assert detect_language(text) == "fr"
 
 
 def test_a_chinese_text_with_english_names_is_chinese() -> None:
-    assert detect("我们使用 Python 和 SQLite 编写了这个检索程序，运行速度很快。") == "zh"
+    assert detect_language("我们使用 Python 和 SQLite 编写了这个检索程序，运行速度很快。") == "zh"
 
 
 def test_a_long_text_is_told_by_samples_of_all_of_it() -> None:
-    assert detect("A short English preface.\n\n" + TEXTS["de"] * 2000) == "de"
+    assert detect_language("A short English preface.\n\n" + TEXTS["de"] * 2000) == "de"
 
 
 @given(st.text())
 def test_any_text_gets_a_code(text: str) -> None:
-    assert len(detect(text)) in (2, 3)
+    assert len(detect_language(text)) in (2, 3)
 
 
 @pytest.mark.parametrize("code", ["zh", "ar", "tr", "fr"])
@@ -62,6 +62,6 @@ def test_reading_names_the_language_and_keeps_the_script(
 ) -> None:
     path = tmp_path / f"a{suffix}"
     path.write_text(f"<p>{TEXTS[code]}</p>" if suffix == ".html" else TEXTS[code], "utf-8")
-    (document,) = read(path).documents
+    (document,) = read_file(path).documents
     assert document.language == code
     assert document.text.strip() == TEXTS[code]

@@ -9,7 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from colligate.documents import Document, Span
-from colligate.documents.locating import How, Location, locate, normalise
+from colligate.documents.locating import Location, MatchKind, locate, normalise
 from colligate.documents.markdown import markdown_tree
 from colligate.errors import SpanError
 
@@ -35,7 +35,7 @@ def document(text: str = TEXT) -> Document:
     return Document("d", "d", text, markdown_tree(text, "d"))
 
 
-def found(quote: str, text: str = TEXT, threshold: float = 90.0) -> tuple[str, How] | None:
+def found(quote: str, text: str = TEXT, threshold: float = 90.0) -> tuple[str, MatchKind] | None:
     location = locate(quote, document(text), threshold=threshold)
     return None if location is None else (document(text).slice(location.span), location.how)
 
@@ -43,7 +43,7 @@ def found(quote: str, text: str = TEXT, threshold: float = 90.0) -> tuple[str, H
 def test_a_verbatim_quote_is_exact() -> None:
     start = TEXT.index("shall pay")
     assert locate("shall pay the fee", document()) == Location(
-        Span("d", start, start + 17), How.EXACT, 100.0
+        Span("d", start, start + 17), MatchKind.EXACT, 100.0
     )
 
 
@@ -70,7 +70,7 @@ def test_a_verbatim_quote_is_exact() -> None:
 def test_blanks_marks_and_forms_do_not_matter(quote: str, stands: str | None) -> None:
     at = found(quote)
     assert at is not None
-    assert at[1] in (How.NORMALISED, How.EXACT)
+    assert at[1] in (MatchKind.NORMALISED, MatchKind.EXACT)
     if stands is not None:
         assert at[0] == stands
 
@@ -78,7 +78,7 @@ def test_blanks_marks_and_forms_do_not_matter(quote: str, stands: str | None) ->
 def test_what_a_quote_got_slightly_wrong_is_fuzzy() -> None:
     location = locate("The Licensee must pay the fee of $15 million on 1 June 2019", document())
     assert location is not None
-    assert location.how is How.FUZZY
+    assert location.how is MatchKind.FUZZY
     assert 90 <= location.score < 100
     assert document().slice(location.span) == (
         "The **Licensee** shall pay the fee of $15 million on 1 June 2019"
@@ -91,7 +91,7 @@ def test_verbatim_a_quote_that_is_slightly_wrong_is_nowhere() -> None:
     assert locate(wrong, document(), verbatim=True) is None
     right = locate("The office may terminate this well-known licence", document(), verbatim=True)
     assert right is not None
-    assert right.how is How.NORMALISED
+    assert right.how is MatchKind.NORMALISED
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_the_row_with_the_right_numbers_is_taken() -> None:
         for year in range(2000, 2006)
     ]
     at = found("In the fiscal year 2003 the total revenue was 14021 dollars", "".join(rows))
-    assert at == ("In the fiscal year 2003 total revenue was 14021 dollars", How.FUZZY)
+    assert at == ("In the fiscal year 2003 total revenue was 14021 dollars", MatchKind.FUZZY)
 
 
 @pytest.mark.parametrize("quote", ["", "  \n", "…", "“”", "xyzzy", "the feet", "Nothing like this"])
@@ -138,7 +138,7 @@ def test_the_first_occurrence_wins_and_whole_words_before_parts() -> None:
     location = locate("art is", document(text))
     assert location is not None
     assert location.span.start == text.index("art is old")
-    assert locate("tart", document(text)) == Location(Span("d", 1, 5), How.EXACT, 100.0)
+    assert locate("tart", document(text)) == Location(Span("d", 1, 5), MatchKind.EXACT, 100.0)
 
 
 def test_only_the_place_named_is_searched() -> None:
@@ -146,7 +146,7 @@ def test_only_the_place_named_is_searched() -> None:
     named = Span("d", text.rindex("One"), len(text))
     location = locate("One rule holds.", document(text), within=named)
     assert location is not None
-    assert (location.how, location.span) == (How.NORMALISED, named)
+    assert (location.how, location.span) == (MatchKind.NORMALISED, named)
     assert locate("No rule.", document(text), within=named) is None
     assert locate("No rule.", document(text)) is not None
 
@@ -179,7 +179,7 @@ def test_a_slice_of_the_document_is_found_as_it_stands(data: st.DataObject) -> N
     assume(quote and not _cuts_a_number(quote))
     location = locate(quote, document())
     assert location is not None
-    assert location.how is How.EXACT
+    assert location.how is MatchKind.EXACT
     assert document().slice(location.span) == quote
 
 
@@ -190,7 +190,7 @@ def test_a_slice_of_any_text_is_found(text: str, data: st.DataObject) -> None:
     quote = text[start : data.draw(st.integers(start + 1, len(text)))].strip()
     assume(quote and not re.search(r"\d", text))
     at = found(quote, text)
-    assert at == (quote, How.EXACT)
+    assert at == (quote, MatchKind.EXACT)
 
 
 WORDS = list(re.finditer(r"\S+", TEXT[: TEXT.index("今")]))
@@ -213,7 +213,7 @@ def test_changed_blanks_and_dashes_are_found(
     quote = re.sub(r"[-\u2011—]", dash, re.sub(r"\s+", blank, stands))
     location = locate(quote.upper() if upper else quote, document())
     assert location is not None
-    assert location.how is not How.FUZZY
+    assert location.how is not MatchKind.FUZZY
     assert normalise(document().slice(location.span)).text.strip(".") == normalise(
         stands
     ).text.strip(".")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from colligate.documents import Document, Span, flat_tree
 from colligate.documents.markdown import markdown_tree
 from colligate.documents.reading.text import text_tree
-from colligate.documents.sentences import paragraphs, stretches, word_spans
+from colligate.documents.sentences import split_at_headings, split_paragraphs, word_spans
 from colligate.errors import SpanError, UsageError
 
 
@@ -20,7 +20,7 @@ def document(text: str, *, flat: bool = False) -> Document:
 
 def cut(text: str, least: int, most: int, *, flat: bool = False) -> list[str]:
     found = document(text, flat=flat)
-    spans = paragraphs(found, found.span(0, len(text)), least_words=least, most_words=most)
+    spans = split_paragraphs(found, found.span(0, len(text)), least_words=least, most_words=most)
     return [found.slice(span) for span in spans]
 
 
@@ -81,7 +81,7 @@ def test_prose_without_full_stops_is_cut_at_its_lines() -> None:
     text = "\n".join(f"revenue of the year {year}" for year in range(1990, 2000))
     tree = text_tree(text, "d")
     found = Document("d", "d", text, tree)
-    spans = paragraphs(found, found.span(0, len(text)), least_words=5, most_words=9)
+    spans = split_paragraphs(found, found.span(0, len(text)), least_words=5, most_words=9)
     assert [found.slice(span) for span in spans] == text.split("\n")
 
 
@@ -107,22 +107,22 @@ def test_a_text_without_a_tree_is_cut_at_blank_lines_first() -> None:
 def test_only_the_area_is_looked_at() -> None:
     found = document("# One\n\nfirst words here\n\n# Two\n\nlast words here")
     start, end = found.text.index("words"), found.text.index("words here", 25) + len("words")
-    spans = paragraphs(found, found.span(start, end))
+    spans = split_paragraphs(found, found.span(start, end))
     assert [found.slice(span) for span in spans] == ["words here", "last words"]
 
 
 def test_an_area_that_begins_in_a_heading_leaves_out_the_rest_of_it() -> None:
     found = document("# A long heading\n\ntext")
     for start in range(len("# A long heading") + 1):
-        spans = paragraphs(found, found.span(start, len(found)))
+        spans = split_paragraphs(found, found.span(start, len(found)))
         assert [found.slice(span) for span in spans] == ["text"]
-    assert paragraphs(found, found.span(2, 8)) == []
+    assert split_paragraphs(found, found.span(2, 8)) == []
 
 
 def test_an_area_inside_a_table_is_cut_as_a_table() -> None:
     rows = ["| a | b |", "|---|---|", *(f"| {n}. x. y. | {n} |" for n in range(8))]
     found = document("\n".join(rows))
-    spans = paragraphs(
+    spans = split_paragraphs(
         found,
         found.span(found.text.index("| 2."), len(found)),
         least_words=5,
@@ -135,25 +135,25 @@ def test_an_empty_area_has_no_paragraphs() -> None:
     assert cut("", 1, 1) == []
     assert cut(" \n\n ", 1, 1) == []
     found = document("text")
-    assert paragraphs(found, found.span(4, 4)) == []
-    assert stretches(found, found.span(2, 2)) == []
+    assert split_paragraphs(found, found.span(4, 4)) == []
+    assert split_at_headings(found, found.span(2, 2)) == []
 
 
 def test_impossible_lengths_and_foreign_areas_are_refused() -> None:
     found = document("text")
     with pytest.raises(UsageError, match="0 to 5"):
-        paragraphs(found, found.span(0, 4), least_words=0, most_words=5)
+        split_paragraphs(found, found.span(0, 4), least_words=0, most_words=5)
     with pytest.raises(UsageError, match="6 to 5"):
-        paragraphs(found, found.span(0, 4), least_words=6, most_words=5)
+        split_paragraphs(found, found.span(0, 4), least_words=6, most_words=5)
     with pytest.raises(SpanError):
-        paragraphs(found, Span("another", 0, 4))
+        split_paragraphs(found, Span("another", 0, 4))
     with pytest.raises(SpanError):
-        stretches(found, Span("d", 0, 5))
+        split_at_headings(found, Span("d", 0, 5))
 
 
 def test_stretches_are_what_stands_between_headings() -> None:
     found = document("lead\n\n# A\n\none\n\ntwo\n\n## B\n# C\n\nthree\n")
-    spans = stretches(found, found.span(0, len(found)))
+    spans = split_at_headings(found, found.span(0, len(found)))
     assert [found.slice(span) for span in spans] == ["lead", "one\n\ntwo", "three"]
 
 
@@ -195,7 +195,7 @@ def test_paragraphs_hold_every_character_once(
     found = document(text, flat=data.draw(st.booleans()))
     ends = sorted(data.draw(st.tuples(*[st.integers(0, len(text))] * 2)))
     area = found.span(*data.draw(st.sampled_from([(0, len(text)), (ends[0], ends[1])])))
-    spans = paragraphs(found, area, least_words=least, most_words=least + more)
+    spans = split_paragraphs(found, area, least_words=least, most_words=least + more)
 
     headings = [node.heading for node in found.tree.sections if node.heading]
     assert all(area.contains(span) for span in spans)
@@ -205,7 +205,7 @@ def test_paragraphs_hold_every_character_once(
     held = set().union(*(range(span.start, span.end) for span in [*spans, *headings]))
     assert not solid("".join(text[i] for i in range(area.start, area.end) if i not in held))
 
-    between = stretches(found, area)
+    between = split_at_headings(found, area)
     assert solid("".join(map(found.slice, between))) == solid("".join(map(found.slice, spans)))
     words = [len(word_spans(found.slice(span))) for span in spans]
     assert all(count < 2 * least + more for count in words)

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from colligate.documents.document import Document
 from colligate.documents.markdown import markdown_tree
 from colligate.documents.reading.pdf.numbering import (
-    Entry,
-    levels,
+    ListedHeading,
+    assign_levels,
     roman_value,
     split_number,
     to_roman,
 )
-from colligate.documents.reading.pdf.reader import escaped, read_pdf, read_with
-from colligate.documents.reading.pdf.running import rising
+from colligate.documents.reading.pdf.reader import escape_line, read_pdf, read_with
+from colligate.documents.reading.pdf.running import select_rising
 from colligate.documents.tree import Basis, Kind
 from colligate.errors import CorruptFile, EncryptedFile, NoText
 
@@ -389,11 +389,11 @@ def test_no_number(text: str) -> None:
 
 def test_levels_follow_numbers_indents_and_parts() -> None:
     listed = ["Part I", "Item 1. Business", "Item 1A. Risk", "Part II", "Item 2. Rest"]
-    assert levels(Entry(split_number(t)[0]) for t in listed) == [1, 2, 2, 1, 2]
+    assert assign_levels(ListedHeading(split_number(t)[0]) for t in listed) == [1, 2, 2, 1, 2]
     nested = ["I. One", "A. Two", "B. Three", "II. Four", "A. Five"]
-    assert levels(Entry(split_number(t)[0]) for t in nested) == [1, 2, 2, 1, 2]
-    indented = [Entry(None, x) for x in (50, 70, 70, 50, 70, 90)]
-    assert levels(indented) == [1, 2, 2, 1, 2, 3]
+    assert assign_levels(ListedHeading(split_number(t)[0]) for t in nested) == [1, 2, 2, 1, 2]
+    indented = [ListedHeading(None, x) for x in (50, 70, 70, 50, 70, 90)]
+    assert assign_levels(indented) == [1, 2, 2, 1, 2, 3]
 
 
 @given(st.integers(min_value=1, max_value=399))
@@ -403,7 +403,7 @@ def test_roman_numerals_there_and_back(value: int) -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), max_size=20))
 def test_rising_selects_pairs_that_rise(pairs: list[tuple[int, int]]) -> None:
-    found = rising(pairs)
+    found = select_rising(pairs)
     assert set(found) <= set(pairs)
     assert all(a[0] < b[0] and a[1] < b[1] for a, b in pairwise(found))
     assert bool(found) == bool(pairs)
@@ -411,5 +411,5 @@ def test_rising_selects_pairs_that_rise(pairs: list[tuple[int, int]]) -> None:
 
 @given(st.text(st.characters(codec="utf-8", exclude_categories=["C", "Z"]), min_size=1))
 def test_escaped_text_is_one_paragraph(text: str) -> None:
-    tree = markdown_tree(escaped(text), "x")
+    tree = markdown_tree(escape_line(text), "x")
     assert [n.kind for n in tree][1:] == [Kind.PARAGRAPH]

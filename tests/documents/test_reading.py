@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from colligate.documents import Document, Kind
-from colligate.documents.reading import Limits, document_id, read
-from colligate.documents.reading.wikitext import markdown_of
+from colligate.documents.reading import Limits, document_id, read_file
+from colligate.documents.reading.wikitext import convert_wikitext
 from colligate.documents.tree import Basis
 from colligate.errors import NoText
 
@@ -22,7 +22,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples" / "licences"
 
 def one(path: Path, content: str | bytes) -> Document:
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    (document,) = read(path).documents
+    (document,) = read_file(path).documents
     return document
 
 
@@ -62,7 +62,7 @@ def test_a_document_is_the_same_wherever_its_file_lies(tmp_path: Path) -> None:
 
 def test_a_reading_travels_between_processes(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("Some words of text.\n")
-    reading = read(tmp_path / "a.txt")
+    reading = read_file(tmp_path / "a.txt")
     assert pickle.loads(pickle.dumps(reading)) == reading
 
 
@@ -87,7 +87,7 @@ def test_front_matter_names_the_title(tmp_path: Path) -> None:
 
 
 def licence(name: str) -> Document:
-    (document,) = read(EXAMPLES / name).documents
+    (document,) = read_file(EXAMPLES / name).documents
     return document
 
 
@@ -325,7 +325,9 @@ def test_wikitext_becomes_a_tree(tmp_path: Path) -> None:
 
 
 def test_wikitext_code_is_verbatim() -> None:
-    assert "```\nx = {{1}}\n```" in markdown_of("<syntaxhighlight>\nx = {{1}}\n</syntaxhighlight>")
+    assert "```\nx = {{1}}\n```" in convert_wikitext(
+        "<syntaxhighlight>\nx = {{1}}\n</syntaxhighlight>"
+    )
 
 
 # --- records ----------------------------------------------------------------------------------
@@ -339,7 +341,7 @@ def test_records_are_many_documents_with_their_own_ids(tmp_path: Path) -> None:
         json.dumps({"id": 3, "contents": "Third text."}),
     ]
     path.write_text("\n".join(lines), encoding="utf-8")
-    reading = read(path)
+    reading = read_file(path)
     assert [d.id for d in reading.documents] == ["d1", "d2", "3"]
     assert [d.title for d in reading.documents] == ["One", "d2", "3"]
     assert reading.documents[1].text == "Second\u2028text."
@@ -353,7 +355,7 @@ def test_wrong_records_are_named_by_line_and_the_good_ones_read(tmp_path: Path) 
         b'{"id": "a", "text": "good"}\n{oops\n[1]\n{"id": "b"}\n\xff\xfe\n'
         b'{"id": "a", "text": "again"}\n\n{"id": "c", "text": "half \\ud800 pair"}\n'
     )
-    reading = read(path)
+    reading = read_file(path)
     assert [d.id for d in reading.documents] == ["a", "c"]
     reading.documents[1].text.encode()
     assert [w.removeprefix(f"{path}:").split(":")[0] for w in reading.warnings] == list("23456")
@@ -364,14 +366,14 @@ def test_wrong_records_are_named_by_line_and_the_good_ones_read(tmp_path: Path) 
 def test_records_may_be_compressed(tmp_path: Path) -> None:
     path = tmp_path / "corpus.jsonl.gz"
     path.write_bytes(gzip.compress(b'{"id": "a", "text": "good"}\n'))
-    assert [d.id for d in read(path).documents] == ["a"]
+    assert [d.id for d in read_file(path).documents] == ["a"]
 
 
 def test_records_without_one_good_line_are_no_text(tmp_path: Path) -> None:
     path = tmp_path / "corpus.jsonl"
     path.write_text("{oops\n")
     with pytest.raises(NoText, match=r"corpus.jsonl:1: it is not JSON"):
-        read(path)
+        read_file(path)
 
 
 # --- e-mail -----------------------------------------------------------------------------------
@@ -423,4 +425,4 @@ def test_an_email_in_html(tmp_path: Path) -> None:
 def test_limits_can_be_chosen(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_text("words " * 100)
-    assert read(path, Limits(text_bytes=600)).documents
+    assert read_file(path, Limits(text_bytes=600)).documents

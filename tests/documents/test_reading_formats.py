@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from colligate.documents import Document, Kind
-from colligate.documents.reading import read
+from colligate.documents.reading import read_file
 
 
 def packed(members: dict[str, str]) -> bytes:
@@ -23,7 +23,7 @@ def packed(members: dict[str, str]) -> bytes:
 
 def one(path: Path, content: str | bytes) -> Document:
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    (document,) = read(path).documents
+    (document,) = read_file(path).documents
     return document
 
 

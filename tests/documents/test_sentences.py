@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from colligate.documents import Document, Span
 from colligate.documents.markdown import markdown_tree
-from colligate.documents.sentences import sentence_spans, sentences
+from colligate.documents.sentences import sentence_spans, split_sentences
 from colligate.errors import SpanError
 
 
 def split(text: str, language: str = "und") -> list[str]:
-    return [text[start:end] for start, end in sentences(text, language)]
+    return [text[start:end] for start, end in split_sentences(text, language)]
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ PIECES = st.sampled_from([*WORDS, *MARKS, "”", "*", "**", ")"])
 @settings(max_examples=300, deadline=None)
 @given(st.one_of(st.text(max_size=60), st.lists(PIECES, max_size=25).map("".join)))
 def test_sentences_are_ordered_and_leave_nothing_out(text: str) -> None:
-    found = sentences(text)
+    found = split_sentences(text)
     place = 0
     for start, end in found:
         assert not text[place:start].strip()
@@ -139,5 +139,5 @@ def test_sentences_are_ordered_and_leave_nothing_out(text: str) -> None:
 )
 def test_long_runs_of_anything_take_linear_time(piece: str) -> None:
     begun = time.perf_counter()
-    sentences(piece * (500_000 // len(piece)) + "x.")
+    split_sentences(piece * (500_000 // len(piece)) + "x.")
     assert time.perf_counter() - begun < 5

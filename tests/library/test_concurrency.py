@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from colligate.concurrency import in_thread
-from colligate.documents.reading import read
+from colligate.documents.reading import read_file
 from colligate.library import AsyncLibrary, InMemorySources, SearchMode
 
 
@@ -66,7 +66,7 @@ async def test_a_search_under_way_ends_before_the_library_is_closed(
 async def test_given_documents_too_are_closed_after_their_searches(
     folder: Path, embedder: Any
 ) -> None:
-    documents = [read(folder / name).documents[0] for name in ("heron.md", "otter.md")]
+    documents = [read_file(folder / name).documents[0] for name in ("heron.md", "otter.md")]
     given = InMemorySources(documents, embedder)
     for turns in range(4):
         searches = [asyncio.create_task(given.search("fish", k=2)) for _ in range(4)]

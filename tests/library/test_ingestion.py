@@ -18,7 +18,7 @@ import pytest
 
 from colligate.documents import Span
 from colligate.documents.chunking import FixedWords, Structural
-from colligate.documents.reading import Reading, read
+from colligate.documents.reading import Reading, read_file
 from colligate.errors import (
     CorruptFile,
     EmbedderMismatch,
@@ -42,7 +42,7 @@ def fragile(path: Path) -> Reading:
         os.write(1, b"a parser prints what it likes\n")
     if path.stem == "broken":
         raise ZeroDivisionError("a bug in a parser")
-    return read(path)
+    return read_file(path)
 
 
 def endless(path: Path) -> Reading:

@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 
 from colligate.documents import Document, flat_tree
-from colligate.documents.reading import read
+from colligate.documents.reading import read_file
 from colligate.errors import CorruptFile, UnknownDocument, UsageError
 from colligate.library import AsyncLibrary, InMemorySources, SearchMode, Sources
 
@@ -39,7 +39,7 @@ def paths(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 @pytest.fixture(scope="module")
 def documents(paths: list[Path]) -> list[Document]:
-    return [read(path).documents[0] for path in paths]
+    return [read_file(path).documents[0] for path in paths]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=["library", "view", "given"])

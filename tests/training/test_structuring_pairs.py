@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from colligate.core.run import Run
 from colligate.documents import Document, Tree
 from colligate.documents.markdown import markdown_tree
-from colligate.documents.reading import read
+from colligate.documents.reading import read_file
 from colligate.documents.reading.text import text_tree
 from colligate.documents.tokens import estimate_tokens
 from colligate.errors import FaultyRecord, UsageError
@@ -228,7 +228,7 @@ def test_a_page_of_html_gives_what_its_headings_say(tmp_path):
     page = tmp_path / "mill.html"
     page.write_text(f"<title>The Mill</title><h1>The Mill</h1><p>{paragraph('mill')}</p>{body}")
 
-    (sample,) = structuring_pairs(read(page).documents[0], Pairing()).samples
+    (sample,) = structuring_pairs(read_file(page).documents[0], Pairing()).samples
 
     assert re.findall(r"<(abstract|section: \w+)>", sample.target) == [
         "abstract",

@@ -125,9 +125,9 @@ def _refuse_options_of_route(context: typer.Context) -> None:
 
 def _show_structure(file: Path, as_json: bool) -> int:
     from colligate.documents.document import tree_json
-    from colligate.documents.reading import read
+    from colligate.documents.reading import read_file
 
-    reading = read(file)
+    reading = read_file(file)
     for warning in reading.warnings:
         warn(warning)
     if as_json:

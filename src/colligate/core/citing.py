@@ -23,7 +23,7 @@ from colligate.core.support import (
     widen_to_sentences,
 )
 from colligate.documents import Document, Passage, Span
-from colligate.documents.languages import detect
+from colligate.documents.languages import detect_language
 from colligate.documents.locating import Location, normalise
 
 NOT_FOUND = "Not in these documents."
@@ -363,7 +363,8 @@ def _in_context(passage: Passage, text: str) -> str:
 
 def _other_language(claim: str, document: Document) -> bool:
     """Return whether a claim is certainly in another language than the document."""
-    return "und" not in (detect(claim), document.language) and detect(claim) != document.language
+    languages = detect_language(claim), document.language
+    return "und" not in languages and languages[0] != languages[1]
 
 
 def write_answer(

@@ -15,7 +15,7 @@ from itertools import groupby
 from typing import NamedTuple, Protocol
 
 from colligate.documents.document import Document
-from colligate.documents.sentences import sentence_spans, sentences
+from colligate.documents.sentences import sentence_spans, split_sentences
 from colligate.documents.span import Span
 from colligate.documents.tokens import CJK, iter_token_spans
 from colligate.documents.tree import Kind
@@ -217,7 +217,7 @@ class _Packer:
         if block.kind in (Kind.TABLE, Kind.CODE):
             found = [match.span() for match in _LINE.finditer(text) if match.group().strip()]
         else:
-            found = sentences(text, self._document.language)
+            found = split_sentences(text, self._document.language)
         return ((block.start + start, block.start + end) for start, end in found)
 
 

@@ -52,7 +52,7 @@ _ISO_639_1 = dict(
 )
 
 
-def detect(text: str) -> str:
+def detect_language(text: str) -> str:
     """The ISO 639-1 code of a text's main language, or "und" where it cannot be told.
 
     >>> detect("市议会昨天决定在车站附近建一所新学校。")

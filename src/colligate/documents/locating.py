@@ -44,7 +44,7 @@ _LOOSER = 10.0  # by how much the first look at a likeness is laxer, its ends be
 _MOST_STRETCHES = 8  # searched for a likeness whose numbers are right
 
 
-class How(StrEnum):
+class MatchKind(StrEnum):
     """How a quote was found."""
 
     EXACT = "exact"
@@ -57,12 +57,12 @@ class Location:
     """Where a quote stands; `score` is its likeness to the text there, 100 unless fuzzy."""
 
     span: Span
-    how: How
+    how: MatchKind
     score: float
 
 
 @dataclass(frozen=True, slots=True)
-class Normalised:
+class NormalisedText:
     """A text without what a quotation may change, and where each character of it came from.
 
     The character `text[i]` begins at `offsets[i]` of the original and stands for one character
@@ -79,7 +79,7 @@ class Normalised:
         return self.offsets[start], self.ends.get(last, self.offsets[last] + 1)
 
 
-def normalise(text: str) -> Normalised:
+def normalise(text: str) -> NormalisedText:
     """A text in the form in which quotes are compared.
 
     Case is folded and compatible characters (ligatures, full-width forms) become their plain
@@ -105,7 +105,7 @@ def normalise(text: str) -> Normalised:
             offsets.append(start)
             ends[len(offsets) - 1] = end
     _append_plain(text, place, len(text), pieces, offsets, ends)
-    return Normalised("".join(pieces), offsets, ends)
+    return NormalisedText("".join(pieces), offsets, ends)
 
 
 def locate(
@@ -135,7 +135,7 @@ def locate(
         return None
     places = ((at, at + len(quote)) for at in _occurrences(quote, text, area.start, area.end))
     if place := _first(places, text):
-        return Location(Span(area.document_id, *place), How.EXACT, 100.0)
+        return Location(Span(area.document_id, *place), MatchKind.EXACT, 100.0)
 
     source = _normalised(text[area.start : area.end])
     full = _normalised(quote).text
@@ -143,7 +143,7 @@ def locate(
         hits = _occurrences(sought, source.text, 0, len(source.text)) if sought else ()
         stretches = (source.original(at, at + len(sought)) for at in hits)
         if place := _first(((area.start + a, area.start + b) for a, b in stretches), text):
-            return Location(Span(area.document_id, *place), How.NORMALISED, 100.0)
+            return Location(Span(area.document_id, *place), MatchKind.NORMALISED, 100.0)
 
     if verbatim or not _SHORTEST_FUZZY <= len(full) <= _LONGEST_FUZZY:
         return None
@@ -151,7 +151,9 @@ def locate(
     if likeliest is None:
         return None
     (start, end), score = likeliest
-    return Location(Span(area.document_id, area.start + start, area.start + end), How.FUZZY, score)
+    return Location(
+        Span(area.document_id, area.start + start, area.start + end), MatchKind.FUZZY, score
+    )
 
 
 def _occurrences(sought: str, text: str, start: int, end: int) -> Iterator[int]:
@@ -174,7 +176,7 @@ def _first(places: Iterable[tuple[int, int]], text: str) -> tuple[int, int] | No
 
 
 def _likeliest(
-    sought: str, source: Normalised, text: str, threshold: float
+    sought: str, source: NormalisedText, text: str, threshold: float
 ) -> tuple[tuple[int, int], float] | None:
     """The stretch of `text` most like the quote, whose numbers it must have, and its score."""
     numbers = _numbers(sought)
@@ -200,7 +202,7 @@ def _likeliest(
 
 
 def _at_words(
-    sought: str, source: Normalised, text: str, start: int, end: int
+    sought: str, source: NormalisedText, text: str, start: int, end: int
 ) -> tuple[int, int, float] | None:
     """The likeliest stretch of whole words with its ends near these, and its score."""
     size = len(source.text)
@@ -249,7 +251,7 @@ def _numbers(text: str) -> Counter[str]:
 
 
 @lru_cache(maxsize=4)
-def _normalised(text: str) -> Normalised:
+def _normalised(text: str) -> NormalisedText:
     # Several quotes are looked for in one document, or one quote in several, one after the other.
     return normalise(text)
 

@@ -41,7 +41,7 @@ _LONGEST_LABEL = 40
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
-def sentences(text: str, language: str = "und") -> list[tuple[int, int]]:
+def split_sentences(text: str, language: str = "und") -> list[tuple[int, int]]:
     """The sentences of a text as half-open offsets, in order, without blanks around them.
 
     They never overlap and leave out no character that is not blank. A blank line, a heading
@@ -62,7 +62,7 @@ def sentence_spans(document: Document, span: Span) -> list[Span]:
     Raises:
         SpanError: if the span is not of this document.
     """
-    found = sentences(document.slice(span), document.language)
+    found = split_sentences(document.slice(span), document.language)
     return [Span(document.id, span.start + start, span.start + end) for start, end in found]
 
 
@@ -143,7 +143,7 @@ _Offsets = tuple[int, int]
 _Cutter = Callable[[str], Iterable[_Offsets]]
 
 
-def paragraphs(
+def split_paragraphs(
     document: Document,
     area: Span,
     *,
@@ -186,7 +186,7 @@ def paragraphs(
     return found
 
 
-def stretches(document: Document, area: Span) -> list[Span]:
+def split_at_headings(document: Document, area: Span) -> list[Span]:
     """The text of `area` between its headings, without blanks around each piece.
 
     Raises:
@@ -282,7 +282,7 @@ def _units(text: str, block: _Block, language: str, most_words: int) -> Iterator
     """A block whole where it is short enough, else cut as finely as it must be."""
     cutters: tuple[_Cutter, ...] = (_lines,)
     if block.kind not in (Kind.TABLE, Kind.CODE):
-        cutters = (_by_blank_lines, lambda piece: sentences(piece, language), _lines)
+        cutters = (_by_blank_lines, lambda piece: split_sentences(piece, language), _lines)
     yield from _cut(text, block.start, block.end, cutters, most_words)
 
 

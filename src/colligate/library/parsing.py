@@ -23,7 +23,7 @@ from typing import BinaryIO
 from colligate.documents.reading import Reading
 from colligate.errors import ColligateError, ReadingError, TooLarge
 
-READER = "colligate.documents.reading:read"
+READER = "colligate.documents.reading:read_file"
 
 # Seconds a parser may think about one file before it is taken for lost.
 _PATIENCE = 900.0

@@ -23,7 +23,7 @@ from colligate.core.events import Listener
 from colligate.core.parameters import list_parameters, set_parameters
 from colligate.core.run import Run
 from colligate.documents import Document
-from colligate.documents.sentences import sentences
+from colligate.documents.sentences import split_sentences
 from colligate.errors import UnknownDocument, UsageError
 from colligate.models import Reranker
 from colligate.strategies.dualrag.method import DualRAG
@@ -183,7 +183,7 @@ def _facts(question: Question, document: Document) -> Iterator[str]:
     for fact in facts if isinstance(facts, list) else ():
         match fact:
             case [document.title, int(number)]:
-                found = sentences(document.text, document.language)
+                found = split_sentences(document.text, document.language)
                 if 0 <= number < len(found):
                     yield document.text[slice(*found[number])]
 

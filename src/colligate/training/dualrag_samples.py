@@ -20,8 +20,8 @@ from colligate.core.citing import Statement
 from colligate.core.prompts import Reasoning, escape
 from colligate.core.support import NEAR, split_content_words, support
 from colligate.documents import Passage, Span
-from colligate.documents.languages import detect
-from colligate.documents.sentences import sentences
+from colligate.documents.languages import detect_language
+from colligate.documents.sentences import split_sentences
 from colligate.documents.tokens import estimate_tokens
 from colligate.models import Message
 from colligate.strategies.dualrag.knowledge import ELSE, NOTHING, Fragment, sort_name_words
@@ -217,7 +217,7 @@ def gold_statement(gold: Gold, passages: Sequence[Passage], claim: str) -> list[
 def _sentences(gold: Gold, passages: Sequence[Passage]) -> Iterator[tuple[int, str]]:
     for number, passage in enumerate(passages, 1):
         if passage.document_id == gold.id:
-            for start, end in sentences(passage.text, detect(passage.text)):
+            for start, end in split_sentences(passage.text, detect_language(passage.text)):
                 yield number, passage.text[start:end]
 
 

@@ -26,9 +26,9 @@ from colligate.bench.datasets import beir
 from colligate.bench.datasets.reading import Record, Shape, Text, faulty, read_each, understood
 from colligate.bench.question import Question
 from colligate.documents.document import Document, Page
-from colligate.documents.languages import detect
+from colligate.documents.languages import detect_language
 from colligate.documents.markdown import markdown_tree
-from colligate.documents.reading import Reading, find_files, read
+from colligate.documents.reading import Reading, find_files, read_file
 from colligate.documents.reading.source import stem_of
 from colligate.documents.reading.text import text_tree
 from colligate.documents.tree import Tree
@@ -104,7 +104,7 @@ def grouped(path: Path) -> Iterator[tuple[str, list[Entry]]]:
 def document(id_: str, entries: Sequence[Entry], language: str | None = None) -> Document:
     """The document of an entry, or of its pages. Without a language it is told from the text."""
     if language is None:
-        language = detect("\n".join(entry.text for entry in entries))
+        language = detect_language("\n".join(entry.text for entry in entries))
     if page_of(entries[0].id) is not None:
         return _paged(id_, entries, language)
     entry = entries[0]
@@ -124,7 +124,7 @@ def document(id_: str, entries: Sequence[Entry], language: str | None = None) ->
 def language_of(entries: Iterable[Entry]) -> str:
     """The language that entries are in together: one passage alone is often too short to tell."""
     several = islice(entries, _ENTRIES)
-    return detect("\n".join(entry.text[:_CHARACTERS] for entry in several))
+    return detect_language("\n".join(entry.text[:_CHARACTERS] for entry in several))
 
 
 def _paged(id_: str, entries: Sequence[Entry], language: str) -> Document:
@@ -209,7 +209,7 @@ def folder_document(file: Path, id_: str) -> Document:
     Raises:
         ReadingError: if it cannot be read.
     """
-    found, *others = read(file).documents
+    found, *others = read_file(file).documents
     if others:
         raise UnsupportedFormat(
             f"cannot read {file} as one document",

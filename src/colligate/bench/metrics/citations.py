@@ -11,7 +11,7 @@ from colligate.bench.metrics.evidence import documents_of
 from colligate.bench.metrics.short_answers import unmarked
 from colligate.bench.outcome import Outcome, Piece
 from colligate.bench.question import Question
-from colligate.documents.sentences import sentences
+from colligate.documents.sentences import split_sentences
 
 AT_MOST = 3  # citations of a sentence that ALCE looks at
 
@@ -34,7 +34,7 @@ def cited_statements(text: str) -> list[Cited]:
         for said, marks in zip(parts[::2], parts[1::2], strict=False)
     ]
     rest = parts[-1]
-    found += [Cited(rest[start:end], ()) for start, end in sentences(rest)]
+    found += [Cited(rest[start:end], ()) for start, end in split_sentences(rest)]
     return [each for each in found if re.search(r"\w", each.text)]
 
 

@@ -15,7 +15,7 @@ from colligate.bench.metrics.short_answers import alce_output
 from colligate.bench.outcome import Outcome
 from colligate.bench.question import Question
 from colligate.bench.significance import resampled_means
-from colligate.documents.sentences import sentences
+from colligate.documents.sentences import split_sentences
 
 _RESAMPLES = 1000  # of rouge_score's aggregator
 
@@ -109,7 +109,7 @@ def _common(wanted: Words, said: Words) -> Words:
 
 def _by_sentence(text: str) -> str:
     text = text.lower()
-    return "\n".join(text[start:end] for start, end in sentences(text, "en"))
+    return "\n".join(text[start:end] for start, end in split_sentences(text, "en"))
 
 
 @cache

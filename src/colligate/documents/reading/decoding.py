@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import charset_normalizer
 
-from colligate.documents.languages import detect
+from colligate.documents.languages import detect_language
 from colligate.errors import NoText
 
 # Control characters that text files hold: tab, newline, form feed, carriage return, escape.
@@ -52,7 +52,7 @@ _BINARY = (
 
 
 @dataclass(frozen=True, slots=True)
-class Decoded:
+class DecodedText:
     """Text with `\\n` line ends, and what had to be mended."""
 
     text: str
@@ -73,7 +73,7 @@ def binary_kind(data: bytes) -> str:
     return next((kind for mark, kind in _BINARY if data.startswith(mark)), "binary data, not text")
 
 
-def decode(data: bytes, name: str) -> Decoded:
+def decode(data: bytes, name: str) -> DecodedText:
     """The text of a file.
 
     Raises:
@@ -86,7 +86,7 @@ def decode(data: bytes, name: str) -> Decoded:
         warnings = (*warnings, f"{name}: NUL characters were replaced")
     if not text.strip():
         raise NoText(f"cannot read {name}", "it holds only blanks", "leave it out")
-    return Decoded(text, warnings)
+    return DecodedText(text, warnings)
 
 
 def _decode(data: bytes, name: str) -> tuple[str, tuple[str, ...]]:
@@ -119,7 +119,7 @@ def _guess(data: bytes) -> str:
         return best.encoding
     # Between the Latin ones the guess is often wrong (French as Czech), so the language decides.
     for encoding, languages in _LATIN.items():
-        if detect(telling.decode(encoding, "replace")) in languages:
+        if detect_language(telling.decode(encoding, "replace")) in languages:
             return encoding
     return _LIKELIEST
 

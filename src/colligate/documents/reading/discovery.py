@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from colligate.documents.reading.decoding import looks_binary
-from colligate.documents.reading.formats import FORMATS, suffix_of
+from colligate.documents.reading.formats import FILE_FORMATS, suffix_of
 from colligate.documents.reading.source import os_error, require_regular
 from colligate.errors import (
     ColligateError,
@@ -26,7 +26,7 @@ _SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundFiles:
     """The files to read, in order and each once, and what stood in the way of others."""
 
     files: tuple[Path, ...]
@@ -57,7 +57,7 @@ class _Search:
         self.problems.setdefault(str(problem), problem)
 
 
-def find_files(paths: Sequence[str | Path], without: Sequence[Path] = ()) -> Found:
+def find_files(paths: Sequence[str | Path], without: Sequence[Path] = ()) -> FoundFiles:
     """The files that paths, folders and globs name.
 
     A file named directly is always in, whatever it is. Folders are walked recursively, in order,
@@ -69,7 +69,7 @@ def find_files(paths: Sequence[str | Path], without: Sequence[Path] = ()) -> Fou
         _expand(given, search)
     if search.skipped:
         search.report(_unsupported(list(search.skipped)))
-    return Found(tuple(search.files.values()), tuple(search.problems.values()))
+    return FoundFiles(tuple(search.files.values()), tuple(search.problems.values()))
 
 
 def _expand(given: str | Path, search: _Search) -> None:
@@ -168,7 +168,7 @@ def _walk(top: Path, search: _Search) -> Iterator[Path]:
 
 
 def _consider(path: Path, search: _Search) -> None:
-    if suffix_of(path) in FORMATS:
+    if suffix_of(path) in FILE_FORMATS:
         search.add(path)
         return
     try:

@@ -34,7 +34,7 @@ class Container(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Format:
+class FileFormat:
     """A kind of file: who reads it, its media type, and what its bytes begin as."""
 
     reader: Reader
@@ -46,33 +46,33 @@ _OOXML = "application/vnd.openxmlformats-officedocument."
 _ODF = "application/vnd.oasis.opendocument."
 
 
-def _zip(media_type: str) -> Format:
-    return Format(Reader.OFFICE, media_type, Container.ZIP)
+def _zip(media_type: str) -> FileFormat:
+    return FileFormat(Reader.OFFICE, media_type, Container.ZIP)
 
 
-def _ole(media_type: str) -> Format:
-    return Format(Reader.OFFICE, media_type, Container.OLE)
+def _ole(media_type: str) -> FileFormat:
+    return FileFormat(Reader.OFFICE, media_type, Container.OLE)
 
 
-def _marked_up(media_type: str) -> Format:
-    return Format(Reader.OFFICE, media_type)
+def _marked_up(media_type: str) -> FileFormat:
+    return FileFormat(Reader.OFFICE, media_type)
 
 
-PDF = Format(Reader.PDF, "application/pdf", Container.PDF)
-TEXT = Format(Reader.TEXT, "text/plain")
-HTML = Format(Reader.HTML, "text/html")
+PDF = FileFormat(Reader.PDF, "application/pdf", Container.PDF)
+TEXT = FileFormat(Reader.TEXT, "text/plain")
+HTML = FileFormat(Reader.HTML, "text/html")
 RTF = _marked_up("application/rtf")
-DOCX = Format(Reader.DOCX, _OOXML + "wordprocessingml.document", Container.ZIP)
+DOCX = FileFormat(Reader.DOCX, _OOXML + "wordprocessingml.document", Container.ZIP)
 PPTX = _zip(_OOXML + "presentationml.presentation")
 XLSX = _zip(_OOXML + "spreadsheetml.sheet")
 EPUB = _zip("application/epub+zip")
 ODT = _zip(_ODF + "text")
 ODS = _zip(_ODF + "spreadsheet")
-_MARKDOWN = Format(Reader.MARKDOWN, "text/markdown")
-_WIKITEXT = Format(Reader.WIKITEXT, "text/x-wiki")
-_RECORDS = Format(Reader.RECORDS, "application/x-ndjson")
+_MARKDOWN = FileFormat(Reader.MARKDOWN, "text/markdown")
+_WIKITEXT = FileFormat(Reader.WIKITEXT, "text/x-wiki")
+_RECORDS = FileFormat(Reader.RECORDS, "application/x-ndjson")
 
-FORMATS: dict[str, Format] = {
+FILE_FORMATS: dict[str, FileFormat] = {
     ".pdf": PDF,
     ".md": _MARKDOWN,
     ".markdown": _MARKDOWN,
@@ -89,7 +89,7 @@ FORMATS: dict[str, Format] = {
     ".ndjson": _RECORDS,
     ".jsonl.gz": _RECORDS,
     ".ndjson.gz": _RECORDS,
-    ".eml": Format(Reader.EMAIL, "message/rfc822"),
+    ".eml": FileFormat(Reader.EMAIL, "message/rfc822"),
     ".docx": DOCX,
     ".docm": DOCX,
     ".dotx": DOCX,
@@ -132,7 +132,7 @@ def suffix_of(path: PurePath) -> str:
     return double or path.suffix.lower()
 
 
-def format_of(path: PurePath, data: bytes) -> Format:
+def detect_format(path: PurePath, data: bytes) -> FileFormat:
     """What a file is. Unmistakable content outweighs the suffix; without either it is text.
 
     Raises:
@@ -140,7 +140,7 @@ def format_of(path: PurePath, data: bytes) -> Format:
         CorruptFile: if the content is not what the suffix promises.
         EncryptedFile: if it is an encrypted office file.
     """
-    named = FORMATS.get(suffix_of(path))
+    named = FILE_FORMATS.get(suffix_of(path))
     head = data[:_HEAD].lstrip(b"\xef\xbb\xbf \t\r\n")
     if head.startswith(b"%PDF-") or (named is PDF and b"%PDF-" in head):
         return PDF
@@ -165,7 +165,7 @@ def format_of(path: PurePath, data: bytes) -> Format:
     return named or TEXT
 
 
-def _needs_container(format: Format | None) -> bool:
+def _needs_container(format: FileFormat | None) -> bool:
     return format is not None and format.container is not Container.TEXT
 
 
@@ -173,7 +173,7 @@ def _is_html(head: bytes) -> bool:
     return head[:64].lower().startswith((b"<!doctype html", b"<html"))
 
 
-def _zip_format(path: PurePath, data: bytes, named: Format | None) -> Format:
+def _zip_format(path: PurePath, data: bytes, named: FileFormat | None) -> FileFormat:
     # The directory at the end names the members uncompressed; the full check comes later.
     for member, format in _ZIP_MEMBERS:
         if member.encode() in data:
@@ -192,7 +192,7 @@ def _zip_format(path: PurePath, data: bytes, named: Format | None) -> Format:
     )
 
 
-def _ole_format(path: PurePath, data: bytes, named: Format | None) -> Format:
+def _ole_format(path: PurePath, data: bytes, named: FileFormat | None) -> FileFormat:
     if "EncryptedPackage".encode("utf-16-le") in data:
         raise EncryptedFile(f"cannot read {path}", "it is encrypted", "remove its password")
     if named is not None and named.container is Container.OLE:
@@ -204,7 +204,7 @@ def _ole_format(path: PurePath, data: bytes, named: Format | None) -> Format:
         ("__properties_version1.0", ".msg"),
     ):
         if stream.encode("utf-16-le") in data:
-            return FORMATS[suffix]
+            return FILE_FORMATS[suffix]
     raise UnsupportedFormat(
         f"cannot read {path}", "it looks binary: a Microsoft compound file", "leave it out"
     )

@@ -21,7 +21,7 @@ from colligate.documents.tree import Basis, Structure
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class TextLine:
     """A line's place in the text, without its end and the blanks around it; its indentation."""
 
     start: int
@@ -30,10 +30,10 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class TextBlock:
     """Lines without a blank one between them."""
 
-    lines: tuple[Line, ...]
+    lines: tuple[TextLine, ...]
 
     @property
     def start(self) -> int:
@@ -46,23 +46,23 @@ class Block:
         return self.lines[-1].end
 
 
-def split_blocks(text: str) -> list[Block]:
+def split_blocks(text: str) -> list[TextBlock]:
     """The blocks of a text in order; they hold all its characters that are not blank."""
-    blocks: list[Block] = []
-    lines: list[Line] = []
+    blocks: list[TextBlock] = []
+    lines: list[TextLine] = []
     at = 0
     for raw in text.split("\n"):
         words = raw.strip()
         if words:
             lead = len(raw) - len(raw.lstrip())
             indent = len(raw[:lead].expandtabs())
-            lines.append(Line(at + lead, at + lead + len(words), indent))
+            lines.append(TextLine(at + lead, at + lead + len(words), indent))
         elif lines:
-            blocks.append(Block(tuple(lines)))
+            blocks.append(TextBlock(tuple(lines)))
             lines = []
         at += len(raw) + 1
     if lines:
-        blocks.append(Block(tuple(lines)))
+        blocks.append(TextBlock(tuple(lines)))
     return blocks
 
 
@@ -75,7 +75,7 @@ _RULE = re.compile(r"([=\-~^*_#])\1{2,}")
 WORD = re.compile(r"[^\W\d_][\w'’-]*")
 
 
-def is_ruled(text: str, line: Line, below: Line) -> bool:
+def is_ruled(text: str, line: TextLine, below: TextLine) -> bool:
     """Whether the line below is a rule that underlines this one."""
     rule = text[below.start : below.end]
     length = line.end - line.start
@@ -88,7 +88,7 @@ def is_ruled(text: str, line: Line, below: Line) -> bool:
     )
 
 
-def unboxed(text: str, line: Line) -> Line:
+def unboxed(text: str, line: TextLine) -> TextLine:
     """The line without the sides of a box of asterisks or bars drawn around it."""
     words = text[line.start : line.end]
     side = words[0]
@@ -96,7 +96,7 @@ def unboxed(text: str, line: Line) -> Line:
         return line
     inner = words.strip(side).strip()
     start = line.start + words.find(inner)
-    return Line(start, start + len(inner), line.indent + start - line.start) if inner else line
+    return TextLine(start, start + len(inner), line.indent + start - line.start) if inner else line
 
 
 def is_short(words: str) -> bool:
@@ -117,7 +117,7 @@ def is_title(words: str) -> bool:
     return is_short(words) and bool(long) and capital >= 0.8 * len(long)
 
 
-def is_centred(lines: Sequence[Line], width: int) -> bool:
+def is_centred(lines: Sequence[TextLine], width: int) -> bool:
     """Whether each line stands in the middle of the text's width."""
     return all(
         line.indent >= 8
@@ -126,12 +126,12 @@ def is_centred(lines: Sequence[Line], width: int) -> bool:
     )
 
 
-def is_address(text: str, line: Line) -> bool:
+def is_address(text: str, line: TextLine) -> bool:
     """Whether the line is a web address and nothing else."""
     return re.match(r"<?(?:https?://|www\.)\S*$", text[line.start : line.end]) is not None
 
 
-def ends_early(text: str, lines: Sequence[Line], width: int) -> bool:
+def ends_early(text: str, lines: Sequence[TextLine], width: int) -> bool:
     """Whether the next line's first word would still have fitted on the first line."""
     first, second = lines[0], lines[1]
     word = text[second.start : second.end].split(None, 1)[0]
@@ -160,7 +160,7 @@ class _Style(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Heading:
+class TextHeading:
     """A heading: its place in the text, its level (from 1), its words, and whether numbered."""
 
     start: int
@@ -183,7 +183,7 @@ class _Candidate:
     closes: bool = True  # nothing of its block follows it
 
 
-def structure_of(headings: Sequence[Heading]) -> Structure:
+def structure_of(headings: Sequence[TextHeading]) -> Structure:
     """How sure headings of plain text are."""
     if not headings:
         return Structure(1.0, Basis.NONE)
@@ -192,7 +192,7 @@ def structure_of(headings: Sequence[Heading]) -> Structure:
     return Structure(0.6, Basis.LAYOUT, "headings of plain text, told by how they are set")
 
 
-def find_headings(text: str, blocks: Sequence[Block]) -> list[Heading]:
+def find_headings(text: str, blocks: Sequence[TextBlock]) -> list[TextHeading]:
     """The headings of a plain text, in order; none unless there are two at least."""
     width = _width(blocks)
     found = [c for i, block in enumerate(blocks) for c in _candidates(text, block, i, width)]
@@ -200,7 +200,7 @@ def find_headings(text: str, blocks: Sequence[Block]) -> list[Heading]:
     return list(_levelled(kept)) if len(kept) >= _FEWEST else []
 
 
-def _width(blocks: Sequence[Block]) -> int:
+def _width(blocks: Sequence[TextBlock]) -> int:
     """The width the text is set to: nearly all lines end before it."""
     ends = sorted(
         line.indent + line.end - line.start for block in blocks[:2000] for line in block.lines
@@ -208,7 +208,7 @@ def _width(blocks: Sequence[Block]) -> int:
     return min(_WIDEST, ends[int(0.95 * (len(ends) - 1))]) if ends else 0
 
 
-def _candidates(text: str, block: Block, index: int, width: int) -> Iterator[_Candidate]:
+def _candidates(text: str, block: TextBlock, index: int, width: int) -> Iterator[_Candidate]:
     lines = block.lines
     at = 0
     while at < len(lines):
@@ -236,7 +236,7 @@ def _candidates(text: str, block: Block, index: int, width: int) -> Iterator[_Ca
         at += 1
 
 
-def _first_of_block(text: str, block: Block, index: int, width: int) -> _Candidate | None:
+def _first_of_block(text: str, block: TextBlock, index: int, width: int) -> _Candidate | None:
     """The heading that a block is or begins with, but for ruled ones."""
     line = block.lines[0]
     words = text[line.start : line.end]
@@ -261,7 +261,7 @@ def _first_of_block(text: str, block: Block, index: int, width: int) -> _Candida
 
 
 def _numbered(
-    text: str, block: Block, index: int, match: re.Match[str], width: int
+    text: str, block: TextBlock, index: int, match: re.Match[str], width: int
 ) -> _Candidate | None:
     line = block.lines[0]
     number = tuple(map(int, match[1].split(".")))
@@ -295,7 +295,7 @@ def _numbered(
 
 
 def _without_unsure_numbers(
-    found: Sequence[_Candidate], blocks: Sequence[Block]
+    found: Sequence[_Candidate], blocks: Sequence[TextBlock]
 ) -> list[_Candidate]:
     """Leave out numbers that do not ascend, and numbered lines that are a list.
 
@@ -346,7 +346,7 @@ def _follows(previous: tuple[int, ...], number: tuple[int, ...]) -> bool:
     return number[:-1] == previous[: depth - 1] and number[-1] == previous[depth - 1] + 1
 
 
-def _levelled(kept: Sequence[_Candidate]) -> Iterator[Heading]:
+def _levelled(kept: Sequence[_Candidate]) -> Iterator[TextHeading]:
     """Levels: the title, then what stands alone or is ruled, then numbers by their depth.
 
     Numbers that begin right below a heading without a number belong to it; otherwise they
@@ -372,7 +372,7 @@ def _levelled(kept: Sequence[_Candidate]) -> Iterator[Heading]:
         else:
             level = top
             base = top - 1
-        yield Heading(c.start, c.end, level, c.title, bool(c.number))
+        yield TextHeading(c.start, c.end, level, c.title, bool(c.number))
         before = c
 
 

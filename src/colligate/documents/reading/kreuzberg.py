@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from colligate.documents.reading.source import Source
+from colligate.documents.reading.source import SourceFile
 from colligate.errors import CorruptFile, EncryptedFile
 
 _SECONDS = 300
@@ -15,16 +15,16 @@ _EMBEDDED_PICTURE = re.compile(r"!\[([^\[\]\n]*)\]\((?:data:[^()\s]*|[^()\s:]+\.
 
 
 @dataclass(frozen=True, slots=True)
-class Parsed:
+class ExtractedText:
     """What kreuzberg made of a file: Markdown and metadata."""
 
     text: str
     metadata: Mapping[str, Any]
 
 
-def to_markdown(
-    source: Source, data: bytes, media_type: str, *, page_marker: str | None = None
-) -> Parsed:
+def extract_markdown(
+    source: SourceFile, data: bytes, media_type: str, *, page_marker: str | None = None
+) -> ExtractedText:
     """Parse bytes of a media type kreuzberg knows; `page_marker` is set before each page.
 
     Raises:
@@ -50,10 +50,10 @@ def to_markdown(
     except Exception as error:  # whatever a parser in another language raises is a damaged file
         raise _refusal(source, error) from error
     text = re.sub(r"\r\n?", "\n", result.content).replace("\x00", "\ufffd")
-    return Parsed(_EMBEDDED_PICTURE.sub(r"\1", text).strip("\n") + "\n", result.metadata)
+    return ExtractedText(_EMBEDDED_PICTURE.sub(r"\1", text).strip("\n") + "\n", result.metadata)
 
 
-def _refusal(source: Source, error: Exception) -> EncryptedFile | CorruptFile:
+def _refusal(source: SourceFile, error: Exception) -> EncryptedFile | CorruptFile:
     reason = re.sub(r"^\w+Error: ", "", str(error))
     if re.search(r"encrypt|password", reason, re.IGNORECASE):
         return EncryptedFile(f"cannot read {source.path}", "it is encrypted", "remove its password")

@@ -9,8 +9,8 @@ from lxml import etree  # type: ignore[import-untyped]
 from lxml import html as lxml_html
 
 from colligate.documents.document import Document
-from colligate.documents.reading.kreuzberg import to_markdown
-from colligate.documents.reading.source import Source, markdown_document
+from colligate.documents.reading.kreuzberg import extract_markdown
+from colligate.documents.reading.source import SourceFile, markdown_document
 from colligate.errors import CorruptFile
 
 _FRONT_MATTER = re.compile(r"---[ \t]*\n(.*?\n)(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
@@ -26,7 +26,7 @@ _ESCAPED = rf"\1{_ESCAPE}\2"
 _MARKDOWN = re.compile(r"\A(\s*)(#{1,6}(?=\s)|`{3,}|~{3,})")
 
 
-def read_markdown(source: Source) -> Document:
+def read_markdown(source: SourceFile) -> Document:
     """A Markdown file; a title in its front matter is the document's."""
     text = source.decoded.text
     return markdown_document(
@@ -40,7 +40,7 @@ def _front_matter_title(text: str) -> str | None:
     return title[1].strip().strip("\"'") or None if title else None
 
 
-def read_html(source: Source) -> Document:
+def read_html(source: SourceFile) -> Document:
     """An HTML page as Markdown; what is in its head is not text."""
     page = parse_html(source, source.decoded.text)
     return markdown_document(
@@ -53,7 +53,7 @@ def read_html(source: Source) -> Document:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class HtmlPage:
     """An HTML page: its body as Markdown, its title, and the language it says it is in."""
 
     text: str
@@ -61,7 +61,7 @@ class Page:
     language: str | None
 
 
-def parse_html(source: Source, page: str) -> Page:
+def parse_html(source: SourceFile, page: str) -> HtmlPage:
     """Parse HTML the way browsers do, elements left open included.
 
     Raises:
@@ -71,7 +71,7 @@ def parse_html(source: Source, page: str) -> Page:
     try:
         root = lxml_html.document_fromstring(page.encode("utf-8", "replace"), parser=parser)
     except etree.ParserError:  # nothing but comments and the like
-        return Page("", None, None)
+        return HtmlPage("", None, None)
     except etree.XMLSyntaxError as error:
         raise _corrupt(source, str(error)) from error
     if any("depth" in entry.message for entry in parser.error_log):
@@ -81,11 +81,11 @@ def parse_html(source: Source, page: str) -> Page:
         root.remove(head)
     _flatten(root)
     _escape(root)
-    markdown = to_markdown(
+    markdown = extract_markdown(
         source, etree.tostring(root, method="html", encoding="utf-8"), "text/html"
     )
     text = markdown.text.replace(_ESCAPE, "\\")
-    return Page(text, " ".join((title or "").split()) or None, root.get("lang"))
+    return HtmlPage(text, " ".join((title or "").split()) or None, root.get("lang"))
 
 
 def _flatten(root: lxml_html.HtmlElement) -> None:
@@ -110,5 +110,5 @@ def _escape(root: lxml_html.HtmlElement) -> None:
             element.tail = _MARKDOWN.sub(_ESCAPED, element.tail)
 
 
-def _corrupt(source: Source, why: str) -> CorruptFile:
+def _corrupt(source: SourceFile, why: str) -> CorruptFile:
     return CorruptFile(f"cannot read {source.path}", why, "save the page again")

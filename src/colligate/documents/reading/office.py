@@ -17,22 +17,22 @@ from lxml import etree  # type: ignore[import-untyped]
 from colligate.documents.document import Document, Page
 from colligate.documents.reading.decoding import decode
 from colligate.documents.reading.formats import EPUB, PPTX, RTF, Container
-from colligate.documents.reading.kreuzberg import to_markdown
+from colligate.documents.reading.kreuzberg import extract_markdown
 from colligate.documents.reading.limits import check_archive
 from colligate.documents.reading.markup import parse_html
-from colligate.documents.reading.source import Source, finish, markdown_document
+from colligate.documents.reading.source import SourceFile, finish, markdown_document
 from colligate.documents.reading.text import text_tree
 from colligate.errors import CorruptFile
 
 # Presentations: one section and one page for each slide.
 
 # A character of the private use area, which kreuzberg neither escapes nor reads as Markdown.
-MARKER = "\n\n\ue000{page_num}\ue000\n\n"
+_PAGE_MARKER = "\n\n\ue000{page_num}\ue000\n\n"
 _MARK = re.compile(r"\n*\ue000(\d+)\ue000\n*")
 _SLIDE_HEADING = re.compile(r"#{1,6} \S")
 
 
-def slide_sections(marked: str) -> tuple[str, tuple[Page, ...]]:
+def _split_slides(marked: str) -> tuple[str, tuple[Page, ...]]:
     """The Markdown without marks, each slide under a heading, and where each slide stands."""
     _, *parts = _MARK.split(marked)
     text, pages = "", []
@@ -51,7 +51,7 @@ _NO_TITLES = {"powerpoint presentation", "document", "untitled"}  # what program
 _CHAPTER_HEAD = re.compile(r"^---\n(?:[\w:.-]+: .*\n)+---\n+", re.MULTILINE)
 
 
-def read_office(source: Source) -> Document:
+def read_office(source: SourceFile) -> Document:
     """A file of any format kreuzberg turns into Markdown.
 
     Raises:
@@ -65,12 +65,12 @@ def read_office(source: Source) -> Document:
             warnings = (f"{source.path}: the speaker's notes are not read",)
     elif form.container is Container.TEXT and form is not RTF:
         data, warnings = source.decoded.text.encode(), source.decoded.warnings
-    marker = MARKER if form is PPTX else None
-    parsed = to_markdown(source, data, form.media_type, page_marker=marker)
+    marker = _PAGE_MARKER if form is PPTX else None
+    parsed = extract_markdown(source, data, form.media_type, page_marker=marker)
     text = parsed.text
     pages: tuple[Page, ...] = ()
     if form is PPTX:
-        text, pages = slide_sections(text)
+        text, pages = _split_slides(text)
     elif form is EPUB:
         text = _CHAPTER_HEAD.sub("", text)
     metadata = _metadata(parsed.metadata)
@@ -125,7 +125,7 @@ _PROPERTIES = {
 }
 
 
-def read_docx(source: Source) -> Document:
+def read_docx(source: SourceFile) -> Document:
     """A Word document; pictures are left out.
 
     Raises:
@@ -177,7 +177,7 @@ _SHOWN = ("From", "To", "Cc", "Date")
 _KEPT_HEADERS = (*_SHOWN, "Subject", "Message-ID", "In-Reply-To")
 
 
-def read_email(source: Source) -> Document:
+def read_email(source: SourceFile) -> Document:
     """A message in Internet format (RFC 5322); attachments are named, not read.
 
     Raises:

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from colligate.documents.document import Document
-from colligate.documents.languages import detect
+from colligate.documents.languages import detect_language
 from colligate.documents.reading import markup, wikitext
 from colligate.documents.reading import records as jsonl
 from colligate.documents.reading import text as plain
-from colligate.documents.reading.formats import Reader, format_of
+from colligate.documents.reading.formats import Reader, detect_format
 from colligate.documents.reading.limits import Limits
 from colligate.documents.reading.office import read_docx, read_email, read_office
-from colligate.documents.reading.source import Source, load
+from colligate.documents.reading.source import SourceFile, load
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Reading:
     warnings: tuple[str, ...] = ()
 
 
-def read(path: Path, limits: Limits = Limits()) -> Reading:  # noqa: B008 (it is immutable)
+def read_file(path: Path, limits: Limits = Limits()) -> Reading:  # noqa: B008 (it is immutable)
     """Read one file, whatever its format. Blocking; the result can be pickled.
 
     Raises:
@@ -35,7 +35,7 @@ def read(path: Path, limits: Limits = Limits()) -> Reading:  # noqa: B008 (it is
     """
     path = Path(path)
     data = load(path, limits)
-    source = Source(path, data, format_of(path, data), limits)
+    source = SourceFile(path, data, detect_format(path, data), limits)
     if source.format.reader is Reader.RECORDS:
         found, warnings = jsonl.read_records(source)
     else:
@@ -44,14 +44,14 @@ def read(path: Path, limits: Limits = Limits()) -> Reading:  # noqa: B008 (it is
     return Reading(tuple(map(_with_language, found)), warnings)
 
 
-def _read_pdf(source: Source) -> Document:
+def _read_pdf(source: SourceFile) -> Document:
     # Imported where it is needed: its parsers are slow to load.
     from colligate.documents.reading.pdf.reader import read_pdf
 
     return read_pdf(source.path, source.data, stem=source.stem)
 
 
-_READERS: dict[Reader, Callable[[Source], Document]] = {
+_READERS: dict[Reader, Callable[[SourceFile], Document]] = {
     Reader.PDF: _read_pdf,
     Reader.MARKDOWN: markup.read_markdown,
     Reader.TEXT: plain.read_text,
@@ -66,4 +66,4 @@ _READERS: dict[Reader, Callable[[Source], Document]] = {
 def _with_language(document: Document) -> Document:
     if document.language != "und":
         return document
-    return dataclasses.replace(document, language=detect(document.text))
+    return dataclasses.replace(document, language=detect_language(document.text))

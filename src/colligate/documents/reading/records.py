@@ -10,14 +10,14 @@ from collections.abc import Iterator
 
 from colligate.documents.document import Document
 from colligate.documents.markdown import markdown_tree
-from colligate.documents.reading.source import Source, document_id
+from colligate.documents.reading.source import SourceFile, document_id
 from colligate.errors import CorruptFile, NoText, TooLarge
 
 _GZIP = b"\x1f\x8b"
 _MOST_WARNINGS = 20
 
 
-def read_records(source: Source) -> tuple[tuple[Document, ...], tuple[str, ...]]:
+def read_records(source: SourceFile) -> tuple[tuple[Document, ...], tuple[str, ...]]:
     """The documents of a file of `{"id", "title", "text"}`, and a warning for each bad line.
 
     `_id` (BEIR) and `contents` (FlashRAG) are understood too. A record's id is its document's.
@@ -51,7 +51,7 @@ def read_records(source: Source) -> tuple[tuple[Document, ...], tuple[str, ...]]
     return tuple(documents.values()), tuple(wrong)
 
 
-def _lines(source: Source) -> Iterator[bytes]:
+def _lines(source: SourceFile) -> Iterator[bytes]:
     data = source.data
     if data.startswith(_GZIP):
         data = _unpacked(source)
@@ -59,7 +59,7 @@ def _lines(source: Source) -> Iterator[bytes]:
     yield from io.BytesIO(data.removeprefix(b"\xef\xbb\xbf"))
 
 
-def _unpacked(source: Source) -> bytes:
+def _unpacked(source: SourceFile) -> bytes:
     most = source.limits.unpacked_bytes
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(source.data)) as packed:
@@ -75,7 +75,7 @@ def _unpacked(source: Source) -> bytes:
     return data
 
 
-def _record(source: Source, line: bytes) -> Document:
+def _record(source: SourceFile, line: bytes) -> Document:
     """One line's document.
 
     Raises:

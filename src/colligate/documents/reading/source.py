@@ -12,8 +12,8 @@ from pathlib import Path
 
 from colligate.documents.document import Document, Page, digest
 from colligate.documents.markdown import markdown_tree
-from colligate.documents.reading.decoding import Decoded, decode
-from colligate.documents.reading.formats import Format, suffix_of
+from colligate.documents.reading.decoding import DecodedText, decode
+from colligate.documents.reading.formats import FileFormat, suffix_of
 from colligate.documents.reading.limits import Limits
 from colligate.documents.tree import Structure, Tree
 from colligate.errors import (
@@ -45,12 +45,12 @@ def document_id(stem: str, text: str) -> str:
 
 
 @dataclass(frozen=True)
-class Source:
+class SourceFile:
     """A loaded file: its bytes and what they are."""
 
     path: Path
     data: bytes
-    format: Format
+    format: FileFormat
     limits: Limits
 
     @property
@@ -59,7 +59,7 @@ class Source:
         return stem_of(self.path)
 
     @cached_property
-    def decoded(self) -> Decoded:
+    def decoded(self) -> DecodedText:
         """The bytes as text.
 
         Raises:
@@ -83,7 +83,7 @@ def stem_of(path: Path) -> str:
 
 
 def markdown_document(
-    source: Source,
+    source: SourceFile,
     text: str,
     *,
     title: str | None = None,
@@ -107,7 +107,7 @@ def markdown_document(
 
 
 def finish(
-    source: Source,
+    source: SourceFile,
     text: str,
     grow: Callable[[str], Tree],
     *,

@@ -9,21 +9,21 @@ from colligate.documents.document import Document
 from colligate.documents.markdown import INTRODUCTION
 from colligate.documents.reading.formats import suffix_of
 from colligate.documents.reading.headings import (
-    Block,
-    Heading,
-    Line,
+    TextBlock,
+    TextHeading,
+    TextLine,
     find_headings,
     split_blocks,
     structure_of,
 )
-from colligate.documents.reading.source import Source, finish
+from colligate.documents.reading.source import SourceFile, finish
 from colligate.documents.tree import Kind, Structure, Tree, TreeBuilder
 
 _PROSE = {"", ".txt", ".text"}
 _ITEM = re.compile(r"(?:[-*+•‣◦·–]|\(?(?:\d{1,3}|[a-zA-Z]|[ivx]{1,4})[.)])[ \t]+\S")
 
 
-def read_text(source: Source) -> Document:
+def read_text(source: SourceFile) -> Document:
     """A text file, its text unchanged but for line ends. Only prose is looked at for headings."""
     text, warnings = source.decoded.text, source.decoded.warnings
     prose = suffix_of(source.path) in _PROSE or source.path.name == source.stem
@@ -44,7 +44,7 @@ def text_tree(text: str, document_id: str, *, prose: bool = True) -> Tree:
 class _Growth:
     """One pass over the blocks; a node closes when one outside it begins, or at the end."""
 
-    def __init__(self, text: str, document_id: str, headings: Sequence[Heading]) -> None:
+    def __init__(self, text: str, document_id: str, headings: Sequence[TextHeading]) -> None:
         self._text = text
         self._headings = headings
         self._builder = TreeBuilder(document_id)
@@ -56,7 +56,7 @@ class _Growth:
         self._titled = len(levels) > 1 and levels[0] < min(levels[1:])
         self._lead = bool(headings)
 
-    def tree(self, blocks: Sequence[Block], structure: Structure) -> Tree:
+    def tree(self, blocks: Sequence[TextBlock], structure: Structure) -> Tree:
         """Place all blocks, then close what is open."""
         headings = iter(self._headings)
         heading = next(headings, None)
@@ -73,7 +73,7 @@ class _Growth:
         self._close_sections(1)
         return self._builder.build(structure)
 
-    def _heading(self, heading: Heading) -> None:
+    def _heading(self, heading: TextHeading) -> None:
         self._close_items(-1)
         self._close_sections(heading.level)
         place = (heading.start, heading.end)
@@ -85,7 +85,7 @@ class _Growth:
         self._end = heading.end
         self._lead, self._titled = self._titled, False
 
-    def _content(self, lines: Sequence[Line]) -> None:
+    def _content(self, lines: Sequence[TextLine]) -> None:
         """Lines without a heading or a blank line among them: a paragraph, or list items."""
         starts = [i for i, line in enumerate(lines) if self._is_item(line)]
         if not lines:
@@ -98,21 +98,21 @@ class _Growth:
         for start, stop in zip(starts, [*starts[1:], len(lines)], strict=True):
             self._item(lines[start:stop])
 
-    def _is_item(self, line: Line) -> bool:
+    def _is_item(self, line: TextLine) -> bool:
         return _ITEM.match(self._text, line.start, line.end) is not None
 
-    def _paragraph(self, lines: Sequence[Line]) -> None:
+    def _paragraph(self, lines: Sequence[TextLine]) -> None:
         # Indented further than a list item's mark, it continues the item.
         self._close_items(lines[0].indent)
         parent = self._items[-1][1] if self._items else self._section()
         self._add(Kind.PARAGRAPH, lines, parent)
 
-    def _item(self, lines: Sequence[Line]) -> None:
+    def _item(self, lines: Sequence[TextLine]) -> None:
         self._close_items(lines[0].indent)
         parent = self._items[-1][1] if self._items else self._section()
         self._items.append((lines[0].indent, self._add(Kind.LIST_ITEM, lines, parent)))
 
-    def _add(self, kind: Kind, lines: Sequence[Line], parent: int) -> int:
+    def _add(self, kind: Kind, lines: Sequence[TextLine], parent: int) -> int:
         self._end = lines[-1].end
         return self._builder.add(kind, lines[0].start, self._end, parent)
 
@@ -136,7 +136,7 @@ class _Growth:
             self._builder.close(self._open.pop()[1], self._end)
 
 
-def _after(lines: Sequence[Line], place: int, text: str) -> Iterator[Line]:
+def _after(lines: Sequence[TextLine], place: int, text: str) -> Iterator[TextLine]:
     """The lines behind a place; a line the place is in is cut there."""
     for line in lines:
         if line.start >= place:
@@ -145,4 +145,4 @@ def _after(lines: Sequence[Line], place: int, text: str) -> Iterator[Line]:
             rest = text[place : line.end]
             start = line.end - len(rest.lstrip())
             if start < line.end:
-                yield Line(start, line.end, line.indent)
+                yield TextLine(start, line.end, line.indent)

@@ -16,7 +16,7 @@ from mwparserfromhell import nodes
 from mwparserfromhell.wikicode import Wikicode
 
 from colligate.documents.document import Document
-from colligate.documents.reading.source import Source, markdown_document
+from colligate.documents.reading.source import SourceFile, markdown_document
 from colligate.errors import CorruptFile
 
 _ITEM = re.compile(r" *(?:-|1\.) ")
@@ -42,15 +42,15 @@ _SHOWN_PARAMETER = {
 }  # fmt: skip
 
 
-def read_wikitext(source: Source) -> Document:
+def read_wikitext(source: SourceFile) -> Document:
     """A page in wikitext; its title is the file's name, as the page's is its own."""
     _check_closed(source)
-    text = markdown_of(source.decoded.text)
+    text = convert_wikitext(source.decoded.text)
     title = source.stem.replace("_", " ")
     return markdown_document(source, text, title=title, warnings=source.decoded.warnings)
 
 
-def _check_closed(source: Source) -> None:
+def _check_closed(source: SourceFile) -> None:
     """The parser's time grows with the square of the tags that never close."""
     opened = Counter(match[1].lower() for match in _OPENED.finditer(source.decoded.text))
     closed = Counter(match[1].lower() for match in _CLOSED.finditer(source.decoded.text))
@@ -63,7 +63,7 @@ def _check_closed(source: Source) -> None:
             )
 
 
-def markdown_of(wikitext: str) -> str:
+def convert_wikitext(wikitext: str) -> str:
     """The Markdown of a page.
 
     >>> print(markdown_of("== Life ==\\n* born in [[Graz|the city]]<ref>x</ref>\\n** once"))

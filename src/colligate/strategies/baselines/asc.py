@@ -22,7 +22,7 @@ from colligate.core.reader import Form, render_passages
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
 from colligate.documents import Passage
-from colligate.documents.sentences import sentences
+from colligate.documents.sentences import split_sentences
 from colligate.library.sources import SearchMode
 from colligate.models import Message
 
@@ -54,7 +54,7 @@ def atoms(samples: Sequence[str], language: str = "und") -> list[Atom]:
     return [
         Atom(number, " ".join(text[start:end].split()))
         for number, text in enumerate(samples)
-        for start, end in sentences(text, language)
+        for start, end in split_sentences(text, language)
     ]
 
 

@@ -26,7 +26,7 @@ from colligate.core.token_scores import (
 )
 from colligate.core.units import read_whole_documents
 from colligate.documents import Document, Passage
-from colligate.documents.sentences import sentences, word_spans
+from colligate.documents.sentences import split_sentences, word_spans
 from colligate.documents.tokens import estimate_tokens, token_spans
 from colligate.library.sources import SearchMode
 from colligate.models import Capability, Message, Role
@@ -140,7 +140,7 @@ class MetaChunking:
 
 def _sentences(document: Document) -> list[tuple[int, int]]:
     found: list[tuple[int, int]] = []
-    for start, end in sentences(document.text, document.language):
+    for start, end in split_sentences(document.text, document.language):
         spans = token_spans(document.text[start:end])
         found += cut_pieces(start, end, spans, _LONGEST)
     return found

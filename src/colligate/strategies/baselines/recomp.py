@@ -18,7 +18,7 @@ from colligate.core.strategy import Calls, Needs
 from colligate.core.units import Units, choose_units, chunk_documents
 from colligate.documents import Passage
 from colligate.documents.chunking import SixSentences
-from colligate.documents.sentences import sentences
+from colligate.documents.sentences import split_sentences
 from colligate.errors import WeightsUnavailable
 from colligate.library.sources import SearchMode
 from colligate.models import Role
@@ -135,6 +135,6 @@ async def _sentences(passage: Passage, run: Run) -> list[Passage]:
     at = passage.span.start
     return [
         document.passage(document.span(at + start, at + end))
-        for start, end in sentences(passage.text, document.language)
+        for start, end in split_sentences(passage.text, document.language)
         if end - start > _SHORTEST
     ]

@@ -15,7 +15,7 @@ from colligate.core.strategy import Calls, Needs
 from colligate.core.token_scores import MARGIN, TokenScore, cut_pieces, group_words, score_tokens
 from colligate.core.units import Units, choose_units
 from colligate.documents import Passage
-from colligate.documents.sentences import sentences
+from colligate.documents.sentences import split_sentences
 from colligate.library.sources import SearchMode
 from colligate.models import Capability, Role
 
@@ -115,7 +115,7 @@ class SelectiveContext:
             most = max(1, min(most, model.context_tokens - MARGIN))
         document = await run.document(passage.document_id)
         found: list[tuple[int, int]] = []
-        for start, end in sentences(passage.text, document.language):
+        for start, end in split_sentences(passage.text, document.language):
             spans = await model.token_spans(passage.text[start:end])
             found += cut_pieces(start, end, spans, most)
         return found

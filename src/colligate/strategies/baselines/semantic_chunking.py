@@ -19,7 +19,7 @@ from colligate.core.token_scores import cut_runs
 from colligate.core.units import chunk_documents, read_whole_documents
 from colligate.documents import Document, Passage
 from colligate.documents.chunking import Structural
-from colligate.documents.sentences import sentences
+from colligate.documents.sentences import split_sentences
 from colligate.documents.tokens import estimate_tokens
 from colligate.library.sources import SearchMode
 
@@ -79,7 +79,7 @@ class SemanticChunking:
         return [chunk for each in documents for chunk in await self._by_meaning(each, run)]
 
     async def _by_meaning(self, document: Document, run: Run) -> list[Passage]:
-        found = await asyncio.to_thread(sentences, document.text, document.language)
+        found = await asyncio.to_thread(split_sentences, document.text, document.language)
         if not found:
             return []
         cuts = await self._cuts(document.text, found, run)

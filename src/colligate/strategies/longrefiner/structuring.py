@@ -18,8 +18,8 @@ from colligate.core.events import Progressed
 from colligate.core.prompts import escape
 from colligate.core.run import Run
 from colligate.documents import Document, Span, Tree, flat_tree
-from colligate.documents.locating import Normalised, locate, normalise
-from colligate.documents.sentences import paragraphs
+from colligate.documents.locating import NormalisedText, locate, normalise
+from colligate.documents.sentences import split_paragraphs
 from colligate.documents.tokens import CJK, estimate_tokens, token_spans
 from colligate.documents.tree import Basis, Kind, Node, Structure, TreeBuilder
 from colligate.errors import UsageError
@@ -173,7 +173,7 @@ class PieceFinder:
         return like.span.start, like.span.end
 
     def _pair(
-        self, view: Normalised, head: str, tail: str | None, low: int, high: int
+        self, view: NormalisedText, head: str, tail: str | None, low: int, high: int
     ) -> tuple[int, int] | None:
         """The first stretch of a view from `head` to the first `tail` after it."""
         first, stop = bisect_left(view.offsets, low), bisect_left(view.offsets, high)
@@ -190,7 +190,7 @@ class PieceFinder:
         return None
 
     @cached_property
-    def _plain(self) -> Normalised:
+    def _plain(self) -> NormalisedText:
         """The text with one blank for each run of them."""
         words: list[str] = []
         offsets = array("I")
@@ -199,10 +199,10 @@ class PieceFinder:
                 offsets.append(word.start() - 1)
             words.append(word.group())
             offsets.extend(range(*word.span()))
-        return Normalised(" ".join(words), offsets, {})
+        return NormalisedText(" ".join(words), offsets, {})
 
     @cached_property
-    def _normal(self) -> Normalised:
+    def _normal(self) -> NormalisedText:
         return normalise(self.text)
 
 
@@ -528,7 +528,7 @@ def stretches(document: Document, most_tokens: int) -> Iterator[Span]:
     """
     start = end = None
     used = 0
-    for span in paragraphs(document, document.span(0, len(document))):
+    for span in split_paragraphs(document, document.span(0, len(document))):
         tokens = estimate_tokens(document.slice(span))
         if start is not None and end is not None and used + tokens > most_tokens:
             yield document.span(start, end)

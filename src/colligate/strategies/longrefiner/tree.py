@@ -22,9 +22,9 @@ from colligate.documents.chunking import SixSentences
 from colligate.documents.sentences import (
     LEAST_WORDS,
     MOST_WORDS,
-    paragraphs,
     sentence_spans,
-    stretches,
+    split_at_headings,
+    split_paragraphs,
     word_spans,
 )
 from colligate.documents.tokens import estimate_tokens
@@ -103,7 +103,7 @@ def article(
     spans; spans of other documents are passed over.
 
     Raises:
-        UsageError: as `paragraphs` does.
+        UsageError: as `split_paragraphs` does.
         SpanError: if one of `within` reaches beyond the text.
     """
     areas = _areas(document, within)
@@ -115,7 +115,7 @@ def article(
         for owners, stretch in sectioned:
             for area in areas:
                 if common := stretch.intersection(area):
-                    found = paragraphs(
+                    found = split_paragraphs(
                         document, common, least_words=least_words, most_words=most_words
                     )
                     leaves.extend((owners, span) for span in found)
@@ -215,7 +215,7 @@ def _unsectioned(
     document: Document, areas: Sequence[Span], least_words: int, most_words: int
 ) -> list[_Leaf]:
     """Chunks of six sentences under the document's title; a short text as it is."""
-    texts = [text for area in areas for text in stretches(document, area)]
+    texts = [text for area in areas for text in split_at_headings(document, area)]
     if sum(len(word_spans(document.slice(text))) for text in texts) <= most_words:
         return [((), text) for text in texts]
     owner = _Owner(-1, Level.SECTION, document.title)
@@ -228,7 +228,9 @@ def _unsectioned(
             if len(word_spans(document.slice(chunk))) <= most_words:
                 leaves.append(((owner,), chunk))
                 continue
-            finer = paragraphs(document, chunk, least_words=least_words, most_words=most_words)
+            finer = split_paragraphs(
+                document, chunk, least_words=least_words, most_words=most_words
+            )
             leaves.extend(((owner,), span) for span in finer)
     return leaves
 

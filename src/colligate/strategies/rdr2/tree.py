@@ -24,7 +24,7 @@ from colligate.documents import (
     Tree,
     TreeBuilder,
 )
-from colligate.documents.locating import Normalised, normalise
+from colligate.documents.locating import NormalisedText, normalise
 from colligate.documents.markdown import INTRODUCTION, own_span
 from colligate.documents.tokens import estimate_tokens, token_spans
 from colligate.errors import SpanError
@@ -200,7 +200,7 @@ def _words(text: str) -> set[str]:
 
 
 @lru_cache(maxsize=4)
-def _normalised(text: str) -> Normalised:
+def _normalised(text: str) -> NormalisedText:
     # Several chunks are aligned with one document, one after the other.
     return normalise(text)
 

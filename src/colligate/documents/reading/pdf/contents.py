@@ -10,16 +10,16 @@ from itertools import pairwise
 
 from liteparse import TextItem
 
-from colligate.documents.reading.pdf.layout import Line, PageLayout, clean
+from colligate.documents.reading.pdf.layout import PageLayout, PdfLine, clean_line
 from colligate.documents.reading.pdf.numbering import (
-    Entry,
-    Number,
-    key,
-    levels,
+    HeadingNumber,
+    ListedHeading,
+    assign_levels,
     roman_value,
     split_number,
+    title_key,
 )
-from colligate.documents.reading.pdf.running import Printed
+from colligate.documents.reading.pdf.running import PageNumbers
 
 _HEADING = re.compile(
     r"(table of )?contents|index( to .*)?|inhalt(sverzeichnis)?|sommaire|table des mati[eè]res"
@@ -59,7 +59,7 @@ class ContentsEntry:
 
 
 @dataclass(slots=True)
-class Contents:
+class ContentsList:
     """The entries, and on each contents page the vertical ranges that hold them."""
 
     entries: list[ContentsEntry]
@@ -68,7 +68,7 @@ class Contents:
 
 @dataclass(slots=True)
 class _Row:
-    line: Line
+    line: PdfLine
     title: str
     printed: str  # "" if the row names no page
     leader: bool
@@ -76,7 +76,7 @@ class _Row:
     part: str = ""  # the Roman numeral of a part, where it stands in a cell of its own
 
 
-def find_contents(pages: Sequence[PageLayout]) -> Contents:
+def find_contents(pages: Sequence[PageLayout]) -> ContentsList:
     """The contents list near the front of a document; no entries if there is none."""
     rows: list[_Row] = []
     bands: dict[int, list[tuple[float, float]]] = defaultdict(list)
@@ -104,7 +104,7 @@ def find_contents(pages: Sequence[PageLayout]) -> Contents:
             bands[i].append((row.line.y - 1, row.line.y + row.line.height + 1))
             if not other and (begins is None or n > begins):
                 rows.append(row)
-    return Contents(_entries(rows), dict(bands))
+    return ContentsList(_entries(rows), dict(bands))
 
 
 def _is_contents_title(text: str) -> bool:
@@ -116,7 +116,7 @@ def _page_rows(page: PageLayout) -> Iterator[_Row]:
         yield _row(line, cells)
 
 
-def _row(line: Line, cells: Sequence[TextItem]) -> _Row:
+def _row(line: PdfLine, cells: Sequence[TextItem]) -> _Row:
     text = line.text
     match = _ENDING.match(text)
     if match and _LEADER.search(match["leader"] + " ") and match["leader"].strip():
@@ -125,7 +125,7 @@ def _row(line: Line, cells: Sequence[TextItem]) -> _Row:
         title, printed, leader = match["title"], match["page"], False
     else:
         title, printed, leader = text, "", False
-    title = clean(_LEADER.sub(" ", title)) if leader else title
+    title = clean_line(_LEADER.sub(" ", title)) if leader else title
     title = title.removesuffix(" .") if printed else title
     if not any(map(str.isalpha, title)):
         title, printed = text, ""
@@ -143,12 +143,12 @@ def _set_apart(cells: Sequence[TextItem], printed: str) -> bool:
 
 
 def _ascending(rows: Sequence[_Row]) -> bool:
-    values = [v for row in rows if (v := page_value(row.printed)) is not None]
+    values = [v for row in rows if (v := _page_value(row.printed)) is not None]
     falls = sum(b < a for a, b in pairwise(values))
     return falls <= max(1, 0.2 * len(values))
 
 
-def page_value(printed: str) -> int | None:
+def _page_value(printed: str) -> int | None:
     """The value of a plain page number, Arabic or Roman."""
     return int(printed) if printed.isdigit() else roman_value(printed)
 
@@ -176,12 +176,12 @@ def _entries(rows: Sequence[_Row]) -> list[ContentsEntry]:
             if part is not None and part.rank is not None and len(early.title) < 120:
                 found.append((early, early.title, ""))
         found.append((row, title, row.printed))
-    ranked = levels(
-        Entry(
-            Number("part", (row.part,), 0) if row.part else split_number(title)[0],
+    ranked = assign_levels(
+        ListedHeading(
+            HeadingNumber("part", (row.part,), 0) if row.part else split_number(title)[0],
             indent=row.indent,
             strong=row.line.bold,
-            matter=key(title) in _BACK_AND_FRONT,
+            matter=title_key(title) in _BACK_AND_FRONT,
         )
         for row, title, _ in found
     )
@@ -191,9 +191,9 @@ def _entries(rows: Sequence[_Row]) -> list[ContentsEntry]:
     ]
 
 
-def target_pages(
+def find_target_pages(
     entries: Sequence[ContentsEntry],
-    printed: Printed,
+    printed: PageNumbers,
     places: Mapping[str, Sequence[int]],
     page_count: int,
 ) -> list[tuple[int, ...]]:
@@ -217,12 +217,12 @@ def _is_roman(printed: str) -> bool:
 
 def _maps(
     entries: Sequence[ContentsEntry],
-    printed: Printed,
+    printed: PageNumbers,
     places: Mapping[str, Sequence[int]],
     roman: bool,
     page_count: int,
 ) -> list[dict[str, tuple[int, ...]]]:
-    values = {e.printed: v for e in entries if (v := page_value(e.printed)) is not None}
+    values = {e.printed: v for e in entries if (v := _page_value(e.printed)) is not None}
     on_pages = _spans(printed.roman if roman else printed.arabic)
     maps = [{p: on_pages[v] for p, v in values.items() if v in on_pages}]
     labels = printed.labels
@@ -230,7 +230,7 @@ def _maps(
     votes: Counter[int] = Counter()
     for entry in entries:
         if entry.printed in values:
-            on = places.get(key(entry.title), ())
+            on = places.get(title_key(entry.title), ())
             votes.update({page - values[entry.printed] for page in on if page != entry.page})
     for offset in [o for o, _ in votes.most_common(3)] or [-1]:
         shifted = {p: v + offset for p, v in values.items()}
@@ -260,6 +260,6 @@ def _hits(
     places: Mapping[str, Sequence[int]],
 ) -> int:
     return sum(
-        not set(where.get(entry.printed, ())).isdisjoint(places.get(key(entry.title), ()))
+        not set(where.get(entry.printed, ())).isdisjoint(places.get(title_key(entry.title), ()))
         for entry in entries
     )

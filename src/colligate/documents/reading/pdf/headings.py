@@ -27,22 +27,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from colligate.documents.reading.pdf.contents import Contents, find_contents, target_pages
-from colligate.documents.reading.pdf.layout import Block, Line, PageLayout, join
-from colligate.documents.reading.pdf.numbering import Entry, levels, split_number
+from colligate.documents.reading.pdf.contents import ContentsList, find_contents, find_target_pages
+from colligate.documents.reading.pdf.layout import PageLayout, PdfBlock, PdfLine, join_lines
+from colligate.documents.reading.pdf.numbering import ListedHeading, assign_levels, split_number
 from colligate.documents.reading.pdf.running import (
-    Printed,
+    PageNumbers,
     body_size,
-    printed_numbers,
-    set_aside,
+    find_page_numbers,
+    set_aside_running_lines,
 )
 from colligate.documents.reading.pdf.titles import (
     DEEPEST,
-    Heading,
-    Place,
-    Wanted,
-    find_places,
-    locate,
+    PdfHeading,
+    PlacedLine,
+    WantedTitle,
+    find_lines,
+    find_titles,
 )
 from colligate.documents.tree import Basis, Structure
 
@@ -57,27 +57,27 @@ _CODE = re.compile(r"\\[a-zA-Z]|[{}]|;$|->|==|::|</|\(\)")
 _ASIDE = re.compile(r"[(\[].*[)\]]")
 _PHONE = re.compile(r"\d{3}\)?[\s-]\d{3}-\d{4}")
 _SENTENCE_END = re.compile(r"[.;,!:]$")
-KNOWN = frozenset(
+_KNOWN = frozenset(
     "abstract introduction summary preface foreword acknowledgements acknowledgments references "
     "bibliography glossary conclusion conclusions contents index appendix".split()
 )
 
 
-StyleKey = tuple[float, bool, bool, bool]
+_Style = tuple[float, bool, bool, bool]
 
 
-def style(line: Line) -> StyleKey:
+def style_of(line: PdfLine) -> _Style:
     """What a line looks like: size (half points), bold, capitals, italic."""
     letters = [c for c in line.text if c.isalpha()]
     caps = len(letters) > 2 and sum(c.isupper() for c in letters) > 0.8 * len(letters)
     return (round(line.size * 2) / 2, line.bold, caps, line.italic)
 
 
-def find_candidates(
+def _find_candidates(
     pages: Sequence[PageLayout],
-    by_page: Sequence[Sequence[Place]],
-    anchors: Sequence[Heading],
-) -> list[list[Place]]:
+    by_page: Sequence[Sequence[PlacedLine]],
+    anchors: Sequence[PdfHeading],
+) -> list[list[PlacedLine]]:
     """The lines of each candidate, in reading order; `anchors` are headings already sure."""
     body = body_size(pages)
     tabular = _tabular(pages)
@@ -91,7 +91,9 @@ def find_candidates(
     return _without_cover(_without_repeats(found, len(pages)), anchors, len(pages))
 
 
-def _candidates(here: Sequence[Place], taken: set[int], body: float) -> Iterator[list[Place]]:
+def _candidates(
+    here: Sequence[PlacedLine], taken: set[int], body: float
+) -> Iterator[list[PlacedLine]]:
     """Runs of lines of one block that look like a heading."""
     column = max((place.line.width for place in here), default=0.0)
     for i, place in enumerate(here):
@@ -102,7 +104,7 @@ def _candidates(here: Sequence[Place], taken: set[int], body: float) -> Iterator
         for following in here[i + 1 : i + 4]:
             if (
                 following.block is not block
-                or style(following.line)[:2] != style(place.line)[:2]
+                or style_of(following.line)[:2] != style_of(place.line)[:2]
                 or following.order in taken
                 or following.number is not None
             ):
@@ -114,7 +116,7 @@ def _candidates(here: Sequence[Place], taken: set[int], body: float) -> Iterator
             yield run
 
 
-def _runs_in(run: Sequence[Place], here: Sequence[Place], i: int, column: float) -> bool:
+def _runs_in(run: Sequence[PlacedLine], here: Sequence[PlacedLine], i: int, column: float) -> bool:
     """Whether a run fills its line and goes straight on as text: a paragraph that begins bold."""
     last = run[-1].line
     if last.width < 0.85 * column or i + len(run) >= len(here):
@@ -126,9 +128,9 @@ def _runs_in(run: Sequence[Place], here: Sequence[Place], i: int, column: float)
 _TEXT_KINDS = ("heading", "paragraph", "list_item")
 
 
-def _looks_like_heading(run: Sequence[Place], body: float) -> bool:
+def _looks_like_heading(run: Sequence[PlacedLine], body: float) -> bool:
     line, block = run[0].line, run[0].block
-    text = join([place.line for place in run])
+    text = join_lines([place.line for place in run])
     number, rest = split_number(text)
     words = text.split()
     letters = sum(map(str.isalpha, text))
@@ -144,7 +146,7 @@ def _looks_like_heading(run: Sequence[Place], body: float) -> bool:
     if not rest or (number is not None and number.scheme == "(digit)"):
         return False  # a number alone, or a note under a table
     larger = line.size > 1.08 * body
-    _, bold, caps, _ = style(line)
+    _, bold, caps, _ = style_of(line)
     if block.kind == "heading":
         return larger or bold or caps or number is not None
     return (larger or bold) and line.size >= 0.95 * body and block.kind == "paragraph"
@@ -162,22 +164,22 @@ def _tabular(pages: Sequence[PageLayout]) -> set[tuple[int, int]]:
     return found
 
 
-def _without_repeats(candidates: list[list[Place]], page_count: int) -> list[list[Place]]:
+def _without_repeats(candidates: list[list[PlacedLine]], page_count: int) -> list[list[PlacedLine]]:
     """Candidates without those that say the same again and again: labels, not headings."""
-    seen = Counter(join([p.line for p in run]).casefold() for run in candidates)
+    seen = Counter(join_lines([p.line for p in run]).casefold() for run in candidates)
     most = max(3, 0.03 * page_count)
-    return [run for run in candidates if seen[join([p.line for p in run]).casefold()] <= most]
+    return [run for run in candidates if seen[join_lines([p.line for p in run]).casefold()] <= most]
 
 
 def _without_cover(
-    candidates: list[list[Place]], anchors: Sequence[Heading], page_count: int
-) -> list[list[Place]]:
+    candidates: list[list[PlacedLine]], anchors: Sequence[PdfHeading], page_count: int
+) -> list[list[PlacedLine]]:
     """Candidates without the form fields of a cover: of page 1 only the largest type stays."""
     cover = [run for run in candidates if run[0].line.page == 0]
     if page_count < 3 or len(cover) < 4:
         return candidates
     starts = [h.places[0].order for h in anchors if h.places[0].line.page == 0]
-    starts += [run[0].order for run in cover if run[0].bare in KNOWN or run[0].number]
+    starts += [run[0].order for run in cover if run[0].bare in _KNOWN or run[0].number]
     largest = max(run[0].line.size for run in cover)
     begin = min(starts, default=None)
     return [
@@ -203,14 +205,14 @@ class OutlineEntry:
     page: int
 
 
-def repair(pages: Sequence[PageLayout], outline: Sequence[OutlineEntry]) -> Structure:
+def repair_headings(pages: Sequence[PageLayout], outline: Sequence[OutlineEntry]) -> Structure:
     """Make the pages' headings what they should be, in place, and say how sure that is."""
-    printed = printed_numbers(pages)
-    set_aside(pages, printed)
+    printed = find_page_numbers(pages)
+    set_aside_running_lines(pages, printed)
     contents = find_contents(pages)
-    by_page = find_places(pages, contents.bands)
+    by_page = find_lines(pages, contents.bands)
     anchors, found, basis = _anchors(by_page, outline, contents, printed)
-    candidates = find_candidates(pages, by_page, anchors)
+    candidates = _find_candidates(pages, by_page, anchors)
     headings = [*anchors, *_levelled(candidates, anchors, len(pages))]
     headings.sort(key=lambda h: h.places[0].order)
     _apply(pages, headings)
@@ -218,19 +220,19 @@ def repair(pages: Sequence[PageLayout], outline: Sequence[OutlineEntry]) -> Stru
 
 
 def _anchors(
-    by_page: Sequence[Sequence[Place]],
+    by_page: Sequence[Sequence[PlacedLine]],
     outline: Sequence[OutlineEntry],
-    contents: Contents,
-    printed: Printed,
-) -> tuple[list[Heading], float, Basis]:
+    contents: ContentsList,
+    printed: PageNumbers,
+) -> tuple[list[PdfHeading], float, Basis]:
     """The headings that outline or contents confirm, the share found, and which it was."""
-    best: tuple[list[Heading], float, Basis] = ([], 0.0, Basis.NONE)
+    best: tuple[list[PdfHeading], float, Basis] = ([], 0.0, Basis.NONE)
     last = len(by_page) - 1
     if outline:
         wanted = [
-            Wanted(e.title, e.level, _around(e.page, last)) for e in outline if e.page <= last
+            WantedTitle(e.title, e.level, _around(e.page, last)) for e in outline if e.page <= last
         ]
-        located = locate(wanted, by_page, Basis.OUTLINE)
+        located = find_titles(wanted, by_page, Basis.OUTLINE)
         best = (located, len(located) / max(1, len(wanted)), Basis.OUTLINE)
     if contents.entries:
         places: dict[str, list[int]] = defaultdict(list)
@@ -238,12 +240,12 @@ def _anchors(
             for place in here:
                 if len(place.key) < 150:
                     places[place.key].append(i)
-        targets = target_pages(contents.entries, printed, places, len(by_page))
+        targets = find_target_pages(contents.entries, printed, places, len(by_page))
         wanted = [
-            Wanted(entry.title, entry.level, _around(target, last))
+            WantedTitle(entry.title, entry.level, _around(target, last))
             for entry, target in zip(contents.entries, targets, strict=True)
         ]
-        located = locate(wanted, by_page, Basis.CONTENTS)
+        located = find_titles(wanted, by_page, Basis.CONTENTS)
         share = len(located) / len(wanted)
         enough = len(located) >= 3 and share >= 0.4
         if enough and len(located) > 1.3 * len(best[0]):
@@ -261,28 +263,28 @@ def _around(target: int | Sequence[int], last: int) -> tuple[int, ...]:
 
 
 def _levelled(
-    candidates: Sequence[list[Place]], anchors: Sequence[Heading], page_count: int
-) -> list[Heading]:
+    candidates: Sequence[list[PlacedLine]], anchors: Sequence[PdfHeading], page_count: int
+) -> list[PdfHeading]:
     """The candidates as headings, each at a level that fits what is sure around it."""
     numbered = [] if anchors else _numbered(candidates)
     sure = [*anchors, *numbered]
     certain = {heading.places[0].order for heading in sure}
     rest = [run for run in candidates if run[0].order not in certain]
-    by_style: dict[StyleKey, Counter[int]] = defaultdict(Counter)
+    by_style: dict[_Style, Counter[int]] = defaultdict(Counter)
     by_depth: dict[int, Counter[int]] = defaultdict(Counter)
     for heading in sure:
         first = heading.places[0]
-        by_style[style(first.line)][heading.level] += 1
+        by_style[style_of(first.line)][heading.level] += 1
         if first.number and first.number.scheme == "decimal":
             by_depth[len(first.number.parts)][heading.level] += 1
-    ranked = sorted({style(run[0].line) for run in rest}, key=_prominence)
+    ranked = sorted({style_of(run[0].line) for run in rest}, key=_prominence)
     largest = max((key[0] for key in by_style), default=0.0)
     top = min((h.places[0].line.size for h in sure if h.level == 1), default=largest)
     around = sorted((h.places[0].order, h.level) for h in sure)
     dense = len(anchors) >= _DENSE * page_count
     found = list(numbered)
     for run in rest:
-        first, look = run[0], style(run[0].line)
+        first, look = run[0], style_of(run[0].line)
         before = bisect_left(around, (first.order, 0))
         current = around[before - 1][1] if before else 0
         rank = ranked.index(look)
@@ -291,7 +293,7 @@ def _levelled(
             level, basis = _decimal_level(len(first.number.parts), by_depth), Basis.NUMBERING
         elif not sure:
             level = 1 + min(3, rank)
-        elif look[0] > largest or (first.bare in KNOWN and (look[0] >= top or not before)):
+        elif look[0] > largest or (first.bare in _KNOWN and (look[0] >= top or not before)):
             level = 1
         elif not anchors and look in by_style:
             level = by_style[look].most_common(1)[0][0]
@@ -300,16 +302,16 @@ def _levelled(
         else:
             # A list names all headings down to its depth, so what it leaves out is below.
             level = current + 1 + min(2, rank)
-        found.append(Heading(run, max(1, min(level, DEEPEST)), basis))
+        found.append(PdfHeading(run, max(1, min(level, DEEPEST)), basis))
     return found
 
 
-def _prominence(look: StyleKey) -> tuple[float, bool, bool, bool]:
+def _prominence(look: _Style) -> tuple[float, bool, bool, bool]:
     size, bold, caps, italic = look
     return -size, not bold, not caps, italic
 
 
-def _numbered(candidates: Sequence[list[Place]]) -> list[Heading]:
+def _numbered(candidates: Sequence[list[PlacedLine]]) -> list[PdfHeading]:
     """Candidates with numbers that follow one another, levelled by them; none if few do."""
     runs = [(run, run[0].number) for run in candidates]
     kept = [(run, n) for run, n in runs if n is not None and not n.scheme.startswith("(")]
@@ -321,9 +323,9 @@ def _numbered(candidates: Sequence[list[Place]]) -> list[Heading]:
     )
     if len(kept) < _FEWEST or follows < _FOLLOWING * len(kept):
         return []
-    ranks = levels(Entry(number) for _, number in kept)
+    ranks = assign_levels(ListedHeading(number) for _, number in kept)
     return [
-        Heading(run, min(level, DEEPEST), Basis.NUMBERING)
+        PdfHeading(run, min(level, DEEPEST), Basis.NUMBERING)
         for (run, _), level in zip(kept, ranks, strict=True)
     ]
 
@@ -336,9 +338,9 @@ def _decimal_level(depth: int, known: Mapping[int, Counter[int]]) -> int:
     return depth
 
 
-def _apply(pages: Sequence[PageLayout], headings: Sequence[Heading]) -> None:
+def _apply(pages: Sequence[PageLayout], headings: Sequence[PdfHeading]) -> None:
     """Rewrite the pages' blocks: headings become blocks of their own, all else is text."""
-    marked: dict[int, tuple[Heading, bool]] = {}
+    marked: dict[int, tuple[PdfHeading, bool]] = {}
     for heading in headings:
         for n, place in enumerate(heading.places):
             marked[id(place.line)] = (heading, n == 0)
@@ -346,31 +348,31 @@ def _apply(pages: Sequence[PageLayout], headings: Sequence[Heading]) -> None:
         page.blocks[:] = [piece for block in page.blocks for piece in _split(block, marked)]
 
 
-def _split(block: Block, marked: dict[int, tuple[Heading, bool]]) -> list[Block]:
+def _split(block: PdfBlock, marked: dict[int, tuple[PdfHeading, bool]]) -> list[PdfBlock]:
     if not any(id(line) in marked for line in block.lines):
         if block.kind == "heading":
             block.kind = "paragraph"
         return [block]
-    pieces: list[Block] = []
-    rest: list[Line] = []
+    pieces: list[PdfBlock] = []
+    rest: list[PdfLine] = []
     kind = "paragraph" if block.kind == "heading" else block.kind
     for line in block.lines:
         if id(line) not in marked:
             rest.append(line)
             continue
         if rest:
-            pieces.append(Block(kind, rest, block.level, block.marker, block.ordered))
+            pieces.append(PdfBlock(kind, rest, block.level, block.marker, block.ordered))
             rest = []
         heading, first = marked[id(line)]
         if first:
             lines = [place.line for place in heading.places]
-            pieces.append(Block("heading", lines, level=heading.level))
+            pieces.append(PdfBlock("heading", lines, level=heading.level))
     if rest:
-        pieces.append(Block("paragraph", rest))
+        pieces.append(PdfBlock("paragraph", rest))
     return pieces
 
 
-def _structure(headings: Sequence[Heading], found: float, basis: Basis) -> Structure:
+def _structure(headings: Sequence[PdfHeading], found: float, basis: Basis) -> Structure:
     if not headings:
         return Structure(1.0, Basis.NONE)
     sure = sum(h.basis is not Basis.LAYOUT for h in headings) / len(headings)

@@ -29,7 +29,7 @@ _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ufffe\uffff\ud800-\udff
 
 
 @dataclass(slots=True, eq=False)
-class Line:
+class PdfLine:
     """One printed line. `page` counts from 0; y runs down the page; sizes are in points."""
 
     page: int
@@ -46,14 +46,14 @@ class Line:
 
 
 @dataclass(slots=True, eq=False)
-class Block:
+class PdfBlock:
     """A block in reading order; tables and code have no lines.
 
     `kind` is liteparse's, or "chrome" for what is not part of the text (running headers).
     """
 
     kind: str
-    lines: list[Line]
+    lines: list[PdfLine]
     level: int = 0
     marker: str = ""
     ordered: bool = False
@@ -70,24 +70,24 @@ class PageLayout:
     label: str | None
     width: float
     height: float
-    blocks: list[Block] = field(default_factory=list)
-    rows: list[Line] = field(default_factory=list)
+    blocks: list[PdfBlock] = field(default_factory=list)
+    rows: list[PdfLine] = field(default_factory=list)
     cells: list[list[TextItem]] = field(default_factory=list)  # the items of each row
 
 
-def layout(pages: Iterable[ParsedPage]) -> list[PageLayout]:
+def build_layouts(pages: Iterable[ParsedPage]) -> list[PageLayout]:
     """liteparse's pages as blocks of lines."""
     parsed = list(pages)
     sizes = _sizes(parsed)
     return [_page(page, sizes) for page in parsed]
 
 
-def clean(text: str) -> str:
+def clean_line(text: str) -> str:
     """One line of text: no control characters, no runs of blanks."""
     return _SPACES.sub(" ", _UNPRINTABLE.sub("", text)).strip()
 
 
-def join(lines: Sequence[Line]) -> str:
+def join_lines(lines: Sequence[PdfLine]) -> str:
     """Lines as running text, words broken over two lines made whole again."""
     parts: list[str] = []
     for i, line in enumerate(lines):
@@ -96,7 +96,7 @@ def join(lines: Sequence[Line]) -> str:
             parts.append(line.text.removesuffix("-").removesuffix("\u00ad"))
         else:
             parts.append(line.text if last or line.text.endswith("-\u200b") else line.text + " ")
-    return clean("".join(parts))
+    return clean_line("".join(parts))
 
 
 def _sizes(pages: Sequence[ParsedPage]) -> dict[tuple[str, float], float]:
@@ -121,7 +121,7 @@ def _page(page: ParsedPage, sizes: dict[tuple[str, float], float]) -> PageLayout
     items = sorted((i for i in page.text_items if i.text.strip()), key=lambda i: (i.y, i.x))
     upright = [i for i in items if abs(i.rotation) < 1]
     number = page.page_num - 1
-    label = clean(page.page_label) if page.page_label else None
+    label = clean_line(page.page_label) if page.page_label else None
     found = PageLayout(page.page_num, label or None, page.width, page.height)
     for cells in _rows(upright):
         found.cells.append(cells)
@@ -140,13 +140,13 @@ def _page(page: ParsedPage, sizes: dict[tuple[str, float], float]) -> PageLayout
     return found
 
 
-def _insert_chrome(blocks: list[Block], row: Line) -> None:
+def _insert_chrome(blocks: list[PdfBlock], row: PdfLine) -> None:
     """Keep a row that liteparse left out of its blocks, where it stands on the page."""
     for i, block in enumerate(blocks):
         if block.lines and block.lines[0].y > row.y:
-            blocks.insert(i, Block("chrome", [row]))
+            blocks.insert(i, PdfBlock("chrome", [row]))
             return
-    blocks.append(Block("chrome", [row]))
+    blocks.append(PdfBlock("chrome", [row]))
 
 
 def _rows(items: Sequence[TextItem]) -> list[list[TextItem]]:
@@ -168,7 +168,7 @@ def _rows(items: Sequence[TextItem]) -> list[list[TextItem]]:
     return rows
 
 
-def _line(page: int, row: Sequence[TextItem], sizes: dict[tuple[str, float], float]) -> Line:
+def _line(page: int, row: Sequence[TextItem], sizes: dict[tuple[str, float], float]) -> PdfLine:
     parts = [row[0].text.strip()]
     for before, item in pairwise(row):
         gap = item.x - (before.x + before.width)
@@ -185,9 +185,9 @@ def _line(page: int, row: Sequence[TextItem], sizes: dict[tuple[str, float], flo
     italic = sum(n for n, name in zip(letters, names, strict=True) if _ITALIC.search(name))
     main = row[letters.index(max(letters))]
     top = min(i.y for i in row)
-    return Line(
+    return PdfLine(
         page=page,
-        text=clean("".join(parts)),
+        text=clean_line("".join(parts)),
         x=row[0].x,
         y=top,
         width=max(i.x + i.width for i in row) - row[0].x,
@@ -204,17 +204,17 @@ def _block(
     block: LayoutBlock,
     items: Sequence[TextItem],
     sizes: dict[tuple[str, float], float],
-) -> Block:
-    found = Block(
+) -> PdfBlock:
+    found = PdfBlock(
         block.kind,
         [],
         level=block.level or 0,
-        marker=clean(block.marker or ""),
+        marker=clean_line(block.marker or ""),
         ordered=bool(block.ordered),
     )
     if block.kind == "table":
         rows = [block.header or [], *(block.rows or [])]
-        found.rows = [[plain(cell.text) for cell in row] for row in rows if row]
+        found.rows = [[_strip_marks(cell.text) for cell in row] for row in rows if row]
     elif block.lines is not None:
         found.verbatim = [_UNPRINTABLE.sub("", line) for line in block.lines]
     elif block.text:
@@ -222,9 +222,9 @@ def _block(
     return found
 
 
-def plain(text: str) -> str:
+def _strip_marks(text: str) -> str:
     """liteparse's inline Markdown without its marks."""
-    return clean(_ESCAPE.sub(r"\1", _EMPHASIS.sub("", text)) if "*" in text else text)
+    return clean_line(_ESCAPE.sub(r"\1", _EMPHASIS.sub("", text)) if "*" in text else text)
 
 
 def _inside(block: LayoutBlock, items: Sequence[TextItem], tops: Sequence[float]) -> list[TextItem]:
@@ -248,7 +248,7 @@ def _lines(
     block: LayoutBlock,
     items: Sequence[TextItem],
     sizes: dict[tuple[str, float], float],
-) -> list[Line]:
+) -> list[PdfLine]:
     text = block.text or ""
     lines = _agreeing([_line(page, row, sizes) for row in _rows(items)], text, block.marker)
     if lines:
@@ -256,9 +256,9 @@ def _lines(
         return lines
     box = block.bbox
     return [
-        Line(
+        PdfLine(
             page=page,
-            text=plain(text),
+            text=_strip_marks(text),
             x=box.x if box else 0.0,
             y=box.y if box else 0.0,
             width=box.width if box else 0.0,
@@ -270,7 +270,7 @@ def _lines(
     ]
 
 
-def _agreeing(lines: Sequence[Line], text: str, marker: str | None) -> list[Line]:
+def _agreeing(lines: Sequence[PdfLine], text: str, marker: str | None) -> list[PdfLine]:
     """The lines that make up a block's text letter by letter; none if they leave a gap."""
     expected = _MARKS.sub("", (marker or "") + text)
     bare = _MARKS.sub("", text)
@@ -285,7 +285,7 @@ def _agreeing(lines: Sequence[Line], text: str, marker: str | None) -> list[Line
     return kept if at == len(expected) else []
 
 
-def _join_words(lines: Sequence[Line], text: str) -> None:
+def _join_words(lines: Sequence[PdfLine], text: str) -> None:
     """Mark the lines whose last word liteparse found to go on in the next line."""
     at = 0
     for line, following in pairwise(lines):

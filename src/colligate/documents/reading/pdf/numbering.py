@@ -41,7 +41,7 @@ _VALUES = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100}
 
 
 @dataclass(frozen=True, slots=True)
-class Number:
+class HeadingNumber:
     """The number of a heading.
 
     `scheme` tells kinds of numbering apart ("decimal", "item", "roman", ...), `parts` holds its
@@ -91,7 +91,7 @@ def to_roman(value: int) -> str:
     return text
 
 
-def split_number(text: str) -> tuple[Number | None, str]:
+def split_number(text: str) -> tuple[HeadingNumber | None, str]:
     """A heading's number, None if it has none, and the rest of it.
 
     >>> split_number("2.1 Results")[0].parts
@@ -102,51 +102,51 @@ def split_number(text: str) -> tuple[Number | None, str]:
     if match := _KEYWORD.match(text):
         word = match["word"].lower()
         parts = tuple(match["number"].upper().split("."))
-        return Number(word, parts, _KEYWORDS[word] + len(parts) - 1), text[match.end() :]
+        return HeadingNumber(word, parts, _KEYWORDS[word] + len(parts) - 1), text[match.end() :]
     if match := _DECIMAL.match(text):
         parts = tuple(match["number"].split("."))
-        return Number("decimal", parts, len(parts)), text[match.end() :]
+        return HeadingNumber("decimal", parts, len(parts)), text[match.end() :]
     if match := _OUTLINE_MARK.match(text):
         value = match["roman"] or match["letter"]
         # "C." and "D." follow "B." more often than "XCIX."
         roman = len(value) > 1 or value in "IVX"
         scheme = ("roman" if roman else "letter") + match["stop"]
-        return Number(scheme, (value.upper(),), None), text[match.end() :]
+        return HeadingNumber(scheme, (value.upper(),), None), text[match.end() :]
     if match := _BRACKETED.match(text):
         value = match["number"] or match["small"]
         scheme = "(digit)" if value.isdigit() else "(letter)"
-        return Number(scheme, (value.upper(),), None), text[match.end() :]
+        return HeadingNumber(scheme, (value.upper(),), None), text[match.end() :]
     if match := _CJK.match(text):
-        return Number(match["word"], (match["number"],), _CJK_RANK[match["word"]]), text[
+        return HeadingNumber(match["word"], (match["number"],), _CJK_RANK[match["word"]]), text[
             match.end() :
         ]
     return None, text
 
 
-def key(text: str) -> str:
+def title_key(text: str) -> str:
     """A text for comparing: letters and digits alone, case folded, words apart by a blank."""
     folded = unicodedata.normalize("NFKC", text).casefold()
     return _NOT_WORD.sub(" ", folded).strip()
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ListedHeading:
     """What decides the level of a listed heading: its number, indent (points) and weight."""
 
-    number: Number | None
+    number: HeadingNumber | None
     indent: float = 0.0
     strong: bool = False
     matter: bool = False  # preface, references and the like: as high as a chapter
 
 
-def levels(entries: Iterable[Entry]) -> list[int]:
+def assign_levels(entries: Iterable[ListedHeading]) -> list[int]:
     """The level of each of a list of headings in order, 1 the highest.
 
     A stack of what is open: a heading closes everything of its own kind or deeper and stands
     under what is left. Ranks decide between numbers that have one; a scheme met before closes
     back to where it was; unnumbered headings go by indent, then by weight.
     """
-    stack: list[Entry] = []
+    stack: list[ListedHeading] = []
     found = []
     for entry in entries:
         same = next((i for i, open_ in enumerate(stack) if _alike(open_, entry)), None)
@@ -160,7 +160,7 @@ def levels(entries: Iterable[Entry]) -> list[int]:
     return found
 
 
-def _alike(a: Entry, b: Entry) -> bool:
+def _alike(a: ListedHeading, b: ListedHeading) -> bool:
     if a.number is None or b.number is None:
         plain = a.number is b.number and a.strong == b.strong and a.matter == b.matter
         return plain and (a.matter or abs(a.indent - b.indent) < 3)
@@ -169,7 +169,7 @@ def _alike(a: Entry, b: Entry) -> bool:
     return a.number.scheme == b.number.scheme
 
 
-def _above(a: Entry, b: Entry) -> bool:
+def _above(a: ListedHeading, b: ListedHeading) -> bool:
     """Whether `b` may stand under `a`."""
     if b.matter:
         return a.number is not None and a.number.rank == 0

@@ -19,9 +19,15 @@ from pypdfium2 import PdfDocument, PdfiumError
 
 from colligate.documents.document import Document, Page
 from colligate.documents.markdown import markdown_tree
-from colligate.documents.reading.pdf.headings import OutlineEntry, repair
-from colligate.documents.reading.pdf.layout import Block, PageLayout, clean, join, layout
-from colligate.documents.reading.pdf.tables import free_text
+from colligate.documents.reading.pdf.headings import OutlineEntry, repair_headings
+from colligate.documents.reading.pdf.layout import (
+    PageLayout,
+    PdfBlock,
+    build_layouts,
+    clean_line,
+    join_lines,
+)
+from colligate.documents.reading.pdf.tables import release_text
 from colligate.documents.reading.source import document_id
 from colligate.errors import CorruptFile, EncryptedFile, NoText
 
@@ -40,7 +46,7 @@ _TRAILING_HASHES = re.compile(r"(?<=\s)(#+)$")
 _BULLETS = "•◦▪▫■□●○‣⁃∙·*–—-+"
 
 
-def markdown(pages: Sequence[PageLayout]) -> tuple[str, tuple[Page, ...]]:
+def render_markdown(pages: Sequence[PageLayout]) -> tuple[str, tuple[Page, ...]]:
     """The text of all pages, pages apart by a blank line, and the range of each.
 
     The ranges tile the text: a page runs to where the next one begins, and a page without
@@ -74,7 +80,7 @@ def markdown(pages: Sequence[PageLayout]) -> tuple[str, tuple[Page, ...]]:
     return "".join(parts), ranges
 
 
-def escaped(text: str) -> str:
+def escape_line(text: str) -> str:
     """One line of text that Markdown reads as a plain paragraph.
 
     >>> escaped("# include <stdio.h>")
@@ -87,7 +93,7 @@ def escaped(text: str) -> str:
     return _NUMBER.sub(r"\1\\\2", text, count=1) if _NUMBER.match(text) else text
 
 
-def _page(blocks: Iterable[Block]) -> str:
+def _page(blocks: Iterable[PdfBlock]) -> str:
     parts: list[str] = []
     depth = -1  # of the list item before, -1 outside lists
     for block in blocks:
@@ -101,12 +107,12 @@ def _page(blocks: Iterable[Block]) -> str:
     return "".join(parts)
 
 
-def _block(block: Block, depth: int) -> tuple[str, int]:
+def _block(block: PdfBlock, depth: int) -> tuple[str, int]:
     """A block's Markdown, and how deep a list item it is (-1: none)."""
     if block.kind == "chrome":
         return "", depth
     if block.kind == "heading":
-        title = _TRAILING_HASHES.sub(r"\\\1", join(block.lines))
+        title = _TRAILING_HASHES.sub(r"\\\1", join_lines(block.lines))
         return (f"{'#' * block.level} {title}" if title else ""), -1
     if block.kind == "list_item":
         depth = min(block.level, depth + 1)
@@ -116,17 +122,17 @@ def _block(block: Block, depth: int) -> tuple[str, int]:
         return _table(block.rows), -1
     if block.verbatim:
         return _code(block.verbatim), -1
-    return escaped(join(block.lines)), -1
+    return escape_line(join_lines(block.lines)), -1
 
 
-def _item(block: Block) -> str:
-    text = join(block.lines)
+def _item(block: PdfBlock) -> str:
+    text = join_lines(block.lines)
     if block.marker and text.startswith(block.marker):
         text = text[len(block.marker) :].lstrip()
     marker = block.marker if _NUMBER.fullmatch(block.marker) else "-"
     if marker == "-" and block.marker and block.marker not in _BULLETS:
         text = f"{block.marker} {text}"  # "(a)", "iv." and the like say something
-    return f"{marker} {escaped(text)}" if text else ""
+    return f"{marker} {escape_line(text)}" if text else ""
 
 
 def _table(rows: Sequence[Sequence[str]]) -> str:
@@ -144,7 +150,7 @@ def _table(rows: Sequence[Sequence[str]]) -> str:
 
 def _code(lines: Sequence[str]) -> str:
     text = "\n".join(line.rstrip() for line in lines).strip("\n")
-    if not clean(text):
+    if not clean_line(text):
         return ""
     longest = max((len(run) for run in _FENCE.findall(text)), default=2)
     fence = "`" * (longest + 1)
@@ -183,11 +189,11 @@ def read_with(path: Path, data: bytes, *, stem: str, use_outline: bool = True) -
     """`read_pdf`, where the outline may be left aside (to measure what is found without it)."""
     outline, metadata_title, page_count = _facts(path, data)
     parsed, warnings = _parse(path, data, page_count)
-    pages = layout(parsed)
+    pages = build_layouts(parsed)
     _check_text(path, pages, warnings)
-    free_text(pages)
-    structure = repair(pages, outline if use_outline else ())
-    text, ranges = markdown(pages)
+    release_text(pages)
+    structure = repair_headings(pages, outline if use_outline else ())
+    text, ranges = render_markdown(pages)
     name = document_id(stem, text)
     return Document(
         id=name,
@@ -213,7 +219,7 @@ def _facts(path: Path, data: bytes) -> tuple[list[OutlineEntry], str, int]:
             ) from error
         raise _corrupt(path, str(error)) from error
     try:
-        title = clean(document.get_metadata_dict().get("Title", ""))
+        title = clean_line(document.get_metadata_dict().get("Title", ""))
         return list(_outline(document)), title, len(document)
     except (PdfiumError, ValueError) as error:  # ValueError: text that is not UTF-16
         raise _corrupt(path, str(error)) from error
@@ -227,7 +233,7 @@ def _outline(document: PdfDocument) -> Iterator[OutlineEntry]:
             return
         target = bookmark.get_dest()
         page = target.get_index() if target else None
-        title = clean(bookmark.get_title())
+        title = clean_line(bookmark.get_title())
         if page is not None and page >= 0 and title:
             yield OutlineEntry(title, bookmark.level + 1, page)
 
@@ -317,7 +323,7 @@ def _corrupt(path: Path, why: str) -> CorruptFile:
 def _title(metadata: str, pages: Sequence[PageLayout], stem: str) -> str:
     """The metadata's title, else the first heading of page 1, else the stem; what is sensible."""
     shown = [
-        join(block.lines)
+        join_lines(block.lines)
         for page in pages[:1]
         for block in page.blocks
         if block.kind == "heading" and block.level == 1
@@ -325,4 +331,4 @@ def _title(metadata: str, pages: Sequence[PageLayout], stem: str) -> str:
     for title in [metadata, *shown[:1]]:
         if 3 <= len(title) <= 200 and not _NO_TITLE.match(title) and title != stem:
             return title
-    return clean(re.sub(r"[_]+|(?<=\w)-(?=\w)", " ", stem)) or "Untitled"
+    return clean_line(re.sub(r"[_]+|(?<=\w)-(?=\w)", " ", stem)) or "Untitled"

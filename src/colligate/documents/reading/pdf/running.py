@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import median
 
-from colligate.documents.reading.pdf.layout import Block, Line, PageLayout
-from colligate.documents.reading.pdf.numbering import key, roman_value
+from colligate.documents.reading.pdf.layout import PageLayout, PdfBlock, PdfLine
+from colligate.documents.reading.pdf.numbering import roman_value, title_key
 
 _EDGE_ROWS = 3
 _MARGIN = 0.14  # of the page's height, at the top and at the bottom
@@ -22,7 +22,7 @@ _CHAPTER_PAGE = re.compile(r"[A-Z\d]{1,3}[-\u2013.]\d{1,4}")
 
 
 @dataclass(slots=True)
-class Printed:
+class PageNumbers:
     """The page numbers printed on the pages: by page index, and the PDF's own labels to index."""
 
     arabic: dict[int, int] = field(default_factory=dict)
@@ -30,7 +30,7 @@ class Printed:
     labels: dict[str, int] = field(default_factory=dict)
 
 
-def printed_numbers(pages: Sequence[PageLayout]) -> Printed:
+def find_page_numbers(pages: Sequence[PageLayout]) -> PageNumbers:
     """The number printed on each page, from what stands at the pages' edges.
 
     The longest run of numbers that rises with the pages is taken for them: printed pages may
@@ -43,15 +43,15 @@ def printed_numbers(pages: Sequence[PageLayout]) -> Printed:
             value = int(token) if token.isdigit() else roman_value(token)
             if value:
                 seen[token.isdigit()].append((i, value))
-    found = Printed(labels={page.label: i for i, page in enumerate(pages) if page.label})
-    arabic = _steady(rising(seen[True]))
+    found = PageNumbers(labels={page.label: i for i, page in enumerate(pages) if page.label})
+    arabic = _steady(select_rising(seen[True]))
     if len(arabic) >= max(2, 0.2 * len(pages)):
         found.arabic = dict(arabic)
-    found.roman = dict(_steady(rising(seen[False])))
+    found.roman = dict(_steady(select_rising(seen[False])))
     return found
 
 
-def rising(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+def select_rising(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     """A longest selection of pairs in which both members rise strictly."""
     ordered = sorted(pairs, key=lambda p: (p[0], -p[1]))
     ends: list[int] = []  # the smallest last value of a selection of each length
@@ -83,7 +83,7 @@ def _close(a: tuple[int, int], b: tuple[int, int]) -> bool:
     return b[0] - a[0] <= 6 and abs((b[0] - a[0]) - (b[1] - a[1])) <= 2
 
 
-def set_aside(pages: Sequence[PageLayout], printed: Printed) -> None:
+def set_aside_running_lines(pages: Sequence[PageLayout], printed: PageNumbers) -> None:
     """Turn the lines of running headers and footers into "chrome" blocks, which are not text.
 
     A row at the edge of its page is one if it is the page's number alone, if it ends with it
@@ -98,7 +98,7 @@ def set_aside(pages: Sequence[PageLayout], printed: Printed) -> None:
     for (i, row), (text, where) in zip(edges, keys, strict=True):
         repeats[text, round(row.size)].add(i)
         usual[round(row.y / 3)] += bool(where)
-    running: dict[int, list[Line]] = defaultdict(list)
+    running: dict[int, list[PdfLine]] = defaultdict(list)
     for (i, row), (text, where) in zip(edges, keys, strict=True):
         often = sum(usual[round(row.y / 3) + d] for d in (-1, 0, 1)) >= _REPEATS
         on = len(repeats[text, round(row.size)])
@@ -112,7 +112,7 @@ def set_aside(pages: Sequence[PageLayout], printed: Printed) -> None:
         ]
 
 
-def _edge_rows(page: PageLayout) -> list[Line]:
+def _edge_rows(page: PageLayout) -> list[PdfLine]:
     top = [row for row in page.rows[:_EDGE_ROWS] if row.y < _MARGIN * page.height]
     rest = page.rows[len(top) :]
     floor = (1 - _MARGIN) * page.height
@@ -126,7 +126,7 @@ def _ends(text: str) -> list[str]:
     return [end for end in ends if _TOKEN.fullmatch(end)]
 
 
-def _running_key(row: Line, page: int, printed: Printed) -> tuple[str, str]:
+def _running_key(row: PdfLine, page: int, printed: PageNumbers) -> tuple[str, str]:
     """A row's text for counting repeats, its page number taken out, and where that stood."""
     words = row.text.split()
     if len(words) == 1 and _CHAPTER_PAGE.fullmatch(words[0]):
@@ -138,11 +138,11 @@ def _running_key(row: Line, page: int, printed: Printed) -> tuple[str, str]:
             value = int(token) if digits else roman_value(token)
             if (printed.arabic if digits else printed.roman).get(page, 0) == value:
                 del words[place]
-                return key(" ".join(words)) or _ALONE, name
-    return key(row.text), ""
+                return title_key(" ".join(words)) or _ALONE, name
+    return title_key(row.text), ""
 
 
-def _without(block: Block, bands: Sequence[tuple[float, float]]) -> list[Block]:
+def _without(block: PdfBlock, bands: Sequence[tuple[float, float]]) -> list[PdfBlock]:
     """A block without its lines in the bands, which become blocks of their own."""
     if not block.lines or block.kind == "chrome":
         return [block]
@@ -152,7 +152,9 @@ def _without(block: Block, bands: Sequence[tuple[float, float]]) -> list[Block]:
     ]
     if not any(inside):
         return [block]
-    chrome = [Block("chrome", [line]) for line, out in zip(block.lines, inside, strict=True) if out]
+    chrome = [
+        PdfBlock("chrome", [line]) for line, out in zip(block.lines, inside, strict=True) if out
+    ]
     block.lines = [line for line, out in zip(block.lines, inside, strict=True) if not out]
     return [*chrome, block] if block.lines else chrome
 

@@ -13,7 +13,7 @@ from itertools import accumulate, pairwise
 
 from liteparse import TextItem
 
-from colligate.documents.reading.pdf.layout import Block, Line, PageLayout
+from colligate.documents.reading.pdf.layout import PageLayout, PdfBlock, PdfLine
 from colligate.documents.reading.pdf.numbering import split_number
 
 _WORD = re.compile(r"\w")
@@ -21,18 +21,18 @@ _GAP = 1.8  # of the type size: a wider gap is between cells
 _REACH = 0.45  # of the page's width: text reaches further at least once
 
 
-def free_text(pages: Sequence[PageLayout]) -> None:
+def release_text(pages: Sequence[PageLayout]) -> None:
     """Turn the text that tables swallowed into paragraphs, in place."""
     for page in pages:
         if any(block.kind == "table" for block in page.blocks):
             page.blocks[:] = [piece for block in page.blocks for piece in _pieces(block, page)]
 
 
-def _pieces(table: Block, page: PageLayout) -> list[Block]:
+def _pieces(table: PdfBlock, page: PageLayout) -> list[PdfBlock]:
     if table.kind != "table":
         return [table]
     inside = set(map(id, table.items))
-    rows: list[Line] = []
+    rows: list[PdfLine] = []
     prose: list[bool] = []
     for row, items in zip(page.rows, page.cells, strict=True):
         if not inside.isdisjoint(map(id, items)):
@@ -40,7 +40,7 @@ def _pieces(table: Block, page: PageLayout) -> list[Block]:
             prose.append(_is_prose(row, items))
     reach = _REACH * page.width
     if all(prose) and any(row.width > reach for row in rows):
-        return paragraphs(rows)
+        return _group_paragraphs(rows)
     whole = [row for row in table.rows if any(row)]
     # The box may reach over text that the table does not have.
     letters = list(accumulate(_letters(row.text) for row in rows))
@@ -56,11 +56,11 @@ def _pieces(table: Block, page: PageLayout) -> list[Block]:
     if (first, last) == (0, end):
         return [table]
     table.rows[:] = _between(whole, rows, first, last)
-    return [*paragraphs(rows[:first]), table, *paragraphs(rows[last:])]
+    return [*_group_paragraphs(rows[:first]), table, *_group_paragraphs(rows[last:])]
 
 
 def _between(
-    table: Sequence[list[str]], rows: Sequence[Line], first: int, last: int
+    table: Sequence[list[str]], rows: Sequence[PdfLine], first: int, last: int
 ) -> list[list[str]]:
     """The table's rows that hold the printed rows from `first` to `last` and nothing else.
 
@@ -83,7 +83,7 @@ def _between(
     return found
 
 
-def _is_prose(row: Line, items: Sequence[TextItem]) -> bool:
+def _is_prose(row: PdfLine, items: Sequence[TextItem]) -> bool:
     gaps = [b.x - (a.x + a.width) for a, b in pairwise(items)]
     if split_number(row.text)[0] is not None:
         gaps = gaps[1:]  # the one after a number may be wide
@@ -94,9 +94,9 @@ def _letters(text: str) -> int:
     return len(_WORD.findall(text))
 
 
-def paragraphs(lines: Sequence[Line]) -> list[Block]:
+def _group_paragraphs(lines: Sequence[PdfLine]) -> list[PdfBlock]:
     """Lines as paragraphs, parted where the space or the type changes."""
-    blocks: list[Block] = []
+    blocks: list[PdfBlock] = []
     for line in lines:
         last = blocks[-1].lines[-1] if blocks else None
         if (
@@ -107,5 +107,5 @@ def paragraphs(lines: Sequence[Line]) -> list[Block]:
         ):
             blocks[-1].lines.append(line)
         else:
-            blocks.append(Block("paragraph", [line]))
+            blocks.append(PdfBlock("paragraph", [line]))
     return blocks

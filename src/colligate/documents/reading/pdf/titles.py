@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from rapidfuzz import fuzz
 
-from colligate.documents.reading.pdf.layout import Block, Line, PageLayout
-from colligate.documents.reading.pdf.numbering import Number, key, split_number
-from colligate.documents.reading.pdf.running import rising
+from colligate.documents.reading.pdf.layout import PageLayout, PdfBlock, PdfLine
+from colligate.documents.reading.pdf.numbering import HeadingNumber, split_number, title_key
+from colligate.documents.reading.pdf.running import select_rising
 from colligate.documents.tree import Basis
 
 DEEPEST = 6
@@ -22,14 +22,14 @@ _WIDEST = 30  # pages searched between two neighbours
 
 
 @dataclass(slots=True, eq=False)
-class Place:
+class PlacedLine:
     """A line in its block, with what matching needs."""
 
-    block: Block
+    block: PdfBlock
     index: int
-    line: Line
+    line: PdfLine
     key: str
-    number: Number | None
+    number: HeadingNumber | None
     bare: str  # the key without the number
     order: int  # in reading order, through the document
 
@@ -39,16 +39,16 @@ class Place:
 
 
 @dataclass(slots=True, eq=False)
-class Heading:
+class PdfHeading:
     """Lines that are a heading, its level, and what says so."""
 
-    places: list[Place]
+    places: list[PlacedLine]
     level: int
     basis: Basis
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedTitle:
     """A title to be found, its level, and the pages to search, best first."""
 
     title: str
@@ -56,14 +56,14 @@ class Wanted:
     pages: tuple[int, ...]
 
 
-def find_places(
+def find_lines(
     pages: Sequence[PageLayout], left_out: Mapping[int, Sequence[tuple[float, float]]]
-) -> list[list[Place]]:
+) -> list[list[PlacedLine]]:
     """The lines of each page that may be part of a heading, in reading order.
 
     `left_out` holds, by page, ranges of y that are not (the entries of a contents list).
     """
-    found: list[list[Place]] = []
+    found: list[list[PlacedLine]] = []
     order = 0
     for i, page in enumerate(pages):
         bands = left_out.get(i, ())
@@ -75,26 +75,30 @@ def find_places(
                 if any(low <= middle <= high for low, high in bands):
                     continue
                 number, rest = split_number(line.text)
-                here.append(Place(block, index, line, key(line.text), number, key(rest), order))
+                here.append(
+                    PlacedLine(
+                        block, index, line, title_key(line.text), number, title_key(rest), order
+                    )
+                )
         found.append(here)
     return found
 
 
-def locate(
-    wanted: Sequence[Wanted], by_page: Sequence[Sequence[Place]], basis: Basis
-) -> list[Heading]:
+def find_titles(
+    wanted: Sequence[WantedTitle], by_page: Sequence[Sequence[PlacedLine]], basis: Basis
+) -> list[PdfHeading]:
     """The lines that carry the wanted titles; each line is used once.
 
     Titles are listed in reading order. What was found out of order, or not at all, is searched
     again between its neighbours.
     """
     taken: set[int] = set()
-    found: dict[int, list[Place]] = {}
+    found: dict[int, list[PlacedLine]] = {}
     for n, want in enumerate(wanted):
         if places := _search(want, want.pages, by_page, taken):
             found[n] = places
             taken.update(place.order for place in places)
-    kept = dict(rising([(n, places[0].order) for n, places in found.items()]))
+    kept = dict(select_rising([(n, places[0].order) for n, places in found.items()]))
     for n in found.keys() - kept.keys():
         taken.difference_update(place.order for place in found[n])
     found = {n: places for n, places in found.items() if n in kept}
@@ -111,17 +115,18 @@ def locate(
             taken.update(place.order for place in places)
             ends.insert(i, n)
     return [
-        Heading(places, min(wanted[n].level, DEEPEST), basis) for n, places in sorted(found.items())
+        PdfHeading(places, min(wanted[n].level, DEEPEST), basis)
+        for n, places in sorted(found.items())
     ]
 
 
 def _search(
-    want: Wanted,
+    want: WantedTitle,
     pages: Iterable[int],
-    by_page: Sequence[Sequence[Place]],
+    by_page: Sequence[Sequence[PlacedLine]],
     taken: set[int],
-) -> list[Place]:
-    best: tuple[float, list[Place]] = (0.0, [])
+) -> list[PlacedLine]:
+    best: tuple[float, list[PlacedLine]] = (0.0, [])
     for distance, page in enumerate(pages):
         score, places = _best_on(by_page[page], want.title, taken)
         score -= 4 * distance
@@ -131,12 +136,12 @@ def _search(
 
 
 def _between(
-    want: Wanted,
-    low: Place | None,
-    high: Place | None,
-    by_page: Sequence[Sequence[Place]],
+    want: WantedTitle,
+    low: PlacedLine | None,
+    high: PlacedLine | None,
+    by_page: Sequence[Sequence[PlacedLine]],
     taken: set[int],
-) -> list[Place]:
+) -> list[PlacedLine]:
     first = low.line.page if low else (high.line.page if high else 0)
     last = high.line.page if high else first
     if last - first > _WIDEST:
@@ -149,7 +154,7 @@ def _between(
             if (low and place.order <= low.order) or (high and place.order >= high.order)
         )
     pages = range(last, first - 1, -1)  # a part's title stands right before what follows
-    best: tuple[float, list[Place]] = (0.0, [])
+    best: tuple[float, list[PlacedLine]] = (0.0, [])
     for page in pages:
         score, places = _best_on(by_page[page], want.title, outside)
         if score > max(best[0], _SURE):
@@ -157,11 +162,13 @@ def _between(
     return best[1]
 
 
-def _best_on(here: Sequence[Place], title: str, taken: set[int]) -> tuple[float, list[Place]]:
+def _best_on(
+    here: Sequence[PlacedLine], title: str, taken: set[int]
+) -> tuple[float, list[PlacedLine]]:
     """The lines of a page most like a title, and how alike they are (0 if none is)."""
     number, rest = split_number(title)
-    full, bare = key(title), key(rest)
-    best: tuple[float, list[Place]] = (0.0, [])
+    full, bare = title_key(title), title_key(rest)
+    best: tuple[float, list[PlacedLine]] = (0.0, [])
     for i, place in enumerate(here):
         if place.order in taken or not place.key or not full:
             continue
@@ -187,15 +194,15 @@ def _best_on(here: Sequence[Place], title: str, taken: set[int]) -> tuple[float,
     return best
 
 
-def _stands_out(place: Place) -> bool:
+def _stands_out(place: PlacedLine) -> bool:
     return place.first and (place.block.kind == "heading" or place.line.bold)
 
 
-def _agree(a: Number, b: Number) -> bool:
+def _agree(a: HeadingNumber, b: HeadingNumber) -> bool:
     return a.parts[-1] == b.parts[-1] and len(a.parts) == len(b.parts)
 
 
-def _grown(here: Sequence[Place], i: int, start: str, target: str) -> tuple[float, int]:
+def _grown(here: Sequence[PlacedLine], i: int, start: str, target: str) -> tuple[float, int]:
     """How alike the lines from `i` on are to a title, and how many of them it takes."""
     text, used = start, 1
     if text and fuzz.ratio(text, target[: len(text)]) < 80:
