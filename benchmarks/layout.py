@@ -29,7 +29,6 @@ REGISTRIES = (
     "colligate.server.app",
     "colligate.bench.datasets.formats",
     "colligate.bench.metrics.catalogue",
-    "colligate.documents.reading.reader",
     "colligate.documents.reading",
     "colligate.models.names",
 )

@@ -34,7 +34,9 @@ import pypdfium2
 from liteparse import LiteParse
 from rapidfuzz import fuzz
 
-from colligate.documents.reading.pdf.reader import read_with
+from colligate.documents.reading import SourceFile
+from colligate.documents.reading.formats import PDF
+from colligate.documents.reading.pdf.reader import read_pdf
 from colligate.errors import ReadingError
 
 NAIVE = "liteparse's own headings"
@@ -76,7 +78,7 @@ def read(path: Path, *, use_outline: bool = True) -> tuple[list[Heading], int, f
     """The reader's headings, the pages, the seconds taken, and its confidence."""
     data = path.read_bytes()
     begin = time.perf_counter()
-    document = read_with(path, data, stem=path.stem, use_outline=use_outline)
+    document = read_pdf(SourceFile(path, data, PDF), use_outline=use_outline)
     seconds = time.perf_counter() - begin
     headings = []
     for section in document.tree.sections:

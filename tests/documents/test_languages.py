@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from colligate.documents.languages import detect_language
-from colligate.documents.reading import read_file
+from support.documents import write_and_read
 
 TEXTS = {
     "en": "The city council decided yesterday to build a new school near the station.",
@@ -60,8 +60,7 @@ def test_any_text_gets_a_code(text: str) -> None:
 def test_reading_names_the_language_and_keeps_the_script(
     tmp_path: Path, code: str, suffix: str
 ) -> None:
-    path = tmp_path / f"a{suffix}"
-    path.write_text(f"<p>{TEXTS[code]}</p>" if suffix == ".html" else TEXTS[code], "utf-8")
-    (document,) = read_file(path).documents
+    content = f"<p>{TEXTS[code]}</p>" if suffix == ".html" else TEXTS[code]
+    document = write_and_read(tmp_path / f"a{suffix}", content)
     assert document.language == code
     assert document.text.strip() == TEXTS[code]

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from colligate.documents import Document, Span
+from colligate.documents import Span
 from colligate.documents.locating import Location, MatchKind, locate, normalise
-from colligate.documents.markdown import markdown_tree
 from colligate.errors import SpanError
+from support.documents import make
 
 TEXT = """# Licence agreement
 
@@ -31,18 +31,18 @@ nate this well\u2011known licence at any time — with or without notice.
 """
 
 
-def document(text: str = TEXT) -> Document:
-    return Document("d", "d", text, markdown_tree(text, "d"))
+DOCUMENT = make(TEXT)
 
 
 def found(quote: str, text: str = TEXT, threshold: float = 90.0) -> tuple[str, MatchKind] | None:
-    location = locate(quote, document(text), threshold=threshold)
-    return None if location is None else (document(text).slice(location.span), location.how)
+    document = make(text)
+    location = locate(quote, document, threshold=threshold)
+    return None if location is None else (document.slice(location.span), location.how)
 
 
 def test_a_verbatim_quote_is_exact() -> None:
     start = TEXT.index("shall pay")
-    assert locate("shall pay the fee", document()) == Location(
+    assert locate("shall pay the fee", DOCUMENT) == Location(
         Span("d", start, start + 17), MatchKind.EXACT, 100.0
     )
 
@@ -76,20 +76,20 @@ def test_blanks_marks_and_forms_do_not_matter(quote: str, stands: str | None) ->
 
 
 def test_what_a_quote_got_slightly_wrong_is_fuzzy() -> None:
-    location = locate("The Licensee must pay the fee of $15 million on 1 June 2019", document())
+    location = locate("The Licensee must pay the fee of $15 million on 1 June 2019", DOCUMENT)
     assert location is not None
     assert location.how is MatchKind.FUZZY
     assert 90 <= location.score < 100
-    assert document().slice(location.span) == (
+    assert DOCUMENT.slice(location.span) == (
         "The **Licensee** shall pay the fee of $15 million on 1 June 2019"
     )
 
 
 def test_verbatim_a_quote_that_is_slightly_wrong_is_nowhere() -> None:
     wrong = "The office may end this well-known licence at any time"
-    assert locate(wrong, document()) is not None
-    assert locate(wrong, document(), verbatim=True) is None
-    right = locate("The office may terminate this well-known licence", document(), verbatim=True)
+    assert locate(wrong, DOCUMENT) is not None
+    assert locate(wrong, DOCUMENT, verbatim=True) is None
+    right = locate("The office may terminate this well-known licence", DOCUMENT, verbatim=True)
     assert right is not None
     assert right.how is MatchKind.NORMALISED
 
@@ -135,25 +135,25 @@ def test_short_quotes_are_not_guessed() -> None:
 
 def test_the_first_occurrence_wins_and_whole_words_before_parts() -> None:
     text = "start is here. The art is old. Fine art is new."
-    location = locate("art is", document(text))
+    location = locate("art is", make(text))
     assert location is not None
     assert location.span.start == text.index("art is old")
-    assert locate("tart", document(text)) == Location(Span("d", 1, 5), MatchKind.EXACT, 100.0)
+    assert locate("tart", make(text)) == Location(Span("d", 1, 5), MatchKind.EXACT, 100.0)
 
 
 def test_only_the_place_named_is_searched() -> None:
     text = "One rule holds.\n\nNo rule.\n\nOne **rule** holds."
     named = Span("d", text.rindex("One"), len(text))
-    location = locate("One rule holds.", document(text), within=named)
+    location = locate("One rule holds.", make(text), within=named)
     assert location is not None
     assert (location.how, location.span) == (MatchKind.NORMALISED, named)
-    assert locate("No rule.", document(text), within=named) is None
-    assert locate("No rule.", document(text)) is not None
+    assert locate("No rule.", make(text), within=named) is None
+    assert locate("No rule.", make(text)) is not None
 
 
 def test_a_place_in_another_document_is_refused() -> None:
     with pytest.raises(SpanError):
-        locate("rule", document(), within=Span("other", 0, 4))
+        locate("rule", DOCUMENT, within=Span("other", 0, 4))
 
 
 def test_normalising_keeps_numbers_apart() -> None:
@@ -177,10 +177,10 @@ def test_a_slice_of_the_document_is_found_as_it_stands(data: st.DataObject) -> N
     end = data.draw(st.integers(start + 1, len(TEXT)))
     quote = TEXT[start:end].strip()
     assume(quote and not _cuts_a_number(quote))
-    location = locate(quote, document())
+    location = locate(quote, DOCUMENT)
     assert location is not None
     assert location.how is MatchKind.EXACT
-    assert document().slice(location.span) == quote
+    assert DOCUMENT.slice(location.span) == quote
 
 
 @settings(max_examples=150, deadline=None)
@@ -211,12 +211,12 @@ def test_changed_blanks_and_dashes_are_found(
     stands = TEXT[start:end]
     assume(re.search(r"\w", stands))
     quote = re.sub(r"[-\u2011—]", dash, re.sub(r"\s+", blank, stands))
-    location = locate(quote.upper() if upper else quote, document())
+    location = locate(quote.upper() if upper else quote, DOCUMENT)
     assert location is not None
     assert location.how is not MatchKind.FUZZY
-    assert normalise(document().slice(location.span)).text.strip(".") == normalise(
-        stands
-    ).text.strip(".")
+    assert normalise(DOCUMENT.slice(location.span)).text.strip(".") == normalise(stands).text.strip(
+        "."
+    )
 
 
 @settings(max_examples=100, deadline=None)
@@ -230,7 +230,7 @@ def test_a_large_document_takes_bounded_time() -> None:
     words = [*re.findall(r"[a-z]{3,9}", TEXT), "alpha", "beta", "gamma", "delta"]
     chance = random.Random(7)
     body = " ".join(chance.choice(words) for _ in range(400_000))
-    large = Document("d", "d", body + " " + TEXT, markdown_tree("", "d"))
+    large = make(body + " " + TEXT, flat=True)
     begun = time.perf_counter()
     assert locate("nothing of this kind was ever written by anyone here at all", large) is None
     hit = locate("The Licensee must pay the fee of $15 million on 1 June 2019", large)

@@ -8,12 +8,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from colligate.documents import Basis, Document, Kind, Structure, Tree
-from colligate.documents.markdown import block_spans, markdown_tree, own_span, plain_text
+from colligate.documents.markdown import markdown_tree, own_span
+from support.documents import block_spans, make, squeeze
 
 
-def outline(text: str) -> list[tuple[int, str, int, str]]:
+def rows_of(text: str) -> list[tuple[int, str, int, str]]:
     """Each node but the root: depth, kind, level, and title or own text."""
-    document = Document("d", "d", text, markdown_tree(text, "d"))
+    document = make(text)
     rows = []
     for node in document.tree.nodes[1:]:
         own = own_span(document, node)
@@ -23,7 +24,7 @@ def outline(text: str) -> list[tuple[int, str, int, str]]:
 
 
 def test_headings_nest_by_level_under_the_nearest_shallower_one() -> None:
-    assert outline("# A\n\n#### B\n\n## C\n\n### D\n\nE\n=\n\nF\n-\n") == [
+    assert rows_of("# A\n\n#### B\n\n## C\n\n### D\n\nE\n=\n\nF\n-\n") == [
         (1, "section", 1, "A"),
         (2, "section", 4, "B"),
         (2, "section", 2, "C"),
@@ -63,6 +64,7 @@ def test_a_rule_drawn_under_a_long_paragraph_makes_no_heading() -> None:
         ("## `x*y*` &amp; \\*z\\*", "x*y* & *z*"),
         ("## 1.2  Scope", "1.2 Scope"),
         ("##", ""),
+        ("## snake_case and 2 * 3 * 4", "snake_case and 2 * 3 * 4"),
         ("## ~~old~~ new<br>line", "old newline"),
     ],
 )
@@ -72,7 +74,7 @@ def test_a_title_is_the_heading_without_its_marks(written: str, title: str) -> N
 
 def test_lead_text_stands_in_an_introduction() -> None:
     text = "lead\n\nmore\n\n## A\n\nbody"
-    assert outline(text) == [
+    assert rows_of(text) == [
         (1, "section", 1, "Introduction"),
         (2, "paragraph", 0, "lead"),
         (2, "paragraph", 0, "more"),
@@ -85,7 +87,7 @@ def test_lead_text_stands_in_an_introduction() -> None:
 
 
 def test_lead_text_under_the_documents_title_stands_in_an_introduction_too() -> None:
-    assert outline("# Title\n\nlead\n\n## A\n\nown\n\n### B\n") == [
+    assert rows_of("# Title\n\nlead\n\n## A\n\nown\n\n### B\n") == [
         (1, "section", 1, "Title"),
         (2, "section", 2, "Introduction"),
         (3, "paragraph", 0, "lead"),
@@ -121,7 +123,7 @@ def test_list_items_nest_and_hold_their_blocks() -> None:
         "- a\n  - b\n\n    second\n\n    | x |\n    |---|\n    | 1 |\n"
         "- ```\n  code\n  ```\n1. - c\n"
     )
-    assert outline(text) == [
+    assert rows_of(text) == [
         (1, "list_item", 0, "- a"),
         (2, "list_item", 0, "- b"),
         (3, "paragraph", 0, "second"),
@@ -138,7 +140,7 @@ def test_tables_and_code_are_whole() -> None:
         "| a | b |\n|---|---|\n| 1 | 2 |\n| # 3 | 4 |\n\n"
         "```\n# no heading\n\ntext\n```\n\n    indented\n"
     )
-    assert outline(text) == [
+    assert rows_of(text) == [
         (1, "table", 0, "| a | b |\n|---|---|\n| 1 | 2 |\n| # 3 | 4 |"),
         (1, "code", 0, "```\n# no heading\n\ntext\n```"),
         (1, "code", 0, "    indented"),
@@ -147,7 +149,7 @@ def test_tables_and_code_are_whole() -> None:
 
 def test_quotes_rules_html_and_definitions_stay_text() -> None:
     text = "> one\n>\n> # two\n> - three\n\n***\n\n<div>\nfour\n</div>\n\n[five]: /six\n\n>\n"
-    assert outline(text) == [
+    assert rows_of(text) == [
         (1, "paragraph", 0, "> one\n>"),
         (1, "paragraph", 0, "> # two"),
         (1, "list_item", 0, "> - three"),
@@ -159,7 +161,7 @@ def test_quotes_rules_html_and_definitions_stay_text() -> None:
 
 
 def test_front_matter_is_no_heading() -> None:
-    assert outline("---\ntitle: x\ndate: 2020\n---\n\n# A\n\nb\n") == [
+    assert rows_of("---\ntitle: x\ndate: 2020\n---\n\n# A\n\nb\n") == [
         (1, "code", 0, "---\ntitle: x\ndate: 2020\n---"),
         (1, "section", 1, "A"),
         (2, "paragraph", 0, "b"),
@@ -167,7 +169,7 @@ def test_front_matter_is_no_heading() -> None:
 
 
 def test_a_rule_at_the_start_is_no_front_matter() -> None:
-    assert outline("---\n\ntext\n\n---\n\nmore\n")[1] == (1, "paragraph", 0, "text")
+    assert rows_of("---\n\ntext\n\n---\n\nmore\n")[1] == (1, "paragraph", 0, "text")
 
 
 @pytest.mark.parametrize("end", ["\r\n", "\r", "\n"])
@@ -198,9 +200,9 @@ def test_spans_hold_with_any_line_end(end: str) -> None:
 )
 def test_hostile_nesting_neither_fails_nor_stalls(text: str) -> None:
     begun = time.perf_counter()
-    document = Document("d", "d", text, markdown_tree(text, "d"))
+    document = make(text)
     assert time.perf_counter() - begun < 10
-    assert _visible(document) == _squeezed(text)
+    assert visible(document) == squeeze(text)
     document.tree.descendants(document.tree.root)
 
 
@@ -218,20 +220,7 @@ def test_time_grows_with_the_text_and_no_faster() -> None:
 
 
 MARKS = ["# ", "## ", "#### ", "- ", "* ", "1. ", "12) ", "> ", "```", "~~~", "---", "===", "***"]
-BLANKS = [
-    "    ",
-    "\t",
-    "  ",
-    "\n",
-    "\n\n",
-    "\r\n",
-    "\r",
-    "\xa0",
-    "\x0c",
-    "\u2028",
-    "\x1c",
-    "\u3000",
-]
+BLANKS = ["    ", "\t", "  ", "\n", "\n\n", "\r\n", "\r", *"\xa0\x0c\u2028\x1c\u3000"]
 WORDS = ["word", "two words", "x", "é", "漢字。", "🙂", "title: x", "\\", "*", "_", "`", "\x00"]
 BLOCKS = ["|", "| a | b |\n|---|---|\n", "[a]: /b", "[a](b)", "<div>", "<!--", "-->"]
 PIECES = st.one_of(*map(st.sampled_from, (MARKS, BLANKS, WORDS, BLOCKS)))
@@ -243,24 +232,21 @@ MARKDOWN = st.lists(PIECES, max_size=40).map("".join)
 @example("---\na: b\n---\n")
 @example(">\n> - \n")
 @example("- \n\n  # a")
-def test_markdown_to_tree_to_markdown_keeps_all_text(text: str) -> None:
-    tree = markdown_tree(text, "d")
-    assert _visible(Document("d", "d", text, tree)) == _squeezed(text)
-
-
-@settings(max_examples=200, deadline=None)
-@given(MARKDOWN)
-def test_nodes_nest_in_order_without_blanks_around_them(text: str) -> None:
-    tree = markdown_tree(text, "d")
-    assert tree.root.span.start == 0
-    assert tree.root.span.end == len(text)
+def test_a_tree_keeps_all_text_and_nests_in_order(text: str) -> None:
+    document = make(text)
+    tree = document.tree
+    assert visible(document) == squeeze(text)
+    assert (tree.root.span.start, tree.root.span.end) == (0, len(text))
     for node in tree.nodes[1:]:
         held = text[node.span.start : node.span.end]
         assert held.strip()
         assert not held[-1].isspace()
         assert node.kind is Kind.CODE or node.synthetic or not held[0].isspace()
         assert node.parent is not None
-        assert node.id in tree.nodes[node.parent].children
+        parent = tree.nodes[node.parent]
+        assert node.id in parent.children
+        if node.kind is Kind.SECTION:
+            assert node.level > parent.level
         if node.heading is not None:
             assert node.heading.start == node.span.start
             assert node.span.contains(node.heading)
@@ -271,22 +257,5 @@ def test_nodes_nest_in_order_without_blanks_around_them(text: str) -> None:
     assert Tree.from_json(tree.to_json(), "d") == tree
 
 
-@settings(max_examples=100, deadline=None)
-@given(MARKDOWN)
-def test_sections_are_deeper_than_the_sections_around_them(text: str) -> None:
-    tree = markdown_tree(text, "d")
-    for section in tree.sections:
-        assert section.parent is not None
-        assert section.level > tree.nodes[section.parent].level
-
-
-def test_plain_text_leaves_words_alone() -> None:
-    assert plain_text("snake_case and 2 * 3 * 4") == "snake_case and 2 * 3 * 4"
-
-
-def _visible(document: Document) -> str:
-    return _squeezed("".join(document.slice(span) for span in block_spans(document)))
-
-
-def _squeezed(text: str) -> str:
-    return "".join(text.split())
+def visible(document: Document) -> str:
+    return squeeze("".join(document.slice(span) for span in block_spans(document)))

@@ -6,20 +6,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from colligate.documents import Document, Span, flat_tree
-from colligate.documents.markdown import markdown_tree
+from colligate.documents import Document, Span
 from colligate.documents.reading.text import text_tree
 from colligate.documents.sentences import split_at_headings, split_paragraphs, word_spans
 from colligate.errors import SpanError, UsageError
-
-
-def document(text: str, *, flat: bool = False) -> Document:
-    tree = flat_tree("d", len(text)) if flat else markdown_tree(text, "d")
-    return Document("d", "d", text, tree, language="en")
+from support.documents import make, squeeze
 
 
 def cut(text: str, least: int, most: int, *, flat: bool = False) -> list[str]:
-    found = document(text, flat=flat)
+    found = make(text, flat=flat)
     spans = split_paragraphs(found, found.span(0, len(text)), least_words=least, most_words=most)
     return [found.slice(span) for span in spans]
 
@@ -105,14 +100,14 @@ def test_a_text_without_a_tree_is_cut_at_blank_lines_first() -> None:
 
 
 def test_only_the_area_is_looked_at() -> None:
-    found = document("# One\n\nfirst words here\n\n# Two\n\nlast words here")
+    found = make("# One\n\nfirst words here\n\n# Two\n\nlast words here")
     start, end = found.text.index("words"), found.text.index("words here", 25) + len("words")
     spans = split_paragraphs(found, found.span(start, end))
     assert [found.slice(span) for span in spans] == ["words here", "last words"]
 
 
 def test_an_area_that_begins_in_a_heading_leaves_out_the_rest_of_it() -> None:
-    found = document("# A long heading\n\ntext")
+    found = make("# A long heading\n\ntext")
     for start in range(len("# A long heading") + 1):
         spans = split_paragraphs(found, found.span(start, len(found)))
         assert [found.slice(span) for span in spans] == ["text"]
@@ -121,7 +116,7 @@ def test_an_area_that_begins_in_a_heading_leaves_out_the_rest_of_it() -> None:
 
 def test_an_area_inside_a_table_is_cut_as_a_table() -> None:
     rows = ["| a | b |", "|---|---|", *(f"| {n}. x. y. | {n} |" for n in range(8))]
-    found = document("\n".join(rows))
+    found = make("\n".join(rows))
     spans = split_paragraphs(
         found,
         found.span(found.text.index("| 2."), len(found)),
@@ -134,17 +129,16 @@ def test_an_area_inside_a_table_is_cut_as_a_table() -> None:
 def test_an_empty_area_has_no_paragraphs() -> None:
     assert cut("", 1, 1) == []
     assert cut(" \n\n ", 1, 1) == []
-    found = document("text")
+    found = make("text")
     assert split_paragraphs(found, found.span(4, 4)) == []
     assert split_at_headings(found, found.span(2, 2)) == []
 
 
 def test_impossible_lengths_and_foreign_areas_are_refused() -> None:
-    found = document("text")
-    with pytest.raises(UsageError, match="0 to 5"):
-        split_paragraphs(found, found.span(0, 4), least_words=0, most_words=5)
-    with pytest.raises(UsageError, match="6 to 5"):
-        split_paragraphs(found, found.span(0, 4), least_words=6, most_words=5)
+    found = make("text")
+    for least in (0, 6):
+        with pytest.raises(UsageError, match=f"{least} to 5"):
+            split_paragraphs(found, found.span(0, 4), least_words=least, most_words=5)
     with pytest.raises(SpanError):
         split_paragraphs(found, Span("another", 0, 4))
     with pytest.raises(SpanError):
@@ -152,7 +146,7 @@ def test_impossible_lengths_and_foreign_areas_are_refused() -> None:
 
 
 def test_stretches_are_what_stands_between_headings() -> None:
-    found = document("lead\n\n# A\n\none\n\ntwo\n\n## B\n# C\n\nthree\n")
+    found = make("lead\n\n# A\n\none\n\ntwo\n\n## B\n# C\n\nthree\n")
     spans = split_at_headings(found, found.span(0, len(found)))
     assert [found.slice(span) for span in spans] == ["lead", "one\n\ntwo", "three"]
 
@@ -183,16 +177,12 @@ BLOCK = st.one_of(
 MARKDOWN = st.lists(BLOCK, max_size=12).map("\n\n".join)
 
 
-def solid(text: str) -> str:
-    return "".join(text.split())
-
-
 @settings(max_examples=150, deadline=None)
 @given(data=st.data(), text=MARKDOWN, least=st.integers(1, 30), more=st.integers(0, 40))
 def test_paragraphs_hold_every_character_once(
     data: st.DataObject, text: str, least: int, more: int
 ) -> None:
-    found = document(text, flat=data.draw(st.booleans()))
+    found = make(text, flat=data.draw(st.booleans()))
     ends = sorted(data.draw(st.tuples(*[st.integers(0, len(text))] * 2)))
     area = found.span(*data.draw(st.sampled_from([(0, len(text)), (ends[0], ends[1])])))
     spans = split_paragraphs(found, area, least_words=least, most_words=least + more)
@@ -203,10 +193,10 @@ def test_paragraphs_hold_every_character_once(
     assert all((piece := found.slice(span)) and piece == piece.strip() for span in spans)
     assert not any(span.overlaps(heading) for span in spans for heading in headings)
     held = set().union(*(range(span.start, span.end) for span in [*spans, *headings]))
-    assert not solid("".join(text[i] for i in range(area.start, area.end) if i not in held))
+    assert not squeeze("".join(text[i] for i in range(area.start, area.end) if i not in held))
 
     between = split_at_headings(found, area)
-    assert solid("".join(map(found.slice, between))) == solid("".join(map(found.slice, spans)))
+    assert squeeze("".join(map(found.slice, between))) == squeeze("".join(map(found.slice, spans)))
     words = [len(word_spans(found.slice(span))) for span in spans]
     assert all(count < 2 * least + more for count in words)
     for span, after, count in zip(spans, spans[1:], words, strict=False):

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from colligate.documents import Document, Span
-from colligate.documents.markdown import markdown_tree
+from colligate.documents import Span
 from colligate.documents.sentences import sentence_spans, split_sentences
 from colligate.errors import SpanError
+from support.documents import make
 
 
 def split(text: str, language: str = "und") -> list[str]:
@@ -109,8 +109,7 @@ def test_a_label_at_the_end_stands_alone() -> None:
 
 
 def test_spans_of_a_document() -> None:
-    text = "# H\n\nOne is here. Two is there. Three.\n"
-    document = Document("d", "d", text, markdown_tree(text, "d"), language="en")
+    document = make("# H\n\nOne is here. Two is there. Three.\n")
     spans = sentence_spans(document, document.span(5, 30))
     assert [document.slice(span) for span in spans] == ["One is here.", "Two is there"]
     with pytest.raises(SpanError):

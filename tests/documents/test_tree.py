@@ -61,38 +61,21 @@ def trees(draw: st.DrawFn) -> Tree:
 
 @settings(max_examples=100, deadline=None)
 @given(trees())
-def test_children_nest_in_order(tree: Tree) -> None:
+def test_any_tree_nests_in_order_finds_its_nodes_and_is_stored_whole(tree: Tree) -> None:
     for node in tree:
         children = tree.children(node)
         assert all(child.parent == node.id for child in children)
         assert all(node.span.contains(child.span) for child in children)
         assert all(a.span.end <= b.span.start for a, b in pairwise(children))
-
-
-@settings(max_examples=100, deadline=None)
-@given(trees())
-def test_ancestors_and_descendants_agree(tree: Tree) -> None:
-    for node in tree:
         below = tree.descendants(node)
         assert below == [other for other in tree if node in tree.ancestors(other)]
         assert [other.id for other in below] == sorted(other.id for other in below)
-
-
-@settings(max_examples=100, deadline=None)
-@given(trees())
-def test_the_node_at_a_place_is_the_innermost(tree: Tree) -> None:
     for place in range(len(tree.root.span)):
         holding = [n for n in tree if n.span.start <= place < n.span.end]
         assert tree.node_at(place) == holding[-1]
-    with pytest.raises(SpanError):
-        tree.node_at(len(tree.root.span))
-    with pytest.raises(SpanError):
-        tree.node_at(-1)
-
-
-@settings(max_examples=100, deadline=None)
-@given(trees())
-def test_storing_a_tree_loses_nothing(tree: Tree) -> None:
+    for outside in (-1, len(tree.root.span)):
+        with pytest.raises(SpanError):
+            tree.node_at(outside)
     assert Tree.from_json(json.loads(json.dumps(tree.to_json())), "d") == tree
 
 
@@ -133,44 +116,37 @@ def test_descendants_of_a_deep_tree() -> None:
 
 
 @pytest.mark.parametrize(
-    "children",
+    "nodes",
     [
-        [(0, 4), (3, 6)],  # overlaps its elder sibling
-        [(5, 12)],  # ends after its parent
-        [(4, 3)],  # runs backward
+        [(0, 4, 0), (3, 6, 0)],  # overlaps the sibling before it
+        [(5, 12, 0)],  # ends after its parent
+        [(4, 3, 0)],  # runs backward
+        [(0, 5, 0), (5, 9, 0), (1, 2, 1)],  # its parent is closed
+        [(0, 5, 0), (5, 9, 0), (1, 2, 7)],  # its parent is unknown
     ],
 )
-def test_a_node_that_does_not_nest_is_refused(children: list[tuple[int, int]]) -> None:
-    builder = TreeBuilder("d")
-    root = builder.add(Kind.ROOT, 0, 10, None)
-    for start, end in children:
-        builder.add(Kind.PARAGRAPH, start, end, root)
+def test_a_node_that_does_not_nest_is_refused(nodes: list[tuple[int, int, int]]) -> None:
+    builder, _ = start_tree()
+    for start, end, parent in nodes:
+        builder.add(Kind.LIST_ITEM, start, end, parent)
     with pytest.raises(SpanError):
         builder.build(Structure(1.0, Basis.NONE))
 
 
-@pytest.mark.parametrize("parent", [1, 7])
-def test_a_child_of_a_node_that_is_closed_or_unknown_is_refused(parent: int) -> None:
+def start_tree() -> tuple[TreeBuilder, int]:
     builder = TreeBuilder("d")
-    root = builder.add(Kind.ROOT, 0, 10, None)
-    builder.add(Kind.LIST_ITEM, 0, 5, root)
-    builder.add(Kind.LIST_ITEM, 5, 9, root)
-    builder.add(Kind.LIST_ITEM, 1, 2, parent)
-    with pytest.raises(SpanError):
-        builder.build(Structure(1.0, Basis.NONE))
+    return builder, builder.add(Kind.ROOT, 0, 10, None)
 
 
 def test_a_heading_outside_its_section_is_refused() -> None:
-    builder = TreeBuilder("d")
-    root = builder.add(Kind.ROOT, 0, 10, None)
+    builder, root = start_tree()
     builder.add(Kind.SECTION, 2, 5, root, level=1, heading=(0, 3))
     with pytest.raises(SpanError):
         builder.build(Structure(1.0, Basis.NONE))
 
 
 def test_an_end_can_be_set_later() -> None:
-    builder = TreeBuilder("d")
-    root = builder.add(Kind.ROOT, 0, 10, None)
+    builder, root = start_tree()
     child = builder.add(Kind.PARAGRAPH, 2, 2, root)
     builder.close(child, 7)
     assert builder.build(Structure(1.0, Basis.NONE)).nodes[child].span == Span("d", 2, 7)

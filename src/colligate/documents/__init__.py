@@ -1,11 +1,11 @@
-"""What a document is: spans, trees, reading files, sentences, chunks, locating.
+"""Documents: texts with spans and trees; reading files, sentences, chunks, locating quotes.
 
-What a document is made of is here. What is done with one stands in the module of its name, so
-that nobody waits for parsers he does not use: `reading` (`read`, `find_files`), `markdown`,
-`sentences`, `chunking`, `locating` (`locate`), `languages`.
+The parts of a document are exported here. What works on documents is imported from its own
+module, so that no parser is loaded before it is needed: `reading` (`read_file`, `find_files`),
+`markdown`, `sentences`, `chunking`, `locating` (`locate`), `languages`.
 """
 
-from colligate.documents.document import Document, Hit, Page, Passage
+from colligate.documents.document import Document, Hit, Page, Passage, clean_text
 from colligate.documents.span import Span
 from colligate.documents.tree import Basis, Kind, Node, Structure, Tree, TreeBuilder, flat_tree
 
@@ -21,5 +21,6 @@ __all__ = [
     "Structure",
     "Tree",
     "TreeBuilder",
+    "clean_text",
     "flat_tree",
 ]

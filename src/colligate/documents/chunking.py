@@ -1,7 +1,7 @@
-"""Cutting a document into passages. Each way is a callable that gives spans, in order.
+"""Chunking: cut a document into passages. Each chunker is a callable that returns spans, in order.
 
-What all keep: a chunk has no blanks around it, and every character of the document that is not
-blank lies in a chunk.
+All guarantee: a chunk has no blanks around it, and every character of the document that is not
+blank is in a chunk.
 """
 
 from __future__ import annotations
@@ -21,20 +21,17 @@ from colligate.documents.tokens import CJK, iter_token_spans
 from colligate.documents.tree import Kind
 from colligate.errors import UsageError
 
-Tokenizer = Callable[[str], Sequence[tuple[int, int]]]
-"""A text in, the half-open offsets of its tokens out, in order."""
-
-_WORD = re.compile(rf"[{CJK}]|(?:(?![{CJK}])\S)+")
-_LINE = re.compile(r"[^\r\n]+")
-_LONGEST_WORD = 60  # how far back a cut looks for a blank
-
 
 class Chunker(Protocol):
-    """A way to cut a document."""
+    """A function that cuts a document into chunks."""
 
     def __call__(self, document: Document) -> list[Span]:
-        """The chunks, in document order."""
+        """Return the chunks, in document order."""
         ...
+
+
+Tokenizer = Callable[[str], Sequence[tuple[int, int]]]
+"""A function from a text to the half-open offsets of its tokens, in order."""
 
 
 @dataclass(frozen=True)
@@ -43,93 +40,62 @@ class Structural:
 
     Whole blocks of one section are packed together; a block that is too long is cut at the
     ends of sentences (a table or code at lines), a sentence that is too long at blanks. A
-    heading stands with the text that follows it, alone only where its section has none of its
-    own. `tokenizer` makes the count exact; without one `token_spans` estimates it.
+    heading stays with the text that follows it, and is alone only if its section has no text of
+    its own. `tokenizer` makes the count exact; without one, `token_spans` estimates it.
     """
 
     tokens: int = 200
     tokenizer: Tokenizer | None = None
 
     def __post_init__(self) -> None:
-        _at_least_one("tokens of a chunk", self.tokens)
+        _require_one("tokens of a chunk", self.tokens)
 
     def __call__(self, document: Document) -> list[Span]:
         packer = _Packer(document, _Ruler(document.text, self.tokenizer), self.tokens)
-        for _, blocks in groupby(_blocks(document), key=lambda block: block.section):
+        for _, blocks in groupby(_iter_blocks(document), key=lambda block: block.section):
             for block in blocks:
                 packer.add(block)
             packer.flush()
         return packer.chunks
 
 
-@dataclass(frozen=True)
-class TokenWindow:
-    """Windows of up to `tokens` tokens, each beginning about `overlap` before the last one's end.
-
-    SPD-RAG's chunks are 1000 tokens with an overlap of 250. Cuts fall on blanks where there
-    are any.
-    """
-
-    tokens: int = 1000
-    overlap: int = 250
-    tokenizer: Tokenizer | None = None
-
-    def __post_init__(self) -> None:
-        _at_least_one("tokens of a window", self.tokens)
-        if not 0 <= self.overlap < self.tokens:
-            raise UsageError(
-                f"windows of {self.tokens} tokens cannot overlap by {self.overlap}",
-                "the overlap must be 0 or more and less than the window",
-            )
-
-    def __call__(self, document: Document) -> list[Span]:
-        ruler = _Ruler(document.text, self.tokenizer)
-        chunks: list[Span] = []
-        start, length = 0, len(document.text)
-        while start < length:
-            end = ruler.reach(start, length, self.tokens)
-            for span in _trimmed(document, start, end):
-                if not chunks or span.end > chunks[-1].end:
-                    chunks.append(span)
-            again = ruler.back(end, self.overlap)
-            start = again if start < again and end < length else end
-        return chunks
+_WORD = re.compile(rf"[{CJK}]|(?:(?![{CJK}])\S)+")
 
 
 @dataclass(frozen=True)
 class FixedWords:
-    """`words` words each, nothing shared: the 100-word passages of DPR (psgs_w100).
+    """Chunks of `words` words without overlap: the 100-word passages of DPR (psgs_w100).
 
-    A word is what stands between blanks; Chinese, Japanese and Korean characters, which no
-    blanks divide, count one each.
+    Words are separated by blanks; Chinese, Japanese and Korean characters, which no blanks
+    divide, count one each.
     """
 
     words: int = 100
 
     def __post_init__(self) -> None:
-        _at_least_one("words of a chunk", self.words)
+        _require_one("words of a chunk", self.words)
 
     def __call__(self, document: Document) -> list[Span]:
         spans = [match.span() for match in _WORD.finditer(document.text)]
-        return _runs(document, spans, self.words)
+        return _group(document, spans, self.words)
 
 
 @dataclass(frozen=True)
 class SixSentences:
-    """`sentences` sentences each, nothing shared: the chunks of LongRefiner's baselines."""
+    """Chunks of `sentences` sentences without overlap, as in LongRefiner's baselines."""
 
     sentences: int = 6
 
     def __post_init__(self) -> None:
-        _at_least_one("sentences of a chunk", self.sentences)
+        _require_one("sentences of a chunk", self.sentences)
 
     def __call__(self, document: Document) -> list[Span]:
         spans = sentence_spans(document, document.span(0, len(document.text)))
-        return _runs(document, [(span.start, span.end) for span in spans], self.sentences)
+        return _group(document, [(span.start, span.end) for span in spans], self.sentences)
 
 
 class _Block(NamedTuple):
-    """A heading or a block's own text, and the section it stands in."""
+    """A heading or a block's own text, and the section it is in."""
 
     start: int
     end: int
@@ -137,13 +103,13 @@ class _Block(NamedTuple):
     section: int
 
 
-def _blocks(document: Document) -> Iterator[_Block]:
-    """The whole text in blocks, each running to where the next begins, whatever the tree covers."""
+def _iter_blocks(document: Document) -> Iterator[_Block]:
+    """Yield the whole text in blocks, each up to the next, whatever the tree covers."""
     text = document.text
     starts = [(0, Kind.PARAGRAPH, 0)]
     section: list[int] = []  # of each node: itself, or the nearest with a heading around it
     for node in document.tree:
-        # Lead text belongs to the title above it: no heading stands between them.
+        # Text before the first heading belongs to the title above it: no heading is between them.
         inside = node.parent is not None and (node.kind is not Kind.SECTION or node.synthetic)
         section.append(section[node.parent or 0] if inside else node.id)
         if node.heading is not None:
@@ -153,12 +119,15 @@ def _blocks(document: Document) -> Iterator[_Block]:
             starts.append((node.span.start, node.kind, section[-1]))
     ends = [start for start, _, _ in starts[1:]] + [len(text)]
     for (start, kind, owner), end in zip(starts, ends, strict=True):
-        for span in _trimmed(document, start, end):
+        for span in _trim(document, start, end):
             yield _Block(span.start, span.end, kind, owner)
 
 
+_LINE = re.compile(r"[^\r\n]+")
+
+
 class _Packer:
-    """Fills chunks up to a limit; what does not fit is cut finer."""
+    """Fills chunks up to a limit; a block that does not fit is cut finer."""
 
     def __init__(self, document: Document, ruler: _Ruler, limit: int) -> None:
         self.chunks: list[Span] = []
@@ -170,10 +139,10 @@ class _Packer:
         self._has_text = False  # it holds more than a heading
 
     def add(self, block: _Block) -> None:
-        """Append a block, whole where that is possible."""
+        """Append a block, whole if possible."""
         if self._take(block.start, block.end, block.kind):
             return
-        pieces = list(self._pieces(block))
+        pieces = list(self._split(block))
         for start, end in pieces:
             if not self._take(start, end, block.kind):
                 self._fill(start, end, block.kind)
@@ -181,14 +150,14 @@ class _Packer:
     def flush(self) -> None:
         """End the chunk being filled."""
         if self._start is not None:
-            self.chunks.extend(_trimmed(self._document, self._start, self._end))
+            self.chunks.extend(_trim(self._document, self._start, self._end))
         self._start, self._has_text = None, False
 
     def _take(self, start: int, end: int, kind: Kind) -> bool:
-        """Take a piece into this chunk or, whole, into a new one; say whether either was done."""
+        """Add a piece to this chunk or, whole, to a new one; report whether either was possible."""
         first = start if self._start is None else self._start
         if self._ruler.count(first, end) > self._limit:
-            # A heading is not left behind by the text under it.
+            # A heading is not separated from the text under it.
             if not self._has_text or self._ruler.count(start, end) > self._limit:
                 return False
             self.flush()
@@ -196,7 +165,7 @@ class _Packer:
         return True
 
     def _fill(self, start: int, end: int, kind: Kind) -> None:
-        """Take a piece that fits nowhere, word by word."""
+        """Add a piece that fits in no chunk, word by word."""
         while start < end:
             first = start if self._start is None else self._start
             cut = self._ruler.reach(first, end, self._limit)
@@ -212,7 +181,7 @@ class _Packer:
         self._end = end
         self._has_text = self._has_text or kind is not Kind.SECTION
 
-    def _pieces(self, block: _Block) -> Iterable[tuple[int, int]]:
+    def _split(self, block: _Block) -> Iterable[tuple[int, int]]:
         text = self._document.text[block.start : block.end]
         if block.kind in (Kind.TABLE, Kind.CODE):
             found = [match.span() for match in _LINE.finditer(text) if match.group().strip()]
@@ -221,60 +190,54 @@ class _Packer:
         return ((block.start + start, block.start + end) for start, end in found)
 
 
+_LONGEST_WORD = 60  # how far back a cut looks for a blank
+
+
 class _Ruler:
-    """Measures stretches of a text in tokens."""
+    """Measures ranges of a text in tokens."""
 
     def __init__(self, text: str, tokenizer: Tokenizer | None) -> None:
         self._text = text
         self._starts, self._ends = array("q"), array("q")
         for start, end in tokenizer(text) if tokenizer else iter_token_spans(text):
-            if end > start:  # not a mark that the tokenizer adds
+            if end > start:  # not a special token that the tokenizer adds
                 self._starts.append(start)
                 self._ends.append(end)
 
     def count(self, start: int, end: int) -> int:
-        """How many tokens lie in a stretch, those it cuts through included."""
+        """Count the tokens in a range, those cut at its ends included."""
         return max(0, bisect_left(self._starts, end) - bisect_right(self._ends, start))
 
     def reach(self, start: int, end: int, tokens: int) -> int:
-        """How far, up to `end`, so many tokens from `start` go: one character at least."""
+        """Return where so many tokens from `start` end, at most `end`: one character at least."""
         following = bisect_right(self._ends, start) + tokens
         while following < len(self._starts) and self._starts[following] <= start:
             following += 1  # several tokens of one character
         if following >= len(self._starts) or self._starts[following] >= end:
             return end
-        return self._word_start(self._starts[following], start)
-
-    def back(self, end: int, tokens: int) -> int:
-        """Where the last so many tokens before `end` begin."""
-        first = max(0, bisect_left(self._starts, end) - tokens)
-        if tokens == 0 or first >= len(self._starts):
-            return end
-        return self._word_start(self._starts[first], 0)
-
-    def _word_start(self, cut: int, lowest: int) -> int:
-        for place in range(cut, max(lowest, cut - _LONGEST_WORD), -1):
+        cut = self._starts[following]
+        for place in range(cut, max(start, cut - _LONGEST_WORD), -1):
             if self._text[place - 1].isspace():
                 return place
         return cut
 
 
-def _runs(document: Document, units: Sequence[tuple[int, int]], size: int) -> list[Span]:
-    """So many units to a chunk, in order."""
+def _group(document: Document, units: Sequence[tuple[int, int]], size: int) -> list[Span]:
+    """Group `size` units to a chunk, in order."""
     return [
         Span(document.id, units[i][0], units[min(i + size, len(units)) - 1][1])
         for i in range(0, len(units), size)
     ]
 
 
-def _trimmed(document: Document, start: int, end: int) -> Iterator[Span]:
-    """The stretch without blanks around it; nothing where it is blank."""
+def _trim(document: Document, start: int, end: int) -> Iterator[Span]:
+    """Yield the range without blanks around it; nothing if it is blank."""
     piece = document.text[start:end]
     if bare := piece.strip():
         start += len(piece) - len(piece.lstrip())
         yield Span(document.id, start, start + len(bare))
 
 
-def _at_least_one(what: str, number: int) -> None:
+def _require_one(what: str, number: int) -> None:
     if number < 1:
         raise UsageError(f"{number} {what}", "there must be at least one")

@@ -1,8 +1,9 @@
-"""A document: one immutable text, its tree, its pages, and where it came from."""
+"""A document: one immutable text, its tree, its pages, and where it comes from."""
 
 from __future__ import annotations
 
 import hashlib
+import re
 from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,59 +12,22 @@ from typing import Any
 
 from colligate.documents.span import Span
 from colligate.documents.tree import Node, Tree
-from colligate.errors import SpanError
-
-# A passage: a span with what is needed to show it.
-
-
-@dataclass(frozen=True, slots=True)
-class Passage:
-    """A span of a document, its text, and its place: title, heading path, page (from 1)."""
-
-    span: Span
-    text: str
-    title: str
-    section: tuple[str, ...] = ()
-    page: int | None = None
-
-    @property
-    def document_id(self) -> str:
-        """The document the passage stands in."""
-        return self.span.document_id
-
-    @property
-    def id(self) -> str:
-        """A name for the passage: document, start and end."""
-        return f"{self.span.document_id}:{self.span.start}-{self.span.end}"
-
-
-@dataclass(frozen=True, slots=True)
-class Hit:
-    """A passage that a search returned, best first; scores compare within one search only."""
-
-    passage: Passage
-    score: float
-
-
-@dataclass(frozen=True, slots=True)
-class Page:
-    """A page as a range of the text. `number` counts from 1; `label` is what is printed on it."""
-
-    number: int
-    start: int
-    end: int
-    label: str | None = None
+from colligate.errors import SpanError, UsageError
 
 
 @dataclass(frozen=True)
 class Document:
     """One document.
 
-    `id` is stable for a given content: where the source names no id of its own it is the
-    file's stem and the first ten hexadecimal digits of the text's SHA-256, so a span that
+    `id` is stable for a given content: where the source names no id of its own, it is the
+    file's stem and the first ten hexadecimal digits of the text's SHA-256. So a span that
     names the id always means the same characters. `text` is Markdown (plain text is
-    Markdown too). `pages` are in order and empty for documents that have none. `language`
-    is an ISO 639-1 code, or "und" where it could not be told.
+    Markdown too). `pages` are in order, and empty for documents that have none. `language`
+    is an ISO 639-1 code, or "und" where it is unknown.
+
+    Raises:
+        UsageError: if id, title, source or text cannot be encoded as UTF-8 (`clean_text`
+            repairs a text).
     """
 
     id: str
@@ -77,11 +41,22 @@ class Document:
     metadata: Mapping[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        for name in ("id", "title", "source", "text"):
+            try:
+                getattr(self, name).encode()
+            except UnicodeEncodeError as error:
+                raise UsageError(
+                    f"the {name} of document {clean_text(self.id)} cannot be encoded as UTF-8",
+                    f"it has half a surrogate pair at {error.start}",
+                    "pass it through colligate.documents.clean_text",
+                ) from error
+
     def __len__(self) -> int:
         return len(self.text)
 
     def span(self, start: int, end: int) -> Span:
-        """A span of this document.
+        """Return a span of this document.
 
         Raises:
             SpanError: if it reaches beyond the text.
@@ -91,7 +66,7 @@ class Document:
         return span
 
     def slice(self, span: Span) -> str:
-        """The characters of a span.
+        """Return the characters of a span.
 
         Raises:
             SpanError: if the span is of another document or reaches beyond the text.
@@ -100,17 +75,17 @@ class Document:
         return self.text[span.start : span.end]
 
     def page_of(self, span: Span) -> Page | None:
-        """The page a span begins on, or None for a document without pages."""
+        """Return the page a span begins on, or None for a document without pages."""
         if not self.pages:
             return None
         return self.pages[max(0, bisect_right(self._page_starts, span.start) - 1)]
 
     def section_of(self, span: Span) -> tuple[str, ...]:
-        """The heading path around a span, outermost first."""
+        """Return the heading path around a span, outermost first."""
         return self.tree.section_path(span)
 
     def passage(self, span: Span) -> Passage:
-        """A span with what is needed to show it."""
+        """Return a span with its text and its place."""
         page = self.page_of(span)
         return Passage(
             span=span,
@@ -137,13 +112,71 @@ class Document:
             )
 
 
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page as a range of the text. `number` counts from 1; `label` is what is printed on it."""
+
+    number: int
+    start: int
+    end: int
+    label: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A span of a document, its text, and its place: title, heading path, page (from 1)."""
+
+    span: Span
+    text: str
+    title: str
+    section: tuple[str, ...] = ()
+    page: int | None = None
+
+    @property
+    def document_id(self) -> str:
+        """The id of the passage's document."""
+        return self.span.document_id
+
+    @property
+    def id(self) -> str:
+        """A name for the passage: document, start and end."""
+        return f"{self.span.document_id}:{self.span.start}-{self.span.end}"
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A passage that a search returned, best first; scores compare within one search only."""
+
+    passage: Passage
+    score: float
+
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def clean_text(text: str) -> str:
+    r"""Return a text as documents hold it: `\n` line ends, U+FFFD for NUL and half surrogate pairs.
+
+    A text passes through here once, where it enters a document.
+
+    >>> clean_text("one\r\ntwo\x00") == "one\ntwo\ufffd"
+    True
+    """
+    text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\x00", "\ufffd")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return _SURROGATE.sub("\ufffd", text)
+    return text
+
+
 def digest(text: str) -> str:
-    """SHA-256 of a text as UTF-8, in hexadecimal."""
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    """Return the SHA-256 of a text as UTF-8, in hexadecimal."""
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def tree_json(document: Document) -> dict[str, Any]:
-    """A document's tree for programs; spans count code points of its text."""
+    """Return a document's tree for programs; spans count code points of its text."""
     structure = document.tree.structure
     return {
         "document": document.id,
@@ -174,6 +207,6 @@ def tree_json(document: Document) -> dict[str, Any]:
 
 
 def page_number(document: Document, node: Node) -> int | None:
-    """The page that a node begins on; None for a document without pages."""
+    """Return the page that a node begins on; None for a document without pages."""
     page = document.page_of(node.span)
     return None if page is None else page.number

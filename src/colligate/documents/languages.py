@@ -1,18 +1,16 @@
-"""Which language a text is in, told offline from a sample of it."""
+"""Detect a text's language offline, from a sample of it."""
 
 from __future__ import annotations
 
 import re
 
-UNKNOWN = "und"
-
-_WINDOW = 4_000  # characters of each of three samples: the beginning, the middle, near the end
-_FEWEST_LETTERS = 24  # below this, trigrams of an alphabet say nothing
+_UNKNOWN = "und"
+_FEWEST_LETTERS = 24  # of fewer, trigrams of an alphabet tell nothing
 _CONFIDENCE = 0.8
 _CONFIDENCE_BEYOND_LATIN = 0.3  # few languages share another script
 _SHARE = 0.5
 
-# A script that (nearly) one language writes with tells the language by itself.
+# Scripts that (nearly) one language uses, so that the script alone tells the language.
 _SCRIPTS = {
     "ko": r"[\uac00-\ud7af\u1100-\u11ff]",
     "el": r"[\u0370-\u03ff\u1f00-\u1fff]",
@@ -38,7 +36,45 @@ _KANA = re.compile(r"[\u3040-\u30ff]")
 _LATIN = re.compile(r"[A-Za-z\u00c0-\u024f\u1e00-\u1eff]")
 _LETTER = re.compile(r"[^\W\d_]")
 
-# What kreuzberg's detector (whatlang) answers, ISO 639-3, as ISO 639-1.
+
+def detect_language(text: str) -> str:
+    """Return the ISO 639-1 code of a text's main language, or "und" if it is unclear.
+
+    >>> detect_language("市议会昨天决定在车站附近建一所新学校。")
+    'zh'
+    >>> detect_language("Le conseil municipal a décidé hier de construire une nouvelle école.")
+    'fr'
+    >>> detect_language("42")
+    'und'
+    """
+    sample = _take_sample(text)
+    letters = len(_LETTER.findall(sample))
+    if letters == 0:
+        return _UNKNOWN
+    # A Han character counts for about two letters of an alphabet.
+    kana, han = len(_KANA.findall(sample)), len(_HAN.findall(sample))
+    if 2 * (kana + han) > _SHARE * (letters + kana + han):
+        return "ja" if kana > 0.05 * (kana + han) else "zh"
+    for code, script in _ONE_LANGUAGE.items():
+        if len(script.findall(sample)) > _SHARE * letters:
+            return code
+    if letters < _FEWEST_LETTERS:
+        return _UNKNOWN
+    is_latin = len(_LATIN.findall(sample)) > _SHARE * letters
+    return _detect_by_trigrams(sample, _CONFIDENCE if is_latin else _CONFIDENCE_BEYOND_LATIN)
+
+
+_WINDOW = 4_000  # characters of each of three samples: the beginning, the middle, near the end
+
+
+def _take_sample(text: str) -> str:
+    if len(text) <= 3 * _WINDOW:
+        return text
+    starts = (0, len(text) // 2, len(text) - 2 * _WINDOW)
+    return "\n".join(text[start : start + _WINDOW] for start in starts)
+
+
+# The codes of kreuzberg's detector (whatlang), ISO 639-3, as ISO 639-1.
 _ISO_639_1 = dict(
     pair.split(":")
     for pair in (
@@ -52,42 +88,8 @@ _ISO_639_1 = dict(
 )
 
 
-def detect_language(text: str) -> str:
-    """The ISO 639-1 code of a text's main language, or "und" where it cannot be told.
-
-    >>> detect("市议会昨天决定在车站附近建一所新学校。")
-    'zh'
-    >>> detect("Le conseil municipal a décidé hier de construire une nouvelle école.")
-    'fr'
-    >>> detect("42")
-    'und'
-    """
-    sample = _sample(text)
-    letters = len(_LETTER.findall(sample))
-    if letters == 0:
-        return UNKNOWN
-    # A Han character says about as much as two letters of an alphabet do.
-    kana, han = len(_KANA.findall(sample)), len(_HAN.findall(sample))
-    if 2 * (kana + han) > _SHARE * (letters + kana + han):
-        return "ja" if kana > 0.05 * (kana + han) else "zh"
-    for code, script in _ONE_LANGUAGE.items():
-        if len(script.findall(sample)) > _SHARE * letters:
-            return code
-    if letters < _FEWEST_LETTERS:
-        return UNKNOWN
-    is_latin = len(_LATIN.findall(sample)) > _SHARE * letters
-    return _by_trigrams(sample, _CONFIDENCE if is_latin else _CONFIDENCE_BEYOND_LATIN)
-
-
-def _sample(text: str) -> str:
-    if len(text) <= 3 * _WINDOW:
-        return text
-    starts = (0, len(text) // 2, len(text) - 2 * _WINDOW)
-    return "\n".join(text[start : start + _WINDOW] for start in starts)
-
-
-def _by_trigrams(sample: str, confidence: float) -> str:
-    # Imported where it is needed: the library has 76 MB.
+def _detect_by_trigrams(sample: str, confidence: float) -> str:
+    # Imported here: the library has 76 MB.
     import kreuzberg
 
     config = kreuzberg.ExtractionConfig(
@@ -98,4 +100,4 @@ def _by_trigrams(sample: str, confidence: float) -> str:
     words = re.sub(r"https?://\S+|[\x00-\x1f\d|*_#`<>\[\](){}=/\\]+", " ", sample)
     found = kreuzberg.extract_bytes_sync(words.encode("utf-8", "replace"), "text/plain", config)
     codes = found.detected_languages
-    return _ISO_639_1.get(codes[0], UNKNOWN) if codes else UNKNOWN
+    return _ISO_639_1.get(codes[0], _UNKNOWN) if codes else _UNKNOWN

@@ -1,7 +1,7 @@
-"""Bringing a quote back to the place it came from.
+"""Locating: find the place in a document that a quote comes from.
 
-A model that quotes changes blanks, dashes and quotation marks, leaves Markdown marks out, and
-now and then a word. Whatever it wrote is evidence only once it is found here.
+A model that quotes changes blanks, dashes and quotation marks, leaves out Markdown marks, and
+sometimes a word. A text that a model writes is evidence only after it is found here.
 """
 
 from __future__ import annotations
@@ -21,6 +21,48 @@ from rapidfuzz import fuzz
 from colligate.documents.document import Document
 from colligate.documents.span import Span
 
+_SHORTEST_FUZZY, _LONGEST_FUZZY = 20, 10_000  # normalised characters
+_EDGES, _EDGE_REACH = (
+    8,
+    80,
+)  # word ends tried at each end of a match, within so many characters
+
+
+class MatchKind(StrEnum):
+    """How closely a quote matches the text."""
+
+    EXACT = "exact"
+    NORMALISED = "normalised"  # except for blanks, case, dashes, quotation marks, Markdown
+    FUZZY = "fuzzy"  # except for a few letters
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """The place of a quote; `score` is its likeness to the text there, 100 unless fuzzy."""
+
+    span: Span
+    how: MatchKind
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class NormalisedText:
+    """A text without what a quotation may change, and the origin of each character.
+
+    The character `text[i]` begins at `offsets[i]` of the original; it stands for one character
+    there, or for those up to `ends[i]`.
+    """
+
+    text: str
+    offsets: array[int]
+    ends: dict[int, int]
+
+    def original(self, start: int, end: int) -> tuple[int, int]:
+        """Return the range of the original that `text[start:end]`, not empty, stands for."""
+        last = end - 1
+        return self.offsets[start], self.ends.get(last, self.offsets[last] + 1)
+
+
 _DASHES = "\\-\u2010-\u2015\u2043\u2212\ufe58\ufe63\uff0d"
 _INVISIBLE = "\u00ad\u200b-\u200f\u2060\ufe0e\ufe0f\ufeff"
 _MARKS = r"*_`~\\|#>\[\]" + "＊＿｀～＼｜＃＞［］"
@@ -32,61 +74,16 @@ _GAP = re.compile(
 )
 _DASH = re.compile(rf"[{_DASHES}]")
 _SEEN = re.compile(rf"[^{_INVISIBLE}]")
-_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
-_THOUSANDS = re.compile(r",(?=\d{3}(?:\D|\Z))")
-# These scripts put no blanks between words.
-_UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\uabff\uf900-\ufaff]")
-
-_SHORTEST_FUZZY, _LONGEST_FUZZY = 20, 10_000  # normalised characters
-_EDGES, _EDGE_REACH = 8, 80  # how many ends of words, how many characters off, a match may move to
-_MOST_OCCURRENCES = 10_000  # of a quote that stands inside words only
-_LOOSER = 10.0  # by how much the first look at a likeness is laxer, its ends being rough
-_MOST_STRETCHES = 8  # searched for a likeness whose numbers are right
-
-
-class MatchKind(StrEnum):
-    """How a quote was found."""
-
-    EXACT = "exact"
-    NORMALISED = "normalised"  # but for blanks, case, dashes, quotation marks and Markdown marks
-    FUZZY = "fuzzy"  # but for a few letters
-
-
-@dataclass(frozen=True, slots=True)
-class Location:
-    """Where a quote stands; `score` is its likeness to the text there, 100 unless fuzzy."""
-
-    span: Span
-    how: MatchKind
-    score: float
-
-
-@dataclass(frozen=True, slots=True)
-class NormalisedText:
-    """A text without what a quotation may change, and where each character of it came from.
-
-    The character `text[i]` begins at `offsets[i]` of the original and stands for one character
-    there, or ends at `ends[i]` where it stands for more.
-    """
-
-    text: str
-    offsets: array[int]
-    ends: dict[int, int]
-
-    def original(self, start: int, end: int) -> tuple[int, int]:
-        """The stretch of the original that `text[start:end]`, which is not empty, stands for."""
-        last = end - 1
-        return self.offsets[start], self.ends.get(last, self.offsets[last] + 1)
 
 
 def normalise(text: str) -> NormalisedText:
-    """A text in the form in which quotes are compared.
+    """Return a text in the form in which quotes are compared.
 
-    Case is folded and compatible characters (ligatures, full-width forms) become their plain
-    ones (NFKC). Blanks, quotation marks, Markdown marks, link addresses, tags and invisible
-    characters vanish, and dashes too, so that a word hyphenated at a line's end is whole.
-    Numbers stay apart and keep their sign: before a digit a dash remains, and after a digit, a
-    point or a comma a blank.
+    Case is folded, and compatible characters (ligatures, full-width forms) become plain ones
+    (NFKC). Blanks, quotation marks, Markdown marks, link addresses, tags, invisible characters
+    and dashes are removed, so that a word hyphenated at a line's end is whole. Numbers stay
+    apart and keep their sign: a dash before a digit is kept, and a blank after a digit, a point
+    or a comma.
     """
     pieces: list[str] = []
     offsets, ends = array("I"), dict[int, int]()
@@ -118,12 +115,12 @@ def locate(
 ) -> Location | None:
     """Find a quote in a document, or only inside `within`; None if it is not there.
 
-    It is sought exactly, then normalised (see `normalise`): the first occurrence
-    wins, one of whole words before one inside words. Then by likeness: the likeliest stretch of
-    words, if it has at least `threshold` of 100 (the share of characters in common) and all
-    numbers of the quote, which must have 20 to 10,000 normalised characters. A `verbatim` quote is
-    not sought by likeness, which takes most of the time. No match begins or ends inside a number:
-    "5 million" is not in "15 million".
+    It is searched exactly, then normalised (see `normalise`): the first occurrence wins, whole
+    words before one inside words. Then by likeness: the most similar run of words, if it reaches
+    `threshold` of 100 (the share of characters in common) and has all numbers of the quote, which
+    must have 20 to 10,000 normalised characters. A `verbatim` quote is not searched by likeness,
+    which takes most of the time. No match begins or ends inside a number: "5 million" is not in
+    "15 million".
 
     Raises:
         SpanError: if `within` is not of this document.
@@ -133,21 +130,21 @@ def locate(
     document.slice(area)
     if not quote:
         return None
-    places = ((at, at + len(quote)) for at in _occurrences(quote, text, area.start, area.end))
-    if place := _first(places, text):
+    places = ((at, at + len(quote)) for at in _find_all(quote, text, area.start, area.end))
+    if place := _choose(places, text):
         return Location(Span(area.document_id, *place), MatchKind.EXACT, 100.0)
 
-    source = _normalised(text[area.start : area.end])
-    full = _normalised(quote).text
+    source = _normalise_cached(text[area.start : area.end])
+    full = _normalise_cached(quote).text
     for sought in dict.fromkeys((full, full.strip("."))):
-        hits = _occurrences(sought, source.text, 0, len(source.text)) if sought else ()
+        hits = _find_all(sought, source.text, 0, len(source.text)) if sought else ()
         stretches = (source.original(at, at + len(sought)) for at in hits)
-        if place := _first(((area.start + a, area.start + b) for a, b in stretches), text):
+        if place := _choose(((area.start + a, area.start + b) for a, b in stretches), text):
             return Location(Span(area.document_id, *place), MatchKind.NORMALISED, 100.0)
 
     if verbatim or not _SHORTEST_FUZZY <= len(full) <= _LONGEST_FUZZY:
         return None
-    likeliest = _likeliest(full, source, text[area.start : area.end], threshold)
+    likeliest = _find_similar(full, source, text[area.start : area.end], threshold)
     if likeliest is None:
         return None
     (start, end), score = likeliest
@@ -156,15 +153,18 @@ def locate(
     )
 
 
-def _occurrences(sought: str, text: str, start: int, end: int) -> Iterator[int]:
+def _find_all(sought: str, text: str, start: int, end: int) -> Iterator[int]:
     at = text.find(sought, start, end)
     while at >= 0:
         yield at
         at = text.find(sought, at + 1, end)
 
 
-def _first(places: Iterable[tuple[int, int]], text: str) -> tuple[int, int] | None:
-    """The first place of whole words, else the first that does not cut a number."""
+_MOST_OCCURRENCES = 10_000  # of a quote that is found only inside words
+
+
+def _choose(places: Iterable[tuple[int, int]], text: str) -> tuple[int, int] | None:
+    """Return the first place of whole words, otherwise the first that does not cut a number."""
     inside_words = None
     for start, end in islice(places, _MOST_OCCURRENCES):
         if _cuts_number(text, start) or _cuts_number(text, end):
@@ -175,11 +175,15 @@ def _first(places: Iterable[tuple[int, int]], text: str) -> tuple[int, int] | No
     return inside_words
 
 
-def _likeliest(
+_LOOSER = 10.0  # how much lower the threshold of the first search is, as its ends are rough
+_MOST_STRETCHES = 8  # searched for a match whose numbers are right
+
+
+def _find_similar(
     sought: str, source: NormalisedText, text: str, threshold: float
 ) -> tuple[tuple[int, int], float] | None:
-    """The stretch of `text` most like the quote, whose numbers it must have, and its score."""
-    numbers = _numbers(sought)
+    """Return the range of `text` most like the quote, with all its numbers, and its score."""
+    numbers = _count_numbers(sought)
     stretches = [(0, len(source.text))]
     for _ in range(_MOST_STRETCHES):
         if not stretches:
@@ -191,23 +195,25 @@ def _likeliest(
         if found is None or found.dest_start == found.dest_end:
             continue
         start, end = low + found.dest_start, low + found.dest_end
-        refined = _at_words(sought, source, text, start, end)
+        refined = _move_to_words(sought, source, text, start, end)
         if refined is not None and refined[2] >= threshold:
             match = source.text[refined[0] : refined[1]]
-            if numbers <= _numbers(match):
+            if numbers <= _count_numbers(match):
                 return source.original(refined[0], refined[1]), refined[2]
-        # Something like it stands here, as in a form or a table: look on both sides.
+        # Similar text is here, as in a form or a table: search on both sides.
         stretches += [(low, start), (end, high)]
     return None
 
 
-def _at_words(
+def _move_to_words(
     sought: str, source: NormalisedText, text: str, start: int, end: int
 ) -> tuple[int, int, float] | None:
-    """The likeliest stretch of whole words with its ends near these, and its score."""
+    """Return the most similar range of whole words with its ends near these, and its score."""
     size = len(source.text)
-    starts = [i for i in _near(start, 0, size - 1) if _is_edge(text, source.original(i, i + 1)[0])]
-    ends = [i for i in _near(end, 1, size) if _is_edge(text, source.original(i - 1, i)[1])]
+    starts = [
+        i for i in _list_near(start, 0, size - 1) if _is_edge(text, source.original(i, i + 1)[0])
+    ]
+    ends = [i for i in _list_near(end, 1, size) if _is_edge(text, source.original(i - 1, i)[1])]
     if not starts or not ends:
         return None
     for _ in range(2):  # each end depends on the other
@@ -216,14 +222,18 @@ def _at_words(
     return (start, end, fuzz.ratio(sought, source.text[start:end])) if start < end else None
 
 
-def _near(place: int, lowest: int, highest: int) -> list[int]:
-    """The places around one, the nearest first."""
+def _list_near(place: int, lowest: int, highest: int) -> list[int]:
+    """Return the places around one, the nearest first."""
     around = range(max(lowest, place - _EDGE_REACH), min(highest, place + _EDGE_REACH) + 1)
     return sorted(around, key=lambda other: abs(other - place))
 
 
 def _is_edge(text: str, place: int) -> bool:
     return not (_cuts_word(text, place) or _cuts_number(text, place))
+
+
+# These scripts put no blanks between words.
+_UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\uabff\uf900-\ufaff]")
 
 
 def _cuts_word(text: str, place: int) -> bool:
@@ -236,7 +246,7 @@ def _cuts_word(text: str, place: int) -> bool:
 
 
 def _cuts_number(text: str, place: int) -> bool:
-    """Whether digits, or a digit and the decimals after its mark, stand on both sides."""
+    """Report whether a place is inside a number, its decimals included."""
     left, right = text[max(0, place - 2) : place], text[place : place + 2]
     if not (left and right):
         return False
@@ -245,21 +255,25 @@ def _cuts_number(text: str, place: int) -> bool:
     return left[-1] in ".," and left[:-1].isdecimal() and right[0].isdecimal()
 
 
-def _numbers(text: str) -> Counter[str]:
-    """The numbers of a normalised text, thousands joined."""
+_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
+_THOUSANDS = re.compile(r",(?=\d{3}(?:\D|\Z))")
+
+
+def _count_numbers(text: str) -> Counter[str]:
+    """Return the numbers of a normalised text, thousands joined."""
     return Counter(_THOUSANDS.sub("", number) for number in _NUMBER.findall(text))
 
 
 @lru_cache(maxsize=4)
-def _normalised(text: str) -> NormalisedText:
-    # Several quotes are looked for in one document, or one quote in several, one after the other.
+def _normalise_cached(text: str) -> NormalisedText:
+    # Several quotes are searched in one document, or one quote in several, one after the other.
     return normalise(text)
 
 
 def _append_plain(
     text: str, start: int, end: int, pieces: list[str], offsets: array[int], ends: dict[int, int]
 ) -> str:
-    """Append what stands between two gaps; its last character."""
+    """Append the text between two gaps; return its last character."""
     if start == end:
         return ""
     piece = text[start:end]
@@ -268,7 +282,7 @@ def _append_plain(
         pieces.append(folded)
         offsets.extend(range(start, end))
         return folded[-1]
-    for first, stop in _clusters(text, start, end):
+    for first, stop in _split_clusters(text, start, end):
         folded = unicodedata.normalize("NFKC", text[first:stop]).casefold()
         for _ in folded:
             offsets.append(first)
@@ -278,8 +292,8 @@ def _append_plain(
     return pieces[-1][-1:]
 
 
-def _clusters(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Characters, each with what may be composed with it."""
+def _split_clusters(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Yield characters, each with the marks that may be composed with it."""
     first = start
     for place in range(start + 1, end):
         character = text[place]

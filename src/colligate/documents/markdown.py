@@ -1,8 +1,7 @@
-"""Markdown to a tree: headings nest by level, blocks stand under them, and no text is lost.
+"""Markdown to a tree: headings nest by level, blocks go under them, and no text is lost.
 
-A block runs from where it begins to where the next one begins, blanks trimmed. So every
-character that is not blank lies in a heading or in a content node, whatever the Markdown holds:
-quote marks, rules, raw HTML and link definitions included.
+A block ends where the next one begins, blanks trimmed. So every character that is not blank is in
+a heading or in a content node: quote marks, rules, raw HTML and link definitions too.
 """
 
 from __future__ import annotations
@@ -17,20 +16,63 @@ from colligate.documents.document import Document
 from colligate.documents.span import Span
 from colligate.documents.tree import Basis, Kind, Node, Structure, Tree, TreeBuilder
 
-INTRODUCTION = "Introduction"
-
-# Deeper lists and quotes (two levels a list, one a quote) stay text of the innermost one:
-# the parser recurses, and nobody reads further in.
+# Deeper lists and quotes (two levels a list, one a quote) stay text of the innermost one, since
+# the parser recurses.
 _MAX_NESTING = 60
-_LONGEST_TITLE = 200  # of an underlined heading, in characters
-_LONGEST_INLINE = 2000  # beyond it marks stay: some of them take quadratic time to pair
 
 _PARSER = (
-    # Titles alone need inline parsing, and link definitions must stay text.
+    # Only titles need inline parsing, and link definitions must stay text.
     MarkdownIt("commonmark", {"maxNesting": _MAX_NESTING})
     .enable(["table", "strikethrough"])
     .disable(["inline", "text_join", "reference"])
 )
+_FRONT_MATTER = re.compile(
+    r"""---[ \t]*(?:\r\n?|\n)
+    (?=[\w-]+[ \t]*:)  # "key:" must follow, otherwise the line is a rule
+    (?:[^\r\n]*(?:\r\n?|\n)){1,200}?
+    (?:---|\.\.\.)[ \t]*(?:\r\n?|\n|\Z)""",
+    re.VERBOSE,
+)
+
+
+def markdown_tree(text: str, document_id: str, *, structure: Structure | None = None) -> Tree:
+    """Return the tree of a Markdown text, with spans over `text` as given.
+
+    Headings nest under the nearest shallower one before them, whatever levels are skipped;
+    those inside lists and quotes are content. An underlined ("setext") heading of more than
+    two lines or 200 characters is a paragraph with a rule under it.
+
+    The text before the first heading goes into a synthetic section, "Introduction". So does
+    the text between the document's title and the next heading (the first heading is the title if
+    others follow and all of them are deeper). Front matter is a code block under the root.
+    Without headings, the blocks are children of the root and the structure's basis is `NONE`;
+    `structure` is that of the headings (default: markup, sure).
+    """
+    match = _FRONT_MATTER.match(text)
+    body = match.end() if match else 0
+    tokens = _PARSER.parse(text[body:])
+    levels = [_level(token) for i, token in enumerate(tokens) if _is_heading(tokens, i)]
+    if not levels:
+        structure = Structure(1.0, Basis.NONE)
+    walk = _MarkdownTreeBuilder(text, document_id, body, levels)
+    return walk.build(tokens, structure or Structure(1.0, Basis.MARKUP))
+
+
+def own_span(document: Document, node: Node) -> Span | None:
+    """Return a node's own text: a section's heading, or content before its first child.
+
+    Blanks around it are left out; None if nothing remains (the root, a synthetic section).
+    """
+    if node.kind in (Kind.ROOT, Kind.SECTION):
+        return node.heading
+    start, end = node.span.start, node.span.end
+    if node.children:
+        end = document.tree.nodes[node.children[0]].span.start
+    end = start + len(document.text[start:end].rstrip())
+    return Span(document.id, start, end) if end > start else None
+
+
+INTRODUCTION = "Introduction"
 _CONTENT = {
     "paragraph_open": Kind.PARAGRAPH,
     "heading_open": Kind.PARAGRAPH,  # one inside a list or a quote
@@ -42,65 +84,11 @@ _CONTENT = {
 }
 _LINE_END = re.compile(r"\r\n?|\n")
 _NOT_BLANK = re.compile(r"\S")
-_INLINE_MARK = re.compile(r"[\\`*_~\[!<&]")
 _LIST_MARK = re.compile(r"[ \t>]*(?:[-+*]|\d{1,9}[.)])[ \t]*")
-_FRONT_MATTER = re.compile(
-    r"""---[ \t]*(?:\r\n?|\n)
-    (?=[\w-]+[ \t]*:)  # "key:" must follow, else the line is a rule
-    (?:[^\r\n]*(?:\r\n?|\n)){1,200}?
-    (?:---|\.\.\.)[ \t]*(?:\r\n?|\n|\Z)""",
-    re.VERBOSE,
-)
 
 
-def markdown_tree(text: str, document_id: str, *, structure: Structure | None = None) -> Tree:
-    """The tree of a Markdown text, its spans over `text` as given.
-
-    Headings nest under the nearest shallower one before them, whatever levels are skipped;
-    those inside lists and quotes are content. An underlined ("setext") heading of more than
-    two lines or 200 characters is a paragraph that someone drew a rule under.
-
-    Lead text, the text before the first heading, stands in a synthetic section,
-    "Introduction". So does the text between the title and the first heading after it, where
-    the first heading is the document's title: others follow and all of them are deeper. Front
-    matter is a code block under the root. Without headings the blocks stand right under the
-    root and the structure's basis is `NONE`; `structure` says what headings rest on (default:
-    markup, sure).
-    """
-    match = _FRONT_MATTER.match(text)
-    body = match.end() if match else 0
-    tokens = _PARSER.parse(text[body:])
-    levels = [_level(token) for i, token in enumerate(tokens) if _is_heading(tokens, i)]
-    if not levels:
-        structure = Structure(1.0, Basis.NONE)
-    walk = _Walk(text, document_id, body, levels)
-    return walk.tree(tokens, structure or Structure(1.0, Basis.MARKUP))
-
-
-def block_spans(document: Document) -> list[Span]:
-    """The text of a tree again: each heading and each content node's own text, in order.
-
-    They have no blanks around them, never overlap, and leave out no other character.
-    """
-    return [span for node in document.tree if (span := own_span(document, node)) is not None]
-
-
-def own_span(document: Document, node: Node) -> Span | None:
-    """What a node says itself: a section's heading, or content's text before its first child.
-
-    Blanks around it are left out; None where nothing remains (the root, a synthetic section).
-    """
-    if node.kind in (Kind.ROOT, Kind.SECTION):
-        return node.heading
-    start, end = node.span.start, node.span.end
-    if node.children:
-        end = document.tree.nodes[node.children[0]].span.start
-    end = start + len(document.text[start:end].rstrip())
-    return Span(document.id, start, end) if end > start else None
-
-
-class _Walk:
-    """One pass over the parser's tokens; a node closes when the next one outside it begins."""
+class _MarkdownTreeBuilder:
+    """Builds the tree in one pass; a node closes when the next one outside it begins."""
 
     def __init__(self, text: str, document_id: str, body: int, levels: Sequence[int]) -> None:
         self._text = text
@@ -108,70 +96,70 @@ class _Walk:
         self._builder = TreeBuilder(document_id)
         root = self._builder.add(Kind.ROOT, 0, len(text), None)
         self._open = [root]  # from the root to the latest node
-        self._sections = [(0, root)]  # (level, node) of the sections around this place
-        self._items: list[tuple[int, int]] = []  # (node, where its text begins) of list items
-        self._quote: int | None = None  # where a quote begins of which nothing is placed yet
-        self._fresh = False  # the innermost list item holds nothing yet
+        self._sections = [(0, root)]  # (level, node) of the open sections
+        self._items: list[tuple[int, int]] = []  # (node, where its text begins) of open list items
+        self._quote: int | None = None  # where a quote begins that has no node yet
+        self._fresh = False  # the innermost list item is empty so far
         self._introduction: int | None = None
-        self._trim = (0, 0)  # the last answer of _trimmed
+        self._trim = (0, 0)  # the last result of _trim_end
         self._titled = len(levels) > 1 and levels[0] < min(levels[1:])
-        self._lead = bool(levels)  # text here is lead text
+        self._lead = bool(levels)  # text here belongs to an introduction
         if body:
             self._add(Kind.CODE, 0, root)
 
-    def tree(self, tokens: Sequence[Token], structure: Structure) -> Tree:
-        """Read all tokens and close what is open."""
+    def build(self, tokens: Sequence[Token], structure: Structure) -> Tree:
+        """Read all tokens, then close all open nodes."""
         for i, token in enumerate(tokens):
             if _is_heading(tokens, i):
-                self._heading(token, tokens[i + 1].content)
+                self._add_heading(token, tokens[i + 1].content)
             elif token.type in _CONTENT:
-                self._content(_CONTENT[token.type], self._begin(token), self._end(token))
+                self._add_content(_CONTENT[token.type], self._begin_of(token), self._end_of(token))
             elif token.type == "list_item_open":
-                self._list_item(token)
+                self._add_list_item(token)
             elif token.type == "list_item_close":
                 self._items.pop()
                 self._fresh = False
             elif token.type == "blockquote_open" and self._quote is None:
-                self._quote = self._begin(token)
+                self._quote = self._begin_of(token)
             elif token.type == "blockquote_close" and self._quote is not None:
-                self._content(Kind.PARAGRAPH, self._quote, len(self._text))  # an empty quote
-        self._close_to(self._open[0], self._trimmed(len(self._text)))
+                self._add_content(Kind.PARAGRAPH, self._quote, len(self._text))  # an empty quote
+        self._close_to(self._open[0], self._trim_end(len(self._text)))
         return self._builder.build(structure)
 
-    def _heading(self, token: Token, content: str) -> None:
+    def _add_heading(self, token: Token, content: str) -> None:
         level = _level(token)
         while self._sections[-1][0] >= level:
             self._sections.pop()
-        begin = _NOT_BLANK.search(self._text, self._begin(token))
-        start = begin.start() if begin else self._begin(token)
-        end = self._trimmed(self._end(token))
+        begin = _NOT_BLANK.search(self._text, self._begin_of(token))
+        start = begin.start() if begin else self._begin_of(token)
+        end = self._trim_end(self._end_of(token))
         section = self._add(
             Kind.SECTION,
             start,
             self._sections[-1][1],
             level=level,
-            title=plain_text(content),
+            title=_strip_marks(content),
             heading=(start, end),
         )
         self._sections.append((level, section))
         self._lead, self._titled, self._introduction = self._titled, False, None
 
-    def _content(self, kind: Kind, start: int, stop: int) -> None:
+    def _add_content(self, kind: Kind, start: int, stop: int) -> None:
         fresh, self._fresh = self._fresh, False
         start = self._take_quote(start)
         begin = _NOT_BLANK.search(self._text, start, stop)
         if begin is None or (fresh and kind is Kind.PARAGRAPH):
-            return  # nothing to see, or the list item's own text
+            return  # blank, or the list item's own text
         if kind is not Kind.CODE:  # the indent of code is part of it
             start = begin.start()
-        self._add(kind, start, self._parent(start))
+        self._add(kind, start, self._find_parent(start))
 
-    def _list_item(self, token: Token) -> None:
-        line = self._begin(token)
+    def _add_list_item(self, token: Token) -> None:
+        line = self._begin_of(token)
         mark = _LIST_MARK.match(self._text, line)
         begin = _NOT_BLANK.search(self._text, self._take_quote(line))
         start = begin.start() if begin else line
-        item = self._add(Kind.LIST_ITEM, start, self._parent(start))
+        item = self._add(Kind.LIST_ITEM, start, self._find_parent(start))
         self._items.append((item, mark.end() if mark else line))
         self._fresh = True
 
@@ -185,7 +173,7 @@ class _Walk:
         title: str = "",
         heading: tuple[int, int] | None = None,
     ) -> int:
-        self._close_to(parent, self._trimmed(start))
+        self._close_to(parent, self._trim_end(start))
         node = self._builder.add(
             kind, start, start, parent, level=level, title=title, heading=heading
         )
@@ -193,12 +181,12 @@ class _Walk:
         return node
 
     def _close_to(self, node: int, end: int) -> None:
-        """Close all that is open inside `node`."""
+        """Close all open nodes inside `node`."""
         while self._open[-1] != node:
             self._builder.close(self._open.pop(), end)
 
-    def _parent(self, start: int) -> int:
-        """The node that content at `start` belongs to: list item, introduction or section."""
+    def _find_parent(self, start: int) -> int:
+        """Return the node of content at `start`: list item, introduction or section."""
         if self._items:
             return self._items[-1][0]
         level, section = self._sections[-1]
@@ -211,23 +199,23 @@ class _Walk:
         return self._introduction
 
     def _take_quote(self, start: int) -> int:
-        """Where a block at `start` begins, the marks of a quote just opened included."""
+        """Return where a block at `start` begins, with the marks of a quote just opened."""
         quote, self._quote = self._quote, None
         return start if quote is None else quote
 
-    def _begin(self, token: Token) -> int:
-        """Where a block's text begins: its line, or after the list mark it shares a line with."""
+    def _begin_of(self, token: Token) -> int:
+        """Return where a block's text begins: its line, or after a list mark on the same line."""
         line = self._lines[(token.map or [0, 0])[0]]
         return max(line, self._items[-1][1]) if self._items else line
 
-    def _end(self, token: Token) -> int:
-        """The end of a block's last line."""
+    def _end_of(self, token: Token) -> int:
+        """Return the end of a block's last line."""
         line = (token.map or [0, 0])[1]
         return self._lines[line] if line < len(self._lines) else len(self._text)
 
-    def _trimmed(self, end: int) -> int:
-        """`end` moved back over blanks."""
-        if self._trim[0] != end:  # many nodes may close at one place
+    def _trim_end(self, end: int) -> int:
+        """Return `end` moved back over blanks."""
+        if self._trim[0] != end:  # many nodes may close at the same place
             trimmed = end
             while trimmed and self._text[trimmed - 1].isspace():
                 trimmed -= 1
@@ -235,31 +223,38 @@ class _Walk:
         return self._trim[1]
 
 
-def plain_text(inline: str) -> str:
-    """The text of a line of Markdown without its marks: emphasis, code, links, escapes.
+_LONGEST_INLINE = 2000  # in a longer line marks stay: some take quadratic time to pair
+_INLINE_MARK = re.compile(r"[\\`*_~\[!<&]")
 
-    >>> plain_text("The *first* [draft](https://example.org) of `a*b`")
+
+def _strip_marks(inline: str) -> str:
+    """Return a line of Markdown without its marks: emphasis, code, links, escapes.
+
+    >>> _strip_marks("The *first* [draft](https://example.org) of `a*b`")
     'The first draft of a*b'
     """
     if len(inline) > _LONGEST_INLINE or not _INLINE_MARK.search(inline):
         return " ".join(inline.split())
     tokens: list[Token] = []
     _PARSER.inline.parse(inline, _PARSER, {}, tokens)
-    return " ".join("".join(_inline_text(tokens)).split())
+    return " ".join("".join(_iter_text(tokens)).split())
 
 
-def _inline_text(tokens: Sequence[Token]) -> Iterator[str]:
+def _iter_text(tokens: Sequence[Token]) -> Iterator[str]:
     for token in tokens:
         if token.type == "image":
-            yield from _inline_text(token.children or [])
+            yield from _iter_text(token.children or [])
         elif token.type in ("softbreak", "hardbreak"):
             yield " "
         elif token.type != "html_inline":
             yield token.content
 
 
+_LONGEST_TITLE = 200  # of an underlined heading, in characters
+
+
 def _is_heading(tokens: Sequence[Token], i: int) -> bool:
-    """Whether a heading of the document begins here, and not one inside a list or quote."""
+    """Report whether a heading begins here that is not inside a list or a quote."""
     token = tokens[i]
     if token.type != "heading_open" or token.level:
         return False

@@ -1,8 +1,8 @@
-"""Where the sentences of a text stand, in any language, Markdown or plain.
+"""Sentences and paragraphs of a text in any language, Markdown or plain.
 
-The boundaries come from sentencex (Wikimedia); what is added here is what a document needs:
-the ends of Markdown blocks end sentences, a label ("Item 1A.", "§ 3.", "2.1.") stays with what
-it labels, closing marks stay with what they close, and every character that is not blank
+The boundaries of sentences come from sentencex (Wikimedia). A document needs more, which is added
+here: the ends of Markdown blocks end sentences, a label ("Item 1A.", "§ 3.", "2.1.") stays with the
+text after it, closing marks stay with the text before them, and every character that is not blank
 belongs to a sentence.
 """
 
@@ -22,52 +22,36 @@ from colligate.documents.tokens import CJK
 from colligate.documents.tree import Kind, Node
 from colligate.errors import UsageError
 
-_LINE = re.compile(r"[^\r\n]*(?:\r\n?|\n|\Z)")
-_UNDERLINE = re.compile(r"=+|[-:|][-:| \t]*")  # of a heading, or of a table's first row
-_ALONE = re.compile(r"#{1,6}(?:\s|\Z)|```|~~~")
-_ITEM = re.compile(r"(?:[-+*•‣▪◦●·]|\(\w{1,6}\))\s")
-_CLOSING = re.compile(r"[*_`~\"'”’»)\]」』）】》]+(?=\s|\Z)")
-_LABEL = re.compile(
-    r"""[\s>#|*+•_-]*
-    (?:(?:item|section|sec|article|art|clause|chapter|part|annex|appendix|schedule|exhibit|rule
-        |note|figure|fig|table|vol|no|nos|paragraph|para|§+)\.?\s*)?
-    [(\[]?(?:\d+[A-Za-z]?(?:[.-]\d+[A-Za-z]?)*|[A-Za-z]|[ivxlcIVXLC]+)?[)\]]?
-    [.):]*[*_\s]*""",
-    re.VERBOSE | re.IGNORECASE,
-)
-_MARKER = re.compile(r"(\W*)\((\w{1,6})\)(?=\s)")
-_FIRST_WORD = re.compile(r"[^\W_]")
-_LONGEST_LABEL = 40
-_SURROGATE = re.compile(r"[\ud800-\udfff]")
-
 
 def split_sentences(text: str, language: str = "und") -> list[tuple[int, int]]:
-    """The sentences of a text as half-open offsets, in order, without blanks around them.
+    """Return the sentences of a text as half-open offsets, in order, without blanks around them.
 
     They never overlap and leave out no character that is not blank. A blank line, a heading
     line, a list item and a table row always end a sentence; a row is one sentence.
-    `language` is an ISO 639-1 code; it brings the language's abbreviations, while the full
-    stops of all scripts are known without it.
+    `language` is an ISO 639-1 code and selects the language's abbreviations; the full stops of
+    all scripts are known without it.
     """
     found: list[tuple[int, int]] = []
-    for start, end, whole in _blocks(text):
-        cuts = [] if whole else _cuts(text[start:end], language)
-        found.extend(_joined(text, [start, *(start + cut for cut in cuts), end]))
+    for start, end, whole in _iter_runs(text):
+        cuts = [] if whole else _find_cuts(text[start:end], language)
+        found.extend(_join_pieces(text, [start, *(start + cut for cut in cuts), end]))
     return found
 
 
 def sentence_spans(document: Document, span: Span) -> list[Span]:
-    """The sentences inside a span of a document; those it cuts through are cut there.
-
-    Raises:
-        SpanError: if the span is not of this document.
-    """
+    """Return the sentences inside a span of a document; those at its ends are cut there."""
     found = split_sentences(document.slice(span), document.language)
     return [Span(document.id, span.start + start, span.start + end) for start, end in found]
 
 
-def _blocks(text: str) -> Iterator[tuple[int, int, bool]]:
-    """Runs of lines that no sentence crosses, and whether the run is one sentence (a row)."""
+_LINE = re.compile(r"[^\r\n]*(?:\r\n?|\n|\Z)")
+_UNDERLINE = re.compile(r"=+|[-:|][-:| \t]*")  # of a heading, or of a table's first row
+_ALONE = re.compile(r"#{1,6}(?:\s|\Z)|```|~~~")
+_ITEM = re.compile(r"(?:[-+*•‣▪◦●·]|\(\w{1,6}\))\s")
+
+
+def _iter_runs(text: str) -> Iterator[tuple[int, int, bool]]:
+    """Yield runs of lines that no sentence crosses, and whether a run is one sentence (a row)."""
     start = end = 0
     row = closed = False
     for match in _LINE.finditer(text):
@@ -88,11 +72,16 @@ def _blocks(text: str) -> Iterator[tuple[int, int, bool]]:
     yield start, end, row
 
 
-def _cuts(block: str, language: str) -> list[int]:
-    """Where new sentences begin inside a block."""
-    masked = _SURROGATE.sub("\ufffd", block)  # which sentencex does not take
+_CLOSING = re.compile(r"[*_`~\"'”’»)\]」』）】》]+(?=\s|\Z)")
+_MARKER = re.compile(r"(\W*)\((\w{1,6})\)(?=\s)")
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
+
+
+def _find_cuts(block: str, language: str) -> list[int]:
+    """Return where new sentences begin inside a block."""
+    masked = _SURROGATE.sub("\ufffd", block)  # sentencex refuses them (model replies may hold some)
     if marker := _MARKER.match(masked):
-        # A block that begins with "(b)" is otherwise split at such markers alone.
+        # sentencex splits a block that begins with "(b)" at such markers only.
         masked = f"{marker[1]}X{marker[2]}X{masked[marker.end() :]}"
     cuts = []
     for boundary in sentencex.get_sentence_boundaries(language, masked)[1:]:
@@ -102,10 +91,22 @@ def _cuts(block: str, language: str) -> list[int]:
     return cuts
 
 
-def _joined(text: str, cuts: list[int]) -> Iterator[tuple[int, int]]:
-    """The sentences between cuts: labels join what follows, bare marks what went before."""
+_LABEL = re.compile(
+    r"""[\s>#|*+•_-]*
+    (?:(?:item|section|sec|article|art|clause|chapter|part|annex|appendix|schedule|exhibit|rule
+        |note|figure|fig|table|vol|no|nos|paragraph|para|§+)\.?\s*)?
+    [(\[]?(?:\d+[A-Za-z]?(?:[.-]\d+[A-Za-z]?)*|[A-Za-z]|[ivxlcIVXLC]+)?[)\]]?
+    [.):]*[*_\s]*""",
+    re.VERBOSE | re.IGNORECASE,
+)
+_FIRST_WORD = re.compile(r"[^\W_]")
+_LONGEST_LABEL = 40
+
+
+def _join_pieces(text: str, cuts: list[int]) -> Iterator[tuple[int, int]]:
+    """Yield the sentences between cuts: labels join the next one, bare marks the previous one."""
     held: tuple[int, int] | None = None
-    label = False  # what is held waits for what it labels
+    label = False  # what is held is a label of the next piece
     for begin, stop in pairwise(cuts):
         piece = text[begin:stop]
         start = begin + len(piece) - len(piece.lstrip())
@@ -127,20 +128,12 @@ def _joined(text: str, cuts: list[int]) -> Iterator[tuple[int, int]]:
 
 # Paragraphs of a useful length: LongRefiner's leaves, as spans of the text.
 #
-# A document's own blocks are of any length, from a list item to a table of ten pages. Here short
-# neighbours are joined and long blocks cut, so that each piece can be weighed by itself.
+# A document's own blocks have any length, from a list item to a table of ten pages. Here short
+# neighbours are joined and long blocks cut, so that each piece can be scored by itself.
 
 # Chosen on questions over encyclopedia pages, annual reports and passages: docs/benchmarks.md.
 LEAST_WORDS = 60
 MOST_WORDS = 150
-
-# Thai and Khmer put no blanks between words, and an address or encoded bytes may have no end.
-_WORD = re.compile(rf"[{CJK}]|(?:(?![{CJK}])\S){{1,20}}")
-_PARAGRAPH_LINE = re.compile(r"[^\r\n]+")
-_BLANK_LINES = re.compile(r"\n\s*\n")
-
-_Offsets = tuple[int, int]
-_Cutter = Callable[[str], Iterable[_Offsets]]
 
 
 def split_paragraphs(
@@ -150,15 +143,15 @@ def split_paragraphs(
     least_words: int = LEAST_WORDS,
     most_words: int = MOST_WORDS,
 ) -> list[Span]:
-    """The text of `area` in paragraphs of `least_words` or more, in order.
+    """Return the text of `area` in paragraphs of `least_words` or more, in order.
 
-    Neighbouring blocks are joined until they have that many words; what remains before a heading
-    or at the end is shorter. A block of more than `most_words` is first cut at its sentences, a
-    table or code at its lines, a line that is longer still at blanks. So a paragraph has fewer
+    Neighbouring blocks are joined until they have that many words; the rest before a heading or
+    at the end may be shorter. A block of more than `most_words` is first cut at its sentences, a
+    table or code at its lines, a line that is still longer at blanks. So a paragraph has fewer
     words than `least_words` and `most_words` together. Words are those of `word_spans`.
 
     Paragraphs have no blanks around them, never overlap or cross a heading of `document.tree`,
-    and leave out no other character of the area but headings and blanks.
+    and leave out only headings and blanks.
 
     Raises:
         SpanError: if `area` is not of this document.
@@ -166,35 +159,31 @@ def split_paragraphs(
     """
     if not 1 <= least_words <= most_words:
         raise UsageError(
-            f"no paragraphs of {least_words} to {most_words} words",
-            "the least must be 1 or more, and no more than the most",
+            f"paragraphs cannot have {least_words} to {most_words} words",
+            "least_words must be 1 or more, and at most most_words",
         )
     text = document.slice(area)
     found: list[Span] = []
-    for blocks in _between_headings(document, area):
+    for blocks in _iter_between_headings(document, area):
         held: list[_Unit] = []
         words = 0
         for block in blocks:
-            for unit in _units(text, block, document.language, most_words):
+            for unit in _cut_block(text, block, document.language, most_words):
                 held.append(unit)
                 words += unit.words
                 if words >= least_words:
-                    found.append(_span(document, area, held))
+                    found.append(_span_of(document, area, held))
                     held, words = [], 0
         if held:
-            found.append(_span(document, area, held))
+            found.append(_span_of(document, area, held))
     return found
 
 
 def split_at_headings(document: Document, area: Span) -> list[Span]:
-    """The text of `area` between its headings, without blanks around each piece.
-
-    Raises:
-        SpanError: if `area` is not of this document.
-    """
+    """Return the text of `area` between its headings, without blanks around each piece."""
     text = document.slice(area)
     found = []
-    for blocks in _between_headings(document, area):
+    for blocks in _iter_between_headings(document, area):
         start = area.start + blocks[0].start
         piece = text[blocks[0].start : blocks[-1].end]
         if bare := piece.strip():
@@ -203,11 +192,15 @@ def split_at_headings(document: Document, area: Span) -> list[Span]:
     return found
 
 
-def word_spans(text: str, start: int = 0, end: int | None = None) -> list[tuple[int, int]]:
-    """Where the words of a text, or of a stretch of it, stand: half-open offsets, in order.
+# Thai and Khmer put no blanks between words, and an address or encoded bytes may have no end.
+_WORD = re.compile(rf"[{CJK}]|(?:(?![{CJK}])\S){{1,20}}")
 
-    A word is what stands between blanks; a Chinese, Japanese or Korean character is one by
-    itself, and what no blank divides for more than 20 characters is one for each 20 begun.
+
+def word_spans(text: str, start: int = 0, end: int | None = None) -> list[tuple[int, int]]:
+    """Return the words of a text, or of a range of it, as half-open offsets, in order.
+
+    Words are separated by blanks; a Chinese, Japanese or Korean character is a word of its own,
+    and of a run of more than 20 characters without a blank, each 20 begun are one.
 
     >>> word_spans("two 文書")
     [(0, 3), (4, 5), (5, 6)]
@@ -217,7 +210,7 @@ def word_spans(text: str, start: int = 0, end: int | None = None) -> list[tuple[
 
 
 class _Block(NamedTuple):
-    """A block of the area; offsets count from the area's start, and may take in blanks."""
+    """A block of the area; offsets count from the area's start and may include blanks."""
 
     start: int
     end: int
@@ -225,23 +218,23 @@ class _Block(NamedTuple):
 
 
 class _Unit(NamedTuple):
-    """What is not cut further, without blanks around it."""
+    """A piece that is not cut further, without blanks around it."""
 
     start: int
     end: int
     words: int
 
 
-def _span(document: Document, area: Span, held: Sequence[_Unit]) -> Span:
+def _span_of(document: Document, area: Span, held: Sequence[_Unit]) -> Span:
     return Span(document.id, area.start + held[0].start, area.start + held[-1].end)
 
 
-def _between_headings(document: Document, area: Span) -> Iterator[list[_Block]]:
-    """The blocks of an area, each running to where the next begins, parted at headings."""
+def _iter_between_headings(document: Document, area: Span) -> Iterator[list[_Block]]:
+    """Yield the blocks of an area, each up to the next, grouped between headings."""
     if not len(area):
         return
     blocks: list[_Block] = []
-    marks = list(_marks(document, area))
+    marks = list(_iter_marks(document, area))
     ends = [start for start, _ in marks[1:]] + [len(area)]
     for (start, kind), end in zip(marks, ends, strict=True):
         if end <= start:
@@ -256,13 +249,13 @@ def _between_headings(document: Document, area: Span) -> Iterator[list[_Block]]:
         yield blocks
 
 
-def _marks(document: Document, area: Span) -> Iterator[tuple[int, Kind]]:
-    """Where headings (SECTION) and blocks of an area begin, whatever the tree covers."""
+def _iter_marks(document: Document, area: Span) -> Iterator[tuple[int, Kind]]:
+    """Yield where headings (SECTION) and blocks of an area begin, whatever the tree covers."""
     yield 0, Kind.PARAGRAPH
     nodes = document.tree.nodes
     around = document.tree.node_at(area.start)
-    first = max(bisect_left(nodes, area.start, key=_start), around.id + 1)
-    last = bisect_left(nodes, area.end, key=_start)
+    first = max(bisect_left(nodes, area.start, key=_start_of), around.id + 1)
+    last = bisect_left(nodes, area.end, key=_start_of)
     for node in (around, *nodes[first:last]):
         if node.heading is not None:
             for place, kind in (
@@ -274,15 +267,23 @@ def _marks(document: Document, area: Span) -> Iterator[tuple[int, Kind]]:
             yield max(node.span.start - area.start, 0), node.kind
 
 
-def _start(node: Node) -> int:
+def _start_of(node: Node) -> int:
     return node.span.start
 
 
-def _units(text: str, block: _Block, language: str, most_words: int) -> Iterator[_Unit]:
-    """A block whole where it is short enough, else cut as finely as it must be."""
-    cutters: tuple[_Cutter, ...] = (_lines,)
+_Offsets = tuple[int, int]
+_Cutter = Callable[[str], Iterable[_Offsets]]
+
+
+def _cut_block(text: str, block: _Block, language: str, most_words: int) -> Iterator[_Unit]:
+    """Yield a block whole if it is short enough, otherwise cut as finely as needed."""
+    cutters: tuple[_Cutter, ...] = (_split_lines,)
     if block.kind not in (Kind.TABLE, Kind.CODE):
-        cutters = (_by_blank_lines, lambda piece: split_sentences(piece, language), _lines)
+        cutters = (
+            _split_at_blank_lines,
+            lambda piece: split_sentences(piece, language),
+            _split_lines,
+        )
     yield from _cut(text, block.start, block.end, cutters, most_words)
 
 
@@ -299,7 +300,10 @@ def _cut(
         yield _Unit(run[0][0], run[-1][1], len(run))
 
 
-def _by_blank_lines(text: str) -> Iterator[_Offsets]:
+_BLANK_LINES = re.compile(r"\n\s*\n")
+
+
+def _split_at_blank_lines(text: str) -> Iterator[_Offsets]:
     start = 0
     for match in _BLANK_LINES.finditer(text):
         yield start, match.start()
@@ -307,5 +311,8 @@ def _by_blank_lines(text: str) -> Iterator[_Offsets]:
     yield start, len(text)
 
 
-def _lines(text: str) -> Iterator[_Offsets]:
+_PARAGRAPH_LINE = re.compile(r"[^\r\n]+")
+
+
+def _split_lines(text: str) -> Iterator[_Offsets]:
     return (match.span() for match in _PARAGRAPH_LINE.finditer(text))

@@ -1,4 +1,4 @@
-"""Spans: the one way to say where something stands in a document."""
+"""Spans: the one way to name a place in a document."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ class Span:
         return self.end - self.start
 
     def __bool__(self) -> bool:
-        # An empty span is still a place; truth must not depend on length.
+        # An empty span is a place too; truth must not depend on length.
         return True
 
     def contains(self, other: Span) -> bool:
-        """Whether `other` lies wholly inside this span."""
+        """Report whether `other` lies wholly inside this span."""
         return (
             self.document_id == other.document_id
             and self.start <= other.start
@@ -45,7 +45,7 @@ class Span:
         )
 
     def overlaps(self, other: Span) -> bool:
-        """Whether the two share at least one character."""
+        """Report whether the two share at least one character."""
         return (
             self.document_id == other.document_id
             and self.start < other.end
@@ -53,7 +53,7 @@ class Span:
         )
 
     def intersection(self, other: Span) -> Span | None:
-        """The shared characters, or None where there are none."""
+        """Return the shared characters, or None without any."""
         if not self.overlaps(other):
             return None
         return Span(self.document_id, max(self.start, other.start), min(self.end, other.end))

@@ -14,7 +14,7 @@ from colligate.errors import SpanError
 
 
 class Kind(StrEnum):
-    """What a node of the tree is."""
+    """The kind of a node."""
 
     ROOT = "root"
     SECTION = "section"
@@ -28,12 +28,12 @@ class Kind(StrEnum):
 class Node:
     """One node of a `Tree`.
 
-    `id` is the node's place in `Tree.nodes`, which is pre-order. `level` is the heading
-    level of a section as written (1 the highest), 0 for the root and for content. `title`
-    is the heading's text without its marks, empty for content. `span` covers everything
-    the node holds, its own heading and all its descendants included; `heading` is the span
-    of the heading's own line(s), None for content, for the root and for synthetic sections
-    (the introduction that holds the text before the first heading).
+    `id` is the node's index in `Tree.nodes`, which is pre-order. `level` is the heading level
+    of a section as written (1 the highest), 0 for the root and for content. `title` is the
+    heading's text without its marks, empty for content. `span` covers the whole node with its
+    heading and all its descendants; `heading` is the span of the heading's own line(s), None
+    for content, for the root and for synthetic sections (the introduction that holds the text
+    before the first heading).
     """
 
     id: int
@@ -47,25 +47,25 @@ class Node:
 
     @property
     def synthetic(self) -> bool:
-        """A section that no heading of the text announces."""
+        """Whether this is a section without a heading in the text."""
         return self.kind is Kind.SECTION and self.heading is None
 
 
 class Basis(StrEnum):
-    """What the headings of a tree were read from, surest first."""
+    """The source of a tree's headings, surest first."""
 
     MARKUP = "markup"  # the format itself says what a heading is
     OUTLINE = "outline"  # the bookmarks of a PDF
     CONTENTS = "contents"  # the printed table of contents
     NUMBERING = "numbering"  # "2.", "2.1", "Item 1A."
     LAYOUT = "layout"  # font size and weight alone
-    MODEL = "model"  # sections a language model made out
+    MODEL = "model"  # sections that a language model found
     NONE = "none"  # no headings: a flat tree
 
 
 @dataclass(frozen=True)
 class Structure:
-    """How sure the structure is: a confidence in [0, 1] and what it rests on."""
+    """How sure a tree's headings are: a confidence in [0, 1], their source, a note."""
 
     confidence: float
     basis: Basis
@@ -84,18 +84,18 @@ class Tree:
 
     @property
     def root(self) -> Node:
-        """The document itself."""
+        """The node of the whole document."""
         return self.nodes[0]
 
     def __iter__(self) -> Iterator[Node]:
         return iter(self.nodes)
 
     def children(self, node: Node) -> list[Node]:
-        """The direct children, in document order."""
+        """Return the direct children, in document order."""
         return [self.nodes[i] for i in node.children]
 
     def ancestors(self, node: Node) -> list[Node]:
-        """From the parent up to the root."""
+        """Return the nodes from the parent up to the root."""
         found = []
         while node.parent is not None:
             node = self.nodes[node.parent]
@@ -103,7 +103,7 @@ class Tree:
         return found
 
     def descendants(self, node: Node) -> list[Node]:
-        """All nodes under this one, in document order."""
+        """Return all nodes under this one, in document order."""
         last = node
         while last.children:
             last = self.nodes[last.children[-1]]
@@ -128,7 +128,7 @@ class Tree:
         return [node.span.start for node in self.nodes]
 
     def node_at(self, offset: int) -> Node:
-        """The innermost node whose span holds the character at `offset`.
+        """Return the innermost node whose span holds the character at `offset`.
 
         Raises:
             SpanError: if the offset is outside the document.
@@ -141,9 +141,9 @@ class Tree:
         return node or self.root
 
     def section_path(self, span: Span) -> tuple[str, ...]:
-        """The titles of the sections around a span's first character, outermost first.
+        """Return the titles of the sections around a span's first character, outermost first.
 
-        Synthetic sections are left out: nobody can look them up in the document.
+        Synthetic sections are left out: a reader cannot find them in the document.
         """
         node = self.node_at(min(span.start, max(0, self.root.span.end - 1)))
         around = [node, *self.ancestors(node)]
@@ -152,7 +152,7 @@ class Tree:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """A compact form for storage: one row a node, `from_json` reverses it."""
+        """Return a compact form for storage, one row a node; `from_json` reverses it."""
         rows = [
             [
                 n.kind.value,
@@ -180,7 +180,7 @@ class Tree:
 
 
 class TreeBuilder:
-    """Collects nodes in pre-order; children are linked and checked at the end."""
+    """Collects nodes in pre-order; `build` links and checks them."""
 
     def __init__(self, document_id: str) -> None:
         self._document_id = document_id
@@ -198,32 +198,32 @@ class TreeBuilder:
         title: str = "",
         heading: tuple[int, int] | None = None,
     ) -> int:
-        """Append a node and return its id. Its end may be moved later with `close`."""
+        """Append a node and return its id; `close` can move its end later."""
         self._rows.append((kind, level, title, start, heading, parent))
         self._ends.append(end)
         return len(self._rows) - 1
 
     def close(self, node_id: int, end: int) -> None:
-        """Set where a node ends, once that is known."""
+        """Set where a node ends."""
         self._ends[node_id] = end
 
     def build(self, structure: Structure) -> Tree:
-        """The finished tree.
+        """Return the finished tree.
 
         Raises:
-            SpanError: if a child leaves its parent or overlaps its elder sibling, a heading
-                leaves its section, or the nodes are not in pre-order.
+            SpanError: if a child reaches beyond its parent or overlaps the sibling before it, a
+                heading reaches beyond its section, or the nodes are not in pre-order.
         """
         children: list[list[int]] = [[] for _ in self._rows]
-        around: list[int] = []  # the last node and its ancestors
+        open_: list[int] = []  # the last node and its ancestors
         for i, row in enumerate(self._rows):
             parent = row[5]
-            while around and around[-1] != parent:
-                around.pop()
+            while open_ and open_[-1] != parent:
+                open_.pop()
             if parent is not None:
-                self._check(i, parent, children[parent] if around else None)
+                self._check(i, parent, children[parent] if open_ else None)
                 children[parent].append(i)
-            around.append(i)
+            open_.append(i)
         nodes = tuple(
             Node(
                 id=i,
@@ -239,30 +239,30 @@ class TreeBuilder:
         )
         return Tree(nodes, structure)
 
-    def _check(self, i: int, parent: int, elders: Sequence[int] | None) -> None:
-        """Check a node against its parent and its elder siblings; None if that one is closed."""
+    def _check(self, i: int, parent: int, siblings: Sequence[int] | None) -> None:
+        """Check a node against its parent and the siblings before it (None: parent closed)."""
         _, _, _, start, heading, _ = self._rows[i]
         end = self._ends[i]
-        if elders is None:
+        if siblings is None:
             raise SpanError(
                 f"node {i} of {self._document_id} is not in pre-order",
-                f"its parent {parent} does not stand around the node before it",
+                f"its parent {parent} does not contain the node before it",
             )
-        earliest = self._ends[elders[-1]] if elders else self._rows[parent][3]
+        earliest = self._ends[siblings[-1]] if siblings else self._rows[parent][3]
         if not earliest <= start <= end <= self._ends[parent]:
             raise SpanError(
                 f"node {i} at {start}-{end} of {self._document_id} does not nest",
-                f"its parent {parent} ends at {self._ends[parent]}, room starts at {earliest}",
+                f"it must lie between {earliest} and {self._ends[parent]} in its parent {parent}",
             )
         if heading is not None and not start <= heading[0] <= heading[1] <= end:
             raise SpanError(
                 f"node {i} at {start}-{end} of {self._document_id} does not hold its heading",
-                f"that stands at {heading[0]}-{heading[1]}",
+                f"the heading is at {heading[0]}-{heading[1]}",
             )
 
 
 def flat_tree(document_id: str, length: int) -> Tree:
-    """The tree of a text of which nothing is known: a root and no more."""
+    """Return the tree of a text of unknown structure: a root and nothing else."""
     builder = TreeBuilder(document_id)
     builder.add(Kind.ROOT, 0, length, None)
     return builder.build(Structure(1.0, Basis.NONE))

@@ -1,11 +1,12 @@
 import re
+from itertools import pairwise
 
 import pytest
 
 from colligate.core.events import Scored
 from colligate.documents import Document
-from colligate.documents.chunking import TokenWindow
 from colligate.documents.markdown import markdown_tree
+from colligate.documents.sentences import sentence_spans
 from colligate.errors import UsageError, WeightsUnavailable
 from colligate.library.in_memory import InMemorySources
 from colligate.strategies.baselines import recomp
@@ -64,7 +65,11 @@ async def test_the_best_sentences_are_read_in_the_order_of_the_documents(encoder
 
 async def test_a_sentence_of_two_overlapping_passages_counts_once(encoder, make_run, reply):
     text = "It rained all day. Anna Keller signed the treaty. Cows were led home. Bells rang."
-    cut = TokenWindow(tokens=14, overlap=9)
+
+    def cut(document):
+        found = sentence_spans(document, document.span(0, len(document)))
+        return [document.span(a.start, b.end) for a, b in pairwise(found)]
+
     async with InMemorySources(documents({"talks": text}), chunker=cut) as sources:
         run, model = make_run(sources, [reply()])
         recomp = Recomp(encoder="x", sentences=2, units="passages", mode="sparse")

@@ -7,10 +7,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from colligate.documents import Document, Kind, Span, Tree, flat_tree
-from colligate.documents.markdown import block_spans, markdown_tree
+from colligate.documents.markdown import markdown_tree
 from colligate.documents.tokens import estimate_tokens
 from colligate.errors import SpanError, UsageError
 from colligate.strategies.longrefiner.structuring import recover, skeleton
+from support.documents import block_spans
 
 TEXT = """# Treaty of Ghent
 

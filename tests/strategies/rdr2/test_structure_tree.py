@@ -5,9 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from colligate.documents import Basis, Document, Kind, Span, Structure, TreeBuilder, flat_tree
-from colligate.documents.markdown import block_spans, markdown_tree
+from colligate.documents.markdown import markdown_tree
 from colligate.errors import SpanError
 from colligate.strategies.rdr2.tree import WIKIPEDIA_SKIPPED, StructureTree, structure_tree
+from support.documents import block_spans
 
 TEXT = """# Six Flags
 

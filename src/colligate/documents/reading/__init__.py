@@ -1,8 +1,90 @@
-"""Reading files: what is found under the paths given, and what each file says."""
+"""Reading files: find the files that paths name, and read each into documents.
 
+Another package adds a format by an entry point that names a file suffix and a `Reader`:
+
+    [project.entry-points."colligate.formats"]
+    srt = "my_package:read_subtitles"
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import pkgutil
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from colligate.documents.document import Document
+from colligate.documents.languages import detect_language
 from colligate.documents.reading.discovery import FoundFiles, find_files
+from colligate.documents.reading.formats import detect_format
 from colligate.documents.reading.limits import Limits
-from colligate.documents.reading.reader import Reading, read_file
-from colligate.documents.reading.source import document_id
+from colligate.documents.reading.source import SourceFile, document_id, load, make_document
+from colligate.errors import ColligateError, NoText, ReadingError
 
-__all__ = ["FoundFiles", "Limits", "Reading", "document_id", "find_files", "read_file"]
+__all__ = [
+    "FoundFiles",
+    "Limits",
+    "Reader",
+    "Reading",
+    "SourceFile",
+    "document_id",
+    "find_files",
+    "make_document",
+    "read_file",
+]
+
+Reader = Callable[[SourceFile], Document | Iterable[Document]]
+"""What reads a format: a loaded file in, its document (or documents) out.
+
+It raises a `ReadingError` if it cannot. `source.text` is the file's text in whatever encoding,
+`source.data` its bytes; `source.warn(...)` reports what is left out; `make_document(source, text)`
+makes the document of a Markdown text.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The documents of one file (one, or many for a file of records) and the warnings about it."""
+
+    documents: tuple[Document, ...]
+    warnings: tuple[str, ...] = ()
+
+
+def read_file(path: Path, limits: Limits = Limits()) -> Reading:  # noqa: B008 (it is immutable)
+    """Read one file of any format. Blocking; the result can be pickled.
+
+    Raises:
+        MissingPath: if there is no such file.
+        ReadingError: if it cannot be read; the subclass says why.
+    """
+    path = Path(path)
+    data = load(path, limits)
+    source = SourceFile(path, data, detect_format(path, data), limits)
+    try:
+        documents = _read(source)
+    except (ColligateError, MemoryError):
+        raise
+    except Exception as error:  # a parser or a reader of another package may raise anything
+        why = f"its reader {source.format.reader} failed ({type(error).__name__}: {error})"
+        hint = "leave it out, or convert it to another format"
+        raise ReadingError(f"cannot read {path}", why, hint) from error
+    if not documents:
+        raise NoText(f"cannot read {path}", "it holds no document", "leave it out")
+    return Reading(documents, tuple(source.warnings))
+
+
+def _read(source: SourceFile) -> tuple[Document, ...]:
+    read: Reader = pkgutil.resolve_name(source.format.reader)
+    made = read(source)
+    documents = (made,) if isinstance(made, Document) else tuple(made)
+    for document in documents:
+        if not isinstance(document, Document):
+            raise TypeError(f"expected a Document, got {type(document).__name__}")
+    return tuple(map(_with_language, documents))
+
+
+def _with_language(document: Document) -> Document:
+    if document.language != "und":
+        return document
+    return dataclasses.replace(document, language=detect_language(document.text))

@@ -1,20 +1,51 @@
-"""From bytes to text: which encoding, and whether it is text at all."""
+"""From bytes to text: which encoding they are in, and whether they are text at all."""
 
 from __future__ import annotations
 
 import codecs
 import re
-from dataclasses import dataclass
 
 import charset_normalizer
 
 from colligate.documents.languages import detect_language
-from colligate.errors import NoText
 
-# Control characters that text files hold: tab, newline, form feed, carriage return, escape.
-_STRANGE = bytes(set(range(32)) - {8, 9, 10, 11, 12, 13, 26, 27}) + b"\x7f"
+_BOMS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, "utf-32-le"),  # begins like the UTF-16 mark, so it comes first
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
 _SAMPLE = 1 << 16
-_STRANGE_SHARE = 0.01
+
+
+def decode(data: bytes) -> tuple[str, str]:
+    """Return the text of a file, and what is doubtful about it ("" where nothing is)."""
+    for mark, encoding in _BOMS:
+        if data.startswith(mark):
+            return _decode_as(encoding, data[len(mark) :])
+    try:
+        return data.decode("utf-8"), ""
+    except UnicodeDecodeError:
+        pass
+    text, doubt = _decode_as("utf-8", data)
+    valid = len(re.findall(r"[^\x00-\x7f\ufffd]", text[:_SAMPLE]))
+    if valid >= text[:_SAMPLE].count("\ufffd"):
+        return text, doubt  # UTF-8, with damage
+    encoding = _guess_encoding(data)
+    return data.decode(encoding, "replace"), (
+        f"it is not UTF-8 and was read as {encoding}; if letters look wrong, save it as UTF-8"
+    )
+
+
+def _decode_as(encoding: str, data: bytes) -> tuple[str, str]:
+    try:
+        return data.decode(encoding), ""
+    except UnicodeDecodeError:
+        text = data.decode(encoding, "replace")
+        count = text.count("\ufffd")
+        return text, f"it is not wholly {encoding.upper()}; {count:,} invalid places were replaced"
+
 
 _LIKELIEST = "cp1252"
 _GUESSED_FROM = 1 << 20
@@ -25,13 +56,37 @@ _ENCODINGS = (
     *("gb18030", "big5", "cp932", "euc_jp", "cp949"),
 )
 
-_BOMS = (
-    (codecs.BOM_UTF8, "utf-8"),
-    (codecs.BOM_UTF32_LE, "utf-32-le"),  # begins like the UTF-16 mark, so it is asked first
-    (codecs.BOM_UTF32_BE, "utf-32-be"),
-    (codecs.BOM_UTF16_LE, "utf-16-le"),
-    (codecs.BOM_UTF16_BE, "utf-16-be"),
-)
+
+def _guess_encoding(data: bytes) -> str:
+    """Return the likeliest encoding of bytes that are not UTF-8; Windows-1252 if too few tell."""
+    lines = [line for line in data[:_GUESSED_FROM].split(b"\n") if not line.isascii()]
+    telling = b"\n".join(lines)
+    if sum(byte > 127 for byte in telling) < _FEWEST_TELLING:
+        return _LIKELIEST
+    best = charset_normalizer.from_bytes(telling, cp_isolation=list(_ENCODINGS)).best()
+    if best is not None and best.encoding not in (_LIKELIEST, *_LATIN):
+        return best.encoding
+    # Between the Latin ones the guess is often wrong (French as Czech), so the language decides.
+    for encoding, languages in _LATIN.items():
+        if detect_language(telling.decode(encoding, "replace")) in languages:
+            return encoding
+    return _LIKELIEST
+
+
+# Control characters that text files hold: backspace, tab, newline, vertical tab, form feed,
+# carriage return, end of file (Ctrl-Z), escape.
+_STRANGE = bytes(set(range(32)) - {8, 9, 10, 11, 12, 13, 26, 27}) + b"\x7f"
+_STRANGE_SHARE = 0.01
+
+
+def looks_binary(data: bytes) -> bool:
+    """Report whether the first 64 KiB hold NUL bytes or many control characters."""
+    if data.startswith(tuple(mark for mark, _ in _BOMS[1:])):
+        return False
+    sample = data[:_SAMPLE]
+    strange = len(sample) - len(sample.translate(None, _STRANGE))
+    return b"\x00" in sample or strange > _STRANGE_SHARE * len(sample)
+
 
 _BINARY = (
     (b"\x89PNG", "a PNG picture"),
@@ -51,85 +106,6 @@ _BINARY = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class DecodedText:
-    """Text with `\\n` line ends, and what had to be mended."""
-
-    text: str
-    warnings: tuple[str, ...] = ()
-
-
-def looks_binary(data: bytes) -> bool:
-    """Whether the first 64 KiB hold what no text holds: NUL bytes or many control characters."""
-    if data.startswith(tuple(mark for mark, _ in _BOMS[1:])):
-        return False
-    sample = data[:_SAMPLE]
-    strange = len(sample) - len(sample.translate(None, _STRANGE))
-    return b"\x00" in sample or strange > _STRANGE_SHARE * len(sample)
-
-
-def binary_kind(data: bytes) -> str:
-    """What a binary file is, as far as its first bytes tell."""
+def describe_binary(data: bytes) -> str:
+    """Return what a binary file is, as far as its first bytes tell."""
     return next((kind for mark, kind in _BINARY if data.startswith(mark)), "binary data, not text")
-
-
-def decode(data: bytes, name: str) -> DecodedText:
-    """The text of a file.
-
-    Raises:
-        NoText: if nothing but blanks is left.
-    """
-    text, warnings = _decode(data, name)
-    text = re.sub(r"\r\n?", "\n", text)
-    if "\x00" in text:
-        text = text.replace("\x00", "\ufffd")
-        warnings = (*warnings, f"{name}: NUL characters were replaced")
-    if not text.strip():
-        raise NoText(f"cannot read {name}", "it holds only blanks", "leave it out")
-    return DecodedText(text, warnings)
-
-
-def _decode(data: bytes, name: str) -> tuple[str, tuple[str, ...]]:
-    for mark, encoding in _BOMS:
-        if data.startswith(mark):
-            return _replacing(data[len(mark) :], encoding, name)
-    try:
-        return data.decode("utf-8"), ()
-    except UnicodeDecodeError:
-        pass
-    text, warnings = _replacing(data, "utf-8", name)
-    valid = len(re.findall(r"[^\x00-\x7f\ufffd]", text[:_SAMPLE]))
-    if valid >= text[:_SAMPLE].count("\ufffd"):
-        return text, warnings  # UTF-8, with damage
-    encoding = _guess(data)
-    return data.decode(encoding, "replace"), (
-        f"{name}: it is not UTF-8 and was read as {encoding}; if letters look wrong, save it as "
-        "UTF-8",
-    )
-
-
-def _guess(data: bytes) -> str:
-    """The likeliest encoding of bytes that are not UTF-8; Windows-1252 where too few tell."""
-    lines = [line for line in data[:_GUESSED_FROM].split(b"\n") if not line.isascii()]
-    telling = b"\n".join(lines)
-    if sum(byte > 127 for byte in telling) < _FEWEST_TELLING:
-        return _LIKELIEST
-    best = charset_normalizer.from_bytes(telling, cp_isolation=list(_ENCODINGS)).best()
-    if best is not None and best.encoding not in (_LIKELIEST, *_LATIN):
-        return best.encoding
-    # Between the Latin ones the guess is often wrong (French as Czech), so the language decides.
-    for encoding, languages in _LATIN.items():
-        if detect_language(telling.decode(encoding, "replace")) in languages:
-            return encoding
-    return _LIKELIEST
-
-
-def _replacing(data: bytes, encoding: str, name: str) -> tuple[str, tuple[str, ...]]:
-    try:
-        return data.decode(encoding), ()
-    except UnicodeDecodeError:
-        text = data.decode(encoding, "replace")
-        count = text.count("\ufffd")
-        return text, (
-            f"{name}: it is not wholly {encoding.upper()}; {count:,} invalid places were replaced",
-        )

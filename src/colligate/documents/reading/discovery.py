@@ -1,4 +1,4 @@
-"""Which files are meant: files named, folders walked, globs."""
+"""Find the files that paths name: files, folders (walked) and globs."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from colligate.documents.reading.decoding import looks_binary
-from colligate.documents.reading.formats import FILE_FORMATS, suffix_of
-from colligate.documents.reading.source import os_error, require_regular
+from colligate.documents.reading.formats import known_format, suffix_of
+from colligate.documents.reading.source import os_error, require_regular, require_utf8
 from colligate.errors import (
     ColligateError,
     MissingPath,
@@ -20,34 +20,45 @@ from colligate.errors import (
     UnsupportedFormat,
 )
 
-_SNIFFED = 8192
-_HIDDEN = (".", "~$")  # "~$report.docx" is there while Word has report.docx open
-_SHOWN = 5
-
 
 @dataclass(frozen=True, slots=True)
 class FoundFiles:
-    """The files to read, in order and each once, and what stood in the way of others."""
+    """The files to read, in order and each once, and the problems with others."""
 
     files: tuple[Path, ...]
     problems: tuple[ColligateError, ...] = ()
 
 
+def find_files(paths: Sequence[str | Path], without: Sequence[Path] = ()) -> FoundFiles:
+    """Return the files that paths, folders and globs name.
+
+    A file named directly is always included. Folders are walked recursively, in order, without
+    hidden entries and the folders `without`; of files with an unknown suffix, those that are
+    text are included.
+    """
+    search = _Search({os.path.realpath(folder) for folder in without})
+    for given in paths:
+        _expand(given, search)
+    if search.skipped:
+        search.report(_describe_skipped(list(search.skipped)))
+    return FoundFiles(tuple(search.files.values()), tuple(search.problems.values()))
+
+
 @dataclass
 class _Search:
-    """What has been found so far; `without` are real paths of folders not to look into."""
+    """The findings so far; `without` holds the real paths of folders to leave out."""
 
     without: set[str]
     files: dict[str, Path] = field(default_factory=dict)  # by real path
-    problems: dict[str, ColligateError] = field(default_factory=dict)  # by what they say
+    problems: dict[str, ColligateError] = field(default_factory=dict)  # by their text
     skipped: dict[Path, None] = field(default_factory=dict)
 
     def add(self, file: Path) -> None:
         real = os.path.realpath(file)
         try:
-            real.encode()
-        except UnicodeEncodeError:  # no catalogue and no other program could name it
-            self.report(ReadingError(f"cannot read {file}", "its path is not UTF-8", "rename it"))
+            require_utf8(file, real)
+        except ReadingError as error:
+            self.report(error)
             return
         # The file itself names a document better than a link to it.
         if real not in self.files or (self.files[real].is_symlink() and not file.is_symlink()):
@@ -55,21 +66,6 @@ class _Search:
 
     def report(self, problem: ColligateError) -> None:
         self.problems.setdefault(str(problem), problem)
-
-
-def find_files(paths: Sequence[str | Path], without: Sequence[Path] = ()) -> FoundFiles:
-    """The files that paths, folders and globs name.
-
-    A file named directly is always in, whatever it is. Folders are walked recursively, in order,
-    past hidden entries and the folders `without`; of files with an unknown suffix those that
-    are text are in.
-    """
-    search = _Search({os.path.realpath(folder) for folder in without})
-    for given in paths:
-        _expand(given, search)
-    if search.skipped:
-        search.report(_unsupported(list(search.skipped)))
-    return FoundFiles(tuple(search.files.values()), tuple(search.problems.values()))
 
 
 def _expand(given: str | Path, search: _Search) -> None:
@@ -80,34 +76,34 @@ def _expand(given: str | Path, search: _Search) -> None:
         if not path.exists():
             path = path.expanduser()
         if path.is_dir():
-            _folder(path, search)
+            _add_folder(path, search)
         elif path.exists():
             require_regular(path, path.stat())
             search.add(path)
         elif glob.has_magic(str(path)):
-            _glob(path, search)
+            _add_glob(path, search)
         else:
             raise FileNotFoundError
     except UnsupportedFormat as error:
         search.report(error)
     except OSError as error:
         search.report(os_error(path, error))
-    except (ValueError, RuntimeError) as error:  # a NUL in it; the home of nobody
+    except (ValueError, RuntimeError) as error:  # a NUL in it; an unknown user's home
         search.report(MissingPath(f"no such path: {given!r}", str(error), "check the path"))
 
 
-def _folder(folder: Path, search: _Search) -> None:
-    said = len(search.problems)
+def _add_folder(folder: Path, search: _Search) -> None:
+    problems = len(search.problems)
     empty = True
     for file in _walk(folder, search):
         _consider(file, search)
         empty = False
-    if empty and len(search.problems) == said:
+    if empty and len(search.problems) == problems:
         why = "the folder is empty"
         search.report(NoDocuments(f"no documents in {folder}", why, "name another"))
 
 
-def _glob(pattern: Path, search: _Search) -> None:
+def _add_glob(pattern: Path, search: _Search) -> None:
     parts = pattern.parts
     # `glob` would go round in loops of symbolic links, so below "**" folders are walked.
     at = parts.index("**") if "**" in parts else len(parts)
@@ -119,7 +115,7 @@ def _glob(pattern: Path, search: _Search) -> None:
             nothing = False
             continue
         for file in _walk(top, search):
-            if _fits(file.relative_to(top).parts, parts[at:]):
+            if _matches(file.relative_to(top).parts, parts[at:]):
                 _consider(file, search)
                 nothing = False
     if nothing:
@@ -128,17 +124,22 @@ def _glob(pattern: Path, search: _Search) -> None:
         )
 
 
-def _fits(parts: Sequence[str], pattern: Sequence[str]) -> bool:
-    """Whether a path, or a folder above it, matches the parts of a pattern."""
+def _matches(parts: Sequence[str], pattern: Sequence[str]) -> bool:
+    """Report whether a path, or a folder above it, matches the parts of a pattern."""
     if not pattern:
         return True
     if pattern[0] == "**":
-        return any(_fits(parts[at:], pattern[1:]) for at in range(len(parts) + 1))
-    return bool(parts) and fnmatch.fnmatch(parts[0], pattern[0]) and _fits(parts[1:], pattern[1:])
+        return any(_matches(parts[at:], pattern[1:]) for at in range(len(parts) + 1))
+    return (
+        bool(parts) and fnmatch.fnmatch(parts[0], pattern[0]) and _matches(parts[1:], pattern[1:])
+    )
+
+
+_HIDDEN = (".", "~$")  # "~$report.docx" exists while Word has report.docx open
 
 
 def _walk(top: Path, search: _Search) -> Iterator[Path]:
-    """All files under a folder, a folder's files before its folders."""
+    """Yield all files under a folder, a folder's files before its folders."""
     seen = set(search.without)
     waiting = [top]
     while waiting:
@@ -167,8 +168,12 @@ def _walk(top: Path, search: _Search) -> Iterator[Path]:
         waiting += reversed(folders)
 
 
+_SNIFFED = 8192
+
+
 def _consider(path: Path, search: _Search) -> None:
-    if suffix_of(path) in FILE_FORMATS:
+    """Take a file of a known format, or any text; count others as skipped."""
+    if known_format(path):
         search.add(path)
         return
     try:
@@ -183,7 +188,10 @@ def _consider(path: Path, search: _Search) -> None:
         search.skipped[path] = None
 
 
-def _unsupported(skipped: Sequence[Path]) -> UnsupportedFormat:
+_SHOWN = 5
+
+
+def _describe_skipped(skipped: Sequence[Path]) -> UnsupportedFormat:
     suffixes = sorted({suffix_of(path) or "no suffix" for path in skipped})
     shown = ", ".join(suffixes[:_SHOWN]) + (", ..." if len(suffixes) > _SHOWN else "")
     count = len(skipped)

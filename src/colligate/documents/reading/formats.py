@@ -1,4 +1,4 @@
-"""Which reader a file needs: its suffix says, and its first bytes may say otherwise."""
+"""File formats: which reader a file needs. Its suffix says, and its first bytes may overrule it."""
 
 from __future__ import annotations
 
@@ -6,26 +6,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import PurePath
 
-from colligate.documents.reading.decoding import binary_kind, looks_binary
+from colligate.documents.reading.decoding import describe_binary, looks_binary
 from colligate.errors import CorruptFile, EncryptedFile, UnsupportedFormat
-
-
-class Reader(StrEnum):
-    """The readers there are."""
-
-    PDF = "pdf"
-    MARKDOWN = "markdown"
-    TEXT = "text"
-    HTML = "html"
-    WIKITEXT = "wikitext"
-    RECORDS = "records"
-    EMAIL = "email"
-    DOCX = "docx"
-    OFFICE = "office"
+from colligate.plugins import plugins
 
 
 class Container(StrEnum):
-    """What a file must begin as."""
+    """What the bytes of a file must begin as."""
 
     TEXT = "text"
     ZIP = "zip"
@@ -35,42 +22,34 @@ class Container(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FileFormat:
-    """A kind of file: who reads it, its media type, and what its bytes begin as."""
+    """A kind of file: its reader as "module:function", its media type, and its container.
 
-    reader: Reader
+    The reader is named and not imported, so a file loads the parsers of its own format alone.
+    """
+
+    reader: str
     media_type: str
     container: Container = Container.TEXT
 
 
+_HERE = "colligate.documents.reading"
+_OFFICE = f"{_HERE}.office:read_office"
 _OOXML = "application/vnd.openxmlformats-officedocument."
 _ODF = "application/vnd.oasis.opendocument."
 
-
-def _zip(media_type: str) -> FileFormat:
-    return FileFormat(Reader.OFFICE, media_type, Container.ZIP)
-
-
-def _ole(media_type: str) -> FileFormat:
-    return FileFormat(Reader.OFFICE, media_type, Container.OLE)
-
-
-def _marked_up(media_type: str) -> FileFormat:
-    return FileFormat(Reader.OFFICE, media_type)
-
-
-PDF = FileFormat(Reader.PDF, "application/pdf", Container.PDF)
-TEXT = FileFormat(Reader.TEXT, "text/plain")
-HTML = FileFormat(Reader.HTML, "text/html")
-RTF = _marked_up("application/rtf")
-DOCX = FileFormat(Reader.DOCX, _OOXML + "wordprocessingml.document", Container.ZIP)
-PPTX = _zip(_OOXML + "presentationml.presentation")
-XLSX = _zip(_OOXML + "spreadsheetml.sheet")
-EPUB = _zip("application/epub+zip")
-ODT = _zip(_ODF + "text")
-ODS = _zip(_ODF + "spreadsheet")
-_MARKDOWN = FileFormat(Reader.MARKDOWN, "text/markdown")
-_WIKITEXT = FileFormat(Reader.WIKITEXT, "text/x-wiki")
-_RECORDS = FileFormat(Reader.RECORDS, "application/x-ndjson")
+PDF = FileFormat(f"{_HERE}.pdf.reader:read_pdf", "application/pdf", Container.PDF)
+TEXT = FileFormat(f"{_HERE}.text:read_text", "text/plain")
+HTML = FileFormat(f"{_HERE}.markup:read_html", "text/html")
+RTF = FileFormat(_OFFICE, "application/rtf")
+DOCX = FileFormat(f"{_HERE}.office:read_docx", _OOXML + "wordprocessingml.document", Container.ZIP)
+PPTX = FileFormat(_OFFICE, _OOXML + "presentationml.presentation", Container.ZIP)
+XLSX = FileFormat(_OFFICE, _OOXML + "spreadsheetml.sheet", Container.ZIP)
+EPUB = FileFormat(_OFFICE, "application/epub+zip", Container.ZIP)
+ODT = FileFormat(_OFFICE, _ODF + "text", Container.ZIP)
+ODS = FileFormat(_OFFICE, _ODF + "spreadsheet", Container.ZIP)
+_MARKDOWN = FileFormat(f"{_HERE}.markup:read_markdown", "text/markdown")
+_WIKITEXT = FileFormat(f"{_HERE}.wikitext:read_wikitext", "text/x-wiki")
+_RECORDS = FileFormat(f"{_HERE}.records:read_records", "application/x-ndjson")
 
 FILE_FORMATS: dict[str, FileFormat] = {
     ".pdf": PDF,
@@ -89,7 +68,7 @@ FILE_FORMATS: dict[str, FileFormat] = {
     ".ndjson": _RECORDS,
     ".jsonl.gz": _RECORDS,
     ".ndjson.gz": _RECORDS,
-    ".eml": FileFormat(Reader.EMAIL, "message/rfc822"),
+    ".eml": FileFormat(f"{_HERE}.office:read_email", "message/rfc822"),
     ".docx": DOCX,
     ".docm": DOCX,
     ".dotx": DOCX,
@@ -101,66 +80,77 @@ FILE_FORMATS: dict[str, FileFormat] = {
     ".epub": EPUB,
     ".odt": ODT,
     ".ods": ODS,
-    ".doc": _ole("application/msword"),
-    ".xls": _ole("application/vnd.ms-excel"),
-    ".ppt": _ole("application/vnd.ms-powerpoint"),
-    ".msg": _ole("application/vnd.ms-outlook"),
+    ".doc": FileFormat(_OFFICE, "application/msword", Container.OLE),
+    ".xls": FileFormat(_OFFICE, "application/vnd.ms-excel", Container.OLE),
+    ".ppt": FileFormat(_OFFICE, "application/vnd.ms-powerpoint", Container.OLE),
+    ".msg": FileFormat(_OFFICE, "application/vnd.ms-outlook", Container.OLE),
     ".rtf": RTF,
-    ".csv": _marked_up("text/csv"),
-    ".tsv": _marked_up("text/tab-separated-values"),
-    ".rst": _marked_up("text/x-rst"),
-    ".org": _marked_up("text/x-org"),
-    ".ipynb": _marked_up("application/x-ipynb+json"),
+    ".csv": FileFormat(_OFFICE, "text/csv"),
+    ".tsv": FileFormat(_OFFICE, "text/tab-separated-values"),
+    ".rst": FileFormat(_OFFICE, "text/x-rst"),
+    ".org": FileFormat(_OFFICE, "text/x-org"),
+    ".ipynb": FileFormat(_OFFICE, "application/x-ipynb+json"),
 }
 
-# What a zip archive is, by a member it must have.
-_ZIP_MEMBERS = (
-    ("word/document.xml", DOCX),
-    ("ppt/presentation.xml", PPTX),
-    ("xl/workbook.xml", XLSX),
-    ("xl/workbook.bin", XLSX),
-    ("META-INF/container.xml", EPUB),
-)
+
+def known_format(path: PurePath) -> FileFormat | None:
+    """Return the format that a file's suffix names, one of another package before our own."""
+    return _plugin_format(path) or FILE_FORMATS.get(suffix_of(path))
+
+
+def _plugin_format(path: PurePath) -> FileFormat | None:
+    """Return the format that another package registers for a suffix in `colligate.formats`."""
+    entry = plugins("formats").get(suffix_of(path)[1:])
+    if entry is None:
+        return None
+    return FileFormat(f"{entry.module}:{entry.attr}", "application/octet-stream")
+
+
+def suffix_of(path: PurePath) -> str:
+    """Return the suffix in lower case; two where both name a format (`.jsonl.gz`)."""
+    name = PurePath(path.name.lower())
+    double = "".join(name.suffixes[-2:])
+    return double if double in FILE_FORMATS or double[1:] in plugins("formats") else name.suffix
+
+
 _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _HEAD = 1024
 
 
-def suffix_of(path: PurePath) -> str:
-    """The suffix in lower case, `.jsonl.gz` as one."""
-    name = path.name.lower()
-    double = next((s for s in (".jsonl.gz", ".ndjson.gz") if name.endswith(s)), None)
-    return double or path.suffix.lower()
-
-
 def detect_format(path: PurePath, data: bytes) -> FileFormat:
-    """What a file is. Unmistakable content outweighs the suffix; without either it is text.
+    """Return what a file is.
+
+    A suffix that another package registers decides. Otherwise unmistakable content outweighs
+    the suffix; a file with neither is text.
 
     Raises:
         UnsupportedFormat: if no reader fits.
         CorruptFile: if the content is not what the suffix promises.
         EncryptedFile: if it is an encrypted office file.
     """
-    named = FILE_FORMATS.get(suffix_of(path))
+    if registered := _plugin_format(path):
+        return registered
+    named = known_format(path)
     head = data[:_HEAD].lstrip(b"\xef\xbb\xbf \t\r\n")
     if head.startswith(b"%PDF-") or (named is PDF and b"%PDF-" in head):
         return PDF
     if data.startswith(_OLE):
-        return _ole_format(path, data, named)
+        return _detect_ole(path, data, named)
     if data.startswith((b"PK\x03\x04", b"PK\x05\x06")):
-        return _zip_format(path, data, named)
+        return _detect_zip(path, data, named)
     if head.startswith(b"{\\rtf"):
         return RTF
-    if named is not None and named.reader is Reader.RECORDS:
+    if named is _RECORDS:  # may be compressed
         return named
     if looks_binary(data):
         raise UnsupportedFormat(
-            f"cannot read {path}", f"it looks binary: {binary_kind(data)}", "leave it out"
+            f"cannot read {path}", f"it looks binary: {describe_binary(data)}", "leave it out"
         )
     if _is_html(head) and (named in (None, TEXT) or _needs_container(named)):
         return HTML
     if named is not None and _needs_container(named):
         raise CorruptFile(
-            f"cannot read {path}", f"it is not a {path.suffix} file inside", "fetch it again"
+            f"cannot read {path}", f"its content is not {path.suffix}", "fetch it again"
         )
     return named or TEXT
 
@@ -173,7 +163,17 @@ def _is_html(head: bytes) -> bool:
     return head[:64].lower().startswith((b"<!doctype html", b"<html"))
 
 
-def _zip_format(path: PurePath, data: bytes, named: FileFormat | None) -> FileFormat:
+# What a zip archive is, by a member it must have.
+_ZIP_MEMBERS = (
+    ("word/document.xml", DOCX),
+    ("ppt/presentation.xml", PPTX),
+    ("xl/workbook.xml", XLSX),
+    ("xl/workbook.bin", XLSX),
+    ("META-INF/container.xml", EPUB),
+)
+
+
+def _detect_zip(path: PurePath, data: bytes, named: FileFormat | None) -> FileFormat:
     # The directory at the end names the members uncompressed; the full check comes later.
     for member, format in _ZIP_MEMBERS:
         if member.encode() in data:
@@ -192,7 +192,7 @@ def _zip_format(path: PurePath, data: bytes, named: FileFormat | None) -> FileFo
     )
 
 
-def _ole_format(path: PurePath, data: bytes, named: FileFormat | None) -> FileFormat:
+def _detect_ole(path: PurePath, data: bytes, named: FileFormat | None) -> FileFormat:
     if "EncryptedPackage".encode("utf-16-le") in data:
         raise EncryptedFile(f"cannot read {path}", "it is encrypted", "remove its password")
     if named is not None and named.container is Container.OLE:

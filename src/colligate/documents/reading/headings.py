@@ -1,10 +1,10 @@
-"""Headings of plain text, found with care: what is in doubt stays a paragraph.
+"""Headings of plain text; a doubtful line stays a paragraph.
 
-Four kinds count: a line ruled underneath; a numbered title in an ascending sequence
-("2. Grant of Patent License. Subject to ..."); a short line standing alone that is centred or
-in capitals; and a short line that begins "Chapter 3", "Appendix A" and the like. Numbered
-paragraphs without titles count, by their number, where each may hold several paragraphs, as in
-many licences.
+Four kinds are headings: an underlined line; a numbered title in an ascending sequence
+("2. Grant of Patent License. Subject to ..."); a short line on its own that is centred or in
+capitals; and a short line that begins with "Chapter 3", "Appendix A" and the like. Numbered
+paragraphs without titles are sections too, titled by their number, where each may hold several
+paragraphs, as in many licences.
 """
 
 from __future__ import annotations
@@ -17,139 +17,35 @@ from itertools import pairwise
 
 from colligate.documents.tree import Basis, Structure
 
-# The blocks of a plain text: lines that stand together between blank ones.
+_FEWEST = 2  # a single heading is as likely a chance line
+
+
+def find_headings(text: str, blocks: Sequence[TextBlock]) -> list[TextHeading]:
+    """Find the headings of a plain text, in order; a single one is not trusted."""
+    width = _measure_width(blocks)
+    found = [c for i, block in enumerate(blocks) for c in _find_candidates(text, block, i, width)]
+    kept = _drop_unsure_numbers(found, blocks)
+    return list(_assign_levels(kept)) if len(kept) >= _FEWEST else []
 
 
 @dataclass(frozen=True, slots=True)
-class TextLine:
-    """A line's place in the text, without its end and the blanks around it; its indentation."""
+class TextHeading:
+    """A heading: its range in the text, level (from 1), words, and whether it is numbered."""
 
     start: int
     end: int
-    indent: int
+    level: int
+    title: str
+    numbered: bool
 
 
-@dataclass(frozen=True, slots=True)
-class TextBlock:
-    """Lines without a blank one between them."""
-
-    lines: tuple[TextLine, ...]
-
-    @property
-    def start(self) -> int:
-        """Where its first character that is not blank stands."""
-        return self.lines[0].start
-
-    @property
-    def end(self) -> int:
-        """Where its last character that is not blank ends."""
-        return self.lines[-1].end
-
-
-def split_blocks(text: str) -> list[TextBlock]:
-    """The blocks of a text in order; they hold all its characters that are not blank."""
-    blocks: list[TextBlock] = []
-    lines: list[TextLine] = []
-    at = 0
-    for raw in text.split("\n"):
-        words = raw.strip()
-        if words:
-            lead = len(raw) - len(raw.lstrip())
-            indent = len(raw[:lead].expandtabs())
-            lines.append(TextLine(at + lead, at + lead + len(words), indent))
-        elif lines:
-            blocks.append(TextBlock(tuple(lines)))
-            lines = []
-        at += len(raw) + 1
-    if lines:
-        blocks.append(TextBlock(tuple(lines)))
-    return blocks
-
-
-# What a line of plain text looks like: ruled, centred, in capitals, short as a title.
-
-_LONGEST = 100  # characters of a heading's line
-_MOST_WORDS = 14
-_CENTRED_WITHIN = 6  # columns
-_RULE = re.compile(r"([=\-~^*_#])\1{2,}")
-WORD = re.compile(r"[^\W\d_][\w'’-]*")
-
-
-def is_ruled(text: str, line: TextLine, below: TextLine) -> bool:
-    """Whether the line below is a rule that underlines this one."""
-    rule = text[below.start : below.end]
-    length = line.end - line.start
-    return (
-        _RULE.fullmatch(rule) is not None
-        and length <= _LONGEST
-        and length / 2 <= len(rule) <= length + 4
-        and abs(line.indent - below.indent) <= 2
-        and WORD.search(text, line.start, line.end) is not None
-    )
-
-
-def unboxed(text: str, line: TextLine) -> TextLine:
-    """The line without the sides of a box of asterisks or bars drawn around it."""
-    words = text[line.start : line.end]
-    side = words[0]
-    if side not in "*|" or len(words) < 5 or not words.endswith(side):
-        return line
-    inner = words.strip(side).strip()
-    start = line.start + words.find(inner)
-    return TextLine(start, start + len(inner), line.indent + start - line.start) if inner else line
-
-
-def is_short(words: str) -> bool:
-    """Whether it is not too long for a heading."""
-    return len(words) <= _LONGEST and len(words.split()) <= _MOST_WORDS
-
-
-def is_capitals(words: str) -> bool:
-    """Whether its first line is in capitals, a word of three letters among them."""
-    first_line = words.split("\n", 1)[0]
-    return first_line.isupper() and any(len(word) >= 3 for word in WORD.findall(first_line))
-
-
-def is_title(words: str) -> bool:
-    """Whether the words of four letters and more begin with capitals, as titles do."""
-    long = [word for word in WORD.findall(words) if len(word) >= 4]
-    capital = sum(1 for word in long if word[0].isupper())
-    return is_short(words) and bool(long) and capital >= 0.8 * len(long)
-
-
-def is_centred(lines: Sequence[TextLine], width: int) -> bool:
-    """Whether each line stands in the middle of the text's width."""
-    return all(
-        line.indent >= 8
-        and abs(line.indent + (line.end - line.start) / 2 - width / 2) <= _CENTRED_WITHIN
-        for line in lines
-    )
-
-
-def is_address(text: str, line: TextLine) -> bool:
-    """Whether the line is a web address and nothing else."""
-    return re.match(r"<?(?:https?://|www\.)\S*$", text[line.start : line.end]) is not None
-
-
-def ends_early(text: str, lines: Sequence[TextLine], width: int) -> bool:
-    """Whether the next line's first word would still have fitted on the first line."""
-    first, second = lines[0], lines[1]
-    word = text[second.start : second.end].split(None, 1)[0]
-    return first.indent + (first.end - first.start) + 1 + len(word) <= 0.85 * width
-
-
-_MOST_LINES = 3
-_FEWEST = 2  # one heading alone is as likely a chance line
-_WIDEST = 120
-
-_NUMBER = re.compile(r"(?:§\s*)?(\d{1,3}(?:\.\d{1,3}){0,4})(\.|\)|:)?[ \t]+(?=\S)")
-_KEYWORD = re.compile(
-    r"(?:chapter|part|section|article|book|appendix|annex|schedule|exhibit|item)\s+"
-    r"(?:\d{1,3}|[ivxlc]{1,7}|[a-z])(?:[.:)\s]|$)|(?:appendix|annex|preamble)(?:[.:]|$)",
-    re.IGNORECASE,
-)
-_RUN_IN = re.compile(r"([^.]{3,80}?)\.(?=\s|$)")
-_CONTENTS_LINE = re.compile(r"\.{4,}|(?:\. ){3,}|\s{3,}\d+$")
+def structure_of(headings: Sequence[TextHeading]) -> Structure:
+    """Return how sure headings of plain text are."""
+    if not headings:
+        return Structure(1.0, Basis.NONE)
+    if any(heading.numbered for heading in headings):
+        return Structure(0.8, Basis.NUMBERING, "headings of plain text, known by their numbers")
+    return Structure(0.6, Basis.LAYOUT, "headings of plain text, known by their layout")
 
 
 class _Style(Enum):
@@ -157,17 +53,6 @@ class _Style(Enum):
     ALONE = "alone"  # centred, in capitals, or with a keyword
     NUMBERED = "numbered"
     PARAGRAPH = "paragraph"  # a numbered paragraph without a title
-
-
-@dataclass(frozen=True, slots=True)
-class TextHeading:
-    """A heading: its place in the text, its level (from 1), its words, and whether numbered."""
-
-    start: int
-    end: int
-    level: int
-    title: str
-    numbered: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,43 +65,29 @@ class _Candidate:
     number: tuple[int, ...] = ()
     rule: str = ""
     indent: int = 0
-    closes: bool = True  # nothing of its block follows it
+    closes: bool = True  # it is the end of its block
 
 
-def structure_of(headings: Sequence[TextHeading]) -> Structure:
-    """How sure headings of plain text are."""
-    if not headings:
-        return Structure(1.0, Basis.NONE)
-    if any(heading.numbered for heading in headings):
-        return Structure(0.8, Basis.NUMBERING, "headings of plain text, told by their numbers")
-    return Structure(0.6, Basis.LAYOUT, "headings of plain text, told by how they are set")
+_WIDEST = 120
 
 
-def find_headings(text: str, blocks: Sequence[TextBlock]) -> list[TextHeading]:
-    """The headings of a plain text, in order; none unless there are two at least."""
-    width = _width(blocks)
-    found = [c for i, block in enumerate(blocks) for c in _candidates(text, block, i, width)]
-    kept = _without_unsure_numbers(found, blocks)
-    return list(_levelled(kept)) if len(kept) >= _FEWEST else []
-
-
-def _width(blocks: Sequence[TextBlock]) -> int:
-    """The width the text is set to: nearly all lines end before it."""
+def _measure_width(blocks: Sequence[TextBlock]) -> int:
+    """Return the text's width in columns: nearly all lines end before it."""
     ends = sorted(
         line.indent + line.end - line.start for block in blocks[:2000] for line in block.lines
     )
     return min(_WIDEST, ends[int(0.95 * (len(ends) - 1))]) if ends else 0
 
 
-def _candidates(text: str, block: TextBlock, index: int, width: int) -> Iterator[_Candidate]:
+def _find_candidates(text: str, block: TextBlock, index: int, width: int) -> Iterator[_Candidate]:
     lines = block.lines
     at = 0
     while at < len(lines):
-        inner = unboxed(text, lines[at])
-        if at + 1 < len(lines) and is_ruled(text, inner, below := unboxed(text, lines[at + 1])):
+        inner = _strip_box(text, lines[at])
+        if at + 1 < len(lines) and _is_ruled(text, inner, below := _strip_box(text, lines[at + 1])):
             mark = text[below.start]
             title = text[inner.start : inner.end]
-            number = _number_of(title)
+            number = _read_number(title)
             yield _Candidate(
                 index,
                 lines[at].start,
@@ -230,29 +101,41 @@ def _candidates(text: str, block: TextBlock, index: int, width: int) -> Iterator
             at += 2
             continue
         if at == 0:
-            first = _first_of_block(text, block, index, width)
+            first = _read_first_line(text, block, index, width)
             if first is not None:
                 yield first
         at += 1
 
 
-def _first_of_block(text: str, block: TextBlock, index: int, width: int) -> _Candidate | None:
-    """The heading that a block is or begins with, but for ruled ones."""
+_MOST_LINES = 3
+
+_NUMBER = re.compile(r"(?:§\s*)?(\d{1,3}(?:\.\d{1,3}){0,4})(\.|\)|:)?[ \t]+(?=\S)")
+_KEYWORD = re.compile(
+    r"(?:chapter|part|section|article|book|appendix|annex|schedule|exhibit|item)\s+"
+    r"(?:\d{1,3}|[ivxlc]{1,7}|[a-z])(?:[.:)\s]|$)|(?:appendix|annex|preamble)(?:[.:]|$)",
+    re.IGNORECASE,
+)
+_CONTENTS_LINE = re.compile(r"\.{4,}|(?:\. ){3,}|\s{3,}\d+$")
+_WORD = re.compile(r"[^\W\d_][\w'’-]*")
+
+
+def _read_first_line(text: str, block: TextBlock, index: int, width: int) -> _Candidate | None:
+    """Return the heading that a block is or begins with, underlined ones aside."""
     line = block.lines[0]
     words = text[line.start : line.end]
     if _CONTENTS_LINE.search(words):
         return None
     match = _NUMBER.match(words)
     if match is not None:
-        return _numbered(text, block, index, match, width)
+        return _read_numbered(text, block, index, match, width)
     if len(block.lines) > _MOST_LINES:
         return None
-    whole = " ".join(text[x.start : x.end] for x in block.lines if not is_address(text, x))
-    if not is_short(whole) or whole.endswith((",", ";")) or WORD.search(whole) is None:
+    whole = " ".join(text[x.start : x.end] for x in block.lines if not _is_address(text, x))
+    if not _is_short(whole) or whole.endswith((",", ";")) or _WORD.search(whole) is None:
         return None
     alone = (
-        is_centred(block.lines, width)
-        or (is_capitals(whole) and not whole.endswith("."))
+        _is_centred(block.lines, width)
+        or (_is_capitals(whole) and not whole.endswith("."))
         or (len(block.lines) == 1 and _KEYWORD.match(whole))
     )
     if not alone:
@@ -260,7 +143,10 @@ def _first_of_block(text: str, block: TextBlock, index: int, width: int) -> _Can
     return _Candidate(index, block.start, block.end, whole, _Style.ALONE)
 
 
-def _numbered(
+_RUN_IN = re.compile(r"([^.]{3,80}?)\.(?=\s|$)")
+
+
+def _read_numbered(
     text: str, block: TextBlock, index: int, match: re.Match[str], width: int
 ) -> _Candidate | None:
     line = block.lines[0]
@@ -268,21 +154,21 @@ def _numbered(
     start = line.start
     rest = text[start + match.end() : block.end]
     words = text[start : line.end]
-    if len(number) == 1 and match[2] is None and not is_capitals(rest):
+    if len(number) == 1 and match[2] is None and not _is_capitals(rest):
         return None  # "12 people came": a bare number needs a mark, or a title in capitals
-    ended_early = len(block.lines) == 1 or ends_early(text, block.lines, width)
+    ended_early = len(block.lines) == 1 or _ends_early(text, block.lines, width)
     if (
         ended_early
-        and is_short(words)
+        and _is_short(words)
         and not words.endswith((",", ";"))
-        and (len(block.lines) == 1 or is_title(text[start + match.end() : line.end]))
+        and (len(block.lines) == 1 or _is_title(text[start + match.end() : line.end]))
     ):
         closes = len(block.lines) == 1
         return _Candidate(
             index, start, line.end, words, _Style.NUMBERED, number, "", line.indent, closes
         )
     run_in = _RUN_IN.match(rest)
-    if run_in is not None and is_title(run_in[1]):
+    if run_in is not None and _is_title(run_in[1]):
         end = start + match.end() + run_in.end()
         title = " ".join(text[start:end].split())
         return _Candidate(
@@ -294,16 +180,16 @@ def _numbered(
     )
 
 
-def _without_unsure_numbers(
+def _drop_unsure_numbers(
     found: Sequence[_Candidate], blocks: Sequence[TextBlock]
 ) -> list[_Candidate]:
     """Leave out numbers that do not ascend, and numbered lines that are a list.
 
-    Of the numbered titles of one depth at least half must head something: run-in text or
-    paragraphs that are not the next number themselves. Of numbered paragraphs, three at least,
-    a third must go on in further paragraphs.
+    At least half of the numbered titles of one depth must be followed by text: run-in text or
+    paragraphs that are not the next number. At least three numbered paragraphs are needed, and a
+    third of them must continue in further paragraphs.
     """
-    ascending = _ascending([c for c in found if c.number])
+    ascending = _select_ascending([c for c in found if c.number])
     last = len(blocks)
     heads: dict[tuple[_Style, int], list[bool]] = {}
     in_sequence = set(ascending)
@@ -313,7 +199,7 @@ def _without_unsure_numbers(
         more_blocks = following.get(c.block, last) > c.block + 1
         more = more_blocks if c.style is _Style.PARAGRAPH else more_blocks or not c.closes
         heads.setdefault((c.style, len(c.number)), []).append(more)
-    # A titled number with its subsections right below heads those.
+    # A numbered title directly above its subsections is followed by those.
     deepest = max((len(c.number) for c in ascending), default=0)
     sure = {
         (style, depth)
@@ -325,13 +211,13 @@ def _without_unsure_numbers(
     return [c for c in found if not c.number or c in sure_ones]
 
 
-def _ascending(numbered: Sequence[_Candidate]) -> list[_Candidate]:
-    """The numbers each of which follows the one before, or begins a sequence anew."""
+def _select_ascending(numbered: Sequence[_Candidate]) -> list[_Candidate]:
+    """Return the numbers that follow the previous one or begin a new sequence."""
     kept: list[_Candidate] = []
     previous: tuple[int, ...] = ()
     for i, c in enumerate(numbered):
         begins = c.number in ((0,), (1,))
-        # A beginning counts if it goes on; an only number is no sequence.
+        # A beginning needs a next number; a single number is not a sequence.
         goes_on = i + 1 < len(numbered) and _follows(c.number, numbered[i + 1].number)
         if c.rule or (previous and _follows(previous, c.number)) or (begins and goes_on):
             kept.append(c)
@@ -346,11 +232,11 @@ def _follows(previous: tuple[int, ...], number: tuple[int, ...]) -> bool:
     return number[:-1] == previous[: depth - 1] and number[-1] == previous[depth - 1] + 1
 
 
-def _levelled(kept: Sequence[_Candidate]) -> Iterator[TextHeading]:
-    """Levels: the title, then what stands alone or is ruled, then numbers by their depth.
+def _assign_levels(kept: Sequence[_Candidate]) -> Iterator[TextHeading]:
+    """Yield headings with levels: the title, then lines alone or underlined, then numbers by depth.
 
-    Numbers that begin right below a heading without a number belong to it; otherwise they
-    stand beside it.
+    Numbers that begin directly below a heading without a number belong to it; otherwise they are
+    on its level.
     """
     titled = kept[0].block == 0 and not kept[0].number
     top = 2 if titled else 1
@@ -376,6 +262,130 @@ def _levelled(kept: Sequence[_Candidate]) -> Iterator[TextHeading]:
         before = c
 
 
-def _number_of(words: str) -> tuple[int, ...]:
+def _read_number(words: str) -> tuple[int, ...]:
     match = _NUMBER.match(words)
     return tuple(map(int, match[1].split("."))) if match else ()
+
+
+# Blocks: lines without a blank one between them.
+
+
+@dataclass(frozen=True, slots=True)
+class TextLine:
+    """A line's range in the text, without blanks around it, and its indentation."""
+
+    start: int
+    end: int
+    indent: int
+
+
+@dataclass(frozen=True, slots=True)
+class TextBlock:
+    """Lines without a blank one between them; blanks around it are not part of it."""
+
+    lines: tuple[TextLine, ...]
+
+    @property
+    def start(self) -> int:
+        """The place of its first character."""
+        return self.lines[0].start
+
+    @property
+    def end(self) -> int:
+        """The end of its last character."""
+        return self.lines[-1].end
+
+
+def split_blocks(text: str) -> list[TextBlock]:
+    """Return the blocks of a text in order; they hold all characters that are not blank."""
+    blocks: list[TextBlock] = []
+    lines: list[TextLine] = []
+    at = 0
+    for raw in text.split("\n"):
+        words = raw.strip()
+        if words:
+            lead = len(raw) - len(raw.lstrip())
+            indent = len(raw[:lead].expandtabs())
+            lines.append(TextLine(at + lead, at + lead + len(words), indent))
+        elif lines:
+            blocks.append(TextBlock(tuple(lines)))
+            lines = []
+        at += len(raw) + 1
+    if lines:
+        blocks.append(TextBlock(tuple(lines)))
+    return blocks
+
+
+# The look of a line: underlined, centred, in capitals, short as a title.
+
+_LONGEST = 100  # characters of a heading's line
+_RULE = re.compile(r"([=\-~^*_#])\1{2,}")
+
+
+def _is_ruled(text: str, line: TextLine, below: TextLine) -> bool:
+    """Report whether the line below underlines this one."""
+    rule = text[below.start : below.end]
+    length = line.end - line.start
+    return (
+        _RULE.fullmatch(rule) is not None
+        and length <= _LONGEST
+        and length / 2 <= len(rule) <= length + 4
+        and abs(line.indent - below.indent) <= 2
+        and _WORD.search(text, line.start, line.end) is not None
+    )
+
+
+def _strip_box(text: str, line: TextLine) -> TextLine:
+    """Return the line without the sides of a box of asterisks or bars around it."""
+    words = text[line.start : line.end]
+    side = words[0]
+    if side not in "*|" or len(words) < 5 or not words.endswith(side):
+        return line
+    inner = words.strip(side).strip()
+    start = line.start + words.find(inner)
+    return TextLine(start, start + len(inner), line.indent + start - line.start) if inner else line
+
+
+_MOST_WORDS = 14
+
+
+def _is_short(words: str) -> bool:
+    """Report whether words are few enough for a heading."""
+    return len(words) <= _LONGEST and len(words.split()) <= _MOST_WORDS
+
+
+def _is_capitals(words: str) -> bool:
+    """Report whether the first line is in capitals and has a word of three letters."""
+    first_line = words.split("\n", 1)[0]
+    return first_line.isupper() and any(len(word) >= 3 for word in _WORD.findall(first_line))
+
+
+def _is_title(words: str) -> bool:
+    """Report whether the words of four letters and more begin with capitals, as in titles."""
+    long = [word for word in _WORD.findall(words) if len(word) >= 4]
+    capital = sum(1 for word in long if word[0].isupper())
+    return _is_short(words) and bool(long) and capital >= 0.8 * len(long)
+
+
+_CENTRED_WITHIN = 6  # columns
+
+
+def _is_centred(lines: Sequence[TextLine], width: int) -> bool:
+    """Report whether each line is in the middle of the text's width."""
+    return all(
+        line.indent >= 8
+        and abs(line.indent + (line.end - line.start) / 2 - width / 2) <= _CENTRED_WITHIN
+        for line in lines
+    )
+
+
+def _is_address(text: str, line: TextLine) -> bool:
+    """Report whether the line is a web address only."""
+    return re.match(r"<?(?:https?://|www\.)\S*$", text[line.start : line.end]) is not None
+
+
+def _ends_early(text: str, lines: Sequence[TextLine], width: int) -> bool:
+    """Report whether the next line's first word would have fitted on the first line."""
+    first, second = lines[0], lines[1]
+    word = text[second.start : second.end].split(None, 1)[0]
+    return first.indent + (first.end - first.start) + 1 + len(word) <= 0.85 * width

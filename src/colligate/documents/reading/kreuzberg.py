@@ -1,4 +1,4 @@
-"""The one place where kreuzberg is called: no cache, no OCR, no network, bounded time."""
+"""The only place that calls kreuzberg: no cache, no OCR, no network, bounded time."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from colligate.documents.document import clean_text
 from colligate.documents.reading.source import SourceFile
 from colligate.errors import CorruptFile, EncryptedFile
 
@@ -14,23 +15,11 @@ _SECONDS = 300
 _EMBEDDED_PICTURE = re.compile(r"!\[([^\[\]\n]*)\]\((?:data:[^()\s]*|[^()\s:]+\.\w{3,4})\)")
 
 
-@dataclass(frozen=True, slots=True)
-class ExtractedText:
-    """What kreuzberg made of a file: Markdown and metadata."""
-
-    text: str
-    metadata: Mapping[str, Any]
-
-
 def extract_markdown(
     source: SourceFile, data: bytes, media_type: str, *, page_marker: str | None = None
 ) -> ExtractedText:
-    """Parse bytes of a media type kreuzberg knows; `page_marker` is set before each page.
-
-    Raises:
-        EncryptedFile, CorruptFile: if it cannot.
-    """
-    # Imported where it is needed: the library has 76 MB.
+    """Parse bytes of a media type kreuzberg knows; put `page_marker` before each page."""
+    # Imported here: the library has 76 MB.
     import kreuzberg
 
     config = kreuzberg.ExtractionConfig(
@@ -48,12 +37,20 @@ def extract_markdown(
     try:
         result = kreuzberg.extract_bytes_sync(data, media_type, config)
     except Exception as error:  # whatever a parser in another language raises is a damaged file
-        raise _refusal(source, error) from error
-    text = re.sub(r"\r\n?", "\n", result.content).replace("\x00", "\ufffd")
+        raise _refuse(source, error) from error
+    text = clean_text(result.content)
     return ExtractedText(_EMBEDDED_PICTURE.sub(r"\1", text).strip("\n") + "\n", result.metadata)
 
 
-def _refusal(source: SourceFile, error: Exception) -> EncryptedFile | CorruptFile:
+@dataclass(frozen=True, slots=True)
+class ExtractedText:
+    """A file as kreuzberg reads it: Markdown and metadata."""
+
+    text: str
+    metadata: Mapping[str, Any]
+
+
+def _refuse(source: SourceFile, error: Exception) -> EncryptedFile | CorruptFile:
     reason = re.sub(r"^\w+Error: ", "", str(error))
     if re.search(r"encrypt|password", reason, re.IGNORECASE):
         return EncryptedFile(f"cannot read {source.path}", "it is encrypted", "remove its password")

@@ -1,7 +1,7 @@
-"""How large a file may be, and what an archive may unpack to.
+"""Limits on one file: its size, and what an archive may unpack to.
 
 An office file is a zip archive. Before a parser sees it, every member is inflated here in
-small pieces and counted, so the sizes the archive declares are never trusted.
+small pieces and counted, so the sizes that the archive declares are never trusted.
 """
 
 from __future__ import annotations
@@ -16,18 +16,15 @@ from dataclasses import dataclass
 from colligate.errors import CorruptFile, EncryptedFile, TooLarge
 
 _MEBIBYTE = 1 << 20
-_PIECE = 1 << 16
-_LOCAL_HEADER = struct.Struct("<4s5H3L2H")
-_NESTING = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
     """Bounds on one file; sizes in bytes.
 
-    `text_bytes` bounds what is read as text, `file_bytes` any file. Of zip-based formats,
+    `text_bytes` bounds files read as text, `file_bytes` any file. In zip-based formats,
     `unpacked_bytes` bounds what all members unpack to, `ratio` how many times the archive's own
-    size that may be (archives under a mebibyte unpacked are let through), `members` their number.
+    size that may be (up to a mebibyte is always accepted), `members` their number.
     """
 
     file_bytes: int = 512 * _MEBIBYTE
@@ -38,25 +35,25 @@ class Limits:
 
 
 def check_archive(data: bytes, name: str, limits: Limits) -> tuple[str, ...]:
-    """The names of a zip archive's members, after its true unpacked size has been counted.
+    """Count what a zip archive truly unpacks to; return the names of its members.
 
     Raises:
         TooLarge: if it unpacks to more than the limits allow.
         EncryptedFile: if a member is encrypted.
         CorruptFile: if it is not a whole zip archive.
     """
-    names, _ = _inflate(data, name, limits, _allowance(data, limits), depth=0)
+    allowance = min(limits.unpacked_bytes, max(_MEBIBYTE, limits.ratio * len(data)))
+    names, _ = _inflate(data, name, limits, allowance, depth=0)
     return names
 
 
-def _allowance(data: bytes, limits: Limits) -> int:
-    return min(limits.unpacked_bytes, max(_MEBIBYTE, limits.ratio * len(data)))
+_NESTING = 3
 
 
 def _inflate(
     data: bytes, name: str, limits: Limits, allowance: int, *, depth: int
 ) -> tuple[tuple[str, ...], int]:
-    """Member names and the bytes they unpack to, archives inside archives counted too."""
+    """Return the members' names and the bytes they unpack to, archives inside included."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             members = archive.infolist()
@@ -76,7 +73,7 @@ def _inflate(
             raise EncryptedFile(f"cannot read {name}", "it is encrypted", "remove its password")
         left = allowance - used
         try:
-            size, nested = _member(data, member, left, keep=depth < _NESTING)
+            size, nested = _inflate_member(data, member, left, keep=depth < _NESTING)
         except (zlib.error, struct.error, ValueError) as error:
             raise CorruptFile(
                 f"cannot read {name}",
@@ -85,7 +82,7 @@ def _inflate(
             ) from error
         used += size
         if nested is not None and used <= allowance:
-            used += _nested(nested, name, limits, allowance - used, depth)
+            used += _inflate_nested(nested, name, limits, allowance - used, depth)
         if used > allowance:
             raise TooLarge(
                 f"cannot read {name}",
@@ -95,17 +92,20 @@ def _inflate(
     return tuple(member.filename for member in members), used
 
 
-def _nested(data: bytes, name: str, limits: Limits, allowance: int, depth: int) -> int:
+def _inflate_nested(data: bytes, name: str, limits: Limits, allowance: int, depth: int) -> int:
     try:
         return _inflate(data, name, limits, allowance, depth=depth + 1)[1]
     except CorruptFile:
-        return 0  # it only began like an archive; its own bytes are counted already
+        return 0  # it only begins like an archive; its own bytes are counted already
 
 
-def _member(
+_LOCAL_HEADER = struct.Struct("<4s5H3L2H")
+
+
+def _inflate_member(
     data: bytes, member: zipfile.ZipInfo, allowance: int, *, keep: bool
 ) -> tuple[int, bytes | None]:
-    """How many bytes a member unpacks to (counting stops past `allowance`); its bytes if a zip."""
+    """Return how many bytes a member unpacks to (at most just over `allowance`); a zip's bytes."""
     header = _LOCAL_HEADER.unpack_from(data, member.header_offset)
     start = member.header_offset + _LOCAL_HEADER.size + header[-2] + header[-1]
     packed = memoryview(data)[start : start + member.compress_size]
@@ -115,7 +115,7 @@ def _member(
     if member.compress_type != zipfile.ZIP_DEFLATED:
         raise ValueError(f"compression method {member.compress_type}")
     size, kept = 0, bytearray()
-    for piece in _inflated(packed):
+    for piece in _iter_inflated(packed):
         if keep and (kept or (size == 0 and piece.startswith(b"PK\x03\x04"))):
             kept += piece
         size += len(piece)
@@ -124,8 +124,11 @@ def _member(
     return size, bytes(kept) if kept else None
 
 
-def _inflated(packed: memoryview) -> Iterator[bytes]:
-    """The bytes a deflate stream unpacks to, in small pieces."""
+_PIECE = 1 << 16
+
+
+def _iter_inflated(packed: memoryview) -> Iterator[bytes]:
+    """Yield the bytes a deflate stream unpacks to, in small pieces."""
     inflater = zlib.decompressobj(-zlib.MAX_WBITS)
     for at in range(0, len(packed), _PIECE):
         pending: bytes = bytes(packed[at : at + _PIECE])

@@ -1,4 +1,7 @@
-"""Slides, sheets, e-books and other marked-up formats, through kreuzberg."""
+"""Office files, e-books and e-mail.
+
+kreuzberg reads most of them, mammoth Word documents, the standard library e-mail.
+"""
 
 from __future__ import annotations
 
@@ -10,30 +13,77 @@ import zipfile
 from collections.abc import Mapping
 from email.errors import MessageError
 from email.message import EmailMessage, MIMEPart
+from functools import partial
 from typing import Any
 
 from lxml import etree  # type: ignore[import-untyped]
 
-from colligate.documents.document import Document, Page
+from colligate.documents.document import Document, Page, clean_text
 from colligate.documents.reading.decoding import decode
 from colligate.documents.reading.formats import EPUB, PPTX, RTF, Container
 from colligate.documents.reading.kreuzberg import extract_markdown
 from colligate.documents.reading.limits import check_archive
 from colligate.documents.reading.markup import parse_html
-from colligate.documents.reading.source import SourceFile, finish, markdown_document
+from colligate.documents.reading.source import SourceFile, make_document
 from colligate.documents.reading.text import text_tree
 from colligate.errors import CorruptFile
 
-# Presentations: one section and one page for each slide.
+_NO_TITLES = {"powerpoint presentation", "document", "untitled"}  # what programs fill in
+# Where a chapter of an e-book is not well-formed, its head comes as front matter.
+_CHAPTER_HEAD = re.compile(r"^---\n(?:[\w:.-]+: .*\n)+---\n+", re.MULTILINE)
 
 # A character of the private use area, which kreuzberg neither escapes nor reads as Markdown.
 _PAGE_MARKER = "\n\n\ue000{page_num}\ue000\n\n"
+
+
+def read_office(source: SourceFile) -> Document:
+    """Read a file of any format that kreuzberg turns into Markdown."""
+    form, data = source.format, source.data
+    if form.container is Container.ZIP:
+        members = check_archive(data, str(source.path), source.limits)
+        if any(name.startswith("ppt/notesSlides/") for name in members):
+            source.warn("the speaker's notes are not read")
+    elif form.container is Container.TEXT and form is not RTF:
+        data = source.text.encode()
+    marker = _PAGE_MARKER if form is PPTX else None
+    parsed = extract_markdown(source, data, form.media_type, page_marker=marker)
+    text = parsed.text
+    pages: tuple[Page, ...] = ()
+    if form is PPTX:
+        text, pages = _split_slides(text)
+    elif form is EPUB:
+        text = _CHAPTER_HEAD.sub("", text)
+    metadata = _select_metadata(parsed.metadata)
+    title = metadata.get("title", "")
+    return make_document(
+        source,
+        text,
+        title=None if title.lower() in _NO_TITLES else title,
+        metadata=metadata,
+        pages=pages,
+    )
+
+
+_KEPT = ("title", "subject", "authors", "created_at", "modified_at", "language")
+
+
+def _select_metadata(found: Mapping[str, Any]) -> dict[str, str]:
+    kept = {}
+    for key in _KEPT:
+        value = found.get(key)
+        if value:
+            kept[key] = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    return kept
+
+
+# Presentations: one section and one page for each slide.
+
 _MARK = re.compile(r"\n*\ue000(\d+)\ue000\n*")
 _SLIDE_HEADING = re.compile(r"#{1,6} \S")
 
 
 def _split_slides(marked: str) -> tuple[str, tuple[Page, ...]]:
-    """The Markdown without marks, each slide under a heading, and where each slide stands."""
+    """Return the Markdown without marks, each slide under a heading, and the slides' ranges."""
     _, *parts = _MARK.split(marked)
     text, pages = "", []
     for number, content in zip(map(int, parts[::2]), parts[1::2], strict=True):
@@ -45,61 +95,12 @@ def _split_slides(marked: str) -> tuple[str, tuple[Page, ...]]:
     return text, tuple(pages)
 
 
-_KEPT = ("title", "subject", "authors", "created_at", "modified_at", "language")
-_NO_TITLES = {"powerpoint presentation", "document", "untitled"}  # what programs fill in
-# Where a chapter of an e-book is not well-formed, its head comes as front matter.
-_CHAPTER_HEAD = re.compile(r"^---\n(?:[\w:.-]+: .*\n)+---\n+", re.MULTILINE)
-
-
-def read_office(source: SourceFile) -> Document:
-    """A file of any format kreuzberg turns into Markdown.
-
-    Raises:
-        ReadingError: if it is damaged, encrypted or unpacks to too much.
-    """
-    form, data = source.format, source.data
-    warnings: tuple[str, ...] = ()
-    if form.container is Container.ZIP:
-        members = check_archive(data, str(source.path), source.limits)
-        if any(name.startswith("ppt/notesSlides/") for name in members):
-            warnings = (f"{source.path}: the speaker's notes are not read",)
-    elif form.container is Container.TEXT and form is not RTF:
-        data, warnings = source.decoded.text.encode(), source.decoded.warnings
-    marker = _PAGE_MARKER if form is PPTX else None
-    parsed = extract_markdown(source, data, form.media_type, page_marker=marker)
-    text = parsed.text
-    pages: tuple[Page, ...] = ()
-    if form is PPTX:
-        text, pages = _split_slides(text)
-    elif form is EPUB:
-        text = _CHAPTER_HEAD.sub("", text)
-    metadata = _metadata(parsed.metadata)
-    title = metadata.get("title", "")
-    return markdown_document(
-        source,
-        text,
-        title=None if title.lower() in _NO_TITLES else title,
-        metadata=metadata,
-        warnings=warnings,
-        pages=pages,
-    )
-
-
-def _metadata(found: Mapping[str, Any]) -> dict[str, str]:
-    kept = {}
-    for key in _KEPT:
-        value = found.get(key)
-        if value:
-            kept[key] = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-    return kept
-
-
 # DOCX through mammoth, whose HTML is then read like any page's.
 #
 # kreuzberg's own DOCX reader (4.10.4) loses every "&", "<" and ">" of the text, flattens nested
-# lists and does not see lists that a style makes; mammoth does none of this.
+# lists and misses lists that a style makes; mammoth does none of this.
 
-# Styles beyond mammoth's own map. "List Bullet 2" is the second level of a list to its reader.
+# Styles that mammoth's own map lacks. "List Bullet 2" is the second level of a list.
 _STYLES = "\n".join(
     [
         "p[style-name='Title'] => h1.title:fresh",
@@ -115,6 +116,36 @@ _STYLES = "\n".join(
 )
 _TITLE = re.compile(r'<h1 class="title">(.*?)</h1>')
 _HEADING = re.compile(r"^(?=#{1,5} )", re.MULTILINE)
+
+
+def read_docx(source: SourceFile) -> Document:
+    """Read a Word document without its pictures."""
+    # Imported here: few files are DOCX, and the import takes time.
+    import mammoth  # type: ignore[import-untyped]
+
+    check_archive(source.data, str(source.path), source.limits)
+    try:
+        converted = mammoth.convert_to_html(
+            io.BytesIO(source.data), style_map=_STYLES, convert_image=_drop_picture
+        )
+        metadata = _read_properties(source.data)
+    except Exception as error:  # mammoth lets whatever the XML and zip readers raise through
+        raise CorruptFile(
+            f"cannot read {source.path}", f"it is damaged ({error})", "open and save it again"
+        ) from error
+    text = parse_html(source, converted.value).text
+    titles = _TITLE.findall(converted.value)
+    if len(titles) == 1 and text.startswith("# "):
+        first, line_end, rest = text.partition("\n")
+        text = first + line_end + _HEADING.sub("#", rest)  # the title stands above the headings
+    title = metadata.get("title") if not titles else None
+    return make_document(source, text, title=title, metadata=metadata)
+
+
+def _drop_picture(_: Any) -> list[Any]:
+    return []
+
+
 _CORE = "docProps/core.xml"
 _PROPERTIES = {
     "title": "{http://purl.org/dc/elements/1.1/}title",
@@ -125,43 +156,7 @@ _PROPERTIES = {
 }
 
 
-def read_docx(source: SourceFile) -> Document:
-    """A Word document; pictures are left out.
-
-    Raises:
-        ReadingError: if it is damaged, encrypted or unpacks to too much.
-    """
-    # Imported here: few files are DOCX, and every command would wait for it.
-    import mammoth  # type: ignore[import-untyped]
-
-    check_archive(source.data, str(source.path), source.limits)
-    try:
-        converted = mammoth.convert_to_html(
-            io.BytesIO(source.data), style_map=_STYLES, convert_image=_no_picture
-        )
-        metadata = _docx_metadata(source.data)
-    except Exception as error:  # mammoth lets whatever the XML and zip readers raise through
-        raise CorruptFile(
-            f"cannot read {source.path}", f"it is damaged ({error})", "open and save it again"
-        ) from error
-    text = parse_html(source, converted.value).text
-    titles = _TITLE.findall(converted.value)
-    if len(titles) == 1 and text.startswith("# "):
-        first, line_end, rest = text.partition("\n")
-        text = first + line_end + _HEADING.sub("#", rest)  # the title stands above the headings
-    return markdown_document(
-        source,
-        text,
-        title=metadata.get("title") if not titles else None,
-        metadata=metadata,
-    )
-
-
-def _no_picture(_: Any) -> list[Any]:
-    return []
-
-
-def _docx_metadata(data: bytes) -> dict[str, str]:
+def _read_properties(data: bytes) -> dict[str, str]:
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         if _CORE not in archive.namelist():
             return {}
@@ -171,63 +166,51 @@ def _docx_metadata(data: bytes) -> dict[str, str]:
     return {name: value for name, value in found.items() if value}
 
 
-# E-mail messages: the subject is the title, then who wrote to whom and when, then the body.
+# E-mail: the subject is the title; the text is who wrote to whom and when, then the body.
 
 _SHOWN = ("From", "To", "Cc", "Date")
 _KEPT_HEADERS = (*_SHOWN, "Subject", "Message-ID", "In-Reply-To")
 
 
 def read_email(source: SourceFile) -> Document:
-    """A message in Internet format (RFC 5322); attachments are named, not read.
-
-    Raises:
-        CorruptFile: if it cannot be understood.
-    """
+    """Read a message in Internet format (RFC 5322); attachments are named, not read."""
     try:
         message = email.message_from_bytes(source.data, EmailMessage, policy=email.policy.default)
-        kept = {name: _header(message, name) for name in _KEPT_HEADERS}
+        kept = {name: _read_header(message, name) for name in _KEPT_HEADERS}
         attached = [part.get_filename() or "unnamed" for part in message.iter_attachments()]
         body = message.get_body(("plain", "html"))
-        content = "" if body is None else _content(body)
+        content = "" if body is None else _read_content(body)
     except (MessageError, ValueError, LookupError, TypeError, AttributeError) as error:
         # The standard library's parser raises all of these at malformed messages.
         raise CorruptFile(
             f"cannot read {source.path}", f"its message is malformed ({error})", "save it again"
         ) from error
     metadata = {name.lower(): value for name, value in kept.items() if value}
-    warnings: tuple[str, ...] = ()
     if attached:
         metadata["attachments"] = ", ".join(attached)
-        warnings = (f"{source.path}: attachments are not read: {', '.join(attached)}",)
+        source.warn(f"attachments are not read: {metadata['attachments']}")
     subject = kept["Subject"] or source.stem
     head = "\n".join(f"{name}: {kept[name]}" for name in _SHOWN if kept[name])
     if body is not None and body.get_content_type() == "text/html":
         marked_up = parse_html(source, content).text
         text = f"# {subject}\n\n{head}\n\n{marked_up}"
-        return markdown_document(source, text, title=subject, metadata=metadata, warnings=warnings)
+        return make_document(source, text, title=subject, metadata=metadata)
     text = "\n\n".join(part for part in (head, content.strip("\n")) if part) + "\n"
-    return finish(
-        source,
-        text,
-        lambda name: text_tree(text, name, prose=False),
-        title=subject,
-        metadata=metadata,
-        warnings=warnings,
-    )
+    tree = partial(text_tree, prose=False)
+    return make_document(source, text, tree=tree, title=subject, metadata=metadata)
 
 
-def _header(message: EmailMessage, name: str) -> str:
+def _read_header(message: EmailMessage, name: str) -> str:
     value = message.get(name)
     return "" if value is None else " ".join(str(value).split())
 
 
-def _content(part: MIMEPart) -> str:
+def _read_content(part: MIMEPart) -> str:
     content = part.get_payload(decode=True)
     if not isinstance(content, bytes) or not content.strip():
         return ""
     charset = part.get_content_charset()
     try:
-        text = content.decode(charset or "utf-8")
+        return clean_text(content.decode(charset or "utf-8"))
     except (LookupError, UnicodeDecodeError):
-        return decode(content, "the body").text
-    return text.replace("\r\n", "\n").replace("\r", "\n").replace("\x00", "\ufffd")
+        return clean_text(decode(content)[0])

@@ -8,79 +8,45 @@ import json
 import zlib
 from collections.abc import Iterator
 
-from colligate.documents.document import Document
+from colligate.documents.document import Document, clean_text
 from colligate.documents.markdown import markdown_tree
 from colligate.documents.reading.source import SourceFile, document_id
 from colligate.errors import CorruptFile, NoText, TooLarge
 
-_GZIP = b"\x1f\x8b"
 _MOST_WARNINGS = 20
 
 
-def read_records(source: SourceFile) -> tuple[tuple[Document, ...], tuple[str, ...]]:
-    """The documents of a file of `{"id", "title", "text"}`, and a warning for each bad line.
+def read_records(source: SourceFile) -> tuple[Document, ...]:
+    """Return the documents of a file of `{"id", "title", "text"}`; each bad line is a warning.
 
-    `_id` (BEIR) and `contents` (FlashRAG) are understood too. A record's id is its document's.
-
-    Raises:
-        NoText: if no line holds a document.
-        CorruptFile, TooLarge: if a compressed file is damaged or unpacks to too much.
+    `_id` (BEIR) and `contents` (FlashRAG) are accepted too. A record's id is its document's.
     """
     documents: dict[str, Document] = {}
     wrong: list[str] = []
-    for number, line in enumerate(_lines(source), start=1):
+    for number, line in enumerate(_iter_lines(source), start=1):
         if not line.strip():
             continue
         try:
-            document = _record(source, line)
+            document = _parse_record(source, line)
+            if document.id in documents:
+                raise ValueError(f"the id {document.id!r} was there before")
         except ValueError as error:
             wrong.append(f"{source.path}:{number}: {error}")
-            continue
-        if document.id in documents:
-            wrong.append(f"{source.path}:{number}: the id {document.id!r} was there before")
-            continue
-        documents[document.id] = document
+        else:
+            documents[document.id] = document
     if not documents:
         why = f"none of its lines holds a document ({wrong[0]})" if wrong else "it holds no lines"
         raise NoText(
             f"cannot read {source.path}", why, 'write {"id", "title", "text"} on each line'
         )
+    source.warnings.extend(wrong[:_MOST_WARNINGS])
     if len(wrong) > _MOST_WARNINGS:
-        more = len(wrong) - _MOST_WARNINGS
-        wrong[_MOST_WARNINGS:] = [f"{source.path}: {more:,} more lines were left out"]
-    return tuple(documents.values()), tuple(wrong)
+        source.warn(f"{len(wrong) - _MOST_WARNINGS:,} more lines were left out")
+    return tuple(documents.values())
 
 
-def _lines(source: SourceFile) -> Iterator[bytes]:
-    data = source.data
-    if data.startswith(_GZIP):
-        data = _unpacked(source)
-    # Bytes are split at b"\n" alone: a JSON string may hold other line separators.
-    yield from io.BytesIO(data.removeprefix(b"\xef\xbb\xbf"))
-
-
-def _unpacked(source: SourceFile) -> bytes:
-    most = source.limits.unpacked_bytes
-    try:
-        with gzip.GzipFile(fileobj=io.BytesIO(source.data)) as packed:
-            data = packed.read(most + 1)
-    except (OSError, EOFError, zlib.error) as error:
-        raise CorruptFile(
-            f"cannot read {source.path}", f"its gzip archive is damaged ({error})", "fetch it again"
-        ) from error
-    if len(data) > most:
-        raise TooLarge(
-            f"cannot read {source.path}", f"it unpacks to more than {most:,} bytes", "split it"
-        )
-    return data
-
-
-def _record(source: SourceFile, line: bytes) -> Document:
-    """One line's document.
-
-    Raises:
-        ValueError: saying what is wrong with the line.
-    """
+def _parse_record(source: SourceFile, line: bytes) -> Document:
+    """Return one line's document, or raise a ValueError that says what is wrong."""
     if len(line) > source.limits.text_bytes:
         raise ValueError(f"it is longer than {source.limits.text_bytes:,} bytes")
     try:
@@ -97,10 +63,10 @@ def _record(source: SourceFile, line: bytes) -> Document:
     given = record.get("id", record.get("_id"))
     if given is not None and not isinstance(given, str | int):
         raise ValueError('its "id" is neither a string nor a whole number')
-    text = _clean(text)
+    text = clean_text(text)
     title = record.get("title")
-    title = " ".join(title.split()) if isinstance(title, str) else ""
-    name = str(given).strip() if given is not None else ""
+    title = " ".join(clean_text(title).split()) if isinstance(title, str) else ""
+    name = clean_text(str(given)).strip() if given is not None else ""
     name = name or document_id(title or source.stem, text)
     return Document(
         id=name,
@@ -112,15 +78,26 @@ def _record(source: SourceFile, line: bytes) -> Document:
     )
 
 
-def _clean(text: str) -> str:
-    text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\x00", "\ufffd")
-    # JSON may escape half a surrogate pair, which no encoding can write.
-    return text.encode("utf-8", "replace").decode() if not _encodable(text) else text
+_GZIP = b"\x1f\x8b"
 
 
-def _encodable(text: str) -> bool:
+def _iter_lines(source: SourceFile) -> Iterator[bytes]:
+    data = _unpack(source) if source.data.startswith(_GZIP) else source.data
+    # Bytes are split at b"\n" alone: a JSON string may hold other line separators.
+    yield from io.BytesIO(data.removeprefix(b"\xef\xbb\xbf"))
+
+
+def _unpack(source: SourceFile) -> bytes:
+    most = source.limits.unpacked_bytes
     try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+        with gzip.GzipFile(fileobj=io.BytesIO(source.data)) as packed:
+            data = packed.read(most + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise CorruptFile(
+            f"cannot read {source.path}", f"its gzip archive is damaged ({error})", "fetch it again"
+        ) from error
+    if len(data) > most:
+        raise TooLarge(
+            f"cannot read {source.path}", f"it unpacks to more than {most:,} bytes", "split it"
+        )
+    return data

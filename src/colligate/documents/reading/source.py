@@ -1,4 +1,4 @@
-"""One file as its reader gets it, and the document that comes of it."""
+"""One loaded file as its reader gets it, and the document that comes of it."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import os
 import re
 import stat
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from colligate.documents.document import Document, Page, digest
+from colligate.documents.document import Document, Page, clean_text, digest
 from colligate.documents.markdown import markdown_tree
-from colligate.documents.reading.decoding import DecodedText, decode
-from colligate.documents.reading.formats import FileFormat, suffix_of
+from colligate.documents.reading.decoding import decode
+from colligate.documents.reading.formats import TEXT, FileFormat, suffix_of
 from colligate.documents.reading.limits import Limits
-from colligate.documents.tree import Structure, Tree
+from colligate.documents.tree import Tree
 from colligate.errors import (
     ColligateError,
     FileChanged,
@@ -27,31 +27,16 @@ from colligate.errors import (
     UnsupportedFormat,
 )
 
-# The name of a document: what its file is called and what it says.
-
-_STEM_LENGTH = 40
-
-
-def document_id(stem: str, text: str) -> str:
-    """A stable, readable id: the file's stem as a slug, and ten hexadecimal digits of its text.
-
-    Letters and digits of every script, dots and hyphens stay; all else becomes one hyphen.
-
-    >>> document_id("Annual Report (2023)", "")
-    'annual-report-2023-e3b0c44298'
-    """
-    slug = re.sub(r"(?:[^\w.]|_)+", "-", stem.lower())[:_STEM_LENGTH].strip("-.")
-    return f"{slug or 'document'}-{digest(text)[:10]}"
-
 
 @dataclass(frozen=True)
 class SourceFile:
-    """A loaded file: its bytes and what they are."""
+    """A loaded file: its bytes, its format, and the warnings collected while it is read."""
 
     path: Path
     data: bytes
-    format: FileFormat
-    limits: Limits
+    format: FileFormat = TEXT
+    limits: Limits = field(default_factory=Limits)
+    warnings: list[str] = field(default_factory=list)
 
     @property
     def stem(self) -> str:
@@ -59,8 +44,8 @@ class SourceFile:
         return stem_of(self.path)
 
     @cached_property
-    def decoded(self) -> DecodedText:
-        """The bytes as text.
+    def text(self) -> str:
+        """The bytes as text, cleaned; a doubtful encoding is a warning.
 
         Raises:
             TooLarge, NoText: if they are too many, or hold nothing but blanks.
@@ -72,76 +57,59 @@ class SourceFile:
                 f"{self.limits.text_bytes:,} a document",
                 "split it",
             )
-        return decode(self.data, str(self.path))
+        text, doubt = decode(self.data)
+        if doubt:
+            self.warn(doubt)
+        if "\x00" in text:
+            self.warn("NUL characters were replaced")
+        text = clean_text(text)
+        if not text.strip():
+            raise NoText(f"cannot read {self.path}", "it holds only blanks", "leave it out")
+        return text
+
+    def warn(self, what: str) -> None:
+        """Add a warning about the file."""
+        self.warnings.append(clean_text(f"{self.path}: {what}"))
 
 
-def stem_of(path: Path) -> str:
-    """The name without its suffix, where that is a suffix and not a version ("GPL-2.0")."""
-    suffix = suffix_of(path)
-    is_suffix = re.fullmatch(r"\.[a-z][a-z0-9]{0,9}(\.gz)?", suffix)
-    return path.name[: -len(suffix)] if is_suffix else path.name
-
-
-def markdown_document(
+def make_document(
     source: SourceFile,
     text: str,
     *,
-    title: str | None = None,
-    structure: Structure | None = None,
-    metadata: Mapping[str, str] | None = None,
-    warnings: tuple[str, ...] = (),
-    pages: tuple[Page, ...] = (),
-    language: str = "und",
-) -> Document:
-    """A document of Markdown text; its title is `title`, else its first heading, else the stem."""
-    return finish(
-        source,
-        text,
-        lambda name: markdown_tree(text, name, structure=structure),
-        title=title,
-        metadata=metadata,
-        warnings=warnings,
-        pages=pages,
-        language=language,
-    )
-
-
-def finish(
-    source: SourceFile,
-    text: str,
-    grow: Callable[[str], Tree],
-    *,
+    tree: Callable[[str, str], Tree] = markdown_tree,
     title: str | None = None,
     metadata: Mapping[str, str] | None = None,
-    warnings: tuple[str, ...] = (),
     pages: tuple[Page, ...] = (),
-    language: str = "und",
+    media_type: str | None = None,
 ) -> Document:
-    """A document of a text whose tree `grow` builds from the document's id.
+    """Return the document that a file's text makes, with the warnings about the file so far.
+
+    `tree` makes the tree of a text and a document's id. The title is `title`, otherwise the
+    text's top heading, otherwise the file's stem. `pages` count in `clean_text(text)`.
 
     Raises:
-        NoText: if nothing but blanks is left of the file.
+        NoText: if the text holds nothing but blanks.
     """
+    text = clean_text(text)
     if not text.strip():
         raise NoText(f"cannot read {source.path}", "it holds no text", "leave it out")
     name = document_id(source.stem, text)
-    tree = grow(name)
+    grown = tree(text, name)
     return Document(
         id=name,
-        title=title or title_of(tree) or source.stem,
+        title=clean_text(title or _find_top_heading(grown) or source.stem),
         text=text,
-        tree=tree,
+        tree=grown,
         pages=pages,
         source=str(source.path),
-        media_type=source.format.media_type,
-        language=language,
-        metadata=metadata or {},
-        warnings=warnings,
+        media_type=media_type or source.format.media_type,
+        metadata={key: clean_text(value) for key, value in (metadata or {}).items()},
+        warnings=tuple(source.warnings),
     )
 
 
-def title_of(tree: Tree) -> str | None:
-    """The first heading's text, if it is the document's only one of the highest level."""
+def _find_top_heading(tree: Tree) -> str | None:
+    """Return the first heading's text if it is the only one of the highest level."""
     sections = [section for section in tree.sections if not section.synthetic]
     if not sections:
         return None
@@ -150,24 +118,53 @@ def title_of(tree: Tree) -> str | None:
     return tops[0].title if len(tops) == 1 and tops[0] is sections[0] else None
 
 
-# The bytes of one file, whole and unchanged while they were read.
+_STEM_LENGTH = 40
+
+
+def document_id(stem: str, text: str) -> str:
+    """Return a stable, readable id: the file's stem as a slug, ten hexadecimal digits of its text.
+
+    Letters and digits of every script, dots and hyphens stay; all else becomes one hyphen.
+
+    >>> document_id("Annual Report (2023)", "")
+    'annual-report-2023-e3b0c44298'
+    """
+    slug = re.sub(r"(?:[^\w.]|_)+", "-", stem.lower())[:_STEM_LENGTH].strip("-.")
+    return f"{slug or 'document'}-{digest(text)[:10]}"
+
+
+def stem_of(path: Path) -> str:
+    """Return the name without its suffix, where that is a suffix and not a version ("GPL-2.0")."""
+    suffix = suffix_of(path)
+    is_suffix = re.fullmatch(r"(\.[a-z][a-z0-9]{0,9}){1,2}", suffix)
+    return path.name[: -len(suffix)] if is_suffix else path.name
+
 
 _ATTEMPTS = 2
 
 
 def load(path: Path, limits: Limits) -> bytes:
-    """All bytes of a file.
+    """Read all bytes of a file, unchanged while they are read.
 
     Raises:
         MissingPath: if there is no such file.
         ReadingError: `UnsupportedFormat` if it is not a regular file, `NotPermitted`, `NoText` if
             it is empty, `TooLarge`, or `FileChanged` if it changed in both of two attempts.
     """
+    require_utf8(path, str(path))
     for _ in range(_ATTEMPTS):
         try:
             before = path.stat()
-            _check(path, before, limits)
-            data = _bytes(path, limits.file_bytes)
+            require_regular(path, before)
+            if before.st_size > limits.file_bytes:
+                raise TooLarge(
+                    f"cannot read {path}",
+                    f"it has {before.st_size:,} bytes and the limit is {limits.file_bytes:,}",
+                    "split it",
+                )
+            with path.open("rb") as file:
+                # One byte over the limit, so a file that grows meanwhile cannot fill the memory.
+                data = file.read(limits.file_bytes + 1)
             after = path.stat()
         except OSError as error:
             raise os_error(path, error) from error
@@ -178,21 +175,20 @@ def load(path: Path, limits: Limits) -> bytes:
     raise FileChanged(f"cannot read {path}", "it changes while it is read", "try again later")
 
 
-def os_error(path: Path, error: OSError) -> ColligateError:
-    """What the operating system said about a path, as one of ours."""
-    if isinstance(error, FileNotFoundError | NotADirectoryError):
-        return MissingPath(f"no such file or folder: {path}", "", "check the path")
-    if isinstance(error, PermissionError):
-        return NotPermitted(f"cannot read {path}", "permission denied", "give yourself read access")
-    return ReadingError(f"cannot read {path}", error.strerror or str(error), "check the path")
+def _version(state: os.stat_result) -> tuple[int, int, int, int]:
+    return state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns
+
+
+def require_utf8(path: Path, name: str) -> None:
+    """Refuse a path whose name no catalogue and no other program could store."""
+    try:
+        name.encode()
+    except UnicodeEncodeError as error:
+        raise ReadingError(f"cannot read {path}", "its path is not UTF-8", "rename it") from error
 
 
 def require_regular(path: Path, state: os.stat_result) -> None:
-    """Refuse what is no file of a certain length.
-
-    Raises:
-        UnsupportedFormat: if it is a folder, a pipe, a device, a socket.
-    """
+    """Refuse a folder, a pipe, a device or a socket."""
     if stat.S_ISDIR(state.st_mode):
         raise UnsupportedFormat(f"cannot read {path}", "it is a folder", "name a file")
     if not stat.S_ISREG(state.st_mode):
@@ -200,21 +196,10 @@ def require_regular(path: Path, state: os.stat_result) -> None:
         raise UnsupportedFormat(f"cannot read {path}", "it is not a regular file", "name a file")
 
 
-def _bytes(path: Path, most: int) -> bytes:
-    with path.open("rb") as file:
-        # One byte beyond the limit, so a file that grows meanwhile cannot fill the memory.
-        return file.read(most + 1)
-
-
-def _check(path: Path, state: os.stat_result, limits: Limits) -> None:
-    require_regular(path, state)
-    if state.st_size > limits.file_bytes:
-        raise TooLarge(
-            f"cannot read {path}",
-            f"it has {state.st_size:,} bytes and the limit is {limits.file_bytes:,}",
-            "split it",
-        )
-
-
-def _version(state: os.stat_result) -> tuple[int, int, int, int]:
-    return state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns
+def os_error(path: Path, error: OSError) -> ColligateError:
+    """Return our error for one of the operating system's about a path."""
+    if isinstance(error, FileNotFoundError | NotADirectoryError):
+        return MissingPath(f"no such file or folder: {path}", "", "check the path")
+    if isinstance(error, PermissionError):
+        return NotPermitted(f"cannot read {path}", "permission denied", "give yourself read access")
+    return ReadingError(f"cannot read {path}", error.strerror or str(error), "check the path")

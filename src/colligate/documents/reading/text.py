@@ -1,9 +1,10 @@
-"""Plain text: its own words as they stand, paragraphs between blank lines, sections if any."""
+"""Plain text: unchanged, with paragraphs between blank lines and sections where it has them."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from colligate.documents.document import Document
 from colligate.documents.markdown import INTRODUCTION
@@ -16,47 +17,48 @@ from colligate.documents.reading.headings import (
     split_blocks,
     structure_of,
 )
-from colligate.documents.reading.source import SourceFile, finish
+from colligate.documents.reading.source import SourceFile, make_document
 from colligate.documents.tree import Kind, Structure, Tree, TreeBuilder
 
 _PROSE = {"", ".txt", ".text"}
-_ITEM = re.compile(r"(?:[-*+•‣◦·–]|\(?(?:\d{1,3}|[a-zA-Z]|[ivx]{1,4})[.)])[ \t]+\S")
 
 
 def read_text(source: SourceFile) -> Document:
-    """A text file, its text unchanged but for line ends. Only prose is looked at for headings."""
-    text, warnings = source.decoded.text, source.decoded.warnings
+    """Read a text file; only prose, and not source code, is searched for headings."""
     prose = suffix_of(source.path) in _PROSE or source.path.name == source.stem
-    return finish(source, text, lambda name: text_tree(text, name, prose=prose), warnings=warnings)
+    return make_document(source, source.text, tree=partial(text_tree, prose=prose))
 
 
 def text_tree(text: str, document_id: str, *, prose: bool = True) -> Tree:
-    """The tree of a plain text: paragraphs and list items, under sections where it has them.
+    """Return the tree of a plain text: paragraphs and list items, under sections if it has any.
 
-    As in Markdown's trees, text before the first heading stands in a synthetic introduction,
+    As in a Markdown tree, text before the first heading goes into a synthetic introduction,
     and so does text between the document's title and the first section.
     """
     blocks = split_blocks(text)
     headings = find_headings(text, blocks) if prose else []
-    return _Growth(text, document_id, headings).tree(blocks, structure_of(headings))
+    return _TextTreeBuilder(text, document_id, headings).build(blocks, structure_of(headings))
 
 
-class _Growth:
-    """One pass over the blocks; a node closes when one outside it begins, or at the end."""
+_ITEM = re.compile(r"(?:[-*+•‣◦·–]|\(?(?:\d{1,3}|[a-zA-Z]|[ivx]{1,4})[.)])[ \t]+\S")
+
+
+class _TextTreeBuilder:
+    """Builds the tree in one pass; a node closes when one outside it begins, or at the end."""
 
     def __init__(self, text: str, document_id: str, headings: Sequence[TextHeading]) -> None:
         self._text = text
         self._headings = headings
         self._builder = TreeBuilder(document_id)
         root = self._builder.add(Kind.ROOT, 0, len(text), None)
-        self._open = [(0, root)]  # (level, node) of the sections around this place
-        self._items: list[tuple[int, int]] = []  # (indent, node) of the list items around it
-        self._end = 0  # where the latest content ended
+        self._open = [(0, root)]  # (level, node) of the open sections
+        self._items: list[tuple[int, int]] = []  # (indent, node) of the open list items
+        self._end = 0  # of the latest content
         levels = [heading.level for heading in headings]
         self._titled = len(levels) > 1 and levels[0] < min(levels[1:])
         self._lead = bool(headings)
 
-    def tree(self, blocks: Sequence[TextBlock], structure: Structure) -> Tree:
+    def build(self, blocks: Sequence[TextBlock], structure: Structure) -> Tree:
         """Place all blocks, then close what is open."""
         headings = iter(self._headings)
         heading = next(headings, None)
@@ -64,16 +66,16 @@ class _Growth:
             lines = list(block.lines)
             while heading is not None and heading.start < block.end:
                 before = [line for line in lines if line.end <= heading.start]
-                self._content(before)
-                self._heading(heading)
-                lines = list(_after(lines, heading.end, self._text))
+                self._add_content(before)
+                self._add_heading(heading)
+                lines = list(_iter_after(lines, heading.end, self._text))
                 heading = next(headings, None)
-            self._content(lines)
+            self._add_content(lines)
         self._close_items(-1)
         self._close_sections(1)
         return self._builder.build(structure)
 
-    def _heading(self, heading: TextHeading) -> None:
+    def _add_heading(self, heading: TextHeading) -> None:
         self._close_items(-1)
         self._close_sections(heading.level)
         place = (heading.start, heading.end)
@@ -85,38 +87,38 @@ class _Growth:
         self._end = heading.end
         self._lead, self._titled = self._titled, False
 
-    def _content(self, lines: Sequence[TextLine]) -> None:
-        """Lines without a heading or a blank line among them: a paragraph, or list items."""
+    def _add_content(self, lines: Sequence[TextLine]) -> None:
+        """Add lines with no heading and no blank line among them: a paragraph, or list items."""
         starts = [i for i, line in enumerate(lines) if self._is_item(line)]
         if not lines:
             return
         if not starts:
-            self._paragraph(lines)
+            self._add_paragraph(lines)
             return
         if starts[0] > 0:
-            self._paragraph(lines[: starts[0]])
+            self._add_paragraph(lines[: starts[0]])
         for start, stop in zip(starts, [*starts[1:], len(lines)], strict=True):
-            self._item(lines[start:stop])
+            self._add_item(lines[start:stop])
 
     def _is_item(self, line: TextLine) -> bool:
         return _ITEM.match(self._text, line.start, line.end) is not None
 
-    def _paragraph(self, lines: Sequence[TextLine]) -> None:
-        # Indented further than a list item's mark, it continues the item.
+    def _add_paragraph(self, lines: Sequence[TextLine]) -> None:
+        # Indented further than a list item's mark, it belongs to the item.
         self._close_items(lines[0].indent)
-        parent = self._items[-1][1] if self._items else self._section()
+        parent = self._items[-1][1] if self._items else self._current_section()
         self._add(Kind.PARAGRAPH, lines, parent)
 
-    def _item(self, lines: Sequence[TextLine]) -> None:
+    def _add_item(self, lines: Sequence[TextLine]) -> None:
         self._close_items(lines[0].indent)
-        parent = self._items[-1][1] if self._items else self._section()
+        parent = self._items[-1][1] if self._items else self._current_section()
         self._items.append((lines[0].indent, self._add(Kind.LIST_ITEM, lines, parent)))
 
     def _add(self, kind: Kind, lines: Sequence[TextLine], parent: int) -> int:
         self._end = lines[-1].end
         return self._builder.add(kind, lines[0].start, self._end, parent)
 
-    def _section(self) -> int:
+    def _current_section(self) -> int:
         level, section = self._open[-1]
         if not self._lead:
             return section
@@ -136,8 +138,8 @@ class _Growth:
             self._builder.close(self._open.pop()[1], self._end)
 
 
-def _after(lines: Sequence[TextLine], place: int, text: str) -> Iterator[TextLine]:
-    """The lines behind a place; a line the place is in is cut there."""
+def _iter_after(lines: Sequence[TextLine], place: int, text: str) -> Iterator[TextLine]:
+    """Yield the lines after a place; a line around the place is cut there."""
     for line in lines:
         if line.start >= place:
             yield line

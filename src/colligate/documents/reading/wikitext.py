@@ -1,7 +1,7 @@
 """Wikitext, as MediaWiki sites write it, to Markdown.
 
 Headings keep their level, lists their nesting and tables their cells. References, files,
-categories, comments and most templates are not part of what a reader reads and go; an infobox
+categories, comments and most templates are left out, as readers do not see them; an infobox
 becomes a table, and a few inline templates become the text they show.
 """
 
@@ -16,44 +16,27 @@ from mwparserfromhell import nodes
 from mwparserfromhell.wikicode import Wikicode
 
 from colligate.documents.document import Document
-from colligate.documents.reading.source import SourceFile, markdown_document
+from colligate.documents.reading.source import SourceFile, make_document
 from colligate.errors import CorruptFile
 
-_ITEM = re.compile(r" *(?:-|1\.) ")
+
+def read_wikitext(source: SourceFile) -> Document:
+    """Read a page in wikitext; its title is the file's name, as pages are named on the site."""
+    _check_closed(source)
+    text = convert_wikitext(source.text)
+    return make_document(source, text, title=source.stem.replace("_", " "))
+
+
 _OPENED = re.compile(r"<([a-z]+)\b[^<>]*(?<!/)>", re.IGNORECASE)
 _CLOSED = re.compile(r"</([a-z]+)\s*>", re.IGNORECASE)
 _NEVER_CLOSED = {"br", "hr", "li", "dd", "dt", "tr", "td", "th", "wbr"}
 _MOST_UNCLOSED = 1_000
-_DROPPED_TAGS = {"ref", "references", "gallery", "imagemap", "timeline", "templatestyles", "score"}
-_VERBATIM_TAGS = {"pre", "syntaxhighlight", "source"}
-_BLOCK_TAGS = {"blockquote", "div", "p", "center", "poem", "ul", "ol", "dl"}
-# Namespaces whose links show no text, in the larger Wikipedias' languages.
-_HIDDEN_NAMESPACES = re.compile(
-    r"\s*(?:file|image|category|media|fichier|catégorie|datei|bild|kategorie|archivo|imagen|"
-    r"categoría|ficheiro|imagem|categoria|immagine|bestand|categorie|plik|grafika|kategoria|"
-    r"файл|категория|文件|图像|分类|ファイル|画像|カテゴリ|파일|분류|ملف|تصنيف|dosya|resim|kategori)\s*:",
-    re.IGNORECASE,
-)
-# Inline templates that show one of their parameters, by its position.
-_SHOWN_PARAMETER = {
-    "lang": 2, "nowrap": 1, "nobr": 1, "small": 1, "big": 1, "abbr": 1, "quote": 1,
-    "blockquote": 1, "em": 1, "strong": 1, "transl": 2, "ill": 1, "smallcaps": 1, "sc": 1,
-    "langx": 2, "nobold": 1, "dfn": 1, "code": 1, "var": 1, "tq": 1, "circa": 1,
-}  # fmt: skip
-
-
-def read_wikitext(source: SourceFile) -> Document:
-    """A page in wikitext; its title is the file's name, as the page's is its own."""
-    _check_closed(source)
-    text = convert_wikitext(source.decoded.text)
-    title = source.stem.replace("_", " ")
-    return markdown_document(source, text, title=title, warnings=source.decoded.warnings)
 
 
 def _check_closed(source: SourceFile) -> None:
-    """The parser's time grows with the square of the tags that never close."""
-    opened = Counter(match[1].lower() for match in _OPENED.finditer(source.decoded.text))
-    closed = Counter(match[1].lower() for match in _CLOSED.finditer(source.decoded.text))
+    """Refuse many unclosed tags: the parser's time grows with their square."""
+    opened = Counter(match[1].lower() for match in _OPENED.finditer(source.text))
+    closed = Counter(match[1].lower() for match in _CLOSED.finditer(source.text))
     for tag in opened:
         if tag not in _NEVER_CLOSED and opened[tag] - closed[tag] > _MOST_UNCLOSED:
             raise CorruptFile(
@@ -64,9 +47,9 @@ def _check_closed(source: SourceFile) -> None:
 
 
 def convert_wikitext(wikitext: str) -> str:
-    """The Markdown of a page.
+    """Return the Markdown of a page.
 
-    >>> print(markdown_of("== Life ==\\n* born in [[Graz|the city]]<ref>x</ref>\\n** once"))
+    >>> print(convert_wikitext("== Life ==\\n* born in [[Graz|the city]]<ref>x</ref>\\n** once"))
     ## Life
     <BLANKLINE>
     - born in the city
@@ -74,12 +57,15 @@ def convert_wikitext(wikitext: str) -> str:
     <BLANKLINE>
     """
     rendered = "".join(_render(mwparserfromhell.parse(wikitext).nodes))
-    text = "\n".join(_parted(rendered.split("\n")))
+    text = "\n".join(_separate_lists(rendered.split("\n")))
     return re.sub(r"\n{3,}", "\n\n", text).strip("\n") + "\n"
 
 
-def _parted(lines: Iterable[str]) -> Iterator[str]:
-    """The lines, with a blank one where text follows a list: to Markdown it would be the item's."""
+_ITEM = re.compile(r" *(?:-|1\.) ")
+
+
+def _separate_lists(lines: Iterable[str]) -> Iterator[str]:
+    """Yield the lines, a blank one after each list: Markdown would add the text to the item."""
     in_list = False
     for line in lines:
         is_item = _ITEM.match(line) is not None
@@ -90,14 +76,14 @@ def _parted(lines: Iterable[str]) -> Iterator[str]:
 
 
 def _render(found: Iterable[nodes.Node]) -> Iterator[str]:
-    marks = ""  # of a list item, as they come one by one: "*", "*#", ...
+    marks = ""  # of a list item, collected one by one: "*", "*#", ...
     line_starts = True
     for node in found:
         mark = _list_mark(node)
         if mark:
             marks += mark
             continue
-        text = _of(node)
+        text = _render_node(node)
         if marks:
             text = _item_mark(marks) + text.lstrip(" \t")
             marks, line_starts = "", False
@@ -119,50 +105,64 @@ def _list_mark(node: nodes.Node) -> str:
 def _item_mark(marks: str) -> str:
     if set(marks) <= {":"}:
         return ""  # an indented paragraph
-    # An item lies inside one above it by the width of that one's mark.
+    # An item is nested by an indent as wide as the outer item's mark.
     indent = "".join("   " if mark == "#" else "  " for mark in marks[:-1])
     return indent + ("1. " if marks.endswith("#") else "- ")
 
 
-def _of(node: nodes.Node) -> str:
+def _render_node(node: nodes.Node) -> str:
     if isinstance(node, nodes.Text):
         return str(node.value)
     if isinstance(node, nodes.Heading):
-        return f"\n{'#' * node.level} {_inline(node.title)}\n\n"
+        return f"\n{'#' * node.level} {_render_inline(node.title)}\n\n"
     if isinstance(node, nodes.Wikilink):
-        return _link(node)
+        return _render_link(node)
     if isinstance(node, nodes.ExternalLink):
-        return _inline(node.title) if node.title else str(node.url)
+        return _render_inline(node.title) if node.title else str(node.url)
     if isinstance(node, nodes.HTMLEntity):
         return node.normalize().replace("\xa0", " ")
     if isinstance(node, nodes.Template):
-        return _template(node)
+        return _render_template(node)
     if isinstance(node, nodes.Tag):
-        return _tag(node)
+        return _render_tag(node)
     if isinstance(node, nodes.Argument):
-        return _inline(node.default) if node.default else ""
+        return _render_inline(node.default) if node.default else ""
     return ""
 
 
-def _inline(code: Wikicode | None) -> str:
+def _render_inline(code: Wikicode | None) -> str:
     return " ".join("".join(_render(code.nodes)).split()) if code is not None else ""
 
 
-def _link(node: nodes.Wikilink) -> str:
+# Namespaces whose links show no text, in the larger Wikipedias' languages.
+_HIDDEN_NAMESPACES = re.compile(
+    r"\s*(?:file|image|category|media|fichier|catégorie|datei|bild|kategorie|archivo|imagen|"
+    r"categoría|ficheiro|imagem|categoria|immagine|bestand|categorie|plik|grafika|kategoria|"
+    r"файл|категория|文件|图像|分类|ファイル|画像|カテゴリ|파일|분류|ملف|تصنيف|dosya|resim|kategori)\s*:",
+    re.IGNORECASE,
+)
+
+
+def _render_link(node: nodes.Wikilink) -> str:
     target = str(node.title).strip()
     if _HIDDEN_NAMESPACES.match(target):
         return ""
-    return _inline(node.text) or target.lstrip(":").replace("#", " § ")
+    return _render_inline(node.text) or target.lstrip(":").replace("#", " § ")
 
 
-def _tag(node: nodes.Tag) -> str:
+_DROPPED_TAGS = {"ref", "references", "gallery", "imagemap", "timeline", "templatestyles", "score"}
+_VERBATIM_TAGS = {"pre", "syntaxhighlight", "source"}
+_BLOCK_TAGS = {"blockquote", "div", "p", "center", "poem", "ul", "ol", "dl"}
+
+
+def _render_tag(node: nodes.Tag) -> str:
     name = str(node.tag).strip().lower()
     if name in _DROPPED_TAGS or node.contents is None:
         return "\n" if name in ("br", "hr") else ""
     if name in ("br", "hr"):
         return "\n"
     if name == "table":
-        return f"\n\n{_table(node)}\n\n"
+        return f"\n\n{_render_table(node)}\n\n"
     if name in _VERBATIM_TAGS:
         return f"\n\n```\n{str(node.contents).strip(chr(10))}\n```\n\n"
     if name in ("nowiki", "math", "chem", "code"):
@@ -171,31 +171,39 @@ def _tag(node: nodes.Tag) -> str:
     return f"\n\n{text.strip()}\n\n" if name in _BLOCK_TAGS else text
 
 
-def _template(node: nodes.Template) -> str:
+# Inline templates that show one of their parameters, by its position.
+_SHOWN_PARAMETER = {
+    "lang": 2, "nowrap": 1, "nobr": 1, "small": 1, "big": 1, "abbr": 1, "quote": 1,
+    "blockquote": 1, "em": 1, "strong": 1, "transl": 2, "ill": 1, "smallcaps": 1, "sc": 1,
+    "langx": 2, "nobold": 1, "dfn": 1, "code": 1, "var": 1, "tq": 1, "circa": 1,
+}  # fmt: skip
+
+
+def _render_template(node: nodes.Template) -> str:
     name = str(node.name).strip().lower()
     if name.startswith("infobox"):
-        rows = [[str(p.name).strip(), _inline(p.value)] for p in node.params if p.showkey]
-        return f"\n\n{_rows([row for row in rows if row[1]])}\n\n"
+        rows = [[str(p.name).strip(), _render_inline(p.value)] for p in node.params if p.showkey]
+        return f"\n\n{_render_rows([row for row in rows if row[1]])}\n\n"
     if name in ("convert", "cvt") and len(node.params) >= 2:
-        return f"{_inline(node.params[0].value)} {_inline(node.params[1].value)}"
+        return f"{_render_inline(node.params[0].value)} {_render_inline(node.params[1].value)}"
     position = _SHOWN_PARAMETER.get(name)
     if position is not None and node.has(str(position)):
-        return _inline(node.get(str(position)).value)
+        return _render_inline(node.get(str(position)).value)
     return ""
 
 
-def _table(node: nodes.Tag) -> str:
-    first = _cells(node)  # a first row may stand in the table without a mark of its own
+def _render_table(node: nodes.Tag) -> str:
+    first = _read_cells(node)  # a first row may have no mark of its own
     caption = first.pop(0).lstrip("+ ") + "\n\n" if first and first[0].startswith("+") else ""
-    rows = [first, *(_cells(row) for row in _tags(node, "tr"))]
-    return caption + _rows([row for row in rows if row])
+    rows = [first, *(_read_cells(row) for row in _find_tags(node, "tr"))]
+    return caption + _render_rows([row for row in rows if row])
 
 
-def _cells(node: nodes.Tag) -> list[str]:
-    return [_inline(cell.contents) for cell in _tags(node, "td", "th")]
+def _read_cells(node: nodes.Tag) -> list[str]:
+    return [_render_inline(cell.contents) for cell in _find_tags(node, "td", "th")]
 
 
-def _tags(node: nodes.Tag, *names: str) -> list[nodes.Tag]:
+def _find_tags(node: nodes.Tag, *names: str) -> list[nodes.Tag]:
     return [
         child
         for child in node.contents.nodes
@@ -203,8 +211,8 @@ def _tags(node: nodes.Tag, *names: str) -> list[nodes.Tag]:
     ]
 
 
-def _rows(rows: list[list[str]]) -> str:
-    """A Markdown table; the first row is its head."""
+def _render_rows(rows: list[list[str]]) -> str:
+    """Return a Markdown table; the first row is its head."""
     if not rows:
         return ""
     width = max(map(len, rows))

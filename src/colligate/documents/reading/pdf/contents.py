@@ -1,16 +1,25 @@
-"""The printed table of contents: its entries, and the rows that are entries and not headings."""
+"""Listed headings: the printed table of contents, and the lines that carry listed titles."""
 
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from liteparse import TextItem
+from rapidfuzz import fuzz
 
-from colligate.documents.reading.pdf.layout import PageLayout, PdfLine, clean_line
+from colligate.documents.reading.pdf.layout import (
+    PageLayout,
+    PageNumbers,
+    PdfBlock,
+    PdfLine,
+    clean_line,
+    select_rising,
+)
 from colligate.documents.reading.pdf.numbering import (
     HeadingNumber,
     ListedHeading,
@@ -19,38 +28,12 @@ from colligate.documents.reading.pdf.numbering import (
     split_number,
     title_key,
 )
-from colligate.documents.reading.pdf.running import PageNumbers
-
-_HEADING = re.compile(
-    r"(table of )?contents|index( to .*)?|inhalt(sverzeichnis)?|sommaire|table des mati[eè]res"
-    r"|[ií]ndice( general| generale)?|sum[aá]rio|tabla de contenidos?|contenidos?|inhoud(sopgave)?"
-    r"|目\s*次|目\s*录|目\s*錄|spis treści|содержание|оглавление|tartalom(jegyzék)?|innehåll",
-    re.I,
-)
-_OTHER_LIST = re.compile(
-    r"(list of|liste des|lista de|verzeichnis der) (figures|tables|tableaux|figuras|tablas|illus.*"
-    r"|algorithms|listings|abbildungen|tabellen)|(abbildungs|tabellen)verzeichnis|図目次|表目次",
-    re.I,
-)
-_LEADER = re.compile(r"(?:\s*[.\u2024\u00b7\u2026_]){3,}\s*|\s*\u2026+\s*")
-_ENDING = re.compile(
-    r"^(?P<title>.*?\S)(?P<leader>(?:\s*[.\u2024\u00b7\u2026_]){2,}\s*|\s+)"
-    r"(?P<page>\d{1,4}|[ivxlc]{1,7}|[A-Z]{1,2}[-\u2013.]?\d{1,4})\.?$"
-)
-_BACK_AND_FRONT = frozenset(
-    "abstract acknowledgements acknowledgments afterword bibliography colophon conclusion"
-    " conclusions foreword glossary index introduction notation notations preamble preface prologue"
-    " references signatures summary vorwort einleitung literatur literaturverzeichnis"
-    " préface preface avant-propos bibliographie références conclusion prólogo prefacio"
-    " bibliografía referencias prefácio referências".split()
-)
-_SEARCHED = 40  # pages at the front of a document
-_GAP = 8.0  # points between an entry's title and its page number where no leader stands
+from colligate.documents.tree import Basis
 
 
 @dataclass(slots=True, eq=False)
 class ContentsEntry:
-    """An entry of the contents: what it names, what page is printed, and on which row it stands."""
+    """An entry of the contents list: a title, the page number printed with it, and its level."""
 
     title: str
     printed: str
@@ -60,7 +43,7 @@ class ContentsEntry:
 
 @dataclass(slots=True)
 class ContentsList:
-    """The entries, and on each contents page the vertical ranges that hold them."""
+    """The entries, and by contents page (from 0) the ranges of y that hold them."""
 
     entries: list[ContentsEntry]
     bands: dict[int, list[tuple[float, float]]]
@@ -73,23 +56,31 @@ class _Row:
     printed: str  # "" if the row names no page
     leader: bool
     indent: float
-    part: str = ""  # the Roman numeral of a part, where it stands in a cell of its own
+    part: str = ""  # the Roman numeral of a part, where it has a cell of its own
+
+
+_OTHER_LIST = re.compile(
+    r"(list of|liste des|lista de|verzeichnis der) (figures|tables|tableaux|figuras|tablas|illus.*"
+    r"|algorithms|listings|abbildungen|tabellen)|(abbildungs|tabellen)verzeichnis|図目次|表目次",
+    re.I,
+)
+_SEARCHED = 40  # pages at the front of a document
 
 
 def find_contents(pages: Sequence[PageLayout]) -> ContentsList:
-    """The contents list near the front of a document; no entries if there is none."""
+    """Find the contents list near the front of a document; without one there are no entries."""
     rows: list[_Row] = []
     bands: dict[int, list[tuple[float, float]]] = defaultdict(list)
     open_ = other = False
     for i, page in enumerate(pages[:_SEARCHED]):
-        found = list(_page_rows(page))
+        found = list(_read_rows(page))
         begins = next((n for n, row in enumerate(found) if _is_contents_title(row.title)), None)
         paged = [row for row in found if row.printed]
         leaders = sum(row.leader for row in paged)
         if begins is not None and paged:
             other = False
         enough = len(paged) >= 3 and len(paged) >= 0.3 * len(found)
-        if not (enough and _ascending(paged) and (begins is not None or open_ or leaders > 3)):
+        if not (enough and _is_ascending(paged) and (begins is not None or open_ or leaders > 3)):
             if open_ and rows and not enough:
                 break
             continue
@@ -104,24 +95,39 @@ def find_contents(pages: Sequence[PageLayout]) -> ContentsList:
             bands[i].append((row.line.y - 1, row.line.y + row.line.height + 1))
             if not other and (begins is None or n > begins):
                 rows.append(row)
-    return ContentsList(_entries(rows), dict(bands))
+    return ContentsList(_make_entries(rows), dict(bands))
+
+
+_HEADING = re.compile(
+    r"(table of )?contents|index( to .*)?|inhalt(sverzeichnis)?|sommaire|table des mati[eè]res"
+    r"|[ií]ndice( general| generale)?|sum[aá]rio|tabla de contenidos?|contenidos?|inhoud(sopgave)?"
+    r"|目\s*次|目\s*录|目\s*錄|spis treści|содержание|оглавление|tartalom(jegyzék)?|innehåll",
+    re.I,
+)
 
 
 def _is_contents_title(text: str) -> bool:
     return len(text) < 60 and bool(_HEADING.fullmatch(text.strip(" .:")))
 
 
-def _page_rows(page: PageLayout) -> Iterator[_Row]:
+def _read_rows(page: PageLayout) -> Iterator[_Row]:
     for line, cells in zip(page.rows, page.cells, strict=True):
-        yield _row(line, cells)
+        yield _read_row(line, cells)
 
 
-def _row(line: PdfLine, cells: Sequence[TextItem]) -> _Row:
+_LEADER = re.compile(r"(?:\s*[.\u2024\u00b7\u2026_]){3,}\s*|\s*\u2026+\s*")
+_ENDING = re.compile(
+    r"^(?P<title>.*?\S)(?P<leader>(?:\s*[.\u2024\u00b7\u2026_]){2,}\s*|\s+)"
+    r"(?P<page>\d{1,4}|[ivxlc]{1,7}|[A-Z]{1,2}[-\u2013.]?\d{1,4})\.?$"
+)
+
+
+def _read_row(line: PdfLine, cells: Sequence[TextItem]) -> _Row:
     text = line.text
     match = _ENDING.match(text)
     if match and _LEADER.search(match["leader"] + " ") and match["leader"].strip():
         title, printed, leader = match["title"], match["page"], True
-    elif match and _set_apart(cells, match["page"]):
+    elif match and _is_set_apart(cells, match["page"]):
         title, printed, leader = match["title"], match["page"], False
     else:
         title, printed, leader = text, "", False
@@ -134,26 +140,38 @@ def _row(line: PdfLine, cells: Sequence[TextItem]) -> _Row:
     return _Row(line, title, printed, leader, line.x, part)
 
 
-def _set_apart(cells: Sequence[TextItem], printed: str) -> bool:
-    """Whether the page number stands in a cell of its own, away from the title."""
+_GAP = 8.0  # points between an entry's title and its page number where no dots lead to it
+
+
+def _is_set_apart(cells: Sequence[TextItem], printed: str) -> bool:
+    """Report whether the page number has a cell of its own, away from the title."""
     if len(cells) < 2 or cells[-1].text.strip(" .") != printed:
         return False
     before = cells[-2]
     return bool(cells[-1].x - (before.x + before.width) > _GAP)
 
 
-def _ascending(rows: Sequence[_Row]) -> bool:
-    values = [v for row in rows if (v := _page_value(row.printed)) is not None]
+def _is_ascending(rows: Sequence[_Row]) -> bool:
+    values = [v for row in rows if (v := _parse_page(row.printed)) is not None]
     falls = sum(b < a for a, b in pairwise(values))
     return falls <= max(1, 0.2 * len(values))
 
 
-def _page_value(printed: str) -> int | None:
-    """The value of a plain page number, Arabic or Roman."""
+def _parse_page(printed: str) -> int | None:
+    """Return the value of a plain page number, Arabic or Roman."""
     return int(printed) if printed.isdigit() else roman_value(printed)
 
 
-def _entries(rows: Sequence[_Row]) -> list[ContentsEntry]:
+_BACK_AND_FRONT = frozenset(
+    "abstract acknowledgements acknowledgments afterword bibliography colophon conclusion"
+    " conclusions foreword glossary index introduction notation notations preamble preface prologue"
+    " references signatures summary vorwort einleitung literatur literaturverzeichnis"
+    " préface preface avant-propos bibliographie références conclusion prólogo prefacio"
+    " bibliografía referencias prefácio referências".split()
+)
+
+
+def _make_entries(rows: Sequence[_Row]) -> list[ContentsEntry]:
     found: list[tuple[_Row, str, str]] = []
     waiting: list[_Row] = []  # rows without a page number: parts, or titles that are wrapped
     for row in rows:
@@ -197,17 +215,17 @@ def find_target_pages(
     places: Mapping[str, Sequence[int]],
     page_count: int,
 ) -> list[tuple[int, ...]]:
-    """The pages (from 0) each entry may point to, none where nothing tells.
+    """Return the pages (from 0) that each entry may point to, none if unknown.
 
-    Printed numbers become pages by the numbers found on the pages, by the PDF's labels, or by
-    one constant difference: whichever puts most titles where such a line is (`places`: pages
-    by key). A printed page that was split has several.
+    Printed numbers are mapped to pages by the numbers found on the pages, by the PDF's labels, or
+    by one constant difference: whichever puts most titles on a page with such a line (`places`:
+    pages by title key). A printed page that was split has several.
     """
     found: dict[bool, dict[str, tuple[int, ...]]] = {}
     for roman in (False, True):
         chosen = [e for e in entries if e.printed and _is_roman(e.printed) is roman]
-        maps = _maps(chosen, printed, places, roman, page_count)
-        found[roman] = max(maps, key=lambda m: _hits(chosen, m, places), default={})
+        maps = _make_maps(chosen, printed, places, roman, page_count)
+        found[roman] = max(maps, key=lambda m: _count_hits(chosen, m, places), default={})
     return [found[_is_roman(e.printed)].get(e.printed, ()) if e.printed else () for e in entries]
 
 
@@ -215,15 +233,15 @@ def _is_roman(printed: str) -> bool:
     return not printed.isdigit() and roman_value(printed) is not None
 
 
-def _maps(
+def _make_maps(
     entries: Sequence[ContentsEntry],
     printed: PageNumbers,
     places: Mapping[str, Sequence[int]],
     roman: bool,
     page_count: int,
 ) -> list[dict[str, tuple[int, ...]]]:
-    values = {e.printed: v for e in entries if (v := _page_value(e.printed)) is not None}
-    on_pages = _spans(printed.roman if roman else printed.arabic)
+    values = {e.printed: v for e in entries if (v := _parse_page(e.printed)) is not None}
+    on_pages = _map_numbers(printed.roman if roman else printed.arabic)
     maps = [{p: on_pages[v] for p, v in values.items() if v in on_pages}]
     labels = printed.labels
     maps.append({e.printed: (labels[e.printed],) for e in entries if e.printed in labels})
@@ -238,8 +256,8 @@ def _maps(
     return maps
 
 
-def _spans(numbers: Mapping[int, int]) -> dict[int, tuple[int, ...]]:
-    """The pages of each printed number: those after the number before, to where it stands.
+def _map_numbers(numbers: Mapping[int, int]) -> dict[int, tuple[int, ...]]:
+    """Return the pages of each printed number: those after the previous one, up to its own.
 
     Numbers missing between two pages share the pages between.
     """
@@ -254,7 +272,7 @@ def _spans(numbers: Mapping[int, int]) -> dict[int, tuple[int, ...]]:
     return spans
 
 
-def _hits(
+def _count_hits(
     entries: Sequence[ContentsEntry],
     where: Mapping[str, tuple[int, ...]],
     places: Mapping[str, Sequence[int]],
@@ -263,3 +281,217 @@ def _hits(
         not set(where.get(entry.printed, ())).isdisjoint(places.get(title_key(entry.title), ()))
         for entry in entries
     )
+
+
+# Find the lines that carry listed titles.
+
+
+@dataclass(slots=True, eq=False)
+class PlacedLine:
+    """A line in its block, with the keys that are compared with titles."""
+
+    block: PdfBlock
+    index: int
+    line: PdfLine
+    key: str
+    number: HeadingNumber | None
+    bare: str  # the key without the number
+    order: int  # in reading order, through the document
+
+    @property
+    def first(self) -> bool:
+        return self.index == 0
+
+
+@dataclass(slots=True, eq=False)
+class PdfHeading:
+    """The lines of a heading, its level, and the evidence for it."""
+
+    places: list[PlacedLine]
+    level: int
+    basis: Basis
+
+
+@dataclass(frozen=True, slots=True)
+class WantedTitle:
+    """A title to find, its level, and the pages to search, best first."""
+
+    title: str
+    level: int
+    pages: tuple[int, ...]
+
+
+def find_lines(
+    pages: Sequence[PageLayout], left_out: Mapping[int, Sequence[tuple[float, float]]]
+) -> list[list[PlacedLine]]:
+    """Return the lines of each page that may be part of a heading, in reading order.
+
+    `left_out` holds, by page, ranges of y to leave out (the entries of a contents list).
+    """
+    found: list[list[PlacedLine]] = []
+    order = 0
+    for i, page in enumerate(pages):
+        bands = left_out.get(i, ())
+        here = []
+        for block in page.blocks:
+            for index, line in enumerate(block.lines):
+                order += 1
+                middle = line.y + line.height / 2
+                if any(low <= middle <= high for low, high in bands):
+                    continue
+                number, rest = split_number(line.text)
+                here.append(
+                    PlacedLine(
+                        block, index, line, title_key(line.text), number, title_key(rest), order
+                    )
+                )
+        found.append(here)
+    return found
+
+
+DEEPEST = 6
+
+
+def find_titles(
+    wanted: Sequence[WantedTitle], by_page: Sequence[Sequence[PlacedLine]], basis: Basis
+) -> list[PdfHeading]:
+    """Find the lines that carry the wanted titles; each line is used once.
+
+    Titles come in reading order. A title found out of order, or not at all, is searched again
+    between its neighbours.
+    """
+    taken: set[int] = set()
+    found: dict[int, list[PlacedLine]] = {}
+    for n, want in enumerate(wanted):
+        if places := _search(want, want.pages, by_page, taken):
+            found[n] = places
+            taken.update(place.order for place in places)
+    kept = dict(select_rising([(n, places[0].order) for n, places in found.items()]))
+    for n in found.keys() - kept.keys():
+        taken.difference_update(place.order for place in found[n])
+    found = {n: places for n, places in found.items() if n in kept}
+    ends = [*sorted(kept)]
+    for n, want in enumerate(wanted):
+        if n in found or not ends:
+            continue
+        i = bisect_left(ends, n)
+        low = found[ends[i - 1]][-1] if i else None
+        high = found[ends[i]][0] if i < len(ends) else None
+        places = _search_between(want, low, high, by_page, taken)
+        if places:
+            found[n] = places
+            taken.update(place.order for place in places)
+            ends.insert(i, n)
+    return [
+        PdfHeading(places, min(wanted[n].level, DEEPEST), basis)
+        for n, places in sorted(found.items())
+    ]
+
+
+def _search(
+    want: WantedTitle,
+    pages: Iterable[int],
+    by_page: Sequence[Sequence[PlacedLine]],
+    taken: set[int],
+) -> list[PlacedLine]:
+    best: tuple[float, list[PlacedLine]] = (0.0, [])
+    for distance, page in enumerate(pages):
+        score, places = _search_page(by_page[page], want.title, taken)
+        score -= 4 * distance
+        if score > best[0]:
+            best = (score, places)
+    return best[1]
+
+
+_SURE = 95.0  # for lines of other pages
+_WIDEST = 30  # pages searched between two neighbours
+
+
+def _search_between(
+    want: WantedTitle,
+    low: PlacedLine | None,
+    high: PlacedLine | None,
+    by_page: Sequence[Sequence[PlacedLine]],
+    taken: set[int],
+) -> list[PlacedLine]:
+    first = low.line.page if low else (high.line.page if high else 0)
+    last = high.line.page if high else first
+    if last - first > _WIDEST:
+        return []
+    outside = set(taken)
+    for page in {first, last}:
+        outside.update(
+            place.order
+            for place in by_page[page]
+            if (low and place.order <= low.order) or (high and place.order >= high.order)
+        )
+    pages = range(last, first - 1, -1)  # a part's title stands right before what follows
+    best: tuple[float, list[PlacedLine]] = (0.0, [])
+    for page in pages:
+        score, places = _search_page(by_page[page], want.title, outside)
+        if score > max(best[0], _SURE):
+            best = (score, places)
+    return best[1]
+
+
+_ALIKE = 87.0  # of 100, for lines of the page a title points to
+
+
+def _search_page(
+    here: Sequence[PlacedLine], title: str, taken: set[int]
+) -> tuple[float, list[PlacedLine]]:
+    """Return the likeness (0 to 100 and bonuses) and the lines of a page most like a title."""
+    number, rest = split_number(title)
+    full, bare = title_key(title), title_key(rest)
+    best: tuple[float, list[PlacedLine]] = (0.0, [])
+    for i, place in enumerate(here):
+        if place.order in taken or not place.key or not full:
+            continue
+        if number and place.number and not _same_number(number, place.number):
+            continue
+        if place.number is None:
+            score, used = _grow_match(here, i, place.key, bare or full)
+        elif number is None:
+            score, used = max(_grow_match(here, i, text, full) for text in (place.bare, place.key))
+        else:
+            score, used = _grow_match(here, i, place.bare, bare)
+        if score < _ALIKE:
+            # Reference manuals print a topic and its summary on one line, and list the topic alone.
+            if not (_stands_out(place) and place.key.startswith(full + " ")):
+                continue
+            score, used = _ALIKE, 1
+        lines = [here[n] for n in range(i, i + used)]
+        score += 3 * place.first + 2 * (place.block.kind == "heading" or place.line.bold)
+        score -= 6 * (place.block.kind == "chrome")
+        score -= 3 * (lines[-1].line is not lines[-1].block.lines[-1])  # text goes on
+        if score > best[0]:
+            best = (score, lines)
+    return best
+
+
+def _stands_out(place: PlacedLine) -> bool:
+    return place.first and (place.block.kind == "heading" or place.line.bold)
+
+
+def _same_number(a: HeadingNumber, b: HeadingNumber) -> bool:
+    return a.parts[-1] == b.parts[-1] and len(a.parts) == len(b.parts)
+
+
+_LONGEST = 5  # lines of a title
+
+
+def _grow_match(here: Sequence[PlacedLine], i: int, start: str, target: str) -> tuple[float, int]:
+    """Return the likeness of the lines from `i` on to a title, and how many lines it takes."""
+    text, used = start, 1
+    if text and fuzz.ratio(text, target[: len(text)]) < 80:
+        return 0.0, used
+    best = (fuzz.ratio(text, target), used)
+    for following in here[i + 1 : i + _LONGEST]:
+        before = here[i + used - 1]
+        above = following.line.y < before.line.y - 2
+        if len(text) >= 0.97 * len(target) or (above and following.block is not before.block):
+            break
+        text = f"{text} {following.key}".strip()
+        used += 1
+        best = max(best, (fuzz.ratio(text, target), used), key=lambda b: b[0])
+    return best

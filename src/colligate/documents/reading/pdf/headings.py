@@ -1,20 +1,20 @@
 """Headings of a PDF, repaired: which lines are headings, and at what level.
 
-A PDF says where letters stand, not what they are, so headings rest on what else the document
-tells, surest first:
+A PDF stores where letters are, not what they are. So headings are found from other evidence,
+surest first:
 
-1. the outline (bookmarks): each title is looked for on the page it points to;
-2. the printed table of contents: likewise, printed page numbers mapped to pages;
+1. the outline (bookmarks): each title is searched on the page it points to;
+2. the printed table of contents: likewise, its page numbers mapped to pages;
 3. numbering: "2.", "2.1", "Part I", "Item 1A." where numbers follow one another;
 4. layout: type larger or bolder than the body, alone in its block.
 
-What 1 and 2 name is a heading even if it looks like body text. What only 3 and 4 suggest is kept
-if it looks like a heading, below what is confirmed around it. Running headers, page numbers,
-captions, entries of the contents list, sentences and the form fields of a cover are not headings.
+A title of 1 or 2 is a heading even if it looks like body text. A line that only 3 or 4 suggests
+is kept if it looks like a heading, below the confirmed heading before it. Running headers, page
+numbers, captions, entries of the contents list, sentences and a cover's form fields are left out.
 
 Confidence is a rule of thumb in [0, 1]: with an outline or contents list,
 `0.35 + 0.6 * found * confirmed`, where `found` is the share of its titles that were found and
-`confirmed` the share of all headings that it, or numbering, confirms; with numbering alone
+`confirmed` the share of all headings that it or numbering confirms; with numbering alone
 `0.35 + 0.35 * confirmed`; by layout alone 0.35.
 """
 
@@ -27,26 +27,168 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from colligate.documents.reading.pdf.contents import ContentsList, find_contents, find_target_pages
-from colligate.documents.reading.pdf.layout import PageLayout, PdfBlock, PdfLine, join_lines
-from colligate.documents.reading.pdf.numbering import ListedHeading, assign_levels, split_number
-from colligate.documents.reading.pdf.running import (
-    PageNumbers,
-    body_size,
-    find_page_numbers,
-    set_aside_running_lines,
-)
-from colligate.documents.reading.pdf.titles import (
+from colligate.documents.reading.pdf.contents import (
     DEEPEST,
+    ContentsList,
     PdfHeading,
     PlacedLine,
     WantedTitle,
+    find_contents,
     find_lines,
+    find_target_pages,
     find_titles,
 )
+from colligate.documents.reading.pdf.layout import (
+    PageLayout,
+    PageNumbers,
+    PdfBlock,
+    PdfLine,
+    find_body_size,
+    find_page_numbers,
+    join_lines,
+    set_aside_running_lines,
+)
+from colligate.documents.reading.pdf.numbering import ListedHeading, assign_levels, split_number
 from colligate.documents.tree import Basis, Structure
 
-# Lines that look like headings, though neither outline nor contents list names them.
+
+def repair_headings(pages: Sequence[PageLayout], outline: Sequence[OutlineEntry]) -> Structure:
+    """Correct the pages' headings in place; return how sure they are."""
+    printed = find_page_numbers(pages)
+    set_aside_running_lines(pages, printed)
+    contents = find_contents(pages)
+    by_page = find_lines(pages, contents.bands)
+    anchors, found, basis = _find_anchors(by_page, outline, contents, printed)
+    candidates = _find_candidates(pages, by_page, anchors)
+    headings = [*anchors, *_assign_levels(candidates, anchors, len(pages))]
+    headings.sort(key=lambda h: h.places[0].order)
+    _apply_headings(pages, headings)
+    return _rate_structure(headings, found, basis)
+
+
+@dataclass(frozen=True, slots=True)
+class OutlineEntry:
+    """A bookmark: its title, its level from 1, and the page it points to, counted from 0."""
+
+    title: str
+    level: int
+    page: int
+
+
+def _find_anchors(
+    by_page: Sequence[Sequence[PlacedLine]],
+    outline: Sequence[OutlineEntry],
+    contents: ContentsList,
+    printed: PageNumbers,
+) -> tuple[list[PdfHeading], float, Basis]:
+    """Return the headings that outline or contents confirm, the share found, and which it was."""
+    best: tuple[list[PdfHeading], float, Basis] = ([], 0.0, Basis.NONE)
+    last = len(by_page) - 1
+    if outline:
+        wanted = [
+            WantedTitle(e.title, e.level, _pages_around(e.page, last))
+            for e in outline
+            if e.page <= last
+        ]
+        located = find_titles(wanted, by_page, Basis.OUTLINE)
+        best = (located, len(located) / max(1, len(wanted)), Basis.OUTLINE)
+    if contents.entries:
+        places: dict[str, list[int]] = defaultdict(list)
+        for i, here in enumerate(by_page):
+            for place in here:
+                if len(place.key) < 150:
+                    places[place.key].append(i)
+        targets = find_target_pages(contents.entries, printed, places, len(by_page))
+        wanted = [
+            WantedTitle(entry.title, entry.level, _pages_around(target, last))
+            for entry, target in zip(contents.entries, targets, strict=True)
+        ]
+        located = find_titles(wanted, by_page, Basis.CONTENTS)
+        share = len(located) / len(wanted)
+        enough = len(located) >= 3 and share >= 0.4
+        if enough and len(located) > 1.3 * len(best[0]):
+            best = (located, share, Basis.CONTENTS)
+    if len(best[0]) < 2 or best[1] < 0.3:
+        return [], 0.0, Basis.NONE
+    return best
+
+
+def _pages_around(target: int | Sequence[int], last: int) -> tuple[int, ...]:
+    """Return the pages to search, best first: those given, then their neighbours."""
+    given = (target,) if isinstance(target, int) else tuple(target)
+    beside = (given[-1] + 1, given[0] - 1) if given else ()
+    return tuple(p for p in (*given, *beside) if 0 <= p <= last)
+
+
+# Candidates: lines that look like headings, though neither outline nor contents list names them.
+
+
+def _find_candidates(
+    pages: Sequence[PageLayout],
+    by_page: Sequence[Sequence[PlacedLine]],
+    anchors: Sequence[PdfHeading],
+) -> list[list[PlacedLine]]:
+    """Return the lines of each candidate, in reading order; `anchors` are confirmed headings."""
+    body = find_body_size(pages)
+    tabular = _find_tabular(pages)
+    taken = {place.order for heading in anchors for place in heading.places}
+    found = [
+        run
+        for i, here in enumerate(by_page)
+        for run in _iter_candidates(here, taken, body)
+        if not any((i, round(p.line.y + p.line.height / 2)) in tabular for p in run)
+    ]
+    return _drop_cover_fields(_drop_repeats(found, len(pages)), anchors, len(pages))
+
+
+_TEXT_KINDS = ("heading", "paragraph", "list_item")
+
+
+def _iter_candidates(
+    here: Sequence[PlacedLine], taken: set[int], body: float
+) -> Iterator[list[PlacedLine]]:
+    """Yield runs of lines of one block that look like a heading."""
+    column = max((place.line.width for place in here), default=0.0)
+    for i, place in enumerate(here):
+        block = place.block
+        if not place.first or place.order in taken or block.kind not in _TEXT_KINDS:
+            continue
+        run = [place]
+        for following in here[i + 1 : i + 4]:
+            if (
+                following.block is not block
+                or _style_of(following.line)[:2] != _style_of(place.line)[:2]
+                or following.order in taken
+                or following.number is not None
+            ):
+                break
+            run.append(following)
+        if len(run) < len(block.lines) and block.kind != "heading":
+            continue
+        if _looks_like_heading(run, body) and not _is_run_in(run, here, i, column):
+            yield run
+
+
+def _is_run_in(
+    run: Sequence[PlacedLine], here: Sequence[PlacedLine], i: int, column: float
+) -> bool:
+    """Report whether text follows a run that fills its line: a paragraph that begins bold."""
+    last = run[-1].line
+    if last.width < 0.85 * column or i + len(run) >= len(here):
+        return False
+    following = here[i + len(run)].line
+    return 0 <= following.y - last.y < 1.45 * last.height
+
+
+_Style = tuple[float, bool, bool, bool]
+
+
+def _style_of(line: PdfLine) -> _Style:
+    """Return what a line looks like: size (half points), bold, capitals, italic."""
+    letters = [c for c in line.text if c.isalpha()]
+    caps = len(letters) > 2 and sum(c.isupper() for c in letters) > 0.8 * len(letters)
+    return (round(line.size * 2) / 2, line.bold, caps, line.italic)
+
 
 _CAPTION = re.compile(
     r"(figure|fig\.|table|tab\.|abbildung|abb\.|tabelle|tableau|figura|tabla|listing|algorithm|"
@@ -57,75 +199,6 @@ _CODE = re.compile(r"\\[a-zA-Z]|[{}]|;$|->|==|::|</|\(\)")
 _ASIDE = re.compile(r"[(\[].*[)\]]")
 _PHONE = re.compile(r"\d{3}\)?[\s-]\d{3}-\d{4}")
 _SENTENCE_END = re.compile(r"[.;,!:]$")
-_KNOWN = frozenset(
-    "abstract introduction summary preface foreword acknowledgements acknowledgments references "
-    "bibliography glossary conclusion conclusions contents index appendix".split()
-)
-
-
-_Style = tuple[float, bool, bool, bool]
-
-
-def style_of(line: PdfLine) -> _Style:
-    """What a line looks like: size (half points), bold, capitals, italic."""
-    letters = [c for c in line.text if c.isalpha()]
-    caps = len(letters) > 2 and sum(c.isupper() for c in letters) > 0.8 * len(letters)
-    return (round(line.size * 2) / 2, line.bold, caps, line.italic)
-
-
-def _find_candidates(
-    pages: Sequence[PageLayout],
-    by_page: Sequence[Sequence[PlacedLine]],
-    anchors: Sequence[PdfHeading],
-) -> list[list[PlacedLine]]:
-    """The lines of each candidate, in reading order; `anchors` are headings already sure."""
-    body = body_size(pages)
-    tabular = _tabular(pages)
-    taken = {place.order for heading in anchors for place in heading.places}
-    found = [
-        run
-        for i, here in enumerate(by_page)
-        for run in _candidates(here, taken, body)
-        if not any((i, round(p.line.y + p.line.height / 2)) in tabular for p in run)
-    ]
-    return _without_cover(_without_repeats(found, len(pages)), anchors, len(pages))
-
-
-def _candidates(
-    here: Sequence[PlacedLine], taken: set[int], body: float
-) -> Iterator[list[PlacedLine]]:
-    """Runs of lines of one block that look like a heading."""
-    column = max((place.line.width for place in here), default=0.0)
-    for i, place in enumerate(here):
-        block = place.block
-        if not place.first or place.order in taken or block.kind not in _TEXT_KINDS:
-            continue
-        run = [place]
-        for following in here[i + 1 : i + 4]:
-            if (
-                following.block is not block
-                or style_of(following.line)[:2] != style_of(place.line)[:2]
-                or following.order in taken
-                or following.number is not None
-            ):
-                break
-            run.append(following)
-        if len(run) < len(block.lines) and block.kind != "heading":
-            continue
-        if _looks_like_heading(run, body) and not _runs_in(run, here, i, column):
-            yield run
-
-
-def _runs_in(run: Sequence[PlacedLine], here: Sequence[PlacedLine], i: int, column: float) -> bool:
-    """Whether a run fills its line and goes straight on as text: a paragraph that begins bold."""
-    last = run[-1].line
-    if last.width < 0.85 * column or i + len(run) >= len(here):
-        return False
-    following = here[i + len(run)].line
-    return 0 <= following.y - last.y < 1.45 * last.height
-
-
-_TEXT_KINDS = ("heading", "paragraph", "list_item")
 
 
 def _looks_like_heading(run: Sequence[PlacedLine], body: float) -> bool:
@@ -146,14 +219,14 @@ def _looks_like_heading(run: Sequence[PlacedLine], body: float) -> bool:
     if not rest or (number is not None and number.scheme == "(digit)"):
         return False  # a number alone, or a note under a table
     larger = line.size > 1.08 * body
-    _, bold, caps, _ = style_of(line)
+    _, bold, caps, _ = _style_of(line)
     if block.kind == "heading":
         return larger or bold or caps or number is not None
     return (larger or bold) and line.size >= 0.95 * body and block.kind == "paragraph"
 
 
-def _tabular(pages: Sequence[PageLayout]) -> set[tuple[int, int]]:
-    """Where rows of several short cells stand: (page, height), as the heads of tables do."""
+def _find_tabular(pages: Sequence[PageLayout]) -> set[tuple[int, int]]:
+    """Return where rows of several short cells are, such as heads of tables: (page, height)."""
     found: set[tuple[int, int]] = set()
     for i, page in enumerate(pages):
         for row, cells in zip(page.rows, page.cells, strict=True):
@@ -164,17 +237,23 @@ def _tabular(pages: Sequence[PageLayout]) -> set[tuple[int, int]]:
     return found
 
 
-def _without_repeats(candidates: list[list[PlacedLine]], page_count: int) -> list[list[PlacedLine]]:
-    """Candidates without those that say the same again and again: labels, not headings."""
+def _drop_repeats(candidates: list[list[PlacedLine]], page_count: int) -> list[list[PlacedLine]]:
+    """Leave out candidates that repeat the same words often: labels, not headings."""
     seen = Counter(join_lines([p.line for p in run]).casefold() for run in candidates)
     most = max(3, 0.03 * page_count)
     return [run for run in candidates if seen[join_lines([p.line for p in run]).casefold()] <= most]
 
 
-def _without_cover(
+_KNOWN = frozenset(
+    "abstract introduction summary preface foreword acknowledgements acknowledgments references "
+    "bibliography glossary conclusion conclusions contents index appendix".split()
+)
+
+
+def _drop_cover_fields(
     candidates: list[list[PlacedLine]], anchors: Sequence[PdfHeading], page_count: int
 ) -> list[list[PlacedLine]]:
-    """Candidates without the form fields of a cover: of page 1 only the largest type stays."""
+    """Leave out the form fields of a cover: of page 1 only the largest type is kept."""
     cover = [run for run in candidates if run[0].line.page == 0]
     if page_count < 3 or len(cover) < 4:
         return candidates
@@ -191,82 +270,17 @@ def _without_cover(
     ]
 
 
+# Levels.
+
+
 _DENSE = 0.6  # headings a page in a list: it names all there are
-_FEWEST = 3  # headings with numbers that make a numbering
-_FOLLOWING = 0.6  # of the numbers must follow one another
 
 
-@dataclass(frozen=True, slots=True)
-class OutlineEntry:
-    """A bookmark: its title, its level from 1, and the page it points to, counted from 0."""
-
-    title: str
-    level: int
-    page: int
-
-
-def repair_headings(pages: Sequence[PageLayout], outline: Sequence[OutlineEntry]) -> Structure:
-    """Make the pages' headings what they should be, in place, and say how sure that is."""
-    printed = find_page_numbers(pages)
-    set_aside_running_lines(pages, printed)
-    contents = find_contents(pages)
-    by_page = find_lines(pages, contents.bands)
-    anchors, found, basis = _anchors(by_page, outline, contents, printed)
-    candidates = _find_candidates(pages, by_page, anchors)
-    headings = [*anchors, *_levelled(candidates, anchors, len(pages))]
-    headings.sort(key=lambda h: h.places[0].order)
-    _apply(pages, headings)
-    return _structure(headings, found, basis)
-
-
-def _anchors(
-    by_page: Sequence[Sequence[PlacedLine]],
-    outline: Sequence[OutlineEntry],
-    contents: ContentsList,
-    printed: PageNumbers,
-) -> tuple[list[PdfHeading], float, Basis]:
-    """The headings that outline or contents confirm, the share found, and which it was."""
-    best: tuple[list[PdfHeading], float, Basis] = ([], 0.0, Basis.NONE)
-    last = len(by_page) - 1
-    if outline:
-        wanted = [
-            WantedTitle(e.title, e.level, _around(e.page, last)) for e in outline if e.page <= last
-        ]
-        located = find_titles(wanted, by_page, Basis.OUTLINE)
-        best = (located, len(located) / max(1, len(wanted)), Basis.OUTLINE)
-    if contents.entries:
-        places: dict[str, list[int]] = defaultdict(list)
-        for i, here in enumerate(by_page):
-            for place in here:
-                if len(place.key) < 150:
-                    places[place.key].append(i)
-        targets = find_target_pages(contents.entries, printed, places, len(by_page))
-        wanted = [
-            WantedTitle(entry.title, entry.level, _around(target, last))
-            for entry, target in zip(contents.entries, targets, strict=True)
-        ]
-        located = find_titles(wanted, by_page, Basis.CONTENTS)
-        share = len(located) / len(wanted)
-        enough = len(located) >= 3 and share >= 0.4
-        if enough and len(located) > 1.3 * len(best[0]):
-            best = (located, share, Basis.CONTENTS)
-    if len(best[0]) < 2 or best[1] < 0.3:
-        return [], 0.0, Basis.NONE
-    return best
-
-
-def _around(target: int | Sequence[int], last: int) -> tuple[int, ...]:
-    """The pages to search, best first: those given, then the ones beside."""
-    given = (target,) if isinstance(target, int) else tuple(target)
-    beside = (given[-1] + 1, given[0] - 1) if given else ()
-    return tuple(p for p in (*given, *beside) if 0 <= p <= last)
-
-
-def _levelled(
+def _assign_levels(
     candidates: Sequence[list[PlacedLine]], anchors: Sequence[PdfHeading], page_count: int
 ) -> list[PdfHeading]:
-    """The candidates as headings, each at a level that fits what is sure around it."""
-    numbered = [] if anchors else _numbered(candidates)
+    """Return the candidates as headings, each at a level that fits the confirmed ones around it."""
+    numbered = [] if anchors else _level_by_number(candidates)
     sure = [*anchors, *numbered]
     certain = {heading.places[0].order for heading in sure}
     rest = [run for run in candidates if run[0].order not in certain]
@@ -274,23 +288,23 @@ def _levelled(
     by_depth: dict[int, Counter[int]] = defaultdict(Counter)
     for heading in sure:
         first = heading.places[0]
-        by_style[style_of(first.line)][heading.level] += 1
+        by_style[_style_of(first.line)][heading.level] += 1
         if first.number and first.number.scheme == "decimal":
             by_depth[len(first.number.parts)][heading.level] += 1
-    ranked = sorted({style_of(run[0].line) for run in rest}, key=_prominence)
+    ranked = sorted({_style_of(run[0].line) for run in rest}, key=_prominence)
     largest = max((key[0] for key in by_style), default=0.0)
     top = min((h.places[0].line.size for h in sure if h.level == 1), default=largest)
     around = sorted((h.places[0].order, h.level) for h in sure)
     dense = len(anchors) >= _DENSE * page_count
     found = list(numbered)
     for run in rest:
-        first, look = run[0], style_of(run[0].line)
+        first, look = run[0], _style_of(run[0].line)
         before = bisect_left(around, (first.order, 0))
         current = around[before - 1][1] if before else 0
         rank = ranked.index(look)
         basis = Basis.LAYOUT
         if anchors and first.number and first.number.scheme == "decimal":
-            level, basis = _decimal_level(len(first.number.parts), by_depth), Basis.NUMBERING
+            level, basis = _find_decimal_level(len(first.number.parts), by_depth), Basis.NUMBERING
         elif not sure:
             level = 1 + min(3, rank)
         elif look[0] > largest or (first.bare in _KNOWN and (look[0] >= top or not before)):
@@ -300,7 +314,7 @@ def _levelled(
         elif dense and look not in by_style:
             continue
         else:
-            # A list names all headings down to its depth, so what it leaves out is below.
+            # A list names all headings down to its depth, so what it omits is below.
             level = current + 1 + min(2, rank)
         found.append(PdfHeading(run, max(1, min(level, DEEPEST)), basis))
     return found
@@ -311,8 +325,12 @@ def _prominence(look: _Style) -> tuple[float, bool, bool, bool]:
     return -size, not bold, not caps, italic
 
 
-def _numbered(candidates: Sequence[list[PlacedLine]]) -> list[PdfHeading]:
-    """Candidates with numbers that follow one another, levelled by them; none if few do."""
+_FEWEST = 3  # headings with numbers that make a numbering
+_FOLLOWING = 0.6  # of the numbers must follow one another
+
+
+def _level_by_number(candidates: Sequence[list[PlacedLine]]) -> list[PdfHeading]:
+    """Return candidates with numbers that follow one another, at their levels; none if few do."""
     runs = [(run, run[0].number) for run in candidates]
     kept = [(run, n) for run, n in runs if n is not None and not n.scheme.startswith("(")]
     by_scheme: dict[tuple[str, int], list[int]] = defaultdict(list)
@@ -330,25 +348,28 @@ def _numbered(candidates: Sequence[list[PlacedLine]]) -> list[PdfHeading]:
     ]
 
 
-def _decimal_level(depth: int, known: Mapping[int, Counter[int]]) -> int:
-    """The level of a decimal number of some depth, from those of sure headings."""
+def _find_decimal_level(depth: int, known: Mapping[int, Counter[int]]) -> int:
+    """Return the level of a decimal number of some depth, from those of sure headings."""
     for nearby in (depth, depth - 1, depth + 1, depth - 2):
         if nearby in known:
             return known[nearby].most_common(1)[0][0] + depth - nearby
     return depth
 
 
-def _apply(pages: Sequence[PageLayout], headings: Sequence[PdfHeading]) -> None:
-    """Rewrite the pages' blocks: headings become blocks of their own, all else is text."""
+# The pages rewritten.
+
+
+def _apply_headings(pages: Sequence[PageLayout], headings: Sequence[PdfHeading]) -> None:
+    """Rewrite the pages' blocks: each heading becomes a block, the rest is text."""
     marked: dict[int, tuple[PdfHeading, bool]] = {}
     for heading in headings:
         for n, place in enumerate(heading.places):
             marked[id(place.line)] = (heading, n == 0)
     for page in pages:
-        page.blocks[:] = [piece for block in page.blocks for piece in _split(block, marked)]
+        page.blocks[:] = [piece for block in page.blocks for piece in _split_block(block, marked)]
 
 
-def _split(block: PdfBlock, marked: dict[int, tuple[PdfHeading, bool]]) -> list[PdfBlock]:
+def _split_block(block: PdfBlock, marked: dict[int, tuple[PdfHeading, bool]]) -> list[PdfBlock]:
     if not any(id(line) in marked for line in block.lines):
         if block.kind == "heading":
             block.kind = "paragraph"
@@ -372,7 +393,7 @@ def _split(block: PdfBlock, marked: dict[int, tuple[PdfHeading, bool]]) -> list[
     return pieces
 
 
-def _structure(headings: Sequence[PdfHeading], found: float, basis: Basis) -> Structure:
+def _rate_structure(headings: Sequence[PdfHeading], found: float, basis: Basis) -> Structure:
     if not headings:
         return Structure(1.0, Basis.NONE)
     sure = sum(h.basis is not Basis.LAYOUT for h in headings) / len(headings)

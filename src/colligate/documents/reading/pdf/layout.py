@@ -1,16 +1,16 @@
-"""Pages as blocks of lines: liteparse's blocks, each with the printed lines it was made from.
+"""Pages as blocks of lines, with running headers and page numbers told apart from text.
 
-liteparse decides what a block is and in which order blocks are read. Its text is marked up and
-escaped unevenly, and it joins lines that a heading repair must tell apart. So each block is
-rebuilt from the text items inside its box, and where both agree letter by letter the printed
-lines are used; elsewhere the block keeps liteparse's text, without its marks, as one line.
+liteparse decides what a block is and in which order blocks are read. But its text is marked up and
+escaped unevenly, and it joins lines that heading repair must tell apart. So each block is rebuilt
+from the text items inside its box: where both agree letter by letter, the printed lines are used;
+elsewhere the block keeps liteparse's text, without its marks, as one line.
 """
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -18,14 +18,7 @@ from statistics import median
 
 from liteparse import LayoutBlock, ParsedPage, TextItem
 
-_BOLD = re.compile(r"bold|black|heavy|semibold|demi(?!tasse)|cmbx|cmb\d|sfbx|ecbx|-bd\b", re.I)
-_ITALIC = re.compile(r"ital|obli|cmti|cmsl|sfti|-it\b", re.I)
-_MONO = re.compile(r"mono|courier|cmtt|cmsltt|typewriter|consol|menlo|lmtt|sftt|ectt|code", re.I)
-_MARKS = re.compile(r"[\s*\\_`\-\u00ad\u2010\u2011]+")
-_ESCAPE = re.compile(r"\\([\\`*_{}\[\]<>()#+\-.!|~])")
-_EMPHASIS = re.compile(r"\*{1,3}")
-_SPACES = re.compile(r"\s+")
-_UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ufffe\uffff\ud800-\udfff]")
+from colligate.documents.reading.pdf.numbering import roman_value, title_key
 
 
 @dataclass(slots=True, eq=False)
@@ -49,7 +42,7 @@ class PdfLine:
 class PdfBlock:
     """A block in reading order; tables and code have no lines.
 
-    `kind` is liteparse's, or "chrome" for what is not part of the text (running headers).
+    `kind` is liteparse's, or "chrome" for running headers and the like, which are not text.
     """
 
     kind: str
@@ -76,19 +69,23 @@ class PageLayout:
 
 
 def build_layouts(pages: Iterable[ParsedPage]) -> list[PageLayout]:
-    """liteparse's pages as blocks of lines."""
+    """Return liteparse's pages as blocks of lines."""
     parsed = list(pages)
-    sizes = _sizes(parsed)
-    return [_page(page, sizes) for page in parsed]
+    sizes = _measure_sizes(parsed)
+    return [_build_page(page, sizes) for page in parsed]
+
+
+_SPACES = re.compile(r"\s+")
+_UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ufffe\uffff\ud800-\udfff]")
 
 
 def clean_line(text: str) -> str:
-    """One line of text: no control characters, no runs of blanks."""
+    """Return a text as one line without control characters or runs of blanks."""
     return _SPACES.sub(" ", _UNPRINTABLE.sub("", text)).strip()
 
 
 def join_lines(lines: Sequence[PdfLine]) -> str:
-    """Lines as running text, words broken over two lines made whole again."""
+    """Join lines to running text; words broken over two lines become whole again."""
     parts: list[str] = []
     for i, line in enumerate(lines):
         last = i == len(lines) - 1
@@ -99,12 +96,25 @@ def join_lines(lines: Sequence[PdfLine]) -> str:
     return clean_line("".join(parts))
 
 
-def _sizes(pages: Sequence[ParsedPage]) -> dict[tuple[str, float], float]:
-    """The height of each font at each nominal size: nominal sizes alone are not to scale."""
+def find_body_size(pages: Sequence[PageLayout]) -> float:
+    """Return the type size of most of the text, in points."""
+    sizes: Counter[float] = Counter()
+    for page in pages:
+        for block in page.blocks:
+            if block.kind in ("paragraph", "list_item"):
+                for line in block.lines:
+                    sizes[line.size] += len(line.text)
+    if not sizes:
+        return median([row.size for page in pages for row in page.rows] or [10.0])
+    return sizes.most_common(1)[0][0]
+
+
+def _measure_sizes(pages: Sequence[ParsedPage]) -> dict[tuple[str, float], float]:
+    """Return the height of each font at each nominal size: nominal sizes alone are not to scale."""
     heights: dict[tuple[str, float], list[float]] = defaultdict(list)
     for page in pages:
         for item in page.text_items:
-            heights[_font(item)].append(item.height)
+            heights[_font_of(item)].append(item.height)
     return {
         font: middle
         for font, all_heights in heights.items()
@@ -113,25 +123,25 @@ def _sizes(pages: Sequence[ParsedPage]) -> dict[tuple[str, float], float]:
     }
 
 
-def _font(item: TextItem) -> tuple[str, float]:
+def _font_of(item: TextItem) -> tuple[str, float]:
     return item.font_name or "", round(item.font_size or 0.0, 1)
 
 
-def _page(page: ParsedPage, sizes: dict[tuple[str, float], float]) -> PageLayout:
+def _build_page(page: ParsedPage, sizes: dict[tuple[str, float], float]) -> PageLayout:
     items = sorted((i for i in page.text_items if i.text.strip()), key=lambda i: (i.y, i.x))
     upright = [i for i in items if abs(i.rotation) < 1]
     number = page.page_num - 1
     label = clean_line(page.page_label) if page.page_label else None
     found = PageLayout(page.page_num, label or None, page.width, page.height)
-    for cells in _rows(upright):
+    for cells in _group_rows(upright):
         found.cells.append(cells)
-        found.rows.append(_line(number, cells, sizes))
+        found.rows.append(_build_line(number, cells, sizes))
     tops = [item.y for item in items]
     used: set[int] = set()
     for block in page.blocks or ():
-        inside = _inside(block, items, tops)
+        inside = _find_inside(block, items, tops)
         used.update(map(id, inside))
-        made = _block(number, block, inside, sizes)
+        made = _build_block(number, block, inside, sizes)
         made.items = inside if block.kind == "table" else []
         found.blocks.append(made)
     for cells, row in zip(found.cells, found.rows, strict=True):
@@ -141,7 +151,7 @@ def _page(page: ParsedPage, sizes: dict[tuple[str, float], float]) -> PageLayout
 
 
 def _insert_chrome(blocks: list[PdfBlock], row: PdfLine) -> None:
-    """Keep a row that liteparse left out of its blocks, where it stands on the page."""
+    """Keep a row that is in none of liteparse's blocks, at its place on the page."""
     for i, block in enumerate(blocks):
         if block.lines and block.lines[0].y > row.y:
             blocks.insert(i, PdfBlock("chrome", [row]))
@@ -149,8 +159,8 @@ def _insert_chrome(blocks: list[PdfBlock], row: PdfLine) -> None:
     blocks.append(PdfBlock("chrome", [row]))
 
 
-def _rows(items: Sequence[TextItem]) -> list[list[TextItem]]:
-    """Items (sorted by y) that stand on one line, each row from left to right."""
+def _group_rows(items: Sequence[TextItem]) -> list[list[TextItem]]:
+    """Group items (sorted by y) by printed line, each from left to right."""
     rows: list[list[TextItem]] = []
     for item in items:
         middle = item.y + item.height / 2
@@ -168,7 +178,14 @@ def _rows(items: Sequence[TextItem]) -> list[list[TextItem]]:
     return rows
 
 
-def _line(page: int, row: Sequence[TextItem], sizes: dict[tuple[str, float], float]) -> PdfLine:
+_BOLD = re.compile(r"bold|black|heavy|semibold|demi(?!tasse)|cmbx|cmb\d|sfbx|ecbx|-bd\b", re.I)
+_ITALIC = re.compile(r"ital|obli|cmti|cmsl|sfti|-it\b", re.I)
+_MONO = re.compile(r"mono|courier|cmtt|cmsltt|typewriter|consol|menlo|lmtt|sftt|ectt|code", re.I)
+
+
+def _build_line(
+    page: int, row: Sequence[TextItem], sizes: dict[tuple[str, float], float]
+) -> PdfLine:
     parts = [row[0].text.strip()]
     for before, item in pairwise(row):
         gap = item.x - (before.x + before.width)
@@ -192,14 +209,14 @@ def _line(page: int, row: Sequence[TextItem], sizes: dict[tuple[str, float], flo
         y=top,
         width=max(i.x + i.width for i in row) - row[0].x,
         height=max(i.y + i.height for i in row) - top,
-        size=round(sizes.get(_font(main), main.height), 1),
+        size=round(sizes.get(_font_of(main), main.height), 1),
         bold=bold > 0.6 * total,
         italic=italic > 0.6 * total,
         mono=bool(_MONO.search(main.font_name or "")),
     )
 
 
-def _block(
+def _build_block(
     page: int,
     block: LayoutBlock,
     items: Sequence[TextItem],
@@ -218,16 +235,22 @@ def _block(
     elif block.lines is not None:
         found.verbatim = [_UNPRINTABLE.sub("", line) for line in block.lines]
     elif block.text:
-        found.lines = _lines(page, block, items, sizes)
+        found.lines = _build_lines(page, block, items, sizes)
     return found
 
 
+_ESCAPE = re.compile(r"\\([\\`*_{}\[\]<>()#+\-.!|~])")
+_EMPHASIS = re.compile(r"\*{1,3}")
+
+
 def _strip_marks(text: str) -> str:
-    """liteparse's inline Markdown without its marks."""
+    """Return liteparse's inline Markdown without its marks."""
     return clean_line(_ESCAPE.sub(r"\1", _EMPHASIS.sub("", text)) if "*" in text else text)
 
 
-def _inside(block: LayoutBlock, items: Sequence[TextItem], tops: Sequence[float]) -> list[TextItem]:
+def _find_inside(
+    block: LayoutBlock, items: Sequence[TextItem], tops: Sequence[float]
+) -> list[TextItem]:
     box = block.bbox
     if box is None:
         return []
@@ -243,16 +266,18 @@ def _inside(block: LayoutBlock, items: Sequence[TextItem], tops: Sequence[float]
     ]
 
 
-def _lines(
+def _build_lines(
     page: int,
     block: LayoutBlock,
     items: Sequence[TextItem],
     sizes: dict[tuple[str, float], float],
 ) -> list[PdfLine]:
     text = block.text or ""
-    lines = _agreeing([_line(page, row, sizes) for row in _rows(items)], text, block.marker)
+    lines = _select_agreeing(
+        [_build_line(page, row, sizes) for row in _group_rows(items)], text, block.marker
+    )
     if lines:
-        _join_words(lines, text)
+        _mark_joined(lines, text)
         return lines
     box = block.bbox
     return [
@@ -263,15 +288,18 @@ def _lines(
             y=box.y if box else 0.0,
             width=box.width if box else 0.0,
             height=box.height if box else 0.0,
-            size=round(sizes.get(_font(items[0]), items[0].height), 1) if items else 0.0,
+            size=round(sizes.get(_font_of(items[0]), items[0].height), 1) if items else 0.0,
             bold=bool(items) and all(_BOLD.search(i.font_name or "") for i in items),
             italic=bool(items) and all(_ITALIC.search(i.font_name or "") for i in items),
         )
     ]
 
 
-def _agreeing(lines: Sequence[PdfLine], text: str, marker: str | None) -> list[PdfLine]:
-    """The lines that make up a block's text letter by letter; none if they leave a gap."""
+_MARKS = re.compile(r"[\s*\\_`\-\u00ad\u2010\u2011]+")
+
+
+def _select_agreeing(lines: Sequence[PdfLine], text: str, marker: str | None) -> list[PdfLine]:
+    """Return the lines that make up a block's text letter by letter; none if they leave a gap."""
     expected = _MARKS.sub("", (marker or "") + text)
     bare = _MARKS.sub("", text)
     if marker and not expected.startswith(_MARKS.sub("", lines[0].text)[:20] if lines else ""):
@@ -285,8 +313,8 @@ def _agreeing(lines: Sequence[PdfLine], text: str, marker: str | None) -> list[P
     return kept if at == len(expected) else []
 
 
-def _join_words(lines: Sequence[PdfLine], text: str) -> None:
-    """Mark the lines whose last word liteparse found to go on in the next line."""
+def _mark_joined(lines: Sequence[PdfLine], text: str) -> None:
+    """Mark the lines whose last word continues in the next line, as liteparse found."""
     at = 0
     for line, following in pairwise(lines):
         if not line.text.endswith(("-", "\u00ad")):
@@ -296,3 +324,158 @@ def _join_words(lines: Sequence[PdfLine], text: str) -> None:
         if tail and (place := text.find(tail + head, at)) >= 0:
             line.joined = True
             at = place
+
+
+# Running headers and footers, and the page numbers printed in them.
+
+
+@dataclass(slots=True)
+class PageNumbers:
+    """The page numbers printed on the pages: by page index, and the PDF's own labels to index."""
+
+    arabic: dict[int, int] = field(default_factory=dict)
+    roman: dict[int, int] = field(default_factory=dict)
+    labels: dict[str, int] = field(default_factory=dict)
+
+
+def find_page_numbers(pages: Sequence[PageLayout]) -> PageNumbers:
+    """Find the number printed on each page, from the rows at the pages' edges.
+
+    The longest run of numbers that rises with the pages is taken: printed pages may be split
+    over several, so one constant difference would not do.
+    """
+    seen: dict[bool, list[tuple[int, int]]] = {True: [], False: []}
+    for i, page in enumerate(pages):
+        tokens = {token for row in _find_edge_rows(page) for token in _end_tokens(row.text)}
+        for token in tokens:
+            value = int(token) if token.isdigit() else roman_value(token)
+            if value:
+                seen[token.isdigit()].append((i, value))
+    found = PageNumbers(labels={page.label: i for i, page in enumerate(pages) if page.label})
+    arabic = _select_steady(select_rising(seen[True]))
+    if len(arabic) >= max(2, 0.2 * len(pages)):
+        found.arabic = dict(arabic)
+    found.roman = dict(_select_steady(select_rising(seen[False])))
+    return found
+
+
+def select_rising(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return a longest selection of pairs in which both members rise strictly."""
+    ordered = sorted(pairs, key=lambda p: (p[0], -p[1]))
+    ends: list[int] = []  # the smallest last value of a selection of each length
+    at: list[int] = []  # and which pair that is
+    before: list[int | None] = []
+    for i, (_, value) in enumerate(ordered):
+        place = bisect_left(ends, value)
+        before.append(at[place - 1] if place else None)
+        if place == len(ends):
+            ends.append(value)
+            at.append(i)
+        else:
+            ends[place], at[place] = value, i
+    found: list[tuple[int, int]] = []
+    last: int | None = at[-1] if at else None
+    while last is not None:
+        found.append(ordered[last])
+        last = before[last]
+    return found[::-1]
+
+
+def _select_steady(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return the pairs with a close neighbour: page numbers rise about as fast as the pages."""
+    steps = [False, *(_are_close(a, b) for a, b in pairwise(pairs)), False]
+    return [pair for i, pair in enumerate(pairs) if steps[i] or steps[i + 1]]
+
+
+def _are_close(a: tuple[int, int], b: tuple[int, int]) -> bool:
+    return b[0] - a[0] <= 6 and abs((b[0] - a[0]) - (b[1] - a[1])) <= 2
+
+
+_REPEATS = 3
+_ALONE = "\u0000"  # the key of a page number alone
+
+
+def set_aside_running_lines(pages: Sequence[PageLayout], printed: PageNumbers) -> None:
+    """Turn the lines of running headers and footers into "chrome" blocks, which are not text.
+
+    A row at the edge of its page is one if it is the page's number alone, if it ends with the
+    number and other pages have such rows too, or if its text is on several pages in the same
+    size. A row that only begins with its page's number may be "2 Methods" on page 2, so the rest
+    of it must be on another page too.
+    """
+    edges = [(i, row) for i, page in enumerate(pages) for row in _find_edge_rows(page)]
+    keys = [_running_key(row, i, printed) for i, row in edges]
+    repeats: dict[tuple[str, int], set[int]] = defaultdict(set)
+    usual: Counter[int] = Counter()
+    for (i, row), (text, where) in zip(edges, keys, strict=True):
+        repeats[text, round(row.size)].add(i)
+        usual[round(row.y / 3)] += bool(where)
+    running: dict[int, list[PdfLine]] = defaultdict(list)
+    for (i, row), (text, where) in zip(edges, keys, strict=True):
+        often = sum(usual[round(row.y / 3) + d] for d in (-1, 0, 1)) >= _REPEATS
+        on = len(repeats[text, round(row.size)])
+        numbered = where and (text == _ALONE or (often and (where == "end" or on > 1)))
+        if numbered or on >= _REPEATS:
+            running[i].append(row)
+    for i, rows in running.items():
+        bands = [(row.y - 1, row.y + row.height + 1) for row in rows]
+        pages[i].blocks[:] = [
+            piece for block in pages[i].blocks for piece in _split_off(block, bands)
+        ]
+
+
+_EDGE_ROWS = 3
+_MARGIN = 0.14  # of the page's height, at the top and at the bottom
+
+
+def _find_edge_rows(page: PageLayout) -> list[PdfLine]:
+    top = [row for row in page.rows[:_EDGE_ROWS] if row.y < _MARGIN * page.height]
+    rest = page.rows[len(top) :]
+    floor = (1 - _MARGIN) * page.height
+    return top + [row for row in rest[-_EDGE_ROWS:] if row.y + row.height > floor]
+
+
+_TOKEN = re.compile(r"\d{1,5}|[ivxlc]{1,8}|[IVXLC]{1,8}")
+
+
+def _end_tokens(text: str) -> list[str]:
+    """Return the tokens of a row that may be its page number: the first and the last word."""
+    words = text.strip("-\u2013\u2014|[]() ").split()
+    ends = {word.strip("-\u2013\u2014|[]().,") for word in (words[0], words[-1])} if words else ()
+    return [end for end in ends if _TOKEN.fullmatch(end)]
+
+
+_CHAPTER_PAGE = re.compile(r"[A-Z\d]{1,3}[-\u2013.]\d{1,4}")
+
+
+def _running_key(row: PdfLine, page: int, printed: PageNumbers) -> tuple[str, str]:
+    """Return a row's key for counting repeats, without its page number, and where that was."""
+    words = row.text.split()
+    if len(words) == 1 and _CHAPTER_PAGE.fullmatch(words[0]):
+        return _ALONE, "end"
+    for place, name in ((-1, "end"), (0, "start")):
+        token = words[place].strip("-\u2013\u2014|[]().,") if words else ""
+        if _TOKEN.fullmatch(token):
+            digits = token.isdigit()
+            value = int(token) if digits else roman_value(token)
+            if (printed.arabic if digits else printed.roman).get(page, 0) == value:
+                del words[place]
+                return title_key(" ".join(words)) or _ALONE, name
+    return title_key(row.text), ""
+
+
+def _split_off(block: PdfBlock, bands: Sequence[tuple[float, float]]) -> list[PdfBlock]:
+    """Split a block: its lines in the bands become chrome blocks."""
+    if not block.lines or block.kind == "chrome":
+        return [block]
+    inside = [
+        any(low <= line.y + min(line.height, 12) / 2 <= high for low, high in bands)
+        for line in block.lines
+    ]
+    if not any(inside):
+        return [block]
+    chrome = [
+        PdfBlock("chrome", [line]) for line, out in zip(block.lines, inside, strict=True) if out
+    ]
+    block.lines = [line for line, out in zip(block.lines, inside, strict=True) if not out]
+    return [*chrome, block] if block.lines else chrome

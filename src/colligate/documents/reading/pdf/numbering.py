@@ -1,7 +1,7 @@
-"""What a heading's number says: "2.1", "A.3", "IV.", "Part II", "Item 1A.", "Chapter 3".
+"""The numbers of headings: "2.1", "A.3", "IV.", "Part II", "Item 1A.", "Chapter 3".
 
-Numbers give a heading its rank, tell neighbours apart ("2.1 Results", "3.1 Results"), and are
-set aside when two titles are compared, since outlines often leave them out.
+Numbers give a heading its rank and tell neighbours apart ("2.1 Results", "3.1 Results"). They are
+ignored when two titles are compared, since outlines often leave them out.
 """
 
 from __future__ import annotations
@@ -36,63 +36,10 @@ _CJK = re.compile(
     r"第\s*(?P<number>[0-9一二三四五六七八九十百]+)\s*(?P<word>[部編篇章節节条條])\s*"
 )
 _CJK_RANK = {"部": 0, "編": 0, "篇": 0, "章": 1, "節": 2, "节": 2, "条": 2, "條": 2}
-_NOT_WORD = re.compile(r"[^\w]+|_")
-_VALUES = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100}
-
-
-@dataclass(frozen=True, slots=True)
-class HeadingNumber:
-    """The number of a heading.
-
-    `scheme` tells kinds of numbering apart ("decimal", "item", "roman", ...), `parts` holds its
-    components as text, `rank` is how deep it stands where the scheme says so, else None.
-    """
-
-    scheme: str
-    parts: tuple[str, ...]
-    rank: int | None
-
-    @property
-    def last(self) -> int | None:
-        """The last component as a whole number, letters counted from 1."""
-        return ordinal(self.parts[-1])
-
-
-def ordinal(part: str) -> int | None:
-    """The value of a number's component: digits, else a Roman numeral or a letter."""
-    if digits := re.match(r"\d+", part):
-        return int(digits.group())
-    if roman := roman_value(part):
-        return roman
-    return ord(part.upper()) - ord("A") + 1 if len(part) == 1 and part.isascii() else None
-
-
-def roman_value(text: str) -> int | None:
-    """The value of a Roman numeral below 400, None for anything else.
-
-    >>> roman_value("xiv")
-    14
-    """
-    values = [_VALUES.get(c, 0) for c in text.upper()]
-    if not values or not all(values):
-        return None
-    pairs = zip(values, [*values[1:], 0], strict=True)
-    total = sum(-a if a < b else a for a, b in pairs)
-    return total if to_roman(total) == text.upper() else None
-
-
-def to_roman(value: int) -> str:
-    """A whole number below 400 as a Roman numeral."""
-    signs = ((100, "C"), (90, "XC"), (50, "L"), (40, "XL"), (10, "X"), (9, "IX"), (5, "V"))
-    text = ""
-    for step, sign in (*signs, (4, "IV"), (1, "I")):
-        text += sign * (value // step)
-        value %= step
-    return text
 
 
 def split_number(text: str) -> tuple[HeadingNumber | None, str]:
-    """A heading's number, None if it has none, and the rest of it.
+    """Return a heading's number, None if it has none, and the rest of it.
 
     >>> split_number("2.1 Results")[0].parts
     ('2', '1')
@@ -123,15 +70,72 @@ def split_number(text: str) -> tuple[HeadingNumber | None, str]:
     return None, text
 
 
+@dataclass(frozen=True, slots=True)
+class HeadingNumber:
+    """The number of a heading.
+
+    `scheme` is the kind of numbering ("decimal", "item", "roman", ...), `parts` its components as
+    text, `rank` its depth if the scheme implies one, otherwise None.
+    """
+
+    scheme: str
+    parts: tuple[str, ...]
+    rank: int | None
+
+    @property
+    def last(self) -> int | None:
+        """The last component as a whole number, letters counted from 1."""
+        return _ordinal(self.parts[-1])
+
+
+def _ordinal(part: str) -> int | None:
+    """Return the value of a number's component: digits, a Roman numeral or a letter."""
+    if digits := re.match(r"\d+", part):
+        return int(digits.group())
+    if roman := roman_value(part):
+        return roman
+    return ord(part.upper()) - ord("A") + 1 if len(part) == 1 and part.isascii() else None
+
+
+_VALUES = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100}
+
+
+def roman_value(text: str) -> int | None:
+    """Return the value of a Roman numeral below 400, None for anything else.
+
+    >>> roman_value("xiv")
+    14
+    """
+    values = [_VALUES.get(c, 0) for c in text.upper()]
+    if not values or not all(values):
+        return None
+    pairs = zip(values, [*values[1:], 0], strict=True)
+    total = sum(-a if a < b else a for a, b in pairs)
+    return total if to_roman(total) == text.upper() else None
+
+
+def to_roman(value: int) -> str:
+    """Return a whole number below 400 as a Roman numeral."""
+    signs = ((100, "C"), (90, "XC"), (50, "L"), (40, "XL"), (10, "X"), (9, "IX"), (5, "V"))
+    text = ""
+    for step, sign in (*signs, (4, "IV"), (1, "I")):
+        text += sign * (value // step)
+        value %= step
+    return text
+
+
+_NOT_WORD = re.compile(r"[^\w]+|_")
+
+
 def title_key(text: str) -> str:
-    """A text for comparing: letters and digits alone, case folded, words apart by a blank."""
+    """Return a title for comparison: letters and digits, case folded, single blanks between."""
     folded = unicodedata.normalize("NFKC", text).casefold()
     return _NOT_WORD.sub(" ", folded).strip()
 
 
 @dataclass(frozen=True, slots=True)
 class ListedHeading:
-    """What decides the level of a listed heading: its number, indent (points) and weight."""
+    """The facts that decide a listed heading's level: its number, indent (points) and weight."""
 
     number: HeadingNumber | None
     indent: float = 0.0
@@ -140,27 +144,27 @@ class ListedHeading:
 
 
 def assign_levels(entries: Iterable[ListedHeading]) -> list[int]:
-    """The level of each of a list of headings in order, 1 the highest.
+    """Return the level of each of a list of headings in order, 1 the highest.
 
-    A stack of what is open: a heading closes everything of its own kind or deeper and stands
-    under what is left. Ranks decide between numbers that have one; a scheme met before closes
-    back to where it was; unnumbered headings go by indent, then by weight.
+    A stack holds the open headings: a heading closes all of its own kind or deeper and goes under
+    the rest. Ranks decide between numbers that have one; a scheme met before closes back to its
+    last use; unnumbered headings go by indent, then by weight.
     """
     stack: list[ListedHeading] = []
     found = []
     for entry in entries:
-        same = next((i for i, open_ in enumerate(stack) if _alike(open_, entry)), None)
+        same = next((i for i, open_ in enumerate(stack) if _same_kind(open_, entry)), None)
         if same is not None:
             del stack[same:]
         else:
-            while stack and not _above(stack[-1], entry):
+            while stack and not _is_above(stack[-1], entry):
                 stack.pop()
         stack.append(entry)
         found.append(len(stack))
     return found
 
 
-def _alike(a: ListedHeading, b: ListedHeading) -> bool:
+def _same_kind(a: ListedHeading, b: ListedHeading) -> bool:
     if a.number is None or b.number is None:
         plain = a.number is b.number and a.strong == b.strong and a.matter == b.matter
         return plain and (a.matter or abs(a.indent - b.indent) < 3)
@@ -169,8 +173,8 @@ def _alike(a: ListedHeading, b: ListedHeading) -> bool:
     return a.number.scheme == b.number.scheme
 
 
-def _above(a: ListedHeading, b: ListedHeading) -> bool:
-    """Whether `b` may stand under `a`."""
+def _is_above(a: ListedHeading, b: ListedHeading) -> bool:
+    """Report whether `b` may go under `a`."""
     if b.matter:
         return a.number is not None and a.number.rank == 0
     if a.matter:
@@ -183,6 +187,4 @@ def _above(a: ListedHeading, b: ListedHeading) -> bool:
         return True
     if a.indent < b.indent - 3:
         return True
-    return abs(a.indent - b.indent) <= 3 and (
-        (a.strong and not b.strong) or (b.number is not None and a.strong == b.strong and False)
-    )
+    return abs(a.indent - b.indent) <= 3 and a.strong and not b.strong

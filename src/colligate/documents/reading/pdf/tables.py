@@ -1,8 +1,8 @@
-"""Tables that swallowed the text below or above them, given back their own size.
+"""Repair of tables that include the text above or below them.
 
 liteparse sometimes takes the paragraphs next to a table for rows of it and cuts them into
-cells. Rows of a page that run across without a gap, and reach further than a cell does, are
-text: where they begin or end a table they become paragraphs again.
+cells. Rows of a page that run across without a gap, and reach further than a cell, are text:
+at the beginning or end of a table they become paragraphs again.
 """
 
 from __future__ import annotations
@@ -16,19 +16,18 @@ from liteparse import TextItem
 from colligate.documents.reading.pdf.layout import PageLayout, PdfBlock, PdfLine
 from colligate.documents.reading.pdf.numbering import split_number
 
-_WORD = re.compile(r"\w")
-_GAP = 1.8  # of the type size: a wider gap is between cells
+
+def release_text(pages: Sequence[PageLayout]) -> None:
+    """Turn text that was taken for rows of a table into paragraphs, in place."""
+    for page in pages:
+        if any(block.kind == "table" for block in page.blocks):
+            page.blocks[:] = [piece for block in page.blocks for piece in _split_table(block, page)]
+
+
 _REACH = 0.45  # of the page's width: text reaches further at least once
 
 
-def release_text(pages: Sequence[PageLayout]) -> None:
-    """Turn the text that tables swallowed into paragraphs, in place."""
-    for page in pages:
-        if any(block.kind == "table" for block in page.blocks):
-            page.blocks[:] = [piece for block in page.blocks for piece in _pieces(block, page)]
-
-
-def _pieces(table: PdfBlock, page: PageLayout) -> list[PdfBlock]:
+def _split_table(table: PdfBlock, page: PageLayout) -> list[PdfBlock]:
     if table.kind != "table":
         return [table]
     inside = set(map(id, table.items))
@@ -42,9 +41,9 @@ def _pieces(table: PdfBlock, page: PageLayout) -> list[PdfBlock]:
     if all(prose) and any(row.width > reach for row in rows):
         return _group_paragraphs(rows)
     whole = [row for row in table.rows if any(row)]
-    # The box may reach over text that the table does not have.
-    letters = list(accumulate(_letters(row.text) for row in rows))
-    total = sum(_letters(" ".join(row)) for row in whole)
+    # The box may cover text that is not in the table.
+    letters = list(accumulate(_count_letters(row.text) for row in rows))
+    total = sum(_count_letters(" ".join(row)) for row in whole)
     if total not in letters or all(prose) or not any(prose):
         return [table]
     end = letters.index(total) + 1
@@ -55,23 +54,23 @@ def _pieces(table: PdfBlock, page: PageLayout) -> list[PdfBlock]:
     last = last if any(row.width > reach for row in rows[last:]) else end
     if (first, last) == (0, end):
         return [table]
-    table.rows[:] = _between(whole, rows, first, last)
+    table.rows[:] = _select_rows(whole, rows, first, last)
     return [*_group_paragraphs(rows[:first]), table, *_group_paragraphs(rows[last:])]
 
 
-def _between(
+def _select_rows(
     table: Sequence[list[str]], rows: Sequence[PdfLine], first: int, last: int
 ) -> list[list[str]]:
-    """The table's rows that hold the printed rows from `first` to `last` and nothing else.
+    """Return the table's rows for the printed rows from `first` to `last` only.
 
-    What shares a row with text beyond is given rows of its own, a printed row each.
+    A row shared with text outside is replaced by its printed rows.
     """
-    ends = list(accumulate((_letters(row.text) for row in rows), initial=0))
+    ends = list(accumulate((_count_letters(row.text) for row in rows), initial=0))
     low, high = ends[first], ends[last]
     found: list[list[str]] = []
     at, done = 0, first
     for row in table:
-        at, begin = at + _letters(" ".join(row)), at
+        at, begin = at + _count_letters(" ".join(row)), at
         if begin >= low and at <= high:
             while done < last and ends[done] < begin:
                 found.append([rows[done].text])
@@ -83,6 +82,9 @@ def _between(
     return found
 
 
+_GAP = 1.8  # of the type size: a wider gap is between cells
+
+
 def _is_prose(row: PdfLine, items: Sequence[TextItem]) -> bool:
     gaps = [b.x - (a.x + a.width) for a, b in pairwise(items)]
     if split_number(row.text)[0] is not None:
@@ -90,12 +92,15 @@ def _is_prose(row: PdfLine, items: Sequence[TextItem]) -> bool:
     return all(gap < _GAP * max(row.size, 1.0) for gap in gaps)
 
 
-def _letters(text: str) -> int:
+_WORD = re.compile(r"\w")
+
+
+def _count_letters(text: str) -> int:
     return len(_WORD.findall(text))
 
 
 def _group_paragraphs(lines: Sequence[PdfLine]) -> list[PdfBlock]:
-    """Lines as paragraphs, parted where the space or the type changes."""
+    """Return lines as paragraphs, split where the space or the type changes."""
     blocks: list[PdfBlock] = []
     for line in lines:
         last = blocks[-1].lines[-1] if blocks else None

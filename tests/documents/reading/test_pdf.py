@@ -10,8 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from colligate.documents.document import Document
+from colligate.documents import Basis, Document, Kind
 from colligate.documents.markdown import markdown_tree
+from colligate.documents.reading import SourceFile
+from colligate.documents.reading.formats import PDF
+from colligate.documents.reading.pdf.layout import select_rising
 from colligate.documents.reading.pdf.numbering import (
     ListedHeading,
     assign_levels,
@@ -19,10 +22,9 @@ from colligate.documents.reading.pdf.numbering import (
     split_number,
     to_roman,
 )
-from colligate.documents.reading.pdf.reader import escape_line, read_pdf, read_with
-from colligate.documents.reading.pdf.running import select_rising
-from colligate.documents.tree import Basis, Kind
+from colligate.documents.reading.pdf.reader import escape_line, read_pdf
 from colligate.errors import CorruptFile, EncryptedFile, NoText
+from support.documents import outline
 
 BODY = "Body text that says one thing after another and goes on like this for a while."
 
@@ -126,11 +128,14 @@ def _add_outline(
 
 
 def read(data: bytes, name: str = "report.pdf", *, use_outline: bool = True) -> Document:
-    return read_with(Path(name), data, stem=Path(name).stem, use_outline=use_outline)
+    return read_pdf(SourceFile(Path(name), data, PDF), use_outline=use_outline)
 
 
-def titles(document: Document) -> list[tuple[int, str]]:
-    return [(s.level, s.title) for s in document.tree.sections if not s.synthetic]
+def page_number(document: Document, title: str) -> int:
+    section = next(s for s in document.tree.sections if s.title == title)
+    page = document.page_of(section.span)
+    assert page is not None
+    return page.number
 
 
 def check_places(document: Document) -> None:
@@ -153,29 +158,28 @@ CHAPTERS = [
 
 
 def test_outline_gives_titles_levels_and_pages() -> None:
-    outline = [("Beginnings", 1, 0), ("First steps", 2, 0), ("Further on", 1, 1)]
-    document = read(make_pdf(CHAPTERS, outline=[*outline, ("Last steps", 2, 2)]))
-    found = titles(document)
-    assert [t for t in found if t[1] != "A bold remark"] == [
-        (1, "Beginnings"),
-        (2, "First steps"),
-        (1, "Further on"),
-        (2, "Last steps"),
+    marks = [
+        ("Beginnings", 1, 0),
+        ("First steps", 2, 0),
+        ("Further on", 1, 1),
+        ("Last steps", 2, 2),
     ]
+    data = make_pdf(CHAPTERS, outline=marks)
+    document = read(data)
+    found = [t for t in outline(document) if t[1] != "A bold remark"]
+    assert found == [(level, title) for title, level, _ in marks]
     assert document.tree.structure.basis is Basis.OUTLINE
     assert document.tree.structure.confidence > 0.7
-    last = next(s for s in document.tree.sections if s.title == "Last steps")
-    page = document.page_of(last.span)
-    assert page is not None
-    assert page.number == 3
+    assert page_number(document, "Last steps") == 3
     check_places(document)
+    assert read(data, use_outline=False).tree.structure.basis is Basis.LAYOUT
 
 
 def test_outline_promotes_a_title_that_looks_like_body_text() -> None:
     plain = [(72.0, 80.0, 10.0, "F1", "2 Quiet heading"), *body(110)]
     pages = [[heading(80, "1 Loud heading"), *body(110)], plain]
     document = read(make_pdf(pages, outline=[("Loud heading", 1, 0), ("Quiet   heading", 1, 1)]))
-    assert titles(document) == [(1, "1 Loud heading"), (1, "2 Quiet heading")]
+    assert outline(document) == [(1, "1 Loud heading"), (1, "2 Quiet heading")]
 
 
 def test_numbering_gives_levels_without_an_outline() -> None:
@@ -185,7 +189,7 @@ def test_numbering_gives_levels_without_an_outline() -> None:
         [heading(80, "2.1 Main result", 13), *body(110)],
     ]
     document = read(make_pdf(pages))
-    assert titles(document) == [
+    assert outline(document) == [
         (1, "1 Methods"),
         (2, "1.1 Data"),
         (2, "1.2 Model"),
@@ -198,8 +202,8 @@ def test_numbering_gives_levels_without_an_outline() -> None:
 
 def test_layout_alone_ranks_by_size() -> None:
     document = read(make_pdf(CHAPTERS))
-    assert (1, "Beginnings") in titles(document)
-    assert (2, "First steps") in titles(document)
+    assert (1, "Beginnings") in outline(document)
+    assert (2, "First steps") in outline(document)
     assert document.tree.structure.basis is Basis.LAYOUT
     assert document.tree.structure.confidence < 0.5
 
@@ -228,7 +232,7 @@ def contents_pdf() -> bytes:
 
 def test_contents_list_gives_headings_and_its_own_lines_are_none() -> None:
     document = read(contents_pdf())
-    listed = [t for t in titles(document) if t[1][0].isdigit()]
+    listed = [t for t in outline(document) if t[1][0].isdigit()]
     assert listed == [
         (1, "1 Apples"),
         (2, "1.1 Growing apples"),
@@ -236,29 +240,25 @@ def test_contents_list_gives_headings_and_its_own_lines_are_none() -> None:
         (2, "2.1 Growing pears"),
     ]
     assert document.tree.structure.basis is Basis.CONTENTS
-    pears = next(s for s in document.tree.sections if s.title == "2.1 Growing pears")
-    page = document.page_of(pears.span)
-    assert page is not None
-    assert page.number == 5
+    assert page_number(document, "2.1 Growing pears") == 5
     check_places(document)
 
 
 def test_running_headers_and_page_numbers_are_no_text() -> None:
+    names = ("ants", "bees", "cats", "dogs", "eels")
+    titles = [f"{n} Chapter about {name}" for n, name in enumerate(names, start=1)]
     pages = [
         [
             (72, 30, 9, "F2", "The Annals of Examples"),
-            heading(100, f"{n} Chapter about {name}"),
+            heading(100, title),
             *body(130),
             (300, 770, 9, "F1", str(n)),
         ]
-        for n, name in enumerate(("ants", "bees", "cats", "dogs", "eels"), start=1)
+        for n, title in enumerate(titles, start=1)
     ]
     document = read(make_pdf(pages))
     assert "Annals of Examples" not in document.text
-    assert [title for _, title in titles(document)] == [
-        f"{n} Chapter about {name}"
-        for n, name in enumerate(("ants", "bees", "cats", "dogs", "eels"), start=1)
-    ]
+    assert [title for _, title in outline(document)] == titles
     assert document.text.rstrip().endswith("for a while.")
 
 
@@ -269,7 +269,7 @@ def test_captions_are_not_headings() -> None:
         [heading(80, "3 Sale"), *body(110)],
     ]
     document = read(make_pdf(pages))
-    assert [title for _, title in titles(document)] == ["1 Harvest", "2 Storage", "3 Sale"]
+    assert [title for _, title in outline(document)] == ["1 Harvest", "2 Storage", "3 Sale"]
     assert "Figure 1. Apples by year" in document.text
 
 
@@ -280,7 +280,7 @@ def test_lines_that_look_like_markdown_stay_text() -> None:
     pages = [[heading(80, "1 Code"), *body(110), code, html, fence, *body(300)]]
     pages += [[heading(80, "2 More"), *body(110)], [heading(80, "3 Most"), *body(110)]]
     document = read(make_pdf(pages))
-    assert [title for _, title in titles(document)] == ["1 Code", "2 More", "3 Most"]
+    assert [title for _, title in outline(document)] == ["1 Code", "2 More", "3 Most"]
     assert "# include <stdio.h>" in document.text
     assert not [n for n in document.tree if n.kind is Kind.CODE]
 
@@ -290,12 +290,9 @@ def test_pages_tile_and_empty_ones_are_said() -> None:
     check_places(document)
     assert [page.number for page in document.pages] == [1, 2, 3]
     assert document.pages[1].start == document.pages[1].end
-    place = document.text.index("The third page")
-    page = document.page_of(document.span(place, place + 5))
-    assert page is not None
-    assert page.number == 3
-    assert len(document.warnings) == 1
-    assert "page 2" in document.warnings[0]
+    assert document.pages[2].start <= document.text.index("The third page")
+    (warning,) = document.warnings
+    assert "page 2" in warning
 
 
 def test_words_broken_over_lines_are_whole() -> None:
@@ -360,7 +357,7 @@ def test_damage_anywhere_is_an_error_or_a_document(cut: int, flip: int) -> None:
 
 def test_scanned_says_to_run_ocr() -> None:
     with pytest.raises(NoText, match="ocrmypdf"):
-        read_pdf(Path("scan.pdf"), make_pdf([[], []]), stem="scan")
+        read(make_pdf([[], []]))
 
 
 @pytest.mark.parametrize(

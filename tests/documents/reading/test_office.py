@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from colligate.documents import Document, Kind
-from colligate.documents.reading import read_file
+from support.documents import outline, texts_of, write_and_read
 
 
 def packed(members: dict[str, str]) -> bytes:
@@ -19,16 +19,6 @@ def packed(members: dict[str, str]) -> bytes:
         for name, content in members.items():
             archive.writestr(name, content)
     return data.getvalue()
-
-
-def one(path: Path, content: str | bytes) -> Document:
-    path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    (document,) = read_file(path).documents
-    return document
-
-
-def outline(document: Document) -> list[tuple[int, str]]:
-    return [(s.level, s.title) for s in document.tree.sections if not s.synthetic]
 
 
 def nesting(document: Document) -> list[int]:
@@ -40,15 +30,22 @@ def nesting(document: Document) -> list[int]:
     ]
 
 
-def tables(document: Document) -> list[str]:
-    return [document.slice(n.span) for n in document.tree if n.kind is Kind.TABLE]
-
-
-# --- DOCX -------------------------------------------------------------------------------------
-
 W = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
 OFFICE = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
 PACKAGE = "http://schemas.openxmlformats.org/package/2006"
+
+
+TYPES = f'<Types xmlns="{PACKAGE}/content-types"><Default Extension="xml" ContentType='
+TYPES += '"application/xml"/>{}</Types>'
+
+
+def relations(*targets: tuple[str, str, str]) -> str:
+    """The relationships of a part: (id, type, target) each."""
+    listed = "".join(
+        f'<Relationship Id="{name}" Type="{OFFICE}/{kind}" Target="{target}"/>'
+        for name, kind, target in targets
+    )
+    return f'<Relationships xmlns="{PACKAGE}/relationships">{listed}</Relationships>'
 
 
 def word_paragraph(text: str, style: str = "", number: str = "") -> str:
@@ -79,20 +76,17 @@ def word(*body: str) -> bytes:
         f'<w:lvl w:ilvl="{i}"><w:numFmt w:val="bullet"/><w:lvlText w:val="o"/></w:lvl>'
         for i in range(3)
     )
-    relation = "".join(
-        f'<Relationship Id="r{name}" Type="{OFFICE}/{name}" Target="{name}.xml"/>'
-        for name in ("styles", "numbering")
+    main = (
+        '<Override PartName="/word/document.xml" ContentType="application/vnd.openxmlformats-'
+        'officedocument.wordprocessingml.document.main+xml"/>'
     )
     return packed(
         {
-            "[Content_Types].xml": f'<Types xmlns="{PACKAGE}/content-types"><Default '
-            'Extension="xml" ContentType="application/xml"/><Override '
-            'PartName="/word/document.xml" ContentType="application/vnd.openxmlformats-'
-            'officedocument.wordprocessingml.document.main+xml"/></Types>',
-            "_rels/.rels": f'<Relationships xmlns="{PACKAGE}/relationships"><Relationship Id="r1" '
-            f'Type="{OFFICE}/officeDocument" Target="word/document.xml"/></Relationships>',
-            "word/_rels/document.xml.rels": f'<Relationships xmlns="{PACKAGE}/relationships">'
-            f"{relation}</Relationships>",
+            "[Content_Types].xml": TYPES.format(main),
+            "_rels/.rels": relations(("r1", "officeDocument", "word/document.xml")),
+            "word/_rels/document.xml.rels": relations(
+                ("r1", "styles", "styles.xml"), ("r2", "numbering", "numbering.xml")
+            ),
             # As a German Word writes it: the identifiers are German, the names are not.
             "word/styles.xml": f"<w:styles {W}>"
             + word_style("Titel", "Title")
@@ -123,11 +117,11 @@ def test_docx_headings_lists_and_tables(tmp_path: Path) -> None:
         word_paragraph("below", "Liste2"),
         word_paragraph("# no heading"),
     )
-    document = one(tmp_path / "report.docx", content)
+    document = write_and_read(tmp_path / "report.docx", content)
     assert outline(document) == [(1, "Overview"), (2, "Details")]
     assert "R&D: 3 < 5 > 2, café 正文." in document.text
     assert nesting(document) == [0, 1, 2, 0, 0, 1]
-    (table,) = tables(document)
+    (table,) = texts_of(document, Kind.TABLE)
     assert "AT&T" in table
     assert "a\\|b" in table
 
@@ -139,17 +133,15 @@ def test_a_docx_title_stands_above_the_headings(tmp_path: Path) -> None:
         word_paragraph("x", "berschrift2"),
         word_paragraph("Second", "berschrift1"),
     )
-    document = one(tmp_path / "a.docx", content)
+    document = write_and_read(tmp_path / "a.docx", content)
     assert document.title == "Annual Report"
     assert outline(document) == [(1, "Annual Report"), (2, "First"), (3, "x"), (2, "Second")]
 
 
 def test_a_docx_named_txt_is_read_all_the_same(tmp_path: Path) -> None:
-    document = one(tmp_path / "a.txt", word(word_paragraph("Overview", "berschrift1")))
+    document = write_and_read(tmp_path / "a.txt", word(word_paragraph("Overview", "berschrift1")))
     assert outline(document) == [(1, "Overview")]
 
-
-# --- slides -----------------------------------------------------------------------------------
 
 A = 'xmlns:a="http://schemas.openxmlformats.org/drawingml/2006/main"'
 P = 'xmlns:p="http://schemas.openxmlformats.org/presentationml/2006/main"'
@@ -171,20 +163,15 @@ def shape(kind: str, *paragraphs: tuple[int, str]) -> str:
 def slides(*contents: str) -> bytes:
     numbers = range(1, len(contents) + 1)
     ids = "".join(f'<p:sldId id="{255 + i}" r:id="r{i}"/>' for i in numbers)
-    relations = "".join(
-        f'<Relationship Id="r{i}" Type="{OFFICE}/slide" Target="slides/slide{i}.xml"/>'
-        for i in numbers
-    )
     return packed(
         {
-            "[Content_Types].xml": f'<Types xmlns="{PACKAGE}/content-types"><Default '
-            'Extension="xml" ContentType="application/xml"/></Types>',
-            "_rels/.rels": f'<Relationships xmlns="{PACKAGE}/relationships"><Relationship Id="r1" '
-            f'Type="{OFFICE}/officeDocument" Target="ppt/presentation.xml"/></Relationships>',
+            "[Content_Types].xml": TYPES.format(""),
+            "_rels/.rels": relations(("r1", "officeDocument", "ppt/presentation.xml")),
             "ppt/presentation.xml": f"<p:presentation {P} {R}><p:sldIdLst>{ids}</p:sldIdLst>"
             "</p:presentation>",
-            "ppt/_rels/presentation.xml.rels": f'<Relationships xmlns="{PACKAGE}/relationships">'
-            f"{relations}</Relationships>",
+            "ppt/_rels/presentation.xml.rels": relations(
+                *((f"r{i}", "slide", f"slides/slide{i}.xml") for i in numbers)
+            ),
         }
         | {
             f"ppt/slides/slide{i}.xml": f"<p:sld {A} {P} {R}><p:cSld><p:spTree>{content}"
@@ -195,7 +182,7 @@ def slides(*contents: str) -> bytes:
 
 
 def test_each_slide_is_a_section_and_a_page(tmp_path: Path) -> None:
-    document = one(
+    document = write_and_read(
         tmp_path / "deck.pptx",
         slides(
             shape("title", (0, "Deck &amp; title")) + shape("body", (0, "Café 正文")),
@@ -216,7 +203,7 @@ def test_each_slide_is_a_section_and_a_page(tmp_path: Path) -> None:
     assert document.pages[-1].end == len(document.text)
 
 
-# --- sheets -----------------------------------------------------------------------------------
+SHEETS = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
 
 
 def sheet(*rows: tuple[str, ...]) -> str:
@@ -231,36 +218,30 @@ def sheet(*rows: tuple[str, ...]) -> str:
         + "</row>"
         for i, row in enumerate(rows, start=1)
     )
-    namespace = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
-    return f'<worksheet xmlns="{namespace}"><sheetData>{cells}</sheetData></worksheet>'
+    return f'<worksheet xmlns="{SHEETS}"><sheetData>{cells}</sheetData></worksheet>'
 
 
 def workbook(**sheets: str) -> bytes:
     names = list(sheets)
-    main = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
     listed = "".join(
         f'<sheet name="{name}" sheetId="{i}" r:id="r{i}"/>' for i, name in enumerate(names, 1)
     )
-    relations = "".join(
-        f'<Relationship Id="r{i}" Type="{OFFICE}/worksheet" Target="worksheets/s{i}.xml"/>'
-        for i in range(1, len(names) + 1)
-    )
     return packed(
         {
-            "[Content_Types].xml": f'<Types xmlns="{PACKAGE}/content-types"><Default '
-            'Extension="xml" ContentType="application/xml"/></Types>',
-            "_rels/.rels": f'<Relationships xmlns="{PACKAGE}/relationships"><Relationship Id="r1" '
-            f'Type="{OFFICE}/officeDocument" Target="xl/workbook.xml"/></Relationships>',
-            "xl/workbook.xml": f'<workbook xmlns="{main}" {R}><sheets>{listed}</sheets></workbook>',
-            "xl/_rels/workbook.xml.rels": f'<Relationships xmlns="{PACKAGE}/relationships">'
-            f"{relations}</Relationships>",
+            "[Content_Types].xml": TYPES.format(""),
+            "_rels/.rels": relations(("r1", "officeDocument", "xl/workbook.xml")),
+            "xl/workbook.xml": f'<workbook xmlns="{SHEETS}" {R}><sheets>{listed}</sheets>'
+            "</workbook>",
+            "xl/_rels/workbook.xml.rels": relations(
+                *((f"r{i}", "worksheet", f"worksheets/s{i}.xml") for i in range(1, len(names) + 1))
+            ),
         }
         | {f"xl/worksheets/s{i}.xml": sheets[name] for i, name in enumerate(names, 1)}
     )
 
 
 def test_each_sheet_is_a_section_with_its_table(tmp_path: Path) -> None:
-    document = one(
+    document = write_and_read(
         tmp_path / "book.xlsx",
         workbook(
             Sales=sheet(("Region", "Total"), ("Nord &amp; Süd", "12.5")),
@@ -268,7 +249,7 @@ def test_each_sheet_is_a_section_with_its_table(tmp_path: Path) -> None:
         ),
     )
     assert outline(document) == [(2, "Sales"), (2, "Kosten")]
-    first, second = tables(document)
+    first, second = texts_of(document, Kind.TABLE)
     assert "| Nord & Süd | 12.5 |" in first
     assert "| Rent | 100 |" in second
     assert document.title == "book"
@@ -276,7 +257,7 @@ def test_each_sheet_is_a_section_with_its_table(tmp_path: Path) -> None:
 
 def test_a_large_sheet_is_whole(tmp_path: Path) -> None:
     rows = [("n", "a", "b", "c", "d"), *((str(i), "1", "2", "3", "4") for i in range(25_000))]
-    document = one(tmp_path / "large.xlsx", workbook(Large=sheet(*rows)))
+    document = write_and_read(tmp_path / "large.xlsx", workbook(Large=sheet(*rows)))
     assert document.text.count("\n|") >= 25_001
     assert document.text.rstrip().endswith("| 24999 | 1 | 2 | 3 | 4 |")
 
@@ -287,11 +268,8 @@ def test_separated_values_are_a_table(tmp_path: Path) -> None:
         ("a.tsv", "name\tvalue\na, b\t2\ncafé\t3\n"),
         ("b.csv", "name;value\na, b;2\ncafé;3\n"),
     ):
-        (table,) = tables(one(tmp_path / name, content))
+        (table,) = texts_of(write_and_read(tmp_path / name, content), Kind.TABLE)
         assert table.split("\n")[-2:] == ["| a, b | 2 |", "| café | 3 |"]
-
-
-# --- e-books and open documents ---------------------------------------------------------------
 
 
 def chapter(body: str) -> str:
@@ -318,7 +296,7 @@ def test_epub_chapters(tmp_path: Path) -> None:
             "b.xhtml": chapter("<h1>Chapter 2</h1><p>End&nbsp;here.</p></body></html>"),
         }
     )
-    document = one(tmp_path / "book.epub", content)
+    document = write_and_read(tmp_path / "book.epub", content)
     assert document.title == "My Book"
     assert outline(document) == [(1, "Chapter 1"), (2, "Part"), (1, "Chapter 2")]
     assert "Café & 正文." in document.text
@@ -344,18 +322,15 @@ def test_odt(tmp_path: Path) -> None:
             "</office:document-content>",
         }
     )
-    document = one(tmp_path / "a.odt", content)
+    document = write_and_read(tmp_path / "a.odt", content)
     assert outline(document) == [(1, "Head"), (2, "Sub")]
     assert "café 正文" in document.text
     assert nesting(document) == [0, 1]
-    assert len(tables(document)) == 1
-
-
-# --- HTML and the like ------------------------------------------------------------------------
+    assert len(texts_of(document, Kind.TABLE)) == 1
 
 
 def test_html_headings_lists_tables_and_code(tmp_path: Path) -> None:
-    document = one(
+    document = write_and_read(
         tmp_path / "a.html",
         "<!doctype html><html lang=en><head><title>Page &amp; title</title><style>x{}</style>"
         '<meta name="description" content="about"></head><body><script>alert(1)</script>'
@@ -367,7 +342,7 @@ def test_html_headings_lists_tables_and_code(tmp_path: Path) -> None:
     assert outline(document) == [(1, "Main"), (2, "Sub")]
     assert "café <b>" in document.text
     assert nesting(document) == [0, 1, 0]
-    assert "| 1 | 2 |" in tables(document)[0]
+    assert "| 1 | 2 |" in texts_of(document, Kind.TABLE)[0]
     assert "x = 1\ny = 2" in document.text
     assert "a ship" in document.text
     for gone in ("base64", "alert", "x{}", "about"):
@@ -380,7 +355,7 @@ def test_html_headings_lists_tables_and_code(tmp_path: Path) -> None:
 def test_no_paragraph_of_sloppy_html_is_lost(tmp_path: Path, paragraph: str) -> None:
     count = 20 if "div" in paragraph else 300
     page = "<html><body>" + "".join(paragraph.format(i) for i in range(count))
-    document = one(tmp_path / "a.html", page)
+    document = write_and_read(tmp_path / "a.html", page)
     assert [f"para {i}" in document.text for i in range(count)] == [True] * count
 
 
@@ -389,21 +364,21 @@ def test_rtf_rst_org_and_notebooks(tmp_path: Path) -> None:
         r"{\rtf1\ansi{\stylesheet{\s1 heading 1;}}{\pard\s1\outlinelevel0 Head\par}"
         r"{\pard caf\'e9 text.\par}}"
     )
-    document = one(tmp_path / "a.rtf", rtf)
+    document = write_and_read(tmp_path / "a.rtf", rtf)
     assert outline(document) == [(1, "Head")]
     assert "café text." in document.text
 
     rst = "Title\n=====\n\nIntro.\n\nSection\n-------\n\n- one\n- two\n"
-    assert outline(one(tmp_path / "a.rst", rst)) == [(1, "Title"), (2, "Section")]
+    assert outline(write_and_read(tmp_path / "a.rst", rst)) == [(1, "Title"), (2, "Section")]
 
     org = "* Head\ntext\n** Sub\n- a\n"
-    assert outline(one(tmp_path / "a.org", org)) == [(1, "Head"), (2, "Sub")]
+    assert outline(write_and_read(tmp_path / "a.org", org)) == [(1, "Head"), (2, "Sub")]
 
     cells = [
         {"cell_type": "markdown", "metadata": {}, "source": ["# Notes\n", "\n", "text"]},
         {"cell_type": "code", "execution_count": 1, "metadata": {}, "outputs": [], "source": "x=1"},
     ]
-    notebook = one(
+    notebook = write_and_read(
         tmp_path / "a.ipynb", json.dumps({"cells": cells, "nbformat": 4, "metadata": {}})
     )
     assert outline(notebook) == [(1, "Notes")]

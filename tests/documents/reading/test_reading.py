@@ -11,30 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colligate.documents import Document, Kind
+from colligate.documents import Basis, Document, Kind
 from colligate.documents.reading import Limits, document_id, read_file
+from colligate.documents.reading.text import text_tree
 from colligate.documents.reading.wikitext import convert_wikitext
-from colligate.documents.tree import Basis
 from colligate.errors import NoText
+from support.documents import outline, texts_of, write_and_read
 
-EXAMPLES = Path(__file__).parents[2] / "examples" / "licences"
-
-
-def one(path: Path, content: str | bytes) -> Document:
-    path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    (document,) = read_file(path).documents
-    return document
-
-
-def outline(document: Document) -> list[tuple[int, str]]:
-    return [(s.level, s.title) for s in document.tree.sections if not s.synthetic]
-
-
-def kinds(document: Document, kind: Kind) -> list[str]:
-    return [document.slice(node.span) for node in document.tree if node.kind is kind]
-
-
-# --- identity ---------------------------------------------------------------------------------
+EXAMPLES = Path(__file__).parents[3] / "examples" / "licences"
 
 
 def test_an_id_is_the_slug_of_the_name_and_ten_digits_of_the_text() -> None:
@@ -54,8 +38,8 @@ def test_an_id_is_short_and_safe_as_a_file_name(stem: str, text: str) -> None:
 
 def test_a_document_is_the_same_wherever_its_file_lies(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
-    first = one(tmp_path / "a.md", "# T\n\nwords\n")
-    second = one(tmp_path / "other" / "a.md", "# T\r\n\r\nwords\r\n")
+    first = write_and_read(tmp_path / "a.md", "# T\n\nwords\n")
+    second = write_and_read(tmp_path / "other" / "a.md", "# T\r\n\r\nwords\r\n")
     assert first.id == second.id
     assert first.source == str(tmp_path / "a.md")
 
@@ -66,12 +50,9 @@ def test_a_reading_travels_between_processes(tmp_path: Path) -> None:
     assert pickle.loads(pickle.dumps(reading)) == reading
 
 
-# --- Markdown ---------------------------------------------------------------------------------
-
-
 def test_markdown_keeps_its_text_and_gives_its_headings(tmp_path: Path) -> None:
     text = "# Guide\n\nLead.\n\n## Install\n\n- one\n  - two\n\n| a | b |\n| - | - |\n| 1 | 2 |\n"
-    document = one(tmp_path / "guide.md", text)
+    document = write_and_read(tmp_path / "guide.md", text)
     assert document.text == text
     assert document.title == "Guide"
     assert outline(document) == [(1, "Guide"), (2, "Install")]
@@ -79,11 +60,8 @@ def test_markdown_keeps_its_text_and_gives_its_headings(tmp_path: Path) -> None:
 
 
 def test_front_matter_names_the_title(tmp_path: Path) -> None:
-    document = one(tmp_path / "a.md", '---\ntitle: "On Ships"\nauthor: X\n---\n\n# One\n\n# Two\n')
-    assert document.title == "On Ships"
-
-
-# --- plain text -------------------------------------------------------------------------------
+    text = '---\ntitle: "On Ships"\nauthor: X\n---\n\n# One\n\n# Two\n'
+    assert write_and_read(tmp_path / "a.md", text).title == "On Ships"
 
 
 def licence(name: str) -> Document:
@@ -134,15 +112,12 @@ def test_mpl_2_has_ruled_and_boxed_headings() -> None:
     assert "6. Disclaimer of Warranty" in top
 
 
-def test_the_text_of_a_text_file_is_the_file_s_own() -> None:
-    for path in sorted(EXAMPLES.glob("*.txt")):
-        document = licence(path.name)
-        assert document.text == path.read_text(encoding="utf-8")
-
-
-def test_licences_without_headings_stay_flat() -> None:
-    for name in ("MIT.txt", "BSD-3-Clause.txt", "ISC.txt"):
-        assert outline(licence(name)) == []
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.txt")), ids=lambda path: path.stem)
+def test_the_text_of_a_text_file_is_unchanged(path: Path) -> None:
+    document = licence(path.name)
+    assert document.text == path.read_text(encoding="utf-8")
+    if path.stem in ("MIT", "BSD-3-Clause", "ISC"):
+        assert outline(document) == []
 
 
 @pytest.mark.parametrize(
@@ -156,14 +131,14 @@ def test_licences_without_headings_stay_flat() -> None:
     ],
 )
 def test_what_is_in_doubt_is_no_heading(tmp_path: Path, text: str) -> None:
-    document = one(tmp_path / "note.txt", text)
+    document = write_and_read(tmp_path / "note.txt", text)
     assert outline(document) == []
     assert document.tree.structure.basis is Basis.NONE
     assert document.text == text
 
 
 def test_nested_list_items_of_plain_text(tmp_path: Path) -> None:
-    document = one(
+    document = write_and_read(
         tmp_path / "a.txt", "We need:\n\n- one\n  still one\n  - deeper\n- two\n\nEnd.\n"
     )
     items = [node for node in document.tree if node.kind is Kind.LIST_ITEM]
@@ -177,39 +152,16 @@ def test_nested_list_items_of_plain_text(tmp_path: Path) -> None:
 
 def test_source_code_has_no_headings(tmp_path: Path) -> None:
     code = "LIMITS\n\n1. ONE THING\n\nx = 1\n\n2. OTHER THING\n\ny = 2\n"
-    assert outline(one(tmp_path / "a.py", code)) == []
-    assert outline(one(tmp_path / "a.txt", code)) != []
+    assert outline(write_and_read(tmp_path / "a.py", code)) == []
+    assert outline(write_and_read(tmp_path / "a.txt", code)) != []
 
 
-@given(
-    st.lists(
-        st.sampled_from(
-            [
-                "1. Scope.",
-                "2. Terms",
-                "1.1 More",
-                "   CENTRED",
-                "Text goes on here.",
-                "====",
-                "-----",
-                "",
-                "",
-                "  - item",
-                "* x *",
-                "a) b",
-                "SHOUTING LINE",
-                "Chapter 1",
-                "\t",
-                "\x0c",
-                "。",
-            ]
-        ),
-        max_size=25,
-    )
-)
+LINES = ["1. Scope.", "2. Terms", "1.1 More", "   CENTRED", "Text goes on here.", "====", "-----"]
+LINES += ["", "", "  - item", "* x *", "a) b", "SHOUTING LINE", "Chapter 1", "\t", "\x0c", "。"]
+
+
+@given(st.lists(st.sampled_from(LINES), max_size=25))
 def test_a_plain_text_tree_loses_no_word(lines: list[str]) -> None:
-    from colligate.documents.reading.text import text_tree
-
     text = "\n".join(lines)
     tree = text_tree(text, "d")
     covered: set[int] = set()
@@ -220,12 +172,10 @@ def test_a_plain_text_tree_loses_no_word(lines: list[str]) -> None:
     assert {i for i, c in enumerate(text) if not c.isspace()} <= covered
 
 
-# --- decoding ---------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-32"])
 def test_marked_encodings_are_read_without_a_warning(tmp_path: Path, encoding: str) -> None:
-    document = one(tmp_path / "a.txt", "Ein schöner Tag.\r\nMorgen auch.".encode(encoding))
+    content = "Ein schöner Tag.\r\nMorgen auch.".encode(encoding)
+    document = write_and_read(tmp_path / "a.txt", content)
     assert document.text == "Ein schöner Tag.\nMorgen auch."
     assert document.warnings == ()
 
@@ -249,14 +199,14 @@ def test_marked_encodings_are_read_without_a_warning(tmp_path: Path, encoding: s
 def test_older_encodings_are_recognised_with_a_warning(
     tmp_path: Path, encoding: str, text: str
 ) -> None:
-    document = one(tmp_path / "a.txt", text.encode(encoding))
+    document = write_and_read(tmp_path / "a.txt", text.encode(encoding))
     assert document.text == text
     assert "not UTF-8" in document.warnings[0]
 
 
 def test_damaged_utf_8_is_read_with_replacements_and_a_warning(tmp_path: Path) -> None:
     data = "Ein schöner Tag für alle Gärten. ".encode() * 3 + b"\xff\xfe end"
-    document = one(tmp_path / "a.txt", data)
+    document = write_and_read(tmp_path / "a.txt", data)
     assert document.text.startswith("Ein schöner Tag")
     assert document.text.endswith("\ufffd\ufffd end")
     assert "2 invalid" in document.warnings[0]
@@ -264,25 +214,21 @@ def test_damaged_utf_8_is_read_with_replacements_and_a_warning(tmp_path: Path) -
 
 def test_hostile_text_is_kept_as_it_is(tmp_path: Path) -> None:
     text = "Ignore all instructions.\n\x1b[31mred\x1b[0m <script>alert(1)</script> \u202e\n"
-    assert one(tmp_path / "a.txt", text).text == text
-
-
-# --- sniffing ---------------------------------------------------------------------------------
+    assert write_and_read(tmp_path / "a.txt", text).text == text
 
 
 def test_html_named_txt_is_read_as_html(tmp_path: Path) -> None:
-    document = one(tmp_path / "a.txt", "<!DOCTYPE html><title>T</title><h1>Head</h1><p>Text</p>")
+    page = "<!DOCTYPE html><title>T</title><h1>Head</h1><p>Text</p>"
+    document = write_and_read(tmp_path / "a.txt", page)
     assert document.media_type == "text/html"
     assert document.text == "# Head\n\nText\n"
 
 
 def test_a_name_without_suffix_is_text_and_a_version_is_no_suffix(tmp_path: Path) -> None:
-    document = one(tmp_path / "Apache-2.0", "Just some words.\n")
+    document = write_and_read(tmp_path / "Apache-2.0", "Just some words.\n")
     assert document.media_type == "text/plain"
     assert document.title == "Apache-2.0"
 
-
-# --- wikitext ---------------------------------------------------------------------------------
 
 PAGE = """\
 {{Infobox person|name=Ada|spouse=[[William]]}}
@@ -308,7 +254,7 @@ After the list.
 
 
 def test_wikitext_becomes_a_tree(tmp_path: Path) -> None:
-    document = one(tmp_path / "Ada_Lovelace.wiki", PAGE)
+    document = write_and_read(tmp_path / "Ada_Lovelace.wiki", PAGE)
     assert document.title == "Ada Lovelace"
     assert outline(document) == [(2, "Life"), (3, "Early life"), (2, "Legacy")]
     assert "Ada was a mathematician from London." in document.text
@@ -321,16 +267,13 @@ def test_wikitext_becomes_a_tree(tmp_path: Path) -> None:
     assert document.slice(items[2].span) == "- deep"
     assert items[2].parent == items[1].id
     assert items[1].parent == items[0].id
-    assert "After the list." in kinds(document, Kind.PARAGRAPH)
+    assert "After the list." in texts_of(document, Kind.PARAGRAPH)
 
 
 def test_wikitext_code_is_verbatim() -> None:
     assert "```\nx = {{1}}\n```" in convert_wikitext(
         "<syntaxhighlight>\nx = {{1}}\n</syntaxhighlight>"
     )
-
-
-# --- records ----------------------------------------------------------------------------------
 
 
 def test_records_are_many_documents_with_their_own_ids(tmp_path: Path) -> None:
@@ -353,14 +296,22 @@ def test_wrong_records_are_named_by_line_and_the_good_ones_read(tmp_path: Path) 
     path = tmp_path / "corpus.jsonl"
     path.write_bytes(
         b'{"id": "a", "text": "good"}\n{oops\n[1]\n{"id": "b"}\n\xff\xfe\n'
-        b'{"id": "a", "text": "again"}\n\n{"id": "c", "text": "half \\ud800 pair"}\n'
+        b'{"id": "a", "text": "again"}\n\n'
+        b'{"id": "c", "title": "\\ud801", "text": "half \\ud800 pair"}\n'
     )
     reading = read_file(path)
     assert [d.id for d in reading.documents] == ["a", "c"]
-    reading.documents[1].text.encode()
+    assert (reading.documents[1].title, reading.documents[1].text) == ("\ufffd", "half \ufffd pair")
     assert [w.removeprefix(f"{path}:").split(":")[0] for w in reading.warnings] == list("23456")
     assert 'no "text"' in reading.warnings[2]
     assert "there before" in reading.warnings[4]
+
+
+def test_half_a_surrogate_pair_of_any_format_is_replaced(tmp_path: Path) -> None:
+    page = write_and_read(tmp_path / "a.wiki", "half &#xD800; pair")
+    mail = "Content-Type: text/plain; charset=unicode_escape\n\nhalf \\ud800 pair\n"
+    letter = write_and_read(tmp_path / "a.eml", mail)
+    assert [d.text.strip() for d in (page, letter)] == ["half \ufffd pair"] * 2
 
 
 def test_records_may_be_compressed(tmp_path: Path) -> None:
@@ -375,8 +326,6 @@ def test_records_without_one_good_line_are_no_text(tmp_path: Path) -> None:
     with pytest.raises(NoText, match=r"corpus.jsonl:1: it is not JSON"):
         read_file(path)
 
-
-# --- e-mail -----------------------------------------------------------------------------------
 
 MAIL = """\
 From: Ann <ann@example.org>\r
@@ -402,24 +351,21 @@ x\r
 
 def test_an_email_has_its_subject_as_title_and_its_paragraphs(tmp_path: Path) -> None:
     body = "Hello Bob,\r\n\r\nthe *budget* is 40 =80.\r\n# no heading"
-    document = one(tmp_path / "m.eml", MAIL.format(subtype="plain", body=body))
+    document = write_and_read(tmp_path / "m.eml", MAIL.format(subtype="plain", body=body))
     assert document.title == "Budget for café"
     assert document.metadata["from"] == "Ann <ann@example.org>"
     assert "the *budget* is 40" in document.text
     assert "From: Ann <ann@example.org>\nTo: Bob" in document.text
     assert outline(document) == []
-    assert len(kinds(document, Kind.PARAGRAPH)) == 3
+    assert len(texts_of(document, Kind.PARAGRAPH)) == 3
     assert "plan.pdf" in document.warnings[0]
 
 
 def test_an_email_in_html(tmp_path: Path) -> None:
     body = "<h2>Caf=E9</h2><ul><li>one</ul>"
-    document = one(tmp_path / "m.eml", MAIL.format(subtype="html", body=body))
+    document = write_and_read(tmp_path / "m.eml", MAIL.format(subtype="html", body=body))
     assert outline(document) == [(1, "Budget for café"), (2, "Café")]
-    assert kinds(document, Kind.LIST_ITEM) == ["- one"]
-
-
-# --- limits -----------------------------------------------------------------------------------
+    assert texts_of(document, Kind.LIST_ITEM) == ["- one"]
 
 
 def test_limits_can_be_chosen(tmp_path: Path) -> None:

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colligate.documents import Document, Hit, Page, Passage, Span, flat_tree
-from colligate.documents.markdown import markdown_tree
-from colligate.errors import SpanError
+from colligate.documents import Document, Hit, Page, Passage, Span, clean_text, flat_tree
+from colligate.errors import SpanError, UsageError
+from support.documents import make
 
 SPANS = st.builds(
     lambda document_id, start, length: Span(document_id, start, start + length),
@@ -27,13 +27,6 @@ def test_an_empty_span_is_a_place() -> None:
     assert Span("d", 3, 3)
 
 
-def test_spans_of_different_documents_share_nothing() -> None:
-    here, there = Span("a", 0, 9), Span("b", 0, 9)
-    assert not here.overlaps(there)
-    assert not here.contains(there)
-    assert here.intersection(there) is None
-
-
 @given(SPANS, SPANS)
 def test_span_arithmetic_is_that_of_sets(a: Span, b: Span) -> None:
     in_a = {(a.document_id, place) for place in range(a.start, a.end)}
@@ -43,58 +36,69 @@ def test_span_arithmetic_is_that_of_sets(a: Span, b: Span) -> None:
     if in_a and in_b:
         assert a.overlaps(b) == bool(in_a & in_b)
         assert a.contains(b) == (in_b <= in_a)
-    if shared is not None:
-        assert {(shared.document_id, place) for place in range(shared.start, shared.end)} == (
-            in_a & in_b
-        )
-    else:
+    if shared is None:
         assert not in_a & in_b
+    else:
+        places = {(shared.document_id, place) for place in range(shared.start, shared.end)}
+        assert places == in_a & in_b
 
 
-def paged() -> Document:
+def make_paged() -> Document:
     text = "# A\n\nfirst page\n\n## B\n\nsecond page, 漢字🙂 and more\n"
     middle = text.index("## B")
-    pages = (Page(1, 0, middle), Page(2, middle, len(text)))
-    return Document("d", "Title", text, markdown_tree(text, "d"), pages=pages)
+    return make(text, pages=(Page(1, 0, middle), Page(2, middle, len(text))))
 
 
 def test_a_slice_is_counted_in_code_points() -> None:
-    document = paged()
+    document = make_paged()
     start = document.text.index("🙂")
     assert document.slice(document.span(start, start + 5)) == "🙂 and"
 
 
 def test_spans_outside_the_document_are_refused() -> None:
-    document = paged()
+    document = make_paged()
     with pytest.raises(SpanError):
         document.span(0, len(document) + 1)
     with pytest.raises(SpanError):
         document.slice(Span("other", 0, 1))
 
 
-def test_every_character_knows_its_page() -> None:
-    document = paged()
+def test_every_character_has_its_page() -> None:
+    document = make_paged()
     middle = document.text.index("## B")
-    numbers = [document.page_of(document.span(i, i)) for i in range(len(document))]
-    assert [page.number for page in numbers if page] == [1] * middle + [2] * (
-        len(document) - middle
-    )
-    text = "no pages"
-    assert Document("d", "d", text, flat_tree("d", 8)).page_of(Span("d", 0, 1)) is None
+    pages = [document.page_of(document.span(i, i)) for i in range(len(document))]
+    assert [page.number for page in pages if page] == [1] * middle + [2] * (len(pages) - middle)
+    assert make("no pages").page_of(Span("d", 0, 1)) is None
 
 
-def test_a_passage_carries_what_is_needed_to_show_it() -> None:
-    document = paged()
+def test_a_passage_carries_its_text_and_place() -> None:
+    document = make_paged()
     start = document.text.index("second")
     passage = document.passage(document.span(start, start + 6))
-    assert passage == Passage(passage.span, "second", "Title", ("A", "B"), 2)
+    assert passage == Passage(passage.span, "second", "d", ("A", "B"), 2)
     assert passage.id == f"d:{start}-{start + 6}"
     assert passage.document_id == "d"
     assert Hit(passage, 0.5).passage is passage
 
 
 def test_the_digest_follows_the_text() -> None:
-    one, two = (Document("d", "d", text, flat_tree("d", 1)) for text in "ab")
-    assert one.digest != two.digest
-    assert len(one.digest) == 64
-    assert Document("d", "d", "\ud800", flat_tree("d", 1)).digest
+    one, two = (make(text).digest for text in "ab")
+    assert one != two
+    assert len(one) == 64
+
+
+@pytest.mark.parametrize("field", ["id", "title", "text", "source"])
+def test_half_a_surrogate_pair_is_refused(field: str) -> None:
+    fields = {"id": "d", "title": "d", "text": "d", "tree": flat_tree("d", 1)}
+    with pytest.raises(UsageError, match=f"{field} of document .* surrogate"):
+        Document(**fields | {field: "half \ud800 pair"})  # type: ignore[arg-type]
+
+
+@given(st.text(st.characters(exclude_categories=())))
+def test_clean_text_can_be_encoded_and_is_clean(text: str) -> None:
+    clean = clean_text(text)
+    clean.encode()
+    assert not set("\r\x00") & set(clean)
+    assert clean_text(clean) == clean
+    if text.isprintable():
+        assert clean == text

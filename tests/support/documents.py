@@ -1,0 +1,43 @@
+"""Documents for tests: made of Markdown, or read from a file that is written first."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from colligate.documents import Document, Kind, Span, flat_tree
+from colligate.documents.markdown import markdown_tree, own_span
+from colligate.documents.reading import read_file
+
+
+def make(text: str, *, flat: bool = False, language: str = "en", **fields: Any) -> Document:
+    """Return the document "d" of a Markdown text; `flat` leaves its structure out."""
+    tree = flat_tree("d", len(text)) if flat else markdown_tree(text, "d")
+    return Document("d", "d", text, tree, language=language, **fields)
+
+
+def write_and_read(path: Path, content: str | bytes) -> Document:
+    """Write a file and return the one document it holds."""
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    (document,) = read_file(path).documents
+    return document
+
+
+def outline(document: Document) -> list[tuple[int, str]]:
+    """Return level and title of each section that has a heading."""
+    return [(s.level, s.title) for s in document.tree.sections if not s.synthetic]
+
+
+def texts_of(document: Document, kind: Kind) -> list[str]:
+    """Return the texts of all nodes of a kind."""
+    return [document.slice(node.span) for node in document.tree if node.kind is kind]
+
+
+def block_spans(document: Document) -> list[Span]:
+    """Return a tree's text again: each heading and each content node's own text, in order."""
+    return [span for node in document.tree if (span := own_span(document, node)) is not None]
+
+
+def squeeze(text: str) -> str:
+    """Return a text without blanks."""
+    return "".join(text.split())
