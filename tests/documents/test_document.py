@@ -87,11 +87,13 @@ def test_the_digest_follows_the_text() -> None:
     assert len(one) == 64
 
 
-@pytest.mark.parametrize("field", ["id", "title", "text", "source"])
+@pytest.mark.parametrize("field", ["id", "title", "text", "source", "metadata", "warnings"])
 def test_half_a_surrogate_pair_is_refused(field: str) -> None:
+    torn = "half \ud800 pair"
+    value = {"metadata": {"author": torn}, "warnings": (torn,)}.get(field, torn)
     fields = {"id": "d", "title": "d", "text": "d", "tree": flat_tree("d", 1)}
     with pytest.raises(UsageError, match=f"{field} of document .* surrogate"):
-        Document(**fields | {field: "half \ud800 pair"})  # type: ignore[arg-type]
+        Document(**fields | {field: value})  # type: ignore[arg-type]
 
 
 @given(st.text(st.characters(exclude_categories=())))

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from colligate.documents import Document, flat_tree
+from colligate.documents import Document
 from colligate.documents.reading import read_file
-from colligate.errors import CorruptFile, UnknownDocument, UsageError
+from colligate.errors import UnknownDocument, UsageError
 from colligate.library import AsyncLibrary, InMemorySources, SearchMode, Sources
 
 TEXTS = {
@@ -196,15 +196,6 @@ async def test_nothing_given_is_searched_in_vain(embedder: Any) -> None:
     async with InMemorySources([], embedder) as given:
         assert await given.documents() == []
         assert await given.search("anything", k=3) == []
-
-
-async def test_a_given_text_that_no_encoding_can_write_is_refused(embedder: Any) -> None:
-    text = "half \ud800 pair"
-    async with InMemorySources(
-        [Document("a", "a", text, flat_tree("a", len(text)))], embedder
-    ) as given:
-        with pytest.raises(CorruptFile, match="surrogate"):
-            await given.search("half", k=1)
 
 
 async def test_two_given_documents_with_one_id_are_refused(documents: list[Document]) -> None:

@@ -26,8 +26,7 @@ class Document:
     is an ISO 639-1 code, or "und" where it is unknown.
 
     Raises:
-        UsageError: if id, title, source or text cannot be encoded as UTF-8 (`clean_text`
-            repairs a text).
+        UsageError: if one of its texts cannot be encoded as UTF-8 (`clean_text` repairs it).
     """
 
     id: str
@@ -42,9 +41,17 @@ class Document:
     warnings: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for name in ("id", "title", "source", "text"):
+        texts = {
+            "id": self.id,
+            "title": self.title,
+            "source": self.source,
+            "text": self.text,
+            "metadata": "".join([*self.metadata, *self.metadata.values()]),
+            "warnings": "".join(self.warnings),
+        }
+        for name, text in texts.items():
             try:
-                getattr(self, name).encode()
+                text.encode()
             except UnicodeEncodeError as error:
                 raise UsageError(
                     f"the {name} of document {clean_text(self.id)} cannot be encoded as UTF-8",
