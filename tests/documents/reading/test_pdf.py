@@ -40,6 +40,10 @@ def body(y: float, lines: int = 4, text: str = BODY) -> list[Line]:
     return [(72, y + 13 * n, 10, "F1", text) for n in range(lines)]
 
 
+def page(title: str, *lines: Line, size: float = 16) -> list[Line]:
+    return [heading(80, title, size), *body(110), *lines]
+
+
 def make_pdf(
     pages: Sequence[Sequence[Line]],
     *,
@@ -151,8 +155,8 @@ def check_places(document: Document) -> None:
 
 
 CHAPTERS = [
-    [heading(80, "Beginnings"), *body(110), heading(200, "First steps", 13), *body(230)],
-    [heading(80, "Further on"), *body(110), heading(200, "A bold remark", 13), *body(230)],
+    page("Beginnings", heading(200, "First steps", 13), *body(230)),
+    page("Further on", heading(200, "A bold remark", 13), *body(230)),
     [*body(80), heading(200, "Last steps", 13), *body(230)],
 ]
 
@@ -176,17 +180,17 @@ def test_outline_gives_titles_levels_and_pages() -> None:
 
 
 def test_outline_promotes_a_title_that_looks_like_body_text() -> None:
-    plain = [(72.0, 80.0, 10.0, "F1", "2 Quiet heading"), *body(110)]
-    pages = [[heading(80, "1 Loud heading"), *body(110)], plain]
+    plain: list[Line] = [(72, 80, 10, "F1", "2 Quiet heading"), *body(110)]
+    pages = [page("1 Loud heading"), plain]
     document = read(make_pdf(pages, outline=[("Loud heading", 1, 0), ("Quiet   heading", 1, 1)]))
     assert outline(document) == [(1, "1 Loud heading"), (1, "2 Quiet heading")]
 
 
 def test_numbering_gives_levels_without_an_outline() -> None:
     pages = [
-        [heading(80, "1 Methods"), *body(110), heading(200, "1.1 Data", 13), *body(230)],
-        [heading(80, "1.2 Model", 13), *body(110), heading(200, "2 Results"), *body(230)],
-        [heading(80, "2.1 Main result", 13), *body(110)],
+        page("1 Methods", heading(200, "1.1 Data", 13), *body(230)),
+        page("1.2 Model", heading(200, "2 Results"), *body(230), size=13),
+        page("2.1 Main result", size=13),
     ]
     document = read(make_pdf(pages))
     assert outline(document) == [
@@ -213,8 +217,8 @@ def contents_pdf() -> bytes:
     rows += [("2.1 Growing pears", 3, 145)]
     dots = ". " * 40
     contents: list[Line] = [heading(70, "Contents")]
-    for title, page, y in rows:
-        contents += [(72, y, 10, "F1", f"{title} {dots}{page}")]
+    for title, number, y in rows:
+        contents += [(72, y, 10, "F1", f"{title} {dots}{number}")]
 
     def printed(number: int, *lines: Line) -> list[Line]:
         return [*lines, *body(300), (300, 760, 10, "F1", str(number))]
@@ -223,8 +227,8 @@ def contents_pdf() -> bytes:
         [
             [heading(300, "Fruit", 24)],
             contents,
-            printed(1, heading(80, "1 Apples"), *body(110), heading(200, "1.1 Growing apples", 12)),
-            printed(2, heading(80, "2 Pears"), *body(110)),
+            printed(1, *page("1 Apples", heading(200, "1.1 Growing apples", 12))),
+            printed(2, *page("2 Pears")),
             printed(3, (72, 80, 10, "F1", "2.1 Growing pears"), *body(110)),
         ]
     )
@@ -264,9 +268,9 @@ def test_running_headers_and_page_numbers_are_no_text() -> None:
 
 def test_captions_are_not_headings() -> None:
     pages = [
-        [heading(80, "1 Harvest"), *body(110), heading(200, "Figure 1. Apples by year", 12)],
-        [heading(80, "2 Storage"), *body(110), heading(200, "Table 2: Pears in store", 12)],
-        [heading(80, "3 Sale"), *body(110)],
+        page("1 Harvest", heading(200, "Figure 1. Apples by year", 12)),
+        page("2 Storage", heading(200, "Table 2: Pears in store", 12)),
+        page("3 Sale"),
     ]
     document = read(make_pdf(pages))
     assert [title for _, title in outline(document)] == ["1 Harvest", "2 Storage", "3 Sale"]
@@ -274,11 +278,12 @@ def test_captions_are_not_headings() -> None:
 
 
 def test_lines_that_look_like_markdown_stay_text() -> None:
-    code = (72.0, 180.0, 10.0, "F1", "# include <stdio.h> is the first line of the program.")
-    html = (72.0, 220.0, 10.0, "F1", "<!-- a comment that never ends")
-    fence = (72.0, 260.0, 10.0, "F1", "``` is a fence and should not swallow what follows")
-    pages = [[heading(80, "1 Code"), *body(110), code, html, fence, *body(300)]]
-    pages += [[heading(80, "2 More"), *body(110)], [heading(80, "3 Most"), *body(110)]]
+    lines: list[Line] = [
+        (72, 180, 10, "F1", "# include <stdio.h> is the first line of the program."),
+        (72, 220, 10, "F1", "<!-- a comment that never ends"),
+        (72, 260, 10, "F1", "``` is a fence and should not swallow what follows"),
+    ]
+    pages = [page("1 Code", *lines, *body(300)), page("2 More"), page("3 Most")]
     document = read(make_pdf(pages))
     assert [title for _, title in outline(document)] == ["1 Code", "2 More", "3 Most"]
     assert "# include <stdio.h>" in document.text
@@ -330,16 +335,19 @@ def test_same_bytes_same_document() -> None:
     assert one.media_type == "application/pdf"
 
 
-def test_encrypted() -> None:
-    with pytest.raises(EncryptedFile, match="password"):
-        read(make_pdf(CHAPTERS, encrypted=True))
-
-
 @pytest.mark.parametrize(
-    "data", [b"", b"%PDF-1.7\nnothing of the kind", b"\x00" * 500], ids=["empty", "text", "zeros"]
+    ("data", "kind", "said"),
+    [
+        (make_pdf(CHAPTERS, encrypted=True), EncryptedFile, "password"),
+        (make_pdf([[], []]), NoText, "ocrmypdf"),
+        (b"", CorruptFile, "damaged"),
+        (b"%PDF-1.7\nnothing of the kind", CorruptFile, "damaged"),
+        (b"\x00" * 500, CorruptFile, "damaged"),
+    ],
+    ids=["encrypted", "scanned", "empty", "text", "zeros"],
 )
-def test_damaged(data: bytes) -> None:
-    with pytest.raises(CorruptFile):
+def test_what_cannot_be_read(data: bytes, kind: type[Exception], said: str) -> None:
+    with pytest.raises(kind, match=said):
         read(data)
 
 
@@ -353,11 +361,6 @@ def test_damage_anywhere_is_an_error_or_a_document(cut: int, flip: int) -> None:
     except (CorruptFile, NoText, EncryptedFile):
         return
     check_places(document)
-
-
-def test_scanned_says_to_run_ocr() -> None:
-    with pytest.raises(NoText, match="ocrmypdf"):
-        read(make_pdf([[], []]))
 
 
 @pytest.mark.parametrize(

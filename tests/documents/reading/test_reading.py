@@ -69,6 +69,11 @@ def licence(name: str) -> Document:
     return document
 
 
+def path_of(document: Document, words: str) -> tuple[str, ...]:
+    start = document.text.index(words)
+    return document.section_of(document.span(start, start + len(words)))
+
+
 def test_gpl_3_has_its_sections() -> None:
     document = licence("GPL-3.txt")
     sections = outline(document)
@@ -87,21 +92,13 @@ def test_gpl_3_has_its_sections() -> None:
 def test_apache_2_has_its_sections_though_titles_run_into_the_text() -> None:
     document = licence("Apache-2.0.txt")
     numbered = [title for level, title in outline(document) if level == 3]
-    assert numbered[:3] == [
-        "1. Definitions.",
-        "2. Grant of Copyright License.",
-        "3. Grant of Patent License.",
-    ]
+    assert numbered[:2] == ["1. Definitions.", "2. Grant of Copyright License."]
     assert len(numbered) == 9
-    patent = document.text.index("cross-claim")
-    path = document.section_of(document.span(patent, patent + 5))
-    assert path[-1] == "3. Grant of Patent License."
+    assert path_of(document, "cross-claim")[-1] == "3. Grant of Patent License."
 
 
 def test_gpl_2_has_sections_told_by_number_alone() -> None:
-    document = licence("GPL-2.txt")
-    place = document.text.index("conditions are imposed on you")
-    path = document.section_of(document.span(place, place + 10))
+    path = path_of(licence("GPL-2.txt"), "conditions are imposed on you")
     assert path[-1] == "7."
     assert "TERMS AND CONDITIONS FOR COPYING" in path[-2]
 
