@@ -37,9 +37,9 @@ __all__ = [
 Reader = Callable[[SourceFile], Document | Iterable[Document]]
 """What reads a format: a loaded file in, its document (or documents) out.
 
-It raises a `ReadingError` if it cannot. `source.text` is the file's text in whatever encoding,
-`source.data` its bytes; `source.warn(...)` reports what is left out; `make_document(source, text)`
-makes the document of a Markdown text.
+`source.text` is the file's text, whatever its encoding, and `source.data` its bytes.
+`make_document(source, text)` makes the document of a Markdown text. A reader reports what it leaves
+out with `source.warn(...)` and raises `source.error(CorruptFile, why, hint)` if it cannot read.
 """
 
 
@@ -68,9 +68,9 @@ def read_file(path: Path, limits: Limits = Limits()) -> Reading:  # noqa: B008 (
     except Exception as error:  # a parser or a reader of another package may raise anything
         why = f"its reader {source.format.reader} failed ({type(error).__name__}: {error})"
         hint = "leave it out, or convert it to another format"
-        raise ReadingError(f"cannot read {path}", why, hint) from error
+        raise source.error(ReadingError, why, hint) from error
     if not documents:
-        raise NoText(f"cannot read {path}", "it holds no document", "leave it out")
+        raise source.error(NoText, "it holds no document", "leave it out")
     return Reading(documents, tuple(source.warnings))
 
 

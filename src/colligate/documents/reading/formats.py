@@ -143,9 +143,7 @@ def detect_format(path: PurePath, data: bytes) -> FileFormat:
     if named is _RECORDS:  # may be compressed
         return named
     if looks_binary(data):
-        raise UnsupportedFormat(
-            f"cannot read {path}", f"it looks binary: {describe_binary(data)}", "leave it out"
-        )
+        raise _unsupported(path, f"it looks binary: {describe_binary(data)}", "leave it out")
     if _is_html(head) and (named in (None, TEXT) or _needs_container(named)):
         return HTML
     if named is not None and _needs_container(named):
@@ -184,12 +182,8 @@ def _detect_zip(path: PurePath, data: bytes, named: FileFormat | None) -> FileFo
     if named is not None and named.container is Container.ZIP:
         return named
     if f"mimetype{_ODF}".encode() in data[:200]:
-        raise UnsupportedFormat(
-            f"cannot read {path}", "no reader for this kind of OpenDocument", "save it as PDF"
-        )
-    raise UnsupportedFormat(
-        f"cannot read {path}", "it looks binary: a zip archive", "unpack it and give the folder"
-    )
+        raise _unsupported(path, "no reader for this kind of OpenDocument", "save it as PDF")
+    raise _unsupported(path, "it looks binary: a zip archive", "unpack it and give the folder")
 
 
 def _detect_ole(path: PurePath, data: bytes, named: FileFormat | None) -> FileFormat:
@@ -205,6 +199,8 @@ def _detect_ole(path: PurePath, data: bytes, named: FileFormat | None) -> FileFo
     ):
         if stream.encode("utf-16-le") in data:
             return FILE_FORMATS[suffix]
-    raise UnsupportedFormat(
-        f"cannot read {path}", "it looks binary: a Microsoft compound file", "leave it out"
-    )
+    raise _unsupported(path, "it looks binary: a Microsoft compound file", "leave it out")
+
+
+def _unsupported(path: PurePath, why: str, hint: str) -> UnsupportedFormat:
+    return UnsupportedFormat(f"cannot read {path}", why, hint)

@@ -53,5 +53,5 @@ class ExtractedText:
 def _refuse(source: SourceFile, error: Exception) -> EncryptedFile | CorruptFile:
     reason = re.sub(r"^\w+Error: ", "", str(error))
     if re.search(r"encrypt|password", reason, re.IGNORECASE):
-        return EncryptedFile(f"cannot read {source.path}", "it is encrypted", "remove its password")
-    return CorruptFile(f"cannot read {source.path}", reason[:200], "open and save it again")
+        return source.error(EncryptedFile, "it is encrypted", "remove its password")
+    return source.error(CorruptFile, reason[:200], "open and save it again")

@@ -47,6 +47,7 @@ class HtmlPage:
 
 # A character of the private use area, as kreuzberg would escape a backslash once more.
 _ESCAPE = "\ue002"
+_SAVE = "save the page again"
 
 
 def parse_html(source: SourceFile, page: str) -> HtmlPage:
@@ -57,9 +58,9 @@ def parse_html(source: SourceFile, page: str) -> HtmlPage:
     except etree.ParserError:  # nothing but comments and the like
         return HtmlPage("", None, None)
     except etree.XMLSyntaxError as error:
-        raise _corrupt(source, str(error)) from error
+        raise source.error(CorruptFile, str(error), _SAVE) from error
     if any("depth" in entry.message for entry in parser.error_log):
-        raise _corrupt(source, "its elements nest too deeply")
+        raise source.error(CorruptFile, "its elements nest too deeply", _SAVE)
     title = root.findtext(".//title")
     for head in root.findall("head"):
         root.remove(head)
@@ -102,7 +103,3 @@ def _escape(root: lxml_html.HtmlElement) -> None:
             element.text = _MARKDOWN.sub(_ESCAPED, element.text)
         if element.tag == "br" and element.tail:
             element.tail = _MARKDOWN.sub(_ESCAPED, element.tail)
-
-
-def _corrupt(source: SourceFile, why: str) -> CorruptFile:
-    return CorruptFile(f"cannot read {source.path}", why, "save the page again")

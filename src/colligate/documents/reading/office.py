@@ -130,9 +130,8 @@ def read_docx(source: SourceFile) -> Document:
         )
         metadata = _read_properties(source.data)
     except Exception as error:  # mammoth lets whatever the XML and zip readers raise through
-        raise CorruptFile(
-            f"cannot read {source.path}", f"it is damaged ({error})", "open and save it again"
-        ) from error
+        why = f"it is damaged ({error})"
+        raise source.error(CorruptFile, why, "open and save it again") from error
     text = parse_html(source, converted.value).text
     titles = _TITLE.findall(converted.value)
     if len(titles) == 1 and text.startswith("# "):
@@ -182,9 +181,8 @@ def read_email(source: SourceFile) -> Document:
         content = "" if body is None else _read_content(body)
     except (MessageError, ValueError, LookupError, TypeError, AttributeError) as error:
         # The standard library's parser raises all of these at malformed messages.
-        raise CorruptFile(
-            f"cannot read {source.path}", f"its message is malformed ({error})", "save it again"
-        ) from error
+        why = f"its message is malformed ({error})"
+        raise source.error(CorruptFile, why, "save it again") from error
     metadata = {name.lower(): value for name, value in kept.items() if value}
     if attached:
         metadata["attachments"] = ", ".join(attached)

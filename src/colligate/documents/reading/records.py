@@ -36,9 +36,7 @@ def read_records(source: SourceFile) -> tuple[Document, ...]:
             documents[document.id] = document
     if not documents:
         why = f"none of its lines holds a document ({wrong[0]})" if wrong else "it holds no lines"
-        raise NoText(
-            f"cannot read {source.path}", why, 'write {"id", "title", "text"} on each line'
-        )
+        raise source.error(NoText, why, 'write {"id", "title", "text"} on each line')
     source.warnings.extend(wrong[:_MOST_WARNINGS])
     if len(wrong) > _MOST_WARNINGS:
         source.warn(f"{len(wrong) - _MOST_WARNINGS:,} more lines were left out")
@@ -93,11 +91,8 @@ def _unpack(source: SourceFile) -> bytes:
         with gzip.GzipFile(fileobj=io.BytesIO(source.data)) as packed:
             data = packed.read(most + 1)
     except (OSError, EOFError, zlib.error) as error:
-        raise CorruptFile(
-            f"cannot read {source.path}", f"its gzip archive is damaged ({error})", "fetch it again"
-        ) from error
+        why = f"its gzip archive is damaged ({error})"
+        raise source.error(CorruptFile, why, "fetch it again") from error
     if len(data) > most:
-        raise TooLarge(
-            f"cannot read {source.path}", f"it unpacks to more than {most:,} bytes", "split it"
-        )
+        raise source.error(TooLarge, f"it unpacks to more than {most:,} bytes", "split it")
     return data

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import TypeVar
 
 from colligate.documents.document import Document, Page, clean_text, digest
 from colligate.documents.markdown import markdown_tree
@@ -26,6 +27,8 @@ from colligate.errors import (
     TooLarge,
     UnsupportedFormat,
 )
+
+E = TypeVar("E", bound=ReadingError)
 
 
 @dataclass(frozen=True)
@@ -51,12 +54,8 @@ class SourceFile:
             TooLarge, NoText: if they are too many, or hold nothing but blanks.
         """
         if len(self.data) > self.limits.text_bytes:
-            raise TooLarge(
-                f"cannot read {self.path}",
-                f"it has {len(self.data):,} bytes of text and the limit is "
-                f"{self.limits.text_bytes:,} a document",
-                "split it",
-            )
+            sizes = f"{len(self.data):,} bytes of text and the limit is {self.limits.text_bytes:,}"
+            raise self.error(TooLarge, f"it has {sizes} a document", "split it")
         text, doubt = decode(self.data)
         if doubt:
             self.warn(doubt)
@@ -64,12 +63,16 @@ class SourceFile:
             self.warn("NUL characters were replaced")
         text = clean_text(text)
         if not text.strip():
-            raise NoText(f"cannot read {self.path}", "it holds only blanks", "leave it out")
+            raise self.error(NoText, "it holds only blanks", "leave it out")
         return text
 
     def warn(self, what: str) -> None:
         """Add a warning about the file."""
         self.warnings.append(clean_text(f"{self.path}: {what}"))
+
+    def error(self, kind: type[E], why: str, hint: str) -> E:
+        """Return an error to raise about the file."""
+        return kind(f"cannot read {self.path}", why, hint)
 
 
 def make_document(
@@ -92,7 +95,7 @@ def make_document(
     """
     text = clean_text(text)
     if not text.strip():
-        raise NoText(f"cannot read {source.path}", "it holds no text", "leave it out")
+        raise source.error(NoText, "it holds no text", "leave it out")
     name = document_id(source.stem, text)
     grown = tree(text, name)
     return Document(

@@ -39,11 +39,8 @@ def _check_closed(source: SourceFile) -> None:
     closed = Counter(match[1].lower() for match in _CLOSED.finditer(source.text))
     for tag in opened:
         if tag not in _NEVER_CLOSED and opened[tag] - closed[tag] > _MOST_UNCLOSED:
-            raise CorruptFile(
-                f"cannot read {source.path}",
-                f"{opened[tag] - closed[tag]:,} <{tag}> tags never close",
-                "close them",
-            )
+            why = f"{opened[tag] - closed[tag]:,} <{tag}> tags never close"
+            raise source.error(CorruptFile, why, "close them")
 
 
 def convert_wikitext(wikitext: str) -> str:

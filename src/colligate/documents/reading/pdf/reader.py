@@ -137,11 +137,9 @@ def _check_text(source: SourceFile, pages: Sequence[PageLayout]) -> None:
     """Warn of pages without text; refuse a file that has no other."""
     silent = [page.number for page in pages if not (page.rows or page.blocks)]
     if len(silent) == len(pages):
-        raise NoText(
-            f"cannot read {source.path}",
-            "no page has text, so it looks scanned" if pages else "it has no pages",
-            "run OCR over it first, for example: ocrmypdf IN.pdf OUT.pdf",
-        )
+        why = "no page has text, so it looks scanned" if pages else "it has no pages"
+        hint = "run OCR over it first, for example: ocrmypdf IN.pdf OUT.pdf"
+        raise source.error(NoText, why, hint)
     if silent:
         source.warn(f"no text (blank or scanned): {_list_pages(silent)}")
 
@@ -164,15 +162,11 @@ def _list_pages(numbers: Sequence[int]) -> str:
 
 
 def _encrypted(source: SourceFile) -> EncryptedFile:
-    return EncryptedFile(
-        f"cannot read {source.path}", "it is encrypted", "save a copy without a password"
-    )
+    return source.error(EncryptedFile, "it is encrypted", "save a copy without a password")
 
 
 def _corrupt(source: SourceFile, why: str) -> CorruptFile:
-    return CorruptFile(
-        f"cannot read {source.path}", f"the PDF is damaged ({why})", "fetch it again"
-    )
+    return source.error(CorruptFile, f"the PDF is damaged ({why})", "fetch it again")
 
 
 _NO_TITLE = re.compile(
