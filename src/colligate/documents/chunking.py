@@ -1,4 +1,4 @@
-"""Chunking: cut a document into passages. Each chunker is a callable that returns spans, in order.
+"""Chunking: cut a document into passages. A chunker is a callable that returns spans, in order.
 
 All guarantee: a chunk has no blanks around it, and every character of the document that is not
 blank is in a chunk.

@@ -22,10 +22,8 @@ from colligate.documents.document import Document
 from colligate.documents.span import Span
 
 _SHORTEST_FUZZY, _LONGEST_FUZZY = 20, 10_000  # normalised characters
-_EDGES, _EDGE_REACH = (
-    8,
-    80,
-)  # word ends tried at each end of a match, within so many characters
+_EDGES = 8  # ends of words tried at each end of a match
+_EDGE_REACH = 80  # characters that an end may move
 
 
 class MatchKind(StrEnum):
@@ -136,10 +134,10 @@ def locate(
 
     source = _normalise_cached(text[area.start : area.end])
     full = _normalise_cached(quote).text
-    for sought in dict.fromkeys((full, full.strip("."))):
-        hits = _find_all(sought, source.text, 0, len(source.text)) if sought else ()
-        stretches = (source.original(at, at + len(sought)) for at in hits)
-        if place := _choose(((area.start + a, area.start + b) for a, b in stretches), text):
+    for wanted in dict.fromkeys((full, full.strip("."))):
+        hits = _find_all(wanted, source.text, 0, len(source.text)) if wanted else ()
+        ranges = (source.original(at, at + len(wanted)) for at in hits)
+        if place := _choose(((area.start + a, area.start + b) for a, b in ranges), text):
             return Location(Span(area.document_id, *place), MatchKind.NORMALISED, 100.0)
 
     if verbatim or not _SHORTEST_FUZZY <= len(full) <= _LONGEST_FUZZY:
@@ -153,11 +151,11 @@ def locate(
     )
 
 
-def _find_all(sought: str, text: str, start: int, end: int) -> Iterator[int]:
-    at = text.find(sought, start, end)
+def _find_all(wanted: str, text: str, start: int, end: int) -> Iterator[int]:
+    at = text.find(wanted, start, end)
     while at >= 0:
         yield at
-        at = text.find(sought, at + 1, end)
+        at = text.find(wanted, at + 1, end)
 
 
 _MOST_OCCURRENCES = 10_000  # of a quote that is found only inside words
@@ -176,37 +174,37 @@ def _choose(places: Iterable[tuple[int, int]], text: str) -> tuple[int, int] | N
 
 
 _LOOSER = 10.0  # how much lower the threshold of the first search is, as its ends are rough
-_MOST_STRETCHES = 8  # searched for a match whose numbers are right
+_MOST_RANGES = 8  # searched for a match whose numbers are right
 
 
 def _find_similar(
-    sought: str, source: NormalisedText, text: str, threshold: float
+    wanted: str, source: NormalisedText, text: str, threshold: float
 ) -> tuple[tuple[int, int], float] | None:
     """Return the range of `text` most like the quote, with all its numbers, and its score."""
-    numbers = _count_numbers(sought)
-    stretches = [(0, len(source.text))]
-    for _ in range(_MOST_STRETCHES):
-        if not stretches:
+    numbers = _count_numbers(wanted)
+    ranges = [(0, len(source.text))]
+    for _ in range(_MOST_RANGES):
+        if not ranges:
             break
-        low, high = stretches.pop(0)
+        low, high = ranges.pop(0)
         found = fuzz.partial_ratio_alignment(
-            sought, source.text[low:high], score_cutoff=max(0.0, threshold - _LOOSER)
+            wanted, source.text[low:high], score_cutoff=max(0.0, threshold - _LOOSER)
         )
         if found is None or found.dest_start == found.dest_end:
             continue
         start, end = low + found.dest_start, low + found.dest_end
-        refined = _move_to_words(sought, source, text, start, end)
+        refined = _move_to_words(wanted, source, text, start, end)
         if refined is not None and refined[2] >= threshold:
             match = source.text[refined[0] : refined[1]]
             if numbers <= _count_numbers(match):
                 return source.original(refined[0], refined[1]), refined[2]
         # Similar text is here, as in a form or a table: search on both sides.
-        stretches += [(low, start), (end, high)]
+        ranges += [(low, start), (end, high)]
     return None
 
 
 def _move_to_words(
-    sought: str, source: NormalisedText, text: str, start: int, end: int
+    wanted: str, source: NormalisedText, text: str, start: int, end: int
 ) -> tuple[int, int, float] | None:
     """Return the most similar range of whole words with its ends near these, and its score."""
     size = len(source.text)
@@ -217,9 +215,9 @@ def _move_to_words(
     if not starts or not ends:
         return None
     for _ in range(2):  # each end depends on the other
-        start = max(starts[:_EDGES], key=lambda i: fuzz.ratio(sought, source.text[i:end]))
-        end = max(ends[:_EDGES], key=lambda i: fuzz.ratio(sought, source.text[start:i]))
-    return (start, end, fuzz.ratio(sought, source.text[start:end])) if start < end else None
+        start = max(starts[:_EDGES], key=lambda i: fuzz.ratio(wanted, source.text[i:end]))
+        end = max(ends[:_EDGES], key=lambda i: fuzz.ratio(wanted, source.text[start:i]))
+    return (start, end, fuzz.ratio(wanted, source.text[start:end])) if start < end else None
 
 
 def _list_near(place: int, lowest: int, highest: int) -> list[int]:

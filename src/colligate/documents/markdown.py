@@ -54,8 +54,8 @@ def markdown_tree(text: str, document_id: str, *, structure: Structure | None = 
     levels = [_level(token) for i, token in enumerate(tokens) if _is_heading(tokens, i)]
     if not levels:
         structure = Structure(1.0, Basis.NONE)
-    walk = _MarkdownTreeBuilder(text, document_id, body, levels)
-    return walk.build(tokens, structure or Structure(1.0, Basis.MARKUP))
+    builder = _MarkdownTreeBuilder(text, document_id, body, levels)
+    return builder.build(tokens, structure or Structure(1.0, Basis.MARKUP))
 
 
 def own_span(document: Document, node: Node) -> Span | None:

@@ -105,8 +105,8 @@ _LONGEST_LABEL = 40
 
 def _join_pieces(text: str, cuts: list[int]) -> Iterator[tuple[int, int]]:
     """Yield the sentences between cuts: labels join the next one, bare marks the previous one."""
-    held: tuple[int, int] | None = None
-    label = False  # what is held is a label of the next piece
+    pending: tuple[int, int] | None = None
+    label = False  # the pending piece is a label of the next one
     for begin, stop in pairwise(cuts):
         piece = text[begin:stop]
         start = begin + len(piece) - len(piece.lstrip())
@@ -114,16 +114,16 @@ def _join_pieces(text: str, cuts: list[int]) -> Iterator[tuple[int, int]]:
         if start >= end:
             continue
         bare = _FIRST_WORD.search(piece) is None
-        if held is not None and not (label or bare):
-            yield held
-            held = None
+        if pending is not None and not (label or bare):
+            yield pending
+            pending = None
         if bare:
-            label = label or held is None
+            label = label or pending is None
         else:
             label = len(piece) <= _LONGEST_LABEL and _LABEL.fullmatch(piece) is not None
-        held = (held[0] if held else start, end)
-    if held is not None:
-        yield held
+        pending = (pending[0] if pending else start, end)
+    if pending is not None:
+        yield pending
 
 
 # Paragraphs of a useful length: LongRefiner's leaves, as spans of the text.
@@ -165,17 +165,17 @@ def split_paragraphs(
     text = document.slice(area)
     found: list[Span] = []
     for blocks in _iter_between_headings(document, area):
-        held: list[_Unit] = []
+        pending: list[_Unit] = []
         words = 0
         for block in blocks:
             for unit in _cut_block(text, block, document.language, most_words):
-                held.append(unit)
+                pending.append(unit)
                 words += unit.words
                 if words >= least_words:
-                    found.append(_span_of(document, area, held))
-                    held, words = [], 0
-        if held:
-            found.append(_span_of(document, area, held))
+                    found.append(_span_of(document, area, pending))
+                    pending, words = [], 0
+        if pending:
+            found.append(_span_of(document, area, pending))
     return found
 
 
@@ -225,8 +225,8 @@ class _Unit(NamedTuple):
     words: int
 
 
-def _span_of(document: Document, area: Span, held: Sequence[_Unit]) -> Span:
-    return Span(document.id, area.start + held[0].start, area.start + held[-1].end)
+def _span_of(document: Document, area: Span, pending: Sequence[_Unit]) -> Span:
+    return Span(document.id, area.start + pending[0].start, area.start + pending[-1].end)
 
 
 def _iter_between_headings(document: Document, area: Span) -> Iterator[list[_Block]]:

@@ -54,7 +54,7 @@ class Node:
 class Basis(StrEnum):
     """The source of a tree's headings, surest first."""
 
-    MARKUP = "markup"  # the format itself says what a heading is
+    MARKUP = "markup"  # the format itself marks headings
     OUTLINE = "outline"  # the bookmarks of a PDF
     CONTENTS = "contents"  # the printed table of contents
     NUMBERING = "numbering"  # "2.", "2.1", "Item 1A."

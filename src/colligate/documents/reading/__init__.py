@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 Reader = Callable[[SourceFile], Document | Iterable[Document]]
-"""What reads a format: a loaded file in, its document (or documents) out.
+"""A function that reads a format: from a loaded file to its document or documents.
 
 `source.text` is the file's text, whatever its encoding, and `source.data` its bytes.
 `make_document(source, text)` makes the document of a Markdown text. A reader reports what it leaves

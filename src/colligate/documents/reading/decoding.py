@@ -20,7 +20,7 @@ _SAMPLE = 1 << 16
 
 
 def decode(data: bytes) -> tuple[str, str]:
-    """Return the text of a file, and what is doubtful about it ("" where nothing is)."""
+    """Return the text of a file, and the doubt about it ("" without one)."""
     for mark, encoding in _BOMS:
         if data.startswith(mark):
             return _decode_as(encoding, data[len(mark) :])
@@ -107,5 +107,5 @@ _BINARY = (
 
 
 def describe_binary(data: bytes) -> str:
-    """Return what a binary file is, as far as its first bytes tell."""
+    """Return the kind of a binary file, as far as its first bytes tell."""
     return next((kind for mark, kind in _BINARY if data.startswith(mark)), "binary data, not text")

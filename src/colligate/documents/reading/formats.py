@@ -12,7 +12,7 @@ from colligate.plugins import plugins
 
 
 class Container(StrEnum):
-    """What the bytes of a file must begin as."""
+    """The structure that the bytes of a file must have."""
 
     TEXT = "text"
     ZIP = "zip"
@@ -118,7 +118,7 @@ _HEAD = 1024
 
 
 def detect_format(path: PurePath, data: bytes) -> FileFormat:
-    """Return what a file is.
+    """Return the format of a file.
 
     A suffix that another package registers decides. Otherwise unmistakable content outweighs
     the suffix; a file with neither is text.
@@ -161,7 +161,7 @@ def _is_html(head: bytes) -> bool:
     return head[:64].lower().startswith((b"<!doctype html", b"<html"))
 
 
-# What a zip archive is, by a member it must have.
+# The format of a zip archive, by a member it must have.
 _ZIP_MEMBERS = (
     ("word/document.xml", DOCX),
     ("ppt/presentation.xml", PPTX),

@@ -1,4 +1,4 @@
-"""Limits on one file: its size, and what an archive may unpack to.
+"""Limits on one file: its size, and the size that an archive may unpack to.
 
 An office file is a zip archive. Before a parser sees it, every member is inflated here in
 small pieces and counted, so the sizes that the archive declares are never trusted.
@@ -23,8 +23,8 @@ class Limits:
     """Bounds on one file; sizes in bytes.
 
     `text_bytes` bounds files read as text, `file_bytes` any file. In zip-based formats,
-    `unpacked_bytes` bounds what all members unpack to, `ratio` how many times the archive's own
-    size that may be (up to a mebibyte is always accepted), `members` their number.
+    `unpacked_bytes` bounds the unpacked size of all members, `ratio` the same in sizes of the
+    archive itself (up to a mebibyte is always accepted), `members` their number.
     """
 
     file_bytes: int = 512 * _MEBIBYTE
@@ -35,7 +35,7 @@ class Limits:
 
 
 def check_archive(data: bytes, name: str, limits: Limits) -> tuple[str, ...]:
-    """Count what a zip archive truly unpacks to; return the names of its members.
+    """Measure the true unpacked size of a zip archive; return the names of its members.
 
     Raises:
         TooLarge: if it unpacks to more than the limits allow.

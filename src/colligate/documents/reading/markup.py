@@ -73,7 +73,7 @@ def parse_html(source: SourceFile, page: str) -> HtmlPage:
     return HtmlPage(text, " ".join((title or "").split()) or None, root.get("lang"))
 
 
-# kreuzberg drops, without a word, what nests deeper than this many elements.
+# kreuzberg silently drops text that nests deeper than this many elements.
 _DEEPEST = 40
 _NOT_TEXT = ("script", "style", "template", "noscript")
 

@@ -136,7 +136,7 @@ def read_docx(source: SourceFile) -> Document:
     titles = _TITLE.findall(converted.value)
     if len(titles) == 1 and text.startswith("# "):
         first, line_end, rest = text.partition("\n")
-        text = first + line_end + _HEADING.sub("#", rest)  # the title stands above the headings
+        text = first + line_end + _HEADING.sub("#", rest)  # the title is above the headings
     title = metadata.get("title") if not titles else None
     return make_document(source, text, title=title, metadata=metadata)
 

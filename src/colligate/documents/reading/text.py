@@ -59,7 +59,7 @@ class _TextTreeBuilder:
         self._lead = bool(headings)
 
     def build(self, blocks: Sequence[TextBlock], structure: Structure) -> Tree:
-        """Place all blocks, then close what is open."""
+        """Place all blocks, then close all open nodes."""
         headings = iter(self._headings)
         heading = next(headings, None)
         for block in blocks:

@@ -425,7 +425,7 @@ def _search_between(
             for place in by_page[page]
             if (low and place.order <= low.order) or (high and place.order >= high.order)
         )
-    pages = range(last, first - 1, -1)  # a part's title stands right before what follows
+    pages = range(last, first - 1, -1)  # a part's title is directly before its first entry
     best: tuple[float, list[PlacedLine]] = (0.0, [])
     for page in pages:
         score, places = _search_page(by_page[page], want.title, outside)

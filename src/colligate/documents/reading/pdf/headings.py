@@ -314,7 +314,7 @@ def _assign_levels(
         elif dense and look not in by_style:
             continue
         else:
-            # A list names all headings down to its depth, so what it omits is below.
+            # A list names all headings down to its depth, so headings that it omits are below.
             level = current + 1 + min(2, rank)
         found.append(PdfHeading(run, max(1, min(level, DEEPEST)), basis))
     return found
