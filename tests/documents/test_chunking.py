@@ -25,10 +25,7 @@ def cut(chunker: Chunker, text: str) -> list[str]:
 
 def test_structural_packs_a_section_with_its_heading() -> None:
     text = "# A\n\nOne.\n\nTwo.\n\n- three\n- four\n\n## B\n\nFive.\n"
-    assert cut(Structural(), text) == [
-        "# A\n\nOne.\n\nTwo.\n\n- three\n- four",
-        "## B\n\nFive.",
-    ]
+    assert cut(Structural(), text) == ["# A\n\nOne.\n\nTwo.\n\n- three\n- four", "## B\n\nFive."]
 
 
 def test_structural_covers_a_section_without_text_of_its_own() -> None:
@@ -88,12 +85,7 @@ def test_six_sentences() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong",
-    [
-        lambda: Structural(tokens=0),
-        lambda: FixedWords(0),
-        lambda: SixSentences(0),
-    ],
+    "wrong", [lambda: Structural(tokens=0), lambda: FixedWords(0), lambda: SixSentences(0)]
 )
 def test_sizes_that_make_no_sense_are_refused(wrong: object) -> None:
     assert callable(wrong)

@@ -118,10 +118,7 @@ def test_an_area_inside_a_table_is_cut_as_a_table() -> None:
     rows = ["| a | b |", "|---|---|", *(f"| {n}. x. y. | {n} |" for n in range(8))]
     found = make("\n".join(rows))
     spans = split_paragraphs(
-        found,
-        found.span(found.text.index("| 2."), len(found)),
-        least_words=5,
-        most_words=8,
+        found, found.span(found.text.index("| 2."), len(found)), least_words=5, most_words=8
     )
     assert [found.slice(span) for span in spans] == rows[4:]
 

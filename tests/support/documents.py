@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -41,3 +44,12 @@ def block_spans(document: Document) -> list[Span]:
 def squeeze(text: str) -> str:
     """Return a text without blanks."""
     return "".join(text.split())
+
+
+def pack(members: Mapping[str, str | bytes], method: int = zipfile.ZIP_DEFLATED) -> bytes:
+    """Return a zip archive of these members, as office files are."""
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w", method) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    return data.getvalue()

@@ -137,11 +137,7 @@ MOST_WORDS = 150
 
 
 def split_paragraphs(
-    document: Document,
-    area: Span,
-    *,
-    least_words: int = LEAST_WORDS,
-    most_words: int = MOST_WORDS,
+    document: Document, area: Span, *, least_words: int = LEAST_WORDS, most_words: int = MOST_WORDS
 ) -> list[Span]:
     """Return the text of `area` in paragraphs of `least_words` or more, in order.
 

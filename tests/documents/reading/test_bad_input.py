@@ -25,14 +25,7 @@ from colligate.errors import (
     TooLarge,
     UnsupportedFormat,
 )
-
-
-def archive(members: dict[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> bytes:
-    data = io.BytesIO()
-    with zipfile.ZipFile(data, "w", method) as packed:
-        for name, content in members.items():
-            packed.writestr(name, content)
-    return data.getvalue()
+from support.documents import pack
 
 
 def refusal(path: Path, kind: type[ColligateError], limits: Limits = Limits()) -> str:  # noqa: B008
@@ -58,13 +51,13 @@ def test_what_is_no_file(tmp_path: Path) -> None:
 
 
 OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + b"\x00" * 600
-WHOLE = archive({"word/document.xml": b"<w/>" * 100, "[Content_Types].xml": b"<Types/>"})
-DAMAGED = bytearray(archive({"word/document.xml": bytes(range(256)) * 400}))
+WHOLE = pack({"word/document.xml": b"<w/>" * 100, "[Content_Types].xml": b"<Types/>"})
+DAMAGED = bytearray(pack({"word/document.xml": bytes(range(256)) * 400}))
 DAMAGED[200:260] = b"\xff" * 60
-LOCKED = bytearray(archive({"word/document.xml": b"<w/>"}))
+LOCKED = bytearray(pack({"word/document.xml": b"<w/>"}))
 LOCKED[LOCKED.index(b"PK\x03\x04") + 6] |= 1
 LOCKED[LOCKED.index(b"PK\x01\x02") + 8] |= 1
-ODP = archive(
+ODP = pack(
     {"mimetype": b"application/vnd.oasis.opendocument.presentation", "content.xml": b"<x/>"},
     zipfile.ZIP_STORED,
 )
@@ -74,7 +67,7 @@ ENTITIES = "<!DOCTYPE x [<!ENTITY a 'aaaaaaaaaa'>" + "".join(
 
 
 def expanding(member: str, content: str) -> bytes:
-    return archive({member: f"<?xml version='1.0'?>{ENTITIES}]>{content}".encode()})
+    return pack({member: f"<?xml version='1.0'?>{ENTITIES}]>{content}".encode()})
 
 
 @pytest.mark.parametrize(
@@ -94,8 +87,8 @@ def expanding(member: str, content: str) -> bytes:
         (UnsupportedFormat, "looks binary", "a.html", b"<html>\x00\x00" * 50),
         (UnsupportedFormat, "PNG", "a.txt", b"\x89PNG\r\n\x1a\n" + b"\x00" * 50),
         (UnsupportedFormat, "program", "a.md", b"\x7fELF\x02\x01\x01" + b"\x00" * 50),
-        (UnsupportedFormat, "zip archive", "a.zip", archive({"a.txt": b"words"})),
-        (UnsupportedFormat, "zip archive", "a.txt", archive({"a.txt": b"words"})),
+        (UnsupportedFormat, "zip archive", "a.zip", pack({"a.txt": b"words"})),
+        (UnsupportedFormat, "zip archive", "a.txt", pack({"a.txt": b"words"})),
         (UnsupportedFormat, "gzip", "a.gz", gzip.compress(b"words", mtime=0)),
         (UnsupportedFormat, "save it as PDF", "a.odp", ODP),
         # damaged, or not what its name promises
@@ -105,8 +98,8 @@ def expanding(member: str, content: str) -> bytes:
         (CorruptFile, "damaged", "a.docx", WHOLE[: len(WHOLE) // 2]),
         (CorruptFile, "damaged", "a.docx", WHOLE),
         (CorruptFile, "damaged", "a.docx", bytes(DAMAGED)),
-        (CorruptFile, "", "a.xlsx", archive({"xl/workbook.xml": b"<oops"})),
-        (CorruptFile, "", "a.epub", archive({"META-INF/container.xml": b"<oops"})),
+        (CorruptFile, "", "a.xlsx", pack({"xl/workbook.xml": b"<oops"})),
+        (CorruptFile, "", "a.epub", pack({"META-INF/container.xml": b"<oops"})),
         (CorruptFile, "", "a.xls", OLE),
         (CorruptFile, "", "a.ipynb", b"[" * 100_000),
         (CorruptFile, "damaged", "a.jsonl.gz", gzip.compress(b'{"text": "x"}' * 99, mtime=0)[:30]),
@@ -151,7 +144,7 @@ def lying(data: bytes) -> bytes:
 
 def sharing() -> bytes:
     """Return an archive whose directory names one large member 300 times."""
-    packed = archive({f"word/{i:04}": b"0" for i in range(300)} | {"word/big": b"0" * (1 << 20)})
+    packed = pack({f"word/{i:04}": b"0" for i in range(300)} | {"word/big": b"0" * (1 << 20)})
     data = bytearray(packed)
     with zipfile.ZipFile(io.BytesIO(packed)) as opened:
         big = opened.getinfo("word/big")
@@ -170,11 +163,11 @@ ZEROS = b"0" * (40 << 20)
 @pytest.mark.parametrize(
     "bomb",
     [
-        lambda: archive({"word/document.xml": ZEROS}),
-        lambda: archive({"xl/workbook.xml": ZEROS}),
-        lambda: archive({"META-INF/container.xml": ZEROS}),
-        lambda: archive({"word/x.xml": b"<w/>", "a.zip": archive({"b": archive({"a": ZEROS})})}),
-        lambda: lying(archive({"word/document.xml": ZEROS})),
+        lambda: pack({"word/document.xml": ZEROS}),
+        lambda: pack({"xl/workbook.xml": ZEROS}),
+        lambda: pack({"META-INF/container.xml": ZEROS}),
+        lambda: pack({"word/x.xml": b"<w/>", "a.zip": pack({"b": pack({"a": ZEROS})})}),
+        lambda: lying(pack({"word/document.xml": ZEROS})),
         sharing,
     ],
 )
@@ -184,7 +177,7 @@ def test_zip_bombs(tmp_path: Path, bomb: Callable[[], bytes]) -> None:
 
 
 def test_too_many_members_and_a_gzip_bomb(tmp_path: Path) -> None:
-    (tmp_path / "a.docx").write_bytes(archive({f"word/{i}": b"" for i in range(30)}))
+    (tmp_path / "a.docx").write_bytes(pack({f"word/{i}": b"" for i in range(30)}))
     assert "30 members" in refusal(tmp_path / "a.docx", TooLarge, Limits(members=20))
     (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(b" " * (8 << 20)))
     refusal(tmp_path / "a.jsonl.gz", TooLarge, Limits(unpacked_bytes=1 << 20))

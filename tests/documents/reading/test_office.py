@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-import io
 import json
-import zipfile
 from pathlib import Path
 
 import pytest
 
 from colligate.documents import Document, Kind
-from support.documents import outline, texts_of, write_and_read
-
-
-def packed(members: dict[str, str]) -> bytes:
-    data = io.BytesIO()
-    with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, content in members.items():
-            archive.writestr(name, content)
-    return data.getvalue()
+from support.documents import outline, pack, texts_of, write_and_read
 
 
 def nesting(document: Document) -> list[int]:
@@ -80,7 +70,7 @@ def word(*body: str) -> bytes:
         '<Override PartName="/word/document.xml" ContentType="application/vnd.openxmlformats-'
         'officedocument.wordprocessingml.document.main+xml"/>'
     )
-    return packed(
+    return pack(
         {
             "[Content_Types].xml": TYPES.format(main),
             "_rels/.rels": relations(("r1", "officeDocument", "word/document.xml")),
@@ -163,7 +153,7 @@ def shape(kind: str, *paragraphs: tuple[int, str]) -> str:
 def slides(*contents: str) -> bytes:
     numbers = range(1, len(contents) + 1)
     ids = "".join(f'<p:sldId id="{255 + i}" r:id="r{i}"/>' for i in numbers)
-    return packed(
+    return pack(
         {
             "[Content_Types].xml": TYPES.format(""),
             "_rels/.rels": relations(("r1", "officeDocument", "ppt/presentation.xml")),
@@ -226,7 +216,7 @@ def workbook(**sheets: str) -> bytes:
     listed = "".join(
         f'<sheet name="{name}" sheetId="{i}" r:id="r{i}"/>' for i, name in enumerate(names, 1)
     )
-    return packed(
+    return pack(
         {
             "[Content_Types].xml": TYPES.format(""),
             "_rels/.rels": relations(("r1", "officeDocument", "xl/workbook.xml")),
@@ -277,7 +267,7 @@ def chapter(body: str) -> str:
 
 
 def test_epub_chapters(tmp_path: Path) -> None:
-    content = packed(
+    content = pack(
         {
             "mimetype": "application/epub+zip",
             "META-INF/container.xml": '<container version="1.0" xmlns="urn:oasis:names:tc:'
@@ -306,7 +296,7 @@ def test_epub_chapters(tmp_path: Path) -> None:
 
 def test_odt(tmp_path: Path) -> None:
     urn = "urn:oasis:names:tc:opendocument:xmlns"
-    content = packed(
+    content = pack(
         {
             "mimetype": "application/vnd.oasis.opendocument.text",
             "content.xml": f'<office:document-content xmlns:office="{urn}:office:1.0" '

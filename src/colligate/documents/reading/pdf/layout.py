@@ -217,10 +217,7 @@ def _build_line(
 
 
 def _build_block(
-    page: int,
-    block: LayoutBlock,
-    items: Sequence[TextItem],
-    sizes: dict[tuple[str, float], float],
+    page: int, block: LayoutBlock, items: Sequence[TextItem], sizes: dict[tuple[str, float], float]
 ) -> PdfBlock:
     found = PdfBlock(
         block.kind,
@@ -267,10 +264,7 @@ def _find_inside(
 
 
 def _build_lines(
-    page: int,
-    block: LayoutBlock,
-    items: Sequence[TextItem],
-    sizes: dict[tuple[str, float], float],
+    page: int, block: LayoutBlock, items: Sequence[TextItem], sizes: dict[tuple[str, float], float]
 ) -> list[PdfLine]:
     text = block.text or ""
     lines = _select_agreeing(
