@@ -20,7 +20,7 @@ from fastapi import FastAPI
 
 from colligate import Engine
 from colligate.server.app import create_app
-from colligate.server.settings import Serving
+from colligate.server.config import ServerConfig
 from colligate.testing import ScriptedCall, ScriptedModel
 
 BASE = "http://127.0.0.1:8420"
@@ -118,7 +118,7 @@ def make_app(tmp_path: Path) -> Callable[..., FastAPI]:
         def engine() -> Engine:
             return Engine(model=reader, embedder="static", library=tmp_path / "papers")
 
-        return create_app(Serving(**settings), engine)
+        return create_app(ServerConfig(**settings), engine)
 
     return make
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from colligate.errors import UsageError
-from colligate.server.auth import checked_origin, checked_token, new_token
-from colligate.server.settings import is_loopback
+from colligate.server.auth import check_token, make_token, normalize_origin
+from colligate.server.config import is_loopback
 
 TOKEN = "a-token-of-some-length"
 RIGHT = {"Authorization": f"Bearer {TOKEN}"}
@@ -138,7 +138,7 @@ async def test_the_reference_lists_every_path_and_loads_nothing(serve: Any) -> N
 @given(st.text(max_size=40))
 def test_tokens_that_are_taken_can_be_sent(token: str) -> None:
     try:
-        taken = checked_token(token)
+        taken = check_token(token)
     except UsageError:
         return
     assert taken.encode("ascii").decode() == taken
@@ -155,15 +155,15 @@ def test_tokens_that_are_taken_can_be_sent(token: str) -> None:
     ],
 )
 def test_origins_are_written_as_browsers_send_them(given_origin: str, origin: str) -> None:
-    assert checked_origin(given_origin) == origin
+    assert normalize_origin(given_origin) == origin
 
 
 @pytest.mark.parametrize(
     "origin", ["*", "null", "papers.example", "https://", "http://[", "https://a/b", "ftp://a", ""]
 )
 def test_what_is_no_origin_is_refused(origin: str) -> None:
-    with pytest.raises(UsageError, match="no origin"):
-        checked_origin(origin)
+    with pytest.raises(UsageError, match="not an origin"):
+        normalize_origin(origin)
 
 
 async def test_an_origin_that_is_none_opens_nothing(serve: Any) -> None:
@@ -188,8 +188,8 @@ async def test_behind_tls_citations_lead_to_the_public_address(serve: Any, add: 
             assert link["url_citation"]["url"].startswith(url)
 
 
-def test_new_tokens_differ_and_are_taken() -> None:
-    assert checked_token(new_token()) != new_token()
+def test_make_tokens_differ_and_are_taken() -> None:
+    assert check_token(make_token()) != make_token()
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.2", "papers.example", ""])

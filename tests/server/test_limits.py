@@ -10,9 +10,9 @@ from typing import Any
 import httpx2
 
 from colligate.server.app import BodyLimits
+from colligate.server.config import ServerConfig
 from colligate.server.errors import Busy
-from colligate.server.routes.asking import Asked
-from colligate.server.settings import Serving
+from colligate.server.runs import AskRequest
 
 RULES = {"rules.md": "# Rules\n\nBicycles stand in the hall.\n"}
 ASK = "/api/libraries/default/ask"
@@ -77,7 +77,7 @@ async def test_too_many_uploads_at_once() -> None:
         await limits({"type": "http", "method": "POST", "path": path, "headers": []}, receive, send)
         return said
 
-    limits = BodyLimits(app, Serving(uploads=1))
+    limits = BodyLimits(app, ServerConfig(uploads=1))
     first = asyncio.create_task(ask())
     await inside.wait()
     assert await ask() == [503]
@@ -193,9 +193,9 @@ async def test_of_questions_that_come_in_the_same_moment_no_more_are_let_in(
     async with serve(held, runs=1, waiting=2) as client:
         await add(client, RULES)
         runs = client.app.state.server.runs
-        asked = Asked(question="Where is the yard").ask(client.app.state.server.serving)
+        asked = AskRequest(question="Where is the yard")
         begun = await asyncio.gather(
-            *(runs.begin("default", asked) for _ in range(9)), return_exceptions=True
+            *(runs.start("default", asked) for _ in range(9)), return_exceptions=True
         )
         assert sum(isinstance(each, Busy) for each in begun) == 6
         taken = [each for each in begun if not isinstance(each, BaseException)]
@@ -214,8 +214,8 @@ async def test_a_place_that_becomes_free_while_the_next_is_cancelled_is_the_thir
     async with serve(held, runs=1, waiting=3) as client:
         await add(client, RULES)
         runs = client.app.state.server.runs
-        asked = Asked(question="Where is the yard").ask(client.app.state.server.serving)
-        first, second, third = [await runs.begin("default", asked) for _ in range(3)]
+        asked = AskRequest(question="Where is the yard")
+        first, second, third = [await runs.start("default", asked) for _ in range(3)]
         await until(lambda: held.now == 1)
         first.cancel()  # its place is handed on while the second is on its way out
         second.cancel()

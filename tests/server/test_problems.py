@@ -100,6 +100,6 @@ async def test_a_run_that_was_forgotten_before_it_was_read_is_no_fault(client: A
     server = client.app.state.server
     await client.post(ASK, json=QUESTION)
     (run,) = server.runs.of("default")
-    run.ended = None
+    run.kept_outcome = None
     run.files.delete()
     assert (await run.outcome())["problem"]["status"] == 404

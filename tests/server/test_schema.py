@@ -21,7 +21,7 @@ from schemathesis.config import CacheConfig
 
 from colligate import Engine
 from colligate.server.app import create_app
-from colligate.server.settings import Serving
+from colligate.server.config import ServerConfig
 from colligate.testing import ScriptedModel
 
 REPLY = '{"statements": [], "short_answer": "", "found": false}'
@@ -39,7 +39,7 @@ def app_over(folder: Path) -> Any:
         model = ScriptedModel(lambda _: REPLY)
         return Engine(model=model, embedder="static", library=folder / "papers")
 
-    return create_app(Serving(jobs=10_000, waiting=10_000, streams=10_000), engine)
+    return create_app(ServerConfig(jobs=10_000, waiting=10_000, streams=10_000), engine)
 
 
 SCHEMA = schemathesis.openapi.from_dict(

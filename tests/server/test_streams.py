@@ -84,7 +84,7 @@ async def test_a_follower_that_hangs_up_leaves_the_run_alone(
 async def test_a_silent_stream_is_kept_alive(
     listen: Any, add: Any, held: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("colligate.server.stream._PING", 0.01)
+    monkeypatch.setattr("colligate.server.stream.EventStream.DEFAULT_PING_INTERVAL", 0.01)
     async with listen(held) as client:
         await add(client, RULES)
         pings = 0

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from colligate.server.uploads import safe_name, store, sweep
+from colligate.server.uploads import safe_name, store_file, sweep_files
 
 FILES = "/api/libraries/default/files"
 
@@ -57,12 +57,12 @@ def test_names_stay_readable(given_name: str | None, name: str) -> None:
 
 
 def test_the_same_file_takes_one_place(tmp_path: Path) -> None:
-    first = store(io.BytesIO(b"text"), "a.txt", tmp_path)
-    assert store(io.BytesIO(b"text"), "a.txt", tmp_path) == first
-    other = store(io.BytesIO(b"other"), "a.txt", tmp_path)
+    first = store_file(io.BytesIO(b"text"), "a.txt", tmp_path)
+    assert store_file(io.BytesIO(b"text"), "a.txt", tmp_path) == first
+    other = store_file(io.BytesIO(b"other"), "a.txt", tmp_path)
     assert other != first
     assert (first.read_bytes(), other.read_bytes()) == (b"text", b"other")
-    sweep(tmp_path, {str(other)})
+    sweep_files(tmp_path, {str(other)})
     assert not first.parent.exists()
     assert other.exists()
 

@@ -39,8 +39,7 @@ def mcp(
     """
     from colligate.cli.progress import watching
     from colligate.engine import Engine
-    from colligate.server.answering import OneLibrary
-    from colligate.server.mcp import mcp_server
+    from colligate.server.mcp import SingleLibrary, make_mcp_server
     from colligate.session import require_paths
     from colligate.settings import Settings
 
@@ -65,7 +64,7 @@ def mcp(
             # The client is greeted at once; its calls wait for what is still being indexed, and
             # say what is wrong with it.
             adding = asyncio.create_task(engine.add(paths)) if paths else None
-            server = mcp_server(OneLibrary(engine, paths or ()))
+            server = make_mcp_server(SingleLibrary(engine, paths or ()))
             serving = asyncio.create_task(server.run_stdio_async())
             try:
                 # Not awaited itself: interrupted, it would wait for one more line of input.

@@ -24,7 +24,7 @@ from colligate.library.address import Address, published
 from colligate.library.lock import process_holding
 from colligate.models.metering import UsageReport
 from colligate.models.name_parts import anchored, shown
-from colligate.server.answering import BESIDE, DEFAULT_LIBRARY
+from colligate.server.config import DEFAULT_LIBRARY, LIBRARIES_SUFFIX
 
 _SECONDS_TO_FIND = 5.0
 # A server says something every 15 seconds, whatever it does.
@@ -139,8 +139,8 @@ async def holding(folder: Path) -> Remote | None:
     published it: neither a server that was killed nor a library from elsewhere leads anywhere.
     """
     places = [(folder, DEFAULT_LIBRARY)]
-    if folder.parent.name.endswith(BESIDE):
-        beside = folder.parent.with_name(folder.parent.name.removesuffix(BESIDE))
+    if folder.parent.name.endswith(LIBRARIES_SUFFIX):
+        beside = folder.parent.with_name(folder.parent.name.removesuffix(LIBRARIES_SUFFIX))
         places.append((beside, folder.name))
     for place, name in places:
         address = published(place)

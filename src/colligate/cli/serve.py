@@ -146,19 +146,19 @@ def serve(
     from colligate.settings import Settings
 
     require_extra()
-    from colligate.server.auth import checked_origin, checked_token, new_token
+    from colligate.server.auth import check_token, make_token, normalize_origin
+    from colligate.server.config import ServerConfig, is_loopback
     from colligate.server.listen import listen
-    from colligate.server.settings import Serving, is_loopback
 
     settings = Settings.load(config)
     if token is None and not is_loopback(host):
-        token = new_token()
+        token = make_token()
         note(f"token: {token}")
-    serving = Serving(
+    server_config = ServerConfig(
         host=host,
         port=port,
-        token=None if token is None else checked_token(token),
-        allow_origins=tuple(checked_origin(each) for each in allow_origin or ()),
+        token=None if token is None else check_token(token),
+        allow_origins=tuple(normalize_origin(each) for each in allow_origin or ()),
         allow_models=tuple(allow_model or ()),
         settings=settings,
         upload_bytes=max_upload * _MEBIBYTE,
@@ -190,7 +190,7 @@ def serve(
             opening.close()
             note(f"colligate is at {url}")
 
-        run(listen(serving, make_engine, on_opening=watcher.see, on_ready=ready))
+        run(listen(server_config, make_engine, on_opening=watcher.see, on_ready=ready))
     return ANSWERED
 
 
@@ -204,7 +204,7 @@ def require_extra() -> None:
 
     from colligate.errors import MissingExtra
 
-    for package in ("fastapi", "uvicorn", "python_multipart", "prometheus_client"):
+    for package in ("fastapi", "uvicorn", "sse_starlette", "python_multipart", "prometheus_client"):
         try:
             import_module(package)
         except ImportError as error:

@@ -1,4 +1,4 @@
-"""What went wrong, as RFC 9457 says it: application/problem+json."""
+"""Errors as JSON: RFC 9457 problems, and OpenAI's form below `/v1/`."""
 
 from __future__ import annotations
 
@@ -34,41 +34,18 @@ from colligate.errors import (
     WeightsUnavailable,
     cause,
 )
-from colligate.server.openai_wire import error_of_problem
-
-MEDIA_TYPE = "application/problem+json"
-DESCRIBED: dict[int | str, dict[str, Any]] = {
-    "default": {
-        "description": "What went wrong, as RFC 9457 says it.",
-        "content": {
-            MEDIA_TYPE: {
-                "schema": {
-                    "type": "object",
-                    "required": ["type", "title", "status", "detail"],
-                    "properties": {
-                        "type": {"type": "string"},
-                        "title": {"type": "string"},
-                        "status": {"type": "integer"},
-                        "detail": {"type": "string", "description": "What, and why."},
-                        "hint": {"type": "string", "description": "What to do about it."},
-                    },
-                }
-            }
-        },
-    }
-}
-"""Problems, for the OpenAPI document."""
 
 _log = logging.getLogger("colligate.server")
-_MOST_FAULTS = 20  # of one request that are named
+_MEDIA_TYPE = "application/problem+json"
+_MAX_FAULTS = 20  # of one request that are listed
 
 
 class NotHere(ColligateError):
-    """There is no such library, run, job or page."""
+    """There is no such library, run, upload or page."""
 
 
 class Conflict(ColligateError):
-    """It cannot be done as things stand."""
+    """The request does not fit the state of the server."""
 
 
 class Busy(ColligateError):
@@ -77,7 +54,7 @@ class Busy(ColligateError):
     retry_after: int = 5
 
 
-# The first that fits; what is left is 500.
+# The first class that fits gives the status; otherwise it is 500.
 _STATUS: tuple[tuple[type[ColligateError], int], ...] = (
     (NotHere, 404),
     (Conflict, 409),
@@ -102,9 +79,9 @@ _STATUS: tuple[tuple[type[ColligateError], int], ...] = (
 
 
 def problem_of(error: BaseException) -> dict[str, Any]:
-    """An error as a problem: type, title, status, detail and, where there is one, a hint.
+    """Return an error as a problem: type, title, status, detail and, if there is one, a hint.
 
-    What is no error of colligate's own is logged, and said without its words.
+    An error that is not colligate's own is logged, and its text is not sent.
     """
     error = cause(error)
     if isinstance(error, ColligateError):
@@ -112,71 +89,88 @@ def problem_of(error: BaseException) -> dict[str, Any]:
         detail = f"{error.what}: {error.why}" if error.why else error.what
         return problem(status, detail, hint=error.hint, kind=type(error).__name__)
     if isinstance(error, MemoryError):
-        return problem(503, "out of memory", hint="give fewer files, or a smaller model")
+        return problem(503, "out of memory", hint="send fewer files, or use a smaller model")
     _log.error("internal error", exc_info=error)
-    return problem(
-        500, f"internal error: {type(error).__name__}", hint="the server's log says more"
-    )
+    return problem(500, f"internal error: {type(error).__name__}", hint="see the server's log")
 
 
 def problem(
     status: int, detail: str, *, hint: str = "", kind: str = "", **more: Any
 ) -> dict[str, Any]:
-    """A problem object; `kind` names a class of `colligate.errors`."""
-    said: dict[str, Any] = {"type": f"urn:colligate:{kind}"} if kind else {"type": "about:blank"}
-    title = _words(kind) if kind else HTTPStatus(status).phrase
-    said |= {"title": title, "status": status, "detail": detail}
-    return said | ({"hint": hint} if hint else {}) | more
+    """Return a problem object; `kind` names a class of `colligate.errors`."""
+    return {
+        "type": f"urn:colligate:{kind}" if kind else "about:blank",
+        "title": _as_words(kind) if kind else HTTPStatus(status).phrase,
+        "status": status,
+        "detail": detail,
+        **({"hint": hint} if hint else {}),
+        **more,
+    }
 
 
 def problem_response(
-    said: Mapping[str, Any], headers: Mapping[str, str] | None = None, *, path: str = ""
+    problem: Mapping[str, Any], headers: Mapping[str, str] | None = None, *, path: str = ""
 ) -> Response:
-    """The response for a problem object; below /v1 it has the form that OpenAI's clients read."""
-    status = int(said["status"])
-    also = dict(headers or {})
+    """Return the response for a problem, in OpenAI's form for a path below `/v1/`."""
+    status = int(problem["status"])
+    headers = dict(headers or {})
     if status == 503:
-        also.setdefault("Retry-After", str(Busy.retry_after))
+        headers.setdefault("Retry-After", str(Busy.retry_after))
     if path.startswith("/v1/"):
-        status, error = error_of_problem(said)
-        return JSONResponse(error, status, also)
-    return Response(json.dumps(said), status, also, MEDIA_TYPE)
+        status, error = openai_error_of(problem)
+        return JSONResponse(error, status, headers)
+    return Response(json.dumps(problem), status, headers, _MEDIA_TYPE)
 
 
-def add_handlers(app: FastAPI) -> None:
-    """Let an app say all that goes wrong as problems."""
+def openai_error_of(problem: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
+    """Return a problem in OpenAI's form, and its status there: what is 422 here is 400."""
+    status = 400 if problem["status"] == 422 else int(problem["status"])
+    message = problem["detail"] + (f"; {problem['hint']}" if problem.get("hint") else "")
+    kind = str(problem["type"]).removeprefix("urn:colligate:")
+    return status, openai_error(status, message, None, None if kind == "about:blank" else kind)
 
-    async def ours(request: Request, error: Exception) -> Response:
+
+def openai_error(status: int, message: str, param: str | None, code: str | None) -> dict[str, Any]:
+    """Return an error in OpenAI's form."""
+    kind = "invalid_request_error" if status < 500 else "server_error"
+    code = "invalid_api_key" if status == 401 else code
+    return {"error": {"message": message, "type": kind, "param": param, "code": code}}
+
+
+def add_error_handlers(app: FastAPI) -> None:
+    """Make an app report every error as a problem."""
+
+    async def handle_ours(request: Request, error: Exception) -> Response:
         return problem_response(problem_of(error), path=request.scope["path"])
 
-    async def http(request: Request, error: Exception) -> Response:
+    async def handle_http(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         phrase = HTTPStatus(error.status_code).phrase
         detail = error.detail if error.detail != phrase else f"{request.method} {phrase.lower()}"
-        said = problem(error.status_code, str(detail))
-        return problem_response(said, error.headers, path=request.scope["path"])
+        body = problem(error.status_code, str(detail))
+        return problem_response(body, error.headers, path=request.scope["path"])
 
-    async def invalid(request: Request, error: Exception) -> Response:
+    async def handle_invalid(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
         faults = [
             {"at": "/".join(str(part) for part in fault["loc"]), "why": fault["msg"]}
-            for fault in error.errors()[:_MOST_FAULTS]
+            for fault in error.errors()[:_MAX_FAULTS]
         ]
         detail = "; ".join(f"{fault['at']}: {fault['why']}" for fault in faults[:3])
-        return problem_response(problem(422, detail or "the request is wrong", errors=faults))
+        return problem_response(problem(422, detail or "the request is invalid", errors=faults))
 
-    app.add_exception_handler(ColligateError, ours)
-    app.add_exception_handler(ExceptionGroup, ours)
-    app.add_exception_handler(HTTPException, http)
-    app.add_exception_handler(RequestValidationError, invalid)
-    app.add_exception_handler(Exception, ours)
+    app.add_exception_handler(ColligateError, handle_ours)
+    app.add_exception_handler(ExceptionGroup, handle_ours)
+    app.add_exception_handler(HTTPException, handle_http)
+    app.add_exception_handler(RequestValidationError, handle_invalid)
+    app.add_exception_handler(Exception, handle_ours)
 
 
-class Unexpected:
-    """ASGI middleware next to the routes: what nobody expected is a problem too (500).
+class CatchUnexpected:
+    """ASGI middleware next to the routes: report an unexpected exception as a problem (500).
 
-    Said here, it gets the headers and is counted as other responses are. Where a response has
-    begun already, the connection breaks.
+    In this place the response gets the security headers and is counted like any other. If a
+    response has begun, the connection is closed instead.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -187,21 +181,43 @@ class Unexpected:
             return await self._app(scope, receive, send)
         begun = False
 
-        async def watched(message: Message) -> None:
+        async def watch(message: Message) -> None:
             nonlocal begun
             begun = True
             await send(message)
 
         try:
-            await self._app(scope, receive, watched)
+            await self._app(scope, receive, watch)
         except Exception as error:
             if begun:
                 raise
-            said = problem_of(error)
-            await problem_response(said, path=scope["path"])(scope, receive, send)
+            await problem_response(problem_of(error), path=scope["path"])(scope, receive, send)
 
 
-def _words(name: str) -> str:
+PROBLEM_RESPONSES: dict[int | str, dict[str, Any]] = {
+    "default": {
+        "description": "An error, as an RFC 9457 problem.",
+        "content": {
+            _MEDIA_TYPE: {
+                "schema": {
+                    "type": "object",
+                    "required": ["type", "title", "status", "detail"],
+                    "properties": {
+                        "type": {"type": "string"},
+                        "title": {"type": "string"},
+                        "status": {"type": "integer"},
+                        "detail": {"type": "string", "description": "What happened, and why."},
+                        "hint": {"type": "string", "description": "What to do about it."},
+                    },
+                }
+            }
+        },
+    }
+}
+"""Problems in the OpenAPI document."""
+
+
+def _as_words(name: str) -> str:
     """`UnknownDocument` as "Unknown document"."""
     spaced = "".join(f" {c.lower()}" if c.isupper() else c for c in name).strip()
     return spaced[:1].upper() + spaced[1:]

@@ -1,15 +1,19 @@
-"""Numbers for Prometheus. No text of questions, documents or names of files is in them."""
+"""Numbers for Prometheus. They hold no text of questions or documents and no names of files."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 _SECONDS = (0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 60.0, 300.0)
+_PLAIN = frozenset({"/mcp"})  # paths of routes that FastAPI does not name
+_METHODS = frozenset({"GET", "HEAD", "POST", "DELETE", "OPTIONS"})
 
 
 class Metrics:
@@ -44,13 +48,52 @@ class Metrics:
         self.jobs = Counter("jobs", "Sets of files that were read.", ("state",), **made)
         self.uploaded = Counter("uploaded_bytes", "Bytes of files stored.", **made)
 
-    def spent(self, usage: Mapping[str, Any]) -> None:
+    def count_usage(self, usage: Mapping[str, Any]) -> None:
         """Count what a run cost; `usage` is that of its answer."""
         for role, sums in usage["by_role"].items():
             self.tokens.labels(role, "input").inc(sums["input_tokens"])
             self.tokens.labels(role, "output").inc(sums["output_tokens"])
         self.cost.inc(usage["cost_usd"] or 0.0)
 
-    def shown(self) -> bytes:
-        """All of them in Prometheus's text form."""
+    def render(self) -> bytes:
+        """Return all metrics in Prometheus's text format."""
         return generate_latest(self.registry)
+
+
+class RequestMetrics:
+    """ASGI middleware that counts and times requests.
+
+    The label is the route and not the path, which holds names of documents.
+    """
+
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+        self._app = app
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return await self._app(scope, receive, send)
+        status = 499  # the client hung up
+
+        async def watch(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        began = time.perf_counter()
+        try:
+            await self._app(scope, receive, watch)
+        finally:
+            route = _route_of(scope)
+            method = scope["method"] if scope["method"] in _METHODS else "other"
+            self._metrics.requests.labels(method, route, str(status)).inc()
+            self._metrics.request_seconds.labels(route).observe(time.perf_counter() - began)
+
+
+def _route_of(scope: Scope) -> str:
+    """Return the path as it was declared, such as `/api/jobs/{job_id}`."""
+    declared = getattr(scope.get("route"), "path_format", None)
+    if isinstance(declared, str):
+        return declared
+    return scope["path"] if scope["path"] in _PLAIN else "other"

@@ -1,88 +1,62 @@
-"""Server-sent events, and clients that hang up."""
+"""Server-sent events, clients that hang up, and JSON that any text fits in."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import math
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
-from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
+from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.requests import Request
-from starlette.responses import JSONResponse, StreamingResponse
+from starlette.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
 
-from colligate.server.answering import OnStep
 
-_PING = 15.0  # seconds without an event
-_HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+class EventStream(EventSourceResponse):
+    """Send events as they come, and a ping every 15 seconds.
 
-
-def sse(event: str, data: bytes | object, number: int | None = None) -> bytes:
-    """One event; `data` is a JSON value, or one already written."""
-    text = data if isinstance(data, bytes) else encoded(data)
-    return format_sse_event(
-        event=event, data_str=text.decode(), id=None if number is None else str(number)
-    )
-
-
-class EventStream(StreamingResponse):
-    """Events as they come, with a comment whenever none came for a while.
-
-    `ended` is called when all were sent or the client has hung up.
+    `on_end` is called when all were sent or the client has hung up. When the server shuts down,
+    the stream has `grace` seconds to send the end of its run.
     """
 
-    media_type = "text/event-stream"
+    media_type = "text/event-stream"  # FastAPI reads it from the class
+    DEFAULT_SEPARATOR = "\n"
 
     def __init__(
-        self, events: AsyncIterator[bytes], ended: Callable[[], None], status_code: int = 200
+        self,
+        events: AsyncIterator[ServerSentEvent],
+        on_end: Callable[[], None],
+        grace: float,
+        status_code: int = 200,  # FastAPI reads the default
     ) -> None:
-        super().__init__(_with_pings(events), status_code, headers=_HEADERS)
-        self._ended = ended
+        super().__init__(events, status_code, shutdown_grace_period=grace)
+        self._on_end = on_end
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             await super().__call__(scope, receive, send)
         finally:
-            self._ended()
+            self._on_end()
 
 
-async def _with_pings(events: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    coming: asyncio.Future[bytes] | None = None
-    try:
-        while True:
-            coming = coming or asyncio.ensure_future(_next(events))
-            done, _ = await asyncio.wait([coming], timeout=_PING)
-            if not done:
-                yield KEEPALIVE_COMMENT
-                continue
-            event, coming = coming.result(), None
-            if not event:
-                return
-            yield event
-    finally:
-        if coming is not None:
-            coming.cancel()
-            await asyncio.gather(coming, return_exceptions=True)
-        if isinstance(events, AsyncGenerator):
-            await events.aclose()
+def sse(event: str, data: bytes | object, number: int | None = None) -> ServerSentEvent:
+    """Return an event; `data` is JSON as bytes, or a value to write as JSON."""
+    text = data if isinstance(data, bytes) else encode_json(data)
+    return ServerSentEvent(
+        text.decode(), event=event, id=None if number is None else str(number), sep="\n"
+    )
 
 
-async def _next(events: AsyncIterator[bytes]) -> bytes:
-    """The next event, nothing after the last."""
-    return await anext(events, b"")
+async def finish_unless_hung_up(request: Request, work: Callable[[], Awaitable[None]]) -> bool:
+    """Wait for some work; return False if the client hung up first."""
 
-
-async def unless_hung_up(request: Request, work: Callable[[], Awaitable[None]]) -> bool:
-    """Wait for some work; False if the client hung up before its end."""
-
-    async def gone() -> None:
+    async def wait_for_hang_up() -> None:
         while (await request.receive())["type"] != "http.disconnect":
             pass
 
-    both = [asyncio.ensure_future(work()), asyncio.ensure_future(gone())]
+    both = [asyncio.ensure_future(work()), asyncio.ensure_future(wait_for_hang_up())]
     try:
         await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
         if both[0].done():
@@ -95,76 +69,27 @@ async def unless_hung_up(request: Request, work: Callable[[], Awaitable[None]]) 
         await asyncio.gather(*both, return_exceptions=True)
 
 
-# What a run is doing, in one line, for programs that show progress.
-
-
-def line(event: Mapping[str, Any]) -> str:
-    """Return the line of an event as `Event.to_json` writes it; else the event's name."""
-    if event.get("event") == "queued":
-        return f"waiting in the queue, at place {event.get('place')}"
-    # A line break would end a comment in an event stream.
-    return " ".join(str(event.get("line") or event.get("event", "")).split())
-
-
-@asynccontextmanager
-async def telling(tell: Callable[[int, str], Awaitable[None]]) -> AsyncIterator[OnStep]:
-    """A listener whose events are told as (how many so far, the newest one's line).
-
-    While one is being told those that come are passed over but for the newest, so a slow client
-    holds nothing up.
-    """
-    newest: list[str] = []
-    seen = 0
-    waiting = asyncio.Event()
-    loop = asyncio.get_running_loop()
-
-    def hear(text: str) -> None:
-        nonlocal seen
-        seen += 1
-        newest[:] = [text]
-        waiting.set()
-
-    def on_step(event: Mapping[str, Any]) -> None:
-        loop.call_soon_threadsafe(hear, line(event))  # weights are fetched in a thread
-
-    async def forward() -> None:
-        while True:
-            await waiting.wait()
-            waiting.clear()
-            await tell(seen, newest[0])
-
-    forwarding = asyncio.create_task(forward())
-    try:
-        yield on_step
-    finally:
-        forwarding.cancel()
-        await asyncio.gather(forwarding, return_exceptions=True)
-
-
-# JSON that any text can be in.
-
-
-class Json(JSONResponse):
-    """ASCII alone, so half a surrogate pair in a document does no harm; what is no number, null."""
+class AsciiJSONResponse(JSONResponse):
+    """JSON in ASCII, so that half a surrogate pair in a document does no harm."""
 
     def render(self, content: Any) -> bytes:
-        """The body."""
-        return encoded(content)
+        """Return the body."""
+        return encode_json(content)
 
 
-def encoded(value: Any) -> bytes:
-    """A value as JSON that any client can read, on one line: what is no number becomes null."""
+def encode_json(value: Any) -> bytes:
+    """Return a value as JSON on one line, with null for numbers that JSON does not have."""
     try:
         return json.dumps(value, allow_nan=False).encode()
     except ValueError:
-        return json.dumps(_finite(value)).encode()
+        return json.dumps(_replace_non_finite(value)).encode()
 
 
-def _finite(value: Any) -> Any:
+def _replace_non_finite(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, dict):
-        return {key: _finite(each) for key, each in value.items()}
+        return {key: _replace_non_finite(each) for key, each in value.items()}
     if isinstance(value, list):
-        return [_finite(each) for each in value]
+        return [_replace_non_finite(each) for each in value]
     return value

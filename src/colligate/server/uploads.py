@@ -1,27 +1,260 @@
-"""Files that came by HTTP: their names made safe, their bytes kept in the library's folder."""
+"""Files that arrive over HTTP: stored in the library's folder, then read into the library.
+
+An upload is a job: its files wait their turn, are read, and what no document comes from is
+deleted.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
+import logging
 import os
 import secrets
 import shutil
 import unicodedata
-from collections.abc import Collection
+from collections import defaultdict
+from collections.abc import AsyncIterator, Collection
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
+from colligate.concurrency import in_thread
+from colligate.errors import ColligateError
+from colligate.library.ingest import Progress
 from colligate.library.traces import FILES
+from colligate.server.errors import Busy, NotHere, problem_of
+from colligate.server.libraries import Libraries
+from colligate.server.metrics import Metrics
+from colligate.server.shapes import FileProblem, JobShape, WorkState
 
-_LONGEST = 180  # bytes; file systems take 255
-_LONGEST_SUFFIX = 20
+_log = logging.getLogger(__name__)
+_KEPT = 200  # jobs that have ended
+_ENDED = frozenset({"done", "failed", "cancelled"})
+
+
+class UploadJobs:
+    """All uploads; those of one library are read one after another. At most `limit` are open."""
+
+    def __init__(self, libraries: Libraries, limit: int, metrics: Metrics) -> None:
+        self._libraries = libraries
+        self._limit = limit
+        self._metrics = metrics
+        self._jobs: dict[str, UploadJob] = {}
+        self._turns: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._storing: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._closing = False
+
+    def open(self, library: str) -> UploadJob:
+        """Return a job whose files are still to be stored; `Busy` if too many are open."""
+        if self._closing:
+            raise Busy("the server is stopping", "", "try again when it is back")
+        if len(self._unfinished()) >= self._limit:
+            raise Busy("too many files are waiting to be read", "", "try again later")
+        job = UploadJob(library)
+        self._jobs[job.id] = job
+        ended = [each.id for each in self._jobs.values() if each.ended]
+        for old in ended[: max(0, len(ended) - _KEPT)]:
+            del self._jobs[old]
+        return job
+
+    async def store(self, job: UploadJob, file: BinaryIO, name: str | None) -> None:
+        """Keep one of its files in the library's folder."""
+        folder = self._libraries.folder(job.library)
+        async with self._storing[job.library]:
+            path = await in_thread(store_file, file, name, folder)
+            if path not in job.files:
+                job.files.append(path)
+
+    def start(self, job: UploadJob) -> None:
+        """Read its files into the library."""
+        job._task = asyncio.create_task(self._read(job), name=f"job {job.id}")
+        # A task that is cancelled before its first step runs no code, not even to end its job.
+        job._task.add_done_callback(lambda _: _end_unstarted(job))
+
+    async def discard(self, job: UploadJob) -> None:
+        """Forget a job that was not started, and delete the files stored for it."""
+        self._jobs.pop(job.id, None)
+        await self.tidy(job.library)
+
+    def job(self, job_id: str) -> UploadJob:
+        """Return a job; `NotHere` if there is none of this id."""
+        if job_id not in self._jobs:
+            raise NotHere("no such job", "jobs that ended long ago are forgotten")
+        return self._jobs[job_id]
+
+    async def cancel(self, library: str) -> None:
+        """Stop a library's jobs and wait for their end."""
+        for job in reversed(self._unfinished(library)):
+            job.cancel()
+        if tasks := self._tasks(library):
+            await asyncio.wait(tasks)
+
+    async def aclose(self, grace: float = 0.0) -> None:
+        """Accept no more jobs; the open ones have `grace` seconds to finish."""
+        self._closing = True
+        tasks = self._tasks()
+        if tasks and grace:
+            await asyncio.wait(tasks, timeout=grace)
+        for job in self._unfinished():
+            job.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    async def tidy(self, library: str) -> None:
+        """Delete the stored files that no document comes from and no job is reading."""
+        async with self._storing[library]:
+            opened = await self._libraries.library(library)
+            wanted = {info.source for info in await opened.documents()}
+            wanted.update(str(file) for job in self._unfinished(library) for file in job.files)
+            await in_thread(sweep_files, self._libraries.folder(library), wanted)
+
+    def _unfinished(self, library: str | None = None) -> list[UploadJob]:
+        return [
+            job for job in self._jobs.values() if not job.ended and library in (None, job.library)
+        ]
+
+    def _tasks(self, library: str | None = None) -> list[asyncio.Task[None]]:
+        """Return the tasks at work, also those whose job has ended and that are tidying up."""
+        return [
+            job._task
+            for job in self._jobs.values()
+            if library in (None, job.library) and job._task is not None and not job._task.done()
+        ]
+
+    async def _read(self, job: UploadJob) -> None:
+        state: WorkState = "failed"
+        try:
+            async with self._turns[job.library]:
+                job.update(state="running")
+                library = await self._libraries.library(job.library)
+                ingested = await library.add(job.files, on_progress=job.show_progress)
+            job.problems += [_file_problem(path.name, error) for path, error in ingested.failed]
+            job.problems += [_file_problem("", error) for error in ingested.problems]
+            job.documents = list(ingested.document_ids)
+            state = "done" if job.documents else "failed"
+        except asyncio.CancelledError:
+            state = "cancelled"
+        except Exception as error:  # whatever a reader or the index raises is shown in the job
+            problem = problem_of(error)
+            hint = problem.get("hint", "")
+            job.problems.append({"file": "", "why": problem["detail"], "hint": hint})
+        job.update(state=state)
+        self._metrics.jobs.labels(state).inc()
+        try:
+            await self.tidy(job.library)
+        except (ColligateError, OSError) as error:
+            _log.warning("files of %s were not tidied: %s", job.library, error)
+
+
+@dataclass(eq=False)
+class UploadJob:
+    """The files of one request on their way into a library.
+
+    `state` is "queued", "running", "done", "failed" or "cancelled"; `phase`, `done` and `total`
+    are those of `library.ingest.Progress`.
+    """
+
+    library: str
+    files: list[Path] = field(default_factory=list)
+    id: str = field(default_factory=lambda: secrets.token_urlsafe(16))
+    state: WorkState = "queued"
+    phase: str = ""
+    done: int = 0
+    total: int = 0
+    problems: list[FileProblem] = field(default_factory=list)
+    documents: list[str] = field(default_factory=list)
+    _task: asyncio.Task[None] | None = field(default=None, repr=False)
+    _changed: asyncio.Event = field(default_factory=asyncio.Event, repr=False)
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more will happen."""
+        return self.state in _ENDED
+
+    def to_json(self) -> JobShape:
+        """Return the job as the API shows it."""
+        return {
+            "id": self.id,
+            "library": self.library,
+            "state": self.state,
+            "phase": self.phase,
+            "done": self.done,
+            "total": self.total,
+            "files": [file.name for file in self.files],
+            "problems": list(self.problems),
+            "documents": list(self.documents),
+        }
+
+    def update(self, **changes: Any) -> None:
+        """Change fields, and wake whoever follows."""
+        for name, value in changes.items():
+            setattr(self, name, value)
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def show_progress(self, progress: Progress) -> None:
+        """Take over the progress of ingestion."""
+        self.update(phase=progress.phase, done=progress.done, total=progress.total)
+
+    async def follow(self) -> AsyncIterator[JobShape]:
+        """Yield the job as it is, and again whenever it changes, until it has ended."""
+        while True:
+            changed, ended = self._changed, self.ended
+            yield self.to_json()
+            if ended:
+                return
+            await changed.wait()
+
+    def cancel(self) -> None:
+        """Stop it; files that were read by then stay."""
+        if self._task is not None and not self.ended:
+            self._task.cancel()
+
+
+def _end_unstarted(job: UploadJob) -> None:
+    if not job.ended:
+        job.update(state="cancelled")
+
+
+def _file_problem(name: str, error: ColligateError) -> FileProblem:
+    return {"file": name, "why": error.why or error.what, "hint": error.hint}
+
+
+# Files in the library's folder. All functions block.
+
+_MAX_NAME = 180  # bytes; file systems take 255
+_MAX_SUFFIX = 20
 _PIECE = 1 << 20
-# Windows, too, must be able to store the name.
-_FORBIDDEN = frozenset('<>:"|?*')
+_FORBIDDEN = frozenset('<>:"|?*')  # Windows cannot store them
+
+
+def store_file(file: BinaryIO, given: str | None, library: Path) -> Path:
+    """Keep a file in a library's folder, under its own name in a folder named by its digest.
+
+    The same bytes under the same name are stored once.
+    """
+    folder = library / FILES
+    folder.mkdir(parents=True, exist_ok=True)
+    partial = folder / f"{secrets.token_hex(8)}.part"
+    digest = hashlib.sha256()
+    try:
+        with partial.open("xb") as into:
+            while piece := file.read(_PIECE):
+                digest.update(piece)
+                into.write(piece)
+        place = folder / digest.hexdigest()[:24]
+        place.mkdir(exist_ok=True)
+        stored = place / safe_name(given)
+        if not stored.exists():  # it may be read at this moment
+            partial.replace(stored)
+    finally:
+        partial.unlink(missing_ok=True)
+    return stored
 
 
 def safe_name(given: str | None) -> str:
-    r"""A name for a file, whatever it was called: no folders, nothing that drives a terminal.
+    r"""Return a safe file name for any given one: no folders, no control characters.
 
     >>> safe_name("../../etc/passwd"), safe_name("C:\\Reports\\Q3.pdf"), safe_name("..")
     ('passwd', 'Q3.pdf', 'file')
@@ -34,49 +267,22 @@ def safe_name(given: str | None) -> str:
     )
     plain = " ".join(plain.split()).lstrip(". ~").rstrip(". ")
     stem, dot, suffix = plain.rpartition(".")
-    if not dot or len(suffix.encode()) > _LONGEST_SUFFIX:
+    if not dot or len(suffix.encode()) > _MAX_SUFFIX:
         stem, suffix = plain, ""
-    stem = stem.encode()[:_LONGEST].decode(errors="ignore").rstrip(". ")
+    stem = stem.encode()[:_MAX_NAME].decode(errors="ignore").rstrip(". ")
     return (f"{stem or 'file'}.{suffix}" if suffix else stem) or "file"
 
 
-def store(file: BinaryIO, given: str | None, library: Path) -> Path:
-    """Keep a file in a library's folder, under its own name in a folder of its digest's name.
-
-    The same bytes of the same name take one place, however often they come. Blocking.
-    """
-    folder = library / FILES
-    folder.mkdir(parents=True, exist_ok=True)
-    coming = folder / f"{secrets.token_hex(8)}.part"
-    digest = hashlib.sha256()
-    try:
-        with coming.open("xb") as into:
-            while piece := file.read(_PIECE):
-                digest.update(piece)
-                into.write(piece)
-        place = folder / digest.hexdigest()[:24]
-        place.mkdir(exist_ok=True)
-        stored = place / safe_name(given)
-        if not stored.exists():  # it may be read at this moment
-            coming.replace(stored)
-    finally:
-        coming.unlink(missing_ok=True)
-    return stored
-
-
-def sweep(library: Path, wanted: Collection[str]) -> None:
-    """Delete the files that came by HTTP of which no document is left. Blocking.
-
-    `wanted` are the paths of those that stay.
-    """
+def sweep_files(library: Path, wanted: Collection[str]) -> None:
+    """Delete the stored files of a library whose paths are not `wanted`."""
     folder = library / FILES
     if not folder.is_dir():
         return
-    stay = {os.path.realpath(path) for path in wanted}
+    keep = {os.path.realpath(path) for path in wanted}
     for place in folder.iterdir():
         if place.is_dir() and not place.is_symlink():
             for file in place.iterdir():
-                if os.path.realpath(file) not in stay:
+                if os.path.realpath(file) not in keep:
                     file.unlink()
             if not any(place.iterdir()):
                 place.rmdir()
@@ -84,8 +290,8 @@ def sweep(library: Path, wanted: Collection[str]) -> None:
             place.unlink()
 
 
-def space_left(library: Path) -> int:
-    """Bytes free on the disk of a library's folder, or of the folder it will be made in."""
+def free_space(library: Path) -> int:
+    """Return the bytes free on the disk of a library's folder, which may not exist yet."""
     place = library
     while not place.exists():
         place = place.parent

@@ -23,7 +23,7 @@ from playwright.async_api import Browser, ConsoleMessage, Page, async_playwright
 from colligate import Engine
 from colligate.models import Capability
 from colligate.server.app import create_app
-from colligate.server.settings import Serving
+from colligate.server.config import ServerConfig
 from colligate.settings import Settings
 from colligate.testing import ScriptedCall, ScriptedModel
 
@@ -80,7 +80,7 @@ class Served:
                 model=Reader(), embedder="static", library=folder / "papers", settings=Settings()
             )
 
-        app = create_app(Serving(**settings), engine)
+        app = create_app(ServerConfig(**settings), engine)
         config = uvicorn.Config(app, port=0, log_level="error", timeout_graceful_shutdown=2)
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, daemon=True)

@@ -16,7 +16,7 @@ import uvicorn
 from colligate import Engine, Settings
 from colligate.errors import ServerFailed
 from colligate.server.app import create_app
-from colligate.server.settings import Serving
+from colligate.server.config import ServerConfig
 from colligate.testing import ScriptedCall, ScriptedModel
 
 TOKEN = "a-token-for-tests"
@@ -133,7 +133,7 @@ def served(tmp_path_factory: pytest.TempPathFactory, talker: Talker) -> Iterator
             await opened.add([write(place / "house")])
 
     asyncio.run(fill())
-    app = create_app(Serving(token=TOKEN), engine)
+    app = create_app(ServerConfig(token=TOKEN), engine)
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning", lifespan="on"))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()

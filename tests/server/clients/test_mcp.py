@@ -20,8 +20,7 @@ from mcp import Client, MCPError, StdioServerParameters
 
 from colligate import Engine
 from colligate.errors import ServerFailed
-from colligate.server.answering import OneLibrary
-from colligate.server.mcp import mcp_server
+from colligate.server.mcp import SingleLibrary, make_mcp_server
 from colligate.testing import ScriptedModel
 
 Connected = Callable[[], AbstractAsyncContextManager[Client]]
@@ -55,7 +54,7 @@ def connected(folder: Path, tmp_path: Path) -> Connected:
     async def connect() -> AsyncIterator[Client]:
         model = ScriptedModel(lambda call: REPLY)
         engine = Engine(model=model, embedder="static", library=tmp_path / "library")
-        async with engine, Client(mcp_server(OneLibrary(engine, [folder]))) as client:
+        async with engine, Client(make_mcp_server(SingleLibrary(engine, [folder]))) as client:
             yield client
 
     return connect
@@ -211,12 +210,12 @@ async def test_what_is_wrong_is_told_to_the_model(connected: Connected) -> None:
 
 
 async def test_of_tasks_that_failed_together_the_reason_is_told() -> None:
-    class Failing(OneLibrary):
+    class Failing(SingleLibrary):
         async def answer(self, question: str, **how: Any) -> dict[str, Any]:
             raise ExceptionGroup("2 readers", [ServerFailed("the model failed", "", "wait")])
 
     engine = Engine(model=ScriptedModel(lambda call: REPLY), embedder="static")
-    async with engine, Client(mcp_server(Failing(engine))) as client:
+    async with engine, Client(make_mcp_server(Failing(engine))) as client:
         told = await client.call_tool("ask", {"question": QUESTION})
     assert told.is_error
     assert "the model failed; wait" in told.content[0].text  # type: ignore[union-attr]

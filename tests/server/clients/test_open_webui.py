@@ -9,7 +9,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from colligate.server.openai_wire import Completion
+from colligate.server.openai import ChatCompletion
 
 QUESTION = "Where do bicycles stand?"
 CLAIM = "Bicycles stand in the yard."
@@ -162,7 +162,7 @@ def test_no_line_of_a_stream_is_too_long_for_it() -> None:
         "usage": {"input_tokens": 1, "output_tokens": 1},
         "warnings": [],
     }
-    completion = Completion("m", "default", "http://x/", [])
+    completion = ChatCompletion("m", "default", "http://x/", [])
     *_, last = completion.chunks(answer)
     assert len(json.dumps(last)) < LONGEST_LINE
     assert last["colligate"]["warnings"] == ["1,000 pieces of evidence are left out of this stream"]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from colligate.server.sourced import sourced
+from colligate.server.render import render_answer
 
 MARKDOWN = MarkdownIt("commonmark")
 PIECES = st.sampled_from(
@@ -35,7 +35,7 @@ def tokens(text: str) -> Iterator[Token]:
 
 @given(TEXTS, TEXTS.filter(str.strip), TEXTS)
 def test_no_image_and_no_html_whatever_is_written(text: str, title: str, heading: str) -> None:
-    shown = sourced(answer(text, citation(title, [heading]))).text
+    shown = render_answer(answer(text, citation(title, [heading]))).text
     assert not {"image", "html_inline", "html_block"} & {token.type for token in tokens(shown)}
 
 
@@ -43,8 +43,8 @@ def test_no_image_and_no_html_whatever_is_written(text: str, title: str, heading
 def test_a_place_in_the_answer_is_found_in_the_text(text: str, data: st.DataObject) -> None:
     start = data.draw(st.integers(0, len(text)))
     end = data.draw(st.integers(start, len(text)))
-    shown = sourced(answer(text))
-    begin, stop = shown.place((start, end))
+    shown = render_answer(answer(text))
+    begin, stop = shown.locate((start, end))
     plain = [char for at, char in enumerate(shown.text) if at not in inserted(shown.shifts)]
     assert "".join(plain) == text
     assert shown.text[begin:stop].replace("\\", "") == text[start:end].replace("\\", "")
@@ -56,17 +56,17 @@ def inserted(shifts: tuple[int, ...]) -> set[int]:
 
 def test_plain_answers_stay_as_they_are() -> None:
     text = "Rent is < 900 € [1] (see *House rules*), [uncited] in 2 of 3 cases!"
-    assert sourced(answer(text)).text == text
+    assert render_answer(answer(text)).text == text
 
 
 def test_sources_say_title_headings_and_page() -> None:
     first = citation("Lease", ["Lease", "Rent", "Due\ndate"], 4)
-    shown = sourced(answer("Due. [1] [2]", first, citation("Annex [A]", []))).text
+    shown = render_answer(answer("Due. [1] [2]", first, citation("Annex [A]", []))).text
     assert shown == "Due. [1] [2]\n\nSources:\n\n[1] Lease › Rent › Due date, page 4  \n" + (
         r"[2] Annex \[A\]"
     )
 
 
 def test_marks_lead_nowhere_by_themselves() -> None:
-    shown = sourced(answer("Yes. [1]\n\n[1]: http://example.org")).text
+    shown = render_answer(answer("Yes. [1]\n\n[1]: http://example.org")).text
     assert "link_open" not in {token.type for token in tokens(shown)}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from colligate.server.stream import line
+from colligate.server.render import render_event
 
 
 @pytest.mark.parametrize(
@@ -19,4 +19,4 @@ from colligate.server.stream import line
     ],
 )
 def test_no_event_ends_the_comment_that_it_is_told_in(event: dict[str, Any]) -> None:
-    assert len(line(event).splitlines()) == 1
+    assert len(render_event(event).splitlines()) == 1

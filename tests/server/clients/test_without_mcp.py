@@ -14,7 +14,7 @@ import httpx2
 from colligate import Engine, Settings
 from colligate.cli.app import run_command
 from colligate.server.app import create_app
-from colligate.server.settings import Serving
+from colligate.server.config import ServerConfig
 from colligate.testing import ScriptedModel
 
 
@@ -38,7 +38,7 @@ async def test_the_server_says_so_and_serves_the_rest(no_mcp: None, tmp_path: Pa
         library = tmp_path / "library"
         return Engine(model=ScriptedModel(), library=library, settings=Settings())
 
-    app = create_app(Serving(), engine)
+    app = create_app(ServerConfig(), engine)
     async with (
         app.router.lifespan_context(app),
         httpx2.AsyncClient(

@@ -1,24 +1,28 @@
-"""What there is: the version, strategies, limits."""
+"""What the server is: version, strategies, limits, health, metrics, and the API's reference."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from html import escape
 from typing import Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
+from fastapi.responses import HTMLResponse, Response
 
 from colligate import __version__
 from colligate.core.parameters import list_parameters
 from colligate.core.strategy import Need, list_strategies, load_strategy, summarize
 from colligate.models.name_parts import shown
-from colligate.server.answering import DEFAULT_LIBRARY
-from colligate.server.server import TheServer
+from colligate.server.config import DEFAULT_LIBRARY
+from colligate.server.metrics import CONTENT_TYPE
+from colligate.server.state import State
 
-router = APIRouter(prefix="/api", tags=["about"])
+router = APIRouter(tags=["about"])
 
 
-@router.get("/about", summary="Version, models, strategies, limits, libraries")
-async def about(server: TheServer) -> dict[str, Any]:
-    """What this server has and what it takes."""
+@router.get("/api/about", summary="Version, models, strategies, limits, libraries")
+async def describe_server(server: State) -> dict[str, Any]:
+    """What this server offers and accepts."""
     engine = server.libraries.engine(DEFAULT_LIBRARY)
     strategies = []
     for name in list_strategies():
@@ -31,7 +35,7 @@ async def about(server: TheServer) -> dict[str, Any]:
                 "summary": summarize(kind),
                 # None: only the model's server knows, and was not asked.
                 "runs": not lacking or (None if all(n.met is None for n in lacking) else False),
-                "why_not": "; ".join(_lack(need) for need in lacking),
+                "why_not": "; ".join(_explain(need) for need in lacking),
                 "needs": [
                     {
                         "capability": need.capability.value,
@@ -44,25 +48,76 @@ async def about(server: TheServer) -> dict[str, Any]:
                 "parameters": [each.to_json() for each in list_parameters(kind)],
             }
         )
-    serving = server.serving
+    config = server.config
     return {
         "version": __version__,
         "models": {role: shown(name) for role, name in (await engine.open_models()).items()},
         "search": {what: shown(name) for what, name in (await engine.search_models()).items()},
         "strategies": strategies,
         "limits": {
-            "upload_bytes": serving.upload_bytes,
-            "upload_files": serving.upload_files,
-            "question_characters": serving.question_characters,
-            "runs": serving.runs,
-            "waiting": serving.waiting,
+            "upload_bytes": config.upload_bytes,
+            "upload_files": config.upload_files,
+            "question_characters": config.question_characters,
+            "runs": config.runs,
+            "waiting": config.waiting,
         },
         "libraries": server.libraries.names(),
     }
 
 
-def _lack(need: Need) -> str:
+def _explain(need: Need) -> str:
     whose = f"the {need.role.value} model"
     if need.met is None:
         return f"only its server knows whether {whose} offers {need.capability.value}"
     return f"{whose} does not offer {need.capability.value}"
+
+
+@router.get("/healthz", summary="Whether the server answers")
+async def check_health(server: State) -> dict[str, str]:
+    """Also the version, and an id that differs at each start."""
+    return {"status": "ok", "version": __version__, "instance": server.instance}
+
+
+@router.get("/metrics", summary="Numbers for Prometheus")
+async def read_metrics(server: State) -> Response:
+    """Counts and times; no text of questions or documents."""
+    return Response(server.metrics.render(), media_type=CONTENT_TYPE)
+
+
+@router.get("/api/docs", include_in_schema=False)
+async def read_reference(request: Request) -> Response:
+    """The OpenAPI document as one plain page, without scripts and without a CDN."""
+    return HTMLResponse(_reference(request.app.openapi()))
+
+
+def _reference(openapi: Mapping[str, Any]) -> str:
+    info = openapi["info"]
+    body = "\n".join(_operations(openapi["paths"]))
+    return f"""<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width">
+<title>{escape(info["title"])} API</title>
+<h1>{escape(info["title"])} {escape(info["version"])}: the HTTP API</h1>
+<p>{escape(info.get("summary", ""))} For programs: <a href="openapi.json">openapi.json</a>.
+A server with a token expects <code>Authorization: Bearer TOKEN</code>. Errors are
+<code>application/problem+json</code>.</p>
+{body}
+</html>
+"""
+
+
+def _operations(paths: Mapping[str, Any]) -> Iterator[str]:
+    for path, methods in paths.items():
+        for method, operation in methods.items():
+            yield f"<h2><code>{method.upper()} {escape(path)}</code></h2>"
+            yield f"<p><b>{escape(operation.get('summary', ''))}.</b> "
+            yield f"{escape(operation.get('description', ''))}</p>"
+            if given := operation.get("parameters"):
+                yield "<ul>"
+                for each in given:
+                    optional = "" if each.get("required") else " (optional)"
+                    described = escape(each.get("description", ""))
+                    yield f"<li><code>{escape(each['name'])}</code>, in the {each['in']}{optional}"
+                    yield f": {described}</li>" if described else "</li>"
+                yield "</ul>"

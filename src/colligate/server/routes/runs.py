@@ -1,57 +1,69 @@
-"""Runs: listed, looked at, replayed, forgotten."""
+"""Runs: list, read, replay, forget."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Response
+from sse_starlette import ServerSentEvent
 
-from colligate.server.routes.asking import events as events_of
-from colligate.server.routes.shapes import RunShape
-from colligate.server.server import TheServer
-from colligate.server.stream import EventStream
+from colligate.server.runs import RecordedRun
+from colligate.server.shapes import RunShape
+from colligate.server.state import ServerState, State
+from colligate.server.stream import EventStream, sse
+
+_NUMBER = re.compile(r"[0-9]{1,18}")
+_QUEUED = b'{"event": "queued"'
 
 router = APIRouter(prefix="/api", tags=["runs"])
 
-_NUMBER = re.compile(r"[0-9]{1,18}")
 
-
-@router.get(
-    "/libraries/{name}/runs", summary="List a library's runs", response_model=list[RunShape]
-)
-async def runs(name: str, server: TheServer) -> list[dict[str, Any]]:
+@router.get("/libraries/{name}/runs", summary="List a library's runs")
+async def list_runs(name: str, server: State) -> list[RunShape]:
     """The newest first."""
     server.libraries.folder(name)
     return [run.to_json() for run in server.runs.of(name)]
 
 
 @router.get("/runs/{run_id}", summary="A run and its answer")
-async def run(run_id: str, server: TheServer) -> dict[str, Any]:
+async def read_run(run_id: str, server: State) -> dict[str, Any]:
     """With `answer` or `problem` once it has ended."""
-    found = server.runs.run(run_id)
-    return found.to_json() | await found.outcome()
+    run = server.runs.run(run_id)
+    return {**run.to_json(), **await run.outcome()}
 
 
 @router.get("/runs/{run_id}/events", summary="Replay and follow it", response_class=EventStream)
-async def events(
+async def follow_run(
     run_id: str,
-    server: TheServer,
-    prompts: Annotated[bool, Query(description="With what models were asked.")] = False,
+    server: State,
+    prompts: Annotated[bool, Query(description="With the messages models were sent.")] = False,
     last_event_id: Annotated[str | None, Header()] = None,
 ) -> Response:
     """All its events from the first, or from the one after Last-Event-ID, until it ends."""
     after = int(last_event_id) if last_event_id and _NUMBER.fullmatch(last_event_id) else 0
-    return server.stream(events_of(server, server.runs.run(run_id), after, prompts=prompts))
+    return server.stream(run_events(server, server.runs.run(run_id), after, prompts=prompts))
 
 
 @router.delete("/runs/{run_id}", status_code=204, summary="Cancel or forget it")
-async def cancel(run_id: str, server: TheServer) -> Response:
-    """One under way is stopped and stays in the list; one that has ended is deleted."""
-    found = server.runs.run(run_id)
-    if found.over:
-        await server.runs.forget(found)
+async def delete_run(run_id: str, server: State) -> Response:
+    """A run under way is stopped and stays in the list; one that has ended is deleted."""
+    run = server.runs.run(run_id)
+    if run.over:
+        await server.runs.forget(run)
     else:
-        found.cancel()
-        await found.wait()
+        run.cancel()
+        await run.wait()
     return Response(status_code=204)
+
+
+async def run_events(
+    server: ServerState, run: RecordedRun, after: int = 0, *, prompts: bool = False
+) -> AsyncIterator[ServerSentEvent]:
+    """Yield a run as server-sent events: `run`, then each event after a number, then its end."""
+    yield sse("run", {"id": run.id})
+    async for number, line in server.runs.follow(run, after, prompts=prompts):
+        yield sse("queued" if line.startswith(_QUEUED) else "event", line, number)
+    for kind, value in (await run.outcome()).items():
+        yield sse(kind, value)

@@ -1,0 +1,74 @@
+"""Where the server listens, who may ask it, and how much work it accepts."""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass, field
+
+from colligate.settings import Settings
+
+_MEBIBYTE = 1 << 20
+
+DEFAULT_LIBRARY = "default"
+"""The name of the library that the server was started with."""
+
+LIBRARIES_SUFFIX = ".libraries"
+"""Ends the name of the folder of all other libraries: `papers.libraries/` next to `papers/`."""
+
+
+@dataclass(frozen=True)
+class ServerConfig:
+    """The options of `colligate serve`. Sizes are in bytes, times in seconds.
+
+    Every client must send the `token`; with None anyone who reaches the port may ask.
+    `allow_origins` are web pages of other origins that may ask. `allow_models` are the models that
+    a question may name in a strategy's parameters, since the server would load any model named
+    there. The adapters of `settings` apply to the steps of every strategy.
+
+    `upload_bytes` and `upload_files` limit one upload, `uploads` the uploads received at once,
+    `body_bytes` any other request. At most `runs` questions are answered at once and `waiting`
+    more wait. At most `jobs` uploads are being read or wait for it, `streams` event streams are
+    open, and `libraries` exist. Of each library the last `kept_runs` runs are kept, within
+    `kept_bytes`, each with at most `run_bytes` of events. On shutdown, runs and uploads have
+    `grace` seconds to finish.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 8420
+    token: str | None = None
+    allow_origins: tuple[str, ...] = ()
+    allow_models: tuple[str, ...] = ()
+    settings: Settings = field(default_factory=Settings)
+    upload_bytes: int = 512 * _MEBIBYTE
+    upload_files: int = 200
+    uploads: int = 8
+    body_bytes: int = _MEBIBYTE
+    question_characters: int = 8_000
+    runs: int = 4
+    waiting: int = 64
+    jobs: int = 32
+    streams: int = 256
+    libraries: int = 64
+    kept_runs: int = 200
+    kept_bytes: int = 512 * _MEBIBYTE
+    run_bytes: int = 64 * _MEBIBYTE
+    grace: float = 20.0
+
+    @property
+    def loopback(self) -> bool:
+        """Whether only this machine can reach the server."""
+        return is_loopback(self.host)
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether an address or host name is this machine's own.
+
+    >>> is_loopback("127.0.0.1"), is_loopback("::1"), is_loopback("0.0.0.0")
+    (True, True, False)
+    """
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

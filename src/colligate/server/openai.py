@@ -1,0 +1,417 @@
+"""The OpenAI-compatible endpoint: strategies as models, citations as annotations.
+
+The user's last message is a question over the documents. `model` is a strategy's name, alone or
+after `colligate/`, and may end in `@` and the name of a library.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+from urllib.parse import quote, urlencode
+
+from fastapi import APIRouter, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from pydantic import BaseModel, ConfigDict, Field
+from sse_starlette import ServerSentEvent
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from colligate.core.strategy import list_strategies, load_strategy
+from colligate.errors import ColligateError, UnknownStrategy
+from colligate.server.config import DEFAULT_LIBRARY
+from colligate.server.errors import Busy, NotHere, openai_error, openai_error_of, problem_of
+from colligate.server.render import (
+    RenderedAnswer,
+    describe_place,
+    render_answer,
+    render_event,
+)
+from colligate.server.runs import AskRequest, RecordedRun, RunFailed
+from colligate.server.state import ServerState, State
+from colligate.server.stream import (
+    AsciiJSONResponse,
+    encode_json,
+    finish_unless_hung_up,
+)
+
+_OWNER = "colligate/"
+_ERRORS: dict[int | str, dict[str, Any]] = {
+    status: {"description": what, "content": {"application/json": {}}}
+    for status, what in (
+        (400, "The request cannot be answered"),
+        (404, "There is no such model"),
+        (503, "Too many questions at once, or the server is stopping"),
+    )
+}
+
+
+class _Refused(Exception):
+    """A request that is answered with an error in OpenAI's form."""
+
+    def __init__(self, status: int, message: str, param: str, code: str | None = None) -> None:
+        super().__init__(message)
+        self.status, self.message, self.param, self.code = status, message, param, code
+
+
+class _Route(APIRoute):
+    """A route that reports errors in OpenAI's form."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+
+        async def handle_errors(request: Request) -> Response:
+            try:
+                return await handle(request)
+            except (_Refused, RequestValidationError, HTTPException, ColligateError) as error:
+                return _error_response(error)
+
+        return handle_errors
+
+
+router = APIRouter(prefix="/v1", route_class=_Route, tags=["OpenAI"])
+
+
+class ContentPart(BaseModel):
+    """A part of a message; only text can be read."""
+
+    model_config = ConfigDict(extra="allow")
+
+    type: str
+    text: str | None = None
+
+
+class ChatMessage(BaseModel):
+    """A message; its other fields do not change the answer."""
+
+    model_config = ConfigDict(extra="allow")
+
+    role: str
+    content: str | list[ContentPart] | None = None
+
+
+class StreamOptions(BaseModel):
+    """What a stream ends with."""
+
+    model_config = ConfigDict(extra="allow")
+
+    include_usage: bool | None = None
+
+
+class ResponseFormat(BaseModel):
+    """The form of the answer; only text is possible."""
+
+    model_config = ConfigDict(extra="allow")
+
+    type: str
+
+
+class ChatCompletionRequest(BaseModel):
+    """The body of `/v1/chat/completions`; fields that are not named here are accepted."""
+
+    model_config = ConfigDict(extra="allow")
+
+    model: str = Field(min_length=1, max_length=200, examples=["retrieve-read"])
+    messages: list[ChatMessage] = Field(
+        min_length=1, max_length=10_000, examples=[[{"role": "user", "content": "Who signed?"}]]
+    )
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    n: int | None = None
+    tools: list[Any] | None = None
+    tool_choice: Any = None
+    functions: list[Any] | None = None
+    function_call: Any = None
+    audio: dict[str, Any] | None = None
+    modalities: list[str] | None = None
+    response_format: ResponseFormat | None = None
+
+    @property
+    def question(self) -> str:
+        """The text of the user's last message."""
+        content = None if self._last is None else self._last.content
+        if isinstance(content, list):
+            return "\n".join(part.text or "" for part in content).strip()
+        return (content or "").strip()
+
+    @property
+    def unanswerable(self) -> tuple[str, str] | None:
+        """A parameter that cannot be honoured, and why."""
+        if self.n is not None and self.n != 1:
+            return "n", "a question has one answer"
+        if self.tool_choice not in _NO_DEMAND:
+            return "tool_choice", "no tools are called"
+        if self.function_call not in _NO_DEMAND:
+            return "function_call", "no functions are called"
+        if self.audio or (self.modalities and self.modalities != ["text"]):
+            return "modalities", "answers are text"
+        if self.response_format is not None and self.response_format.type != "text":
+            return "response_format", "answers are text with citations"
+        if self._last is None:
+            return "messages", "no message is the user's"
+        parts = self._last.content
+        if isinstance(parts, list) and any(part.type != "text" for part in parts):
+            return "messages", "only text can be read"
+        return None
+
+    @property
+    def warnings(self) -> list[str]:
+        """What in the request makes no difference to the answer."""
+        found = []
+        if len(self.messages) > 1:
+            found.append("only the user's last message is answered, the others are not read")
+        if self.tools or self.functions:
+            found.append("no tools are called: the answer comes from the documents")
+        given = {name for name, value in (self.model_extra or {}).items() if value is not None}
+        if ignored := sorted(given - _NEUTRAL):
+            found.append(f"these parameters change nothing here: {', '.join(ignored)}")
+        return found
+
+    @property
+    def _last(self) -> ChatMessage | None:
+        return next((each for each in reversed(self.messages) if each.role == "user"), None)
+
+
+# Choices of tools that leave it to the model whether it calls one.
+_NO_DEMAND = (None, "auto", "none")
+# Parameters that say who asks and what becomes of the request, not how to answer.
+_NEUTRAL = frozenset(
+    "metadata parallel_tool_calls prompt_cache_key prompt_cache_retention safety_identifier"
+    " service_tier store stream stream_options user".split()
+)
+
+
+@router.get("/models", summary="Every strategy over every library")
+async def list_models(server: State) -> dict[str, Any]:
+    """The list that clients let a person choose from."""
+    names = [
+        _model_name(strategy, library)
+        for library in server.libraries.names()
+        for strategy in list_strategies()
+    ]
+    return {"object": "list", "data": [_model_object(name) for name in names]}
+
+
+@router.get("/models/{model:path}", summary="One strategy", responses={404: _ERRORS[404]})
+async def retrieve_model(model: str, server: State) -> dict[str, Any]:
+    """A strategy by the name that `model` takes."""
+    return _model_object(_model_name(*_parse_model(model, server)))
+
+
+@router.post("/chat/completions", summary="Ask a question", responses=_ERRORS)
+async def create_chat_completion(
+    request: Request, body: ChatCompletionRequest, server: State
+) -> Response:
+    """Answer the user's last message over the documents; citations are `annotations`.
+
+    `colligate` holds the whole answer; a stream has it in the chunk with the `finish_reason`.
+    """
+    strategy, library = _parse_model(body.model, server)
+    if body.unanswerable is not None:
+        param, why = body.unanswerable
+        raise _Refused(400, f"{param}: {why}", param, "unsupported_value")
+    if not body.question:
+        raise _Refused(400, "the question is empty", "messages")
+    run = await server.runs.start(library, AskRequest(question=body.question, strategy=strategy))
+    completion = ChatCompletion(
+        model=_model_name(strategy, library),
+        library=library,
+        page_url=_page_url(request, server.config.allow_origins),
+        warnings=body.warnings,
+        with_usage=bool(body.stream_options and body.stream_options.include_usage),
+    )
+    if body.stream:
+        try:
+            return server.stream(_stream_completion(server, run, completion), run.cancel)
+        except Busy:
+            run.cancel()
+            raise
+    if not await finish_unless_hung_up(request, run.wait):
+        run.cancel()
+        return Response(status_code=499)  # nobody reads it
+    return AsciiJSONResponse(completion.whole(await run.answer()))
+
+
+async def _stream_completion(
+    server: ServerState, run: RecordedRun, completion: ChatCompletion
+) -> AsyncIterator[ServerSentEvent]:
+    """Send comments while the run is under way, then its answer in chunks."""
+    yield _data(completion.opening())
+    async for _, event in server.runs.follow(run):
+        yield ServerSentEvent(comment=render_event(json.loads(event)), sep="\n")
+    try:
+        answer = await run.answer()
+    except RunFailed as error:
+        yield _data(openai_error_of(error.problem)[1])
+        return
+    for chunk in completion.chunks(answer):
+        yield _data(chunk)
+    yield ServerSentEvent("[DONE]", sep="\n")
+
+
+def _data(value: Mapping[str, Any]) -> ServerSentEvent:
+    return ServerSentEvent(encode_json(value).decode(), sep="\n")
+
+
+def _page_url(request: Request, origins: Collection[str]) -> str:
+    """Return where the client finds the server's page, also behind a proxy that ends TLS."""
+    host = request.headers.get("host", "").lower()
+    ours = (each for each in origins if each.partition("//")[2] == host)
+    return next(ours, str(request.base_url))
+
+
+def _parse_model(model: str, server: ServerState) -> tuple[str, str]:
+    """Return the strategy and the library that a model's name means."""
+    strategy, _, library = model.removeprefix(_OWNER).partition("@")
+    library = library or DEFAULT_LIBRARY
+    try:
+        load_strategy(strategy)
+        server.libraries.folder(library)
+    except (UnknownStrategy, NotHere) as error:
+        raise _Refused(404, str(error), "model", "model_not_found") from error
+    return strategy, library
+
+
+def _model_name(strategy: str, library: str) -> str:
+    return f"{_OWNER}{strategy}" + ("" if library == DEFAULT_LIBRARY else f"@{library}")
+
+
+def _model_object(name: str) -> dict[str, Any]:
+    return {"id": name, "object": "model", "created": 0, "owned_by": "colligate"}
+
+
+def _error_response(error: Exception) -> Response:
+    headers = {}
+    if isinstance(error, _Refused):
+        status = error.status
+        body = openai_error(status, error.message, error.param, error.code)
+    elif isinstance(error, HTTPException):
+        status, headers = error.status_code, dict(error.headers or {})
+        body = openai_error(status, str(error.detail), None, None)
+    elif isinstance(error, RequestValidationError):
+        fault = error.errors()[0]
+        param = ".".join(str(part) for part in fault["loc"][1:]) or None
+        status = 400
+        body = openai_error(status, f"{param or 'the body'}: {fault['msg']}", param, None)
+    else:
+        problem = error.problem if isinstance(error, RunFailed) else problem_of(error)
+        status, body = openai_error_of(problem)
+    if status == 503:
+        headers.setdefault("Retry-After", str(Busy.retry_after))
+    if status >= 500 and not isinstance(error, Busy):
+        headers["x-should-retry"] = "false"  # a run was paid for: a person decides
+    return AsciiJSONResponse(body, status, headers)
+
+
+# The answer in OpenAI's form.
+
+_PIECE = 48  # characters of a chunk's content, about
+# Clients that read a stream by lines accept no lines much longer than this.
+_MAX_LINE = 1 << 16
+
+
+@dataclass(frozen=True)
+class ChatCompletion:
+    """A completion under way; with `with_usage` a stream ends with a chunk of the usage."""
+
+    model: str
+    library: str
+    page_url: str
+    warnings: list[str]
+    with_usage: bool = False
+    id: str = field(default_factory=lambda: f"chatcmpl-{secrets.token_urlsafe(18)}")
+    created: int = field(default_factory=lambda: int(time.time()))
+
+    def whole(self, answer: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a `chat.completion`."""
+        text = render_answer(answer)
+        message = {
+            "role": "assistant",
+            "content": text.text,
+            "refusal": None,
+            "annotations": self._annotations(answer, text),
+        }
+        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}
+        return {
+            **self._head("chat.completion"),
+            "choices": [choice],
+            "usage": _usage(answer),
+            "colligate": self._own_field(answer),
+        }
+
+    def opening(self) -> dict[str, Any]:
+        """Return the first chunk, with the role."""
+        return self._chunk({"role": "assistant", "content": ""})
+
+    def chunks(self, answer: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        """Yield the chunks of a finished answer."""
+        text = render_answer(answer)
+        for piece in _pieces(text.text):
+            yield self._chunk({"content": piece})
+        if annotations := self._annotations(answer, text):
+            yield self._chunk({"annotations": annotations})
+        yield self._chunk({}, "stop") | {"colligate": self._short_own_field(answer)}
+        if self.with_usage:
+            yield self._head("chat.completion.chunk") | {"choices": [], "usage": _usage(answer)}
+
+    def _head(self, kind: str) -> dict[str, Any]:
+        return {"id": self.id, "object": kind, "created": self.created, "model": self.model}
+
+    def _chunk(
+        self, delta: Mapping[str, Any], finish_reason: Literal["stop"] | None = None
+    ) -> dict[str, Any]:
+        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
+        usage = {"usage": None} if self.with_usage else {}
+        return {**self._head("chat.completion.chunk"), "choices": [choice], **usage}
+
+    def _own_field(self, answer: Mapping[str, Any]) -> dict[str, Any]:
+        return {**answer, "warnings": [*answer["warnings"], *self.warnings]}
+
+    def _short_own_field(self, answer: Mapping[str, Any]) -> dict[str, Any]:
+        """Leave the evidence out where it makes the line too long for a stream."""
+        own = self._own_field(answer)
+        if len(encode_json(own)) <= _MAX_LINE:
+            return own
+        left_out = f"{len(own['evidence']):,} pieces of evidence are left out of this stream"
+        return {**own, "evidence": [], "warnings": [*own["warnings"], left_out]}
+
+    def _annotations(self, answer: Mapping[str, Any], text: RenderedAnswer) -> list[dict[str, Any]]:
+        """Return a link for each span of the answer that rests on a citation."""
+        found = []
+        for citation in answer["citations"]:
+            for span in citation["answer_spans"]:
+                start, end = text.locate(tuple(span))
+                link = {
+                    "start_index": start,
+                    "end_index": end,
+                    "title": describe_place(citation),
+                    "url": self._citation_url(citation),
+                }
+                found.append({"type": "url_citation", "url_citation": link})
+        return found
+
+    def _citation_url(self, citation: Mapping[str, Any]) -> str:
+        """Return the address of the page's view of the document, at the place cited."""
+        where = f"{quote(self.library, safe='')}/{quote(citation['document'], safe='')}"
+        span = urlencode({"start": citation["start"], "end": citation["end"]})
+        return f"{self.page_url.rstrip('/')}/#/document/{where}?{span}"
+
+
+def _usage(answer: Mapping[str, Any]) -> dict[str, int]:
+    usage = answer["usage"]
+    tokens = {"prompt_tokens": usage["input_tokens"], "completion_tokens": usage["output_tokens"]}
+    return {**tokens, "total_tokens": sum(tokens.values())}
+
+
+def _pieces(text: str) -> Iterator[str]:
+    """Cut a text at blanks, so that no mark or word is split."""
+    start = 0
+    while start < len(text):
+        end = text.find(" ", start + _PIECE) + 1 or len(text)
+        yield text[start:end]
+        start = end

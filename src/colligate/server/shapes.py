@@ -1,0 +1,201 @@
+"""The JSON of responses, for the OpenAPI document and the MCP tools.
+
+Offsets count code points and are half-open; pages count from 1.
+"""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+from typing import Any, Literal
+
+from typing_extensions import TypedDict
+
+from colligate.documents import Hit
+from colligate.library.sources import DocumentInfo
+
+WorkState = Literal["queued", "running", "done", "failed", "cancelled"]
+
+
+class CitationShape(TypedDict):
+    """A place in a document, and the spans of the answer that rest on it."""
+
+    document: str
+    title: str
+    section: list[str]
+    page: int | None
+    start: int
+    end: int
+    quote: str
+    answer_spans: list[list[int]]
+
+
+class EvidenceShape(TypedDict):
+    """A passage that the reader was shown, and why."""
+
+    document: str
+    start: int
+    end: int
+    score: float
+    reason: str
+
+
+class AnswerShape(TypedDict):
+    """The object that `colligate ask --json` prints."""
+
+    question: str
+    strategy: str
+    answer: str
+    short_answer: str | None
+    found: bool
+    citations: list[CitationShape]
+    evidence: list[EvidenceShape]
+    usage: dict[str, Any]
+    warnings: list[str]
+
+
+class RunAnswerShape(AnswerShape):
+    """An answer with the id of its run and its seconds."""
+
+    run: str
+    seconds: float
+
+
+class RunShape(TypedDict):
+    """A run in a list."""
+
+    id: str
+    library: str
+    question: str
+    strategy: str
+    parameters: dict[str, Any]
+    documents: list[str] | None
+    state: WorkState
+    began: str
+    seconds: float
+    found: bool | None
+
+
+class LibraryShape(TypedDict):
+    """A library and how much is in it."""
+
+    name: str
+    documents: int
+    pages: int
+    passages: int
+
+
+class JobStarted(TypedDict):
+    """The job that reads the files."""
+
+    job: str
+
+
+class FileProblem(TypedDict):
+    """A file that could not be read, why, and what to do about it."""
+
+    file: str
+    why: str
+    hint: str
+
+
+class JobShape(TypedDict):
+    """Files on their way into a library."""
+
+    id: str
+    library: str
+    state: WorkState
+    phase: str
+    done: int
+    total: int
+    files: list[str]
+    problems: list[FileProblem]
+    documents: list[str]
+
+
+class DocumentSummary(TypedDict):
+    """A document without its text and without the path of its file."""
+
+    id: str
+    title: str
+    characters: int
+    pages: int
+    passages: int
+    language: str
+
+
+class DocumentShape(DocumentSummary):
+    """A document in a list; `source` is the name of its file."""
+
+    source: str
+
+
+class PageShape(TypedDict):
+    """A page's place in the text."""
+
+    number: int
+    start: int
+    end: int
+
+
+class PageText(PageShape):
+    """A page with its text."""
+
+    text: str
+
+
+class DocumentText(TypedDict):
+    """A range of a document's text, and its pages."""
+
+    id: str
+    title: str
+    characters: int
+    language: str
+    pages: list[PageShape]
+    text: str
+    start: int
+    end: int
+
+
+class PassageShape(TypedDict):
+    """A passage that a search found."""
+
+    document: str
+    title: str
+    section: list[str]
+    page: int | None
+    start: int
+    end: int
+    text: str
+    score: float
+
+
+def describe_passage(hit: Hit) -> PassageShape:
+    """Return a search hit as JSON."""
+    passage = hit.passage
+    return {
+        "document": passage.document_id,
+        "title": passage.title,
+        "section": list(passage.section),
+        "page": passage.page,
+        "start": passage.span.start,
+        "end": passage.span.end,
+        "text": passage.text,
+        "score": hit.score,
+    }
+
+
+def summarize_document(info: DocumentInfo) -> DocumentSummary:
+    """Return a document's entry as JSON."""
+    return {
+        "id": info.id,
+        "title": info.title,
+        "characters": info.characters,
+        "pages": info.pages,
+        "passages": info.passages,
+        "language": info.language,
+    }
+
+
+def describe_document(info: DocumentInfo) -> DocumentShape:
+    """Return a document's entry with the name of its file; the folder stays the server's secret."""
+    return {**summarize_document(info), "source": PurePath(info.source).name}

@@ -1,0 +1,116 @@
+"""What a running server holds, opened and closed together: libraries, runs, uploads, metrics."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Annotated, Any
+
+from fastapi import Depends, Request
+from sse_starlette import ServerSentEvent
+
+from colligate.engine import DEFAULT_STRATEGY, Engine
+from colligate.library.sources import Sources
+from colligate.server.config import DEFAULT_LIBRARY, ServerConfig
+from colligate.server.errors import Busy
+from colligate.server.libraries import Libraries
+from colligate.server.metrics import Metrics
+from colligate.server.runs import AskRequest, Runs
+from colligate.server.stream import EventStream
+from colligate.server.uploads import UploadJobs
+
+# After the grace of the runs, for their last events and for closing connections.
+SECONDS_TO_CLOSE = 5
+
+
+class ServerState:
+    """The parts of a running server; `libraries`, `runs` and `jobs` exist inside `open`.
+
+    It is also the `AnswerService` of its MCP endpoint. `instance` differs at each start and is
+    not a secret.
+    """
+
+    libraries: Libraries
+    runs: Runs
+    jobs: UploadJobs
+
+    def __init__(self, config: ServerConfig) -> None:
+        self.config = config
+        self.metrics = Metrics()
+        self.instance = secrets.token_urlsafe(16)
+        self.open_streams = 0
+
+    @asynccontextmanager
+    async def open(self, engine: Engine) -> AsyncIterator[None]:
+        """Serve an engine and close it at the end; its library is the default one."""
+        async with engine:
+            library = await engine.open_library()
+            await library.hold()
+            self.libraries = Libraries(engine, library.path, self.config.libraries)
+            self.runs = Runs(self.libraries, self.config, self.metrics)
+            self.jobs = UploadJobs(self.libraries, self.config.jobs, self.metrics)
+            try:
+                await self.runs.load()
+                for name in self.libraries.names():
+                    await self.jobs.tidy(name)  # files that an earlier server received but not read
+                yield
+            finally:
+                await self.drain(0.0)
+                await self.libraries.aclose()
+
+    async def drain(self, grace: float) -> None:
+        """Start nothing new; cancel the work that has not finished after `grace` seconds."""
+        await asyncio.gather(self.runs.aclose(grace), self.jobs.aclose(grace))
+
+    def stream(
+        self, events: AsyncIterator[ServerSentEvent], on_end: Callable[[], None] | None = None
+    ) -> EventStream:
+        """Return a response of events; `on_end` is called after it or when the client hangs up."""
+        if self.open_streams >= self.config.streams:
+            raise Busy("too many event streams are open", "", "close some, or try later")
+        self._count_streams(1)
+
+        def close() -> None:
+            self._count_streams(-1)
+            if on_end is not None:
+                on_end()
+
+        return EventStream(events, close, self.config.grace + SECONDS_TO_CLOSE)
+
+    def _count_streams(self, change: int) -> None:
+        self.open_streams += change
+        self.metrics.streams.set(self.open_streams)
+
+    async def open_sources(self, library: str = DEFAULT_LIBRARY) -> Sources:
+        """Open a library."""
+        return await self.libraries.library(library)
+
+    async def answer(
+        self,
+        question: str,
+        *,
+        library: str = DEFAULT_LIBRARY,
+        strategy: str = DEFAULT_STRATEGY,
+        on_event: Callable[[Mapping[str, Any]], None] | None = None,
+    ) -> dict[str, Any]:
+        """Return the answer of a recorded run, which is cancelled when the caller is."""
+        run = await self.runs.start(library, AskRequest(question=question, strategy=strategy))
+        try:
+            async for _, event in self.runs.follow(run):
+                if on_event is not None:
+                    on_event(json.loads(event))
+        finally:
+            run.cancel()
+        return await run.answer()
+
+
+def _state_of(request: Request) -> ServerState:
+    state: ServerState = request.app.state.server
+    return state
+
+
+State = Annotated[ServerState, Depends(_state_of)]
+"""The server's state, as a parameter of a route."""
