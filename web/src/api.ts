@@ -1,4 +1,4 @@
-// The server's API. The token is asked for once and kept for this tab alone.
+// The server's API. The token is asked for once and kept for this tab only.
 import { signal } from "@preact/signals";
 import { messages, type Message } from "./sse";
 import type {
@@ -13,7 +13,7 @@ import type {
   Tree,
 } from "./types";
 
-/** What the server said was wrong, in its own words. */
+/** An error that the server reported. */
 export class Failure extends Error {
   constructor(
     readonly problem: Problem,
@@ -24,7 +24,7 @@ export class Failure extends Error {
 }
 
 const TOKEN = "colligate.token";
-/** Whether the server wants a token: it was given none, or a wrong one. */
+/** Whether the server needs a token: "none" was given, or a "wrong" one. */
 export const locked = signal<"" | "none" | "wrong">("");
 let unlocked: (() => void)[] = [];
 
@@ -65,10 +65,10 @@ async function request(path: string, init: RequestInit = {}): Promise<Response> 
 
 async function problemOf(response: Response): Promise<Problem> {
   try {
-    const said = (await response.json()) as Partial<Problem>;
-    if (typeof said.title === "string") {
-      const detail = typeof said.detail === "string" ? said.detail : "";
-      return { ...said, title: said.title, detail };
+    const body = (await response.json()) as Partial<Problem>;
+    if (typeof body.title === "string") {
+      const detail = typeof body.detail === "string" ? body.detail : "";
+      return { ...body, title: body.title, detail };
     }
   } catch {
     // no problem document: a proxy's page
@@ -147,7 +147,7 @@ async function* stream(response: Response): AsyncGenerator<Message> {
   if (response.body) yield* messages(response.body);
 }
 
-/** Send files; `sent` hears of the bytes that have left. XMLHttpRequest, as fetch does not say. */
+/** Send files and report the share that is sent; `fetch` cannot, so XMLHttpRequest does. */
 export function upload(
   library: string,
   files: File[],
@@ -162,11 +162,12 @@ export function upload(
     sending.upload.onprogress = (event) =>
       event.lengthComputable && sentShare(event.loaded / event.total);
     sending.onerror = () =>
-      reject(new Failure({ title: "The files did not arrive", detail: "the connection broke" }, 0));
+      reject(
+        new Failure({ title: "The files were not uploaded", detail: "the connection was lost" }, 0),
+      );
     sending.onload = async () => {
       if (sending.status < 300) {
-        const said = JSON.parse(sending.responseText) as { job: string | { id: string } };
-        return resolve({ job: typeof said.job === "string" ? said.job : said.job.id });
+        return resolve(JSON.parse(sending.responseText) as { job: string });
       }
       const answer = new Response(sending.responseText, {
         status: sending.status,

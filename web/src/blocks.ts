@@ -1,10 +1,10 @@
-// A document's text as blocks to set: headings, paragraphs, and what a tree leaves between them.
+// A document's text as blocks: headings, paragraphs, and the text between them.
 import type { Page, Span, TreeNode } from "./types";
 
 export type Block = { node: TreeNode | null; start: number; end: number };
 type Range = { start: number; end: number };
 
-/** Each node's own text, before its children's, and what no node has; in order, without overlap. */
+/** The text of each node before its children, and text of no node; in order, without overlap. */
 export function blocks(nodes: readonly TreeNode[], whole: Range): Block[] {
   const found: Block[] = [];
   let done = whole.start;

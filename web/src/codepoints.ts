@@ -20,7 +20,7 @@ export class Text {
     return this.offset + this.length;
   }
 
-  /** The characters of `[start, end)` of the whole, as far as they are here. */
+  /** The characters of `[start, end)` of the whole, as far as they are loaded. */
   slice(start: number, end: number): string {
     const from = Math.max(0, start - this.offset);
     const to = Math.max(from, Math.min(this.length, end - this.offset));

@@ -1,4 +1,4 @@
-// The text of spans, fetched when it is to be seen and kept while the page lives.
+// The text of spans, fetched when it is shown and kept while the page is open.
 import { useEffect, useState } from "preact/hooks";
 import * as api from "./api";
 
@@ -31,7 +31,7 @@ export function textOf(library: string, id: string, start: number, end: number):
   return text;
 }
 
-/** The text of a span, null until it is there (or where the document is gone). */
+/** The text of a span, null until it is loaded (or if the document was removed). */
 export function useText(library: string, id: string, start: number, end: number): string | null {
   const [text, setText] = useState<string | null>(null);
   useEffect(() => {

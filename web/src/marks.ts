@@ -1,4 +1,4 @@
-// An answer's text taken apart: what stands behind each stretch, and the marks between them.
+// An answer's text cut into pieces: which citations each piece rests on, and the marks.
 import { Text } from "./codepoints";
 import type { Answer } from "./types";
 

@@ -1,4 +1,4 @@
-// Where the page is: what stands behind the # of its address.
+// Where the page is: the part of its address after the #.
 import { computed, signal } from "@preact/signals";
 
 export type Route = { view: string; parts: string[]; query: URLSearchParams };
@@ -18,7 +18,7 @@ function decoded(part: string): string {
   try {
     return decodeURIComponent(part);
   } catch {
-    return part; // somebody's own address
+    return part; // not an address of this page
   }
 }
 
@@ -29,10 +29,10 @@ export function link(
   query: Record<string, string | number> = {},
 ): string {
   const path = [view, ...parts.map(encodeURIComponent)].join("/");
-  const said = new URLSearchParams(
+  const search = new URLSearchParams(
     Object.entries(query).map(([name, value]) => [name, String(value)]),
   );
-  return `#/${path}${said.size ? `?${said}` : ""}`;
+  return `#/${path}${search.size ? `?${search}` : ""}`;
 }
 
 export function go(address: string): void {

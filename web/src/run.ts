@@ -3,7 +3,7 @@ import { computed, signal } from "@preact/signals";
 import * as api from "./api";
 import { asFailure } from "./state";
 import type { Message } from "./sse";
-import type { Answer, EventName, EventOf, Problem, TraceEvent } from "./types";
+import { is, type Answer, type EventOf, type Events, type Problem, type TraceEvent } from "./types";
 
 export type State = "starting" | "queued" | "running" | "done" | "failed" | "cancelled";
 
@@ -33,14 +33,13 @@ export class Run {
     readonly strategy: string,
   ) {}
 
-  /** Ask, and follow until the answer stands. */
+  /** Ask, and follow until the end. */
   async ask(asked: api.Asked): Promise<void> {
     this.tick();
     await this.follow(api.ask(this.library, asked, this.control.signal));
   }
 
-  /** Show a run that the server kept at the pace it went, in so many seconds at most; one that is
-   * still carried out, as it goes on. */
+  /** Replay a kept run at its own pace, but within some seconds; follow a run under way. */
   async replay(id: string, info: { state: string; seconds: number | null }): Promise<void> {
     this.id = id;
     this.state.value = "running";
@@ -66,7 +65,7 @@ export class Run {
     }
   }
 
-  /** Let the rest of a replay come at once. */
+  /** Show the rest of a replay at once. */
   skip(): void {
     this.hurry = true;
   }
@@ -89,26 +88,26 @@ export class Run {
   }
 
   private hear(message: Message): void {
-    const said: unknown = JSON.parse(message.data);
+    const data: unknown = JSON.parse(message.data);
     if (message.event === "event") {
       this.state.value = "running";
-      this.take(said as TraceEvent);
+      this.take(data as TraceEvent);
     } else if (message.event === "run") {
-      this.id = (said as { id: string }).id;
+      this.id = (data as { id: string }).id;
     } else if (message.event === "queued") {
-      this.place.value = (said as { place: number }).place;
+      this.place.value = (data as { place: number }).place;
       this.state.value = "queued";
     } else if (message.event === "answer") {
       this.flush();
-      this.finish(said as Answer);
+      this.finish(data as Answer);
     } else if (message.event === "problem") {
       this.flush();
-      this.problem.value = said as Problem;
+      this.problem.value = data as Problem;
       this.end("failed");
     }
   }
 
-  /** The stream is over and said neither answer nor problem: what does the server know? */
+  /** Ask the server how the run ended, after a stream without an answer or a problem. */
   private async settle(): Promise<void> {
     if (this.id) {
       const known = await api.runById(this.id).catch(() => null);
@@ -116,7 +115,7 @@ export class Run {
       if (known?.state === "cancelled") return this.end("cancelled");
     }
     this.problem.value = {
-      title: "The run broke off",
+      title: "The run was interrupted",
       detail: "the connection ended before the answer",
     };
     this.end("failed");
@@ -160,28 +159,28 @@ export class Run {
 }
 
 /** The events of one kind, in order. */
-export function of<Name extends EventName>(
+export function of<Name extends keyof Events>(
   events: readonly TraceEvent[],
   name: Name,
 ): EventOf<Name>[] {
-  return events.filter((event): event is EventOf<Name> => event.event === name);
+  return events.filter((event) => is(event, name));
 }
 
-export function lastOf<Name extends EventName>(
+export function lastOf<Name extends keyof Events>(
   events: readonly TraceEvent[],
   name: Name,
 ): EventOf<Name> | undefined {
-  return events.findLast((event): event is EventOf<Name> => event.event === name);
+  return events.findLast((event) => is(event, name));
 }
 
 export type Spent = { calls: number; input: number; output: number };
 
-/** What was asked of models so far; the answer's own usage stands in its place once it is there. */
+/** The usage of models so far; after the run the answer has its own. */
 export function spent(events: readonly TraceEvent[]): Spent {
   const sum = { calls: 0, input: 0, output: 0 };
   for (const event of events) {
-    if (event.event !== "asked" && event.event !== "measured") continue;
-    sum.calls += event.event === "asked" ? 1 : 0;
+    if (!is(event, "asked") && !is(event, "measured")) continue;
+    sum.calls += is(event, "asked") ? 1 : 0;
     sum.input += event.usage.input_tokens;
     sum.output += event.usage.output_tokens;
   }

@@ -15,7 +15,7 @@ export async function* messages(body: ReadableStream<Uint8Array>): AsyncGenerato
       if (done) return;
       rest += value;
       const blocks = rest.split(/\r\n\r\n|\n\n|\r\r/);
-      // A block that ends in a lone carriage return may go on with its line feed.
+      // A block that ends in a lone carriage return may continue with its line feed.
       rest = blocks.pop() ?? "";
       for (const block of blocks) {
         const message = read(block, id);

@@ -1,18 +1,18 @@
-// What all views share: the server's own account of itself, the libraries, the theme.
+// What all views share: the server's description, the libraries, the theme.
 import { computed, effect, signal, type Signal } from "@preact/signals";
 import * as api from "./api";
 import type { About, DocumentInfo, Library, Span } from "./types";
 
 export const about = signal<About | null>(null);
 export const libraries = signal<Library[] | null>(null);
-/** What is wrong with the server as a whole, shown above every view. */
+/** An error of the server as a whole, shown above every view. */
 export const trouble = signal<api.Failure | null>(null);
 
 const LIBRARY = "colligate.library";
 export const library = signal(sessionStorage.getItem(LIBRARY) ?? "default");
 effect(() => sessionStorage.setItem(LIBRARY, library.value));
 
-/** The library in view, once the server has said what it has. */
+/** The library in view, once the list of libraries is loaded. */
 export const current = computed(
   () => libraries.value?.find((each) => each.name === library.value) ?? null,
 );
@@ -63,10 +63,10 @@ export function titleOf(name: string, id: string): string {
 
 export function asFailure(error: unknown): api.Failure {
   if (error instanceof api.Failure) return error;
-  return new api.Failure({ title: "The page went wrong", detail: String(error) }, 0);
+  return new api.Failure({ title: "Error in the page", detail: String(error) }, 0);
 }
 
-// ---- the document that lies open over the page
+// ---- the document that is open over the page
 
 export type Opened = {
   library: string;

@@ -2,9 +2,10 @@ import { describe, expect, it } from "vitest";
 import { blocks, parts, path } from "./blocks";
 import { Text } from "./codepoints";
 import { pieces } from "./marks";
-import { drawn } from "./pictures/lines";
+import { drawn, marksOf } from "./pictures/lines";
+import { sentences } from "./sentences";
 import { messages } from "./sse";
-import type { TreeNode } from "./types";
+import type { TraceEvent, TreeNode } from "./types";
 
 const citation = {
   document: "a",
@@ -26,8 +27,8 @@ describe("Text", () => {
   });
 });
 
-describe("an answer taken apart", () => {
-  it("has marks, uncited places, and what each citation stands behind", () => {
+describe("an answer in pieces", () => {
+  it("has marks, uncited places, and the text that rests on each citation", () => {
     const found = pieces({
       answer: "🚲 One. [1] Two. [uncited] See [9].",
       citations: [{ ...citation, answer_spans: [[0, 6]] }],
@@ -139,5 +140,70 @@ describe("a routed tree", () => {
     const found = drawn([{ shown }], (id) => id === 2);
     expect(found.lines.map((line) => line.text)).toEqual(["One", "In one", "a paragraph", "Two"]);
     expect(found.folded).toBe(1);
+  });
+});
+
+describe("the steps of a run", () => {
+  const spans = [{ document_id: "a", start: 0, end: 5 }];
+  const usage = { input_tokens: 900, output_tokens: 20 };
+  const steps = (...events: (Omit<TraceEvent, "at"> & Record<string, unknown>)[]) =>
+    sentences(events.map((event) => ({ at: 0, ...event }) as TraceEvent)).map(
+      ({ sentence }) => sentence,
+    );
+
+  it("are an event's own line, of whatever strategy, with the spans it names", () => {
+    expect(steps({ event: "sorted", line: "sorted 1 passage", spans })).toEqual([
+      { tone: "step", text: "Sorted 1 passage", spans },
+    ]);
+    expect(steps({ event: "sorted", line: "x", spans: [1, null, {}], fields: {} })).toEqual([
+      { tone: "step", text: "X" },
+    ]);
+  });
+
+  it("have the tone and the texts that the page adds", () => {
+    const found = steps(
+      { event: "noted", line: "slow", text: "slow", warning: true },
+      { event: "retrieved", line: "found 1 passage", query: "who?", spans },
+      { event: "routed", line: "routing a: refused", verdict: "refused" },
+      { event: "asked", line: "the reader m replied", reply: "yes", usage, seconds: 2 },
+      { event: "answered", line: "answered", citations: spans, dropped: ["it"] },
+    );
+    expect(found.map(({ tone }) => tone)).toEqual(["warning", "step", "left-out", "call", "end"]);
+    expect(found.map(({ more }) => more)).toEqual([
+      undefined,
+      "who?",
+      undefined,
+      "yes",
+      "Dropped: it",
+    ]);
+    expect(found[3]?.text).toBe(
+      "The reader m replied in 2.0 s: 900 tokens read, 20 tokens written",
+    );
+  });
+
+  it("leave out events without a line, and those that a progress bar shows", () => {
+    expect(
+      steps({ event: "quiet" }, { event: "asking", line: "asking" }, { event: "a", line: "b" }),
+    ).toHaveLength(1);
+  });
+
+  it("of a run that was recorded before events had lines are the events' names", () => {
+    expect(
+      steps({ event: "gated", scores: [] }, { event: "noted", text: "slow", warning: false }),
+    ).toMatchObject([{ text: "Gated" }, { tone: "note", text: "Slow" }]);
+  });
+
+  it("cut a long line and keep the whole of it", () => {
+    const line = "word ".repeat(100).trim();
+    const [step] = steps({ event: "reasoned", line });
+    expect(step?.text).toHaveLength(240);
+    expect(step?.more).toBe(line);
+  });
+});
+
+describe("a routed document", () => {
+  it("has its marks under their names of now and of before", () => {
+    const now = { highlighted: [1], rejected: [{ why: "x" }] };
+    expect(marksOf(now)).toEqual(marksOf({ lit: [1], expelled: [{ why: "x" }] }));
   });
 });

@@ -1,4 +1,4 @@
-// What the API says. Spans count code points, half-open (see codepoints.ts).
+// The JSON of the API. Spans count code points, half-open (see codepoints.ts).
 
 export type Span = { document_id: string; start: number; end: number };
 
@@ -131,179 +131,84 @@ export type Job = {
   documents: string[];
 };
 
-// ---- events of a run: strategies/trace.py and *_trace.py
+// ---- events of a run
+
+/** A step of a run. `line` says it in a sentence; runs recorded by early versions have none. */
+export type TraceEvent = { event: string; at: number; line?: string };
+
+/** The fields of the events that the page does more with than show their line. */
+export type Events = {
+  noted: { text: string; warning: boolean };
+  progressed: { phase: string; done: number; total: number };
+  retrieved: { query: string; spans: Span[]; scores: number[]; how: string; seconds: number };
+  scored: { signal: string; spans: Span[]; scores: number[] };
+  pruned: { spans: Span[]; reason: string };
+  asked: { reply: string; usage: TokenUsage; seconds: number };
+  measured: { usage: TokenUsage; seconds: number };
+  shortened: { spans: Span[]; texts: string[]; shares: number[] };
+  answered: { found: boolean; citations: Span[]; dropped: string[] };
+  // DuQUAD
+  listed: { units: "documents" | "passages"; spans: Span[]; titles: string[] };
+  weighted: {
+    spans: Span[];
+    signals: Record<string, number[]>;
+    weights: Record<string, number>;
+    scores: number[];
+  };
+  viewed: { agent: "global" | "local"; log: string; important: number[] };
+  gated: {
+    threshold: number;
+    scores: { number: number; p: number; kept: boolean }[];
+    missing: number[];
+  };
+  // DualRAG
+  reasoned: { round: number; thought: string };
+  identified: { round: number; links: { name: string }[]; queries: string[][] };
+  gathered: { round: number; entity: string; unseen: Span[] };
+  summarised: { round: number; entity: string; fragments: FoundThere[] };
+  outlined: { round: number; entities: { name: string; fragments: FoundThere[] }[] };
+  stopped: { reason: string };
+  // SPD-RAG
+  planned: { tasks: string[]; directive: string; documents: number };
+  agentturn: { document: string; title: string; turn: number; findings: string[]; query: string };
+  agentended: {
+    document: string;
+    title: string;
+    findings: FoundThere[];
+    relevance: number;
+    dropped: number;
+    problem: string;
+  };
+  grouped: { level: number; groups: number[][]; tokens: number[]; budget: number };
+  // RDR2; early versions wrote `lit` for `highlighted` and `expelled` for `rejected`
+  routed: {
+    document: string;
+    round: number;
+    expanded: number | null;
+    highlighted?: number[];
+    lit?: number[];
+    shown: string;
+    verdict: string;
+    actions: { tag: "answer" | "expand"; node: number }[];
+    rejected?: { why: string }[];
+    expelled?: { why: string }[];
+  };
+  // LongRefiner
+  structured: { document: string; basis: string; nodes: number };
+  weighed: { document: string; scope: number | null; selected: string[]; nodes: NodeScore[] };
+  selected: { spans: Span[]; tokens: number; budget: number };
+};
+
+export type EventOf<Name extends keyof Events> = TraceEvent & { event: Name } & Events[Name];
+
+/** Whether an event is of a kind, with its fields. */
+export const is = <Name extends keyof Events>(
+  event: TraceEvent,
+  name: Name,
+): event is EventOf<Name> => event.event === name;
 
 export type TokenUsage = { input_tokens: number; output_tokens: number };
 export type FoundThere = { text: string; spans: Span[] };
-type At = { at: number };
-
-export type TraceEvent = At &
-  (
-    | { event: "noted"; text: string; warning: boolean }
-    | { event: "progressed"; phase: string; done: number; total: number; what: string }
-    | {
-        event: "retrieved";
-        query: string;
-        spans: Span[];
-        scores: number[];
-        how: string;
-        seconds: number;
-      }
-    | { event: "scored"; signal: string; spans: Span[]; scores: number[]; seconds: number }
-    | { event: "pruned"; spans: Span[]; reason: string }
-    | { event: "asking"; role: string; model: string; what: string; prompt_tokens: number }
-    | {
-        event: "asked";
-        role: string;
-        model: string;
-        reply: string;
-        usage: TokenUsage;
-        seconds: number;
-      }
-    | {
-        event: "measured";
-        signal: string;
-        role: string;
-        model: string;
-        values: number[];
-        usage: TokenUsage;
-        seconds: number;
-      }
-    | { event: "parsed"; schema: string; stages: Record<string, number> }
-    | {
-        event: "routed";
-        document: string;
-        round: number;
-        expanded: number | null;
-        lit: number[];
-        shown: string;
-        omitted: number[];
-        verdict: string;
-        actions: { tag: "answer" | "expand"; node: number }[];
-        expelled: { tag: string; node: number; why: string }[];
-        dropped: string[];
-      }
-    | {
-        event: "structured";
-        document: string;
-        basis: string;
-        nodes: number;
-        coverage: number;
-        lost: string[];
-        kept: boolean;
-      }
-    | {
-        event: "weighed";
-        document: string;
-        scope: number | null;
-        selected: string[];
-        nodes: NodeScore[];
-      }
-    | { event: "selected"; spans: Span[]; tokens: number; budget: number; documents: number }
-    | { event: "shortened"; spans: Span[]; texts: string[]; shares: number[] }
-    | { event: "listed"; units: "documents" | "passages"; spans: Span[]; titles: string[] }
-    | {
-        event: "weighted";
-        spans: Span[];
-        fusion: string;
-        signals: Record<string, number[]>;
-        weights: Record<string, number>;
-        scores: number[];
-        missing: string[];
-      }
-    | {
-        event: "viewed";
-        agent: "global" | "local";
-        shown: number[];
-        log: string;
-        important: number[];
-        named: boolean;
-      }
-    | { event: "gated"; threshold: number; scores: DocumentScore[]; missing: number[] }
-    | {
-        event: "reasoned";
-        round: number;
-        thought: string;
-        need_retrieve: boolean;
-        facts: string[];
-        readable: boolean;
-      }
-    | {
-        event: "identified";
-        round: number;
-        links: { asked: string; name: string; how: string }[];
-        queries: string[][];
-        readable: boolean;
-      }
-    | {
-        event: "gathered";
-        round: number;
-        entity: string;
-        queries: string[];
-        spans: Span[];
-        scores: number[];
-        how: string;
-        unseen: Span[];
-      }
-    | {
-        event: "summarised";
-        round: number;
-        entity: string;
-        said: number;
-        fragments: FoundThere[];
-        readable: boolean;
-      }
-    | {
-        event: "outlined";
-        round: number;
-        entities: { name: string; fragments: FoundThere[] }[];
-        new: FoundThere[];
-      }
-    | { event: "stopped"; rounds: number; reason: string }
-    | { event: "planned"; tasks: string[]; directive: string; documents: number; kept: boolean }
-    | {
-        event: "agentturn";
-        document: string;
-        title: string;
-        turn: number;
-        findings: string[];
-        action: string;
-        query: string;
-        shown: Span[];
-      }
-    | {
-        event: "agentended";
-        document: string;
-        title: string;
-        status: string;
-        findings: FoundThere[];
-        relevance: number;
-        searches: number;
-        turns: number;
-        dropped: number;
-        problem: string;
-        kept: boolean;
-      }
-    | {
-        event: "grouped";
-        level: number;
-        groups: number[][];
-        tokens: number[];
-        budget: number;
-        forced: boolean;
-      }
-    | {
-        event: "synthesised";
-        level: number;
-        group: number;
-        findings: FoundThere[];
-        passed_on: boolean;
-      }
-    | { event: "answered"; found: boolean; text: string; citations: Span[]; dropped: string[] }
-  );
-
-export type EventName = TraceEvent["event"];
-export type EventOf<Name extends EventName> = Extract<TraceEvent, { event: Name }>;
 
 export type NodeScore = {
   span: Span;
@@ -313,12 +218,4 @@ export type NodeScore = {
   global_score: number;
   score: number;
   kept: boolean;
-};
-
-export type DocumentScore = {
-  number: number;
-  p: number;
-  answer: string;
-  kept: boolean;
-  sentences: Span[];
 };

@@ -1,6 +1,6 @@
 import { useState } from "preact/hooks";
 import { pieces } from "../marks";
-import { oneLine } from "../say";
+import { oneLine } from "../format";
 import type { Answer, Citation, Span } from "../types";
 import { InLibrary, SpanLink } from "./spans";
 
@@ -10,7 +10,7 @@ const spanOf = (citation: Citation): Span => ({
   end: citation.end,
 });
 
-/** The answer, its marks leading to the places it rests on, and those places below it. */
+/** The answer, with marks that link to its sources, and the sources below. */
 export function AnswerText({ answer, library }: { answer: Answer; library: string }) {
   const [lit, setLit] = useState(0);
   const others = answer.citations.map(spanOf);
@@ -31,7 +31,7 @@ export function AnswerText({ answer, library }: { answer: Answer; library: strin
           {pieces(answer).map((piece, at) => {
             if (piece.kind === "uncited")
               return (
-                <span key={at} class="uncited" title="No document was found to say this">
+                <span key={at} class="uncited" title="No document was found that supports this">
                   no source
                 </span>
               );
@@ -58,7 +58,9 @@ export function AnswerText({ answer, library }: { answer: Answer; library: strin
             );
           })}
         </p>
-        {!answer.found && <p class="quiet">Nothing in the documents that were read says it.</p>}
+        {!answer.found && (
+          <p class="quiet">The documents that were read do not contain the answer.</p>
+        )}
       </div>
       {answer.citations.length > 0 && (
         <div class="sources">
@@ -92,7 +94,7 @@ export function AnswerText({ answer, library }: { answer: Answer; library: strin
   );
 }
 
-/** The section and the page a citation stands on. */
+/** The section and the page of a citation. */
 function place(citation: Citation): string {
   const section = citation.section.filter((title) => title !== citation.title);
   const page = citation.page === null ? [] : [`page ${citation.page}`];

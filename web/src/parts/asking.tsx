@@ -33,8 +33,10 @@ export function StrategyChoice({
         value={value.value}
         onChange={(event) => (value.value = event.currentTarget.value)}
       >
-        {papers.length > 0 && <optgroup label="Papers">{papers.map(option)}</optgroup>}
-        {others.length > 0 && <optgroup label="Baselines">{others.map(option)}</optgroup>}
+        {papers.length > 0 && <optgroup label="From papers">{papers.map(option)}</optgroup>}
+        {others.length > 0 && (
+          <optgroup label="Baselines and others">{others.map(option)}</optgroup>
+        )}
         {!all.length && <option>{value.value}</option>}
       </select>
     </label>
@@ -116,7 +118,7 @@ function written(value: unknown): string {
   return Array.isArray(value) ? value.join(",") : String(value);
 }
 
-/** What was set, as JSON values of the parameters' types. */
+/** The values that were set, as JSON of the parameters' types. */
 export function asValues(strategy: string, set: Given): Record<string, unknown> {
   const all = about.value?.strategies.find((each) => each.name === strategy)?.parameters ?? [];
   return Object.fromEntries(

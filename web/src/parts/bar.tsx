@@ -1,4 +1,4 @@
-/** A bar of a share in [0, 1]; the number beside it is for those who cannot see it. */
+/** A bar of a share in [0, 1]; the label is for those who cannot see it. */
 export function Bar({
   share,
   label,
@@ -25,7 +25,7 @@ export function shares(values: readonly number[]): number[] {
   const known = values.filter(Number.isFinite);
   const least = Math.min(...known);
   const width = Math.max(...known) - least;
-  // The least of them is still seen: a bar of nothing would say that it was not measured.
+  // The smallest is still visible: an empty bar would look like no measurement.
   return values.map((value) =>
     Number.isFinite(value) ? (width ? 0.04 + (0.96 * (value - least)) / width : 0.5) : 0,
   );

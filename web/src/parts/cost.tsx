@@ -1,8 +1,8 @@
 import { spent, type Run } from "../run";
-import { compact, count, counted, dollars, seconds } from "../say";
+import { compact, count, counted, dollars, seconds } from "../format";
 import type { Usage } from "../types";
 
-/** What a run has cost so far, or in all. */
+/** The cost of a run so far, or in total. */
 export function Cost({ run }: { run: Run }) {
   const usage = run.answer.value?.usage;
   if (usage) return <Spent usage={usage} took={run.seconds.value} />;
@@ -24,7 +24,7 @@ function Spent({ usage, took }: { usage: Usage; took: number }) {
   return (
     <details class="cost-details">
       <summary class="cost">
-        <Figure value={seconds(took)} of="in all" />
+        <Figure value={seconds(took)} of="total" />
         <Figure
           value={compact(usage.calls)}
           of={usage.calls === 1 ? "model call" : "model calls"}

@@ -1,7 +1,7 @@
 import { signal } from "@preact/signals";
 import { useRef, useState } from "preact/hooks";
 import * as api from "../api";
-import { bytes, counted } from "../say";
+import { bytes, counted } from "../format";
 import { about, asFailure, library, loadDocuments, loadLibraries } from "../state";
 import type { Job, Problem } from "../types";
 import { Up } from "./icons";
@@ -9,7 +9,7 @@ import { ProblemNote } from "./problem";
 
 type Arrival = {
   library: string;
-  said: string;
+  text: string;
   share: number | null;
   busy: boolean;
   problem: Problem | null;
@@ -25,7 +25,7 @@ async function send(files: File[]): Promise<void> {
   const show = (change: Partial<Arrival>) => {
     const before = arrival.value ?? {
       library: to,
-      said: "",
+      text: "",
       share: null,
       busy: true,
       problem: null,
@@ -34,38 +34,38 @@ async function send(files: File[]): Promise<void> {
     arrival.value = { ...before, ...change };
   };
   arrival.value = null;
-  show({ said: `Sending ${counted(files.length, "file")} (${bytes(size)})`, share: 0 });
+  show({ text: `Sending ${counted(files.length, "file")} (${bytes(size)})`, share: 0 });
   try {
     const { job } = await api.upload(to, files, (share) => show({ share }));
     const control = new AbortController();
     coming = { job, control };
-    show({ said: "Reading", share: null });
+    show({ text: "Reading", share: null });
     for await (const message of api.jobEvents(job, control.signal)) {
-      const said = JSON.parse(message.data) as Job;
-      if (said.total)
+      const shown = JSON.parse(message.data) as Job;
+      if (shown.total)
         show({
-          said: `${said.phase || "reading"} ${said.done} of ${said.total}`,
-          share: said.done / said.total,
+          text: `${shown.phase || "reading"} ${shown.done} of ${shown.total}`,
+          share: shown.done / shown.total,
         });
-      else if (said.phase) show({ said: said.phase });
+      else if (shown.phase) show({ text: shown.phase });
       if (message.event === "done") break;
     }
     const end = await api.job(job);
     const added = counted(end.documents.length, "document");
     const outcome =
-      { done: `${added} ready`, failed: "Nothing could be read", cancelled: "Stopped" }[
+      { done: `${added} ready`, failed: "No file could be read", cancelled: "Stopped" }[
         end.state as string
       ] ?? end.state;
-    show({ said: outcome, share: null, busy: false, left: end.problems });
+    show({ text: outcome, share: null, busy: false, left: end.problems });
   } catch (error) {
-    show({ said: "", busy: false, share: null, problem: asFailure(error).problem });
+    show({ text: "", busy: false, share: null, problem: asFailure(error).problem });
   } finally {
     coming = null;
     await Promise.allSettled([loadDocuments(to), loadLibraries()]);
   }
 }
 
-/** Where files are dropped or chosen, and how far they have come. */
+/** Where files are dropped or chosen, and their progress. */
 export function Drop() {
   const [over, setOver] = useState(false);
   const field = useRef<HTMLInputElement>(null);
@@ -117,9 +117,9 @@ export function Drop() {
       </div>
       {now && (
         <div class="arrival" role="status">
-          {now.said && (
+          {now.text && (
             <p>
-              <b>{now.said}</b>
+              <b>{now.text}</b>
               {now.busy && coming && (
                 <button
                   type="button"
@@ -133,7 +133,7 @@ export function Drop() {
           )}
           {now.busy && (
             <progress
-              aria-label={now.said}
+              aria-label={now.text}
               max={1}
               {...(now.share === null ? {} : { value: now.share })}
             />

@@ -1,7 +1,7 @@
 import { useEffect, useRef } from "preact/hooks";
 import { locked, useToken } from "../api";
 
-/** Asks for the token, once, when the server wants one. */
+/** Asks for the token, once, when the server needs one. */
 export function Locked() {
   const dialog = useRef<HTMLDialogElement>(null);
   const field = useRef<HTMLInputElement>(null);
@@ -24,16 +24,16 @@ export function Locked() {
           if (token) useToken(token);
         }}
       >
-        <h2 id="locked-title">This server wants a token</h2>
+        <h2 id="locked-title">This server needs a token</h2>
         <p class="quiet">
-          <code>colligate serve</code> printed it when it started. It stays in this tab alone.
+          <code>colligate serve</code> printed it when it started. It is kept in this tab only.
         </p>
-        {wanted === "wrong" && <p role="alert">That was not the token of this server.</p>}
+        {wanted === "wrong" && <p role="alert">This is not the token of this server.</p>}
         <label>
           Token
           <input ref={field} type="password" autocomplete="off" spellcheck={false} required />
         </label>
-        <button class="primary">Go on</button>
+        <button class="primary">Continue</button>
       </form>
     </dialog>
   );

@@ -1,7 +1,7 @@
 import type { ComponentChildren } from "preact";
 import type { Problem } from "../types";
 
-/** What went wrong, why, and what to do about it: the server's words. */
+/** What went wrong, why, and a hint, as the server reported it. */
 export function ProblemNote({
   problem,
   children,
@@ -15,7 +15,7 @@ export function ProblemNote({
       {problem.detail && <p>{problem.detail}</p>}
       {problem.hint && (
         <p class="hint">
-          <span class="quiet">What helps:</span> {problem.hint}
+          <span class="quiet">Hint:</span> {problem.hint}
         </p>
       )}
       {children}

@@ -2,7 +2,7 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import * as api from "../api";
 import { blocks, parts, path, rangesIn, type Block } from "../blocks";
 import { Text } from "../codepoints";
-import { counted } from "../say";
+import { counted } from "../format";
 import { asFailure } from "../state";
 import type { DocumentText, Problem, Span, Tree, TreeNode } from "../types";
 import { ProblemNote } from "./problem";
@@ -12,7 +12,7 @@ const AT_ONCE = 160_000; // characters; the server gives 200,000 at most
 
 type Shown = { library: string; id: string; start: number; end: number; others?: Span[] };
 
-/** A document's text beside its headings, a span of it highlighted and scrolled to. */
+/** A document's text next to its headings, scrolled to a highlighted span. */
 export function Reader({ library, id, start, end, others = [] }: Shown) {
   const [tree, setTree] = useState<Tree | null>(null);
   const [text, setText] = useState<DocumentText | null>(null);
@@ -83,7 +83,7 @@ export function Reader({ library, id, start, end, others = [] }: Shown) {
             class="more-text"
             onClick={() => void more(text.start - AT_ONCE, text.start)}
           >
-            Show what stands before
+            Show the text before
           </button>
         )}
         <Body text={text} nodes={tree.nodes} main={main} others={rangesIn(id, others)} />
@@ -93,7 +93,7 @@ export function Reader({ library, id, start, end, others = [] }: Shown) {
             class="more-text"
             onClick={() => void more(text.end, text.end + AT_ONCE)}
           >
-            Show what follows ({counted(text.characters - text.end, "character")})
+            Show the text after ({counted(text.characters - text.end, "character")})
           </button>
         )}
       </div>
@@ -207,7 +207,8 @@ function Headings({ tree, lit, go }: { tree: Tree; lit: number[]; go: (place: nu
           ))}
         </ul>
         <p class="quiet">
-          Structure {Math.round(100 * tree.structure.confidence)}% sure, from {tree.structure.basis}
+          Structure from {tree.structure.basis}, {Math.round(100 * tree.structure.confidence)}%
+          certain
         </p>
       </details>
     </nav>

@@ -13,7 +13,7 @@ const SAID: Record<string, string> = {
   cancelled: "Stopped",
 };
 
-/** A run unfolding: where it stands, what it costs, how it works, step by step. */
+/** A run as it goes: its state, its cost, its picture, its steps. */
 export function RunPane({ run, replayed = false }: { run: Run; replayed?: boolean }) {
   const events = run.events.value;
   const state = run.state.value;
@@ -21,7 +21,7 @@ export function RunPane({ run, replayed = false }: { run: Run; replayed?: boolea
   const refused = state === "done" && run.answer.value?.found === false;
   const said =
     state === "queued"
-      ? `Waiting, place ${run.place.value ?? "…"}`
+      ? `In the queue, place ${run.place.value ?? "…"}`
       : refused
         ? "Not found"
         : (SAID[state] ?? state);
@@ -37,7 +37,7 @@ export function RunPane({ run, replayed = false }: { run: Run; replayed?: boolea
           {run.busy.value &&
             (replayed ? (
               <button type="button" onClick={() => run.skip()}>
-                To the end
+                Skip to the end
               </button>
             ) : (
               <button type="button" onClick={() => run.cancel()}>

@@ -4,7 +4,7 @@ import { opened, titleOf } from "../state";
 import { Close } from "./icons";
 import { Reader } from "./reader";
 
-/** The document that lies open over the page, at the place that was followed. */
+/** The document that is open over the page, at the place of the link. */
 export function DocumentSheet() {
   const dialog = useRef<HTMLDialogElement>(null);
   const now = opened.value;
@@ -46,7 +46,7 @@ export function DocumentSheet() {
             <h2>{title}</h2>
             {now.number && others.length > 1 && (
               <span class="stepper">
-                <button type="button" onClick={() => step(-1)} aria-label="Source before">
+                <button type="button" onClick={() => step(-1)} aria-label="Previous source">
                   ‹
                 </button>
                 <span aria-live="polite">
@@ -61,7 +61,7 @@ export function DocumentSheet() {
               class="alone"
               href={link("document", [now.library, now.id], { start: now.start, end: now.end })}
             >
-              Open alone
+              Open as a page
             </a>
             <button
               type="button"

@@ -2,11 +2,11 @@ import { createContext, type ComponentChildren } from "preact";
 import { useContext, useState } from "preact/hooks";
 import { useText } from "../excerpts";
 import { link } from "../route";
-import { oneLine } from "../say";
+import { oneLine } from "../format";
 import { opened, titleOf } from "../state";
 import type { Span } from "../types";
 
-/** The library whose documents a view speaks of. */
+/** The library of the documents in a view. */
 export const InLibrary = createContext("default");
 
 type Place = {
@@ -17,7 +17,7 @@ type Place = {
   others?: Span[];
 };
 
-/** A link to a place in a document: over the page, or alone in a tab of its own. */
+/** A link to a place in a document: over the page, or in a new tab. */
 export function SpanLink({ span, children, number, others, ...rest }: Place) {
   const library = useContext(InLibrary);
   const { document_id: id, start, end } = span;
@@ -61,7 +61,7 @@ export function DocumentTitle({ id }: { id: string }) {
   return <>{useTitle(id)}</>;
 }
 
-/** A list of which only the first few are shown until more are asked for. */
+/** A list that shows its first entries and a button for the rest. */
 export function Few<T>({
   all,
   most,

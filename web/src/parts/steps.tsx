@@ -1,27 +1,23 @@
 import { useContext, useEffect, useRef, useState } from "preact/hooks";
-import { seconds } from "../say";
-import { sentence } from "../sentences";
+import { seconds } from "../format";
+import { sentences } from "../sentences";
 import { titleOf } from "../state";
 import type { TraceEvent } from "../types";
 import { DocumentTitle, Excerpt, Few, InLibrary, SpanLink, spanKey } from "./spans";
 
 const MOST = 300; // steps at once: a run over many documents has thousands
 
-/** All that happened, a line an event, newest last. */
+/** The events of a run in sentences, newest last. */
 export function Steps({ events }: { events: readonly TraceEvent[] }) {
   const box = useRef<HTMLOListElement>(null);
   const followed = useRef(true); // until somebody scrolls back to read
   const [calls, setCalls] = useState(false);
   const [earlier, setEarlier] = useState(false);
   const library = useContext(InLibrary);
-  const all = events.flatMap((event, at) => {
-    const line = sentence(event);
-    return line && (calls || line.tone !== "call") ? [{ at, event, line }] : [];
-  });
-  const said = earlier ? all : all.slice(-MOST);
-  const hidden = events.filter(
-    (event) => event.event === "asked" || event.event === "measured",
-  ).length;
+  const steps = sentences(events);
+  const all = calls ? steps : steps.filter(({ sentence }) => sentence.tone !== "call");
+  const shown = earlier ? all : all.slice(-MOST);
+  const hidden = steps.filter(({ sentence }) => sentence.tone === "call").length;
   useEffect(() => {
     const { current } = box;
     if (current && followed.current) current.scrollTop = current.scrollHeight;
@@ -29,7 +25,7 @@ export function Steps({ events }: { events: readonly TraceEvent[] }) {
   return (
     <div class="steps">
       <header>
-        <h2 class="cap">Step by step</h2>
+        <h2 class="cap">Steps</h2>
         {hidden > 0 && (
           <label class="check">
             <input
@@ -37,7 +33,7 @@ export function Steps({ events }: { events: readonly TraceEvent[] }) {
               checked={calls}
               onChange={(event) => setCalls(event.currentTarget.checked)}
             />
-            model calls ({hidden})
+            Model calls ({hidden})
           </label>
         )}
       </header>
@@ -50,24 +46,24 @@ export function Steps({ events }: { events: readonly TraceEvent[] }) {
         role="list"
         aria-label="Steps, oldest first"
       >
-        {all.length > said.length && (
+        {all.length > shown.length && (
           <li class="step">
             <span />
             <button type="button" class="link" onClick={() => setEarlier(true)}>
-              Show {all.length - said.length} earlier
+              Show {all.length - shown.length} earlier steps
             </button>
           </li>
         )}
-        {said.map(({ at, event, line }) => (
-          <li key={at} class={`step ${line.tone}`}>
+        {shown.map(({ at, event, sentence: { tone, text, more, spans } }) => (
+          <li key={at} class={`step ${tone}`}>
             <time>{seconds(event.at)}</time>
-            {line.more || line.spans?.length ? (
+            {more || spans ? (
               <details>
-                <summary>{named(line.said, event, library)}</summary>
-                {line.more && <p class="more-said">{line.more}</p>}
-                {line.spans && line.spans.length > 0 && (
+                <summary>{withTitle(text, event, library)}</summary>
+                {more && <p class="more-said">{more}</p>}
+                {spans && (
                   <ul>
-                    <Few all={line.spans} most={5}>
+                    <Few all={spans} most={5}>
                       {(span) => (
                         <li key={spanKey(span)}>
                           <SpanLink span={span}>
@@ -81,7 +77,7 @@ export function Steps({ events }: { events: readonly TraceEvent[] }) {
                 )}
               </details>
             ) : (
-              <span>{named(line.said, event, library)}</span>
+              <span>{withTitle(text, event, library)}</span>
             )}
           </li>
         ))}
@@ -91,7 +87,8 @@ export function Steps({ events }: { events: readonly TraceEvent[] }) {
 }
 
 /** Documents go by their titles where people read of them. */
-function named(said: string, event: TraceEvent, library: string): string {
-  if (!("document" in event) || !event.document) return said;
-  return said.replace(event.document, () => `“${titleOf(library, event.document)}”`);
+function withTitle(text: string, event: TraceEvent, library: string): string {
+  const id = (event as { document?: unknown }).document;
+  if (typeof id !== "string" || !id) return text;
+  return text.replace(id, () => `“${titleOf(library, id)}”`);
 }

@@ -16,7 +16,7 @@ export function Sure({ what, act }: { what: string; act: () => void }) {
           act();
         }}
       >
-        Really?<span class="unseen"> {what}</span>
+        Confirm<span class="unseen"> {what}</span>
       </button>
     );
   return (

@@ -1,8 +1,8 @@
 import { Bar } from "../parts/bar";
 import { SpanLink } from "../parts/spans";
 import { lastOf, of } from "../run";
-import { counted, oneLine } from "../say";
-import type { EventOf, TraceEvent } from "../types";
+import { counted, oneLine } from "../format";
+import { is, type EventOf, type TraceEvent } from "../types";
 import { Places } from "./outline";
 
 type Agent = {
@@ -17,14 +17,14 @@ export function AgentsPicture({ events }: { events: readonly TraceEvent[] }) {
   const planned = lastOf(events, "planned");
   const agents = new Map<string, Agent>();
   for (const event of events) {
-    if (event.event !== "agentturn" && event.event !== "agentended") continue;
+    if (!is(event, "agentturn") && !is(event, "agentended")) continue;
     const agent = agents.get(event.document) ?? {
       id: event.document,
       title: event.title,
       turns: [],
       ended: undefined,
     };
-    if (event.event === "agentturn") agent.turns.push(event);
+    if (is(event, "agentturn")) agent.turns.push(event);
     else agent.ended = event;
     agents.set(event.document, agent);
   }
@@ -62,7 +62,7 @@ export function AgentsPicture({ events }: { events: readonly TraceEvent[] }) {
       </ul>
       {empty.length > 0 && (
         <div class="empty">
-          <p>Nothing on the question in {counted(empty.length, "document")}:</p>
+          <p>Nothing found in {counted(empty.length, "document")}:</p>
           <ul>
             {empty.map(({ id, title, turns }) => (
               <li key={id}>
@@ -80,7 +80,7 @@ export function AgentsPicture({ events }: { events: readonly TraceEvent[] }) {
   );
 }
 
-/** Those with findings first, by how much they help; then those at work; then those that failed. */
+/** The order of cards: findings by relevance, then agents at work, then those that failed. */
 function worth({ ended }: Agent): number {
   if (!ended) return 0.5;
   return ended.findings.length ? 1 + ended.relevance : 0;
@@ -127,7 +127,7 @@ function Card({ agent: { id, title, turns, ended } }: { agent: Agent }) {
       )}
       {ended && ended.dropped > 0 && (
         <p class="quiet why">
-          {counted(ended.dropped, "finding")} dropped: nowhere in what it read
+          {counted(ended.dropped, "finding")} dropped: not found in what the agent read
         </p>
       )}
     </li>
@@ -139,7 +139,7 @@ function Levels({ events }: { events: readonly TraceEvent[] }) {
   if (!levels.length) return null;
   return (
     <div class="levels">
-      <h3>Put together</h3>
+      <h3>Synthesis</h3>
       {levels.map((level) => (
         <div key={level.level} class="level">
           <span class="n">{level.level}</span>

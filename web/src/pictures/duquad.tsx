@@ -1,7 +1,7 @@
 import { Bar, shares } from "../parts/bar";
 import { Excerpt, SpanLink } from "../parts/spans";
 import { lastOf, of } from "../run";
-import { oneLine, score } from "../say";
+import { oneLine, score } from "../format";
 import type { EventOf, TraceEvent } from "../types";
 
 const SIGNALS = [
@@ -9,10 +9,10 @@ const SIGNALS = [
   ["likelihood", "c4"],
   ["attention", "c3"],
 ] as const;
-// What counts of a signal may be made of others: the paper's contrast, our calibration.
+// A signal may be replaced by one made of it: the paper's contrast, our calibration.
 const MADE_OF: Record<string, string[]> = { attention: ["contrast", "calibrated", "attention"] };
 
-/** DuQUAD: three signals for each document, who named it, and what its score was worth. */
+/** DuQUAD: three signals for each document, who named it, and its score. */
 export function DuquadPicture({ events }: { events: readonly TraceEvent[] }) {
   const listed = lastOf(events, "listed");
   if (!listed) return null;
@@ -43,7 +43,7 @@ export function DuquadPicture({ events }: { events: readonly TraceEvent[] }) {
       at: place.get(`${span.document_id}:${span.start}`),
     };
   });
-  // Those that an agent named come first, and of all the best: that is where the eye should be.
+  // Documents that an agent named come first, then the best scores.
   const isNamed = (number: number) => views.some((view) => view.important.includes(number));
   const rank = (row: (typeof rows)[number]) =>
     row.at === undefined ? 0 : (weighted?.scores[row.at] ?? 0);
@@ -98,7 +98,7 @@ export function DuquadPicture({ events }: { events: readonly TraceEvent[] }) {
               <i class={`swatch ${tone}`} />
               {name}{" "}
               {weight !== undefined && values && <small>× {Number(weight.toFixed(2))}</small>}
-              {weighted && !values && <small>not to be had</small>}
+              {weighted && !values && <small>not available</small>}
             </li>
           ))}
           <li>
@@ -160,7 +160,7 @@ function Verdict({
         </span>
       )}
       {kind === "pruned" && gated && <span class="why">pruned: below {gated.threshold}</span>}
-      {gated?.missing.includes(number) && <span class="why">got no score</span>}
+      {gated?.missing.includes(number) && <span class="why">no score</span>}
     </div>
   );
 }

@@ -1,4 +1,4 @@
-// What RDR2's router was shown of a document, as lines to draw.
+// The part of a document that RDR2's router was shown, as lines to draw.
 import type { EventOf } from "../types";
 
 type Line = { node: number; depth: number; text: string; heading: boolean };
@@ -6,7 +6,7 @@ type Drawn = { lines: Line[]; folded: number };
 
 const LINE = /^(\t*)(-?\d+): (.*)$/;
 
-/** The lines that the router was shown, all subtrees together, without what leads nowhere. */
+/** The lines that the router was shown, all subtrees together, without branches that do not matter. */
 export function drawn(
   routed: Pick<EventOf<"routed">, "shown">[],
   matters: (node: number) => boolean,
@@ -38,5 +38,15 @@ export function drawn(
   return {
     lines: shown,
     folded: lines.filter((line) => line.heading && line.node >= 0 && !kept.has(line.node)).length,
+  };
+}
+
+type Routed = Pick<EventOf<"routed">, "highlighted" | "lit" | "rejected" | "expelled">;
+
+/** The nodes that the search found and the actions that broke a rule, by either name. */
+export function marksOf(event: Routed): { highlighted: number[]; rejected: { why: string }[] } {
+  return {
+    highlighted: event.highlighted ?? event.lit ?? [],
+    rejected: event.rejected ?? event.expelled ?? [],
   };
 }

@@ -1,14 +1,14 @@
 import { SpanLink, Few } from "../parts/spans";
 import { lastOf, of } from "../run";
-import { counted } from "../say";
+import { counted } from "../format";
 import type { FoundThere, TraceEvent } from "../types";
 
 const WHY: Record<string, string> = {
-  enough: "nothing is missing any more",
-  rounds: "as many rounds as are allowed",
+  enough: "nothing is missing",
+  rounds: "the limit of rounds is reached",
   "nothing new": "several rounds found nothing new",
-  repeated: "nothing new, and the same thought again",
-  budget: "the rest of the budget is for the answer",
+  repeated: "nothing new, and a repeated thought",
+  budget: "the rest of the budget is reserved for the answer",
 };
 
 /** DualRAG: a thought, what it looks up, and the outline of knowledge that grows from it. */
@@ -31,7 +31,7 @@ export function OutlinePicture({ events }: { events: readonly TraceEvent[] }) {
   return (
     <figure class="picture outline">
       <figcaption>
-        <h2 class="cap">Reasoning, and the outline it grows</h2>
+        <h2 class="cap">Reasoning and the outline of knowledge</h2>
       </figcaption>
       <ol class="rounds">
         {rounds.map((round) => {
@@ -80,7 +80,7 @@ export function OutlinePicture({ events }: { events: readonly TraceEvent[] }) {
       </ol>
       {latest && (
         <div class="grown">
-          <h3>What is known</h3>
+          <h3>Knowledge so far</h3>
           {latest.entities.map((entity) => (
             <section key={entity.name}>
               <h4>{entity.name}</h4>
@@ -121,7 +121,7 @@ function Fragment({
   );
 }
 
-/** Small links to where something stands. */
+/** Small links to places in documents. */
 export function Places({ spans }: { spans: FoundThere["spans"] }) {
   return (
     <span class="places">

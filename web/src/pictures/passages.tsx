@@ -1,10 +1,10 @@
 import { Bar, shares } from "../parts/bar";
 import { DocumentTitle, Excerpt, Few, SpanLink, overlaps, spanKey } from "../parts/spans";
 import { lastOf, of } from "../run";
-import { counted, oneLine, score, seconds } from "../say";
+import { counted, oneLine, score, seconds } from "../format";
 import type { EventOf, Span, TraceEvent } from "../types";
 
-/** What was searched for and found, what was made of it, and what was left out. */
+/** What each search found, how it was scored, and what was left out. */
 export function PassagesPicture({ events }: { events: readonly TraceEvent[] }) {
   const searches = of(events, "retrieved");
   const answered = lastOf(events, "answered");
@@ -21,7 +21,7 @@ export function PassagesPicture({ events }: { events: readonly TraceEvent[] }) {
   return (
     <figure class="picture passages">
       <figcaption>
-        <h2 class="cap">What was found</h2>
+        <h2 class="cap">Passages found</h2>
       </figcaption>
       {searches.map((search, at) => (
         <section key={at}>

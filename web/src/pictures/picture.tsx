@@ -1,4 +1,4 @@
-import type { TraceEvent } from "../types";
+import type { Events, TraceEvent } from "../types";
 import { DuquadPicture } from "./duquad";
 import { OutlinePicture } from "./outline";
 import { AgentsPicture } from "./agents";
@@ -8,18 +8,16 @@ import { RoutedPicture } from "./routed";
 
 type Shown = { events: readonly TraceEvent[] };
 
-// What a run shows of itself decides, not its strategy's name: other packages have strategies too.
-const PICTURES: [
-  sign: TraceEvent["event"][],
-  picture: (shown: Shown) => preact.JSX.Element | null,
-][] = [
-  [["planned", "agentturn", "agentended"], AgentsPicture],
-  [["listed", "weighted", "viewed"], DuquadPicture],
-  [["identified", "reasoned", "outlined"], OutlinePicture],
-  [["routed"], RoutedPicture],
-  [["weighed", "structured"], RefinedPicture],
-  [["retrieved", "scored", "shortened"], PassagesPicture],
-];
+// The events decide, not the name of the strategy: other packages have strategies too.
+const PICTURES: [signs: (keyof Events)[], picture: (shown: Shown) => preact.JSX.Element | null][] =
+  [
+    [["planned", "agentturn", "agentended"], AgentsPicture],
+    [["listed", "weighted", "viewed"], DuquadPicture],
+    [["identified", "reasoned", "outlined"], OutlinePicture],
+    [["routed"], RoutedPicture],
+    [["weighed", "structured"], RefinedPicture],
+    [["retrieved", "scored", "shortened"], PassagesPicture],
+  ];
 
 /** How a strategy works, drawn from its events. */
 export function Picture({ events }: Shown) {

@@ -4,12 +4,12 @@ import { useText } from "../excerpts";
 import { Bar, shares } from "../parts/bar";
 import { DocumentTitle, InLibrary, SpanLink } from "../parts/spans";
 import { lastOf, of } from "../run";
-import { count, counted, oneLine } from "../say";
+import { count, counted, oneLine } from "../format";
 import type { EventOf, NodeScore, TraceEvent } from "../types";
 
 const MOST_READ = 200_000;
 
-/** LongRefiner: what of each document was kept for the reader, and what was dropped. */
+/** LongRefiner: the parts of each document that were kept for the reader, and those dropped. */
 export function RefinedPicture({ events }: { events: readonly TraceEvent[] }) {
   const weighed = of(events, "weighed");
   const selected = lastOf(events, "selected");
@@ -19,7 +19,7 @@ export function RefinedPicture({ events }: { events: readonly TraceEvent[] }) {
   return (
     <figure class="picture refined">
       <figcaption>
-        <h2 class="cap">What was kept, and what was dropped</h2>
+        <h2 class="cap">Parts kept and dropped</h2>
         {selected && (
           <p class="budget">
             <Bar
@@ -146,7 +146,7 @@ function Parts({ event }: { event: EventOf<"weighed"> }) {
 
 type Stretch = { kept: boolean; first: number; nodes: NodeScore[] };
 
-/** Nodes in turn: those that were kept with their headings, and those between of which nothing was. */
+/** Nodes in order, grouped: those kept with their headings, and those between that were not. */
 export function stretches(nodes: readonly NodeScore[]): Stretch[] {
   const kept = nodes.filter((node) => node.kept);
   const matters = nodes.map((node) => node.kept || kept.some((each) => within(each, node)));

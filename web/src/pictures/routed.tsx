@@ -1,10 +1,10 @@
 import { DocumentTitle, SpanLink } from "../parts/spans";
 import { of } from "../run";
-import { counted, oneLine } from "../say";
+import { counted, oneLine } from "../format";
 import type { EventOf, TraceEvent } from "../types";
-import { drawn } from "./lines";
+import { drawn, marksOf } from "./lines";
 
-/** RDR2: each document's headings, what the search lit, what the router accepted and opened. */
+/** RDR2: each document's headings, what the search found, what the router accepted and opened. */
 export function RoutedPicture({ events }: { events: readonly TraceEvent[] }) {
   const byDocument = new Map<string, EventOf<"routed">[]>();
   for (const event of of(events, "routed")) {
@@ -16,7 +16,7 @@ export function RoutedPicture({ events }: { events: readonly TraceEvent[] }) {
         <h2 class="cap">The path through each document</h2>
         <ul class="legend">
           <li>
-            <i class="node lit" /> found by the search
+            <i class="node highlighted" /> found by the search
           </li>
           <li>
             <i class="node expanded" /> opened
@@ -36,17 +36,17 @@ export function RoutedPicture({ events }: { events: readonly TraceEvent[] }) {
 function Walk({ id, routed }: { id: string; routed: EventOf<"routed">[] }) {
   const accepted = new Set<number>();
   const expanded = new Set<number>();
-  const lit = new Set<number>();
+  const highlighted = new Set<number>();
   const refused = routed.filter((event) => event.verdict === "refused").length;
   for (const event of routed) {
-    if (event.round === 0) event.lit.forEach((node) => lit.add(node));
+    if (event.round === 0) marksOf(event).highlighted.forEach((node) => highlighted.add(node));
     for (const { tag, node } of event.actions) (tag === "answer" ? accepted : expanded).add(node);
     if (event.expanded !== null) expanded.add(event.expanded);
   }
-  const broken = routed.flatMap((event) => event.expelled);
+  const rejected = routed.flatMap((event) => marksOf(event).rejected);
   const { lines, folded } = drawn(
     routed,
-    (node) => accepted.has(node) || expanded.has(node) || lit.has(node),
+    (node) => accepted.has(node) || expanded.has(node) || highlighted.has(node),
   );
   return (
     <section class="walk">
@@ -65,8 +65,8 @@ function Walk({ id, routed }: { id: string; routed: EventOf<"routed">[] }) {
             ? "accepted"
             : expanded.has(line.node)
               ? "expanded"
-              : lit.has(line.node)
-                ? "lit"
+              : highlighted.has(line.node)
+                ? "highlighted"
                 : "";
           return (
             <li
@@ -88,9 +88,9 @@ function Walk({ id, routed }: { id: string; routed: EventOf<"routed">[] }) {
         })}
       </ul>
       <p class="quiet">
-        {folded > 0 && `${counted(folded, "heading")} more folded away. `}
-        {broken.length > 0 &&
-          `${counted(broken.length, "action")} broke a rule: ${[...new Set(broken.map((each) => each.why))].join("; ")}.`}
+        {folded > 0 && `${counted(folded, "heading")} not shown. `}
+        {rejected.length > 0 &&
+          `${counted(rejected.length, "action")} broke a rule: ${[...new Set(rejected.map((each) => each.why))].join("; ")}.`}
       </p>
     </section>
   );

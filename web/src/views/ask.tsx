@@ -8,10 +8,10 @@ import { ProblemNote } from "../parts/problem";
 import { RunPane } from "../parts/runpane";
 import { link } from "../route";
 import { Run } from "../run";
-import { counted } from "../say";
+import { counted } from "../format";
 import { about, current, documentsOf, library } from "../state";
 
-// What was typed and what runs outlives a look at another view.
+// Outside the view, so that the text and the run survive a change of views.
 const question = signal("");
 const strategy = signal("retrieve-read");
 const parameters = signal<Record<string, string>>({});
@@ -67,10 +67,9 @@ export function AskView() {
 function stock(): string {
   const now = current.value;
   if (!now) return "";
-  if (!now.documents)
-    return "The library is empty. Put the files here that your questions are about.";
+  if (!now.documents) return "The library is empty. Add the files that your questions are about.";
   const pages = now.pages ? `, ${counted(now.pages, "page")}` : "";
-  return `${counted(now.documents, "document")}${pages}, ${counted(now.passages, "passage")}. Every claim of an answer leads to the place that says it.`;
+  return `${counted(now.documents, "document")}${pages}, ${counted(now.passages, "passage")}. Every claim in an answer links to the place that supports it.`;
 }
 
 function QuestionForm() {
@@ -130,10 +129,10 @@ function QuestionForm() {
         <DocumentChoice />
         <div class="parameters">
           <Limit value={limits.tokens} step="1">
-            most tokens in all
+            token limit
           </Limit>
           <Limit value={limits.seconds} step="any">
-            most seconds
+            time limit in seconds
           </Limit>
         </div>
         <p class="cap">{strategy.value}</p>

@@ -4,7 +4,7 @@ import { Arrow } from "../parts/icons";
 import { RunPane } from "../parts/runpane";
 import { overlaps } from "../parts/spans";
 import { Run } from "../run";
-import { compact, counted, dollars, seconds } from "../say";
+import { compact, counted, dollars, seconds } from "../format";
 import { library } from "../state";
 import type { Answer, Citation } from "../types";
 import { Outcome } from "./ask";
@@ -91,7 +91,7 @@ export function CompareView() {
   );
 }
 
-/** What both came to, side by side. */
+/** Both results side by side. */
 function Verdict({ runs: [first, second] }: { runs: [Run, Run] }) {
   const [a, b] = [first.answer.value, second.answer.value];
   if (!a || !b) return null;
@@ -120,11 +120,11 @@ function Verdict({ runs: [first, second] }: { runs: [Run, Run] }) {
         </tr>
       </thead>
       <tbody>
-        {rows.map(([name, said]) => (
+        {rows.map(([name, show]) => (
           <tr key={name}>
             <th scope="row">{name}</th>
-            <td>{said(a, first)}</td>
-            <td>{said(b, second)}</td>
+            <td>{show(a, first)}</td>
+            <td>{show(b, second)}</td>
           </tr>
         ))}
       </tbody>

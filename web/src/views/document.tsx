@@ -2,7 +2,7 @@ import { Reader } from "../parts/reader";
 import { link, route } from "../route";
 import { titleOf } from "../state";
 
-/** A document alone: an address that can be kept and sent. */
+/** A document on its own page, whose address can be kept and sent. */
 export function DocumentView() {
   const { parts, query } = route.value;
   const [library = "default", id = ""] = parts;

@@ -4,7 +4,7 @@ import { Drop } from "../parts/drop";
 import { ProblemNote } from "../parts/problem";
 import { InLibrary, SpanLink } from "../parts/spans";
 import { Sure } from "../parts/sure";
-import { compact, counted } from "../say";
+import { compact, counted } from "../format";
 import {
   asFailure,
   current,
@@ -146,7 +146,7 @@ function Libraries({ attempt }: { attempt: (work: Promise<unknown>) => Promise<v
           <input
             value={name}
             pattern="[a-z0-9][a-z0-9_\-]{0,63}"
-            title="small letters, digits, - and _"
+            title="lower-case letters, digits, - and _"
             autocapitalize="off"
             onInput={(event) => setName(event.currentTarget.value.trim())}
           />

@@ -6,7 +6,7 @@ import { RunPane } from "../parts/runpane";
 import { link, route } from "../route";
 import { Sure } from "../parts/sure";
 import { Run } from "../run";
-import { seconds, when } from "../say";
+import { seconds, when } from "../format";
 import { asFailure, library } from "../state";
 import type { Problem, RunInfo } from "../types";
 import { Outcome } from "./ask";
@@ -27,7 +27,7 @@ export function RunsView() {
       {problem && <ProblemNote problem={problem} />}
       {list?.length === 0 && (
         <p class="quiet">
-          Nothing was asked yet. <a href={link("ask")}>Ask something.</a>
+          No questions were asked yet. <a href={link("ask")}>Ask one.</a>
         </p>
       )}
       <ul class="run-list">
@@ -46,7 +46,7 @@ export function RunsView() {
               </span>
             </a>
             <Sure
-              what={`Forget the run “${run.question}”`}
+              what={`Delete the run “${run.question}”`}
               act={() =>
                 void api
                   .forgetRun(run.id)

@@ -1,4 +1,4 @@
-// Numbers and times as they are read.
+// Numbers, times and texts for people.
 
 const whole = new Intl.NumberFormat("en-GB");
 const short = new Intl.NumberFormat("en-GB", { notation: "compact", maximumFractionDigits: 1 });
@@ -48,9 +48,9 @@ export function when(began: string | number): string {
     : `${date.toLocaleDateString("en-GB", { day: "numeric", month: "short" })}, ${time}`;
 }
 
-/** A text in one line, no longer than so many characters. */
+/** A text in one line, cut to so many characters. */
 export function oneLine(text: string, most = 160): string {
-  // Rulers say nothing in a line.
+  // A ruler has no meaning within a line.
   const line = text
     .replace(/[-=_*~]{4,}/g, " ")
     .replace(/\s+/g, " ")
