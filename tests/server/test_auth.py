@@ -1,4 +1,4 @@
-"""Who may ask, and what keeps strange web pages out."""
+"""Who may ask, and protection against other web pages in the same browser."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from hypothesis import strategies as st
 from colligate.errors import UsageError
 from colligate.server.auth import check_token, make_token, normalize_origin
 from colligate.server.config import is_loopback
+from support.http_server import DEFAULT, RULES, form_of
 
 TOKEN = "a-token-of-some-length"
 RIGHT = {"Authorization": f"Bearer {TOKEN}"}
 CLOSED = [
     ("GET", "/api/about"),
     ("GET", "/api/libraries"),
-    ("POST", "/api/libraries/default/ask"),
-    ("POST", "/api/libraries/default/files"),
+    ("POST", f"{DEFAULT}/ask"),
+    ("POST", f"{DEFAULT}/files"),
     ("GET", "/api/runs/x"),
-    ("DELETE", "/api/libraries/default/documents/x"),
+    ("DELETE", f"{DEFAULT}/documents/x"),
     ("GET", "/api/docs/"),
     ("GET", "/api/nothing"),
     ("GET", "/metrics"),
@@ -30,7 +31,7 @@ CLOSED = [
 
 
 @pytest.mark.parametrize(("method", "path"), CLOSED)
-async def test_without_the_token_nothing_is_told(serve: Any, method: str, path: str) -> None:
+async def test_nothing_is_shown_without_the_token(serve: Any, method: str, path: str) -> None:
     async with serve(token=TOKEN) as client:
         for headers in ({}, {"Authorization": f"Bearer {TOKEN}x"}, {"Authorization": TOKEN}):
             response = await client.request(method, path, headers=headers)
@@ -46,31 +47,29 @@ async def test_what_needs_no_token(serve: Any) -> None:
         assert (await client.get("/")).status_code != 401
 
 
-async def test_cookies_and_queries_are_no_tokens(serve: Any) -> None:
+async def test_cookies_and_queries_are_not_tokens(serve: Any) -> None:
     async with serve(token=TOKEN) as client:
         cookie = {"Cookie": f"token={TOKEN}; Authorization=Bearer {TOKEN}"}
         assert (await client.get("/api/about", headers=cookie)).status_code == 401
         assert (await client.get(f"/api/about?token={TOKEN}")).status_code == 401
 
 
-async def test_without_a_token_set_this_machine_may_ask(serve: Any) -> None:
-    async with serve() as client:
-        assert (await client.get("/api/about")).status_code == 200
+async def test_without_a_configured_token_this_machine_may_ask(client: Any) -> None:
+    assert (await client.get("/api/about")).status_code == 200
 
 
 @pytest.mark.parametrize(
-    "host", ["evil.example", "evil.example:8420", "", "127.0.0.1.evil.example"]
+    ("host", "status"),
+    [
+        *((h, 421) for h in ("evil.example", "evil.example:8420", "", "127.0.0.1.evil.example")),
+        *((h, 200) for h in ("localhost:8420", "127.0.0.1", "[::1]:8420", "LOCALHOST")),
+    ],
 )
-async def test_a_name_that_was_made_to_point_here_is_refused(serve: Any, host: str) -> None:
+async def test_on_loopback_only_names_of_this_machine(serve: Any, host: str, status: int) -> None:
+    """Another name was made to point here (DNS rebinding)."""
     async with serve() as client:
         response = await client.get("/api/libraries", headers={"Host": host})
-        assert response.status_code == 421
-
-
-@pytest.mark.parametrize("host", ["localhost:8420", "127.0.0.1", "[::1]:8420", "LOCALHOST"])
-async def test_names_of_this_machine(serve: Any, host: str) -> None:
-    async with serve() as client:
-        assert (await client.get("/api/libraries", headers={"Host": host})).status_code == 200
+        assert response.status_code == status
 
 
 async def test_beyond_this_machine_any_name_will_do(serve: Any) -> None:
@@ -81,43 +80,38 @@ async def test_beyond_this_machine_any_name_will_do(serve: Any) -> None:
 
 async def test_pages_of_other_origins_change_nothing(serve: Any) -> None:
     async with serve() as client:
-        files = [("files", ("a.md", b"# A\n\nText.\n"))]
-        for headers in (
-            {"Origin": "https://evil.example"},
-            {"Origin": "null"},
-            {"Origin": "http://["},
-            {"Origin": ""},
-            {"Origin": "http://127.0.0.1:9999"},
-            {"Sec-Fetch-Site": "cross-site"},
+        for headers, status in (
+            ({"Origin": "https://evil.example"}, 403),
+            ({"Origin": "null"}, 403),
+            ({"Origin": "http://["}, 403),
+            ({"Origin": ""}, 403),
+            ({"Origin": "http://127.0.0.1:9999"}, 403),
+            ({"Sec-Fetch-Site": "cross-site"}, 403),
+            ({"Origin": "http://127.0.0.1:8420", "Sec-Fetch-Site": "same-origin"}, 202),
         ):
-            response = await client.post(
-                "/api/libraries/default/files", files=files, headers=headers
-            )
-            assert response.status_code == 403
-        own = {"Origin": "http://127.0.0.1:8420", "Sec-Fetch-Site": "same-origin"}
-        response = await client.post("/api/libraries/default/files", files=files, headers=own)
-        assert response.status_code == 202
+            files = form_of({"a.md": "# A\n\nText.\n"})
+            response = await client.post(f"{DEFAULT}/files", files=files, headers=headers)
+            assert response.status_code == status
 
 
 async def test_origins_that_were_allowed(serve: Any) -> None:
     origin = {"Origin": "https://papers.example"}
+    # As a proxy in front of the server passes it on.
+    proxied = {"Host": "papers.example", **origin}
     asking = {**origin, "Access-Control-Request-Method": "POST"}
     async with serve(allow_origins=("https://papers.example",)) as client:
         assert (await client.options("/api/libraries", headers=asking)).status_code == 200
         made = await client.post("/api/libraries", json={"name": "a"}, headers=origin)
         assert made.status_code == 201
         assert made.headers["access-control-allow-origin"] == "https://papers.example"
-        proxied = {"Host": "papers.example", **origin}
         assert (await client.get("/api/libraries", headers=proxied)).status_code == 200
     async with serve() as client:
-        # As a proxy in front of the server passes it on.
-        proxied = {"Host": "papers.example", **origin}
         assert (await client.get("/api/libraries", headers=proxied)).status_code == 421
         response = await client.get("/api/libraries", headers=origin)
         assert "access-control-allow-origin" not in response.headers
 
 
-async def test_every_response_carries_the_policy(serve: Any) -> None:
+async def test_every_response_has_the_security_headers(serve: Any) -> None:
     async with serve(token=TOKEN) as client:
         for path in ("/", "/api/about", "/healthz", "/nothing", "/api/docs"):
             headers = (await client.get(path)).headers
@@ -135,50 +129,10 @@ async def test_the_reference_lists_every_path_and_loads_nothing(serve: Any) -> N
         assert "http" not in page.replace("the HTTP API", "")
 
 
-@given(st.text(max_size=40))
-def test_tokens_that_are_taken_can_be_sent(token: str) -> None:
-    try:
-        taken = check_token(token)
-    except UsageError:
-        return
-    assert taken.encode("ascii").decode() == taken
-    assert len(taken) >= 16
-    assert not any(character.isspace() for character in taken)
-
-
-@pytest.mark.parametrize(
-    ("given_origin", "origin"),
-    [
-        ("https://papers.example", "https://papers.example"),
-        ("https://Papers.Example/", "https://papers.example"),
-        ("http://[::1]:3000", "http://[::1]:3000"),
-    ],
-)
-def test_origins_are_written_as_browsers_send_them(given_origin: str, origin: str) -> None:
-    assert normalize_origin(given_origin) == origin
-
-
-@pytest.mark.parametrize(
-    "origin", ["*", "null", "papers.example", "https://", "http://[", "https://a/b", "ftp://a", ""]
-)
-def test_what_is_no_origin_is_refused(origin: str) -> None:
-    with pytest.raises(UsageError, match="not an origin"):
-        normalize_origin(origin)
-
-
-async def test_an_origin_that_is_none_opens_nothing(serve: Any) -> None:
-    async with serve(allow_origins=("*",)) as client:
-        for host in ("", "evil.example"):
-            assert (await client.get("/api/libraries", headers={"Host": host})).status_code == 421
-
-
-async def test_behind_tls_citations_lead_to_the_public_address(serve: Any, add: Any) -> None:
-    body = {
-        "model": "retrieve-read",
-        "messages": [{"role": "user", "content": "Where is the hall"}],
-    }
-    async with serve(allow_origins=("https://papers.example",)) as client:
-        await add(client, {"a.md": "# A\n\nBicycles stand in the hall.\n"})
+async def test_behind_tls_citations_link_to_the_public_address(serve: Any) -> None:
+    messages = [{"role": "user", "content": "Where is the hall"}]
+    body = {"model": "retrieve-read", "messages": messages}
+    async with serve(files=RULES, allow_origins=("https://papers.example",)) as client:
         for host, url in (
             ("papers.example", "https://papers.example/#/document/default/"),
             ("127.0.0.1:8420", "http://127.0.0.1:8420/#/document/default/"),
@@ -188,10 +142,47 @@ async def test_behind_tls_citations_lead_to_the_public_address(serve: Any, add: 
             assert link["url_citation"]["url"].startswith(url)
 
 
-def test_make_tokens_differ_and_are_taken() -> None:
+@given(st.text(max_size=40))
+def test_accepted_tokens_can_be_sent(token: str) -> None:
+    try:
+        taken = check_token(token)
+    except UsageError:
+        return
+    assert taken.encode("ascii").decode() == taken
+    assert len(taken) >= 16
+    assert not any(character.isspace() for character in taken)
+
+
+def test_new_tokens_differ_and_are_accepted() -> None:
     assert check_token(make_token()) != make_token()
 
 
+@pytest.mark.parametrize(
+    ("written", "origin"),
+    [
+        ("https://papers.example", "https://papers.example"),
+        ("https://Papers.Example/", "https://papers.example"),
+        ("http://[::1]:3000", "http://[::1]:3000"),
+    ],
+)
+def test_origins_are_written_as_browsers_send_them(written: str, origin: str) -> None:
+    assert normalize_origin(written) == origin
+
+
+@pytest.mark.parametrize(
+    "text", ["*", "null", "papers.example", "https://", "http://[", "https://a/b", "ftp://a", ""]
+)
+def test_other_texts_are_not_origins(text: str) -> None:
+    with pytest.raises(UsageError, match="not an origin"):
+        normalize_origin(text)
+
+
+async def test_a_wildcard_origin_opens_nothing(serve: Any) -> None:
+    async with serve(allow_origins=("*",)) as client:
+        for host in ("", "evil.example"):
+            assert (await client.get("/api/libraries", headers={"Host": host})).status_code == 421
+
+
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.2", "papers.example", ""])
-def test_beyond_this_machine(host: str) -> None:
+def test_hosts_beyond_this_machine(host: str) -> None:
     assert not is_loopback(host)

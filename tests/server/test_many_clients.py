@@ -6,28 +6,26 @@ import asyncio
 import tracemalloc
 from typing import Any
 
+from support.http_server import parse_events
+
 CLIENTS = 64
 
 
-async def test_64_clients_ask_at_once_and_none_gets_anothers_answer(
-    listen: Any, add: Any, events: Any
-) -> None:
-    """Half of them stream; each asks of its own house, in a library of one page a house."""
+async def test_64_clients_ask_at_once_and_none_gets_anothers_answer(serve: Any) -> None:
+    """Half of them stream; each asks about its own house, in a library of one page a house."""
     files = {
         f"house{n}.md": f"# House {n}\n\nThe door of number{n} is painted shade{n}.\n"
         for n in range(CLIENTS)
     }
-    async with listen(runs=8, waiting=CLIENTS) as client:
-        job = await add(client, files)
-        assert len(job["documents"]) == CLIENTS
+    async with serve(files=files, socket=True, runs=8, waiting=CLIENTS) as client:
 
         async def ask(n: int) -> dict[str, Any]:
-            body = {"question": f"Which shade has the door of number{n}", "stream": n % 2 == 0}
-            response = await client.post("/api/libraries/default/ask", json=body)
+            question = f"Which shade has the door of number{n}"
+            response = await client.ask(question, stream=n % 2 == 0)
             assert response.status_code == 200, response.text
-            if not body["stream"]:
+            if n % 2:
                 return dict(response.json())
-            name, answer = events(response.text)[-1]
+            name, answer = parse_events(response.text)[-1]
             assert name == "answer"
             return dict(answer)
 
@@ -45,5 +43,4 @@ async def test_64_clients_ask_at_once_and_none_gets_anothers_answer(
         # A run leaves a line in a list behind, and while it is under way its prompt.
         assert after - before < 8_000_000
         assert most - before < 64_000_000
-        listed = (await client.get("/api/libraries/default/runs")).json()
-        assert {run["state"] for run in listed} == {"done"}
+        assert {run["state"] for run in await client.listed("runs")} == {"done"}

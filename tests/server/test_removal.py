@@ -9,97 +9,84 @@ from typing import Any
 from colligate.cli.app import run_command
 from colligate.errors import ServerFailed
 from colligate.testing import ScriptedModel
+from support.http_server import DEFAULT, parse_events, until
 
-ASK = "/api/libraries/default/ask"
 FILES = {"yard.md": "# Yard\n\nThe key is under the mat.\n", "b.md": "# B\n\nText.\n"}
+MAT = "Where is the mat"
 
 
-async def runs(client: Any) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = (await client.get("/api/libraries/default/runs")).json()
-    return found
+async def test_a_removed_document_leaves_no_trace(serve: Any, tmp_path: Path) -> None:
+    async with serve(files=FILES) as client:
+        kept = (await client.ask("Text", documents=[await client.document("B")])).json()["run"]
+        yard = await client.document("Yard")
+        gone = (await client.ask(MAT, documents=[yard])).json()["run"]
+        assert (await client.delete(f"{DEFAULT}/documents/{yard}")).status_code == 204
+        assert [run["id"] for run in await client.listed("runs")] == [kept]
+        assert (await client.get(f"/api/runs/{gone}")).status_code == 404
+        for folder in ("files", "runs"):
+            for file in (tmp_path / "papers" / folder).rglob("*"):
+                assert file.is_dir() or b"under the mat" not in file.read_bytes()
+        assert (await client.get(f"{DEFAULT}/documents/{yard}")).status_code == 404
 
 
-async def document_of(client: Any, title: str) -> str:
-    found = (await client.get("/api/libraries/default/documents")).json()
-    return str(next(each["id"] for each in found if each["title"] == title))
-
-
-async def test_a_run_that_failed_over_whole_documents_goes_with_any_of_them(
-    serve: Any, add: Any, tmp_path: Path
+async def test_a_failed_run_over_whole_documents_goes_with_any_of_them(
+    serve: Any, tmp_path: Path
 ) -> None:
     def reply(call: Any) -> Any:
         return "no JSON" if len(model.calls) == 1 else ServerFailed("broken", "", "")
 
     model = ScriptedModel(reply)
-    async with serve(model) as client:
-        await add(client, FILES)
-        body = {"question": "Where is the key?", "strategy": "full-context"}
-        failed = await client.post(ASK, json=body)
-        assert failed.status_code == 502
-        (run,) = await runs(client)
+    async with serve(model, FILES) as client:
+        assert (await client.ask(MAT, strategy="full-context")).status_code == 502
+        (run,) = await client.listed("runs")
         events = (await client.get(f"/api/runs/{run['id']}/events?prompts=true")).text
         assert "under the mat" in events
-        yard = await document_of(client, "Yard")
-        await client.delete(f"/api/libraries/default/documents/{yard}")
-        assert await runs(client) == []
+        await client.delete(f"{DEFAULT}/documents/{await client.document('Yard')}")
+        assert await client.listed("runs") == []
         assert list((tmp_path / "papers" / "runs").iterdir()) == []
 
 
-async def test_a_run_under_way_that_shows_what_was_removed_meanwhile_is_not_kept(
-    serve: Any, add: Any, held: Any, until: Any, tmp_path: Path
+async def test_a_run_under_way_that_holds_removed_text_is_not_kept(
+    serve: Any, held: Any, tmp_path: Path
 ) -> None:
-    async with serve(held) as client:
-        await add(client, FILES)
-        server = client.app.state.server
-        yard = await document_of(client, "Yard")
-        body = {"question": "Where is the mat"}
-        asking = asyncio.create_task(client.post(ASK, json=body))
+    async with serve(held, FILES) as client:
+        runs = client.server.runs
+        asking = client.begin(MAT)
         await until(lambda: held.now == 1)
-        (run,) = server.runs.of("default")
-        await client.delete(f"/api/libraries/default/documents/{yard}")
+        await client.delete(f"{DEFAULT}/documents/{await client.document('Yard')}")
         assert (await asking).status_code == 409
-        assert server.runs.of("default") == []
-        # One that had not looked at it by then is looked at when it ends.
-        asking = asyncio.create_task(client.post(ASK, json={**body, "question": "Text"}))
+        assert runs.of("default") == []
+        # A run that had not looked at the document by then is checked when it ends.
+        asking = client.begin("Text")
         await until(lambda: held.now == 1)
-        (run,) = server.runs.of("default")
-        other = await document_of(client, "B")
-        run.removed = frozenset({other})
+        (run,) = runs.of("default")
+        run.removed = frozenset({await client.document("B")})
         held.gate.set()
         assert (await asking).status_code == 200
-        assert server.runs.of("default") == []
+        assert runs.of("default") == []
         assert list((tmp_path / "papers" / "runs").iterdir()) == []
 
 
-async def test_who_follows_a_run_that_was_erased_is_told_how_it_ended(
-    serve: Any, add: Any, held: Any, until: Any, events: Any
-) -> None:
-    async with serve(held) as client:
-        await add(client, FILES)
-        runs = client.app.state.server.runs
-        body = {"question": "Where is the mat", "stream": True}
-        asking = asyncio.create_task(client.post(ASK, json=body))
+async def test_a_follower_of_an_erased_run_learns_how_it_ended(serve: Any, held: Any) -> None:
+    async with serve(held, FILES) as client:
+        runs = client.server.runs
+        asking = client.begin(MAT, stream=True)
         await until(lambda: held.now == 1)
         (run,) = runs.of("default")
         run.files.delete()
         runs._recorders[run.id].wake()  # the next event, before the run is stopped
         await asyncio.wait([asking], timeout=0.2)
         await runs.forget(run)
-        name, said = events((await asking).text)[-1]
-        assert (name, said["status"]) == ("problem", 409)
+        name, problem = parse_events((await asking).text)[-1]
+        assert (name, problem["status"]) == ("problem", 409)
 
 
-async def test_the_command_line_removes_what_a_server_kept(
-    serve: Any, add: Any, tmp_path: Path
-) -> None:
+async def test_the_command_line_removes_what_a_server_kept(serve: Any, tmp_path: Path) -> None:
     papers = tmp_path / "papers"
-    async with serve() as client:
-        await add(client, FILES)
-        other = await document_of(client, "B")
-        about_b = {"question": "Text", "documents": [other]}
-        kept = (await client.post(ASK, json=about_b)).json()["run"]
-        await client.post(ASK, json={"question": "Where is the mat"})
-        yard = await document_of(client, "Yard")
+    async with serve(files=FILES) as client:
+        kept = (await client.ask("Text", documents=[await client.document("B")])).json()["run"]
+        await client.ask(MAT)
+        yard = await client.document("Yard")
     options = ["--library", str(papers), "--embedder", "static"]
     assert await asyncio.to_thread(run_command, ["library", "remove", yard, *options]) == 0
     left = [file for file in papers.rglob("*") if file.is_file()]
@@ -108,4 +95,4 @@ async def test_the_command_line_removes_what_a_server_kept(
     assert {file.stem for file in (papers / "runs").iterdir()} == {kept}
     assert [file.name for file in (papers / "files").rglob("*.*")] == ["b.md"]
     async with serve() as client:
-        assert [run["id"] for run in await runs(client)] == [kept]
+        assert [run["id"] for run in await client.listed("runs")] == [kept]

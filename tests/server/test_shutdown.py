@@ -1,4 +1,4 @@
-"""Told to stop, the server lets what is under way end, or says that it was cancelled."""
+"""Told to stop, the server lets the work under way finish, or reports that it was cancelled."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,59 +18,38 @@ import httpx2
 import pytest
 
 from colligate.cli.app import run_command
+from support.http_server import DEFAULT, QUESTION, RULES, form_of, statement_reply, until
 
-RULES = {"rules.md": "# Rules\n\nBicycles stand in the hall.\n"}
-ASK = "/api/libraries/default/ask"
-BODY = {"question": "Where is the hall"}
-REPLY = json.dumps(
-    {
-        "statements": [
-            {
-                "passage": 1,
-                "quote": "Bicycles stand in the hall.",
-                "sentence": "Bicycles stand in the hall.",
-            }
-        ],
-        "short_answer": "in the hall",
-        "found": True,
-    }
-)
+HALL = "Bicycles stand in the yard, never in the hall."
 
 
-async def test_a_run_under_way_ends_and_no_other_begins(
-    serve: Any, add: Any, held: Any, until: Any
-) -> None:
-    async with serve(held, runs=1) as client:
-        await add(client, RULES)
-        server = client.app.state.server
-        asking = asyncio.create_task(client.post(ASK, json=BODY))
+async def test_a_run_under_way_ends_and_no_other_begins(serve: Any, held: Any) -> None:
+    async with serve(held, RULES, runs=1) as client:
+        asking = client.begin()
         await until(lambda: held.now == 1)
-        waiting = asyncio.create_task(client.post(ASK, json=BODY))
-        await until(lambda: len(server.runs.of("default")) == 2)
-        draining = asyncio.create_task(server.drain(20))
+        waiting = client.begin()
+        await until(lambda: len(client.server.runs.of("default")) == 2)
+        draining = asyncio.create_task(client.server.drain(20))
         assert (await waiting).status_code == 503
-        refused = await client.post(ASK, json=BODY)
+        refused = await client.ask()
         assert refused.status_code == 503
         assert "retry-after" in refused.headers
-        files = [("files", ("b.md", b"text"))]
-        assert (await client.post("/api/libraries/default/files", files=files)).status_code == 503
+        files = form_of({"b.md": "text"})
+        assert (await client.post(f"{DEFAULT}/files", files=files)).status_code == 503
         held.gate.set()
         assert (await asking).json()["found"]
         await draining
 
 
-async def test_a_run_that_takes_too_long_is_recorded_as_cancelled(
-    serve: Any, add: Any, held: Any, until: Any
-) -> None:
-    async with serve(held) as client:
-        await add(client, RULES)
-        asking = asyncio.create_task(client.post(ASK, json=BODY))
+async def test_a_run_that_takes_too_long_is_recorded_as_cancelled(serve: Any, held: Any) -> None:
+    async with serve(held, RULES) as client:
+        asking = client.begin()
         await until(lambda: held.now == 1)
-        await client.app.state.server.drain(0.01)
+        await client.server.drain(0.01)
         assert (await asking).status_code == 503
         assert held.now == 0
     async with serve() as client:
-        (run,) = (await client.get("/api/libraries/default/runs")).json()
+        (run,) = await client.listed("runs")
         assert run["state"] == "cancelled"
 
 
@@ -96,7 +76,7 @@ class Command:
         self.said = ""
 
     def line(self, pattern: str) -> str:
-        """What a line of standard error says, read until one fits."""
+        """The match in the first line of standard error that fits."""
         assert self.process.stderr is not None
         for line in self.process.stderr:
             self.said += line
@@ -118,7 +98,7 @@ class Command:
 
 @pytest.fixture
 def command(tmp_path: Path, openai_server: Any) -> Iterator[Any]:
-    openai_server.answer = REPLY
+    openai_server.answer = statement_reply(HALL, HALL, "in the yard")
     started: list[Command] = []
 
     def start(*arguments: str) -> Command:
@@ -132,23 +112,43 @@ def command(tmp_path: Path, openai_server: Any) -> Iterator[Any]:
             each.process.communicate()
 
 
+@contextmanager
+def answering(
+    serving: Command, openai_server: Any
+) -> Iterator[tuple[httpx2.Client, Iterator[str]]]:
+    """The lines of a stream whose model is being asked and does not reply yet."""
+    body = {"question": QUESTION, "stream": True}
+    with serving.client() as client:
+        job = client.post(f"{DEFAULT}/files", files=form_of(RULES)).json()["job"]
+        assert "event: done" in client.get(f"/api/jobs/{job}/events").text
+        openai_server.hold()
+        with client.stream("POST", f"{DEFAULT}/ask", json=body) as response:
+            lines = response.iter_lines()
+            assert any('"event": "asking"' in line for line in lines)
+            yield client, lines
+
+
 def test_the_command_serves_and_stops_once_the_answer_is_out(
     command: Any, openai_server: Any
 ) -> None:
     serving = command()
-    with serving.client() as client:
-        sent = [("files", (name, text.encode())) for name, text in RULES.items()]
-        job = client.post("/api/libraries/default/files", files=sent).json()["job"]
-        assert "event: done" in client.get(f"/api/jobs/{job}/events").text
-        openai_server.hold()
-        with client.stream("POST", ASK, json={**BODY, "stream": True}) as response:
-            lines = response.iter_lines()
-            assert any('"event": "asking"' in line for line in lines)
-            serving.process.send_signal(signal.SIGTERM)
-            openai_server.release()
-            assert any(line.startswith("event: answer") for line in lines)
+    with answering(serving, openai_server) as (_, lines):
+        serving.process.send_signal(signal.SIGTERM)
+        openai_server.release()
+        assert any(line.startswith("event: answer") for line in lines)
     assert serving.stop() == 0, serving.said
     assert "Traceback" not in serving.said
+
+
+def test_a_second_signal_ends_the_waiting(command: Any, openai_server: Any, tmp_path: Path) -> None:
+    serving = command("--grace", "600")
+    with answering(serving, openai_server) as (client, _):
+        serving.process.send_signal(signal.SIGTERM)
+        while not refuses(client.base_url):  # until the signal has had its effect
+            pass
+        assert serving.stop() == 0, serving.said
+    (summary,) = (tmp_path / "papers" / "runs").glob("*.json")
+    assert json.loads(summary.read_text())["state"] == "cancelled"
 
 
 def refuses(url: httpx2.URL) -> bool:
@@ -157,24 +157,6 @@ def refuses(url: httpx2.URL) -> bool:
     except httpx2.NetworkError:
         return True
     return False
-
-
-def test_a_second_signal_ends_the_waiting(command: Any, openai_server: Any, tmp_path: Path) -> None:
-    serving = command("--grace", "600")
-    with serving.client() as client:
-        sent = [("files", (name, text.encode())) for name, text in RULES.items()]
-        job = client.post("/api/libraries/default/files", files=sent).json()["job"]
-        assert "event: done" in client.get(f"/api/jobs/{job}/events").text
-        openai_server.hold()
-        with client.stream("POST", ASK, json={**BODY, "stream": True}) as response:
-            lines = response.iter_lines()
-            assert any('"event": "asking"' in line for line in lines)
-            serving.process.send_signal(signal.SIGTERM)
-            while not refuses(client.base_url):  # until the signal has had its effect
-                pass
-            assert serving.stop() == 0, serving.said
-    (summary,) = (tmp_path / "papers" / "runs").glob("*.json")
-    assert json.loads(summary.read_text())["state"] == "cancelled"
 
 
 def test_beyond_this_machine_a_token_is_made_and_shown_once(command: Any) -> None:
@@ -195,7 +177,7 @@ def test_beyond_this_machine_a_token_is_made_and_shown_once(command: Any) -> Non
         (["--token", "short"], "too short"),
     ],
 )
-def test_what_cannot_be_served_is_said_in_a_line(
+def test_what_cannot_be_served_is_reported_in_one_line(
     command: Any, arguments: list[str], words: str
 ) -> None:
     serving = command(*arguments)

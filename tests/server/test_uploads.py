@@ -1,4 +1,4 @@
-"""Files that come by HTTP, also those that mean harm."""
+"""Files that arrive over HTTP, hostile ones included."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from colligate.server.uploads import safe_name, store_file, sweep_files
+from colligate.server.uploads import UploadJob, safe_name, store_file, sweep_files
+from support.http_server import DEFAULT, form_of, until
 
-FILES = "/api/libraries/default/files"
+FILES = f"{DEFAULT}/files"
+A = {"a.md": "# A\n\nText.\n"}
 
 
 @given(st.text(max_size=300))
@@ -67,36 +69,29 @@ def test_the_same_file_takes_one_place(tmp_path: Path) -> None:
     assert other.exists()
 
 
-async def test_titles_are_the_names_given(serve: Any, add: Any) -> None:
-    async with serve() as client:
-        await add(client, {"../Quarterly \x1bfigures.txt": "Sales rose.\n"})
-        (found,) = (await client.get("/api/libraries/default/documents")).json()
-        assert found["title"] == "Quarterly figures"
-        assert found["source"] == "Quarterly figures.txt"
+async def test_titles_are_the_names_given(serve: Any) -> None:
+    async with serve(files={"../Quarterly \x1bfigures.txt": "Sales rose.\n"}) as client:
+        (document,) = await client.listed("documents")
+        assert document["title"] == "Quarterly figures"
+        assert document["source"] == "Quarterly figures.txt"
 
 
-async def test_what_cannot_be_read_is_said_and_the_rest_is_read(serve: Any, add: Any) -> None:
+async def test_unreadable_files_are_reported_and_not_kept(serve: Any, tmp_path: Path) -> None:
     async with serve() as client:
-        job = await add(client, {"a.md": "# A\n\nText.\n", "b.pdf": b"no pdf", "c.txt": b""})
+        job = await client.add({**A, "b.pdf": b"no pdf", "c.txt": b""})
         assert job["state"] == "done"
         assert len(job["documents"]) == 1
         assert {problem["file"] for problem in job["problems"]} == {"b.pdf", "c.txt"}
         assert all(problem["why"] for problem in job["problems"])
-        alone = await add(client, {"b.pdf": b"no pdf"})
-        assert alone["state"] == "failed"
-
-
-async def test_files_that_could_not_be_read_are_not_kept(
-    serve: Any, add: Any, tmp_path: Path
-) -> None:
-    async with serve() as client:
-        await add(client, {"a.md": "# A\n\nText.\n", "b.pdf": b"no pdf"})
-        await wait_for_sweep(client)
+        assert (await client.add({"b.pdf": b"no pdf"}))["state"] == "failed"
+        await client.server.jobs.tidy("default")
     kept = [file.name for file in (tmp_path / "papers" / "files").rglob("*") if file.is_file()]
     assert kept == ["a.md"]
 
 
-async def test_what_a_killed_server_left_unread_is_swept(serve: Any, tmp_path: Path) -> None:
+async def test_files_that_a_killed_server_left_unread_are_deleted(
+    serve: Any, tmp_path: Path
+) -> None:
     left = tmp_path / "papers" / "files" / "abc" / "left.md"
     left.parent.mkdir(parents=True)
     left.write_text("# Left\n")
@@ -104,12 +99,11 @@ async def test_what_a_killed_server_left_unread_is_swept(serve: Any, tmp_path: P
         assert not left.exists()
 
 
-async def test_a_file_sent_twice_is_one_document(serve: Any, add: Any) -> None:
+async def test_a_file_sent_twice_is_one_document(serve: Any) -> None:
     async with serve() as client:
-        first = await add(client, {"a.md": "# A\n\nText.\n"})
-        again = await add(client, {"a.md": "# A\n\nText.\n"})
+        first, again = await client.add(A), await client.add(A)
         assert first["documents"] == again["documents"]
-        assert len((await client.get("/api/libraries/default/documents")).json()) == 1
+        assert len(await client.listed("documents")) == 1
 
 
 async def test_a_job_under_way_can_be_stopped(serve: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,41 +115,47 @@ async def test_a_job_under_way_can_be_stopped(serve: Any, monkeypatch: pytest.Mo
 
     monkeypatch.setattr("colligate.library.library.AsyncLibrary.add", add)
     async with serve(jobs=2) as client:
-        sent = [("files", ("a.md", b"# A\n\nText.\n"))]
-        running = (await client.post(FILES, files=sent)).json()["job"]
+        running = await client.upload(A)
         await reached.wait()
-        queued = (await client.post(FILES, files=sent)).json()["job"]
+        queued = await client.upload(A)
         assert (await client.get(f"/api/jobs/{queued}")).json()["state"] == "queued"
-        assert (await client.post(FILES, files=sent)).status_code == 503
+        assert (await client.post(FILES, files=form_of(A))).status_code == 503
         for job in (queued, running):
             assert (await client.delete(f"/api/jobs/{job}")).status_code == 204
-            last = (await client.get(f"/api/jobs/{job}/events")).text
-            assert '"state": "cancelled"' in last
+            name, ended = (await client.events(f"/api/jobs/{job}/events"))[-1]
+            assert (name, ended["state"]) == ("done", "cancelled")
         assert (await client.get("/api/jobs/nothing")).status_code == 404
 
 
+async def test_whoever_follows_a_job_always_gets_its_end() -> None:
+    job = UploadJob("default", state="running")
+    following = job.follow()
+    assert (await anext(following))["state"] == "running"
+    job.update(state="done")  # while the first state is being sent
+    assert [each["state"] async for each in following] == ["done"]
+
+
 async def test_the_library_stays_open_until_a_job_has_tidied_up(
-    serve: Any, monkeypatch: pytest.MonkeyPatch, until: Any
+    serve: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with serve() as client:
-        jobs = client.app.state.server.jobs
-        tidy, go_on, tidied = jobs.tidy, asyncio.Event(), []
+        jobs = client.server.jobs
+        tidy, proceed, tidied = jobs.tidy, asyncio.Event(), []
 
         async def slow(library: str) -> None:
-            await go_on.wait()
+            await proceed.wait()
             await tidy(library)
             tidied.append(library)
 
         monkeypatch.setattr(jobs, "tidy", slow)
-        sent = [("files", ("a.md", b"# A\n\nText.\n"))]
-        job = jobs.job((await client.post(FILES, files=sent)).json()["job"])
+        job = jobs.job(await client.upload(A))
         await until(lambda: job.ended)
-        draining = asyncio.create_task(client.app.state.server.drain(20))
+        draining = asyncio.create_task(client.server.drain(20))
         stopping = asyncio.create_task(jobs.cancel("default"))
         await until(lambda: jobs._closing)
         assert not draining.done()
         assert not stopping.done()
-        go_on.set()
+        proceed.set()
         await asyncio.gather(draining, stopping)
         assert tidied == ["default"]
 
@@ -260,15 +260,14 @@ async def test_500_hostile_uploads_leave_nothing_outside(serve: Any, tmp_path: P
                 assert response.status_code in (400, 422), response.text
         assert len(jobs) >= 5
         for job in jobs:
-            last = (await client.get(f"/api/jobs/{job}/events")).text
-            assert "event: done" in last
-        await wait_for_sweep(client)
+            assert (await client.events(f"/api/jobs/{job}/events"))[-1][0] == "done"
+        await client.server.jobs.tidy("default")
         assert (await client.get("/healthz")).json()["status"] == "ok"
-        documents = (await client.get("/api/libraries/default/documents")).json()
+        documents = await client.listed("documents")
         assert documents
         for each in documents:
             assert not any(unicodedata.category(c) == "Cc" for c in each["title"])
-        await client.post("/api/libraries/default/ask", json={"question": "Which heading"})
+        await client.ask("Which heading")
     assert everything(tmp_path, without=tmp_path / "papers") == before
     inside = list((tmp_path / "papers").rglob("*"))
     assert not any(file.is_symlink() for file in inside)
@@ -291,8 +290,3 @@ def multipart(files: list[tuple[str, bytes]]) -> bytes:
 
 def everything(folder: Path, *, without: Path) -> set[Path]:
     return {path for path in folder.rglob("*") if without not in (path, *path.parents)}
-
-
-async def wait_for_sweep(client: Any) -> None:
-    jobs = client.app.state.server.jobs
-    await jobs.tidy("default")

@@ -1,0 +1,289 @@
+"""Libraries, documents, questions and runs over HTTP."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from colligate.errors import ServerFailed, WeightsUnavailable
+from colligate.models import Capability
+from colligate.settings import Named, Settings
+from colligate.testing import ScriptedModel
+from support.http_server import DEFAULT, QUESTION, RULES
+
+NAMES_A_MODEL = re.compile("adapter|encoder|classifier|expert|nli|reflection|model")
+
+
+async def test_about_names_models_strategies_and_limits(client: Any) -> None:
+    about = (await client.get("/api/about")).json()
+    assert about["models"] == {"reader": "scripted"}
+    strategies = {each["name"]: each for each in about["strategies"]}
+    assert strategies["retrieve-read"]["runs"] is True
+    # The scripted model only chats; this strategy reads likelihoods.
+    assert strategies["longllmlingua"]["runs"] is False
+    assert "likelihood" in strategies["longllmlingua"]["why_not"]
+    assert any(each["name"] == "k" for each in strategies["retrieve-read"]["parameters"])
+    assert about["libraries"] == ["default"]
+    assert about["limits"]["question_characters"] == 8000
+
+
+async def test_every_operation_has_a_name_of_its_own(client: Any) -> None:
+    paths = (await client.get("/api/openapi.json")).json()["paths"]
+    ids = [each["operationId"] for methods in paths.values() for each in methods.values()]
+    assert len(set(ids)) == len(ids)
+    assert {"ask_library", "read_document", "create_chat_completion"} <= set(ids)
+
+
+async def test_an_answer_and_its_citation_lead_to_the_document(client: Any) -> None:
+    answer = (await client.ask()).json()
+    assert answer["found"]
+    (citation,) = answer["citations"]
+    span = f"start={citation['start']}&end={citation['end']}"
+    path = f"{DEFAULT}/documents/{citation['document']}"
+    assert (await client.get(f"{path}?{span}")).json()["text"] == citation["quote"]
+    run = (await client.get(f"/api/runs/{answer['run']}")).json()
+    assert run["state"] == "done"
+    assert run["answer"] == answer
+
+
+async def test_a_question_over_some_documents(client: Any) -> None:
+    (other,) = (await client.add({"other.md": "# Other\n\nThey hang in the hall.\n"}))["documents"]
+    answer = (await client.ask(documents=[other])).json()
+    assert {each["document"] for each in answer["evidence"]} == {other}
+    assert (await client.ask(documents=["nothing"])).status_code == 404
+    assert (await client.ask(documents=[])).status_code == 409
+
+
+async def test_parameters_of_a_strategy(client: Any) -> None:
+    answer = (await client.ask(strategy="retrieve-read", parameters={"k": 1})).json()
+    assert len(answer["evidence"]) == 1
+    wrong = await client.ask(parameters={"kk": 1})
+    assert wrong.status_code == 422
+    assert "kk" in wrong.json()["detail"]
+
+
+async def test_no_client_names_a_model_or_a_folder_to_load(client: Any) -> None:
+    tried = 0
+    for strategy in (await client.get("/api/about")).json()["strategies"]:
+        for parameter in strategy["parameters"]:
+            if NAMES_A_MODEL.search(parameter["name"]):
+                named = {parameter["name"]: "/etc"}
+                response = await client.ask(strategy=strategy["name"], parameters=named)
+                assert response.status_code == 422
+                assert "--allow-model" in response.json()["hint"]
+                tried += 1
+    assert tried > 5
+
+
+async def test_models_that_were_allowed_may_be_named(serve: Any) -> None:
+    async with serve(files=RULES, allow_models=("hf:one",)) as client:
+        for name, fits in (("hf:one", True), ("hf:two", False), (None, True)):
+            response = await client.ask(strategy="rdr2", parameters={"router_adapter": name})
+            assert ("--allow-model" in response.text) is not fits
+
+
+async def test_adapters_of_the_settings_are_on_the_steps(serve: Any) -> None:
+    class Adaptable(ScriptedModel):
+        async def with_adapter(self, adapter: str) -> Any:
+            raise WeightsUnavailable(f"there is no adapter {adapter}")
+
+    model = Adaptable(lambda _: "Cannot answer", capabilities=list(Capability))
+    settings = Settings(adapters={"router": Named("trained")})
+    async with serve(model, RULES, settings=settings) as client:
+        response = await client.ask(strategy="rdr2")
+        assert response.json()["title"] == "Weights unavailable"
+        assert "there is no adapter trained" in response.text
+        response = await client.ask(strategy="rdr2", parameters={"router_adapter": None})
+        assert "adapter" not in response.text
+
+
+async def test_a_model_that_fails_is_the_gateways_fault(serve: Any) -> None:
+    failure = ServerFailed("no answer", "the model's server failed", "look at it")
+    async with serve(ScriptedModel(lambda _: failure), RULES) as client:
+        response = await client.ask()
+        assert response.status_code == 502
+        assert response.json()["hint"] == "look at it"
+        (run,) = await client.listed("runs")
+        assert run["state"] == "failed"
+
+
+async def test_an_empty_library_cannot_be_asked(serve: Any) -> None:
+    async with serve() as client:
+        assert (await client.ask()).status_code == 409
+
+
+@pytest.mark.parametrize("question", ["", " \n", "x" * 8001])
+async def test_questions_are_neither_empty_nor_endless(client: Any, question: str) -> None:
+    assert (await client.ask(question)).status_code == 422
+    assert await client.listed("runs") == []
+
+
+async def test_a_token_budget_is_enforced(client: Any) -> None:
+    response = await client.ask(max_tokens_total=1)
+    assert response.status_code == 422
+    assert response.json()["title"] == "Budget exceeded"
+
+
+async def test_trees_pages_and_ranges(client: Any) -> None:
+    path = f"{DEFAULT}/documents/{await client.document('Rules')}"
+    tree = (await client.get(f"{path}/tree")).json()
+    assert [node["title"] for node in tree["nodes"] if node["kind"] == "section"] == ["Rules"]
+    assert (await client.get(f"{path}/pages/1")).status_code == 404
+    whole = (await client.get(path)).json()
+    assert whole["text"].startswith("# Rules")
+    beyond = (await client.get(f"{path}?start=10000&end=20000")).json()
+    assert (beyond["text"], beyond["start"]) == ("", whole["characters"])
+
+
+async def test_long_texts_come_in_pieces(serve: Any) -> None:
+    async with serve(files={"long.txt": "word " * 50_000}) as client:
+        path = f"{DEFAULT}/documents/{await client.document('long')}"
+        first = (await client.get(path)).json()
+        assert first["end"] == 200_000
+        rest = (await client.get(f"{path}?start={first['end']}")).json()
+        assert len(first["text"] + rest["text"]) == first["characters"]
+
+
+async def test_passages_are_found(client: Any) -> None:
+    query = {"q": "bicycles", "k": 3, "mode": "sparse"}
+    (hit,) = (await client.get(f"{DEFAULT}/search", params=query)).json()
+    assert hit["section"] == ["Rules"]
+    assert "Bicycles" in hit["text"]
+
+
+async def test_libraries_are_apart(client: Any) -> None:
+    for name, status in (("other", 201), ("other", 409), ("../other", 422)):
+        assert (await client.post("/api/libraries", json={"name": name})).status_code == status
+    await client.add({"sheds.md": "# Sheds\n\nBicycles hang in the hall.\n"}, library="other")
+    libraries = (await client.get("/api/libraries")).json()
+    assert {each["name"]: each["documents"] for each in libraries} == {"default": 1, "other": 1}
+    answer = (await client.ask(library="other")).json()
+    assert answer["citations"][0]["title"] == "Sheds"
+    assert [run["id"] for run in await client.listed("runs", "other")] == [answer["run"]]
+    assert (await client.delete("/api/libraries/other")).status_code == 204
+    assert [each["name"] for each in (await client.get("/api/libraries")).json()] == ["default"]
+    assert (await client.get(f"/api/runs/{answer['run']}")).status_code == 404
+    assert (await client.delete("/api/libraries/default")).status_code == 409
+
+
+async def test_a_new_library_exists_after_a_restart(serve: Any) -> None:
+    async with serve() as client:
+        await client.post("/api/libraries", json={"name": "other"})
+    async with serve() as client:
+        libraries = (await client.get("/api/libraries")).json()
+        assert [each["name"] for each in libraries] == ["default", "other"]
+
+
+async def test_a_path_is_not_a_document(client: Any, tmp_path: Path) -> None:
+    """`Library.remove` takes files and folders as well; over HTTP only ids are meant."""
+    folder = str(tmp_path / "papers" / "files").replace("/", "%2F")
+    assert (await client.delete(f"{DEFAULT}/documents/{folder}")).status_code == 404
+    assert len(await client.listed("documents")) == 1
+
+
+async def test_half_a_surrogate_pair_in_a_document_does_no_harm(serve: Any) -> None:
+    record = (
+        b'{"id": "odd", "title": "T\\ud800", "text": "Half a pair \\ud83d is in the hall.\\n"}\n'
+    )
+    async with serve(files={"odd.jsonl": record}) as client:
+        for path in ("", "/odd", "/odd/tree"):
+            response = await client.get(f"{DEFAULT}/documents{path}")
+            assert response.status_code == 200, path
+        assert "hall" in (await client.get(f"{DEFAULT}/search?q=hall")).json()[0]["text"]
+        assert (await client.ask()).json()["found"]
+
+
+# Runs: followed, replayed, kept, forgotten.
+
+
+async def test_events_stream_and_end_with_the_answer(client: Any) -> None:
+    response = await client.ask(stream=True)
+    run = response.text.partition('{"id": "')[2].partition('"')[0]
+    streamed = await client.events(f"/api/runs/{run}/events")
+    names = [name for name, _ in streamed]
+    assert names[0] == "run"
+    assert names[-1] == "answer"
+    assert set(names[1:-1]) == {"event"}
+    steps = [data["event"] for name, data in streamed if name == "event"]
+    assert (steps[0], steps[-1]) == ("retrieved", "answered")
+    assert all("messages" not in data for _, data in streamed)
+    assert (await client.get(f"/api/runs/{run}/events")).text == response.text
+
+
+async def test_prompts_are_shown_when_asked_for(client: Any) -> None:
+    run = (await client.ask()).json()["run"]
+    streamed = await client.events(f"/api/runs/{run}/events?prompts=true")
+    (step,) = [data for _, data in streamed if data.get("event") == "asked"]
+    assert QUESTION in step["messages"][-1]["content"]
+
+
+@pytest.mark.parametrize(("last_seen", "skipped"), [("2", 2), *((x, 0) for x in ("-1", "x", ""))])
+async def test_a_replay_resumes_after_the_last_event_seen(
+    client: Any, last_seen: str, skipped: int
+) -> None:
+    run = (await client.ask()).json()["run"]
+    path = f"/api/runs/{run}/events"
+    whole = await client.events(path)
+    assert (await client.events(path, **{"Last-Event-ID": last_seen}))[1:] == whole[1 + skipped :]
+
+
+@pytest.mark.parametrize("number", ["9" * 5000, "\u00b2"])
+async def test_a_strange_last_event_id_is_ignored(client: Any, number: str) -> None:
+    run = (await client.ask()).json()["run"]
+    headers = {"Last-Event-ID": number.encode("latin-1")}
+    response = await client.get(f"/api/runs/{run}/events", headers=headers)
+    assert "event: answer" in response.text
+
+
+async def test_runs_survive_a_restart(serve: Any) -> None:
+    async with serve(files=RULES) as client:
+        answer = (await client.ask()).json()
+        before = (await client.get(f"/api/runs/{answer['run']}/events")).text
+    async with serve() as client:
+        (run,) = await client.listed("runs")
+        assert run["found"] is True
+        assert (await client.get(f"/api/runs/{run['id']}")).json()["answer"] == answer
+        assert (await client.get(f"/api/runs/{run['id']}/events")).text == before
+
+
+async def test_a_run_that_a_killed_server_left_is_listed_as_cancelled(
+    serve: Any, tmp_path: Path
+) -> None:
+    async with serve(files=RULES) as client:
+        run = (await client.ask()).json()["run"]
+    summary = tmp_path / "papers" / "runs" / f"{run}.json"
+    kept = json.loads(summary.read_text())
+    del kept["answer"]
+    summary.write_text(json.dumps(kept | {"state": "running", "found": None}))
+    (summary.parent / "broken.json").write_text('{"quest')
+    async with serve() as client:
+        (found,) = await client.listed("runs")
+        assert found["state"] == "cancelled"
+        assert "problem" in (await client.get(f"/api/runs/{run}")).json()
+        assert '"event": "retrieved"' in (await client.get(f"/api/runs/{run}/events")).text
+
+
+async def test_only_the_last_runs_are_kept(serve: Any, tmp_path: Path) -> None:
+    async with serve(files=RULES, kept_runs=2) as client:
+        ids = [(await client.ask()).json()["run"] for _ in range(4)]
+        assert [run["id"] for run in await client.listed("runs")] == ids[:1:-1]
+        assert len(list((tmp_path / "papers" / "runs").iterdir())) == 4
+
+
+async def test_a_run_is_forgotten_when_deleted(client: Any) -> None:
+    run = (await client.ask()).json()["run"]
+    assert (await client.delete(f"/api/runs/{run}")).status_code == 204
+    assert (await client.get(f"/api/runs/{run}")).status_code == 404
+    assert await client.listed("runs") == []
+
+
+async def test_events_past_the_limit_are_not_recorded(serve: Any) -> None:
+    async with serve(files=RULES, run_bytes=300) as client:
+        run = (await client.ask()).json()["run"]
+        streamed = await client.events(f"/api/runs/{run}/events")
+        assert streamed[-1][0] == "answer"
+        assert "more events than are recorded" in streamed[-2][1]["text"]

@@ -1,0 +1,113 @@
+"""Clients behind a real socket: events as they come, and clients that hang up."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from sse_starlette import ServerSentEvent
+from sse_starlette.sse import AppStatus
+
+from colligate.server.stream import EventStream, sse
+from support.http_server import DEFAULT, QUESTION, RULES, until
+
+BODY = {"question": QUESTION, "stream": True}
+
+
+async def test_events_come_while_the_model_is_still_asked(serve: Any, held: Any) -> None:
+    async with serve(held, RULES, socket=True) as client:
+        seen: list[str] = []
+        async with client.stream("POST", f"{DEFAULT}/ask", json=BODY) as response:
+            async for line in response.aiter_lines():
+                if line.startswith("data: "):
+                    seen.append(json.loads(line[6:]).get("event", ""))
+                if "asking" in seen and not held.gate.is_set():
+                    assert held.now == 1
+                    held.gate.set()
+        assert seen[-2] == "answered"
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+async def test_a_client_that_hangs_up_frees_its_run(serve: Any, held: Any, streamed: bool) -> None:
+    async with serve(held, RULES, socket=True, runs=1) as client:
+        asking = client.begin(stream=streamed)
+        await until(lambda: held.now == 1)
+        asking.cancel()
+        await until(lambda: held.now == 0)
+        (run,) = client.server.runs.of("default")
+        await until(lambda: run.over)
+        assert run.state == "cancelled"
+        held.gate.set()
+        assert (await client.ask()).status_code == 200
+
+
+async def test_a_detached_run_continues_without_its_client(serve: Any, held: Any) -> None:
+    async with serve(held, RULES, socket=True) as client:
+        asking = client.begin(query="?detached=true", stream=True)
+        await until(lambda: held.now == 1)
+        asking.cancel()
+        await asyncio.wait([asking])
+        held.gate.set()
+        (run,) = client.server.runs.of("default")
+        await until(lambda: run.over)
+        assert run.state == "done"
+        assert (await client.events(f"/api/runs/{run.id}/events"))[-1][0] == "answer"
+
+
+async def test_a_follower_that_hangs_up_leaves_the_run_alone(serve: Any, held: Any) -> None:
+    async with serve(held, RULES, socket=True) as client:
+        asking = client.begin()
+        await until(lambda: held.now == 1)
+        (run,) = client.server.runs.of("default")
+        async with client.stream("GET", f"/api/runs/{run.id}/events") as response:
+            async for line in response.aiter_lines():
+                if "asking" in line:
+                    break
+        await until(lambda: client.server.open_streams == 0)
+        held.gate.set()
+        assert (await asking).status_code == 200
+
+
+async def test_a_silent_stream_is_kept_alive(
+    serve: Any, held: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(EventStream, "DEFAULT_PING_INTERVAL", 0.01)
+    async with serve(held, RULES, socket=True) as client:
+        pings = 0
+        async with client.stream("POST", f"{DEFAULT}/ask", json=BODY) as response:
+            async for line in response.aiter_lines():
+                pings += line.startswith(": ping")
+                if pings == 3:
+                    held.gate.set()
+                if line.startswith("event: answer"):
+                    break
+        assert pings >= 3
+
+
+async def test_a_stream_outlives_the_signal_to_stop_until_its_run_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """sse-starlette would end all streams at once; the runs behind them have their grace."""
+    monkeypatch.setattr(AppStatus, "should_exit", True)
+    sent: list[bytes] = []
+    ended: list[bool] = []
+
+    async def events() -> AsyncIterator[ServerSentEvent]:
+        for number in range(20):
+            await asyncio.sleep(0)
+            yield sse("event", {"step": number})
+        yield sse("answer", {})
+
+    async def receive() -> Any:
+        await asyncio.Event().wait()
+
+    async def send(message: Any) -> None:
+        sent.append(message.get("body", b""))
+
+    stream = EventStream(events(), lambda: ended.append(True), grace=20)
+    await stream({"type": "http", "method": "GET"}, receive, send)
+    assert b"event: answer" in b"".join(sent)
+    assert ended == [True]

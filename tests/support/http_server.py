@@ -1,0 +1,206 @@
+"""colligate's server under test: in this process, behind a socket, or in a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import uvicorn
+from fastapi import FastAPI
+
+from colligate import Engine, Settings
+from colligate.server import ServerConfig, create_app
+from colligate.server.state import ServerState
+from colligate.testing import ScriptedCall, ScriptedModel
+
+RULES = {"rules.md": "# Rules\n\nBicycles stand in the yard, never in the hall.\n"}
+QUESTION = "Where do bicycles stand? hall"
+DEFAULT = "/api/libraries/default"
+
+
+def statement_reply(quote: str, sentence: str, short: str) -> str:
+    """What a reader replies that states one thing, quoted from the first passage."""
+    said = {"passage": 1, "quote": quote, "sentence": sentence}
+    return json.dumps({"statements": [said], "short_answer": short, "found": True})
+
+
+NOT_FOUND = json.dumps({"statements": [], "short_answer": "", "found": False})
+
+
+def quoting(call: ScriptedCall) -> str:
+    """A reader that quotes the sentence of a passage with the question's last word."""
+    prompt = call.messages[-1].content
+    words = re.findall(r"\w+", re.findall(r"Question: (.*)", prompt)[-1])
+    for number, text in re.findall(r'<passage number="(\d+)"[^>]*>\n(.*?)</passage ', prompt, re.S):
+        for sentence in re.findall(r"[^.\n]+\.", text):
+            if words and re.search(rf"\b{re.escape(words[-1])}\b", sentence):
+                quote = sentence.strip()
+                reply = json.loads(statement_reply(quote, quote, quote))
+                reply["statements"][0]["passage"] = int(number)
+                return json.dumps(reply)
+    return NOT_FOUND
+
+
+class HeldModel(ScriptedModel):
+    """A reader whose replies wait until `gate` is set; `now` counts those that wait."""
+
+    def __init__(self) -> None:
+        super().__init__(quoting)
+        self.gate = asyncio.Event()
+        self.now = 0
+        self.most = 0
+
+    async def chat(self, *args: Any, **kwargs: Any) -> Any:
+        self.now += 1
+        self.most = max(self.most, self.now)
+        try:
+            await self.gate.wait()
+            return await super().chat(*args, **kwargs)
+        finally:
+            self.now -= 1
+
+
+class ServerClient(httpx2.AsyncClient):
+    """A client of a server under test; `server` is the server's own state."""
+
+    server: ServerState
+
+    async def ask(
+        self, question: str = QUESTION, *, library: str = "default", query: str = "", **body: Any
+    ) -> httpx2.Response:
+        path = f"/api/libraries/{library}/ask{query}"
+        return await self.post(path, json={"question": question, **body})
+
+    def begin(self, *args: Any, **how: Any) -> asyncio.Task[httpx2.Response]:
+        """Ask without waiting for the answer."""
+        return asyncio.create_task(self.ask(*args, **how))
+
+    async def add(
+        self, files: Mapping[str, str | bytes], library: str = "default"
+    ) -> dict[str, Any]:
+        """Upload files; the job when it has ended."""
+        job = await self.upload(files, library)
+        _, ended = (await self.events(f"/api/jobs/{job}/events"))[-1]
+        return dict(ended)
+
+    async def upload(self, files: Mapping[str, str | bytes], library: str = "default") -> str:
+        response = await self.post(f"/api/libraries/{library}/files", files=form_of(files))
+        assert response.status_code == 202, response.text
+        return str(response.json()["job"])
+
+    async def events(self, path: str, **headers: str) -> list[tuple[str, Any]]:
+        return parse_events((await self.get(path, headers=headers)).text)
+
+    async def listed(self, what: str, library: str = "default") -> list[dict[str, Any]]:
+        """The "documents" or "runs" of a library."""
+        found: list[dict[str, Any]] = (await self.get(f"/api/libraries/{library}/{what}")).json()
+        return found
+
+    async def document(self, title: str) -> str:
+        """The id of a document."""
+        found = await self.listed("documents")
+        return str(next(each["id"] for each in found if each["title"] == title))
+
+
+def form_of(files: Mapping[str, str | bytes]) -> list[Any]:
+    return [
+        ("files", (name, text.encode() if isinstance(text, str) else text))
+        for name, text in files.items()
+    ]
+
+
+def parse_events(text: str) -> list[tuple[str, Any]]:
+    """The names and data of server-sent events."""
+    found = []
+    for block in text.split("\n\n"):
+        lines = (line for line in block.splitlines() if not line.startswith(":"))
+        fields = dict(line.split(": ", 1) for line in lines)
+        if fields:
+            found.append((fields["event"], json.loads(fields["data"])))
+    return found
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for a condition, which must come true within 20 seconds."""
+    async with asyncio.timeout(20):
+        while True:
+            if condition():
+                return
+            await asyncio.sleep(0.005)
+
+
+@asynccontextmanager
+async def opened(app: FastAPI) -> AsyncIterator[None]:
+    """The app, open; in a task of its own, since a fixture's two halves are in different ones."""
+    ready, stop = asyncio.Event(), asyncio.Event()
+
+    async def live() -> None:
+        async with app.router.lifespan_context(app):
+            ready.set()
+            await stop.wait()
+
+    task = asyncio.create_task(live())
+    opening = asyncio.create_task(ready.wait())
+    await asyncio.wait([task, opening], return_when=asyncio.FIRST_COMPLETED)
+    try:
+        if opening.done():
+            yield
+    finally:
+        opening.cancel()
+        stop.set()
+        await task
+
+
+@asynccontextmanager
+async def listening(app: FastAPI) -> AsyncIterator[str]:
+    """The app behind a socket of this machine; yields its URL."""
+    config = uvicorn.Config(app, port=0, log_level="warning", timeout_graceful_shutdown=5)
+    server = uvicorn.Server(config)
+    task = asyncio.create_task(server.serve())
+    await until(lambda: server.started)
+    try:
+        yield _url(server)
+    finally:
+        server.should_exit = True
+        await task
+
+
+@contextmanager
+def threaded(folder: Path, model: Any = None, **config: Any) -> Iterator[str]:
+    """A server in a thread, over the library `folder`/papers; yields its URL, which ends in /."""
+
+    def make_engine() -> Engine:
+        library = folder / "papers"
+        return Engine(
+            model=model or ScriptedModel(lambda _: NOT_FOUND),
+            embedder="static",
+            library=library,
+            settings=Settings(),
+        )
+
+    app = create_app(ServerConfig(**config), make_engine)
+    server = uvicorn.Server(
+        uvicorn.Config(app, port=0, log_level="error", timeout_graceful_shutdown=2)
+    )
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        assert thread.is_alive(), "the server did not start"
+        thread.join(0.02)
+    try:
+        yield _url(server) + "/"
+    finally:
+        server.should_exit = True
+        thread.join(30)
+        assert not thread.is_alive()
+
+
+def _url(server: uvicorn.Server) -> str:
+    return f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
