@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import os
 import shutil
-import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,15 +15,12 @@ pytest.importorskip("fastapi", reason="the extra `serve` is not installed")
 pytest.importorskip("playwright", reason="Playwright is not installed")
 
 import pytest_asyncio
-import uvicorn
 from playwright.async_api import Browser, ConsoleMessage, Page, async_playwright
 
-from colligate import Engine
 from colligate.models import Capability
-from colligate.server.app import create_app
-from colligate.server.config import ServerConfig
-from colligate.settings import Settings
 from colligate.testing import ScriptedCall, ScriptedModel
+from support.brain import reply
+from support.http_server import threaded
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 _LICENCES = Path(__file__).parents[3] / "examples" / "licences"
@@ -35,35 +30,24 @@ QUESTION = (
 )
 
 
-def _brain() -> Any:
-    spec = importlib.util.spec_from_file_location("brain", Path(__file__).with_name("brain.py"))
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 class Reader(ScriptedModel):
-    """Plays every part; never replies to a question that says so, and fails where one says so."""
+    """Plays every part; a question may demand that it never replies, or that it fails."""
 
     def __init__(self) -> None:
-        brain = _brain()
-
-        def reply(call: ScriptedCall) -> str | BaseException:
-            if "please fail" in call.prompt:
-                return RuntimeError("the reader's own fault")
-            told = [{"role": each.role, "content": each.content} for each in call.messages]
-            said: str = brain.reply(told, dict(call.schema) if call.schema else None)
-            return said
-
         super().__init__(
-            reply,
+            self._reply,
             capabilities=[Capability.CHAT, Capability.STRUCTURED],
             context_tokens=32_000,
             likelihood=lambda prefix, _: [-1.0 - len(prefix) % 7] * 4,
             attention=lambda _, spans: [1.0 / (1 + (end - start) % 11) for start, end in spans],
         )
+
+    @staticmethod
+    def _reply(call: ScriptedCall) -> str | BaseException:
+        if "please fail" in call.prompt:
+            return RuntimeError("the reader's own fault")
+        messages = [{"role": each.role, "content": each.content} for each in call.messages]
+        return reply(messages, dict(call.schema) if call.schema else None)
 
     async def chat(self, *args: Any, **kwargs: Any) -> Any:
         if any("never reply" in message.content for message in args[0]):
@@ -71,30 +55,11 @@ class Reader(ScriptedModel):
         return await super().chat(*args, **kwargs)
 
 
-class Served:
-    """A server in a thread of its own."""
-
-    def __init__(self, folder: Path, **settings: Any) -> None:
-        def engine() -> Engine:
-            return Engine(
-                model=Reader(), embedder="static", library=folder / "papers", settings=Settings()
-            )
-
-        app = create_app(ServerConfig(**settings), engine)
-        config = uvicorn.Config(app, port=0, log_level="error", timeout_graceful_shutdown=2)
-        self._server = uvicorn.Server(config)
-        self._thread = threading.Thread(target=self._server.run, daemon=True)
-        self._thread.start()
-        while not self._server.started:
-            if not self._thread.is_alive():
-                raise RuntimeError("the server did not start")
-            self._thread.join(0.02)
-        port = self._server.servers[0].sockets[0].getsockname()[1]
-        self.url = f"http://127.0.0.1:{port}/"
-
-    def close(self) -> None:
-        self._server.should_exit = True
-        self._thread.join(15)
+@pytest.fixture(scope="session")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of a server; tests that change its library make one of their own in it."""
+    with threaded(tmp_path_factory.mktemp("served"), Reader(), runs=8) as url:
+        yield url
 
 
 def _found(playwrights_own: str) -> str | None:
@@ -120,29 +85,6 @@ async def chromium() -> AsyncIterator[Browser]:
             yield browser
         finally:
             await browser.close()
-
-
-@pytest.fixture(scope="session")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A server; tests that change its library make one of their own in it."""
-    server = Served(tmp_path_factory.mktemp("served"), runs=8)
-    try:
-        yield server
-    finally:
-        server.close()
-
-
-TOKEN = "open-sesame-open-sesame"
-
-
-@pytest.fixture
-def guarded(tmp_path: Path) -> Iterator[Served]:
-    """A server that wants the token "open-sesame-open-sesame"."""
-    server = Served(tmp_path, token=TOKEN)
-    try:
-        yield server
-    finally:
-        server.close()
 
 
 class Looked:
@@ -184,12 +126,12 @@ async def page(look: Callable[..., Awaitable[Looked]]) -> Page:
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def filled(served: Served, chromium: Browser) -> Served:
+async def filled(served: str, chromium: Browser) -> str:
     """The server with four licences in its library, uploaded through the page."""
     names = ("GPL-3", "MPL-2.0", "MIT", "Apache-2.0")
     page = await (await chromium.new_context()).new_page()
     page.set_default_timeout(30_000)
-    await page.goto(served.url)
+    await page.goto(served)
     await page.get_by_label("Files to add").set_input_files(
         [_LICENCES / f"{name}.txt" for name in names]
     )
@@ -200,12 +142,12 @@ async def filled(served: Served, chromium: Browser) -> Served:
 
 @pytest.fixture
 def ask() -> Callable[..., Awaitable[None]]:
-    """`await ask(page, served, question, strategy)` asks and waits until the run has ended."""
+    """`await ask(page, url, question, strategy)` asks and waits until the run has ended."""
 
     async def asked(
-        page: Page, served: Served, question: str = QUESTION, strategy: str = "retrieve-read"
+        page: Page, url: str, question: str = QUESTION, strategy: str = "retrieve-read"
     ) -> None:
-        await page.goto(served.url)
+        await page.goto(url)
         await page.get_by_label("Question").fill(question)
         await page.get_by_label("Strategy").select_option(strategy)
         await page.get_by_role("button", name="Ask").click()
@@ -216,10 +158,10 @@ def ask() -> Callable[..., Awaitable[None]]:
 
 @pytest.fixture
 def upload() -> Callable[..., Awaitable[None]]:
-    """`await upload(page, served, library, {name: bytes})` fills a new library through the page."""
+    """`await upload(page, url, library, {name: bytes})` fills a new library through the page."""
 
-    async def uploaded(page: Page, served: Served, library: str, files: dict[str, bytes]) -> None:
-        await page.goto(f"{served.url}#/library")
+    async def uploaded(page: Page, url: str, library: str, files: dict[str, bytes]) -> None:
+        await page.goto(f"{url}#/library")
         await page.get_by_label("New library").fill(library)
         await page.get_by_role("button", name="Create").click()
         await page.get_by_role("heading", name=library, exact=True).wait_for()

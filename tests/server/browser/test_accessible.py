@@ -18,9 +18,9 @@ Do = Callable[..., Awaitable[Any]]
 WIDE, NARROW = {"width": 1280, "height": 900}, {"width": 360, "height": 740}
 
 
-async def views(page: Page, filled: Any, ask: Do) -> Any:
+async def views(page: Page, filled: str, ask: Do) -> Any:
     """Each view in turn, once there is something to see in it."""
-    await page.goto(filled.url)
+    await page.goto(filled)
     await page.locator("#strategy option").nth(5).wait_for(state="attached")
     yield "ask, before"
     for strategy in ("retrieve-read", "duquad", "rdr2", "dualrag", "spd-rag", "longrefiner"):
@@ -33,19 +33,19 @@ async def views(page: Page, filled: Any, ask: Do) -> Any:
     await page.locator("dialog mark.main").wait_for()
     yield "document, over the page"
     await page.keyboard.press("Escape")
-    await page.goto(f"{filled.url}#/library")
+    await page.goto(f"{filled}#/library")
     await page.locator(".documents").wait_for()
     yield "library"
     await page.locator(".documents a").first.click()
     await page.locator("dialog .reader").wait_for()
     await page.keyboard.press("Escape")
-    await page.goto(f"{filled.url}#/runs")
+    await page.goto(f"{filled}#/runs")
     await page.locator(".run-list li").first.wait_for()
     yield "runs"
     await page.locator(".run-list a").first.click()
     await page.locator(".outcome[aria-busy=false] .said").wait_for()
     yield "replay"
-    await page.goto(f"{filled.url}#/compare")
+    await page.goto(f"{filled}#/compare")
     await page.get_by_label("Question").fill("How many days to cure a violation after notice?")
     await page.get_by_role("button", name="Compare").click()
     await page.locator(".verdict-table").wait_for()
@@ -53,7 +53,7 @@ async def views(page: Page, filled: Any, ask: Do) -> Any:
 
 
 async def test_every_view_is_accessible_and_fits_a_small_screen(
-    page: Page, filled: Any, ask: Do
+    page: Page, filled: str, ask: Do
 ) -> None:
     """Each view is looked at in light, then in dark colours, then on a small screen."""
     found, wide = [], []

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.async_api import Page, Route, expect
+
+from support.http_server import RULES, threaded
+from support.plugins import TOY_ENTRY_POINTS, TOY_STRATEGY, installed
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -18,7 +22,7 @@ def squeezed(text: str | None) -> str:
     return " ".join((text or "").split())
 
 
-async def test_files_are_uploaded_listed_and_removed(page: Page, served: Any, upload: Do) -> None:
+async def test_files_are_uploaded_listed_and_removed(page: Page, served: str, upload: Do) -> None:
     files = {"yard.md": b"# Yard\n\nBicycles stand in the yard.\n", "broken.pdf": b"%PDF-1.7 no"}
     await upload(page, served, "house", files)
     await expect(page.locator(".arrival b").first).to_have_text("1 document ready")
@@ -26,11 +30,11 @@ async def test_files_are_uploaded_listed_and_removed(page: Page, served: Any, up
     row = page.get_by_role("row", name="Yard")
     await expect(row).to_contain_text("yard.md")
     await row.get_by_role("button", name="Remove Yard").click()
-    await row.get_by_role("button", name="Really?").click()
+    await row.get_by_role("button", name="Confirm").click()
     await expect(page.get_by_role("row", name="Yard")).to_have_count(0)
 
 
-async def test_a_citation_leads_to_its_highlight(page: Page, filled: Any, ask: Do) -> None:
+async def test_a_citation_leads_to_its_highlight(page: Page, filled: str, ask: Do) -> None:
     await ask(page, filled)
     quote = squeezed(await page.locator(".source q").first.text_content()).rstrip("…")
     chip = page.locator("a.cite").first
@@ -47,7 +51,7 @@ async def test_a_citation_leads_to_its_highlight(page: Page, filled: Any, ask: D
     await expect(chip).to_be_focused()
 
 
-async def test_sources_are_stepped_through(page: Page, filled: Any, ask: Do) -> None:
+async def test_sources_are_stepped_through(page: Page, filled: str, ask: Do) -> None:
     await ask(page, filled)
     await page.locator(".source").first.click()
     sheet = page.get_by_role("dialog")
@@ -57,20 +61,22 @@ async def test_sources_are_stepped_through(page: Page, filled: Any, ask: Do) -> 
     await expect(sheet.locator("mark.main")).not_to_have_text(first or "")
 
 
-async def test_a_document_has_an_address(page: Page, filled: Any, ask: Do) -> None:
+async def test_a_document_has_an_address(page: Page, filled: str, ask: Do) -> None:
     await ask(page, filled)
     address = await page.locator("a.cite").first.get_attribute("href")
-    await page.goto(f"{filled.url}{address}")
+    await page.goto(f"{filled}{address}")
     await expect(page.locator("mark.main")).to_be_in_viewport()
     await page.locator(".headings button").first.click()
     await expect(page.locator("mark.main")).not_to_be_in_viewport()
 
 
 async def test_pages_and_characters_beyond_the_basic_plane(
-    page: Page, served: Any, upload: Do
+    page: Page, served: str, upload: Do
 ) -> None:
     text = "# Signs\n\n" + "\U0001f6b2 " * 40 + "\n\nThe bell \U0001f514 rings at nine.\n"
-    await upload(page, served, "signs", {"signs.md": text.encode(), "two.pdf": two_pages()})
+    await page.set_content("<p>The yard.</p><p style='break-before: page'>The hall.</p>")
+    files = {"signs.md": text.encode(), "two.pdf": await page.pdf()}
+    await upload(page, served, "signs", files)
     found = await page.evaluate(
         """async () => {
             const get = async (path) => (await fetch(`api/libraries/signs/${path}`)).json();
@@ -80,14 +86,14 @@ async def test_pages_and_characters_beyond_the_basic_plane(
     )
     signs = next(each for each in found if not each["pages"])
     start = signs["text"].index("rings at nine")  # code points, as Python counts
-    await page.goto(f"{served.url}#/document/signs/{signs['id']}?start={start}&end={start + 13}")
+    await page.goto(f"{served}#/document/signs/{signs['id']}?start={start}&end={start + 13}")
     await expect(page.locator("mark.main")).to_have_text("rings at nine")
     paged = next(each for each in found if each["pages"])
-    await page.goto(f"{served.url}#/document/signs/{paged['id']}")
+    await page.goto(f"{served}#/document/signs/{paged['id']}")
     await expect(page.locator(".page-mark")).to_have_text(["page 1", "page 2"])
 
 
-async def test_html_in_documents_is_text(page: Page, served: Any, upload: Do, ask: Do) -> None:
+async def test_html_in_documents_is_text(page: Page, served: str, upload: Do, ask: Do) -> None:
     attack = '<img src=x onerror="window.harmed=1"><script>window.harmed=1</script>'
     text = f"# Bells {attack}\n\nThe bell of the {attack} tower rings at nine in the morning.\n"
     await upload(page, served, "hostile", {'<img src=x onerror="harmed=1">.md': text.encode()})
@@ -96,7 +102,7 @@ async def test_html_in_documents_is_text(page: Page, served: Any, upload: Do, as
     await page.locator(".source").first.click()
     shown = page.locator("dialog p mark.main").first
     await expect(shown).to_contain_text("<script>window.harmed=1")
-    await page.goto(f"{served.url}#/runs")
+    await page.goto(f"{served}#/runs")
     await expect(page.locator(".run-list li").first).to_contain_text("onerror")
     assert await page.evaluate("window.harmed") is None
     assert await page.locator("main img, main script, dialog img, dialog script").count() == 0
@@ -114,7 +120,7 @@ PICTURES = {
 
 @pytest.mark.parametrize("strategy", PICTURES)
 async def test_a_strategy_shows_how_it_works(
-    page: Page, filled: Any, ask: Do, strategy: str
+    page: Page, filled: str, ask: Do, strategy: str
 ) -> None:
     await ask(page, filled, strategy=strategy)
     await expect(page.locator(".said")).to_contain_text("prior to")
@@ -124,8 +130,30 @@ async def test_a_strategy_shows_how_it_works(
     await expect(page.locator(".step.end")).to_contain_text("Answered with")
 
 
-async def test_duquad_says_what_was_pruned_and_why(page: Page, filled: Any, ask: Do) -> None:
-    await page.goto(filled.url)
+async def test_a_strategy_from_outside_is_shown_with_its_lines(page: Page, tmp_path: Path) -> None:
+    with (
+        installed(tmp_path / "site", TOY_STRATEGY, TOY_ENTRY_POINTS),
+        threaded(tmp_path) as url,
+    ):
+        await page.goto(url)
+        rules = {
+            "name": "rules.md",
+            "mimeType": "text/markdown",
+            "buffer": RULES["rules.md"].encode(),
+        }
+        await page.get_by_label("Files to add").set_input_files([rules])
+        await page.get_by_label("Question").fill("Which is first?")
+        await page.get_by_label("Strategy").select_option("toy")
+        await page.get_by_role("button", name="Ask").click()
+        await expect(page.locator(".said")).to_have_text("Rules")
+        step = page.locator(".step").first
+        await expect(step).to_contain_text("Sorted 1 document by title")
+        await step.locator("summary").click()
+        await expect(step.get_by_role("link")).to_have_text("Rules")
+
+
+async def test_duquad_says_what_was_pruned_and_why(page: Page, filled: str, ask: Do) -> None:
+    await page.goto(filled)
     await page.get_by_label("Question").fill("How many days to cure a violation after notice?")
     await page.get_by_label("Strategy").select_option("duquad")
     await page.get_by_text("Settings").click()
@@ -135,8 +163,8 @@ async def test_duquad_says_what_was_pruned_and_why(page: Page, filled: Any, ask:
     await expect(page.locator(".duquad .pruned .why").first).to_have_text("pruned: below 0.95")
 
 
-async def test_two_strategies_are_compared(page: Page, filled: Any) -> None:
-    await page.goto(f"{filled.url}#/compare")
+async def test_two_strategies_are_compared(page: Page, filled: str) -> None:
+    await page.goto(f"{filled}#/compare")
     await page.get_by_label("Question").fill("How many days to cure a violation after notice?")
     await page.get_by_label("First").select_option("retrieve-read")
     await page.get_by_label("Second").select_option("rdr2")
@@ -150,38 +178,38 @@ async def test_two_strategies_are_compared(page: Page, filled: Any) -> None:
     await expect(page.locator(".side .answer")).to_have_count(2)
 
 
-async def test_a_run_is_replayed(page: Page, filled: Any, ask: Do) -> None:
+async def test_a_run_is_replayed(page: Page, filled: str, ask: Do) -> None:
     await ask(page, filled, "What is the replayed violation of a copyright holder?")
     said = await page.locator(".said").text_content()
-    await page.goto(f"{filled.url}#/runs")
+    await page.goto(f"{filled}#/runs")
     await page.get_by_role("link", name="the replayed violation").click()
     await expect(page.locator(".said")).to_have_text(said or "")
     await expect(page.locator(".passages .tag.cited").first).to_be_visible()
 
 
-async def test_a_run_is_stopped(page: Page, filled: Any) -> None:
-    await page.goto(filled.url)
+async def test_a_run_is_stopped(page: Page, filled: str) -> None:
+    await page.goto(filled)
     await page.get_by_label("Question").fill("Will you never reply about violations?")
     await page.keyboard.press("Enter")
     await page.locator(".run").get_by_text("Working").wait_for()
     await page.get_by_role("button", name="Stop").click()
     await expect(page.locator(".run-head")).to_contain_text("Stopped")
-    await page.goto(f"{filled.url}#/runs")
+    await page.goto(f"{filled}#/runs")
     stopped = page.locator(".run-list li", has_text="never reply")
     await expect(stopped).to_contain_text("cancelled")
 
 
-async def test_what_no_document_says_is_said(page: Page, filled: Any, ask: Do) -> None:
+async def test_what_no_document_says_is_said(page: Page, filled: str, ask: Do) -> None:
     await ask(page, filled, "Who discovered xylophonic zirconium?")
     await expect(page.locator(".answer.not-found")).to_contain_text("Not in these documents")
     await expect(page.get_by_role("status").filter(has_text="Not found")).to_be_visible()
     await expect(page.locator(".sources")).to_have_count(0)
 
 
-async def test_a_fault_is_told_with_what_helps(look: Do, filled: Any, ask: Do) -> None:
+async def test_a_fault_is_told_with_what_helps(look: Do, filled: str, ask: Do) -> None:
     looked = await look()
     page = looked.page
-    await page.goto(filled.url)
+    await page.goto(filled)
     await page.get_by_label("Question").fill("How many days?")
     await page.get_by_text("Settings").click()
     await page.get_by_label("k", exact=True).fill("many")
@@ -191,7 +219,7 @@ async def test_a_fault_is_told_with_what_helps(look: Do, filled: Any, ask: Do) -
     assert "Failed to load resource" in looked.complaints.pop()  # Chromium says so of any 4xx
 
 
-async def test_a_server_that_is_gone_is_told(look: Do, filled: Any) -> None:
+async def test_a_server_that_is_gone_is_told(look: Do, filled: str) -> None:
     looked = await look()
     page = looked.page
 
@@ -199,7 +227,7 @@ async def test_a_server_that_is_gone_is_told(look: Do, filled: Any) -> None:
         await route.abort()
 
     await page.route("**/api/**", gone)
-    await page.goto(filled.url)
+    await page.goto(filled)
     await expect(page.get_by_role("alert")).to_contain_text("The server does not answer")
     await page.unroute("**/api/**")
     await page.get_by_role("button", name="Try again").click()
@@ -208,14 +236,20 @@ async def test_a_server_that_is_gone_is_told(look: Do, filled: Any) -> None:
     looked.complaints.clear()  # the requests that went nowhere
 
 
-async def test_the_token_is_asked_for_once(look: Do, guarded: Any) -> None:
+@pytest.fixture
+def guarded(tmp_path: Path) -> Iterator[str]:
+    with threaded(tmp_path, token=TOKEN) as url:
+        yield url
+
+
+async def test_the_token_is_asked_for_once(look: Do, guarded: str) -> None:
     looked = await look()
     page = looked.page
-    await page.goto(guarded.url)
-    dialog = page.get_by_role("dialog", name="This server wants a token")
+    await page.goto(guarded)
+    dialog = page.get_by_role("dialog", name="This server needs a token")
     await dialog.get_by_label("Token").fill("wrong-wrong-wrong-wrong")
     await dialog.get_by_role("button").click()
-    await expect(dialog.get_by_role("alert")).to_have_text("That was not the token of this server.")
+    await expect(dialog.get_by_role("alert")).to_have_text("This is not the token of this server.")
     await dialog.get_by_label("Token").fill(TOKEN)
     await dialog.get_by_role("button").click()
     await expect(dialog).not_to_be_visible()
@@ -227,8 +261,8 @@ async def test_the_token_is_asked_for_once(look: Do, guarded: Any) -> None:
     looked.complaints[:] = [each for each in looked.complaints if "401" not in each]
 
 
-async def test_all_is_reached_by_keyboard(page: Page, filled: Any) -> None:
-    await page.goto(filled.url)
+async def test_all_is_reached_by_keyboard(page: Page, filled: str) -> None:
+    await page.goto(filled)
     await page.locator("#question").wait_for()
     await page.keyboard.press("Tab")
     await expect(page.locator(".skip")).to_be_focused()
@@ -244,29 +278,3 @@ async def test_all_is_reached_by_keyboard(page: Page, filled: Any) -> None:
         await page.keyboard.press("Tab")
     await page.keyboard.press("Enter")
     await expect(page.locator("dialog mark.main")).to_be_in_viewport()
-
-
-def two_pages() -> bytes:
-    """A PDF of two pages with a line each."""
-    lines = ("Bicycles stand in the yard and never in the hall.", "The bell rings at nine o'clock.")
-    streams = [f"BT /F1 12 Tf 72 400 Td ({line}) Tj ET".encode() for line in lines]
-    objects = [
-        b"<< /Type /Catalog /Pages 2 0 R >>",
-        b"<< /Type /Pages /Kids [4 0 R 6 0 R] /Count 2 >>",
-        b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
-    ]
-    for n, stream in enumerate(streams):
-        objects.append(
-            b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Resources << /Font << /F1 3 0 R"
-            b" >> >> /Contents %d 0 R >>" % (5 + 2 * n)
-        )
-        objects.append(b"<< /Length %d >>\nstream\n%s\nendstream" % (len(stream), stream))
-    out, places = b"%PDF-1.4\n", []
-    for number, content in enumerate(objects, 1):
-        places.append(len(out))
-        out += b"%d 0 obj\n%s\nendobj\n" % (number, content)
-    table = len(out)
-    out += b"xref\n0 %d\n0000000000 65535 f \n" % (len(objects) + 1)
-    out += b"".join(b"%010d 00000 n \n" % place for place in places)
-    root = b"trailer << /Size %d /Root 1 0 R >>\nstartxref\n%d\n%%%%EOF\n"
-    return out + root % (len(objects) + 1, table)

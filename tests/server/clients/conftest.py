@@ -1,23 +1,21 @@
-"""A real server on a loopback port, with a model that says what the question asks it to."""
+"""A real server on a loopback port, with a model that answers as the question demands."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import uvicorn
 
 from colligate import Engine, Settings
 from colligate.errors import ServerFailed
-from colligate.server.app import create_app
-from colligate.server.config import ServerConfig
 from colligate.testing import ScriptedCall, ScriptedModel
+from support.http_server import NOT_FOUND, statement_reply, threaded
 
 TOKEN = "a-token-for-tests"
 
@@ -69,19 +67,15 @@ class Talker(ScriptedModel):
 
     @staticmethod
     def _say(call: ScriptedCall) -> Any:
-        asked = call.prompt.rpartition("Question")[2]
-        if "fail" in asked:
+        question = call.prompt.rpartition("Question")[2]
+        if "fail" in question:
             return ServerFailed("the model failed", "for this test", "do not worry")
-        if "nowhere" in asked:
-            return json.dumps({"statements": [], "short_answer": "", "found": False})
-        number = re.search(r"number (\d+)", asked)
-        said = {
-            "passage": 1,
-            "quote": "Bicycles stand in the yard, never in the hall.",
-            "sentence": "Bicycles stand in the yard.",
-        }
+        if "nowhere" in question:
+            return NOT_FOUND
+        number = re.search(r"number (\d+)", question)
         short = f"number {number[1]}" if number else "in the yard"
-        return json.dumps({"statements": [said], "short_answer": short, "found": True})
+        quote = "Bicycles stand in the yard, never in the hall."
+        return statement_reply(quote, "Bicycles stand in the yard.", short)
 
 
 @pytest.fixture(scope="module")
@@ -110,41 +104,21 @@ def folder(tmp_path: Path) -> Path:
     return write(tmp_path / "house")
 
 
-class Served:
-    """`url` ends in a slash; every request needs `token`."""
-
-    token = TOKEN
-
-    def __init__(self, url: str) -> None:
-        self.url = url
-
-
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory, talker: Talker) -> Iterator[Served]:
-    """One for all tests of a module, since none changes its library."""
+def served(tmp_path_factory: pytest.TempPathFactory, talker: Talker) -> Iterator[SimpleNamespace]:
+    """A server's `url`, which ends in a slash, and the `token` that every request needs.
+
+    One for all tests of a module, since none changes its library.
+    """
     place = tmp_path_factory.mktemp("served")
 
-    def engine() -> Engine:
-        library = place / "library"
-        return Engine(model=talker, embedder="static", library=library, settings=Settings())
-
     async def fill() -> None:
-        async with engine() as opened:
-            await opened.add([write(place / "house")])
+        library = place / "papers"
+        async with Engine(
+            model=talker, embedder="static", library=library, settings=Settings()
+        ) as e:
+            await e.add([write(place / "house")])
 
     asyncio.run(fill())
-    app = create_app(ServerConfig(token=TOKEN), engine)
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning", lifespan="on"))
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    pause = threading.Event()
-    while not server.started:
-        assert thread.is_alive(), "the server did not start"
-        pause.wait(0.01)
-    port = server.servers[0].sockets[0].getsockname()[1]
-    try:
-        yield Served(f"http://127.0.0.1:{port}/")
-    finally:
-        server.should_exit = True
-        thread.join(30)
-        assert not thread.is_alive()
+    with threaded(place, talker, token=TOKEN) as url:
+        yield SimpleNamespace(url=url, token=TOKEN)

@@ -22,23 +22,12 @@ from colligate import Engine
 from colligate.errors import ServerFailed
 from colligate.server.mcp import SingleLibrary, make_mcp_server
 from colligate.testing import ScriptedModel
+from support.http_server import statement_reply
 
 Connected = Callable[[], AbstractAsyncContextManager[Client]]
 
 QUESTION = "Where do bicycles stand?"
-REPLY = json.dumps(
-    {
-        "statements": [
-            {
-                "passage": 1,
-                "quote": "Bicycles stand in the yard",
-                "sentence": "Bicycles stand in the yard.",
-            }
-        ],
-        "short_answer": "in the yard",
-        "found": True,
-    }
-)
+REPLY = statement_reply("Bicycles stand in the yard", "Bicycles stand in the yard.", "in the yard")
 
 
 @pytest.fixture
@@ -103,17 +92,17 @@ async def test_an_answer_comes_with_its_sources_and_as_data(connected: Connected
         assert citation["quote"] == "Bicycles stand in the yard, never in the hall."
 
 
-async def test_progress_is_told_while_a_question_is_answered(connected: Connected) -> None:
+async def test_progress_is_reported_while_a_question_is_answered(connected: Connected) -> None:
     async with connected() as client:
-        told: list[tuple[float, str | None]] = []
+        reports: list[tuple[float, str | None]] = []
 
         async def on_progress(progress: float, total: float | None, message: str | None) -> None:
-            told.append((progress, message))
+            reports.append((progress, message))
 
         await client.call_tool("ask", {"question": QUESTION}, progress_callback=on_progress)
-        assert told
-        assert [seen for seen, _ in told] == sorted({seen for seen, _ in told})
-        assert all(message for _, message in told)
+        assert reports
+        assert [seen for seen, _ in reports] == sorted({seen for seen, _ in reports})
+        assert all(message for _, message in reports)
 
 
 async def test_a_passage_found_is_the_documents_own_text(connected: Connected) -> None:
@@ -190,7 +179,7 @@ async def test_a_file_added_meanwhile_is_seen(connected: Connected, folder: Path
         assert found["passages"][0]["title"] == "Attic"
 
 
-async def test_what_is_wrong_is_told_to_the_model(connected: Connected) -> None:
+async def test_errors_are_told_to_the_model(connected: Connected) -> None:
     async with connected() as client:
         assert "no-such" in await refused(client, "read_section", document="no-such")
         assert "did you mean" in await refused(client, "ask", question=QUESTION, strategy="duquat")
@@ -209,7 +198,7 @@ async def test_what_is_wrong_is_told_to_the_model(connected: Connected) -> None:
             await client.read_resource(f"doc://{rules}#5-1")
 
 
-async def test_of_tasks_that_failed_together_the_reason_is_told() -> None:
+async def test_the_reason_is_told_of_tasks_that_failed_together() -> None:
     class Failing(SingleLibrary):
         async def answer(self, question: str, **how: Any) -> dict[str, Any]:
             raise ExceptionGroup("2 readers", [ServerFailed("the model failed", "", "wait")])
@@ -245,7 +234,7 @@ async def test_over_stdio_from_the_command_line(
     assert "Traceback" not in (tmp_path / "errors").read_text()
 
 
-def test_an_interrupt_ends_it_though_the_client_says_nothing(tmp_path: Path) -> None:
+def test_an_interrupt_ends_it_while_the_client_is_silent(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "colligate.cli", "mcp", "--library", str(tmp_path / "l")]
     ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
     with subprocess.Popen(

@@ -38,16 +38,16 @@ def connected(served: Any) -> Connected:
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_all_tools_answer(connected: Connected, mode: str) -> None:
     async with connected(mode) as client:
-        told: list[str | None] = []
+        reports: list[str | None] = []
 
         async def on_progress(progress: float, total: float | None, message: str | None) -> None:
-            told.append(message)
+            reports.append(message)
 
         answer = await client.call_tool(
             "ask", {"question": QUESTION}, progress_callback=on_progress
         )
         assert answer.structured_content["citations"][0]["quote"].startswith("Bicycles stand")
-        assert told
+        assert reports
         found = await client.call_tool("search", {"query": "barrels in the cellar", "k": 1})
         (passage,) = found.structured_content["passages"]
         assert passage["title"] == "Cellar"
@@ -59,9 +59,9 @@ async def test_all_tools_answer(connected: Connected, mode: str) -> None:
         assert "Barrels" in section.structured_content["text"]
 
 
-async def test_what_is_wrong_is_told_to_the_model(connected: Connected) -> None:
+async def test_errors_are_told_to_the_model(connected: Connected) -> None:
     async with connected() as client:
-        for arguments, said in (
+        for arguments, words in (
             ({"question": QUESTION, "library": "nowhere"}, "no library 'nowhere'"),
             ({"question": "Does this fail?"}, "the model failed"),
             ({"question": "x" * 9000}, "too long"),
@@ -71,7 +71,7 @@ async def test_what_is_wrong_is_told_to_the_model(connected: Connected) -> None:
         ):
             result = await client.call_tool("ask", arguments)
             assert result.is_error
-            assert said in result.content[0].text
+            assert words in result.content[0].text
 
 
 async def test_only_with_the_token(served: Any) -> None:
@@ -100,7 +100,7 @@ async def test_a_client_that_goes_away_frees_its_run(
     assert await asyncio.to_thread(model.freed.wait, 20)
 
 
-async def test_no_stream_is_kept_open_for_nothing(served: Any) -> None:
+async def test_a_get_opens_no_stream(served: Any) -> None:
     headers = {"Authorization": f"Bearer {served.token}", "Accept": "text/event-stream"}
     async with httpx2.AsyncClient(base_url=served.url, headers=headers, timeout=10) as client:
         response = await client.get("mcp")

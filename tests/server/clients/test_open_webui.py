@@ -85,14 +85,6 @@ def read(client: httpx2.Client, body: dict[str, Any]) -> list[dict[str, Any]]:
     return found
 
 
-def test_the_models_it_lists(client: httpx2.Client) -> None:
-    listed = client.get("models").json()
-    assert listed["object"] == "list"
-    ids = [model["id"] for model in listed["data"]]
-    assert "colligate/duquad" in ids
-    assert len(ids) == len(set(ids))
-
-
 @pytest.mark.parametrize("body", [CHAT, DIRECT], ids=["its backend", "its page"])
 def test_a_chat(client: httpx2.Client, body: dict[str, Any]) -> None:
     chunks = read(client, body)
@@ -111,36 +103,29 @@ def test_a_chat(client: httpx2.Client, body: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("task", "wanted", "more"),
+    ("wanted", "more"),
     [
-        ("Write a title of three to five words.", "title", {"max_tokens": 1000}),
-        ("Name one to three tags.", "tags", {}),
-        ("Suggest questions that may come next.", "follow_ups", {"max_completion_tokens": 1000}),
+        ("title", {"max_tokens": 1000}),
+        ("tags", {}),
+        ("follow_ups", {"max_completion_tokens": 1000}),
     ],
 )
 def test_its_own_requests_are_questions_as_any(
-    client: httpx2.Client, model: Any, task: str, wanted: str, more: dict[str, Any]
+    client: httpx2.Client, model: Any, wanted: str, more: dict[str, Any]
 ) -> None:
-    """Nothing tells them apart from a person's; they cost a run each, as the manual says."""
-    history = f"USER: {QUESTION}\nASSISTANT: {CLAIM} [1]"
+    """Nothing tells them apart from a person's; each costs a run, as the manual says."""
     prompt = (
-        f'### Task:\n{task}\n### Output:\nJSON format: {{ "{wanted}": "..." }}\n'
-        f"### Chat History:\n<chat_history>\n{history}\n</chat_history>"
+        f'### Task:\nWrite {wanted}.\n### Output:\nJSON format: {{ "{wanted}": "..." }}\n'
+        f"### Chat History:\nUSER: {QUESTION}\nASSISTANT: {CLAIM} [1]\n"
     )
-    body = {
-        "model": "colligate/retrieve-read",
-        "messages": [{"role": "user", "content": prompt}],
-        "stream": False,
-        **more,
-    }
+    body = {**CHAT, "messages": [{"role": "user", "content": prompt}], "stream": False, **more}
     reply = client.post("chat/completions", json=body)
     assert reply.status_code == 200, reply.text
-    message = reply.json()["choices"][0]["message"]
-    assert isinstance(message["content"], str)
+    assert isinstance(reply.json()["choices"][0]["message"]["content"], str)
     assert len(model.calls) == 1
 
 
-def test_what_goes_wrong_is_shown_to_the_person(client: httpx2.Client) -> None:
+def test_errors_are_shown_to_the_person(client: httpx2.Client) -> None:
     messages = [{"role": "user", "content": "Does this fail?"}]
     *_, last = read(client, {**CHAT, "messages": messages})
     assert "the model failed" in last["error"]["message"]

@@ -4,18 +4,11 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-pytest.importorskip("fastapi", reason="the extra `serve` is not installed")
-
-import httpx2
-
-from colligate import Engine, Settings
 from colligate.cli.app import run_command
-from colligate.server.app import create_app
-from colligate.server.config import ServerConfig
-from colligate.testing import ScriptedModel
 
 
 @pytest.fixture
@@ -33,25 +26,15 @@ def test_the_command_names_the_extra(
     assert "pip install 'colligate[mcp]'" in err
 
 
-async def test_the_server_says_so_and_serves_the_rest(no_mcp: None, tmp_path: Path) -> None:
-    def engine() -> Engine:
-        library = tmp_path / "library"
-        return Engine(model=ScriptedModel(), library=library, settings=Settings())
-
-    app = create_app(ServerConfig(), engine)
-    async with (
-        app.router.lifespan_context(app),
-        httpx2.AsyncClient(
-            transport=httpx2.ASGITransport(app), base_url="http://127.0.0.1:8420"
-        ) as client,
-    ):
+async def test_the_server_reports_it_and_serves_the_rest(no_mcp: None, serve: Any) -> None:
+    async with serve() as client:
         response = await client.post("/mcp", json={})
         assert response.status_code == 501
         assert "colligate[mcp]" in response.json()["hint"]
         assert (await client.get("/healthz")).status_code == 200
 
 
-def test_a_path_that_is_not_there_is_said_at_once(
+def test_a_missing_path_is_reported_at_once(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     pytest.importorskip("mcp", reason="the extra `mcp` is not installed")

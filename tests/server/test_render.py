@@ -1,16 +1,17 @@
-"""Answers as text for programs that show Markdown: nothing a document wrote becomes active."""
+"""Answers and progress as text for other programs: nothing that a document wrote is active."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from colligate.server.render import render_answer
+from colligate.server.render import render_answer, render_event
 
 MARKDOWN = MarkdownIt("commonmark")
 PIECES = st.sampled_from(
@@ -35,19 +36,19 @@ def tokens(text: str) -> Iterator[Token]:
 
 @given(TEXTS, TEXTS.filter(str.strip), TEXTS)
 def test_no_image_and_no_html_whatever_is_written(text: str, title: str, heading: str) -> None:
-    shown = render_answer(answer(text, citation(title, [heading]))).text
-    assert not {"image", "html_inline", "html_block"} & {token.type for token in tokens(shown)}
+    rendered = render_answer(answer(text, citation(title, [heading]))).text
+    assert not {"image", "html_inline", "html_block"} & {token.type for token in tokens(rendered)}
 
 
 @given(TEXTS, st.data())
 def test_a_place_in_the_answer_is_found_in_the_text(text: str, data: st.DataObject) -> None:
     start = data.draw(st.integers(0, len(text)))
     end = data.draw(st.integers(start, len(text)))
-    shown = render_answer(answer(text))
-    begin, stop = shown.locate((start, end))
-    plain = [char for at, char in enumerate(shown.text) if at not in inserted(shown.shifts)]
+    rendered = render_answer(answer(text))
+    begin, stop = rendered.locate((start, end))
+    plain = [char for at, char in enumerate(rendered.text) if at not in inserted(rendered.shifts)]
     assert "".join(plain) == text
-    assert shown.text[begin:stop].replace("\\", "") == text[start:end].replace("\\", "")
+    assert rendered.text[begin:stop].replace("\\", "") == text[start:end].replace("\\", "")
 
 
 def inserted(shifts: tuple[int, ...]) -> set[int]:
@@ -61,12 +62,25 @@ def test_plain_answers_stay_as_they_are() -> None:
 
 def test_sources_say_title_headings_and_page() -> None:
     first = citation("Lease", ["Lease", "Rent", "Due\ndate"], 4)
-    shown = render_answer(answer("Due. [1] [2]", first, citation("Annex [A]", []))).text
-    assert shown == "Due. [1] [2]\n\nSources:\n\n[1] Lease › Rent › Due date, page 4  \n" + (
+    rendered = render_answer(answer("Due. [1] [2]", first, citation("Annex [A]", []))).text
+    assert rendered == "Due. [1] [2]\n\nSources:\n\n[1] Lease › Rent › Due date, page 4  \n" + (
         r"[2] Annex \[A\]"
     )
 
 
-def test_marks_lead_nowhere_by_themselves() -> None:
-    shown = render_answer(answer("Yes. [1]\n\n[1]: http://example.org")).text
-    assert "link_open" not in {token.type for token in tokens(shown)}
+def test_link_definitions_are_text() -> None:
+    rendered = render_answer(answer("Yes. [1]\n\n[1]: http://example.org")).text
+    assert "link_open" not in {token.type for token in tokens(rendered)}
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        {"event": "asking", "line": "asking a\r\n\r\ndata: {}"},
+        {"event": "noted", "line": "one\u2028two\nthree"},
+        {"event": "queued", "place": 2},
+        {"event": "another\npackage's"},
+    ],
+)
+def test_an_event_is_one_line(event: dict[str, Any]) -> None:
+    assert len(render_event(event).splitlines()) == 1

@@ -32,6 +32,7 @@ def test_strategies_are_models(client: OpenAI) -> None:
     listed = client.models.list().data
     assert {"colligate/duquad", "colligate/rdr2"} <= {model.id for model in listed}
     assert {model.owned_by for model in listed} == {"colligate"}
+    assert len({model.id for model in listed}) == len(listed)
     for name in ("colligate/duquad", "duquad", "duquad@default"):
         assert client.models.retrieve(name).id == "colligate/duquad"
     for wrong in ("gpt-5", "duquad@nowhere", "duquad@../library"):
@@ -78,7 +79,10 @@ def test_a_stream_says_the_same(client: OpenAI) -> None:
     assert usage.choices == []
     assert usage.usage.prompt_tokens > 0
     assert len({chunk.id for chunk in chunks}) == 1
-    assert all(chunk.usage is None for chunk in chunks[:-1])
+    # Chunks say that usage is still to come, where it was asked for.
+    assert all(each.usage is None and "usage" in each.model_fields_set for each in chunks[:-1])
+    plain = list(ask(client, stream=True))
+    assert not any("usage" in chunk.model_fields_set for chunk in plain)
 
 
 def test_the_clients_own_gathering_of_a_stream(client: OpenAI) -> None:
@@ -87,7 +91,7 @@ def test_the_clients_own_gathering_of_a_stream(client: OpenAI) -> None:
     assert completion.choices[0].message.content.startswith(CLAIM)
 
 
-def test_a_stream_tells_what_goes_on_in_comments(client: OpenAI) -> None:
+def test_a_stream_reports_progress_in_comments(client: OpenAI) -> None:
     with client.chat.completions.with_streaming_response.create(
         model="retrieve-read", messages=ASKED, stream=True
     ) as response:
@@ -162,13 +166,6 @@ def test_tools_that_may_be_called_are_not(client: OpenAI) -> None:
     assert ask(client, tools=[], n=1).colligate["warnings"] == []
 
 
-def test_chunks_say_that_usage_is_still_to_come(client: OpenAI) -> None:
-    chunks = list(ask(client, stream=True, stream_options={"include_usage": True}))
-    assert all("usage" in chunk.model_fields_set for chunk in chunks)
-    chunks = list(ask(client, stream=True))
-    assert not any("usage" in chunk.model_fields_set for chunk in chunks)
-
-
 @pytest.mark.parametrize(
     ("method", "path", "status"),
     [
@@ -178,7 +175,7 @@ def test_chunks_say_that_usage_is_still_to_come(client: OpenAI) -> None:
         ("POST", "v1/chat/completions", 413),
     ],
 )
-def test_what_goes_wrong_on_the_way_has_openais_form_too(
+def test_errors_of_the_server_have_openais_form_too(
     served: Any, method: str, path: str, status: int
 ) -> None:
     headers = {"Authorization": f"Bearer {served.token}"}
