@@ -1,4 +1,4 @@
-"""Screenshots of the page for the README: of a server that runs, with whatever model it has.
+"""Take screenshots of the page for the README, of a running server with any model.
 
     colligate serve --library papers &
     python web/screenshots.py --out docs/images --upload examples/licences \\
@@ -25,37 +25,37 @@ QUESTION = (
     "and how many under the Mozilla Public License 2.0?"
 )
 STRATEGIES = ["duquad", "rdr2", "dualrag", "spd-rag", "longrefiner"]
-AN_HOUR = 3_600_000  # milliseconds: small models on small machines take their time
+AN_HOUR = 3_600_000  # milliseconds: small models on small machines are slow
 
 
 def main() -> None:
-    """Take the pictures that are asked for."""
-    given = arguments()
+    """Take the pictures."""
+    given = parse_arguments()
     given.out.mkdir(parents=True, exist_ok=True)
     with sync_playwright() as playwright:
         path = given.chromium or shutil.which("chromium") or playwright.chromium.executable_path
         browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
         if given.upload:
-            with opened(browser, given, "light") as page:
+            with open_page(browser, given, "light") as page:
                 upload(page, given.url, given.upload)
         for strategy in given.strategies:
-            with opened(browser, given, "light") as page:
+            with open_page(browser, given, "light") as page:
                 ask(page, given.url, given.question, strategy)
                 page.screenshot(path=given.out / f"{strategy}.png")
                 if strategy == given.strategies[0]:
                     follow_citation(page)
                     page.screenshot(path=given.out / "citation.png")
-        with opened(browser, given, "dark") as page:
+        with open_page(browser, given, "dark") as page:
             compare(page, given.url, given.question, given.compare)
             page.screenshot(path=given.out / "compare.png")
         browser.close()
 
 
 def upload(page: Page, url: str, folder: Path) -> None:
-    """Put the files of a folder into the library, unless it has some."""
+    """Add the files of a folder to the library, unless it has some."""
     page.goto(f"{url}#/library")
     page.get_by_label("Files to add").wait_for(state="attached")
-    page.wait_for_timeout(500)  # the list comes by itself, and there is nothing to see of none
+    page.wait_for_timeout(500)  # for the list, which an empty library does not show
     if page.locator(".documents tbody tr").count():
         return
     files = sorted(path for path in folder.iterdir() if path.is_file())
@@ -82,7 +82,7 @@ def follow_citation(page: Page) -> None:
 
 
 def compare(page: Page, url: str, question: str, strategies: list[str]) -> None:
-    """Two strategies on one question."""
+    """Compare two strategies on one question."""
     page.goto(f"{url}#/compare")
     page.get_by_label("Question").fill(question)
     for label, strategy in zip(("First", "Second"), strategies, strict=True):
@@ -93,17 +93,17 @@ def compare(page: Page, url: str, question: str, strategies: list[str]) -> None:
 
 
 def settle(page: Page) -> None:
-    """Let excerpts come and animations end."""
+    """Wait for excerpts and animations."""
     page.mouse.move(0, 0)
     page.locator(".excerpt.waiting").first.wait_for(state="detached")
     page.wait_for_timeout(1500)
 
 
 @contextmanager
-def opened(
+def open_page(
     browser: Browser, given: argparse.Namespace, colours: Literal["light", "dark"]
 ) -> Iterator[Page]:
-    """A page in light or dark colours; the token is given as a person would."""
+    """Open a page in light or dark colours, with the token."""
     context = browser.new_context(
         viewport=SIZE, color_scheme=colours, device_scale_factor=given.scale
     )
@@ -115,16 +115,16 @@ def opened(
     context.close()
 
 
-def arguments() -> argparse.Namespace:
-    """What was asked for."""
+def parse_arguments() -> argparse.Namespace:
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--url", default="http://127.0.0.1:8420/")
     parser.add_argument("--out", type=Path, default=Path("docs/images"))
-    parser.add_argument("--upload", type=Path, help="a folder whose files are to be asked about")
+    parser.add_argument("--upload", type=Path, help="a folder whose files are added")
     parser.add_argument("--question", default=QUESTION)
     parser.add_argument("--strategies", nargs="+", default=STRATEGIES)
     parser.add_argument("--compare", nargs=2, default=["retrieve-read", "duquad"])
-    parser.add_argument("--scale", type=float, default=1.0, help="pixels of a point")
+    parser.add_argument("--scale", type=float, default=1.0, help="pixels per point")
     parser.add_argument("--token", default=os.environ.get("COLLIGATE_TOKEN"))
     parser.add_argument("--chromium", default=os.environ.get("COLLIGATE_CHROMIUM"))
     return parser.parse_args()

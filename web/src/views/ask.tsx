@@ -87,7 +87,7 @@ function QuestionForm() {
     if (!box) return;
     box.style.height = "auto";
     box.style.height = `${box.scrollHeight + 2}px`;
-  }, [question.value]);
+  }, [question.value, run.value]); // the form is narrower next to a run
   return (
     <form
       class="question"
