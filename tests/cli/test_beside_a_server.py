@@ -63,7 +63,7 @@ def serving(colligate: Any, tower_reader: Any, folder: Path) -> Iterator[Callabl
     def start(*arguments: str) -> Serving:
         model = f"openai:reader@{tower_reader.url}"
         options = ["--model", model, "--embedder", "static", *arguments]
-        started.append(ServerConfig(colligate.environment, options))
+        started.append(Serving(colligate.environment, options))
         return started[-1]
 
     yield start
