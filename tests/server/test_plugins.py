@@ -26,7 +26,7 @@ async def test_a_strategy_from_outside_is_listed_and_its_events_have_lines(
             response = await client.ask(strategy="toy", stream=True, parameters={"backwards": True})
             streamed = parse_events(response.text)
             (event,) = [data for _, data in streamed if data.get("event") == "sorted"]
-            assert event["line"] == "sorted 2 documents by title"
+            assert event["line"] == "titles in order: 2"
             assert len(event["spans"]) == 2
             name, answer = streamed[-1]
             assert (name, answer["answer"]) == ("answer", "Rules")

@@ -61,7 +61,7 @@ TOY_STRATEGY = """
     from typing import ClassVar
 
     from colligate.core.answer import Answer
-    from colligate.core.events import Event, counted
+    from colligate.core.events import Event
     from colligate.core.run import Run
     from colligate.core.strategy import Needs
     from colligate.documents import Span
@@ -74,7 +74,7 @@ TOY_STRATEGY = """
         spans: tuple[Span, ...]
 
         def line(self) -> str:
-            return f"sorted {counted(len(self.spans), 'document')} by title"
+            return f"titles in order: {len(self.spans)}"
 
 
     @dataclass(frozen=True)

@@ -102,7 +102,7 @@ def create_app(config: ServerConfig, make_engine: Callable[[], Engine]) -> FastA
 @page_router.get("/index.html")
 @page_router.get("/")
 async def show_page() -> Response:
-    """The web page."""
+    """Send the web page."""
     if not (PAGE / "index.html").is_file():
         raise NotHere("no page", "it is not in this installation", "the API is under /api")
     return FileResponse(PAGE / "index.html")

@@ -11,7 +11,7 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from colligate.errors import (
@@ -34,6 +34,7 @@ from colligate.errors import (
     WeightsUnavailable,
     cause,
 )
+from colligate.server.stream import AsciiJSONResponse
 
 _log = logging.getLogger("colligate.server")
 _MEDIA_TYPE = "application/problem+json"
@@ -52,6 +53,22 @@ class Busy(ColligateError):
     """Too much is going on, or the server is stopping; try again in `retry_after` seconds."""
 
     retry_after: int = 5
+
+
+class RunFailed(ColligateError):
+    """A run ended without an answer, with this `problem`."""
+
+    def __init__(self, problem: Mapping[str, Any]) -> None:
+        super().__init__(str(problem["detail"]), "", str(problem.get("hint", "")))
+        self.problem = dict(problem)
+
+
+class Unanswerable(ColligateError):
+    """A request in OpenAI's form that names no model, or asks for what is not possible."""
+
+    def __init__(self, status: int, message: str, param: str, code: str | None = None) -> None:
+        super().__init__(message)
+        self.status, self.param, self.code = status, param, code
 
 
 # The first class that fits gives the status; otherwise it is 500.
@@ -84,6 +101,8 @@ def problem_of(error: BaseException) -> dict[str, Any]:
     An error that is not colligate's own is logged, and its text is not sent.
     """
     error = cause(error)
+    if isinstance(error, RunFailed):
+        return error.problem
     if isinstance(error, ColligateError):
         status = next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
         detail = f"{error.what}: {error.why}" if error.why else error.what
@@ -116,10 +135,12 @@ def problem_response(
     headers = dict(headers or {})
     if status == 503:
         headers.setdefault("Retry-After", str(Busy.retry_after))
-    if path.startswith("/v1/"):
-        status, error = openai_error_of(problem)
-        return JSONResponse(error, status, headers)
-    return Response(json.dumps(problem), status, headers, _MEDIA_TYPE)
+    if not path.startswith("/v1/"):
+        return Response(json.dumps(problem), status, headers, _MEDIA_TYPE)
+    if status >= 500 and problem["type"] != "urn:colligate:Busy":
+        headers["x-should-retry"] = "false"  # a run was paid for: a person decides
+    status, error = openai_error_of(problem)
+    return AsciiJSONResponse(error, status, headers)
 
 
 def openai_error_of(problem: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
@@ -140,8 +161,13 @@ def openai_error(status: int, message: str, param: str | None, code: str | None)
 def add_error_handlers(app: FastAPI) -> None:
     """Make an app report every error as a problem."""
 
-    async def handle_ours(request: Request, error: Exception) -> Response:
+    async def handle_any(request: Request, error: Exception) -> Response:
         return problem_response(problem_of(error), path=request.scope["path"])
+
+    async def handle_unanswerable(request: Request, error: Exception) -> Response:
+        assert isinstance(error, Unanswerable)
+        body = openai_error(error.status, error.what, error.param, error.code)
+        return AsciiJSONResponse(body, error.status)
 
     async def handle_http(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
@@ -152,6 +178,11 @@ def add_error_handlers(app: FastAPI) -> None:
 
     async def handle_invalid(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
+        if request.scope["path"].startswith("/v1/"):
+            fault = error.errors()[0]
+            param = ".".join(str(part) for part in fault["loc"][1:]) or None
+            body = openai_error(400, f"{param or 'the body'}: {fault['msg']}", param, None)
+            return AsciiJSONResponse(body, 400)
         faults = [
             {"at": "/".join(str(part) for part in fault["loc"]), "why": fault["msg"]}
             for fault in error.errors()[:_MAX_FAULTS]
@@ -159,11 +190,12 @@ def add_error_handlers(app: FastAPI) -> None:
         detail = "; ".join(f"{fault['at']}: {fault['why']}" for fault in faults[:3])
         return problem_response(problem(422, detail or "the request is invalid", errors=faults))
 
-    app.add_exception_handler(ColligateError, handle_ours)
-    app.add_exception_handler(ExceptionGroup, handle_ours)
+    app.add_exception_handler(ColligateError, handle_any)
+    app.add_exception_handler(Unanswerable, handle_unanswerable)
+    app.add_exception_handler(ExceptionGroup, handle_any)
     app.add_exception_handler(HTTPException, handle_http)
     app.add_exception_handler(RequestValidationError, handle_invalid)
-    app.add_exception_handler(Exception, handle_ours)
+    app.add_exception_handler(Exception, handle_any)
 
 
 class CatchUnexpected:

@@ -9,30 +9,27 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator, Mapping
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 from urllib.parse import quote, urlencode
 
 from fastapi import APIRouter, Request
-from fastapi.exceptions import RequestValidationError
-from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, Field
 from sse_starlette import ServerSentEvent
-from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from colligate.core.strategy import list_strategies, load_strategy
-from colligate.errors import ColligateError, UnknownStrategy
+from colligate.errors import UnknownStrategy
 from colligate.server.config import DEFAULT_LIBRARY
-from colligate.server.errors import Busy, NotHere, openai_error, openai_error_of, problem_of
+from colligate.server.errors import NotHere, RunFailed, Unanswerable, openai_error_of
 from colligate.server.render import (
     RenderedAnswer,
     describe_place,
     render_answer,
     render_event,
 )
-from colligate.server.runs import AskRequest, RecordedRun, RunFailed
+from colligate.server.runs import AskRequest, RecordedRun
 from colligate.server.state import ServerState, State
 from colligate.server.stream import (
     AsciiJSONResponse,
@@ -51,30 +48,7 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
 }
 
 
-class _Refused(Exception):
-    """A request that is answered with an error in OpenAI's form."""
-
-    def __init__(self, status: int, message: str, param: str, code: str | None = None) -> None:
-        super().__init__(message)
-        self.status, self.message, self.param, self.code = status, message, param, code
-
-
-class _Route(APIRoute):
-    """A route that reports errors in OpenAI's form."""
-
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        handle = super().get_route_handler()
-
-        async def handle_errors(request: Request) -> Response:
-            try:
-                return await handle(request)
-            except (_Refused, RequestValidationError, HTTPException, ColligateError) as error:
-                return _error_response(error)
-
-        return handle_errors
-
-
-router = APIRouter(prefix="/v1", route_class=_Route, tags=["OpenAI"])
+router = APIRouter(prefix="/v1", tags=["OpenAI"])
 
 
 class ContentPart(BaseModel):
@@ -187,8 +161,8 @@ _NEUTRAL = frozenset(
 
 
 @router.get("/models", summary="Every strategy over every library")
-async def list_models(server: State) -> dict[str, Any]:
-    """The list that clients let a person choose from."""
+async def list_openai_models(server: State) -> dict[str, Any]:
+    """List the strategies, for clients that let a person choose."""
     names = [
         _model_name(strategy, library)
         for library in server.libraries.names()
@@ -198,8 +172,8 @@ async def list_models(server: State) -> dict[str, Any]:
 
 
 @router.get("/models/{model:path}", summary="One strategy", responses={404: _ERRORS[404]})
-async def retrieve_model(model: str, server: State) -> dict[str, Any]:
-    """A strategy by the name that `model` takes."""
+async def retrieve_openai_model(model: str, server: State) -> dict[str, Any]:
+    """Return a strategy by the name that `model` takes."""
     return _model_object(_model_name(*_parse_model(model, server)))
 
 
@@ -214,9 +188,9 @@ async def create_chat_completion(
     strategy, library = _parse_model(body.model, server)
     if body.unanswerable is not None:
         param, why = body.unanswerable
-        raise _Refused(400, f"{param}: {why}", param, "unsupported_value")
+        raise Unanswerable(400, f"{param}: {why}", param, "unsupported_value")
     if not body.question:
-        raise _Refused(400, "the question is empty", "messages")
+        raise Unanswerable(400, "the question is empty", "messages")
     run = await server.runs.start(library, AskRequest(question=body.question, strategy=strategy))
     completion = ChatCompletion(
         model=_model_name(strategy, library),
@@ -226,11 +200,7 @@ async def create_chat_completion(
         with_usage=bool(body.stream_options and body.stream_options.include_usage),
     )
     if body.stream:
-        try:
-            return server.stream(_stream_completion(server, run, completion), run.cancel)
-        except Busy:
-            run.cancel()
-            raise
+        return server.stream_run(run, _stream_completion(server, run, completion))
     if not await finish_unless_hung_up(request, run.wait):
         run.cancel()
         return Response(status_code=499)  # nobody reads it
@@ -273,7 +243,7 @@ def _parse_model(model: str, server: ServerState) -> tuple[str, str]:
         load_strategy(strategy)
         server.libraries.folder(library)
     except (UnknownStrategy, NotHere) as error:
-        raise _Refused(404, str(error), "model", "model_not_found") from error
+        raise Unanswerable(404, str(error), "model", "model_not_found") from error
     return strategy, library
 
 
@@ -283,29 +253,6 @@ def _model_name(strategy: str, library: str) -> str:
 
 def _model_object(name: str) -> dict[str, Any]:
     return {"id": name, "object": "model", "created": 0, "owned_by": "colligate"}
-
-
-def _error_response(error: Exception) -> Response:
-    headers = {}
-    if isinstance(error, _Refused):
-        status = error.status
-        body = openai_error(status, error.message, error.param, error.code)
-    elif isinstance(error, HTTPException):
-        status, headers = error.status_code, dict(error.headers or {})
-        body = openai_error(status, str(error.detail), None, None)
-    elif isinstance(error, RequestValidationError):
-        fault = error.errors()[0]
-        param = ".".join(str(part) for part in fault["loc"][1:]) or None
-        status = 400
-        body = openai_error(status, f"{param or 'the body'}: {fault['msg']}", param, None)
-    else:
-        problem = error.problem if isinstance(error, RunFailed) else problem_of(error)
-        status, body = openai_error_of(problem)
-    if status == 503:
-        headers.setdefault("Retry-After", str(Busy.retry_after))
-    if status >= 500 and not isinstance(error, Busy):
-        headers["x-should-retry"] = "false"  # a run was paid for: a person decides
-    return AsciiJSONResponse(body, status, headers)
 
 
 # The answer in OpenAI's form.

@@ -29,7 +29,7 @@ from colligate.engine import DEFAULT_STRATEGY
 from colligate.errors import ColligateError, UsageError
 from colligate.library.traces import RUNS, mentions
 from colligate.server.config import ServerConfig
-from colligate.server.errors import Busy, NotHere, problem, problem_of
+from colligate.server.errors import Busy, NotHere, RunFailed, problem, problem_of
 from colligate.server.libraries import Libraries
 from colligate.server.metrics import Metrics
 from colligate.server.shapes import RunShape, WorkState
@@ -374,14 +374,6 @@ def _setting_text(value: Setting | list[Setting]) -> str:
     if value is None or isinstance(value, bool):
         return str(value).lower()
     return str(value)
-
-
-class RunFailed(ColligateError):
-    """A run ended without an answer, with this `problem`."""
-
-    def __init__(self, problem: Mapping[str, Any]) -> None:
-        super().__init__(str(problem["detail"]), "", str(problem.get("hint", "")))
-        self.problem = dict(problem)
 
 
 @dataclass(eq=False)

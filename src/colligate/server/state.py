@@ -18,7 +18,7 @@ from colligate.server.config import DEFAULT_LIBRARY, ServerConfig
 from colligate.server.errors import Busy
 from colligate.server.libraries import Libraries
 from colligate.server.metrics import Metrics
-from colligate.server.runs import AskRequest, Runs
+from colligate.server.runs import AskRequest, RecordedRun, Runs
 from colligate.server.stream import EventStream
 from colligate.server.uploads import UploadJobs
 
@@ -79,6 +79,16 @@ class ServerState:
                 on_end()
 
         return EventStream(events, close, self.config.grace + SECONDS_TO_CLOSE)
+
+    def stream_run(
+        self, run: RecordedRun, events: AsyncIterator[ServerSentEvent], *, detached: bool = False
+    ) -> EventStream:
+        """Return the events of a new run; unless it is `detached` it ends with its client."""
+        try:
+            return self.stream(events, None if detached else run.cancel)
+        except Busy:
+            run.cancel()
+            raise
 
     def _count_streams(self, change: int) -> None:
         self.open_streams += change

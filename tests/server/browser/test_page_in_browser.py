@@ -147,7 +147,7 @@ async def test_a_strategy_from_outside_is_shown_with_its_lines(page: Page, tmp_p
         await page.get_by_role("button", name="Ask").click()
         await expect(page.locator(".said")).to_have_text("Rules")
         step = page.locator(".step").first
-        await expect(step).to_contain_text("Sorted 1 document by title")
+        await expect(step).to_contain_text("Titles in order: 1")
         await step.locator("summary").click()
         await expect(step.get_by_role("link")).to_have_text("Rules")
 

@@ -22,7 +22,7 @@ router = APIRouter(tags=["about"])
 
 @router.get("/api/about", summary="Version, models, strategies, limits, libraries")
 async def describe_server(server: State) -> dict[str, Any]:
-    """What this server offers and accepts."""
+    """Return what this server offers and accepts."""
     engine = server.libraries.engine(DEFAULT_LIBRARY)
     strategies = []
     for name in list_strategies():
@@ -74,19 +74,19 @@ def _explain(need: Need) -> str:
 
 @router.get("/healthz", summary="Whether the server answers")
 async def check_health(server: State) -> dict[str, str]:
-    """Also the version, and an id that differs at each start."""
+    """Return the version, and an id that differs at each start."""
     return {"status": "ok", "version": __version__, "instance": server.instance}
 
 
 @router.get("/metrics", summary="Numbers for Prometheus")
 async def read_metrics(server: State) -> Response:
-    """Counts and times; no text of questions or documents."""
+    """Return counts and times, without text of questions or documents."""
     return Response(server.metrics.render(), media_type=CONTENT_TYPE)
 
 
 @router.get("/api/docs", include_in_schema=False)
 async def read_reference(request: Request) -> Response:
-    """The OpenAPI document as one plain page, without scripts and without a CDN."""
+    """Show the OpenAPI document as one plain page, without scripts and without a CDN."""
     return HTMLResponse(_reference(request.app.openapi()))
 
 

@@ -6,7 +6,6 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
-from colligate.server.errors import Busy, problem_response
 from colligate.server.routes.runs import run_events
 from colligate.server.runs import AskRequest
 from colligate.server.shapes import RunAnswerShape
@@ -31,24 +30,17 @@ async def ask_library(
     ] = False,
     detached: Annotated[bool, Query(description="Continue when the client hangs up.")] = False,
 ) -> Response:
-    """The answer with its citations; with `stream`, server-sent events.
+    """Return the answer with its citations, or server-sent events with `stream`.
 
     The events are `run` (its id), `queued` (its place), `event` (a step of the trace), and last
     `answer` or `problem`.
     """
     run = await server.runs.start(name, body)
     if body.stream:
-        try:
-            events = run_events(server, run, prompts=prompts)
-            return server.stream(events, None if detached else run.cancel)
-        except Busy:
-            run.cancel()
-            raise
+        events = run_events(server, run, prompts=prompts)
+        return server.stream_run(run, events, detached=detached)
     if not await finish_unless_hung_up(request, run.wait):
         if not detached:
             run.cancel()
         return Response(status_code=499)
-    outcome = await run.outcome()
-    if "problem" in outcome:
-        return problem_response(outcome["problem"])
-    return AsciiJSONResponse(outcome["answer"])
+    return AsciiJSONResponse(await run.answer())

@@ -15,21 +15,21 @@ from colligate.server.uploads import UploadJob
 router = APIRouter(prefix="/api/jobs", tags=["jobs"])
 
 
-@router.get("/{job_id}", summary="How far it is")
+@router.get("/{job_id}", summary="Progress of an upload")
 async def read_job(job_id: str, server: State) -> JobShape:
-    """Its state, its progress, and which files could not be read."""
+    """Return its state, its progress, and the files that could not be read."""
     return server.jobs.job(job_id).to_json()
 
 
-@router.get("/{job_id}/events", summary="Follow it", response_class=EventStream)
+@router.get("/{job_id}/events", summary="Follow an upload", response_class=EventStream)
 async def follow_job(job_id: str, server: State) -> Response:
-    """`progress` whenever something has changed, `done` at the end; each has the whole job."""
+    """Send `progress` at each change and `done` at the end; each has the whole job."""
     return server.stream(_events(server.jobs.job(job_id)))
 
 
-@router.delete("/{job_id}", status_code=204, summary="Stop it")
+@router.delete("/{job_id}", status_code=204, summary="Stop an upload")
 async def cancel_job(job_id: str, server: State) -> Response:
-    """Files that were read by then stay in the library."""
+    """Stop it; files that were read by then stay in the library."""
     server.jobs.job(job_id).cancel()
     return Response(status_code=204)
 

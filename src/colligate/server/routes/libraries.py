@@ -28,20 +28,20 @@ class NewLibrary(BaseModel):
 
 @router.get("", summary="List the libraries")
 async def list_libraries(server: State) -> list[LibraryShape]:
-    """All libraries, with how much is in them."""
+    """List all libraries with their numbers of documents, pages and passages."""
     return [await _describe(server, name) for name in server.libraries.names()]
 
 
 @router.post("", status_code=201, summary="Make a library")
 async def create_library(body: NewLibrary, server: State) -> LibraryShape:
-    """An empty library."""
+    """Make an empty library."""
     await server.libraries.create(body.name)
     return await _describe(server, body.name)
 
 
 @router.delete("/{name}", status_code=204, summary="Delete a library with everything in it")
 async def delete_library(name: str, server: State) -> Response:
-    """Its documents, uploaded files and runs are deleted too."""
+    """Delete a library with its documents, uploaded files and runs."""
     async with server.libraries.deleting(name):
         await server.jobs.cancel(name)
         await server.runs.forget_library(name)
@@ -56,7 +56,7 @@ async def search_library(
     k: Annotated[int, Query(ge=1, le=200)] = 10,
     mode: SearchMode = SearchMode.HYBRID,
 ) -> list[PassageShape]:
-    """The best passages, best first."""
+    """Return the best passages, best first."""
     library = await server.libraries.library(name)
     return [describe_passage(hit) for hit in await library.search(q, k=k, mode=mode)]
 
@@ -76,7 +76,7 @@ def upload_router(max_files: int) -> APIRouter:
 
 
 async def upload_files(name: str, files: list[UploadFile], server: State) -> JobStarted:
-    """Files of any kind that colligate reads; uploads are read one after another."""
+    """Accept files of any kind that colligate reads; uploads are read one after another."""
     folder = server.libraries.folder(name)
     if free_space(folder) - sum(file.size or 0 for file in files) < _RESERVE:
         raise Conflict("the server's disk is full", "", "free some space")

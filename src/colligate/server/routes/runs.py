@@ -22,33 +22,33 @@ router = APIRouter(prefix="/api", tags=["runs"])
 
 @router.get("/libraries/{name}/runs", summary="List a library's runs")
 async def list_runs(name: str, server: State) -> list[RunShape]:
-    """The newest first."""
+    """List the runs, the newest first."""
     server.libraries.folder(name)
     return [run.to_json() for run in server.runs.of(name)]
 
 
 @router.get("/runs/{run_id}", summary="A run and its answer")
 async def read_run(run_id: str, server: State) -> dict[str, Any]:
-    """With `answer` or `problem` once it has ended."""
+    """Return the run, with `answer` or `problem` once it has ended."""
     run = server.runs.run(run_id)
     return {**run.to_json(), **await run.outcome()}
 
 
-@router.get("/runs/{run_id}/events", summary="Replay and follow it", response_class=EventStream)
+@router.get("/runs/{run_id}/events", summary="Replay and follow a run", response_class=EventStream)
 async def follow_run(
     run_id: str,
     server: State,
     prompts: Annotated[bool, Query(description="With the messages models were sent.")] = False,
     last_event_id: Annotated[str | None, Header()] = None,
 ) -> Response:
-    """All its events from the first, or from the one after Last-Event-ID, until it ends."""
+    """Send all its events from the first, or from the one after Last-Event-ID, until it ends."""
     after = int(last_event_id) if last_event_id and _NUMBER.fullmatch(last_event_id) else 0
     return server.stream(run_events(server, server.runs.run(run_id), after, prompts=prompts))
 
 
-@router.delete("/runs/{run_id}", status_code=204, summary="Cancel or forget it")
+@router.delete("/runs/{run_id}", status_code=204, summary="Cancel or forget a run")
 async def delete_run(run_id: str, server: State) -> Response:
-    """A run under way is stopped and stays in the list; one that has ended is deleted."""
+    """Stop a run under way, which stays in the list; delete one that has ended."""
     run = server.runs.run(run_id)
     if run.over:
         await server.runs.forget(run)
