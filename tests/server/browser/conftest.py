@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -17,9 +16,7 @@ pytest.importorskip("playwright", reason="Playwright is not installed")
 import pytest_asyncio
 from playwright.async_api import Browser, ConsoleMessage, Page, async_playwright
 
-from colligate.models import Capability
-from colligate.testing import ScriptedCall, ScriptedModel
-from support.brain import reply
+from support.brain import Reader
 from support.http_server import threaded
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
@@ -28,31 +25,6 @@ QUESTION = (
     "How many days does a violator have to cure a first violation under the GPL version 3, "
     "and how many under the Mozilla Public License 2.0?"
 )
-
-
-class Reader(ScriptedModel):
-    """Plays every part; a question may demand that it never replies, or that it fails."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            self._reply,
-            capabilities=[Capability.CHAT, Capability.STRUCTURED],
-            context_tokens=32_000,
-            likelihood=lambda prefix, _: [-1.0 - len(prefix) % 7] * 4,
-            attention=lambda _, spans: [1.0 / (1 + (end - start) % 11) for start, end in spans],
-        )
-
-    @staticmethod
-    def _reply(call: ScriptedCall) -> str | BaseException:
-        if "please fail" in call.prompt:
-            return RuntimeError("the reader's own fault")
-        messages = [{"role": each.role, "content": each.content} for each in call.messages]
-        return reply(messages, dict(call.schema) if call.schema else None)
-
-    async def chat(self, *args: Any, **kwargs: Any) -> Any:
-        if any("never reply" in message.content for message in args[0]):
-            await asyncio.Event().wait()  # until the run is cancelled
-        return await super().chat(*args, **kwargs)
 
 
 @pytest.fixture(scope="session")
@@ -142,14 +114,22 @@ async def filled(served: str, chromium: Browser) -> str:
 
 @pytest.fixture
 def ask() -> Callable[..., Awaitable[None]]:
-    """`await ask(page, url, question, strategy)` asks and waits until the run has ended."""
+    """`await ask(page, url, question, strategy, **settings)` asks and waits for the end."""
 
     async def asked(
-        page: Page, url: str, question: str = QUESTION, strategy: str = "retrieve-read"
+        page: Page,
+        url: str,
+        question: str = QUESTION,
+        strategy: str = "retrieve-read",
+        **settings: str,
     ) -> None:
         await page.goto(url)
         await page.get_by_label("Question").fill(question)
         await page.get_by_label("Strategy").select_option(strategy)
+        if settings:
+            await page.get_by_text("Settings").click()
+        for name, value in settings.items():
+            await page.get_by_label(name, exact=True).fill(value)
         await page.get_by_role("button", name="Ask").click()
         await page.locator(".outcome[aria-busy=false]").wait_for()
 

@@ -15,6 +15,7 @@ from support.plugins import TOY_ENTRY_POINTS, TOY_STRATEGY, installed
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 Do = Callable[..., Awaitable[Any]]
+DAYS = "How many days to cure a violation after notice?"
 TOKEN = "open-sesame-open-sesame"
 
 
@@ -130,7 +131,9 @@ async def test_a_strategy_shows_how_it_works(
     await expect(page.locator(".step.end")).to_contain_text("Answered with")
 
 
-async def test_a_strategy_from_outside_is_shown_with_its_lines(page: Page, tmp_path: Path) -> None:
+async def test_a_strategy_from_outside_is_shown_with_its_lines(
+    page: Page, ask: Do, tmp_path: Path
+) -> None:
     with (
         installed(tmp_path / "site", TOY_STRATEGY, TOY_ENTRY_POINTS),
         threaded(tmp_path) as url,
@@ -142,9 +145,8 @@ async def test_a_strategy_from_outside_is_shown_with_its_lines(page: Page, tmp_p
             "buffer": RULES["rules.md"].encode(),
         }
         await page.get_by_label("Files to add").set_input_files([rules])
-        await page.get_by_label("Question").fill("Which is first?")
-        await page.get_by_label("Strategy").select_option("toy")
-        await page.get_by_role("button", name="Ask").click()
+        await page.locator("#question").wait_for()
+        await ask(page, url, "Which is first?", "toy")
         await expect(page.locator(".said")).to_have_text("Rules")
         step = page.locator(".step").first
         await expect(step).to_contain_text("Titles in order: 1")
@@ -152,20 +154,14 @@ async def test_a_strategy_from_outside_is_shown_with_its_lines(page: Page, tmp_p
         await expect(step.get_by_role("link")).to_have_text("Rules")
 
 
-async def test_duquad_says_what_was_pruned_and_why(page: Page, filled: str, ask: Do) -> None:
-    await page.goto(filled)
-    await page.get_by_label("Question").fill("How many days to cure a violation after notice?")
-    await page.get_by_label("Strategy").select_option("duquad")
-    await page.get_by_text("Settings").click()
-    await page.get_by_label("threshold").fill("0.95")
-    await page.get_by_role("button", name="Ask").click()
-    await page.locator(".outcome[aria-busy=false]").wait_for()
+async def test_duquad_shows_what_was_pruned_and_why(page: Page, filled: str, ask: Do) -> None:
+    await ask(page, filled, DAYS, "duquad", threshold="0.95")
     await expect(page.locator(".duquad .pruned .why").first).to_have_text("pruned: below 0.95")
 
 
 async def test_two_strategies_are_compared(page: Page, filled: str) -> None:
     await page.goto(f"{filled}#/compare")
-    await page.get_by_label("Question").fill("How many days to cure a violation after notice?")
+    await page.get_by_label("Question").fill(DAYS)
     await page.get_by_label("First").select_option("retrieve-read")
     await page.get_by_label("Second").select_option("rdr2")
     await page.get_by_role("button", name="Compare").click()
@@ -199,27 +195,23 @@ async def test_a_run_is_stopped(page: Page, filled: str) -> None:
     await expect(stopped).to_contain_text("cancelled")
 
 
-async def test_what_no_document_says_is_said(page: Page, filled: str, ask: Do) -> None:
+async def test_an_answer_in_no_document_is_not_found(page: Page, filled: str, ask: Do) -> None:
     await ask(page, filled, "Who discovered xylophonic zirconium?")
     await expect(page.locator(".answer.not-found")).to_contain_text("Not in these documents")
     await expect(page.get_by_role("status").filter(has_text="Not found")).to_be_visible()
     await expect(page.locator(".sources")).to_have_count(0)
 
 
-async def test_a_fault_is_told_with_what_helps(look: Do, filled: str, ask: Do) -> None:
+async def test_an_error_is_shown(look: Do, filled: str, ask: Do) -> None:
     looked = await look()
     page = looked.page
-    await page.goto(filled)
-    await page.get_by_label("Question").fill("How many days?")
-    await page.get_by_text("Settings").click()
-    await page.get_by_label("k", exact=True).fill("many")
-    await page.get_by_role("button", name="Ask").click()
+    await ask(page, filled, "How many days?", k="many")
     problem = page.get_by_role("alert")
     await expect(problem).to_contain_text("many")
     assert "Failed to load resource" in looked.complaints.pop()  # Chromium says so of any 4xx
 
 
-async def test_a_server_that_is_gone_is_told(look: Do, filled: str) -> None:
+async def test_a_server_that_is_gone_is_reported(look: Do, filled: str) -> None:
     looked = await look()
     page = looked.page
 
@@ -261,7 +253,7 @@ async def test_the_token_is_asked_for_once(look: Do, guarded: str) -> None:
     looked.complaints[:] = [each for each in looked.complaints if "401" not in each]
 
 
-async def test_all_is_reached_by_keyboard(page: Page, filled: str) -> None:
+async def test_everything_is_reached_by_keyboard(page: Page, filled: str) -> None:
     await page.goto(filled)
     await page.locator("#question").wait_for()
     await page.keyboard.press("Tab")
@@ -269,7 +261,7 @@ async def test_all_is_reached_by_keyboard(page: Page, filled: str) -> None:
     await page.keyboard.press("Enter")
     await page.keyboard.press("Tab")
     await expect(page.get_by_label("Question")).to_be_focused()
-    await page.keyboard.type("How many days to cure a violation after notice?")
+    await page.keyboard.type(DAYS)
     await page.keyboard.press("Enter")
     await page.locator("a.cite").first.wait_for()
     for _ in range(12):

@@ -16,15 +16,9 @@ CLAIM = "Bicycles stand in the yard."
 LONGEST_LINE = 1 << 17  # of the reader that it streams with
 
 # Its built-in tools are offered to every model unless a person switches them off.
+NO_ARGUMENTS = {"type": "object", "properties": {}, "required": []}
 TOOLS = [
-    {
-        "type": "function",
-        "function": {
-            "name": name,
-            "description": "A tool of the chat.",
-            "parameters": {"type": "object", "properties": {}, "required": []},
-        },
-    }
+    {"type": "function", "function": {"name": name, "parameters": NO_ARGUMENTS}}
     for name in ("get_current_timestamp", "search_chats", "query_knowledge_files")
 ]
 CHAT = {
@@ -48,17 +42,12 @@ DIRECT = {
     "tool_ids": [],
     "tool_servers": [],
     "features": {"voice": False, "image_generation": False, "web_search": False},
-    "variables": {"{{USER_NAME}}": "Ada", "{{CURRENT_DATE}}": "2026-01-01"},
+    "variables": {"{{USER_NAME}}": "Ada"},
     "model_item": {"id": "colligate/retrieve-read", "owned_by": "openai", "urlIdx": 0},
     "session_id": "Xy1",
     "chat_id": "5b0f8a6e-1",
-    "id": "6d1c0b7f-2",
     "parent_id": "7e2d1c80-3",
-    "background_tasks": {
-        "title_generation": True,
-        "tags_generation": True,
-        "follow_up_generation": True,
-    },
+    "background_tasks": {"title_generation": True, "follow_up_generation": True},
     "metadata": {"chat_id": "5b0f8a6e-1", "interface": "open-webui"},
 }
 

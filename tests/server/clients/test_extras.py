@@ -1,7 +1,8 @@
-"""Where the extra `mcp` is not installed, and where there is nothing to serve."""
+"""Where an extra is not installed, and where there is nothing to serve."""
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -42,3 +43,10 @@ def test_a_missing_path_is_reported_at_once(
     out, err = capsys.readouterr()
     assert out == ""
     assert "absent.md" in err
+
+
+def test_the_mcp_command_needs_no_extra_but_its_own() -> None:
+    pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
+    hide = "import sys; sys.modules.update(fastapi=None, prometheus_client=None, uvicorn=None)"
+    code = f"{hide}; import colligate.server.mcp"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
