@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from colligate.library import AsyncLibrary, SearchMode
-from colligate.library.bm25 import document_terms, query_terms, words
+from colligate.library.bm25 import encode_document, encode_query, split_words
 
 # A sentence hidden in a document of its language, and queries that must find it.
 PLANTED = {
@@ -91,20 +91,20 @@ async def test_a_document_of_unknown_language_is_found(library: AsyncLibrary, wr
     ],
 )
 def test_words(text: str, expected: list[str]) -> None:
-    assert list(words(text)) == expected
+    assert list(split_words(text)) == expected
 
 
 def test_stop_words_of_the_language_weigh_nothing() -> None:
-    assert not query_terms("the of and", ["en"])
-    assert query_terms("the of and", ["de"])
-    assert query_terms("the of and", ["en", "de"]).ids == query_terms("the of and", ["de"]).ids
+    assert not encode_query("the of and", ["en"])
+    assert encode_query("the of and", ["de"])
+    assert encode_query("the of and", ["en", "de"]).ids == encode_query("the of and", ["de"]).ids
 
 
 def test_a_query_meets_the_document_in_its_own_language() -> None:
-    document = document_terms("les bibliothèques anciennes", "fr")
-    assert set(query_terms("bibliothèque ancienne", ["en", "fr"]).ids) >= set(document.ids)
+    document = encode_document("les bibliothèques anciennes", "fr")
+    assert set(encode_query("bibliothèque ancienne", ["en", "fr"]).ids) >= set(document.ids)
 
 
 def test_a_repeated_word_weighs_more_but_less_than_twice() -> None:
-    once, twice = (document_terms(text, "en").weights[0] for text in ("otter", "otter otter"))
+    once, twice = (encode_document(text, "en").weights[0] for text in ("otter", "otter otter"))
     assert once < twice < 2 * once

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from colligate.errors import LibraryDamaged
 from colligate.library.bm25 import Terms
 from colligate.library.edge import EdgeIndex
-from colligate.library.index import Entry, PassageIndex, Scope
+from colligate.library.index import IndexEntry, PassageIndex, Scope
 
 DIMENSION = 8
 ALL = Scope()
@@ -45,8 +45,8 @@ def unit(axis: int, lean: float = 0.0) -> NDArray[np.float32]:
     return vector / np.linalg.norm(vector)
 
 
-def entry(passage: int, document: int, *terms: int, axis: int = 0, lean: float = 0.0) -> Entry:
-    return Entry(passage, document, unit(axis, lean), Terms(list(terms), [1.0] * len(terms)))
+def entry(passage: int, document: int, *terms: int, axis: int = 0, lean: float = 0.0) -> IndexEntry:
+    return IndexEntry(passage, document, unit(axis, lean), Terms(list(terms), [1.0] * len(terms)))
 
 
 @pytest.fixture
@@ -144,7 +144,7 @@ def test_all_passages_are_listed_however_many(index: PassageIndex) -> None:
 
 def test_words_alone(tmp_path: Path) -> None:
     index = EdgeIndex.create(tmp_path / "words", None)
-    index.upsert([Entry(1, 1, None, Terms([5], [1.0]))])
+    index.upsert([IndexEntry(1, 1, None, Terms([5], [1.0]))])
     assert numbers(index.matching(Terms([5], [1.0]), 3, ALL)) == [1]
     index.close()
     index.close()

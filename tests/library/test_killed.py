@@ -40,7 +40,7 @@ def watch(owner, name):
         return inner(*arguments, **named)
     setattr(owner, name, outer)
 
-for name in ("store", "mark", "purge", "leave", "set_meta", "note_file"):
+for name in ("store", "mark", "purge", "remove", "set_meta", "note_file"):
     watch(Catalogue, name)
 for name in ("upsert", "remove", "flush", "optimise"):
     watch(EdgeIndex, name)

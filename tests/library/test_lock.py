@@ -12,7 +12,7 @@ import pytest
 
 from colligate.errors import LibraryError, LibraryLocked
 from colligate.library import AsyncLibrary, Progress
-from colligate.library.lock import process_holding
+from colligate.library.lock import find_holder
 
 HOLDER = """
 import asyncio, sys
@@ -136,12 +136,12 @@ async def test_a_lock_that_cannot_be_signed_is_let_go(library: AsyncLibrary, fol
 
 
 async def test_it_can_be_held_before_it_is_used(library: AsyncLibrary, tmp_path: Path) -> None:
-    assert process_holding(library.path) is None
+    assert find_holder(library.path) is None
     await library.hold()
-    assert process_holding(library.path) == os.getpid()
+    assert find_holder(library.path) == os.getpid()
     async with AsyncLibrary(library.path, embedder="static") as another:
         with pytest.raises(LibraryLocked):
             await another.hold()
         assert await another.documents() == []
     await library.close()
-    assert process_holding(library.path) is None
+    assert find_holder(library.path) is None

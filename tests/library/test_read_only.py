@@ -13,7 +13,7 @@ import pytest
 
 from colligate.errors import LibraryError
 from colligate.library import AsyncLibrary, SearchMode
-from colligate.library.lock import process_holding
+from colligate.library.lock import find_holder
 
 NOBODY = 65534
 
@@ -78,5 +78,5 @@ async def test_what_was_not_written_out_is_said(
 async def test_it_is_served_without_being_held(locked: Path, embedder: Any) -> None:
     async with AsyncLibrary(locked, embedder=embedder) as library:
         await library.hold()
-        assert process_holding(locked) is None
+        assert find_holder(locked) is None
         assert await library.search("dig setts", k=1)

@@ -15,7 +15,7 @@ from colligate.errors import LibraryDamaged, LibraryVersion
 from colligate.library import AsyncLibrary, SearchMode
 from colligate.library.bm25 import Terms
 from colligate.library.edge import EdgeIndex
-from colligate.library.index import Entry
+from colligate.library.index import IndexEntry
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ async def test_passages_missing_from_the_index(full: AsyncLibrary) -> None:
 async def test_passages_of_no_document(full: AsyncLibrary) -> None:
     index = EdgeIndex.open(full.path / "index")
     vector = np.zeros(64, dtype=np.float32)
-    index.upsert([Entry(999, 77, vector, Terms([1], [1.0]))])
+    index.upsert([IndexEntry(999, 77, vector, Terms([1], [1.0]))])
     index.close()
     (problem,) = await full.verify(repair=True)
     assert "1 passages that belong to no document" in problem

@@ -1,8 +1,7 @@
-"""The index of passages in process, on Qdrant Edge.
+"""The passage index, in process, on Qdrant Edge.
 
 The shard is written without Qdrant's own write-ahead log: the catalogue marks a document as
-searchable only after a flush, so whatever a crash loses is embedded again, and no log keeps
-what was removed.
+indexed only after a flush, so what a crash loses is embedded again, and no log keeps removed data.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 
 from colligate.errors import LibraryDamaged
 from colligate.library.bm25 import Terms
-from colligate.library.index import Entry, Scope, Scored
+from colligate.library.index import IndexEntry, Scope, ScoredPassage
 
 _DENSE, _SPARSE, _DOCUMENT = "dense", "bm25", "document"
 
@@ -25,22 +24,18 @@ _DENSE, _SPARSE, _DOCUMENT = "dense", "bm25", "document"
 # search is exact, which is fast enough and gives the same order every time.
 _GRAPH_FROM = 150_000
 
-_PAGE = 10_000
+_PAGE = 10_000  # passages listed at once
 
 
 class EdgeIndex:
-    """A `PassageIndex` in a folder of its own.
-
-    Raises:
-        LibraryDamaged: if the folder holds something that cannot be opened.
-    """
+    """A `PassageIndex` in a folder of its own."""
 
     def __init__(self, shard: qdrant.EdgeShard) -> None:
         self._shard: qdrant.EdgeShard | None = shard
 
     @classmethod
     def create(cls, path: Path, dimension: int | None) -> EdgeIndex:
-        """A new, empty index for vectors of this length; None for words alone."""
+        """Make an empty index for vectors of this length; None for words alone."""
         path.mkdir(parents=True, exist_ok=True)
         dense = (
             {}
@@ -50,7 +45,7 @@ class EdgeIndex:
         config = qdrant.EdgeConfig(
             vectors=dense,
             sparse_vectors={_SPARSE: qdrant.EdgeSparseVectorParams(modifier=qdrant.Modifier.Idf)},
-            # Whoever calls `optimise` wants everything removed to be erased.
+            # `optimise` must erase everything that was removed.
             optimizers=qdrant.EdgeOptimizersConfig(
                 deleted_threshold=1e-9, vacuum_min_vector_number=1, indexing_threshold=_GRAPH_FROM
             ),
@@ -65,7 +60,7 @@ class EdgeIndex:
 
     @classmethod
     def open(cls, path: Path) -> EdgeIndex:
-        """An index made before."""
+        """Open an existing index; raise `LibraryDamaged` if that is not possible."""
         try:
             return cls(qdrant.EdgeShard.load(str(path)))
         except Exception as error:  # the binding raises bare exceptions of several kinds
@@ -75,17 +70,17 @@ class EdgeIndex:
                 "rebuild it with `colligate library verify --repair`",
             ) from error
 
-    def upsert(self, entries: Sequence[Entry]) -> None:
+    def upsert(self, entries: Sequence[IndexEntry]) -> None:
         points = [
             qdrant.Point(entry.passage, _vectors(entry), {_DOCUMENT: entry.document})
             for entry in entries
         ]
         self._open.update(qdrant.UpdateOperation.upsert_points(points))
 
-    def nearest(self, vector: NDArray[np.float32], limit: int, scope: Scope) -> list[Scored]:
+    def nearest(self, vector: NDArray[np.float32], limit: int, scope: Scope) -> list[ScoredPassage]:
         return self._query(qdrant.Query.Nearest(vector.tolist(), using=_DENSE), limit, scope)
 
-    def matching(self, terms: Terms, limit: int, scope: Scope) -> list[Scored]:
+    def matching(self, terms: Terms, limit: int, scope: Scope) -> list[ScoredPassage]:
         if not terms:
             return []
         query = qdrant.Query.Nearest(_sparse(terms), using=_SPARSE)
@@ -138,17 +133,17 @@ class EdgeIndex:
             raise RuntimeError("the index is closed")
         return self._shard
 
-    def _query(self, query: qdrant.Query, limit: int, scope: Scope) -> list[Scored]:
+    def _query(self, query: qdrant.Query, limit: int, scope: Scope) -> list[ScoredPassage]:
         request = qdrant.QueryRequest(
             limit=limit, query=query, filter=_filter(scope), with_payload=True
         )
         return [
-            Scored(_number(point), _document(point), point.score)
+            ScoredPassage(_number(point), _document(point), point.score)
             for point in self._open.query(request)
         ]
 
 
-def _vectors(entry: Entry) -> dict[str, qdrant.NamedVector]:
+def _vectors(entry: IndexEntry) -> dict[str, qdrant.NamedVector]:
     vectors: dict[str, qdrant.NamedVector] = {_SPARSE: _sparse(entry.terms)}
     if entry.vector is not None:
         vectors[_DENSE] = entry.vector.tolist()

@@ -1,4 +1,4 @@
-"""What a strategy reads from: the whole library, or a given ordered list of documents."""
+"""What a strategy reads from: a library, a view of it, or a given list of documents."""
 
 from __future__ import annotations
 
@@ -18,32 +18,19 @@ class SearchMode(StrEnum):
     HYBRID = "hybrid"  # both, joined by reciprocal rank fusion
 
 
-@dataclass(frozen=True, slots=True)
-class DocumentInfo:
-    """A document as a list shows it: no text."""
-
-    id: str
-    title: str
-    source: str
-    characters: int
-    pages: int
-    passages: int
-    language: str
-
-
 @runtime_checkable
 class Sources(Protocol):
-    """The documents in view. Two implementations: `Library.view()` and `Given`."""
+    """The documents in view: an `AsyncLibrary`, a `View` of one, or `InMemorySources`."""
 
     async def documents(self) -> Sequence[DocumentInfo]:
-        """All documents in view, in order."""
+        """Return all documents in view, in order."""
         ...
 
     async def document(self, document_id: str) -> Document:
-        """One document, whole.
+        """Return one whole document.
 
         Raises:
-            UnknownDocument: if it is not in view.
+            UnknownDocument: the document is not in view.
         """
         ...
 
@@ -55,8 +42,24 @@ class Sources(Protocol):
         mode: SearchMode = SearchMode.HYBRID,
         documents: Collection[str] | None = None,
     ) -> list[Hit]:
-        """The `k` best passages, best first, optionally only within some documents.
+        """Return the `k` best passages, best first, optionally only of some documents.
 
         A query without a searchable word returns nothing. Equal scores come in document order.
+
+        Raises:
+            UnknownDocument: one of `documents` is not in view.
         """
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentInfo:
+    """A document as lists show it, without its text."""
+
+    id: str
+    title: str
+    source: str
+    characters: int
+    pages: int
+    passages: int
+    language: str

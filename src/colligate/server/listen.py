@@ -17,7 +17,7 @@ from uvicorn.server import HANDLED_SIGNALS
 from colligate.core.events import Listener
 from colligate.engine import Engine
 from colligate.errors import UsageError
-from colligate.library.address import Address, publish, withdraw
+from colligate.library.address import Address, publish_address, withdraw_address
 from colligate.server.answering import DEFAULT_LIBRARY
 from colligate.server.app import create_app
 from colligate.server.server import Server
@@ -77,13 +77,13 @@ def _published(server: Server, address: Address) -> Iterator[None]:
     """Meanwhile commands of the same person find the server beside the library."""
     library = server.libraries.folder(DEFAULT_LIBRARY)
     try:
-        publish(library, address)
+        publish_address(library, address)
     except OSError as error:
         _log.warning("commands will not find this server: %s", error)
     try:
         yield
     finally:
-        withdraw(library, address)
+        withdraw_address(library, address)
 
 
 def _from_here(url: str) -> str:

@@ -18,7 +18,7 @@ from colligate.concurrency import in_thread
 from colligate.core.events import Event, Noted
 from colligate.core.strategy import Strategy
 from colligate.errors import ColligateError
-from colligate.library.traces import RUNS, mentions
+from colligate.library.traces import RUNS_FOLDER, mentions
 from colligate.server.errors import Busy, NotHere, problem, problem_of
 from colligate.server.libraries import Libraries
 from colligate.server.metrics import Metrics
@@ -338,7 +338,7 @@ class Runs:
     async def load(self) -> None:
         """Find the runs kept on disk. What was under way when the server ended, was cancelled."""
         for name in self._libraries.names():
-            folder = self._libraries.folder(name) / RUNS
+            folder = self._libraries.folder(name) / RUNS_FOLDER
             for run in await in_thread(_kept, name, folder):
                 self._runs[run.id] = run
 
@@ -350,7 +350,7 @@ class Runs:
             Busy: too many wait, or the server is stopping.
             ColligateError: the run cannot be recorded.
         """
-        folder = self._libraries.folder(library) / RUNS
+        folder = self._libraries.folder(library) / RUNS_FOLDER
         if self._closing:
             raise Busy("the server is stopping", "", "ask again when it is back")
         if self._running >= self._serving.runs and len(self._waiting) >= self._serving.waiting:

@@ -11,7 +11,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import BinaryIO
 
-from colligate.library.traces import FILES
+from colligate.library.traces import FILES_FOLDER
 
 _LONGEST = 180  # bytes; file systems take 255
 _LONGEST_SUFFIX = 20
@@ -45,7 +45,7 @@ def store(file: BinaryIO, given: str | None, library: Path) -> Path:
 
     The same bytes of the same name take one place, however often they come. Blocking.
     """
-    folder = library / FILES
+    folder = library / FILES_FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     coming = folder / f"{secrets.token_hex(8)}.part"
     digest = hashlib.sha256()
@@ -69,7 +69,7 @@ def sweep(library: Path, wanted: Collection[str]) -> None:
 
     `wanted` are the paths of those that stay.
     """
-    folder = library / FILES
+    folder = library / FILES_FOLDER
     if not folder.is_dir():
         return
     stay = {os.path.realpath(path) for path in wanted}
