@@ -13,7 +13,7 @@ from colligate.errors import UsageError
 from colligate.integrations.llamaindex import ColligateLlamaIndexRetriever
 
 
-def test_each_node_says_its_exact_place(library):
+def test_each_node_has_its_exact_place(library):
     found = ColligateLlamaIndexRetriever(library, k=2).retrieve("otters diet fish too")
     for one in found:
         place = one.node.metadata
@@ -40,7 +40,7 @@ async def test_awaited_it_finds_the_same(library):
     assert await retriever.aretrieve("fish") == retriever.retrieve("fish")
 
 
-async def test_sources_can_be_awaited_alone(library):
+async def test_sources_can_only_be_awaited(library):
     documents = [library.document(info.id) for info in library.documents()]
     retriever = ColligateLlamaIndexRetriever(InMemorySources(documents), k=1, mode="sparse")
     (found,) = await retriever.aretrieve("herons wade")

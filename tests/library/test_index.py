@@ -1,56 +1,36 @@
-"""What `PassageIndex` promises; any implementation runs through these."""
+"""The promises of `PassageIndex`, kept by each implementation, and the passages it gets."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
-
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
+from colligate.documents import Document
+from colligate.documents.chunking import Structural
+from colligate.documents.markdown import markdown_tree
 from colligate.errors import LibraryDamaged
 from colligate.library.bm25 import Terms
 from colligate.library.edge import EdgeIndex
-from colligate.library.index import IndexEntry, PassageIndex, Scope
+from colligate.library.index import IndexEntry, Scope, cut_passages
 
 DIMENSION = 8
 ALL = Scope()
 
 
 @pytest.fixture(params=[EdgeIndex])
-def reopen(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[], PassageIndex]]:
-    """A function that closes the index and opens it again."""
-    opened: list[PassageIndex] = [request.param.create(tmp_path / "index", DIMENSION)]
-
-    def again() -> PassageIndex:
-        opened[-1].close()
-        opened.append(request.param.open(tmp_path / "index"))
-        return opened[-1]
-
-    again.first = opened[0]  # type: ignore[attr-defined]
-    yield again
-    opened[-1].close()
+def kind(request):
+    return request.param
 
 
 @pytest.fixture
-def index(reopen: Callable[[], PassageIndex]) -> PassageIndex:
-    return reopen.first  # type: ignore[attr-defined, no-any-return]
-
-
-def unit(axis: int, lean: float = 0.0) -> NDArray[np.float32]:
-    vector = np.zeros(DIMENSION, dtype=np.float32)
-    vector[axis] = 1.0
-    vector[(axis + 1) % DIMENSION] = lean
-    return vector / np.linalg.norm(vector)
-
-
-def entry(passage: int, document: int, *terms: int, axis: int = 0, lean: float = 0.0) -> IndexEntry:
-    return IndexEntry(passage, document, unit(axis, lean), Terms(list(terms), [1.0] * len(terms)))
+def index(kind, tmp_path):
+    opened = kind.create(tmp_path / "index", DIMENSION)
+    yield opened
+    opened.close()
 
 
 @pytest.fixture
-def filled(index: PassageIndex) -> PassageIndex:
+def filled(index):
     index.upsert(
         [
             entry(1, 10, 100, 101, axis=0),
@@ -62,45 +42,60 @@ def filled(index: PassageIndex) -> PassageIndex:
     return index
 
 
-def numbers(found: list[object]) -> list[int]:
-    return [scored.passage for scored in found]  # type: ignore[attr-defined]
+def unit(axis, lean=0.0):
+    vector = np.zeros(DIMENSION, dtype=np.float32)
+    vector[axis] = 1.0
+    vector[(axis + 1) % DIMENSION] = lean
+    return vector / np.linalg.norm(vector)
 
 
-def test_nearest_by_cosine(filled: PassageIndex) -> None:
+def entry(passage, document, *terms, axis=0, lean=0.0):
+    return IndexEntry(passage, document, unit(axis, lean), weigh(*terms))
+
+
+def weigh(*terms):
+    return Terms(list(terms), [1.0] * len(terms))
+
+
+def numbers(found):
+    return [scored.passage for scored in found]
+
+
+def test_nearest_by_cosine(filled):
     found = filled.nearest(unit(0), 2, ALL)
     assert [(scored.passage, scored.document) for scored in found] == [(1, 10), (4, 30)]
     assert found[0].score == pytest.approx(1.0)
     assert found[1].score == pytest.approx(float(unit(0) @ unit(0, 0.5)))
 
 
-def test_matching_needs_a_shared_term(filled: PassageIndex) -> None:
-    assert sorted(numbers(filled.matching(Terms([102], [1.0]), 9, ALL))) == [3, 4]
-    assert filled.matching(Terms([999], [1.0]), 9, ALL) == []
-    assert filled.matching(Terms([], []), 9, ALL) == []
+def test_matching_needs_a_shared_term(filled):
+    assert sorted(numbers(filled.matching(weigh(102), 9, ALL))) == [3, 4]
+    assert filled.matching(weigh(999), 9, ALL) == []
+    assert filled.matching(weigh(), 9, ALL) == []
 
 
-def test_a_rare_term_weighs_more_than_a_common_one(filled: PassageIndex) -> None:
-    assert numbers(filled.matching(Terms([100, 101], [1.0, 1.0]), 9, ALL))[0] == 1
-    common = filled.matching(Terms([100], [1.0]), 9, ALL)[0].score
-    assert filled.matching(Terms([101], [1.0]), 9, ALL)[0].score > common
+def test_a_rare_term_weighs_more_than_a_common_one(filled):
+    assert numbers(filled.matching(weigh(100, 101), 9, ALL))[0] == 1
+    common = filled.matching(weigh(100), 9, ALL)[0].score
+    assert filled.matching(weigh(101), 9, ALL)[0].score > common
 
 
-def test_scope(filled: PassageIndex) -> None:
+def test_scope(filled):
     assert numbers(filled.nearest(unit(0), 9, Scope(within=[20]))) == [3]
     assert filled.nearest(unit(0), 9, Scope(within=[])) == []
     assert 10 not in {s.document for s in filled.nearest(unit(0), 9, Scope(without=[10]))}
     both = Scope(within=[10, 30], without=[10])
-    assert numbers(filled.matching(Terms([100], [1.0]), 9, both)) == [4]
+    assert numbers(filled.matching(weigh(100), 9, both)) == [4]
 
 
-def test_upserting_a_passage_again_replaces_it(filled: PassageIndex) -> None:
+def test_upserting_a_passage_again_replaces_it(filled):
     filled.upsert([entry(1, 10, 555, axis=5)])
     assert filled.count() == 4
     assert numbers(filled.nearest(unit(5), 1, ALL)) == [1]
-    assert 1 not in numbers(filled.matching(Terms([100], [1.0]), 9, ALL))
+    assert 1 not in numbers(filled.matching(weigh(100), 9, ALL))
 
 
-def test_removing(filled: PassageIndex) -> None:
+def test_removing(filled):
     filled.remove([10, 77])
     assert filled.passages() == {3: 20, 4: 30}
     filled.remove_passages([3])
@@ -111,45 +106,67 @@ def test_removing(filled: PassageIndex) -> None:
     assert numbers(filled.nearest(unit(1), 9, ALL)) == [4]
 
 
-def test_optimised_it_is_as_if_the_removed_had_never_been(
-    filled: PassageIndex, tmp_path: Path
-) -> None:
+def test_optimised_it_equals_an_index_that_never_had_the_removed(filled, kind, tmp_path):
     filled.remove([20])
     filled.optimise()
-    fresh = type(filled).create(tmp_path / "fresh", DIMENSION)  # type: ignore[attr-defined]
+    fresh = kind.create(tmp_path / "fresh", DIMENSION)
     fresh.upsert([entry(1, 10, 100, 101), entry(2, 10, 100, axis=1)])
     fresh.upsert([entry(4, 30, 100, 102, lean=0.5)])
     assert filled.nearest(unit(0), 9, ALL) == fresh.nearest(unit(0), 9, ALL)
-    # Among equal scores an index may have any order.
-    found, expected = (i.matching(Terms([100], [1.0]), 9, ALL) for i in (filled, fresh))
+    # An index may have any order among equal scores.
+    found, expected = (i.matching(weigh(100), 9, ALL) for i in (filled, fresh))
     assert {s.passage: s.score for s in found} == {s.passage: s.score for s in expected}
     assert filled.passages() == fresh.passages()
     fresh.close()
 
 
-def test_it_is_the_same_when_opened_again(
-    filled: PassageIndex, reopen: Callable[[], PassageIndex]
-) -> None:
+def test_it_is_the_same_when_opened_again(filled, kind, tmp_path):
     before = filled.nearest(unit(0), 9, ALL)
     filled.flush()
-    again = reopen()
+    filled.close()
+    again = kind.open(tmp_path / "index")
     assert again.nearest(unit(0), 9, ALL) == before
     assert again.count() == 4
+    again.close()
 
 
-def test_all_passages_are_listed_however_many(index: PassageIndex) -> None:
+def test_all_passages_are_listed_however_many(index):
     index.upsert([entry(n, n // 7, n) for n in range(1, 25_001)])
     assert index.passages() == {n: n // 7 for n in range(1, 25_001)}
 
 
-def test_words_alone(tmp_path: Path) -> None:
-    index = EdgeIndex.create(tmp_path / "words", None)
-    index.upsert([IndexEntry(1, 1, None, Terms([5], [1.0]))])
-    assert numbers(index.matching(Terms([5], [1.0]), 3, ALL)) == [1]
+def test_words_alone(kind, tmp_path):
+    index = kind.create(tmp_path / "words", None)
+    index.upsert([IndexEntry(1, 1, None, weigh(5))])
+    assert numbers(index.matching(weigh(5), 3, ALL)) == [1]
     index.close()
     index.close()
 
 
-def test_a_folder_without_an_index(tmp_path: Path) -> None:
+def test_a_folder_without_an_index(kind, tmp_path):
     with pytest.raises(LibraryDamaged, match="verify --repair"):
-        EdgeIndex.open(tmp_path)
+        kind.open(tmp_path)
+
+
+TEXT = """# Licence
+
+## 3. Responsibilities
+
+### 3.1. Source form
+
+All distribution is under these terms.
+
+### 3.2. Reserved
+
+## 4. Notices
+"""
+
+
+def test_a_bare_heading_above_sub_sections_is_not_a_passage():
+    document = Document("a", "Licence", TEXT, markdown_tree(TEXT, "a"))
+    found = [document.slice(span) for span in cut_passages(document, Structural())]
+    assert found == [
+        "### 3.1. Source form\n\nAll distribution is under these terms.",
+        "### 3.2. Reserved",
+        "## 4. Notices",
+    ]
