@@ -8,9 +8,12 @@ import pytest
 import pytest_asyncio
 
 from colligate.documents import Document, flat_tree
+from colligate.documents.chunking import Structural
+from colligate.documents.markdown import markdown_tree
 from colligate.documents.reading import read_file
 from colligate.errors import CorruptFile, UnknownDocument, UsageError
 from colligate.library import AsyncLibrary, InMemorySources, SearchMode, Sources
+from colligate.library.sources import cut_passages
 from support.embedders import WordEmbedder
 
 TEXTS = {
@@ -203,3 +206,27 @@ async def test_an_empty_library_finds_nothing_and_makes_nothing(tmp_path):
         assert list(await library.documents()) == []
         assert await library.search("anything", k=3) == []
     assert not (tmp_path / "none").exists()
+
+
+LICENCE = """# Licence
+
+## 3. Responsibilities
+
+### 3.1. Source form
+
+All distribution is under these terms.
+
+### 3.2. Reserved
+
+## 4. Notices
+"""
+
+
+async def test_a_bare_heading_above_sub_sections_is_not_a_passage():
+    document = Document("a", "Licence", LICENCE, markdown_tree(LICENCE, "a"))
+    found = [document.slice(span) for span in cut_passages(document, Structural())]
+    assert found == [
+        "### 3.1. Source form\n\nAll distribution is under these terms.",
+        "### 3.2. Reserved",
+        "## 4. Notices",
+    ]

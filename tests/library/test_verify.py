@@ -12,8 +12,7 @@ import pytest
 from colligate.errors import LibraryDamaged, LibraryVersion
 from colligate.library import AsyncLibrary, SearchMode
 from colligate.library.bm25 import Terms
-from colligate.library.edge import EdgeIndex
-from colligate.library.index import IndexEntry
+from colligate.library.edge import EdgeIndex, IndexEntry
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""What all retrievers share: searching with or without an event loop, and a passage's place."""
+"""The shared part of all retrievers: search with or without an event loop, and a hit's place."""
 
 from __future__ import annotations
 

@@ -16,10 +16,10 @@ from colligate.documents.chunking import Chunker, Structural
 from colligate.errors import UsageError
 from colligate.library.catalogue import Catalogue, FileRecord
 from colligate.library.edge import EdgeIndex
-from colligate.library.index import Indexer, cut_passages
+from colligate.library.index import Indexer
 from colligate.library.schema import DocumentState
 from colligate.library.search import Searcher, require_known
-from colligate.library.sources import DocumentInfo, SearchMode
+from colligate.library.sources import DocumentInfo, SearchMode, cut_passages
 from colligate.models import Embedder
 
 

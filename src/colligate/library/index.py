@@ -1,102 +1,22 @@
-"""The passage index: what it can do, and how stored documents get into it.
-
-An index holds only numbers: passage numbers, document numbers, vectors and hashed terms. The text
-stays in the catalogue, so an index never has to be searched for removed text.
-"""
+"""From stored documents to searchable ones: embed their passages and write them to the index."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from colligate.concurrency import gather, in_thread
-from colligate.documents import Document, Kind, Span
-from colligate.documents.chunking import Chunker
-from colligate.library.bm25 import Terms, encode_document
+from colligate.library.bm25 import encode_document
 from colligate.library.catalogue import Catalogue
+from colligate.library.edge import EdgeIndex, IndexEntry
 from colligate.library.schema import DocumentState
+from colligate.library.sources import prepend_headings
 from colligate.models import Embedder
-
-
-class PassageIndex(Protocol):
-    """Passages by vector and by words. Calls block; one thread writes at a time."""
-
-    def upsert(self, entries: Sequence[IndexEntry]) -> None:
-        """Add passages, or replace those with the same number."""
-        ...
-
-    def nearest(self, vector: NDArray[np.float32], limit: int, scope: Scope) -> list[ScoredPassage]:
-        """Return the passages with the largest cosine, best first."""
-        ...
-
-    def matching(self, terms: Terms, limit: int, scope: Scope) -> list[ScoredPassage]:
-        """Return the passages that share a term, by BM25 score, best first."""
-        ...
-
-    def remove(self, documents: Collection[int]) -> None:
-        """Take all passages of these documents out of every search."""
-        ...
-
-    def remove_passages(self, passages: Collection[int]) -> None:
-        """Take these passages out of every search."""
-        ...
-
-    def passages(self) -> dict[int, int]:
-        """Return all passage numbers, each with its document's."""
-        ...
-
-    def count(self) -> int:
-        """Return the number of passages."""
-        ...
-
-    def flush(self) -> None:
-        """Return once all changes so far would survive the end of the process."""
-        ...
-
-    def optimise(self) -> None:
-        """Rebuild grown segments and those with removed passages, and erase the latter. Slow."""
-        ...
-
-    def close(self) -> None:
-        """Flush and close. Safe to call twice."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class IndexEntry:
-    """One passage for the index: its number, its document's, its vector and its terms.
-
-    `vector` is of unit length; None if passages are found by their words alone.
-    """
-
-    passage: int
-    document: int
-    vector: NDArray[np.float32] | None
-    terms: Terms
-
-
-@dataclass(frozen=True, slots=True)
-class ScoredPassage:
-    """A passage that matched."""
-
-    passage: int
-    document: int
-    score: float
-
-
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """Which documents are searched: `within` them (None: all), and never `without`."""
-
-    within: Collection[int] | None = None
-    without: Collection[int] = ()
-
 
 # Passages are embedded a window at a time, sorted by length: little is spent on padding a batch.
 _WINDOW = 1024
@@ -107,8 +27,8 @@ class Indexer:
     """Makes pending documents searchable; without an embedder, by their words alone.
 
     The order of writes makes it safe to be killed anywhere: passages are written to the index and
-    flushed, and only then does the catalogue mark their document as indexed. What was written of
-    other documents is removed when the index is next opened.
+    flushed, and only then does the catalogue mark their document as indexed. Passages of other
+    documents are removed when the index is next opened.
 
     `unfinished` holds the documents that may have some passages in the index and are not indexed
     yet; searches leave them out.
@@ -117,7 +37,7 @@ class Indexer:
     def __init__(
         self,
         catalogue: Catalogue,
-        open_index: Callable[[], Awaitable[tuple[PassageIndex, Embedder | None]]],
+        open_index: Callable[[], Awaitable[tuple[EdgeIndex, Embedder | None]]],
         unfinished: set[int],
         on_progress: Callable[[int, int], None],
     ) -> None:
@@ -197,7 +117,7 @@ class Indexer:
 
     async def _write(
         self,
-        index: PassageIndex,
+        index: EdgeIndex,
         passages: list[_Passage],
         vectors: Sequence[NDArray[np.float32] | None],
     ) -> None:
@@ -229,7 +149,7 @@ async def _feed(stored: AsyncIterator[list[int]], queue: asyncio.Queue[list[int]
 
 
 def _upsert(
-    index: PassageIndex, passages: list[_Passage], vectors: Sequence[NDArray[np.float32] | None]
+    index: EdgeIndex, passages: list[_Passage], vectors: Sequence[NDArray[np.float32] | None]
 ) -> None:
     index.upsert(
         [
@@ -238,33 +158,3 @@ def _upsert(
         ]
     )
     index.flush()
-
-
-# Passages
-
-
-def cut_passages(document: Document, chunker: Chunker) -> list[Span]:
-    """Return a document's chunks, without the bare headings of sections that have sub-sections.
-
-    Such a heading is also on the heading path of every passage below it, and would only take a
-    better passage's place among the few that are read.
-    """
-    bare = {
-        _trim(document, node.heading)
-        for node in document.tree.sections
-        if node.heading is not None
-        and any(child.kind is Kind.SECTION for child in document.tree.children(node))
-    }
-    return [span for span in chunker(document) if _trim(document, span) not in bare]
-
-
-def _trim(document: Document, span: Span) -> tuple[int, int]:
-    text = document.slice(span)
-    start = span.start + len(text) - len(text.lstrip())
-    return start, start + len(text.strip())
-
-
-def prepend_headings(title: str, section: Iterable[str], text: str) -> str:
-    """Return the text a passage is found by: its document's title, heading path and own text."""
-    headings = [title, *(heading for heading in section if heading != title)]
-    return "\n".join([" > ".join(filter(None, headings)), text])

@@ -36,8 +36,8 @@ from colligate.errors import (
     UnsupportedFormat,
 )
 from colligate.library.catalogue import Catalogue, FileRecord, resolve_path
-from colligate.library.index import cut_passages
 from colligate.library.parsing import ParserPool
+from colligate.library.sources import cut_passages
 
 _RELEASE = version("colligate")
 
@@ -60,7 +60,7 @@ _LASTING = (CorruptFile, EncryptedFile, NoText, UnsupportedFormat)
 
 @dataclass
 class Ingested:
-    """What `AsyncLibrary.add` did with each file.
+    """The result of `AsyncLibrary.add`, file by file.
 
     `document_ids` are the documents of all files that could be read, new or not, in the order of
     the files: the ids for `view`. `problems` are paths without any file, `failed` files that

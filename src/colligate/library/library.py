@@ -24,7 +24,8 @@ from colligate.library.catalogue import (
     prune_missing,
     remove_named,
 )
-from colligate.library.index import Indexer, PassageIndex
+from colligate.library.edge import EdgeIndex
+from colligate.library.index import Indexer
 from colligate.library.ingest import (
     Ingested,
     Ingestion,
@@ -281,7 +282,7 @@ class AsyncLibrary:
     ) -> int:
         """Index pending and newly stored documents; return the number of passages embedded."""
 
-        async def open_index() -> tuple[PassageIndex, Embedder]:
+        async def open_index() -> tuple[EdgeIndex, Embedder]:
             await in_thread(self._store.check_space)
             embedder = await self._embedder.record(catalogue)
             index = await self._store.index(embedder.dimension)
@@ -335,7 +336,7 @@ class AsyncLibrary:
     async def _repair(
         self,
         catalogue: Catalogue,
-        index: PassageIndex | None,
+        index: EdgeIndex | None,
         damage: _Damage,
         report: ProgressCallback,
     ) -> None:
@@ -357,7 +358,7 @@ async def _no_files() -> AsyncIterator[list[int]]:
     yield
 
 
-def _remove_passages(index: PassageIndex, documents: list[int]) -> int:
+def _remove_passages(index: EdgeIndex, documents: list[int]) -> int:
     before = index.count()
     index.remove(documents)
     return before - index.count()
@@ -481,7 +482,7 @@ class _Damage:
     damaged: list[int] = field(default_factory=list)
 
 
-def _find_damage(catalogue: Catalogue, index: PassageIndex | None) -> _Damage:
+def _find_damage(catalogue: Catalogue, index: EdgeIndex | None) -> _Damage:
     """Check the catalogue against itself and the index, which is None if nothing was indexed."""
     damage = _Damage(problems=catalogue.check())
     for document_id, number in catalogue.numbers().items():
@@ -511,7 +512,7 @@ def _check_document(catalogue: Catalogue, number: int) -> str:
     return ""
 
 
-def _compare_index(catalogue: Catalogue, index: PassageIndex, damage: _Damage) -> None:
+def _compare_index(catalogue: Catalogue, index: EdgeIndex, damage: _Damage) -> None:
     expected = catalogue.passage_numbers(DocumentState.INDEXED)
     present = index.passages()
     ids = {number: document_id for document_id, number in catalogue.numbers().items()}

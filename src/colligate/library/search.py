@@ -1,4 +1,4 @@
-"""Searching a library: from a query to passages, and the documents they stand in."""
+"""Searching a library: from a query to passages, and from an id to its document."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from colligate.documents import Document, Hit, Passage, Span
 from colligate.errors import UnknownDocument
 from colligate.library.bm25 import Terms, encode_query, split_words
 from colligate.library.catalogue import Catalogue, StoredText
-from colligate.library.index import PassageIndex, Scope, ScoredPassage
+from colligate.library.edge import EdgeIndex, Scope, ScoredPassage
 from colligate.library.schema import DocumentState
 from colligate.library.sources import DocumentInfo, SearchMode
 from colligate.models import Embedder
@@ -32,19 +32,19 @@ T = TypeVar("T", Document, StoredText)
 
 
 class SearchStore(Protocol):
-    """Opens what is searched, when it is needed."""
+    """Opens the catalogue and the index when they are needed."""
 
     async def reading(self) -> Catalogue:
         """Return the catalogue."""
         ...
 
-    async def index(self) -> PassageIndex | None:
+    async def index(self) -> EdgeIndex | None:
         """Return the index, or None while nothing is indexed."""
         ...
 
 
 class EmbedderSource(Protocol):
-    """Opens the embedder of queries, when it is needed."""
+    """Opens the embedder of queries when it is needed."""
 
     async def open(self, catalogue: Catalogue) -> Embedder:
         """Return the embedder that made the catalogue's vectors."""
@@ -52,16 +52,16 @@ class EmbedderSource(Protocol):
 
 
 class Searcher:
-    """Lists, reads and searches documents; leaves out those of which only parts are indexed yet.
+    """Lists, reads and searches documents.
 
-    Those are in `unfinished`, which the indexer changes.
+    Searches skip the documents in `unfinished`: the indexer has not written all their passages yet.
     """
 
     def __init__(self, store: SearchStore, embedder: EmbedderSource, unfinished: set[int]) -> None:
         self._store = store
         self._embedder = embedder
         self._unfinished = unfinished
-        # What is larger than a whole cache is kept alone in it.
+        # A document larger than the whole cache is kept alone in it.
         self._documents: LRUCache[int, Document] = LRUCache(
             _DOCUMENTS_KEPT, lambda document: min(len(document.text), _DOCUMENTS_KEPT)
         )
@@ -227,7 +227,7 @@ Order = Callable[[ScoredPassage], tuple[int, int]]
 
 
 def rank_passages(
-    index: PassageIndex,
+    index: EdgeIndex,
     *,
     mode: SearchMode,
     k: int,
@@ -245,9 +245,9 @@ def rank_passages(
     if mode is not SearchMode.SPARSE:
         assert vector is not None
         unit = vector
-        lists.append(_take(lambda limit: index.nearest(unit, limit, scope), depth, order))
+        lists.append(_take(lambda limit: index.search_vector(unit, limit, scope), depth, order))
     if mode is not SearchMode.DENSE:
-        lists.append(_take(lambda limit: index.matching(terms, limit, scope), depth, order))
+        lists.append(_take(lambda limit: index.search_terms(terms, limit, scope), depth, order))
     return lists[0] if len(lists) == 1 else _fuse(lists, order)[:k]
 
 

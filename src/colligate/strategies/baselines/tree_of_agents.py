@@ -25,7 +25,7 @@ from colligate.documents import Passage
 from colligate.documents.chunking import Structural
 from colligate.documents.tokens import estimate_tokens
 from colligate.errors import MalformedOutput
-from colligate.library.index import cut_passages
+from colligate.library.sources import cut_passages
 from colligate.models import Message, Role
 
 # The prompts of Tree of Agents: perceive a part, name helpers, read on in theirs, decide.
