@@ -466,7 +466,7 @@ async def test_cancelled_work_is_finished_by_the_next_call(library, folder):
 
 async def test_a_full_disk_is_the_librarys_fault_not_the_files(library, folder, write):
     await library.add(folder)
-    catalogue = await library._store.writing()
+    catalogue = await library._store.lock_catalogue()
     (pages,) = catalogue._rows("PRAGMA page_count")[0]
     catalogue._rows(f"PRAGMA max_page_count = {pages}")
     write("large.md", "# Large\n\n" + "words and more words " * 5000)

@@ -26,11 +26,11 @@ from colligate.models import Embedder
 class InMemorySources:
     """`Sources` over these documents, in this order; indexed when they are first searched.
 
-    It finds what a library of the same documents would find. Without an embedder only
-    `SearchMode.SPARSE` can be searched. Close it, or use `async with`.
+    It finds what a library of the same documents would find. Without an embedder it finds passages
+    by their words alone (`SearchMode.SPARSE`). Close it, or use `async with`.
 
     Raises:
-        UsageError: two of the documents have the same id.
+        UsageError: two of the documents have the same id, or a search needs an embedder.
     """
 
     def __init__(
@@ -53,15 +53,9 @@ class InMemorySources:
         await self.close()
 
     async def documents(self) -> Sequence[DocumentInfo]:
-        """Return all documents, in order."""
         return await self._searcher.documents()
 
     async def document(self, document_id: str) -> Document:
-        """Return one whole document.
-
-        Raises:
-            UnknownDocument: it was not given.
-        """
         require_known([document_id], self._by_id)
         return self._by_id[document_id]
 
@@ -73,12 +67,6 @@ class InMemorySources:
         mode: SearchMode = SearchMode.HYBRID,
         documents: Collection[str] | None = None,
     ) -> list[Hit]:
-        """Return the `k` best passages, best first.
-
-        Raises:
-            UnknownDocument: one of `documents` was not given.
-            UsageError: `mode` needs an embedder and none was given.
-        """
         within = None if documents is None else list(documents)
         return await self._searcher.search(query, k, mode, within)
 
@@ -103,7 +91,7 @@ class _TemporaryStore:
         self._delete_folder: weakref.finalize[..., _TemporaryStore] | None = None
         self._opening = asyncio.Lock()
 
-    async def reading(self) -> Catalogue:
+    async def open_catalogue(self) -> Catalogue:
         async with self._opening:
             if self._catalogue is None:
                 await in_thread(self._make_catalogue)
@@ -119,13 +107,13 @@ class _TemporaryStore:
             )
         return self._embedder
 
-    async def index(self) -> EdgeIndex | None:
-        """Return the index with all documents in it; None if they have no passage."""
-        catalogue = await self.reading()
+    async def open_index(self) -> EdgeIndex | None:
+        """Open the index with all documents in it; None if they have no passage."""
+        catalogue = await self.open_catalogue()
         async with self._opening:
             pending = await in_thread(catalogue.in_state, DocumentState.PENDING)
             if pending:
-                indexer = Indexer(catalogue, self._open_index, set(), lambda *_: None)
+                indexer = Indexer(catalogue, self._create_index, set(), lambda *_: None)
                 await indexer.run(_yield_once(pending))
             return self._index
 
@@ -140,7 +128,7 @@ class _TemporaryStore:
             if self._delete_folder is not None:
                 self._delete_folder()
 
-    async def _open_index(self) -> tuple[EdgeIndex, Embedder | None]:
+    async def _create_index(self) -> tuple[EdgeIndex, Embedder | None]:
         if self._index is None:
             # An embedder behind an endpoint may have to ask for its dimension, which blocks.
             await in_thread(self._make_index)

@@ -106,8 +106,8 @@ class AsyncLibrary:
         Raises:
             LibraryLocked: another process holds it for longer than `wait`.
         """
-        if not (await self._store.reading()).read_only:
-            await self._writing(_ignore)
+        if not (await self._store.open_catalogue()).read_only:
+            await self._lock_catalogue(_ignore)
 
     # Reading
 
@@ -145,7 +145,7 @@ class AsyncLibrary:
         self, texts: Sequence[str], kind: Literal["passage", "query"] = "passage"
     ) -> NDArray[np.float32]:
         """Return vectors of the library's own embedder, as `Embedder.embed` does."""
-        embedder = await self._embedder.open(await self._store.reading())
+        embedder = await self._embedder.open(await self._store.open_catalogue())
         return await embedder.embed(texts, kind=kind)
 
     def view(self, document_ids: Iterable[str]) -> View:
@@ -186,7 +186,7 @@ class AsyncLibrary:
         found = await in_thread(find_files, given, [self.path])
         result = Ingested(problems=list(found.problems))
         async with self._changing:
-            catalogue = await self._writing(report)
+            catalogue = await self._lock_catalogue(report)
             await in_thread(record_chunker, catalogue, self._chunker)
             if prune:
                 result.removed = await in_thread(prune_missing, catalogue, given)
@@ -209,10 +209,12 @@ class AsyncLibrary:
     async def index_pending(self, on_progress: ProgressCallback | None = None) -> int:
         """Index what was only stored; return the number of passages embedded."""
         report = on_progress or _ignore
-        if not await in_thread((await self._store.reading()).in_state, DocumentState.PENDING):
+        if not await in_thread(
+            (await self._store.open_catalogue()).in_state, DocumentState.PENDING
+        ):
             return 0  # also where nothing may be written
         async with self._changing:
-            catalogue = await self._writing(report)
+            catalogue = await self._lock_catalogue(report)
             embedded = await self._index(catalogue, _no_files(), report)
             await self._tidy(catalogue, report, embedded=embedded)
         return embedded
@@ -227,7 +229,7 @@ class AsyncLibrary:
             UnknownDocument: a name is neither a document nor a file here; nothing is removed.
         """
         async with self._changing:
-            catalogue = await self._existing(_ignore)
+            catalogue = await self._lock_existing(_ignore)
             before = await in_thread(catalogue.numbers)
             await in_thread(remove_named, catalogue, list(ids_or_paths))
             await self._tidy(catalogue, _ignore, erase=True)
@@ -245,9 +247,9 @@ class AsyncLibrary:
         """
         report = on_progress or _ignore
         async with self._changing:
-            catalogue = await self._existing(report)
+            catalogue = await self._lock_existing(report)
             try:
-                index = await self._store.index()
+                index = await self._store.open_index()
                 damage = await in_thread(_find_damage, catalogue, index)
             except LibraryDamaged as error:
                 index = None
@@ -269,13 +271,15 @@ class AsyncLibrary:
                 self._searcher.clear_cache()
                 await self._embedder.close()
 
-    async def _writing(self, report: ProgressCallback) -> Catalogue:
-        return await self._store.writing(lambda holder: report(Progress("waiting", 0, 1, holder)))
+    async def _lock_catalogue(self, report: ProgressCallback) -> Catalogue:
+        return await self._store.lock_catalogue(
+            lambda holder: report(Progress("waiting", 0, 1, holder))
+        )
 
-    async def _existing(self, report: ProgressCallback) -> Catalogue:
-        """Return the catalogue with the lock held; an empty one if there is no library."""
-        catalogue = await self._store.reading()
-        return catalogue if catalogue.in_memory else await self._writing(report)
+    async def _lock_existing(self, report: ProgressCallback) -> Catalogue:
+        """Lock and return the catalogue; an empty one if there is no library."""
+        catalogue = await self._store.open_catalogue()
+        return catalogue if catalogue.in_memory else await self._lock_catalogue(report)
 
     async def _index(
         self, catalogue: Catalogue, stored: AsyncIterator[list[int]], report: ProgressCallback
@@ -285,7 +289,7 @@ class AsyncLibrary:
         async def open_index() -> tuple[EdgeIndex, Embedder]:
             await in_thread(self._store.check_space)
             embedder = await self._embedder.record(catalogue)
-            index = await self._store.index(embedder.dimension)
+            index = await self._store.open_index(embedder.dimension)
             assert index is not None
             return index, embedder
 
@@ -317,7 +321,7 @@ class AsyncLibrary:
         removing = await in_thread(catalogue.in_state, DocumentState.REMOVING)
         if not (removing or embedded):
             return
-        if index := await self._store.index():
+        if index := await self._store.open_index():
             removed = await in_thread(_remove_passages, index, removing) if removing else 0
             # If some are gone already, a removal was interrupted, and it may have been to erase.
             erase = erase or removed < await in_thread(catalogue.count_passages, removing)
@@ -373,21 +377,11 @@ class View:
         self._known = frozenset(self._ids)
 
     async def documents(self) -> Sequence[DocumentInfo]:
-        """Return the documents in view.
-
-        Raises:
-            UnknownDocument: one of them is not in the library.
-        """
         infos = {info.id: info for info in await self._searcher.documents()}
         require_known(self._ids, infos)
         return [infos[document_id] for document_id in self._ids]
 
     async def document(self, document_id: str) -> Document:
-        """Return one whole document.
-
-        Raises:
-            UnknownDocument: it is not in view.
-        """
         require_known([document_id], self._known)
         return await self._searcher.document(document_id)
 
@@ -399,11 +393,6 @@ class View:
         mode: SearchMode = SearchMode.HYBRID,
         documents: Collection[str] | None = None,
     ) -> list[Hit]:
-        """Return the `k` best passages in view, best first.
-
-        Raises:
-            UnknownDocument: one of `documents` is not in view.
-        """
         within = self._ids
         if documents is not None:
             require_known(documents, self._known)

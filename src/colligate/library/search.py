@@ -34,12 +34,12 @@ T = TypeVar("T", Document, StoredText)
 class SearchStore(Protocol):
     """Opens the catalogue and the index when they are needed."""
 
-    async def reading(self) -> Catalogue:
-        """Return the catalogue."""
+    async def open_catalogue(self) -> Catalogue:
+        """Open the catalogue."""
         ...
 
-    async def index(self) -> EdgeIndex | None:
-        """Return the index, or None while nothing is indexed."""
+    async def open_index(self) -> EdgeIndex | None:
+        """Open the index; None while nothing is indexed."""
         ...
 
 
@@ -76,12 +76,12 @@ class Searcher:
     async def documents(self) -> Sequence[DocumentInfo]:
         """Return all documents, in the order they were added."""
         async with self._count_call():
-            return await in_thread((await self._store.reading()).infos)
+            return await in_thread((await self._store.open_catalogue()).infos)
 
     async def document(self, document_id: str) -> Document:
         """Return one whole document."""
         async with self._count_call():
-            return await in_thread(self._read, await self._store.reading(), document_id)
+            return await in_thread(self._read, await self._store.open_catalogue(), document_id)
 
     async def search(
         self,
@@ -107,11 +107,11 @@ class Searcher:
     async def _search(
         self, query: str, k: int, mode: SearchMode, within: Sequence[str] | None, as_given: bool
     ) -> list[Hit]:
-        catalogue = await self._store.reading()
+        catalogue = await self._store.open_catalogue()
         numbers = None if within is None else await in_thread(_find_numbers, catalogue, within)
         if numbers == []:
             return []
-        index = await self._store.index()
+        index = await self._store.open_index()
         if index is None:
             return []
         vector = None

@@ -66,27 +66,27 @@ class LibraryStore:
         self._opening = asyncio.Lock()
         self._opening_catalogue = threading.Lock()
 
-    async def reading(self) -> Catalogue:
-        """Return the catalogue; an empty one where there is no library yet."""
+    async def open_catalogue(self) -> Catalogue:
+        """Open the catalogue, or an empty one if there is no library yet."""
         if self._catalogue is not None:
             return self._catalogue
-        return await in_thread(self._open_catalogue, make=False)
+        return await in_thread(self._load_catalogue, make=False)
 
-    async def writing(self, on_wait: Callable[[str], None] | None = None) -> Catalogue:
-        """Return the catalogue with the lock held; make the library if there is none.
+    async def lock_catalogue(self, on_wait: Callable[[str], None] | None = None) -> Catalogue:
+        """Take the lock and open the catalogue; make the library if there is none.
 
         `on_wait` is called once, with a description of the process that has to be waited for.
         """
         async with self._opening:
             await self._hold(on_wait)
-            return await in_thread(self._open_catalogue, make=True)
+            return await in_thread(self._load_catalogue, make=True)
 
-    async def index(self, dimension: int | None = None) -> EdgeIndex | None:
-        """Return the passage index with the lock held; make it if `dimension` is given.
+    async def open_index(self, dimension: int | None = None) -> EdgeIndex | None:
+        """Take the lock and open the passage index; None if there is none.
 
-        None if there is no index and no dimension is given.
+        With `dimension` it is made if there is none.
         """
-        catalogue = await self.reading()
+        catalogue = await self.open_catalogue()
         writing = dimension is not None or (self._lock is not None and self._lock.held)
         if not writing and not await in_thread(catalogue.is_searchable):
             return None  # make nothing and wait for nobody, to find nothing
@@ -94,8 +94,8 @@ class LibraryStore:
             if self._index is None:
                 if not catalogue.read_only:
                     await self._hold()
-                    catalogue = await in_thread(self._open_catalogue, make=True)
-                await in_thread(self._open_index, catalogue, dimension)
+                    catalogue = await in_thread(self._load_catalogue, make=True)
+                await in_thread(self._load_index, catalogue, dimension)
             return self._index
 
     def check_space(self) -> None:
@@ -113,7 +113,7 @@ class LibraryStore:
 
     async def drop_index(self) -> None:
         """Delete the index, whatever its state; all documents are pending again."""
-        catalogue = await self.writing()
+        catalogue = await self.lock_catalogue()
         async with self._opening:
             await in_thread(self._drop_index, catalogue)
 
@@ -173,7 +173,7 @@ class LibraryStore:
         hint = "name a library, or a new or empty folder, with --library"
         return LibraryDamaged(f"{self.path} is not a library", why, hint)
 
-    def _open_catalogue(self, *, make: bool) -> Catalogue:
+    def _load_catalogue(self, *, make: bool) -> Catalogue:
         with self._opening_catalogue:
             if self._catalogue is None:
                 file = self.path / _CATALOGUE
@@ -185,7 +185,7 @@ class LibraryStore:
                 self._catalogue = Catalogue(file)
             return self._catalogue
 
-    def _open_index(self, catalogue: Catalogue, dimension: int | None) -> None:
+    def _load_index(self, catalogue: Catalogue, dimension: int | None) -> None:
         folder = self.path / _INDEX
         if not catalogue.is_searchable():
             # Nothing in the index counts yet; a crash may have left it half made.
