@@ -330,12 +330,10 @@ def test_no_parser_outlives_a_process_that_was_killed(tmp_path, write):
     os.close(listening)
 
 
-async def test_half_a_surrogate_pair_costs_one_file(library, write):
-    good = write("good.txt", "All is well.")
-    torn = write("torn.jsonl", '{"id": "torn", "title": "Torn", "text": "half \\ud800 pair"}\n')
-    result = await library.add([good, torn])
-    assert result.added[0] == good
-    assert len(result.added) + len(result.failed) == 2
+async def test_half_a_surrogate_pair_in_a_text_is_replaced(library, write):
+    path = write("torn.jsonl", '{"id": "torn", "title": "Torn", "text": "half \\ud800 pair"}\n')
+    assert (await library.add(path)).added == [path]
+    assert await texts(library) == {"Torn": "half \ufffd pair"}
     assert await library.verify() == []
 
 

@@ -7,11 +7,11 @@ from itertools import product
 import pytest
 import pytest_asyncio
 
-from colligate.documents import Document, flat_tree
+from colligate.documents import Document
 from colligate.documents.chunking import Structural
 from colligate.documents.markdown import markdown_tree
 from colligate.documents.reading import read_file
-from colligate.errors import CorruptFile, UnknownDocument, UsageError
+from colligate.errors import UnknownDocument, UsageError
 from colligate.library import AsyncLibrary, InMemorySources, SearchMode, Sources
 from colligate.library.sources import cut_passages
 from support.embedders import WordEmbedder
@@ -172,15 +172,6 @@ async def test_no_documents_in_memory_find_nothing(embedder):
     async with InMemorySources([], embedder) as given:
         assert await given.documents() == []
         assert await given.search("anything", k=3) == []
-
-
-async def test_a_given_text_that_no_encoding_can_write_is_refused(embedder):
-    text = "half \ud800 pair"
-    async with InMemorySources(
-        [Document("a", "a", text, flat_tree("a", len(text)))], embedder
-    ) as given:
-        with pytest.raises(CorruptFile, match="surrogate"):
-            await given.search("half", k=1)
 
 
 async def test_two_documents_in_memory_with_one_id_are_refused(documents):

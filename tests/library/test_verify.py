@@ -86,6 +86,14 @@ async def test_a_lost_index_is_reported_and_rebuilt(full, damage):
     assert await full.search("fish", k=1)
 
 
+async def test_half_a_surrogate_pair_of_an_older_library_is_replaced(full):
+    with open_catalogue(full) as db:
+        db.execute("UPDATE documents SET metadata = ?", (r'{"attachments": "caf\udce9.txt"}',))
+    (document, *_) = await full.documents()
+    assert (await full.document(document.id)).metadata == {"attachments": "caf\ufffd.txt"}
+    assert await full.verify() == []
+
+
 async def test_a_library_of_another_version(full):
     with open_catalogue(full) as db:
         db.execute("PRAGMA user_version = 99")

@@ -13,9 +13,9 @@ from pathlib import Path
 from sqlite3 import Connection
 from typing import Any
 
-from colligate.documents import Document, Span, Tree
+from colligate.documents import Document, Span, Tree, clean_text
 from colligate.documents.document import Page
-from colligate.errors import CorruptFile, UnknownDocument
+from colligate.errors import UnknownDocument
 from colligate.library.schema import DocumentState, connect, translate_errors
 from colligate.library.sources import DocumentInfo
 
@@ -53,7 +53,7 @@ class Catalogue:
         query = f"SELECT id, number FROM documents WHERE {_PRESENT}"
         if ids is None:
             return dict(self._rows(query + " ORDER BY number"))
-        valid = [id_ for id_ in ids if escape_surrogates(id_) == id_]
+        valid = [id_ for id_ in ids if _escape_surrogates(id_) == id_]
         return dict(self._listed(query + " AND id IN (%s)", valid))
 
     def ids(self, numbers: Sequence[int]) -> list[str]:
@@ -317,8 +317,9 @@ def _to_document(row: Sequence[Any]) -> Document:
         source=source,
         media_type=media_type,
         language=language,
-        metadata=json.loads(metadata),
-        warnings=tuple(json.loads(warnings)),
+        # In libraries of older releases these may hold half surrogate pairs.
+        metadata={key: clean_text(value) for key, value in json.loads(metadata).items()},
+        warnings=tuple(map(clean_text, json.loads(warnings))),
     )
 
 
@@ -348,8 +349,8 @@ def _write_file(db: Connection, file: FileRecord) -> None:
         file.mtime_ns,
         file.checked_ns,
         file.sha256,
-        _json([escape_surrogates(warning) for warning in file.warnings]),
-        _json([escape_surrogates(part) for part in file.failure]),
+        _json([_escape_surrogates(warning) for warning in file.warnings]),
+        _json([_escape_surrogates(part) for part in file.failure]),
     )
     columns = _FILE.split(", ")
     marks = ", ".join("?" * len(columns))
@@ -397,7 +398,7 @@ def _keep_document(db: Connection, document: Document) -> int | None:
     rows = db.execute(
         "SELECT number, state FROM documents"
         " WHERE id IN (?, ?) AND title = ? AND digest = ? ORDER BY state",
-        (document.id, _renamed(document), escape_surrogates(document.title), document.digest),
+        (document.id, _renamed(document), document.title, document.digest),
     ).fetchall()
     if not rows:
         return None
@@ -407,7 +408,7 @@ def _keep_document(db: Connection, document: Document) -> int | None:
             return None
         pending = (DocumentState.PENDING, number)
         db.execute("UPDATE documents SET state = ? WHERE number = ?", pending)
-    source = (escape_surrogates(document.source), number)  # its file may have moved
+    source = (document.source, number)  # its file may have moved
     db.execute("UPDATE documents SET source = ? WHERE number = ?", source)
     return int(number)
 
@@ -418,15 +419,6 @@ def _add_document(db: Connection, document: Document, spans: Sequence[Span]) -> 
     If another document has its id (two files of records may both have a "1"), the first ten
     digits of its digest are added to the id.
     """
-    if (
-        escape_surrogates(document.id) != document.id
-        or escape_surrogates(document.text) != document.text
-    ):
-        raise CorruptFile(
-            f"cannot store {escape_surrogates(document.source or document.id)}",
-            "its text holds half a surrogate pair, which is not a character",
-            "save it as UTF-8",
-        )
     if _is_taken(db, document.id):
         new = _renamed(document)
         tree = Tree.from_json(document.tree.to_json(), new)
@@ -439,16 +431,16 @@ def _add_document(db: Connection, document: Document, spans: Sequence[Span]) -> 
         (
             DocumentState.PENDING,
             document.id,
-            escape_surrogates(document.title),
-            escape_surrogates(document.source),
+            document.title,
+            document.source,
             document.media_type,
             document.language,
             document.digest,
             len(document.text),
             len(document.pages),
             len(spans),
-            escape_surrogates(_json(dict(document.metadata))),
-            escape_surrogates(_json(document.warnings)),
+            _json(dict(document.metadata)),
+            _json(document.warnings),
             _json([[p.number, p.start, p.end, p.label] for p in document.pages]),
             _json(document.tree.to_json()),
             document.text,
@@ -478,8 +470,8 @@ def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def escape_surrogates(text: str) -> str:
-    """Escape half surrogate pairs, which names of files may hold and UTF-8 cannot."""
+def _escape_surrogates(text: str) -> str:
+    """Escape half surrogate pairs, which file names and names given by a caller may hold."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 

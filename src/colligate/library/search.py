@@ -13,7 +13,7 @@ from cachetools import LRUCache
 from numpy.typing import NDArray
 
 from colligate.concurrency import in_thread
-from colligate.documents import Document, Hit, Passage, Span
+from colligate.documents import Document, Hit, Passage, Span, clean_text
 from colligate.errors import UnknownDocument
 from colligate.library.bm25 import Terms, encode_query, split_words
 from colligate.library.catalogue import Catalogue, StoredText
@@ -98,7 +98,7 @@ class Searcher:
         `within`.
         """
         mode = SearchMode(mode)  # a plain string will do
-        query = query.encode("utf-8", "replace").decode()  # it may hold half a surrogate pair
+        query = clean_text(query)  # a command line or a model may give half a surrogate pair
         if k < 1 or not any(True for _ in split_words(query)):
             return []
         async with self._count_call():
