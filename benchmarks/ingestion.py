@@ -19,7 +19,7 @@ from colligate.documents.chunking import Structural
 from colligate.documents.reading import find_files, read_file
 from colligate.errors import ColligateError
 from colligate.library import AsyncLibrary
-from colligate.library.index import passages_of, searched_text
+from colligate.library.sources import cut_passages, prepend_headings
 from colligate.models import Embedder
 from colligate.models.names import open_embedder
 
@@ -55,9 +55,9 @@ async def texts_of(library: AsyncLibrary) -> list[str]:
     texts = []
     for info in await library.documents():
         document = await library.document(info.id)
-        for span in passages_of(document, Structural()):
+        for span in cut_passages(document, Structural()):
             passage = document.passage(span)
-            texts.append(searched_text(passage.title, passage.section, passage.text))
+            texts.append(prepend_headings(passage.title, passage.section, passage.text))
     return texts
 
 

@@ -1,8 +1,7 @@
-"""The sync face: the same calls, for code without an event loop.
+"""The same calls for code without an event loop: `ask`, `refine`, `Library`.
 
-Everything async runs on one loop in one background thread, so that what is opened on it (a
-model, a library) serves later calls, and so that it works where a loop already runs, as in a
-notebook.
+Coroutines run on one event loop in a background thread, so that models and libraries opened by one
+call serve the next, and so that it works where a loop already runs, as in a notebook.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ import threading
 from collections.abc import Collection, Coroutine, Sequence
 from functools import cache
 from pathlib import Path
-from types import TracebackType
 from typing import Any, TypeVar
 
 from colligate.core.answer import Answer, Refined
@@ -20,27 +18,8 @@ from colligate.core.strategy import RefiningStrategy, Strategy
 from colligate.documents import Document, Hit
 from colligate.engine import DEFAULT_REFINER, DEFAULT_STRATEGY, Engine, aask, arefine
 from colligate.library.ingest import Ingested
-from colligate.library.library import AsyncLibrary as AsyncLibrary
+from colligate.library.library import AsyncLibrary
 from colligate.library.sources import DocumentInfo, SearchMode
-
-T = TypeVar("T")
-
-
-@cache
-def _loop() -> asyncio.AbstractEventLoop:
-    loop = asyncio.new_event_loop()
-    threading.Thread(target=loop.run_forever, name="colligate", daemon=True).start()
-    return loop
-
-
-def run(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end; an interrupt cancels it."""
-    future = asyncio.run_coroutine_threadsafe(coroutine, _loop())
-    try:
-        return future.result()
-    except KeyboardInterrupt:
-        future.cancel()
-        raise
 
 
 def ask(
@@ -59,7 +38,7 @@ def ask(
     Raises:
         ColligateError: as `Engine.ask`.
     """
-    return run(
+    return run_blocking(
         aask(
             question,
             paths,
@@ -81,14 +60,14 @@ def refine(
     timeout: float | None = None,
     **engine: Any,
 ) -> Refined:
-    """What a question needs of files and folders; `engine` takes the fields of `Engine`.
+    """Return what a question needs of files and folders; `engine` takes the fields of `Engine`.
 
         refined = refine("Who signed the lease?", "contracts/", budget=2048)
 
     Raises:
         ColligateError: as `Engine.refine`.
     """
-    return run(
+    return run_blocking(
         arefine(
             question,
             paths,
@@ -108,8 +87,8 @@ class Library:
             library.add("papers/")
             print(library.ask("Which of these measured latency?"))
 
-    `path` None is the library that the environment or a `colligate.toml` names, else the user's
-    own; `engine` takes the other fields of `Engine`.
+    Without `path` it is the library named by the environment or a `colligate.toml`, or else the
+    user's own; `engine` takes the other fields of `Engine`.
     """
 
     def __init__(self, path: str | Path | None = None, **engine: Any) -> None:
@@ -118,21 +97,16 @@ class Library:
     def __enter__(self) -> Library:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
         """Free models and files. Safe to call twice."""
-        run(self._engine.aclose())
+        run_blocking(self._engine.aclose())
 
     def add(self, *paths: str | Path) -> Ingested:
         """Read files and folders; unchanged files are left as they are."""
-        return run(self._engine.add(paths))
+        return run_blocking(self._engine.add(paths))
 
     def ask(
         self,
@@ -143,7 +117,7 @@ class Library:
         timeout: float | None = None,
     ) -> Answer:
         """Answer a question over the whole library."""
-        return run(
+        return run_blocking(
             self._engine.ask(
                 question, strategy=strategy, max_tokens_total=max_tokens_total, timeout=timeout
             )
@@ -158,8 +132,8 @@ class Library:
         max_tokens_total: int | None = None,
         timeout: float | None = None,
     ) -> Refined:
-        """What a question needs of the whole library, under a budget of tokens."""
-        return run(
+        """Return what a question needs of the whole library, within a token budget."""
+        return run_blocking(
             self._engine.refine(
                 question,
                 refiner=refiner,
@@ -170,16 +144,16 @@ class Library:
         )
 
     def documents(self) -> Sequence[DocumentInfo]:
-        """All documents, without their texts."""
-        return run(self._opened().documents())
+        """Return all documents, without their texts."""
+        return run_blocking(self._open().documents())
 
     def document(self, document_id: str) -> Document:
-        """One document, whole.
+        """Return one whole document.
 
         Raises:
-            UnknownDocument: if it is not in the library.
+            UnknownDocument: it is not in the library.
         """
-        return run(self._opened().document(document_id))
+        return run_blocking(self._open().document(document_id))
 
     def search(
         self,
@@ -189,16 +163,36 @@ class Library:
         mode: SearchMode = SearchMode.HYBRID,
         documents: Collection[str] | None = None,
     ) -> list[Hit]:
-        """The `k` best passages, best first, optionally only within some documents."""
-        return run(self._opened().search(query, k=k, mode=mode, documents=documents))
+        """Return the `k` best passages, best first, optionally only of some documents."""
+        return run_blocking(self._open().search(query, k=k, mode=mode, documents=documents))
 
     def remove(self, *documents: str) -> list[str]:
-        """Remove documents by id or file, and every trace of them; returns the ids removed."""
-        return run(self._opened().remove(documents))
+        """Remove documents by id or file, and every trace of them; return the ids removed."""
+        return run_blocking(self._open().remove(documents))
 
     def verify(self, *, repair: bool = False) -> list[str]:
-        """What is wrong with the library, a line each; nothing if it is whole."""
-        return run(self._opened().verify(repair=repair))
+        """Return the library's problems, one line each; with `repair`, repair them."""
+        return run_blocking(self._open().verify(repair=repair))
 
-    def _opened(self) -> AsyncLibrary:
-        return run(self._engine.open_library())
+    def _open(self) -> AsyncLibrary:
+        return run_blocking(self._engine.open_library())
+
+
+T = TypeVar("T")
+
+
+def run_blocking(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine to its end; an interrupt cancels it."""
+    future = asyncio.run_coroutine_threadsafe(coroutine, _start_loop())
+    try:
+        return future.result()
+    except KeyboardInterrupt:
+        future.cancel()
+        raise
+
+
+@cache
+def _start_loop() -> asyncio.AbstractEventLoop:
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name="colligate", daemon=True).start()
+    return loop

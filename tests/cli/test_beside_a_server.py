@@ -20,7 +20,7 @@ import pytest
 
 pytest.importorskip("fastapi", reason="the extra `serve` is not installed")
 
-from colligate.library.address import Address, publish
+from colligate.library.address import Address, publish_address
 
 QUESTION = "When was the tower built?"
 
@@ -228,7 +228,7 @@ def test_a_strangers_address_is_not_asked(
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as stranger:
         Thread(target=stranger.serve_forever, args=(0.01,), daemon=True).start()
         url = f"http://127.0.0.1:{stranger.server_port}/"
-        publish(colligate.library, Address(url, "a-secret", instance, os.getpid()))
+        publish_address(colligate.library, Address(url, "a-secret", instance, os.getpid()))
         done = ask(colligate, *model)
         stranger.shutdown()
     assert done.returncode == 0, done.stderr

@@ -1,44 +1,20 @@
-"""A library of two documents, as code without an event loop has it."""
+"""A library of two documents for code without an event loop."""
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import Any
-
-import numpy as np
 import pytest
 
 from colligate import Library
-
-
-class WordEmbedder:
-    """Bags of hashed words: texts that share words are near."""
-
-    name = "words"
-    dimension = 64
-
-    async def embed(self, texts: Sequence[str], kind: str = "passage") -> Any:
-        vectors = np.zeros((len(texts), self.dimension), dtype=np.float32)
-        for row, text in zip(vectors, texts, strict=True):
-            row[0] = 0.01
-            for word in text.lower().split():
-                row[zlib.crc32(word.encode()) % self.dimension] += 1
-            row /= np.linalg.norm(row)
-        return vectors
-
-    async def aclose(self) -> None:
-        pass
+from support.embedders import WordEmbedder
 
 
 @pytest.fixture
-def embedder() -> WordEmbedder:
+def embedder():
     return WordEmbedder()
 
 
 @pytest.fixture
-def library(tmp_path: Path, embedder: WordEmbedder) -> Iterator[Library]:
+def library(tmp_path, embedder):
     folder = tmp_path / "documents"
     folder.mkdir()
     (folder / "heron.md").write_text("# Herons\n\nHerons wade.\n\n## Diet\n\nThey eat fish.\n")

@@ -16,7 +16,7 @@ from colligate.errors import UsageError
 from colligate.integrations.langchain import ColligateRetriever
 
 
-def test_each_document_says_its_exact_place(library):
+def test_each_document_has_its_exact_place(library):
     found = ColligateRetriever(library=library, k=2).invoke("otters diet fish too")
     assert [document.metadata["title"] for document in found][:1] == ["Otters"]
     for document in found:
@@ -38,7 +38,7 @@ async def test_awaited_it_finds_the_same(library):
     assert len(await retriever.abatch(["fish", "wade"])) == 2
 
 
-async def test_sources_can_be_awaited_alone(library):
+async def test_sources_can_only_be_awaited(library):
     documents = [library.document(info.id) for info in library.documents()]
     retriever = ColligateRetriever(library=InMemorySources(documents), k=1, mode="sparse")
     (found,) = await retriever.ainvoke("herons wade")
@@ -60,16 +60,16 @@ def test_only_the_documents_named_are_searched(library):
     assert {document.metadata["document"] for document in retriever.invoke("fish")} == {heron}
 
 
-def test_it_stands_in_a_chain_and_serves_as_a_tool(library):
+def test_it_works_in_a_chain_and_as_a_tool(library):
     retriever = ColligateRetriever(library=library, k=1)
     prompts = []
 
-    def joined(documents):
+    def join(documents):
         prompts.extend(document.page_content for document in documents)
-        return "\n".join(document.page_content for document in documents)
+        return "\n".join(prompts)
 
     chain = (
-        {"context": retriever | joined, "question": RunnablePassthrough()}
+        {"context": retriever | join, "question": RunnablePassthrough()}
         | ChatPromptTemplate.from_template("{context}\n\n{question}")
         | FakeListChatModel(responses=["Fish."])
         | StrOutputParser()
@@ -82,6 +82,6 @@ def test_it_stands_in_a_chain_and_serves_as_a_tool(library):
 
 
 @pytest.mark.parametrize("wrong", [{"k": 0}, {"mode": "psychic"}, {"library": "a folder"}])
-def test_what_cannot_be_searched_is_refused_when_it_is_made(library, wrong):
+def test_wrong_arguments_are_refused_at_once(library, wrong):
     with pytest.raises(ValidationError):
         ColligateRetriever(**{"library": library, **wrong})

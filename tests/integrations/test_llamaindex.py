@@ -10,11 +10,11 @@ from llama_index.core.schema import MetadataMode
 
 from colligate import InMemorySources
 from colligate.errors import UsageError
-from colligate.integrations.llamaindex import ColligateRetriever
+from colligate.integrations.llamaindex import ColligateLlamaIndexRetriever
 
 
-def test_each_node_says_its_exact_place(library):
-    found = ColligateRetriever(library, k=2).retrieve("otters diet fish too")
+def test_each_node_has_its_exact_place(library):
+    found = ColligateLlamaIndexRetriever(library, k=2).retrieve("otters diet fish too")
     for one in found:
         place = one.node.metadata
         text = library.document(place["document"]).text
@@ -28,7 +28,7 @@ def test_each_node_says_its_exact_place(library):
 
 
 def test_a_model_is_shown_the_heading_and_no_offsets(library):
-    (found,) = ColligateRetriever(library, k=1).retrieve("otters diet fish too")
+    (found,) = ColligateLlamaIndexRetriever(library, k=1).retrieve("otters diet fish too")
     shown = found.node.get_content(MetadataMode.LLM)
     assert "Diet" in shown
     assert "start" not in shown
@@ -36,13 +36,13 @@ def test_a_model_is_shown_the_heading_and_no_offsets(library):
 
 
 async def test_awaited_it_finds_the_same(library):
-    retriever = ColligateRetriever(library, k=3)
+    retriever = ColligateLlamaIndexRetriever(library, k=3)
     assert await retriever.aretrieve("fish") == retriever.retrieve("fish")
 
 
-async def test_sources_can_be_awaited_alone(library):
+async def test_sources_can_only_be_awaited(library):
     documents = [library.document(info.id) for info in library.documents()]
-    retriever = ColligateRetriever(InMemorySources(documents), k=1, mode="sparse")
+    retriever = ColligateLlamaIndexRetriever(InMemorySources(documents), k=1, mode="sparse")
     (found,) = await retriever.aretrieve("herons wade")
     assert found.node.metadata["title"] == "Herons"
     with pytest.raises(UsageError, match="await"):
@@ -51,12 +51,14 @@ async def test_sources_can_be_awaited_alone(library):
 
 def test_only_the_documents_named_are_searched(library):
     heron = next(info.id for info in library.documents() if info.title == "Herons")
-    found = ColligateRetriever(library, documents=[heron]).retrieve("fish")
+    found = ColligateLlamaIndexRetriever(library, documents=[heron]).retrieve("fish")
     assert {one.node.metadata["document"] for one in found} == {heron}
 
 
 def test_a_query_engine_answers_from_it(library):
-    engine = RetrieverQueryEngine.from_args(ColligateRetriever(library, k=1), llm=MockLLM())
+    engine = RetrieverQueryEngine.from_args(
+        ColligateLlamaIndexRetriever(library, k=1), llm=MockLLM()
+    )
     response = engine.query("otters diet fish too")
     assert "fish too" in str(response)  # the mock repeats its prompt
     assert [one.node.metadata["title"] for one in response.source_nodes] == ["Otters"]
@@ -64,4 +66,4 @@ def test_a_query_engine_answers_from_it(library):
 
 def test_less_than_one_passage_is_refused(library):
     with pytest.raises(UsageError, match="at least 1"):
-        ColligateRetriever(library, k=0)
+        ColligateLlamaIndexRetriever(library, k=0)

@@ -1,66 +1,41 @@
-"""A deterministic embedder that needs no weights, and folders of documents."""
+"""Libraries with an embedder that needs no weights, and folders of documents."""
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import AsyncIterator, Callable, Sequence
-from pathlib import Path
-from typing import Any
+import json
 
-import numpy as np
 import pytest
 
-from colligate.errors import ServerFailed
 from colligate.library import AsyncLibrary
-
-
-class WordEmbedder:
-    """Bags of hashed words: texts that share words are near. Counts what it embeds."""
-
-    def __init__(self, name: str = "words", dimension: int = 64) -> None:
-        self.name = name
-        self.dimension = dimension
-        self.passages: list[str] = []
-        self.fails_after: int | None = None
-
-    async def embed(self, texts: Sequence[str], kind: str = "passage") -> Any:
-        if kind == "passage":
-            if self.fails_after is not None and len(self.passages) >= self.fails_after:
-                raise ServerFailed("no embeddings", "the server failed", "try again")
-            self.passages.extend(texts)
-        vectors = np.zeros((len(texts), self.dimension), dtype=np.float32)
-        for row, text in zip(vectors, texts, strict=True):
-            row[0] = 0.01
-            for word in text.lower().split():
-                row[zlib.crc32(word.encode()) % self.dimension] += 1
-            row /= np.linalg.norm(row)
-        return vectors
-
-    async def aclose(self) -> None:
-        pass
-
-
-@pytest.fixture(scope="session")
-def new_embedder() -> type[WordEmbedder]:
-    return WordEmbedder
+from support.embedders import WordEmbedder
 
 
 @pytest.fixture
-def embedder() -> WordEmbedder:
+def embedder():
     return WordEmbedder()
 
 
 @pytest.fixture
-async def library(tmp_path: Path, embedder: WordEmbedder) -> AsyncIterator[AsyncLibrary]:
-    async with AsyncLibrary(tmp_path / "library", embedder=embedder) as opened:
+def open_library(tmp_path, embedder):
+    """`open_library(**options)` is the test's library; its options are those of `AsyncLibrary`."""
+
+    def make(**options):
+        return AsyncLibrary(tmp_path / "library", **{"embedder": embedder, **options})
+
+    return make
+
+
+@pytest.fixture
+async def library(open_library):
+    async with open_library() as opened:
         yield opened
 
 
 @pytest.fixture
-def write(tmp_path: Path) -> Callable[..., Path]:
+def write(tmp_path):
     """`write("a.md", text)` puts a file into a folder of documents and returns its path."""
 
-    def put(name: str, text: str) -> Path:
+    def put(name, text):
         path = tmp_path / "documents" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, "utf-8")
@@ -70,9 +45,28 @@ def write(tmp_path: Path) -> Callable[..., Path]:
 
 
 @pytest.fixture
-def folder(tmp_path: Path, write: Callable[..., Path]) -> Path:
+def write_records(write):
+    """`write_records("a.jsonl", oak="An oak.")` writes records: the id is the title."""
+
+    def put(name, /, **texts):
+        rows = [{"id": id_, "title": id_, "text": text} for id_, text in texts.items()]
+        return write(name, "".join(json.dumps(row) + "\n" for row in rows))
+
+    return put
+
+
+@pytest.fixture
+def folder(tmp_path, write):
     """Three documents about three animals."""
     write("badger.md", "# Badgers\n\nBadgers dig setts.\n\n## Diet\n\nThey eat earthworms.\n")
     write("heron.md", "# Herons\n\nHerons wade in rivers.\n\n## Diet\n\nThey eat fish.\n")
     write("otter.md", "# Otters\n\nOtters swim in rivers.\n\n## Diet\n\nThey eat fish too.\n")
     return tmp_path / "documents"
+
+
+@pytest.fixture
+async def full(library, folder):
+    """A library with the three documents, closed; its next call opens it."""
+    await library.add(folder)
+    await library.close()
+    return library

@@ -5,35 +5,33 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from colligate.concurrency import in_thread
 from colligate.documents.reading import read_file
-from colligate.library import AsyncLibrary, InMemorySources, SearchMode
+from colligate.library import InMemorySources, SearchMode
 
 
-def handles(path: Path) -> int:
+def count_handles(path):
     """How many files under a folder this process has open."""
     return sum(
         os.path.realpath(link).startswith(str(path)) for link in Path("/proc/self/fd").iterdir()
     )
 
 
-def children() -> list[str]:
+def list_children():
     """The child processes of this one, running or not."""
     tasks = Path(f"/proc/{os.getpid()}/task")
     return [pid for task in tasks.iterdir() for pid in (task / "children").read_text().split()]
 
 
-async def test_cancelled_work_in_a_thread_has_ended_when_its_task_ends() -> None:
+async def test_cancelled_work_in_a_thread_has_ended_when_its_task_ends():
     begun, go_on = threading.Event(), threading.Event()
     ended = []
 
-    def work() -> None:
+    def work():
         begun.set()
         go_on.wait()
         ended.append(True)
@@ -50,51 +48,38 @@ async def test_cancelled_work_in_a_thread_has_ended_when_its_task_ends() -> None
     assert ended == [True]
 
 
-async def test_a_search_under_way_ends_before_the_library_is_closed(
-    library: AsyncLibrary, write: Any
-) -> None:
+@pytest.mark.parametrize("kind", ["library", "memory"])
+async def test_searches_under_way_end_before_it_is_closed(library, write, embedder, kind):
     parts = [f"# Part {n}\n\nOtters and herons {n}." for n in range(400)]
-    await library.add(write("long.md", "\n\n".join(parts)))
+    path = write("long.md", "\n\n".join(parts))
+    if kind == "library":
+        sources = library
+        await library.add(path)
+    else:
+        sources = InMemorySources(read_file(path).documents, embedder)
     for turns in range(4):
-        searches = [asyncio.create_task(library.search("otters herons", k=50)) for _ in range(4)]
+        searches = [asyncio.create_task(sources.search("otters herons", k=50)) for _ in range(4)]
         for _ in range(turns):
             await asyncio.sleep(0)
-        await library.close()
+        await sources.close()
         assert all(len(hits) == 50 for hits in await asyncio.gather(*searches))
+    await sources.close()
 
 
-async def test_given_documents_too_are_closed_after_their_searches(
-    folder: Path, embedder: Any
-) -> None:
-    documents = [read_file(folder / name).documents[0] for name in ("heron.md", "otter.md")]
-    given = InMemorySources(documents, embedder)
-    for turns in range(4):
-        searches = [asyncio.create_task(given.search("fish", k=2)) for _ in range(4)]
-        for _ in range(turns):
-            await asyncio.sleep(0)
-        await given.close()
-        assert all(len(hits) == 2 for hits in await asyncio.gather(*searches))
-    await given.close()
+async def test_what_many_tasks_open_is_opened_once(full):
+    await asyncio.gather(*(full.documents() for _ in range(20)))
+    many = count_handles(full.path)
+    await full.close()
+    assert count_handles(full.path) == 0
+    await full.documents()
+    assert count_handles(full.path) == many
 
 
-async def test_what_many_tasks_open_is_opened_once(library: AsyncLibrary, folder: Path) -> None:
-    await library.add(folder)
-    await library.close()
-    await asyncio.gather(*(library.documents() for _ in range(20)))
-    many = handles(library.path)
-    await library.close()
-    assert handles(library.path) == 0
-    await library.documents()
-    assert handles(library.path) == many
-
-
-async def test_searches_while_documents_come_and_go(
-    library: AsyncLibrary, folder: Path, write: Any
-) -> None:
+async def test_searches_while_documents_come_and_go(library, folder, write):
     await library.add(folder)
     changing = True
 
-    async def search() -> int:
+    async def search():
         count = 0
         while changing:
             for mode in SearchMode:
@@ -113,34 +98,28 @@ async def test_searches_while_documents_come_and_go(
 
 
 @pytest.mark.parametrize("phase", ["reading", "embedding", "optimising", "searching", "closing"])
-async def test_cancelled_anywhere_it_leaves_nothing_behind(
-    tmp_path: Path, folder: Path, embedder: Any, phase: str
-) -> None:
-    library = AsyncLibrary(tmp_path / "library", embedder=embedder)
+async def test_cancelled_anywhere_it_leaves_nothing_behind(library, folder, phase):
     reached = asyncio.Event()
 
-    def tell(progress: Any) -> None:
+    def note(progress):
         if progress.phase == phase:
             reached.set()
 
-    work: dict[str, Callable[[], Awaitable[object]]] = {
-        "searching": lambda: library.search("fish", k=3),
-        "closing": library.close,
-    }
-    if phase in work:
+    if phase in ("searching", "closing"):
         await library.add(folder)
         reached.set()
-    task = asyncio.ensure_future(
-        work[phase]() if phase in work else library.add(folder, on_progress=tell)
-    )
+        work = library.search("fish", k=3) if phase == "searching" else library.close()
+    else:
+        work = library.add(folder, on_progress=note)
+    task = asyncio.create_task(work)
     await reached.wait()
     await asyncio.sleep(0)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     assert not [t.name for t in threading.enumerate() if t.name.startswith("parsing")]
-    assert children() == []
+    assert list_children() == []
     assert len((await library.add(folder)).document_ids) == 3
     assert await library.verify() == []
     assert await library.search("fish", k=1)
     await library.close()
-    assert handles(library.path) == 0
+    assert count_handles(library.path) == 0

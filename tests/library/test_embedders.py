@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -24,18 +21,18 @@ FACTS = {
 
 
 @pytest.fixture(params=list(WEIGHTS))
-def name(request: pytest.FixtureRequest) -> str:
+def name(request):
     pull(WEIGHTS[request.param])  # `make setup` has done it
     return str(request.param)
 
 
 @pytest.fixture
-async def library(name: str, tmp_path: Path) -> AsyncIterator[AsyncLibrary]:
-    async with AsyncLibrary(tmp_path / "library", embedder=name) as opened:
+async def library(name, open_library):
+    async with open_library(embedder=name) as opened:
         yield opened
 
 
-async def test_meaning_is_found(library: AsyncLibrary, write: Any) -> None:
+async def test_meaning_is_found(library, write):
     for name, fact in FACTS.items():
         folder = write(f"{name}.txt", fact).parent
     await library.add(folder)
@@ -45,9 +42,7 @@ async def test_meaning_is_found(library: AsyncLibrary, write: Any) -> None:
     assert FACTS["whale"] in [hit.passage.text for hit in hits]
 
 
-async def test_an_interrupted_library_equals_a_whole_one(
-    library: AsyncLibrary, name: str, tmp_path: Path, write: Any
-) -> None:
+async def test_an_interrupted_library_equals_a_whole_one(library, name, tmp_path, write):
     """Whatever was embedded together, a text has the same vector and the same place."""
     paths = [write(f"{name}.txt", fact) for name, fact in FACTS.items()]
     for path in paths:
@@ -58,17 +53,13 @@ async def test_an_interrupted_library_equals_a_whole_one(
             assert await whole.search(query, k=4) == await library.search(query, k=4)
 
 
-async def test_an_embedder_is_refused_by_the_name_that_opens_it(
-    library: AsyncLibrary, name: str, write: Any
-) -> None:
-    path = write("bridge.txt", FACTS["bridge"])
-    await library.add(path)
+async def test_an_embedder_is_refused_by_the_name_that_opens_it(library, name, write):
+    await library.add(write("bridge.txt", FACTS["bridge"]))
     await library.close()
     other = next(each for each in WEIGHTS if each != name)
     async with AsyncLibrary(library.path, embedder=other) as mistaken:
-        with pytest.raises(EmbedderMismatch) as told:
+        with pytest.raises(EmbedderMismatch) as raised:
             await mistaken.search("bridge", k=1)
-    match = re.search(r"use --embedder (\S+),", str(told.value))
-    assert match is not None
-    async with AsyncLibrary(library.path, embedder=match[1]) as mended:
-        assert await mended.search("bridge", k=1)
+    (named,) = re.findall(r"use --embedder (\S+),", str(raised.value))
+    async with AsyncLibrary(library.path, embedder=named) as again:
+        assert await again.search("bridge", k=1)

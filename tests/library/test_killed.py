@@ -1,29 +1,26 @@
-"""A process killed at any point of its work leaves a library that only has to go on."""
+"""After a process is killed at any point, the library finishes its work without a difference."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import subprocess
-import sys
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from colligate.library import AsyncLibrary
+from support.processes import start_child
 
 # A child does the work below and kills itself before its n-th write. Writes are the calls that
 # change catalogue or index; nothing else reaches the disk. Each child is a fork of one process
 # that has imported everything already.
 CHILDREN = """
 import asyncio, json, os, signal, sys
-sys.path.insert(0, sys.argv[1])
-from conftest import WordEmbedder
-from colligate.library import AsyncLibrary
 from colligate.library.catalogue import Catalogue
 from colligate.library.edge import EdgeIndex
+from colligate.library.library import AsyncLibrary
+from support.embedders import WordEmbedder
 
 steps = 0
 
@@ -40,7 +37,7 @@ def watch(owner, name):
         return inner(*arguments, **named)
     setattr(owner, name, outer)
 
-for name in ("store", "mark", "purge", "leave", "set_meta", "note_file"):
+for name in ("store", "mark", "purge", "remove", "set_meta", "note_file"):
     watch(Catalogue, name)
 for name in ("upsert", "remove", "flush", "optimise"):
     watch(EdgeIndex, name)
@@ -69,34 +66,21 @@ QUERIES = ["fish in rivers", "badgers dig", "what do they eat", "moles", "replac
 
 
 @pytest.fixture(scope="module")
-def work() -> Iterator[Callable[[Path, Path, int], str]]:
-    """`work(library, documents, n)` is done by a child, which says how many writes it made.
+def work():
+    """`work(library, documents, n)` lets a child work; it is "killed", or the number of writes."""
+    streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with start_child(CHILDREN, text=True, **streams) as process:
 
-    It says "killed" if there was an n-th.
-    """
-    process = subprocess.Popen(
-        [sys.executable, "-c", CHILDREN, str(Path(__file__).parent)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdin is not None
-    assert process.stdout is not None
-    questions, answers = process.stdin, process.stdout
+        def order(library, documents, fatal):
+            process.stdin.write(json.dumps([str(library), str(documents), fatal]) + "\n")
+            process.stdin.flush()
+            return process.stdout.readline().strip()
 
-    def ask(library: Path, documents: Path, fatal: int) -> str:
-        questions.write(json.dumps([str(library), str(documents), fatal]) + "\n")
-        questions.flush()
-        return answers.readline().strip()
-
-    yield ask
-    questions.close()
-    process.wait()
-    answers.close()
+        yield order
 
 
-async def contents(path: Path, embedder: Any) -> dict[str, Any]:
-    """All a person can see of a library."""
+async def contents(path, embedder):
+    """Everything a user can see of a library."""
     async with AsyncLibrary(path, embedder=embedder) as library:
         hits = {query: await library.search(query, k=8) for query in QUERIES}
         return {
@@ -110,11 +94,11 @@ async def contents(path: Path, embedder: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-def prepared(tmp_path: Path, write: Any, folder: Path, embedder: Any) -> Path:
+def prepared(tmp_path, write, folder, embedder):
     """A library of the folder as it was; the folder has changed since."""
     write("gone.md", "# Gone\n\nMoles dig too.\n")
 
-    async def prepare() -> None:
+    async def prepare():
         async with AsyncLibrary(tmp_path / "before", embedder=embedder) as library:
             await library.add(folder)
 
@@ -124,17 +108,14 @@ def prepared(tmp_path: Path, write: Any, folder: Path, embedder: Any) -> Path:
     return tmp_path / "before"
 
 
-def copy(library: Path, to: Path) -> Path:
-    subprocess.run(["cp", "-r", library, to], check=True)
-    return to
-
-
 @pytest.mark.parametrize("start", ["new", "changed"])
-def test_killed_anywhere_it_goes_on_where_it_was(
-    tmp_path: Path, prepared: Path, folder: Path, embedder: Any, work: Any, start: str
-) -> None:
-    def begin(name: str) -> Path:
-        return copy(prepared, tmp_path / name) if start == "changed" else tmp_path / name
+def test_killed_anywhere_it_loses_nothing_finished(
+    tmp_path, prepared, folder, embedder, work, start
+):
+    def begin(name):
+        if start == "changed":
+            shutil.copytree(prepared, tmp_path / name)
+        return tmp_path / name
 
     whole = begin("whole")
     steps = int(work(whole, folder, -1))
@@ -143,7 +124,7 @@ def test_killed_anywhere_it_goes_on_where_it_was(
     assert "Gone" not in str(expected["documents"])
 
     assert steps > 10
-    # Killed once at each of these points, the same library each time until it is through.
+    # Killed once at each of these points, each time the same library, until it is finished.
     stride = 3
     for first in range(stride):
         library = begin(f"killed-{first}")

@@ -1,27 +1,23 @@
-"""One process holds a library; others wait, or get one line that says who it is."""
+"""One process holds a library; others wait, or get an error of one line that names it."""
 
 from __future__ import annotations
 
 import os
 import subprocess
-import sys
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from colligate.errors import LibraryError, LibraryLocked
-from colligate.library import AsyncLibrary, Progress
-from colligate.library.lock import process_holding
+from colligate.library.lock import find_holder
+from support.processes import start_child
 
 HOLDER = """
 import asyncio, sys
-sys.path.insert(0, sys.argv[1])
-from conftest import WordEmbedder
 from colligate.library import AsyncLibrary
+from support.embedders import WordEmbedder
 
 async def main():
-    async with AsyncLibrary(sys.argv[2], embedder=WordEmbedder()) as library:
+    async with AsyncLibrary(sys.argv[1], embedder=WordEmbedder()) as library:
         await library.search("fish", k=1)
         print("held", flush=True)
         sys.stdin.read()
@@ -31,117 +27,79 @@ asyncio.run(main())
 
 
 @pytest.fixture
-def held(library: AsyncLibrary) -> Any:
-    """`held()` starts a process that searches the library and keeps it until killed or told."""
-    processes = []
-
-    def start() -> subprocess.Popen[str]:
-        process = subprocess.Popen(
-            [sys.executable, "-c", HOLDER, str(Path(__file__).parent), str(library.path)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        processes.append(process)
-        assert process.stdout is not None
+def holder(full):
+    """A process that has searched the library, and holds it until killed or its input closes."""
+    streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with start_child(HOLDER, full.path, text=True, **streams) as process:
         assert process.stdout.readline() == "held\n"
-        return process
-
-    yield start
-    for process in processes:
+        yield process
         process.kill()
-        process.wait()
-        process.stdin.close()
-        process.stdout.close()
 
 
-async def test_a_second_process_is_told_who_holds_it(
-    library: AsyncLibrary, folder: Path, held: Any
-) -> None:
-    await library.add(folder)
-    await library.close()
-    holder = held()
-    with pytest.raises(LibraryLocked) as told:
-        await library.search("fish", k=1)
-    assert f"process {holder.pid} (-c" in str(told.value)
-    assert "has held it since 20" in str(told.value)
-    assert "\n" not in str(told.value)
+async def test_a_second_process_is_told_who_holds_it(full, folder, holder):
+    with pytest.raises(LibraryLocked) as raised:
+        await full.search("fish", k=1)
+    assert f"process {holder.pid} (-c" in str(raised.value)
+    assert "has held it since 20" in str(raised.value)
+    assert "\n" not in str(raised.value)
     with pytest.raises(LibraryLocked):
-        await library.add(folder)
+        await full.add(folder)
 
 
-async def test_lists_and_documents_are_read_beside_the_holder(
-    library: AsyncLibrary, folder: Path, held: Any
-) -> None:
-    ids = (await library.add(folder)).document_ids
-    await library.close()
-    held()
-    assert [info.id for info in await library.documents()] == ids
-    assert "earthworms" in (await library.document(ids[0])).text
+async def test_lists_and_documents_are_read_while_another_holds_it(full, holder):
+    infos = await full.documents()
+    assert [info.title for info in infos] == ["Badgers", "Herons", "Otters"]
+    assert "earthworms" in (await full.document(infos[0].id)).text
 
 
-async def test_it_waits_for_the_holder_and_says_so(
-    library: AsyncLibrary, folder: Path, held: Any, embedder: Any
-) -> None:
-    await library.add(folder)
-    await library.close()
-    holder = held()
-    steps: list[Progress] = []
+async def test_it_waits_for_the_holder_and_reports_it(open_library, folder, holder):
+    steps = []
 
-    def tell(progress: Progress) -> None:
+    def note(progress):
         steps.append(progress)
         if progress.phase == "waiting":
             holder.stdin.close()  # now the holder ends
 
-    async with AsyncLibrary(library.path, embedder=embedder, wait=60) as patient:
-        await patient.add(folder, on_progress=tell)
+    async with open_library(wait=60) as patient:
+        await patient.add(folder, on_progress=note)
         assert await patient.search("fish", k=1)
     waiting = [step for step in steps if step.phase == "waiting"]
     assert len(waiting) == 1
     assert str(holder.pid) in waiting[0].file
 
 
-async def test_a_killed_holder_holds_nothing(
-    library: AsyncLibrary, folder: Path, held: Any
-) -> None:
-    await library.add(folder)
-    await library.close()
-    holder = held()
+async def test_a_killed_holder_holds_nothing(full, holder):
     holder.kill()
     holder.wait()
-    assert (library.path / "holder.json").exists()
-    assert await library.search("fish", k=1)
+    assert (full.path / "holder.json").exists()
+    assert await full.search("fish", k=1)
 
 
-async def test_two_libraries_of_one_process_exclude_each_other(
-    library: AsyncLibrary, folder: Path, embedder: Any
-) -> None:
+async def test_two_libraries_of_one_process_exclude_each_other(library, open_library, folder):
     await library.add(folder)
-    async with AsyncLibrary(library.path, embedder=embedder) as other:
+    async with open_library() as other:
         with pytest.raises(LibraryLocked, match=str(os.getpid())):
             await other.add(folder)
         await library.close()
         assert len((await other.add(folder)).unchanged) == 3
 
 
-async def test_a_lock_that_cannot_be_signed_is_let_go(library: AsyncLibrary, folder: Path) -> None:
-    await library.add(folder)
-    await library.close()
-    in_the_way = library.path / "holder.new"
+async def test_a_lock_that_cannot_be_signed_is_released(full):
+    in_the_way = full.path / "holder.new"
     in_the_way.mkdir()
     with pytest.raises(LibraryError, match="name a folder you can write"):
-        await library.search("fish", k=1)
+        await full.search("fish", k=1)
     in_the_way.rmdir()
-    assert await library.search("fish", k=1)
+    assert await full.search("fish", k=1)
 
 
-async def test_it_can_be_held_before_it_is_used(library: AsyncLibrary, tmp_path: Path) -> None:
-    assert process_holding(library.path) is None
+async def test_it_can_be_held_before_it_is_used(library, open_library):
+    assert find_holder(library.path) is None
     await library.hold()
-    assert process_holding(library.path) == os.getpid()
-    async with AsyncLibrary(library.path, embedder="static") as another:
+    assert find_holder(library.path) == os.getpid()
+    async with open_library(embedder="static") as another:
         with pytest.raises(LibraryLocked):
             await another.hold()
         assert await another.documents() == []
     await library.close()
-    assert process_holding(library.path) is None
+    assert find_holder(library.path) is None

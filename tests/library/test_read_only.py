@@ -5,31 +5,23 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from colligate.errors import LibraryError
 from colligate.library import AsyncLibrary, SearchMode
-from colligate.library.lock import process_holding
+from colligate.library.lock import find_holder
 
 NOBODY = 65534
 
 
-@pytest.fixture
-async def kept(library: AsyncLibrary, folder: Path) -> Path:
-    await library.add(folder)
-    await library.close()
-    return library.path
-
-
-@pytest.fixture
-def locked(kept: Path) -> Iterator[Path]:
+@contextmanager
+def copy_read_only(library):
     """A copy that this process may read and not write, whoever runs it."""
     home = Path(tempfile.mkdtemp())
-    path = Path(shutil.copytree(kept, home / "library"))
+    path = Path(shutil.copytree(library, home / "library"))
     for each in [*path.rglob("*"), path, home]:
         each.chmod(0o555 if each.is_dir() else 0o444)
     user = os.geteuid()
@@ -42,41 +34,42 @@ def locked(kept: Path) -> Iterator[Path]:
     shutil.rmtree(home)
 
 
-async def test_it_is_listed_shown_and_searched(locked: Path, embedder: Any) -> None:
-    async with AsyncLibrary(locked, embedder=embedder) as library:
-        infos = await library.documents()
-        assert [info.title for info in infos] == ["Badgers", "Herons", "Otters"]
-        assert "earthworms" in (await library.document(infos[0].id)).text
-        assert await library.index_pending() == 0
-        for mode in SearchMode:
-            (hit,) = await library.search("dig setts", k=1, mode=mode)
-            assert "setts" in hit.passage.text
+@pytest.fixture
+async def locked(full, embedder):
+    with copy_read_only(full.path) as path:
+        async with AsyncLibrary(path, embedder=embedder) as library:
+            yield library
 
 
-async def test_it_is_not_changed(locked: Path, embedder: Any) -> None:
-    async with AsyncLibrary(locked, embedder=embedder) as library:
-        for change in (library.add([]), library.remove(["x"]), library.verify()):
-            with pytest.raises(LibraryError, match="name a folder you can write") as told:
-                await change
-            assert "\n" not in str(told.value)
+async def test_it_is_listed_shown_and_searched(locked):
+    infos = await locked.documents()
+    assert [info.title for info in infos] == ["Badgers", "Herons", "Otters"]
+    assert "earthworms" in (await locked.document(infos[0].id)).text
+    assert await locked.index_pending() == 0
+    for mode in SearchMode:
+        (hit,) = await locked.search("dig setts", k=1, mode=mode)
+        assert "setts" in hit.passage.text
+
+
+async def test_it_is_not_changed(locked):
+    for change in (locked.add([]), locked.remove(["x"]), locked.verify()):
+        with pytest.raises(LibraryError, match="name a folder you can write") as raised:
+            await change
+        assert "\n" not in str(raised.value)
+
+
+async def test_it_is_served_without_being_held(locked):
+    await locked.hold()
+    assert find_holder(locked.path) is None
+    assert await locked.search("dig setts", k=1)
 
 
 @pytest.fixture
-def unfinished(kept: Path) -> None:
-    """A log that the last process to write the library left behind."""
-    (kept / "catalogue.sqlite-wal").write_bytes(b"what it wrote")
+def interrupted(full):
+    """A log that the last process to write the library left in it."""
+    (full.path / "catalogue.sqlite-wal").write_bytes(b"what it wrote")
 
 
-async def test_what_was_not_written_out_is_said(
-    unfinished: None, locked: Path, embedder: Any
-) -> None:
-    async with AsyncLibrary(locked, embedder=embedder) as library:
-        with pytest.raises(LibraryError, match="open the library once where it can be written"):
-            await library.documents()
-
-
-async def test_it_is_served_without_being_held(locked: Path, embedder: Any) -> None:
-    async with AsyncLibrary(locked, embedder=embedder) as library:
-        await library.hold()
-        assert process_holding(locked) is None
-        assert await library.search("dig setts", k=1)
+async def test_a_log_that_was_not_written_out_is_reported(interrupted, locked):
+    with pytest.raises(LibraryError, match="open the library once where it can be written"):
+        await locked.documents()

@@ -1,20 +1,20 @@
-"""What `Sources` promises, kept by the library, by a view of it, and by given documents."""
+"""The promises of `Sources`, kept by a library, a view of it, and documents in memory."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
 from itertools import product
-from pathlib import Path
-from typing import Any
 
 import pytest
 import pytest_asyncio
 
 from colligate.documents import Document
+from colligate.documents.chunking import Structural
+from colligate.documents.markdown import markdown_tree
 from colligate.documents.reading import read_file
 from colligate.errors import UnknownDocument, UsageError
 from colligate.library import AsyncLibrary, InMemorySources, SearchMode, Sources
+from colligate.library.sources import cut_passages
+from support.embedders import WordEmbedder
 
 TEXTS = {
     "badger.md": "# Badgers\n\nBadgers dig setts in woods.\n\n## Diet\n\nThey eat earthworms.\n",
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 @pytest.fixture(scope="module")
-def paths(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+def paths(tmp_path_factory):
     folder = tmp_path_factory.mktemp("documents")
     for name, text in TEXTS.items():
         (folder / name).write_text(text, "utf-8")
@@ -38,41 +38,34 @@ def paths(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 @pytest.fixture(scope="module")
-def documents(paths: list[Path]) -> list[Document]:
+def documents(paths):
     return [read_file(path).documents[0] for path in paths]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=["library", "view", "given"])
-async def sources(
-    request: pytest.FixtureRequest,
-    tmp_path_factory: pytest.TempPathFactory,
-    paths: list[Path],
-    documents: list[Document],
-    new_embedder: Any,
-) -> AsyncIterator[Sources]:
-    async with AsyncExitStack() as stack:
-        if request.param == "given":
-            yield await stack.enter_async_context(InMemorySources(documents, new_embedder()))
-            return
-        folder = tmp_path_factory.mktemp("library")
-        library = AsyncLibrary(folder / "library", embedder=new_embedder())
-        await stack.enter_async_context(library)
-        elsewhere = folder / "elsewhere.md"
-        elsewhere.write_text("# Otters elsewhere\n\nRivers and fish.\n")
-        if request.param == "view":
-            await library.add([elsewhere, *paths])
-            yield library.view([document.id for document in documents])
-        else:
+async def sources(request, tmp_path_factory, paths, documents):
+    if request.param == "given":
+        async with InMemorySources(documents, WordEmbedder()) as given:
+            yield given
+        return
+    folder = tmp_path_factory.mktemp("library")
+    async with AsyncLibrary(folder / "library", embedder=WordEmbedder()) as library:
+        if request.param == "library":
             await library.add(paths)
             yield library
+        else:
+            elsewhere = folder / "elsewhere.md"
+            elsewhere.write_text("# Otters elsewhere\n\nRivers and fish.\n")
+            await library.add([elsewhere, *paths])
+            yield library.view([document.id for document in documents])
 
 
 @pytest.fixture(params=list(SearchMode))
-def mode(request: pytest.FixtureRequest) -> SearchMode:
+def mode(request):
     return request.param
 
 
-async def test_it_lists_its_documents_in_order(sources: Sources, documents: list[Document]) -> None:
+async def test_it_lists_its_documents_in_order(sources, documents):
     assert isinstance(sources, Sources)
     infos = await sources.documents()
     assert [info.id for info in infos] == [document.id for document in documents]
@@ -82,25 +75,25 @@ async def test_it_lists_its_documents_in_order(sources: Sources, documents: list
     assert infos[0].source.endswith("badger.md")
 
 
-async def test_it_gives_whole_documents(sources: Sources, documents: list[Document]) -> None:
+async def test_it_gives_whole_documents(sources, documents):
     for document in documents:
         assert await sources.document(document.id) == document
 
 
-async def test_a_document_out_of_view_is_unknown(sources: Sources) -> None:
+async def test_a_document_out_of_view_is_unknown(sources):
     with pytest.raises(UnknownDocument, match="no document nothing-0000000000"):
         await sources.document("nothing-0000000000")
     with pytest.raises(UnknownDocument):
         await sources.search("fish", k=3, documents=["nothing-0000000000"])
 
 
-async def test_the_best_passage_comes_first(sources: Sources, mode: SearchMode) -> None:
+async def test_the_best_passage_comes_first(sources, mode):
     hits = await sources.search("which animals dig setts in woods", k=3, mode=mode)
     assert "dig setts" in hits[0].passage.text
     assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
 
 
-async def test_hits_are_passages_of_their_documents(sources: Sources, mode: SearchMode) -> None:
+async def test_hits_are_passages_of_their_documents(sources, mode):
     hits = await sources.search("earthworms fish rivers", k=10, mode=mode)
     assert len(hits) > 2
     for hit in hits:
@@ -108,24 +101,20 @@ async def test_hits_are_passages_of_their_documents(sources: Sources, mode: Sear
         assert hit.passage == document.passage(hit.passage.span)
 
 
-async def test_headings_are_searched_too(sources: Sources, mode: SearchMode) -> None:
+async def test_headings_are_searched_too(sources, mode):
     hits = await sources.search("Badgers Diet", k=1, mode=mode)
     assert hits[0].passage.section[-1:] == ("Diet",)
     assert "earthworms" in hits[0].passage.text
 
 
-async def test_search_keeps_within_chosen_documents(
-    sources: Sources, documents: list[Document], mode: SearchMode
-) -> None:
+async def test_search_keeps_within_chosen_documents(sources, documents, mode):
     heron = documents[1].id
     hits = await sources.search("rivers fish badgers", k=10, mode=mode, documents={heron})
     assert {hit.passage.document_id for hit in hits} == {heron}
     assert await sources.search("rivers", k=10, mode=mode, documents=[]) == []
 
 
-async def test_equal_scores_come_in_document_order(
-    sources: Sources, documents: list[Document], mode: SearchMode
-) -> None:
+async def test_equal_scores_come_in_document_order(sources, documents, mode):
     query = "lighthouse keeper counted puffins"
     twins = [documents[3].id, documents[4].id]
     hits = await sources.search(query, k=2, mode=mode)
@@ -134,49 +123,36 @@ async def test_equal_scores_come_in_document_order(
     assert first.passage.document_id == twins[0]
 
 
-async def test_no_more_than_k(sources: Sources, mode: SearchMode) -> None:
+async def test_no_more_than_k(sources, mode):
     assert len(await sources.search("fish rivers eat", k=2, mode=mode)) == 2
     assert await sources.search("fish", k=0, mode=mode) == []
 
 
 @pytest.mark.parametrize("query", ["", "  \n", "?!", "—…"])
-async def test_a_query_without_a_word_finds_nothing(
-    sources: Sources, mode: SearchMode, query: str
-) -> None:
+async def test_a_query_without_a_word_finds_nothing(sources, mode, query):
     assert await sources.search(query, k=5, mode=mode) == []
 
 
-async def test_half_a_surrogate_pair_in_a_query_is_no_word(
-    sources: Sources, mode: SearchMode
-) -> None:
+async def test_half_a_surrogate_pair_in_a_query_is_no_word(sources, mode):
     assert await sources.search("earthworms \ud800", k=1, mode=mode)
     assert await sources.search("\ud800", k=1, mode=mode) == []
     with pytest.raises(UnknownDocument):
         await sources.search("fish", k=1, mode=mode, documents=["\ud800"])
 
 
-async def test_all_that_match_are_found_however_many_are_asked_for(
-    sources: Sources, mode: SearchMode
-) -> None:
+async def test_all_that_match_are_found_however_many_are_asked_for(sources, mode):
     hits = await sources.search("lighthouse badgers herons otters", k=1 << 70, mode=mode)
     assert {hit.passage.title for hit in hits} == {"Badgers", "Herons", "Otters", "Lighthouse"}
 
 
-async def test_words_that_are_nowhere_match_nothing(sources: Sources) -> None:
+async def test_words_that_are_nowhere_match_nothing(sources):
     assert await sources.search("quasar", k=5, mode=SearchMode.SPARSE) == []
 
 
-async def test_given_and_a_library_of_the_same_find_the_same(
-    tmp_path: Path,
-    paths: list[Path],
-    documents: list[Document],
-    new_embedder: Any,
-    mode: SearchMode,
-) -> None:
-    async with (
-        AsyncLibrary(tmp_path / "library", embedder=new_embedder()) as library,
-        InMemorySources(documents, new_embedder()) as given,
-    ):
+async def test_a_library_and_memory_with_the_same_documents_find_the_same(
+    open_library, paths, documents, embedder
+):
+    async with open_library() as library, InMemorySources(documents, embedder) as given:
         await library.add(paths)
         for query, mode in product(("fish in rivers", "setts", "puffins diet"), SearchMode):
             found = await given.search(query, k=8, mode=mode)
@@ -184,7 +160,7 @@ async def test_given_and_a_library_of_the_same_find_the_same(
             assert found
 
 
-async def test_given_without_an_embedder_searches_words_alone(documents: list[Document]) -> None:
+async def test_memory_without_an_embedder_searches_words_alone(documents):
     async with InMemorySources(documents) as given:
         hits = await given.search("earthworms", k=3, mode=SearchMode.SPARSE)
         assert "earthworms" in hits[0].passage.text
@@ -192,21 +168,19 @@ async def test_given_without_an_embedder_searches_words_alone(documents: list[Do
             await given.search("earthworms", k=3)
 
 
-async def test_nothing_given_is_searched_in_vain(embedder: Any) -> None:
+async def test_no_documents_in_memory_find_nothing(embedder):
     async with InMemorySources([], embedder) as given:
         assert await given.documents() == []
         assert await given.search("anything", k=3) == []
 
 
-async def test_two_given_documents_with_one_id_are_refused(documents: list[Document]) -> None:
+async def test_two_documents_in_memory_with_one_id_are_refused(documents):
     with pytest.raises(UsageError, match="same id"):
         InMemorySources([documents[0], documents[0]])
 
 
-async def test_a_view_keeps_its_own_order(
-    tmp_path: Path, paths: list[Path], new_embedder: Any
-) -> None:
-    async with AsyncLibrary(tmp_path / "library", embedder=new_embedder()) as library:
+async def test_a_view_keeps_its_own_order(open_library, paths):
+    async with open_library() as library:
         ids = (await library.add(paths)).document_ids
         view = library.view(reversed(ids))
         assert [info.id for info in await view.documents()] == ids[::-1]
@@ -218,8 +192,32 @@ async def test_a_view_keeps_its_own_order(
             await library.view(ids[:1]).search("fish", k=1, documents=[ids[1]])
 
 
-async def test_an_empty_library_finds_nothing_and_makes_nothing(tmp_path: Path) -> None:
+async def test_an_empty_library_finds_nothing_and_makes_nothing(tmp_path):
     async with AsyncLibrary(tmp_path / "none", embedder="minilm") as library:
         assert list(await library.documents()) == []
         assert await library.search("anything", k=3) == []
     assert not (tmp_path / "none").exists()
+
+
+LICENCE = """# Licence
+
+## 3. Responsibilities
+
+### 3.1. Source form
+
+All distribution is under these terms.
+
+### 3.2. Reserved
+
+## 4. Notices
+"""
+
+
+async def test_a_bare_heading_above_sub_sections_is_not_a_passage():
+    document = Document("a", "Licence", LICENCE, markdown_tree(LICENCE, "a"))
+    found = [document.slice(span) for span in cut_passages(document, Structural())]
+    assert found == [
+        "### 3.1. Source form\n\nAll distribution is under these terms.",
+        "### 3.2. Reserved",
+        "## 4. Notices",
+    ]

@@ -1,12 +1,10 @@
-"""`verify` sees damage, and mends what can be mended."""
+"""`verify` finds damage and repairs it where that is possible."""
 
 from __future__ import annotations
 
 import shutil
 import sqlite3
-from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,33 +12,31 @@ import pytest
 from colligate.errors import LibraryDamaged, LibraryVersion
 from colligate.library import AsyncLibrary, SearchMode
 from colligate.library.bm25 import Terms
-from colligate.library.edge import EdgeIndex
-from colligate.library.index import Entry
-
-
-@pytest.fixture
-async def full(library: AsyncLibrary, folder: Path) -> AsyncLibrary:
-    await library.add(folder)
-    await library.close()
-    return library
+from colligate.library.edge import EdgeIndex, IndexEntry
 
 
 @contextmanager
-def catalogue(library: AsyncLibrary) -> Iterator[sqlite3.Connection]:
+def open_catalogue(library):
     connection = sqlite3.connect(library.path / "catalogue.sqlite")
     yield connection
     connection.commit()
     connection.close()
 
 
-async def test_a_whole_library_has_no_problems(full: AsyncLibrary) -> None:
+@contextmanager
+def open_index(library):
+    index = EdgeIndex.open(library.path / "index")
+    yield index
+    index.close()
+
+
+async def test_a_whole_library_has_no_problems(full):
     assert await full.verify() == []
 
 
-async def test_passages_missing_from_the_index(full: AsyncLibrary) -> None:
-    index = EdgeIndex.open(full.path / "index")
-    index.remove_passages([1, 2])
-    index.close()
+async def test_passages_missing_from_the_index(full):
+    with open_index(full) as index:
+        index.remove_passages([1, 2])
     (problem,) = await full.verify()
     assert problem.startswith("document badger-")
     assert "2 passages are not in the index" in problem
@@ -50,18 +46,17 @@ async def test_passages_missing_from_the_index(full: AsyncLibrary) -> None:
     assert await full.search("earthworms", k=1, mode=SearchMode.SPARSE)
 
 
-async def test_passages_of_no_document(full: AsyncLibrary) -> None:
-    index = EdgeIndex.open(full.path / "index")
-    vector = np.zeros(64, dtype=np.float32)
-    index.upsert([Entry(999, 77, vector, Terms([1], [1.0]))])
-    index.close()
+async def test_passages_of_no_document(full):
+    with open_index(full) as index:
+        vector = np.zeros(64, dtype=np.float32)
+        index.upsert([IndexEntry(999, 77, vector, Terms([1], [1.0]))])
     (problem,) = await full.verify(repair=True)
     assert "1 passages that belong to no document" in problem
     assert await full.verify() == []
 
 
-async def test_text_that_is_not_what_was_stored(full: AsyncLibrary, folder: Path) -> None:
-    with catalogue(full) as db:
+async def test_text_that_is_not_what_was_stored(full, folder):
+    with open_catalogue(full) as db:
         db.execute("UPDATE documents SET text = replace(text, 'setts', 'holes')")
     (problem,) = await full.verify()
     assert "its text is not the text that was stored" in problem
@@ -71,15 +66,15 @@ async def test_text_that_is_not_what_was_stored(full: AsyncLibrary, folder: Path
     assert [path.name for path in (await full.add(folder)).added] == ["badger.md"]
 
 
-async def test_a_passage_beyond_its_text(full: AsyncLibrary) -> None:
-    with catalogue(full) as db:
+async def test_a_passage_beyond_its_text(full):
+    with open_catalogue(full) as db:
         db.execute('UPDATE passages SET "end" = 10000 WHERE number = 1')
     (problem,) = await full.verify()
     assert "reaches beyond its text" in problem
 
 
 @pytest.mark.parametrize("damage", ["missing", "garbled"])
-async def test_a_lost_index_is_said_and_rebuilt(full: AsyncLibrary, damage: str) -> None:
+async def test_a_lost_index_is_reported_and_rebuilt(full, damage):
     shutil.rmtree(full.path / "index")
     if damage == "garbled":
         (full.path / "index").mkdir()
@@ -91,38 +86,46 @@ async def test_a_lost_index_is_said_and_rebuilt(full: AsyncLibrary, damage: str)
     assert await full.search("fish", k=1)
 
 
-async def test_a_library_of_another_version(full: AsyncLibrary) -> None:
-    with catalogue(full) as db:
+async def test_half_a_surrogate_pair_of_an_older_library_is_replaced(full):
+    with open_catalogue(full) as db:
+        db.execute("UPDATE documents SET metadata = ?", (r'{"attachments": "caf\udce9.txt"}',))
+    (document, *_) = await full.documents()
+    assert (await full.document(document.id)).metadata == {"attachments": "caf\ufffd.txt"}
+    assert await full.verify() == []
+
+
+async def test_a_library_of_another_version(full):
+    with open_catalogue(full) as db:
         db.execute("PRAGMA user_version = 99")
     with pytest.raises(LibraryVersion, match="version 99 and this colligate reads version 2"):
         await full.documents()
 
 
-async def test_a_catalogue_that_is_no_database(full: AsyncLibrary) -> None:
+async def test_a_catalogue_that_is_no_database(full):
     (full.path / "catalogue.sqlite").write_text("just some text, long enough to be no header" * 9)
     with pytest.raises(LibraryDamaged, match="file is not a database"):
         await full.documents()
 
 
-async def test_a_database_of_something_else(full: AsyncLibrary) -> None:
+async def test_a_database_of_something_else(full):
     (full.path / "catalogue.sqlite").unlink()
-    with catalogue(full) as db:
+    with open_catalogue(full) as db:
         db.execute("CREATE TABLE songs (title)")
     with pytest.raises(LibraryDamaged, match="not a catalogue of colligate"):
         await full.documents()
 
 
-async def test_a_torn_catalogue(full: AsyncLibrary) -> None:
+async def test_a_torn_catalogue(full):
     file = full.path / "catalogue.sqlite"
     data = file.read_bytes()
     file.write_bytes(data[:4096] + b"\xff" * (len(data) - 4096))
-    with pytest.raises(LibraryDamaged) as told:
+    with pytest.raises(LibraryDamaged) as raised:
         await full.documents()
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(raised.value)
 
 
-async def test_a_folder_of_other_things_is_no_library(folder: Path, embedder: object) -> None:
-    async with AsyncLibrary(folder, embedder=embedder) as library:  # type: ignore[arg-type]
+async def test_a_folder_of_other_things_is_no_library(folder, embedder):
+    async with AsyncLibrary(folder, embedder=embedder) as library:
         with pytest.raises(LibraryDamaged, match="holds other files"):
             await library.documents()
         with pytest.raises(LibraryDamaged, match="holds other files"):
@@ -130,13 +133,13 @@ async def test_a_folder_of_other_things_is_no_library(folder: Path, embedder: ob
     assert not (folder / "catalogue.sqlite").exists()
 
 
-async def test_a_file_is_no_library(folder: Path, embedder: object) -> None:
-    async with AsyncLibrary(folder / "otter.md", embedder=embedder) as library:  # type: ignore[arg-type]
+async def test_a_file_is_no_library(folder, embedder):
+    async with AsyncLibrary(folder / "otter.md", embedder=embedder) as library:
         with pytest.raises(LibraryDamaged, match="it is a file"):
             await library.add(folder)
 
 
-async def test_the_default_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_the_default_folder(monkeypatch, tmp_path):
     monkeypatch.setenv("COLLIGATE_LIBRARY", str(tmp_path / "mine"))
     assert AsyncLibrary().path == tmp_path / "mine"
     monkeypatch.delenv("COLLIGATE_LIBRARY")

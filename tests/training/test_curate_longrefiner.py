@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -51,6 +49,7 @@ from colligate.training.longrefiner_samples import (
 )
 from colligate.training.samples import HELD_OUT, TRAIN, Sample, read_samples
 from colligate.training.scores_longrefiner import score
+from support.embedders import WordEmbedder
 
 FILL = " ".join(f"It turns its wheel in the month {i} of the year." for i in range(12))
 MILL = f"""# The Mill
@@ -77,24 +76,6 @@ LAKE = f"# Lake\n\nThe lake lies beside the mill. {FILL}\n\n## Fish\n\nCarp and 
 NOTE = "# Note\n\nA note about the mill, without parts.\n"
 TEXTS = {"mill": MILL, "lake": LAKE, "note": NOTE}
 QUESTIONS = ("Who built the mill?", "Describe how the mill changed.", "Which fish are there?")
-
-
-class Words:
-    """Bags of hashed words, as vectors."""
-
-    name, dimension = "words", 64
-
-    async def embed(self, texts: Sequence[str], kind: str = "passage") -> Any:
-        vectors = np.zeros((len(texts), self.dimension), dtype=np.float32)
-        for row, text in zip(vectors, texts, strict=True):
-            row[0] = 0.01
-            for word in text.lower().split():
-                row[zlib.crc32(word.encode()) % self.dimension] += 1
-            row /= np.linalg.norm(row)
-        return vectors
-
-    async def aclose(self) -> None:
-        pass
 
 
 def document(name: str) -> Document:
@@ -151,7 +132,7 @@ def curate(
     more.setdefault("questions", data / "questions.jsonl")
     more.setdefault("settings", ("mode=sparse",))
     models = {} if model is None else {Role.READER: model}
-    named = Named(Settings(), models, embedder=Words())  # type: ignore[arg-type]
+    named = Named(Settings(), models, embedder=WordEmbedder())  # type: ignore[arg-type]
     return asyncio.run(curate_longrefiner(Curation(data / "out", named=named, **more), see))
 
 

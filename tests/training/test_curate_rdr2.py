@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -38,6 +36,7 @@ from colligate.training.curate import Curation
 from colligate.training.curate_rdr2 import curate_rdr2, reply_for, samples_of
 from colligate.training.samples import HELD_OUT, TRAIN, Sample, read_samples
 from colligate.training.scores_router import score, shown_subtree
+from support.embedders import WordEmbedder
 
 PARK = """# Six Flags
 
@@ -64,24 +63,6 @@ Children pay nine dollars.
 LAKE = "# Lake\n\nThe lake lies beside the park.\n\n## Fish\n\nCarp and pike are its fish.\n"
 QUESTION = "When did the park open the Superman tower?"
 SETTINGS = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-
-
-class Words:
-    """Bags of hashed words, as vectors."""
-
-    name, dimension = "words", 64
-
-    async def embed(self, texts: Sequence[str], kind: str = "passage") -> Any:
-        vectors = np.zeros((len(texts), self.dimension), dtype=np.float32)
-        for row, text in zip(vectors, texts, strict=True):
-            row[0] = 0.01
-            for word in text.lower().split():
-                row[zlib.crc32(word.encode()) % self.dimension] += 1
-            row /= np.linalg.norm(row)
-        return vectors
-
-    async def aclose(self) -> None:
-        pass
 
 
 def document(name: str, text: str) -> Document:
@@ -143,7 +124,7 @@ def request(data: Path, teacher: ScriptedModel, **more: Any) -> Curation:
     more.setdefault("corpus", data / "corpus.jsonl")
     more.setdefault("questions", data / "questions.jsonl")
     more.setdefault("settings", ("mode=sparse",))
-    named = Named(Settings(), {Role.READER: teacher}, embedder=Words())
+    named = Named(Settings(), {Role.READER: teacher}, embedder=WordEmbedder())
     return Curation(out=data / "out", named=named, **more)
 
 
@@ -390,7 +371,7 @@ def test_a_library_that_was_indexed_before(data: Path) -> None:
     (data / "park.md").write_text(PARK, "utf-8")
 
     async def index() -> None:
-        async with AsyncLibrary(data / "library", embedder=Words()) as library:  # type: ignore[arg-type]
+        async with AsyncLibrary(data / "library", embedder=WordEmbedder()) as library:  # type: ignore[arg-type]
             await library.add(data / "park.md")
 
     asyncio.run(index())

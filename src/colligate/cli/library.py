@@ -293,12 +293,12 @@ def _ids_of(given: Sequence[str], documents: Sequence[DocumentInfo]) -> list[str
     Raises:
         UnknownDocument: one of them names nothing.
     """
-    from colligate.library.catalogue import real
+    from colligate.library.catalogue import resolve_path
 
     ids = {info.id for info in documents}
     found: dict[str, None] = {}
     for each in given:
-        place = real(each)
+        place = resolve_path(each)
         held = [
             info.id
             for info in documents

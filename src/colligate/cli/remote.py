@@ -20,8 +20,8 @@ from colligate.core.citing import Citation, Evidence
 from colligate.core.events import Listener, Noted
 from colligate.documents import Span
 from colligate.errors import ColligateError, NotAuthorised, UsageError
-from colligate.library.address import Address, published
-from colligate.library.lock import process_holding
+from colligate.library.address import Address, read_address
+from colligate.library.lock import find_holder
 from colligate.models.metering import UsageReport
 from colligate.models.name_parts import anchored, shown
 from colligate.server.config import DEFAULT_LIBRARY, LIBRARIES_SUFFIX
@@ -143,8 +143,8 @@ async def holding(folder: Path) -> Remote | None:
         beside = folder.parent.with_name(folder.parent.name.removesuffix(LIBRARIES_SUFFIX))
         places.append((beside, folder.name))
     for place, name in places:
-        address = published(place)
-        if address is None or address.pid != await in_thread(process_holding, folder):
+        address = read_address(place)
+        if address is None or address.pid != await in_thread(find_holder, folder):
             continue
         if await _is_there(address):
             return Remote(address, name)

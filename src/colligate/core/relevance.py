@@ -13,7 +13,7 @@ from colligate.core.events import Scored
 from colligate.core.run import Run, titled_text
 from colligate.documents import Passage
 from colligate.errors import UsageError
-from colligate.library.bm25 import words
+from colligate.library.bm25 import split_words
 
 
 def score_bm25(
@@ -99,4 +99,4 @@ def _bm25(question: str, passages: Sequence[Passage], k1: float, b: float) -> li
 
 
 def _words(text: str) -> list[str]:
-    return [word.casefold() for word in words(text)]
+    return [word.casefold() for word in split_words(text)]

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar
 
 import numpy as np
+from cachetools import LRUCache
 from numpy.typing import NDArray
 from pydantic import BaseModel
 
@@ -34,7 +35,6 @@ from colligate.core.events import (
 )
 from colligate.documents import Document, Hit, Passage
 from colligate.errors import MissingCapability
-from colligate.library.recent import Recent
 from colligate.library.sources import SearchMode, Sources
 from colligate.models import (
     AdapterModel,
@@ -103,8 +103,9 @@ class Embeds(Protocol):
     ) -> NDArray[np.float32]: ...
 
 
-def _recent_documents() -> Recent[str, Document]:
-    return Recent(lambda document: len(document.text), _CHARACTERS_KEPT)
+def _recent_documents() -> LRUCache[str, Document]:
+    # A document larger than the whole cache is kept alone in it.
+    return LRUCache(_CHARACTERS_KEPT, lambda document: min(len(document.text), _CHARACTERS_KEPT))
 
 
 @dataclass
@@ -122,7 +123,7 @@ class Run:
     reranker: Reranker | None = None
     embedder: Embeds | None = None
     store: KeyValueStore = field(default_factory=MemoryStore)
-    _documents: Recent[str, Document] = field(default_factory=_recent_documents, repr=False)
+    _documents: LRUCache[str, Document] = field(default_factory=_recent_documents, repr=False)
     _named: set[str] = field(default_factory=set, repr=False)
     tokens: TokenBudget = field(init=False, repr=False)
 
@@ -178,7 +179,7 @@ class Run:
         document = self._documents.get(document_id)
         if document is None:
             document = await self.sources.document(document_id)
-            self._documents.put(document_id, document)
+            self._documents[document_id] = document
         if document_id not in self._named:  # the trace names every document that was read
             self._named.add(document_id)
             self.emit(Opened(document_id))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from colligate.documents import Hit
 from colligate.errors import MissingExtra
-from colligate.integrations.searching import Search, metadata
+from colligate.integrations.retrieval import PassageSearch, describe_place
 from colligate.library.sources import SearchMode, Sources
 from colligate.sync import Library
 
@@ -32,9 +32,9 @@ except ImportError as error:
 class ColligateRetriever(BaseRetriever):
     """Finds the passages of a library, best first, each with its exact place.
 
-    `library` is a `colligate.Library`, or anything that is `Sources` (an `AsyncLibrary`, a view
-    of one), which can only be awaited. It stays its owner's to close. The `metadata` of what is
-    found are document, title, section, page, start, end and score.
+    `library` is a `colligate.Library`, or any `Sources` (an `AsyncLibrary`, a view of one), which
+    can only be awaited. The retriever never closes it. The `metadata` of each document found
+    are document, title, section, page, start, end and score.
     """
 
     library: Library | Sources
@@ -46,17 +46,18 @@ class ColligateRetriever(BaseRetriever):
     def _get_relevant_documents(
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun
     ) -> list[Document]:
-        return [_document(hit) for hit in self._search.hits(query)]
+        return [_to_document(hit) for hit in self._search.run(query)]
 
     async def _aget_relevant_documents(
         self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun
     ) -> list[Document]:
-        return [_document(hit) for hit in await self._search.ahits(query)]
+        return [_to_document(hit) for hit in await self._search.arun(query)]
 
     @property
-    def _search(self) -> Search:
-        return Search(self.library, self.k, self.mode, self.documents)
+    def _search(self) -> PassageSearch:
+        return PassageSearch(self.library, self.k, self.mode, self.documents)
 
 
-def _document(hit: Hit) -> Document:
-    return Document(id=hit.passage.id, page_content=hit.passage.text, metadata=metadata(hit))
+def _to_document(hit: Hit) -> Document:
+    place = describe_place(hit)
+    return Document(id=hit.passage.id, page_content=hit.passage.text, metadata=place)

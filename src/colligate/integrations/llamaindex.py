@@ -1,7 +1,7 @@
 """A library as a LlamaIndex retriever, for the extra `llamaindex`.
 
 with Library("papers.library") as library:
-    retriever = ColligateRetriever(library, k=5)
+    retriever = ColligateLlamaIndexRetriever(library, k=5)
     nodes = retriever.retrieve("Which of these measured latency?")
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Collection
 
 from colligate.documents import Hit
 from colligate.errors import MissingExtra, UsageError
-from colligate.integrations.searching import Search, metadata
+from colligate.integrations.retrieval import PassageSearch, describe_place
 from colligate.library.sources import SearchMode, Sources
 from colligate.sync import Library
 
@@ -32,20 +32,20 @@ except ImportError as error:
         "pip install 'colligate[llamaindex]'",
     ) from error
 
-# What a program needs to find the place again; to a model it would only be noise.
+# A program needs these to find the place again; to a model they would only be noise.
 _FOR_PROGRAMS = ["document", "start", "end", "score"]
 
 
-class ColligateRetriever(BaseRetriever):
+class ColligateLlamaIndexRetriever(BaseRetriever):
     """Finds the passages of a library, best first, each with its exact place.
 
-    `library` is a `colligate.Library`, or anything that is `Sources` (an `AsyncLibrary`, a view
-    of one), which can only be awaited. It stays its owner's to close. `documents` are the ids
-    of the documents to search; None searches all. The `metadata` of what is found are document,
-    title, section, page, start, end and score.
+    `library` is a `colligate.Library`, or any `Sources` (an `AsyncLibrary`, a view of one), which
+    can only be awaited. The retriever never closes it. `documents` are the ids of the documents to
+    search; None searches all. The `metadata` of each node found are document, title, section, page,
+    start, end and score.
 
     Raises:
-        UsageError: `k` is not at least 1.
+        UsageError: `k` is less than 1.
     """
 
     def __init__(
@@ -58,25 +58,25 @@ class ColligateRetriever(BaseRetriever):
         callback_manager: CallbackManager | None = None,
     ) -> None:
         if k < 1:
-            raise UsageError(f"cannot find {k} passages", "k is at least 1")
+            raise UsageError(f"cannot find {k} passages", "k must be at least 1")
         super().__init__(callback_manager=callback_manager)
-        self._search = Search(library, k, SearchMode(mode), documents)
+        self._search = PassageSearch(library, k, SearchMode(mode), documents)
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        return [_node(hit) for hit in self._search.hits(query_bundle.query_str)]
+        return [_to_node(hit) for hit in self._search.run(query_bundle.query_str)]
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        return [_node(hit) for hit in await self._search.ahits(query_bundle.query_str)]
+        return [_to_node(hit) for hit in await self._search.arun(query_bundle.query_str)]
 
 
-def _node(hit: Hit) -> NodeWithScore:
+def _to_node(hit: Hit) -> NodeWithScore:
     passage = hit.passage
-    unsaid = [*_FOR_PROGRAMS, "page"] if passage.page is None else _FOR_PROGRAMS
+    hidden = [*_FOR_PROGRAMS, "page"] if passage.page is None else _FOR_PROGRAMS
     node = TextNode(
         id_=passage.id,
         text=passage.text,
-        metadata=metadata(hit),
-        excluded_llm_metadata_keys=unsaid,
+        metadata=describe_place(hit),
+        excluded_llm_metadata_keys=hidden,
         excluded_embed_metadata_keys=[*_FOR_PROGRAMS, "page"],
         start_char_idx=passage.span.start,
         end_char_idx=passage.span.end,

@@ -1,8 +1,8 @@
-"""Where the server that holds a library answers, said beside its lock.
+"""Where the server that holds a library answers.
 
-The file is its owner's alone, since it has the token that the server wants. It may outlive a
-server that was killed, so whoever reads it looks whether that process holds the lock, and asks
-the address whether it is still that `instance`.
+The file is readable by its owner alone, since it has the server's token. It may outlive a server
+that was killed, so its reader checks that the process holds the lock (`lock.find_holder`), and asks
+the address whether it is still the same `instance`.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-FILE = "server.json"
-NEW = "server.new"
+_FILE = "server.json"
+_NEW = "server.new"
+ADDRESS_FILES = (_FILE, _NEW)
 
 
 @dataclass(frozen=True)
 class Address:
-    """A server's URL, which ends in a slash, its token if it wants one, its process and start."""
+    """A server's URL (with a slash at its end), token if it wants one, instance and process."""
 
     url: str
     token: str | None
@@ -27,30 +28,26 @@ class Address:
     pid: int
 
 
-def publish(library: Path, address: Address) -> None:
-    """Say where a library's server answers.
-
-    Raises:
-        OSError: the file cannot be written.
-    """
-    new = library / NEW
+def publish_address(library: Path, address: Address) -> None:
+    """Write a server's address into its library; raise OSError if that is not possible."""
+    new = library / _NEW
     new.unlink(missing_ok=True)
     made = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(made, "w", encoding="utf-8") as file:
         json.dump(asdict(address), file)
-    new.replace(library / FILE)
+    new.replace(library / _FILE)
 
 
-def withdraw(library: Path, address: Address) -> None:
-    """Take back what was published, unless another server has published since."""
-    if published(library) == address:
+def withdraw_address(library: Path, address: Address) -> None:
+    """Delete the address, unless another server has published its own since."""
+    if read_address(library) == address:
         with suppress(OSError):
-            (library / FILE).unlink(missing_ok=True)
+            (library / _FILE).unlink(missing_ok=True)
 
 
-def published(library: Path) -> Address | None:
-    """What is said of a library's server; None where nothing is, or another may not read it."""
+def read_address(library: Path) -> Address | None:
+    """Return the address of a library's server, or None if it is absent or unreadable."""
     try:
-        return Address(**json.loads((library / FILE).read_text("utf-8")))
+        return Address(**json.loads((library / _FILE).read_text("utf-8")))
     except (OSError, ValueError, TypeError):
         return None

@@ -1,10 +1,10 @@
-"""BM25 term weights: what words a text has, in any script, and what they weigh.
+"""BM25 term weights of texts in any script.
 
-Words are taken out here and handed to Qdrant's BM25, which removes the stop words of the
-document's language, stems, hashes each term and weighs it. Scripts written without spaces
-(Chinese, Japanese, Thai...) become overlapping pairs of characters, as in Lucene's CJK
-analyser: a dictionary would cut a query and a document differently. Accents, the Turkish
-dotless i and Arabic vowel marks are folded, so a word is found with or without them.
+Words are split here and handed to Qdrant's BM25, which removes the stop words of the document's
+language, stems, hashes each term and weighs it. Scripts written without spaces (Chinese, Japanese,
+Thai...) become overlapping pairs of characters, as in Lucene's CJK analyser: a dictionary would cut
+a query and a document differently. Accents, the Turkish dotless i and Arabic vowel marks are
+folded, so a word is found with or without them.
 """
 
 from __future__ import annotations
@@ -14,17 +14,72 @@ import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from typing import TYPE_CHECKING, Any
 
-from qdrant_edge import Bm25, Bm25Config, DisabledStemmer, StopwordsSet, TokenizerType
+if TYPE_CHECKING:
+    from qdrant_edge import Bm25
 
-# Languages Qdrant's BM25 has stop words (and mostly a stemmer) for; others go without.
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """A sparse vector: term ids and their weights."""
+
+    ids: list[int]
+    weights: list[float]
+
+    def __bool__(self) -> bool:
+        return bool(self.ids)
+
+
+def encode_document(text: str, language: str) -> Terms:
+    """Return a passage's terms; `language` is its document's (ISO 639-1, or "und")."""
+    encoded = _model(_supported(language)).embed_document(" ".join(split_words(text)))
+    return Terms(list(encoded.indices), list(encoded.values))
+
+
+def encode_query(text: str, languages: Iterable[str]) -> Terms:
+    """Return a query's terms, as documents of each of these languages would have them."""
+    joined = " ".join(split_words(text))
+    ids: set[int] = set()
+    for language in {_supported(language) for language in languages}:
+        ids.update(_model(language).embed_query(joined).indices)
+    return Terms(sorted(ids), [1.0] * len(ids))
+
+
+# Languages for which Qdrant's BM25 has stop words (and mostly a stemmer).
 _LANGUAGES = frozenset(
     "ar az bn ca da de el en es eu fi fr he hu id it kk ne nl no pt ro ru sl sv tg tr zh".split()
 )
-_NEUTRAL = ""
+_NEUTRAL = ""  # no stop words, no stemmer
 
-# Words of a passage of about 200 tokens once its stop words are gone.
+# Words of a passage of about 200 tokens without its stop words.
 _AVERAGE_LENGTH = 128.0
+
+
+def _supported(language: str) -> str:
+    return language if language in _LANGUAGES else _NEUTRAL
+
+
+@cache
+def _model(language: str) -> Bm25:
+    # Imported here: strategies use `split_words` alone.
+    from qdrant_edge import Bm25, Bm25Config, DisabledStemmer, StopwordsSet, TokenizerType
+
+    options: dict[str, Any] = {"language": language}
+    if language == _NEUTRAL:
+        options = {"stopwords": StopwordsSet(), "stemmer": DisabledStemmer()}
+    return Bm25(
+        Bm25Config(
+            tokenizer=TokenizerType.Whitespace,
+            lowercase=True,
+            ascii_folding=True,
+            avg_len=_AVERAGE_LENGTH,
+            **options,
+        )
+    )
+
+
+# Splitting words
 
 _HAN = r"\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 _UNSPACED = (
@@ -43,74 +98,23 @@ _SILENT = re.compile(r"[\u0591-\u05c7\u0610-\u061a\u0640\u064b-\u065f\u0670\u06d
 _FOLDED = str.maketrans("أإآٱىёЁ", "اااايеЕ")  # forms of alef and ya; the Russian io
 
 
-@dataclass(frozen=True, slots=True)
-class Terms:
-    """A sparse vector: term ids and their weights."""
+def split_words(text: str) -> Iterator[str]:
+    """Yield a text's searchable words; pairs of characters in scripts without spaces.
 
-    ids: list[int]
-    weights: list[float]
-
-    def __bool__(self) -> bool:
-        return bool(self.ids)
-
-
-def words(text: str) -> Iterator[str]:
-    """The searchable words of a text, in order; pairs of characters where no spaces part words.
-
-    >>> list(words("L’école, 3.5 % of 東京都"))
+    >>> list(split_words("L’école, 3.5 % of 東京都"))
     ['L', 'école', '3.5', 'of', '東', '東京', '京', '京都', '都']
     """
     folded = _SILENT.sub("", unicodedata.normalize("NFKC", text).translate(_FOLDED))
     for run in _RUN.finditer(folded):
         if run["unspaced"]:
-            yield from _pairs(run[0])
+            yield from _pair(run[0])
         else:
             yield run[0]
 
 
-def document_terms(text: str, language: str) -> Terms:
-    """What a passage is found by; `language` is its document's (ISO 639-1, or "und")."""
-    return _terms(_model(_known(language)).embed_document(" ".join(words(text))))
-
-
-def query_terms(text: str, languages: Iterable[str]) -> Terms:
-    """What a query looks for: its terms as documents of each of the languages would have them."""
-    joined = " ".join(words(text))
-    ids: set[int] = set()
-    for language in {_known(language) for language in languages}:
-        ids.update(_model(language).embed_query(joined).indices)
-    return Terms(sorted(ids), [1.0] * len(ids))
-
-
-def _pairs(run: str) -> Iterator[str]:
+def _pair(run: str) -> Iterator[str]:
     for at, character in enumerate(run):
         if len(run) == 1 or _SINGLE.match(character):
             yield character
         if at + 1 < len(run):
             yield run[at : at + 2]
-
-
-def _known(language: str) -> str:
-    return language if language in _LANGUAGES else _NEUTRAL
-
-
-@cache
-def _model(language: str) -> Bm25:
-    rest = (
-        {"language": language}
-        if language
-        else {"stopwords": StopwordsSet(), "stemmer": DisabledStemmer()}
-    )
-    return Bm25(
-        Bm25Config(
-            tokenizer=TokenizerType.Whitespace,
-            lowercase=True,
-            ascii_folding=True,
-            avg_len=_AVERAGE_LENGTH,
-            **rest,
-        )
-    )
-
-
-def _terms(vector: object) -> Terms:
-    return Terms(list(vector.indices), list(vector.values))  # type: ignore[attr-defined]

@@ -1,14 +1,17 @@
-"""The index of passages in process, on Qdrant Edge.
+"""The passage index, in process, on Qdrant Edge.
+
+An index holds only numbers: passage numbers, document numbers, vectors and hashed terms. The text
+stays in the catalogue, so an index never has to be searched for removed text.
 
 The shard is written without Qdrant's own write-ahead log: the catalogue marks a document as
-searchable only after a flush, so whatever a crash loses is embedded again, and no log keeps
-what was removed.
+indexed only after a flush, so what a crash loses is embedded again, and no log keeps removed data.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +20,6 @@ from numpy.typing import NDArray
 
 from colligate.errors import LibraryDamaged
 from colligate.library.bm25 import Terms
-from colligate.library.index import Entry, Scope, Scored
 
 _DENSE, _SPARSE, _DOCUMENT = "dense", "bm25", "document"
 
@@ -25,22 +27,18 @@ _DENSE, _SPARSE, _DOCUMENT = "dense", "bm25", "document"
 # search is exact, which is fast enough and gives the same order every time.
 _GRAPH_FROM = 150_000
 
-_PAGE = 10_000
+_PAGE = 10_000  # passages listed at once
 
 
 class EdgeIndex:
-    """A `PassageIndex` in a folder of its own.
-
-    Raises:
-        LibraryDamaged: if the folder holds something that cannot be opened.
-    """
+    """Passages by vector and by words, in a folder. Calls block; one thread writes at a time."""
 
     def __init__(self, shard: qdrant.EdgeShard) -> None:
         self._shard: qdrant.EdgeShard | None = shard
 
     @classmethod
     def create(cls, path: Path, dimension: int | None) -> EdgeIndex:
-        """A new, empty index for vectors of this length; None for words alone."""
+        """Make an empty index for vectors of this length; None for words alone."""
         path.mkdir(parents=True, exist_ok=True)
         dense = (
             {}
@@ -50,7 +48,7 @@ class EdgeIndex:
         config = qdrant.EdgeConfig(
             vectors=dense,
             sparse_vectors={_SPARSE: qdrant.EdgeSparseVectorParams(modifier=qdrant.Modifier.Idf)},
-            # Whoever calls `optimise` wants everything removed to be erased.
+            # `optimise` must erase everything that was removed.
             optimizers=qdrant.EdgeOptimizersConfig(
                 deleted_threshold=1e-9, vacuum_min_vector_number=1, indexing_threshold=_GRAPH_FROM
             ),
@@ -65,7 +63,7 @@ class EdgeIndex:
 
     @classmethod
     def open(cls, path: Path) -> EdgeIndex:
-        """An index made before."""
+        """Open an existing index; raise `LibraryDamaged` if that is not possible."""
         try:
             return cls(qdrant.EdgeShard.load(str(path)))
         except Exception as error:  # the binding raises bare exceptions of several kinds
@@ -75,34 +73,42 @@ class EdgeIndex:
                 "rebuild it with `colligate library verify --repair`",
             ) from error
 
-    def upsert(self, entries: Sequence[Entry]) -> None:
+    def upsert(self, entries: Sequence[IndexEntry]) -> None:
+        """Add passages, or replace those with the same number."""
         points = [
-            qdrant.Point(entry.passage, _vectors(entry), {_DOCUMENT: entry.document})
+            qdrant.Point(entry.passage, _to_vectors(entry), {_DOCUMENT: entry.document})
             for entry in entries
         ]
         self._open.update(qdrant.UpdateOperation.upsert_points(points))
 
-    def nearest(self, vector: NDArray[np.float32], limit: int, scope: Scope) -> list[Scored]:
+    def search_vector(
+        self, vector: NDArray[np.float32], limit: int, scope: Scope
+    ) -> list[ScoredPassage]:
+        """Return the passages with the largest cosine, best first."""
         return self._query(qdrant.Query.Nearest(vector.tolist(), using=_DENSE), limit, scope)
 
-    def matching(self, terms: Terms, limit: int, scope: Scope) -> list[Scored]:
+    def search_terms(self, terms: Terms, limit: int, scope: Scope) -> list[ScoredPassage]:
+        """Return the passages that share a term, by BM25 score, best first."""
         if not terms:
             return []
-        query = qdrant.Query.Nearest(_sparse(terms), using=_SPARSE)
+        query = qdrant.Query.Nearest(_to_sparse(terms), using=_SPARSE)
         return self._query(query, limit, scope)
 
     def remove(self, documents: Collection[int]) -> None:
+        """Take all passages of these documents out of every search."""
         if documents:
             operation = qdrant.UpdateOperation.delete_points_by_filter(
-                qdrant.Filter(must=[_any_of(documents)])
+                qdrant.Filter(must=[_match_any(documents)])
             )
             self._open.update(operation)
 
     def remove_passages(self, passages: Collection[int]) -> None:
+        """Take these passages out of every search."""
         if passages:
             self._open.update(qdrant.UpdateOperation.delete_points(list(passages)))
 
     def passages(self) -> dict[int, int]:
+        """Return all passage numbers, each with its document's."""
         found: dict[int, int] = {}
         offset = None
         while True:
@@ -111,21 +117,25 @@ class EdgeIndex:
                     offset=offset, limit=_PAGE, with_payload=True, with_vector=False
                 )
             )
-            found.update((_number(record), _document(record)) for record in records)
+            found.update((_read_number(record), _read_document(record)) for record in records)
             if offset is None:
                 return found
 
     def count(self) -> int:
+        """Return the number of passages."""
         return int(self._open.count(qdrant.CountRequest(exact=True)))
 
     def flush(self) -> None:
+        """Return once all changes so far would survive the end of the process."""
         self._open.flush()
 
     def optimise(self) -> None:
+        """Rebuild grown segments and those with removed passages, and erase the latter. Slow."""
         self._open.optimize()
         self._open.flush()  # only now are the old segments deleted
 
     def close(self) -> None:
+        """Flush and close. Safe to call twice."""
         if self._shard is not None:
             with suppress(RuntimeError):
                 self._shard.flush()
@@ -138,46 +148,76 @@ class EdgeIndex:
             raise RuntimeError("the index is closed")
         return self._shard
 
-    def _query(self, query: qdrant.Query, limit: int, scope: Scope) -> list[Scored]:
+    def _query(self, query: qdrant.Query, limit: int, scope: Scope) -> list[ScoredPassage]:
         request = qdrant.QueryRequest(
-            limit=limit, query=query, filter=_filter(scope), with_payload=True
+            limit=limit, query=query, filter=_make_filter(scope), with_payload=True
         )
         return [
-            Scored(_number(point), _document(point), point.score)
+            ScoredPassage(_read_number(point), _read_document(point), point.score)
             for point in self._open.query(request)
         ]
 
 
-def _vectors(entry: Entry) -> dict[str, qdrant.NamedVector]:
-    vectors: dict[str, qdrant.NamedVector] = {_SPARSE: _sparse(entry.terms)}
+@dataclass(frozen=True, slots=True)
+class IndexEntry:
+    """One passage for the index: its number, its document's, its vector and its terms.
+
+    `vector` is of unit length; None if passages are found by their words alone.
+    """
+
+    passage: int
+    document: int
+    vector: NDArray[np.float32] | None
+    terms: Terms
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredPassage:
+    """A passage that matched."""
+
+    passage: int
+    document: int
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Which documents are searched: `within` them (None: all), and never `without`."""
+
+    within: Collection[int] | None = None
+    without: Collection[int] = ()
+
+
+def _to_vectors(entry: IndexEntry) -> dict[str, qdrant.NamedVector]:
+    vectors: dict[str, qdrant.NamedVector] = {_SPARSE: _to_sparse(entry.terms)}
     if entry.vector is not None:
         vectors[_DENSE] = entry.vector.tolist()
     return vectors
 
 
-def _sparse(terms: Terms) -> qdrant.SparseVector:
+def _to_sparse(terms: Terms) -> qdrant.SparseVector:
     return qdrant.SparseVector(terms.ids, terms.weights)
 
 
-def _number(point: qdrant.Record | qdrant.ScoredPoint) -> int:
+def _read_number(point: qdrant.Record | qdrant.ScoredPoint) -> int:
     assert isinstance(point.id, int)
     return point.id
 
 
-def _document(point: qdrant.Record | qdrant.ScoredPoint) -> int:
+def _read_document(point: qdrant.Record | qdrant.ScoredPoint) -> int:
     assert point.payload is not None
     return int(point.payload[_DOCUMENT])
 
 
-def _any_of(documents: Collection[int]) -> qdrant.FieldCondition:
+def _match_any(documents: Collection[int]) -> qdrant.FieldCondition:
     return qdrant.FieldCondition(_DOCUMENT, match=qdrant.MatchAny(list(documents)))
 
 
-def _filter(scope: Scope) -> qdrant.Filter | None:
+def _make_filter(scope: Scope) -> qdrant.Filter | None:
     must: list[qdrant.ConditionType] = []
     must_not: list[qdrant.ConditionType] = []
     if scope.within is not None:
-        must.append(_any_of(scope.within))
+        must.append(_match_any(scope.within))
     if scope.without:
-        must_not.append(_any_of(scope.without))
+        must_not.append(_match_any(scope.without))
     return qdrant.Filter(must=must, must_not=must_not) if must or must_not else None

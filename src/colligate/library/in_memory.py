@@ -1,4 +1,4 @@
-"""A given list of documents as sources, kept nowhere but in memory and a temporary folder."""
+"""A given list of documents as sources, kept in memory and in a temporary folder."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from colligate.documents.chunking import Chunker, Structural
 from colligate.errors import UsageError
 from colligate.library.catalogue import Catalogue, FileRecord
 from colligate.library.edge import EdgeIndex
-from colligate.library.index import Indexing, passages_of
-from colligate.library.schema import State
-from colligate.library.search import Searching, unknown
-from colligate.library.sources import DocumentInfo, SearchMode
+from colligate.library.index import Indexer
+from colligate.library.schema import DocumentState
+from colligate.library.search import Searcher, require_known
+from colligate.library.sources import DocumentInfo, SearchMode, cut_passages
 from colligate.models import Embedder
 
 
 class InMemorySources:
     """`Sources` over these documents, in this order; indexed when they are first searched.
 
-    It finds what a library of the same documents would find. Without an embedder only
-    `SearchMode.SPARSE` can be searched. Close it, or use `async with`.
+    It finds what a library of the same documents would find. Without an embedder it finds passages
+    by their words alone (`SearchMode.SPARSE`). Close it, or use `async with`.
 
     Raises:
-        UsageError: if two of the documents have the same id.
+        UsageError: two of the documents have the same id, or a search needs an embedder.
     """
 
     def __init__(
@@ -43,8 +43,8 @@ class InMemorySources:
         self._by_id = {document.id: document for document in documents}
         if len(self._by_id) < len(documents):
             raise UsageError("two documents have the same id", "", "give each an id of its own")
-        self._store = _Temporary(documents, embedder, chunker)
-        self._searching = Searching(self._store, self._store, set())
+        self._store = _TemporaryStore(documents, embedder, chunker)
+        self._searcher = Searcher(self._store, self._store, set())
 
     async def __aenter__(self) -> Self:
         return self
@@ -53,17 +53,10 @@ class InMemorySources:
         await self.close()
 
     async def documents(self) -> Sequence[DocumentInfo]:
-        """All documents, in order."""
-        return await self._searching.documents()
+        return await self._searcher.documents()
 
     async def document(self, document_id: str) -> Document:
-        """One document, whole.
-
-        Raises:
-            UnknownDocument: if it was not given.
-        """
-        if document_id not in self._by_id:
-            raise unknown(document_id)
+        require_known([document_id], self._by_id)
         return self._by_id[document_id]
 
     async def search(
@@ -74,24 +67,18 @@ class InMemorySources:
         mode: SearchMode = SearchMode.HYBRID,
         documents: Collection[str] | None = None,
     ) -> list[Hit]:
-        """The `k` best passages.
-
-        Raises:
-            UnknownDocument: if one of `documents` was not given.
-            UsageError: if `mode` needs an embedder and none was given.
-        """
         within = None if documents is None else list(documents)
-        return await self._searching.search(query, k, mode, within)
+        return await self._searcher.search(query, k, mode, within)
 
     async def close(self) -> None:
         """Delete the temporary folder. Safe to call twice."""
-        async with self._searching.paused():
+        async with self._searcher.pause():
             await self._store.close()
-            self._searching.forget()
+            self._searcher.clear_cache()
 
 
-class _Temporary:
-    """A catalogue in memory and an index in a temporary folder."""
+class _TemporaryStore:
+    """A catalogue in memory and an index in a temporary folder, made when first needed."""
 
     def __init__(
         self, documents: Sequence[Document], embedder: Embedder | None, chunker: Chunker
@@ -101,13 +88,13 @@ class _Temporary:
         self._chunker = chunker
         self._catalogue: Catalogue | None = None
         self._index: EdgeIndex | None = None
-        self._clean = _nothing
+        self._delete_folder: weakref.finalize[..., _TemporaryStore] | None = None
         self._opening = asyncio.Lock()
 
-    async def reading(self) -> Catalogue:
+    async def open_catalogue(self) -> Catalogue:
         async with self._opening:
             if self._catalogue is None:
-                await in_thread(self._store)
+                await in_thread(self._make_catalogue)
             assert self._catalogue is not None
             return self._catalogue
 
@@ -120,14 +107,14 @@ class _Temporary:
             )
         return self._embedder
 
-    async def index(self) -> EdgeIndex | None:
-        """The index, with all documents in it; None if they have no passage."""
-        catalogue = await self.reading()
+    async def open_index(self) -> EdgeIndex | None:
+        """Open the index with all documents in it; None if they have no passage."""
+        catalogue = await self.open_catalogue()
         async with self._opening:
-            pending = await in_thread(catalogue.in_state, State.PENDING)
+            pending = await in_thread(catalogue.in_state, DocumentState.PENDING)
             if pending:
-                ready = self._ready
-                await Indexing(catalogue, ready, set(), lambda *_: None).run(_only(pending))
+                indexer = Indexer(catalogue, self._create_index, set(), lambda *_: None)
+                await indexer.run(_yield_once(pending))
             return self._index
 
     async def close(self) -> None:
@@ -138,32 +125,31 @@ class _Temporary:
             if self._catalogue is not None:
                 self._catalogue.close()
                 self._catalogue = None
-            self._clean()
+            if self._delete_folder is not None:
+                self._delete_folder()
 
-    async def _ready(self) -> tuple[EdgeIndex, Embedder | None]:
+    async def _create_index(self) -> tuple[EdgeIndex, Embedder | None]:
         if self._index is None:
             # An embedder behind an endpoint may have to ask for its dimension, which blocks.
-            await in_thread(self._create)
+            await in_thread(self._make_index)
         assert self._index is not None
         return self._index, self._embedder
 
-    def _create(self) -> None:
+    # Assigned in the thread, since a cancelled task loses its result.
+
+    def _make_catalogue(self) -> None:
+        catalogue = Catalogue(Path(":memory:"))
+        # Stored as one file: two documents with equal texts then stay two.
+        passages = [(each, cut_passages(each, self._chunker)) for each in self._documents]
+        catalogue.store(FileRecord(Path(), 0, 0, 0, ""), passages)
+        self._catalogue = catalogue
+
+    def _make_index(self) -> None:
         folder = tempfile.mkdtemp(prefix="colligate-")
-        self._clean = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        self._delete_folder = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         dimension = None if self._embedder is None else self._embedder.dimension
         self._index = EdgeIndex.create(Path(folder), dimension)
 
-    def _store(self) -> None:
-        catalogue = Catalogue(Path(":memory:"))
-        # Stored as one file: of two equal texts each document has its own.
-        chunked = [(each, passages_of(each, self._chunker)) for each in self._documents]
-        catalogue.store(FileRecord(Path(), 0, 0, 0, ""), chunked)
-        self._catalogue = catalogue
 
-
-def _nothing() -> None:
-    pass
-
-
-async def _only(numbers: list[int]) -> AsyncIterator[list[int]]:
+async def _yield_once(numbers: list[int]) -> AsyncIterator[list[int]]:
     yield numbers

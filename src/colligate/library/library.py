@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections import Counter
 from collections.abc import AsyncIterator, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,228 +16,56 @@ from numpy.typing import NDArray
 from colligate.concurrency import in_thread
 from colligate.documents import Document, Hit
 from colligate.documents.chunking import Chunker, Structural
-from colligate.documents.document import digest
 from colligate.documents.reading import find_files
 from colligate.errors import EmbedderMismatch, LibraryDamaged, SpanError
-from colligate.library.catalogue import Catalogue, ids_of, prune_missing, take_out
-from colligate.library.index import Indexing, PassageIndex
-from colligate.library.ingest import Ingested, Ingestion, OnProgress, Progress, hold_to_chunker
-from colligate.library.parsing import READER
-from colligate.library.schema import State
-from colligate.library.search import Searching, unknown
+from colligate.library.catalogue import (
+    Catalogue,
+    list_document_ids,
+    prune_missing,
+    remove_named,
+)
+from colligate.library.edge import EdgeIndex
+from colligate.library.index import Indexer
+from colligate.library.ingest import (
+    Ingested,
+    Ingestion,
+    Progress,
+    ProgressCallback,
+    record_chunker,
+)
+from colligate.library.parsing import DEFAULT_READER
+from colligate.library.schema import DocumentState
+from colligate.library.search import Searcher, require_known
 from colligate.library.sources import DocumentInfo, SearchMode
-from colligate.library.store import RESPONSES, Store, default_path
+from colligate.library.store import RESPONSES_FILE, LibraryStore, resolve_default_path
 from colligate.models import Embedder
 
-# The one embedder a library is made with.
-
-
-class LibraryEmbedder:
-    """Opens an embedder when it is first needed, and holds the library to it.
-
-    Vectors of two models do not compare, so a library with indexed documents accepts only
-    the model that made them.
-    """
-
-    def __init__(self, named: Embedder | str) -> None:
-        self._named = named
-        self._embedder: Embedder | None = None
-        self._opening = asyncio.Lock()
-
-    async def open(self, catalogue: Catalogue) -> Embedder:
-        """The embedder, for searching.
-
-        Raises:
-            EmbedderMismatch: if the library's passages were embedded by another.
-            ModelError, UsageError: if the name cannot be opened.
-        """
-        async with self._opening:
-            if self._embedder is None:
-                if isinstance(self._named, str):
-                    # Imported here: parser processes, too, import this package, and wait for it.
-                    from colligate.models.names import open_embedder
-
-                    self._embedder = await asyncio.to_thread(open_embedder, self._named)
-                else:
-                    self._embedder = self._named
-        await in_thread(_check, catalogue, self._embedder)
-        return self._embedder
-
-    async def record(self, catalogue: Catalogue) -> Embedder:
-        """The embedder, for indexing: from now on it is the library's."""
-        embedder = await self.open(catalogue)
-        await in_thread(_record, catalogue, embedder)
-        return embedder
-
-    async def close(self) -> None:
-        """Free the embedder, if it was opened here by its name."""
-        if self._embedder is not None and isinstance(self._named, str):
-            await self._embedder.aclose()
-        self._embedder = None
-
-
-def _record(catalogue: Catalogue, embedder: Embedder) -> None:
-    # An embedder behind an endpoint may have to ask for its dimension, which blocks.
-    catalogue.set_meta(embedder=embedder.name, dimension=str(embedder.dimension))
-
-
-def _check(catalogue: Catalogue, embedder: Embedder) -> None:
-    name, dimension = catalogue.meta("embedder"), catalogue.meta("dimension")
-    if name is None or (name, dimension) == (embedder.name, str(embedder.dimension)):
-        return
-    if catalogue.in_state(State.INDEXED):
-        raise EmbedderMismatch(
-            f"cannot use the embedder {embedder.name} ({embedder.dimension} dimensions) here",
-            f"the library's passages were embedded by {name} ({dimension} dimensions)",
-            f"use --embedder {name}, or another --library",
-        )
-
-
-# Whether a library is whole: the catalogue against itself and against the passage index.
-
-
-@dataclass
-class Findings:
-    """What is wrong, in lines for a person and in numbers for the repair.
-
-    `unindexed` are documents with passages missing from the index, `orphans` passages of the
-    index without a document, `damaged` documents whose stored text is not what was stored.
-    """
-
-    problems: list[str] = field(default_factory=list)
-    unindexed: list[int] = field(default_factory=list)
-    orphans: list[int] = field(default_factory=list)
-    damaged: list[int] = field(default_factory=list)
-
-
-def verify(catalogue: Catalogue, index: PassageIndex | None) -> Findings:
-    """Check everything; `index` is None for a library that never indexed anything."""
-    findings = Findings(problems=catalogue.problems())
-    for document_id, number in catalogue.numbers().items():
-        why = _damage(catalogue, number)
-        if why:
-            findings.problems.append(f"document {document_id}: {why}")
-            findings.damaged.append(number)
-    if index is not None:
-        _compare(catalogue, index, findings)
-    return findings
-
-
-def _damage(catalogue: Catalogue, number: int) -> str:
-    try:
-        document = catalogue.document(number)
-    except (SpanError, ValueError, TypeError) as error:
-        return f"its tree cannot be read ({error})"
-    if document is None:
-        return ""  # removed a moment ago
-    info = document.tree.root.span
-    if digest(document.text) != catalogue.digest(number):
-        return "its text is not the text that was stored"
-    if (info.start, info.end) != (0, len(document.text)):
-        return "its tree does not cover its text"
-    for placed in catalogue.passages_of(number):
-        if not 0 <= placed.start <= placed.end <= len(document.text):
-            return f"passage {placed.start}-{placed.end} reaches beyond its text"
-    return ""
-
-
-def _compare(catalogue: Catalogue, index: PassageIndex, findings: Findings) -> None:
-    expected = catalogue.passage_numbers(State.INDEXED)
-    present = index.passages()
-    ids = {number: document_id for document_id, number in catalogue.numbers().items()}
-    missing: dict[int, int] = {}
-    for passage, document in expected.items():
-        if present.get(passage) != document:
-            missing[document] = missing.get(document, 0) + 1
-    for document, count in sorted(missing.items()):
-        line = f"document {ids.get(document, document)}: {count} passages are not in the index"
-        findings.problems.append(line)
-        findings.unindexed.append(document)
-    findings.orphans = sorted(present.keys() - expected.keys())
-    if findings.orphans:
-        line = f"the index holds {len(findings.orphans)} passages that belong to no document"
-        findings.problems.append(line)
-
-
-# Some documents of a library, as if there were no others.
-
-
-class View:
-    """`Sources` over some documents of a library, in the order given."""
-
-    def __init__(self, searching: Searching, document_ids: Iterable[str]) -> None:
-        self._searching = searching
-        self._ids = list(dict.fromkeys(document_ids))
-        self._known = frozenset(self._ids)
-
-    async def documents(self) -> Sequence[DocumentInfo]:
-        """The documents in view.
-
-        Raises:
-            UnknownDocument: if one of them is not in the library.
-        """
-        infos = {info.id: info for info in await self._searching.documents()}
-        if gone := [document_id for document_id in self._ids if document_id not in infos]:
-            raise unknown(gone[0])
-        return [infos[document_id] for document_id in self._ids]
-
-    async def document(self, document_id: str) -> Document:
-        """One document, whole.
-
-        Raises:
-            UnknownDocument: if it is not in view.
-        """
-        if document_id not in self._known:
-            raise unknown(document_id)
-        return await self._searching.document(document_id)
-
-    async def search(
-        self,
-        query: str,
-        *,
-        k: int,
-        mode: SearchMode = SearchMode.HYBRID,
-        documents: Collection[str] | None = None,
-    ) -> list[Hit]:
-        """The `k` best passages in view.
-
-        Raises:
-            UnknownDocument: if one of `documents` is not in view.
-        """
-        if documents is None:
-            return await self._searching.search(query, k, mode, self._ids, as_given=True)
-        if outside := [document_id for document_id in documents if document_id not in self._known]:
-            raise unknown(outside[0])
-        within = set(documents)
-        order = [document_id for document_id in self._ids if document_id in within]
-        return await self._searching.search(query, k, mode, order, as_given=True)
-
-
-# The index is rebuilt once this share of it is new or removed; while it has few passages, which
-# takes a second or two at most, whenever some were removed (until then they count for BM25).
+# The index is rebuilt once this share of it is new or removed. While it has few passages, which
+# takes a second or two at most, it is rebuilt whenever some were removed: until then they count
+# for BM25.
 _REBUILD = 0.1
 _FEW = 20_000
 
 # Each parser process may hold a large file in memory.
-_MOST_WORKERS = 8
+_MAX_WORKERS = 8
 
 
 class AsyncLibrary:
     """Documents in a folder on disk, with their passages ready to be searched.
 
-    It is itself `Sources` over all its documents; `view` shows some of them. One process
-    searches or writes a library at a time, waiting up to `wait` seconds for another; lists and
-    single documents can be read meanwhile. Close it, or use `async with`.
+    It is `Sources` over all its documents; `view` limits it to some. One process searches or
+    writes a library at a time, waiting up to `wait` seconds for another; lists and single
+    documents can be read meanwhile. Close it, or use `async with`.
 
     Args:
-        path: its folder; by default COLLIGATE_LIBRARY, else one of the user's data folder.
+        path: its folder; by default COLLIGATE_LIBRARY, or a folder of the user's data.
         embedder: a model or its name; the library remembers which one made its vectors.
         chunker: cuts documents into passages; all documents of a library are cut alike.
         wait: seconds to wait for another process that holds the library.
         reader: the function that reads a file, as `module:function`; runs in other processes.
 
     Raises:
-        LibraryError: from any method, one of its subclasses.
+        LibraryError: one of its subclasses, from any method.
     """
 
     def __init__(
@@ -246,16 +75,16 @@ class AsyncLibrary:
         embedder: Embedder | str = "minilm",
         chunker: Chunker = Structural(),  # noqa: B008 (it is immutable)
         wait: float = 0.0,
-        reader: str = READER,
+        reader: str = DEFAULT_READER,
     ) -> None:
         name = embedder if isinstance(embedder, str) else embedder.name
-        self.path = default_path(name) if path is None else Path(path)
-        self._store = Store(self.path, wait)
-        self._embedder = LibraryEmbedder(embedder)
+        self.path = resolve_default_path(name) if path is None else Path(path)
+        self._store = LibraryStore(self.path, wait)
+        self._embedder = _LibraryEmbedder(embedder)
         self._chunker = chunker
         self._reader = reader
         self._unfinished: set[int] = set()
-        self._searching = Searching(self._store, self._embedder, self._unfinished)
+        self._searcher = Searcher(self._store, self._embedder, self._unfinished)
         self._changing = asyncio.Lock()
 
     async def __aenter__(self) -> Self:
@@ -266,33 +95,33 @@ class AsyncLibrary:
 
     @property
     def responses(self) -> Path:
-        """The file for responses of models that may repeat its documents; removal empties it."""
-        return self.path / RESPONSES
+        """The file for models' replies, which may repeat its documents; removal deletes those."""
+        return self.path / RESPONSES_FILE
 
     async def hold(self) -> None:
-        """Take the library for this process now, and not when it is first searched or changed.
+        """Take the library for this process now, before it is first searched or changed.
 
-        One that may not be written is left as it is: it is searched in a copy.
+        A library that cannot be written is not taken: it is searched in a copy.
 
         Raises:
-            LibraryLocked: another process holds it for longer than may be waited.
+            LibraryLocked: another process holds it for longer than `wait`.
         """
-        if not (await self._store.reading()).read_only:
-            await self._writing(_silent)
+        if not (await self._store.open_catalogue()).read_only:
+            await self._lock_catalogue(_ignore)
 
     # Reading
 
     async def documents(self) -> Sequence[DocumentInfo]:
-        """All documents, in the order they were added."""
-        return await self._searching.documents()
+        """Return all documents, in the order they were added."""
+        return await self._searcher.documents()
 
     async def document(self, document_id: str) -> Document:
-        """One document, whole.
+        """Return one whole document.
 
         Raises:
-            UnknownDocument: if it is not in the library.
+            UnknownDocument: it is not in the library.
         """
-        return await self._searching.document(document_id)
+        return await self._searcher.document(document_id)
 
     async def search(
         self,
@@ -302,23 +131,26 @@ class AsyncLibrary:
         mode: SearchMode = SearchMode.HYBRID,
         documents: Collection[str] | None = None,
     ) -> list[Hit]:
-        """The `k` best passages of documents that are indexed, best first.
+        """Return the `k` best passages of indexed documents, best first.
 
         A passage is found by its document's title, its heading path and its own text.
+
+        Raises:
+            UnknownDocument: one of `documents` is not in the library.
         """
         within = None if documents is None else list(documents)
-        return await self._searching.search(query, k, mode, within)
+        return await self._searcher.search(query, k, mode, within)
 
     async def embed(
         self, texts: Sequence[str], kind: Literal["passage", "query"] = "passage"
     ) -> NDArray[np.float32]:
-        """Vectors by the library's own embedder, as `Embedder.embed` gives them."""
-        embedder = await self._embedder.open(await self._store.reading())
+        """Return vectors of the library's own embedder, as `Embedder.embed` does."""
+        embedder = await self._embedder.open(await self._store.open_catalogue())
         return await embedder.embed(texts, kind=kind)
 
     def view(self, document_ids: Iterable[str]) -> View:
-        """Some of the documents, in this order, as `Sources`."""
-        return View(self._searching, document_ids)
+        """Return some of the documents, in this order, as `Sources`."""
+        return View(self._searcher, document_ids)
 
     # Changing
 
@@ -329,168 +161,176 @@ class AsyncLibrary:
         index: bool = True,
         workers: int | None = None,
         prune: bool = False,
-        on_progress: OnProgress | None = None,
+        on_progress: ProgressCallback | None = None,
     ) -> Ingested:
-        """Read files and folders into the library; what has not changed is left alone.
+        """Read files and folders into the library; skip what has not changed.
 
         Args:
             paths: files, folders, globs.
-            index: make the documents searchable; without it they are only stored, and a
-                later call indexes them without reading the files again.
-            workers: processes that parse; as many as there are cores by default, 8 at most.
-            prune: remove files that were added before from the folders given and are gone.
-            on_progress: told of each step, in the event loop's thread.
+            index: make the documents searchable. Without it they are only stored, and a later
+                call indexes them without reading the files again.
+            workers: processes that parse; by default one per core, 8 at most.
+            prune: remove files of the given folders that were added before and no longer exist.
+            on_progress: called at each step, in the event loop's thread.
 
-        Paths and files that cannot be read are in the result; the others are added. A file that
-        could be read before and no longer can keeps the documents it had, so that the library
-        still finds them; they are not in `Ingested.document_ids`, since the file may say
-        something else by now. Remove them with `remove`.
+        Paths and files that cannot be read are reported in the result; the others are added. A
+        file that could be read before and no longer can keeps its documents in the library; they
+        are not in `Ingested.document_ids`, since the file may have another content now. Remove
+        them with `remove`.
 
         Raises:
-            ModelError: if the embedder fails. What was stored stays, and is indexed next time.
+            ModelError: the embedder fails. What was stored is kept, and indexed next time.
         """
-        tell = on_progress or _silent
-        several = [paths] if isinstance(paths, Path | str) else list(paths)
-        found = await in_thread(find_files, several, [self.path])
+        report = on_progress or _ignore
+        given = [paths] if isinstance(paths, Path | str) else list(paths)
+        found = await in_thread(find_files, given, [self.path])
         result = Ingested(problems=list(found.problems))
         async with self._changing:
-            catalogue = await self._writing(tell)
-            await in_thread(hold_to_chunker, catalogue, self._chunker)
+            catalogue = await self._lock_catalogue(report)
+            await in_thread(record_chunker, catalogue, self._chunker)
             if prune:
-                result.removed = await in_thread(prune_missing, catalogue, several)
-            ingestion = Ingestion(catalogue, self._chunker, self._reader, tell)
-            workers = workers or min(os.cpu_count() or 1, _MOST_WORKERS)
+                result.removed = await in_thread(prune_missing, catalogue, given)
+            ingestion = Ingestion(catalogue, self._chunker, self._reader, report)
+            workers = workers or min(os.cpu_count() or 1, _MAX_WORKERS)
             stored = ingestion.run(found.files, workers, result)
             if index:
-                result.passages = await self._index(catalogue, stored, tell)
+                result.passages = await self._index(catalogue, stored, report)
             else:
                 async for _ in stored:
                     pass
-            await self._tidy(catalogue, tell, embedded=result.passages)
+            await self._tidy(catalogue, report, embedded=result.passages)
             if result.added or result.updated or result.removed:
-                self._searching.forget()
-            unread = {path for path, _ in result.failed}
-            read = [path for path in found.files if path not in unread]
-            result.document_ids = await in_thread(ids_of, catalogue, read)
+                self._searcher.clear_cache()
+            failed = {path for path, _ in result.failed}
+            read = [path for path in found.files if path not in failed]
+            result.document_ids = await in_thread(list_document_ids, catalogue, read)
         return result
 
-    async def index_pending(self, on_progress: OnProgress | None = None) -> int:
-        """Index what was only stored; returns how many passages were embedded."""
-        tell = on_progress or _silent
-        if not await in_thread((await self._store.reading()).in_state, State.PENDING):
+    async def index_pending(self, on_progress: ProgressCallback | None = None) -> int:
+        """Index what was only stored; return the number of passages embedded."""
+        report = on_progress or _ignore
+        if not await in_thread(
+            (await self._store.open_catalogue()).in_state, DocumentState.PENDING
+        ):
             return 0  # also where nothing may be written
         async with self._changing:
-            catalogue = await self._writing(tell)
-            embedded = await self._index(catalogue, _no_more(), tell)
-            await self._tidy(catalogue, tell, embedded=embedded)
+            catalogue = await self._lock_catalogue(report)
+            embedded = await self._index(catalogue, _no_files(), report)
+            await self._tidy(catalogue, report, embedded=embedded)
         return embedded
 
     async def remove(self, ids_or_paths: Iterable[str | Path]) -> list[str]:
-        """Remove documents, or those of files or folders; nothing of their text stays on disk.
+        """Remove documents, or those of files or folders; no byte of their text stays on disk.
 
-        Returns the ids removed. Of a file that holds other documents too, the others stay; a
-        document that another file holds too stays when one of the files is removed.
+        Return the ids removed. When one document of a file is removed the others stay; when one of
+        two files with the same document is removed the document stays.
 
         Raises:
-            UnknownDocument: if something is neither a document nor a file here; nothing is
-                removed then.
+            UnknownDocument: a name is neither a document nor a file here; nothing is removed.
         """
         async with self._changing:
-            catalogue = await self._existing(_silent)
+            catalogue = await self._lock_existing(_ignore)
             before = await in_thread(catalogue.numbers)
-            await in_thread(take_out, catalogue, list(ids_or_paths))
-            await self._tidy(catalogue, _silent, erase=True)
-            self._searching.forget()
+            await in_thread(remove_named, catalogue, list(ids_or_paths))
+            await self._tidy(catalogue, _ignore, erase=True)
+            self._searcher.clear_cache()
             after = await in_thread(catalogue.numbers)
         return [document_id for document_id in before if document_id not in after]
 
     async def verify(
-        self, *, repair: bool = False, on_progress: OnProgress | None = None
+        self, *, repair: bool = False, on_progress: ProgressCallback | None = None
     ) -> list[str]:
-        """What is wrong with the library, a line each; nothing if it is whole.
+        """Return the library's problems, one line each.
 
-        With `repair`, passages missing from the index are embedded again, stray ones removed,
-        and documents whose stored text is damaged are taken out, to be added again.
+        With `repair`, passages missing from the index are embedded again, stray ones deleted, and
+        documents whose stored text is damaged removed, so that they can be added again.
         """
-        tell = on_progress or _silent
+        report = on_progress or _ignore
         async with self._changing:
-            catalogue = await self._existing(tell)
+            catalogue = await self._lock_existing(report)
             try:
-                index = await self._store.index()
-                findings = await in_thread(verify, catalogue, index)
+                index = await self._store.open_index()
+                damage = await in_thread(_find_damage, catalogue, index)
             except LibraryDamaged as error:
                 index = None
-                findings = await in_thread(verify, catalogue, None)
-                findings.problems.append(str(error))
+                damage = await in_thread(_find_damage, catalogue, None)
+                damage.problems.append(str(error))
                 if repair:
-                    async with self._searching.paused():
+                    async with self._searcher.pause():
                         await self._store.drop_index()
-            if repair and findings.problems:
-                await self._repair(catalogue, index, findings, tell)
-        return findings.problems
+            if repair and damage.problems:
+                await self._repair(catalogue, index, damage, report)
+        return damage.problems
 
     async def close(self) -> None:
-        """Let everything go, once searches under way have ended. Safe to call twice."""
-        async with self._changing, self._searching.paused():
+        """Close everything once searches under way have ended. Safe to call twice."""
+        async with self._changing, self._searcher.pause():
             try:
                 await in_thread(self._store.close)
             finally:
-                self._searching.forget()
+                self._searcher.clear_cache()
                 await self._embedder.close()
 
-    async def _writing(self, tell: OnProgress) -> Catalogue:
-        return await self._store.writing(lambda holder: tell(Progress("waiting", 0, 1, holder)))
+    async def _lock_catalogue(self, report: ProgressCallback) -> Catalogue:
+        return await self._store.lock_catalogue(
+            lambda holder: report(Progress("waiting", 0, 1, holder))
+        )
 
-    async def _existing(self, tell: OnProgress) -> Catalogue:
-        """The catalogue, with the lock held; a library that is not there is not made."""
-        catalogue = await self._store.reading()
-        return catalogue if catalogue.in_memory else await self._writing(tell)
+    async def _lock_existing(self, report: ProgressCallback) -> Catalogue:
+        """Lock and return the catalogue; an empty one if there is no library."""
+        catalogue = await self._store.open_catalogue()
+        return catalogue if catalogue.in_memory else await self._lock_catalogue(report)
 
     async def _index(
-        self, catalogue: Catalogue, stored: AsyncIterator[list[int]], tell: OnProgress
+        self, catalogue: Catalogue, stored: AsyncIterator[list[int]], report: ProgressCallback
     ) -> int:
-        """Index what is pending and what comes; returns how many passages were embedded."""
+        """Index pending and newly stored documents; return the number of passages embedded."""
 
-        async def ready() -> tuple[PassageIndex, Embedder]:
+        async def open_index() -> tuple[EdgeIndex, Embedder]:
             await in_thread(self._store.check_space)
             embedder = await self._embedder.record(catalogue)
-            index = await self._store.index(embedder.dimension)
+            index = await self._store.open_index(embedder.dimension)
             assert index is not None
             return index, embedder
 
-        async def everything() -> AsyncIterator[list[int]]:
-            yield await in_thread(catalogue.in_state, State.PENDING)
+        async def list_numbers() -> AsyncIterator[list[int]]:
+            yield await in_thread(catalogue.in_state, DocumentState.PENDING)
             async for numbers in stored:
                 yield numbers
 
-        def embedded(done: int, total: int) -> None:
-            tell(Progress("embedding", done, total))
+        def report_embedded(done: int, total: int) -> None:
+            report(Progress("embedding", done, total))
 
-        indexing = Indexing(catalogue, ready, self._unfinished, embedded)
-        await indexing.run(everything())
-        return indexing.done
+        indexer = Indexer(catalogue, open_index, self._unfinished, report_embedded)
+        await indexer.run(list_numbers())
+        return indexer.done
 
     async def _tidy(
-        self, catalogue: Catalogue, tell: OnProgress, *, embedded: int = 0, erase: bool = False
+        self,
+        catalogue: Catalogue,
+        report: ProgressCallback,
+        *,
+        embedded: int = 0,
+        erase: bool = False,
     ) -> None:
-        """Delete what is leaving, and rebuild the index when much of it is new or removed.
+        """Delete removed documents, and rebuild the index if much of it is new or removed.
 
-        With `erase` it is rebuilt in any case, so that nothing of what was removed is left in
-        it. The catalogue forgets last: a crash before that leaves the work to the next opening.
+        With `erase` it is rebuilt in any case, so that nothing removed is left in it. The
+        catalogue is purged last: after a crash before that, the next opening finishes the work.
         """
-        leaving = await in_thread(catalogue.in_state, State.LEAVING)
-        if not (leaving or embedded):
+        removing = await in_thread(catalogue.in_state, DocumentState.REMOVING)
+        if not (removing or embedded):
             return
-        if index := await self._store.index():
-            removed = await in_thread(_remove, index, leaving) if leaving else 0
-            # A pass that was interrupted has taken some out already, and may have been to erase.
-            erase = erase or removed < await in_thread(catalogue.count_passages, leaving)
+        if index := await self._store.open_index():
+            removed = await in_thread(_remove_passages, index, removing) if removing else 0
+            # If some are gone already, a removal was interrupted, and it may have been to erase.
+            erase = erase or removed < await in_thread(catalogue.count_passages, removing)
             changed = embedded + removed + int(await in_thread(catalogue.meta, "changed") or 0)
             count = await in_thread(index.count)
             if erase or changed > _REBUILD * count or (removed and count <= _FEW):
-                tell(Progress("optimising", 0, 1))
+                report(Progress("optimising", 0, 1))
                 await in_thread(index.optimise)
-                tell(Progress("optimising", 1, 1))
+                report(Progress("optimising", 1, 1))
                 changed = 0
             elif removed:
                 await in_thread(index.flush)
@@ -500,29 +340,179 @@ class AsyncLibrary:
     async def _repair(
         self,
         catalogue: Catalogue,
-        index: PassageIndex | None,
-        findings: Findings,
-        tell: OnProgress,
+        index: EdgeIndex | None,
+        damage: _Damage,
+        report: ProgressCallback,
     ) -> None:
         if index is not None:
-            await in_thread(index.remove_passages, findings.orphans)
+            await in_thread(index.remove_passages, damage.orphans)
             await in_thread(index.flush)
-        await in_thread(catalogue.mark, findings.unindexed, State.PENDING)
-        await in_thread(catalogue.leave, findings.damaged)
-        embedded = await self._index(catalogue, _no_more(), tell)
-        await self._tidy(catalogue, tell, embedded=embedded, erase=True)
+        await in_thread(catalogue.mark, damage.unindexed, DocumentState.PENDING)
+        await in_thread(catalogue.remove, damage.damaged)
+        embedded = await self._index(catalogue, _no_files(), report)
+        await self._tidy(catalogue, report, embedded=embedded, erase=True)
 
 
-def _silent(_: Progress) -> None:
+def _ignore(_: Progress) -> None:
     pass
 
 
-async def _no_more() -> AsyncIterator[list[int]]:
+async def _no_files() -> AsyncIterator[list[int]]:
     return
     yield
 
 
-def _remove(index: PassageIndex, documents: list[int]) -> int:
+def _remove_passages(index: EdgeIndex, documents: list[int]) -> int:
     before = index.count()
     index.remove(documents)
     return before - index.count()
+
+
+class View:
+    """`Sources` over some documents of a library, in the order given."""
+
+    def __init__(self, searcher: Searcher, document_ids: Iterable[str]) -> None:
+        self._searcher = searcher
+        self._ids = list(dict.fromkeys(document_ids))
+        self._known = frozenset(self._ids)
+
+    async def documents(self) -> Sequence[DocumentInfo]:
+        infos = {info.id: info for info in await self._searcher.documents()}
+        require_known(self._ids, infos)
+        return [infos[document_id] for document_id in self._ids]
+
+    async def document(self, document_id: str) -> Document:
+        require_known([document_id], self._known)
+        return await self._searcher.document(document_id)
+
+    async def search(
+        self,
+        query: str,
+        *,
+        k: int,
+        mode: SearchMode = SearchMode.HYBRID,
+        documents: Collection[str] | None = None,
+    ) -> list[Hit]:
+        within = self._ids
+        if documents is not None:
+            require_known(documents, self._known)
+            wanted = set(documents)
+            within = [document_id for document_id in self._ids if document_id in wanted]
+        return await self._searcher.search(query, k, mode, within, as_given=True)
+
+
+class _LibraryEmbedder:
+    """Opens the embedder when it is first needed, and checks that it made the library's vectors.
+
+    Vectors of two models do not compare, so a library with indexed documents accepts only the
+    model that made them.
+    """
+
+    def __init__(self, given: Embedder | str) -> None:
+        self._given = given
+        self._embedder: Embedder | None = None
+        self._opening = asyncio.Lock()
+
+    async def open(self, catalogue: Catalogue) -> Embedder:
+        """Return the embedder, for searching."""
+        async with self._opening:
+            if self._embedder is None:
+                if isinstance(self._given, str):
+                    # Imported here: lists and removals need no model.
+                    from colligate.models.names import open_embedder
+
+                    self._embedder = await asyncio.to_thread(open_embedder, self._given)
+                else:
+                    self._embedder = self._given
+        await in_thread(_check_embedder, catalogue, self._embedder)
+        return self._embedder
+
+    async def record(self, catalogue: Catalogue) -> Embedder:
+        """Return the embedder, for indexing, and record it as the library's."""
+        embedder = await self.open(catalogue)
+        await in_thread(_record_embedder, catalogue, embedder)
+        return embedder
+
+    async def close(self) -> None:
+        """Free the embedder if it was opened here by its name."""
+        if self._embedder is not None and isinstance(self._given, str):
+            await self._embedder.aclose()
+        self._embedder = None
+
+
+def _record_embedder(catalogue: Catalogue, embedder: Embedder) -> None:
+    # An embedder behind an endpoint may have to ask for its dimension, which blocks.
+    catalogue.set_meta(embedder=embedder.name, dimension=str(embedder.dimension))
+
+
+def _check_embedder(catalogue: Catalogue, embedder: Embedder) -> None:
+    name, dimension = catalogue.meta("embedder"), catalogue.meta("dimension")
+    if name is None or (name, dimension) == (embedder.name, str(embedder.dimension)):
+        return
+    if catalogue.in_state(DocumentState.INDEXED):
+        raise EmbedderMismatch(
+            f"cannot use the embedder {embedder.name} ({embedder.dimension} dimensions) here",
+            f"the library's passages were embedded by {name} ({dimension} dimensions)",
+            f"use --embedder {name}, or another --library",
+        )
+
+
+@dataclass
+class _Damage:
+    """Problems in lines for a person, and in numbers for the repair.
+
+    `unindexed` are documents with passages missing from the index, `orphans` passages of the index
+    without a document, `damaged` documents whose stored text has changed.
+    """
+
+    problems: list[str] = field(default_factory=list)
+    unindexed: list[int] = field(default_factory=list)
+    orphans: list[int] = field(default_factory=list)
+    damaged: list[int] = field(default_factory=list)
+
+
+def _find_damage(catalogue: Catalogue, index: EdgeIndex | None) -> _Damage:
+    """Check the catalogue against itself and the index, which is None if nothing was indexed."""
+    damage = _Damage(problems=catalogue.check())
+    for document_id, number in catalogue.numbers().items():
+        if why := _check_document(catalogue, number):
+            damage.problems.append(f"document {document_id}: {why}")
+            damage.damaged.append(number)
+    if index is not None:
+        _compare_index(catalogue, index, damage)
+    return damage
+
+
+def _check_document(catalogue: Catalogue, number: int) -> str:
+    try:
+        document = catalogue.document(number)
+    except (SpanError, ValueError, TypeError) as error:
+        return f"its tree cannot be read ({error})"
+    if document is None:
+        return ""  # removed a moment ago
+    root = document.tree.root.span
+    if document.digest != catalogue.digest(number):
+        return "its text is not the text that was stored"
+    if (root.start, root.end) != (0, len(document.text)):
+        return "its tree does not cover its text"
+    for passage in catalogue.passages_of(number):
+        if not 0 <= passage.start <= passage.end <= len(document.text):
+            return f"passage {passage.start}-{passage.end} reaches beyond its text"
+    return ""
+
+
+def _compare_index(catalogue: Catalogue, index: EdgeIndex, damage: _Damage) -> None:
+    expected = catalogue.passage_numbers(DocumentState.INDEXED)
+    present = index.passages()
+    ids = {number: document_id for document_id, number in catalogue.numbers().items()}
+    missing = Counter(
+        document for passage, document in expected.items() if present.get(passage) != document
+    )
+    for document, count in sorted(missing.items()):
+        line = f"document {ids.get(document, document)}: {count} passages are not in the index"
+        damage.problems.append(line)
+        damage.unindexed.append(document)
+    damage.orphans = sorted(present.keys() - expected.keys())
+    if damage.orphans:
+        line = f"the index has {len(damage.orphans)} passages that belong to no document"
+        damage.problems.append(line)

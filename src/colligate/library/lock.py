@@ -1,4 +1,4 @@
-"""One process holds a library at a time, and says who it is."""
+"""One process at a time holds a library, and leaves its name for the others."""
 
 from __future__ import annotations
 
@@ -17,7 +17,85 @@ from filelock import FileLock, Timeout
 
 from colligate.errors import LibraryError, LibraryLocked
 
+_LOCK = "lock"
+# Whoever tries to take the lock empties its file, so the holder's name is in another one.
+_HOLDER = "holder.json"
+_NEW = "holder.new"
+LOCK_FILES = (_LOCK, _HOLDER, _NEW)
+
 _POLL = 0.1  # seconds
+
+
+class LibraryLock:
+    """A lock on a library's folder; it ends with the process, even if that is killed."""
+
+    def __init__(self, library: Path) -> None:
+        self._library = library
+        self._lock = FileLock(library / _LOCK, thread_local=False)
+
+    @property
+    def held(self) -> bool:
+        """Whether this object holds the lock."""
+        return self._lock.is_locked
+
+    async def acquire(
+        self, wait: float = 0.0, on_wait: Callable[[str], None] | None = None
+    ) -> None:
+        """Take the lock, waiting up to `wait` seconds.
+
+        `on_wait` is called once, with a description of the process that has to be waited for.
+
+        Raises:
+            LibraryLocked: another process still holds the lock.
+            LibraryError: the folder cannot be written.
+        """
+        deadline = time.monotonic() + wait
+        while not self._try():
+            holder = str(_read_holder(self._library) or "another process holds it")
+            if time.monotonic() >= deadline:
+                raise LibraryLocked(
+                    f"cannot open the library {self._library}",
+                    holder,
+                    "stop it, wait for it with --wait SECONDS, or name another --library",
+                )
+            if on_wait is not None:
+                on_wait(holder)
+                on_wait = None
+            await asyncio.sleep(_POLL)
+        try:
+            self._sign()
+        except OSError as error:
+            self.release()
+            raise self._refuse(error) from error
+
+    def release(self) -> None:
+        """Release the lock. Safe to call when it is not held."""
+        if self.held:
+            with suppress(OSError):
+                (self._library / _HOLDER).unlink(missing_ok=True)
+            self._lock.release()
+
+    def _try(self) -> bool:
+        try:
+            self._lock.acquire(timeout=0)
+        except Timeout:
+            return False
+        except OSError as error:
+            raise self._refuse(error) from error
+        return True
+
+    def _sign(self) -> None:
+        since = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M:%S")
+        new = self._library / _NEW
+        new.write_text(json.dumps(asdict(Holder(os.getpid(), _command(), since))), "utf-8")
+        new.replace(self._library / _HOLDER)
+
+    def _refuse(self, error: OSError) -> LibraryError:
+        return LibraryError(
+            f"cannot open the library {self._library}",
+            error.strerror or str(error),
+            "name a folder you can write with --library",
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,15 +110,15 @@ class Holder:
         return f"process {self.pid} ({self.command}) has held it since {self.since}"
 
 
-def process_holding(library: Path) -> int | None:
-    """The process that holds a library just now, None if none does that says who it is."""
-    if not (library / "lock").exists():
+def find_holder(library: Path) -> int | None:
+    """Return the id of the process that holds a library now; None if it is free or unknown."""
+    if not (library / _LOCK).exists():
         return None
-    lock = FileLock(library / "lock", thread_local=False)
+    lock = FileLock(library / _LOCK, thread_local=False)
     try:
         lock.acquire(timeout=0)
     except Timeout:
-        holder = _signed(library / "holder.json")
+        holder = _read_holder(library)
         return None if holder is None else holder.pid
     except OSError:
         return None
@@ -48,90 +126,15 @@ def process_holding(library: Path) -> int | None:
     return None
 
 
-def _signed(file: Path) -> Holder | None:
+def _read_holder(library: Path) -> Holder | None:
     try:
-        return Holder(**json.loads(file.read_text("utf-8")))
+        return Holder(**json.loads((library / _HOLDER).read_text("utf-8")))
     except (OSError, ValueError, TypeError):
         return None
 
 
-class LibraryLock:
-    """A lock on a library's folder that ends with the process, however that ends."""
-
-    def __init__(self, library: Path) -> None:
-        self._library = library
-        # The lock file itself is emptied by whoever tries, so the holder's name stands beside it.
-        self._holder = library / "holder.json"
-        self._lock = FileLock(library / "lock", thread_local=False)
-
-    @property
-    def held(self) -> bool:
-        """Whether this object holds the lock."""
-        return self._lock.is_locked
-
-    async def acquire(
-        self, wait: float = 0.0, on_wait: Callable[[str], None] | None = None
-    ) -> None:
-        """Take the lock, waiting up to `wait` seconds; `on_wait` is told once for whom.
-
-        Raises:
-            LibraryLocked: if another holds it still.
-            LibraryError: if the folder cannot be written.
-        """
-        deadline = time.monotonic() + wait
-        told = False
-        while not self._try():
-            if time.monotonic() >= deadline:
-                raise LibraryLocked(
-                    f"cannot open the library {self._library}",
-                    self._who(),
-                    "stop it, wait for it with --wait SECONDS, or name another --library",
-                )
-            if on_wait is not None and not told:
-                on_wait(self._who())
-                told = True
-            await asyncio.sleep(_POLL)
-        try:
-            self._sign()
-        except OSError as error:
-            self.release()
-            raise self._refused(error) from error
-
-    def release(self) -> None:
-        """Let go. Safe to call when it is not held."""
-        if self.held:
-            with suppress(OSError):
-                self._holder.unlink(missing_ok=True)
-            self._lock.release()
-
-    def _try(self) -> bool:
-        try:
-            self._lock.acquire(timeout=0)
-        except Timeout:
-            return False
-        except OSError as error:
-            raise self._refused(error) from error
-        return True
-
-    def _refused(self, error: OSError) -> LibraryError:
-        return LibraryError(
-            f"cannot open the library {self._library}",
-            error.strerror or str(error),
-            "name a folder you can write with --library",
-        )
-
-    def _sign(self) -> None:
-        since = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M:%S")
-        signed = self._holder.with_suffix(".new")
-        signed.write_text(json.dumps(asdict(Holder(os.getpid(), _command(), since))), "utf-8")
-        signed.replace(self._holder)
-
-    def _who(self) -> str:
-        return str(_signed(self._holder) or "another process holds it")
-
-
 def _command() -> str:
-    """The program and its subcommand; never the rest, which may be a private question."""
+    """Return the program and its subcommand; never the rest, which may be a private question."""
     program = Path(sys.argv[0]).name or "python"
     first = sys.argv[1] if len(sys.argv) > 1 else ""
     return f"{program} {first}" if first.isalpha() and first.isascii() else program

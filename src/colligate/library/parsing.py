@@ -1,8 +1,8 @@
-"""Parsing in other processes, so that a parser that crashes costs one file and no more.
+"""Parsing in child processes, so that a parser that crashes costs one file only.
 
-Plain child processes speaking pickle over their standard streams: `multiprocessing` would
-run the caller's main script again in every child, which a three-line script without a main
-guard does not survive, and does not say which file a process died on.
+This file is also the script of those processes. They speak pickle over their standard streams:
+`multiprocessing` would run the caller's main script again in every child, which a script without a
+main guard does not survive, and it does not report on which file a process died.
 """
 
 from __future__ import annotations
@@ -23,36 +23,32 @@ from typing import BinaryIO
 from colligate.documents.reading import Reading
 from colligate.errors import ColligateError, ReadingError, TooLarge
 
-READER = "colligate.documents.reading:read_file"
+DEFAULT_READER = "colligate.documents.reading:read_file"
 
-# Seconds a parser may think about one file before it is taken for lost.
+# Seconds for one file, after which its parser counts as stuck.
 _PATIENCE = 900.0
 
-# Seconds between two looks of a parser at whether its parent lives.
+# Seconds between a child's checks that its parent is alive.
 _WATCH = 0.5
 
 
-class Parsers:
-    """Some parser processes; each is started when it is first needed.
+class ParserPool:
+    """Parser processes, each started when it is first needed.
 
     `reader` names the function that reads a path, as `module:function`.
     """
 
-    def __init__(self, workers: int, reader: str = READER) -> None:
-        self._reader = reader
-        self._all: list[_Parser] = []
+    def __init__(self, workers: int, reader: str = DEFAULT_READER) -> None:
+        self._all = [_Parser(reader) for _ in range(workers)]
         self._idle: queue.SimpleQueue[_Parser] = queue.SimpleQueue()
-        for _ in range(workers):
-            parser = _Parser(reader)
-            self._all.append(parser)
+        for parser in self._all:
             self._idle.put(parser)
 
     def read(self, path: Path) -> Reading:
-        """Read one file; blocks while all processes are busy. May be called from any thread.
+        """Read one file; block while all processes are busy. Safe to call from any thread.
 
-        Raises:
-            ColligateError: what the reader raised; `ReadingError` itself if it crashed, never
-                ended, or raised something else.
+        Raises the reader's `ColligateError`, or a `ReadingError` if the reader crashed, got stuck
+        or raised anything else.
         """
         parser = self._idle.get()
         try:
@@ -61,7 +57,7 @@ class Parsers:
             self._idle.put(parser)
 
     def close(self) -> None:
-        """End all processes, also those that are busy: their files fail."""
+        """End all processes; the files of those that are busy fail."""
         for parser in self._all:
             parser.close(for_good=True)
 
@@ -73,10 +69,10 @@ class _Parser:
         self._reader = reader
         self._process: subprocess.Popen[bytes] | None = None
         self._closed = False
-        self._lock = threading.Lock()  # closing comes from another thread than reading
+        self._lock = threading.Lock()  # `close` is called from another thread than `read`
 
     def read(self, path: Path) -> Reading:
-        process = self._started(path)
+        process = self._start(path)
         assert process.stdin is not None
         assert process.stdout is not None
         alarm = threading.Timer(_PATIENCE, process.kill)
@@ -88,9 +84,11 @@ class _Parser:
             answer = pickle.load(process.stdout)
         except (EOFError, OSError, ValueError, pickle.UnpicklingError) as error:
             self.close()
+            status = process.wait()
+            death = f"signal {-status}" if status < 0 else f"status {status}"
             raise ReadingError(
                 f"cannot read {path}",
-                f"its parser crashed ({_death(process.wait())})",
+                f"its parser crashed ({death})",
                 "leave it out, or convert it to another format",
             ) from error
         finally:
@@ -110,36 +108,49 @@ class _Parser:
         process.wait()
         for stream in (process.stdin, process.stdout):
             if stream is not None:
-                with suppress(OSError):  # what was left to write has nobody to read it
+                with suppress(OSError):  # unwritten bytes have no reader any more
                     stream.close()
 
-    def _started(self, path: Path) -> subprocess.Popen[bytes]:
+    def _start(self, path: Path) -> subprocess.Popen[bytes]:
         with self._lock:
             if self._closed:
                 raise ReadingError(f"{path} was not read", "the parsers were closed", "try again")
-            self._process = self._process or self._start()
+            if self._process is None:
+                self._process = subprocess.Popen(
+                    # -P keeps this file's folder off the path.
+                    [sys.executable, "-P", __file__, self._reader],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.DEVNULL,
+                    # The child must find what the parent finds, wherever its path came from.
+                    env=os.environ
+                    | {"PYTHONPATH": os.pathsep.join(path or os.curdir for path in sys.path)},
+                )
             return self._process
 
-    def _start(self) -> subprocess.Popen[bytes]:
-        # The child must find what the parent finds, wherever the parent's path came from.
-        paths = os.pathsep.join(path or os.curdir for path in sys.path)
-        return subprocess.Popen(
-            # As a file, since as a module it would load the whole package first; -P keeps its
-            # folder off the path.
-            [sys.executable, "-P", __file__, self._reader],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env=os.environ | {"PYTHONPATH": paths},
-        )
+
+# The child process
 
 
-def _death(status: int) -> str:
-    return f"signal {-status}" if status < 0 else f"status {status}"
+def _main() -> None:
+    # Ctrl-C in a terminal reaches the whole group; the parent ends this process.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_exit_with, args=(os.getppid(),), daemon=True).start()
+    # What a parser prints must not be taken for an answer.
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    _serve(sys.argv[1], sys.stdin.buffer, answers)
+
+
+def _exit_with(parent: int) -> None:
+    """End this process soon after its parent, which may be killed during a long file."""
+    while os.getppid() == parent:
+        time.sleep(_WATCH)
+    os._exit(1)
 
 
 def _serve(reader: str, requests: BinaryIO, answers: BinaryIO) -> None:
-    """Read the files asked for, one at a time, until the other side goes away."""
+    """Read the requested files, one at a time, until the parent closes its end."""
     read = pkgutil.resolve_name(reader)
     while True:
         try:
@@ -156,27 +167,10 @@ def _answer(read: object, path: Path) -> object:
     except ColligateError as error:
         return error
     except MemoryError:
-        return TooLarge(f"cannot read {path}", "the memory does not suffice", "split it")
-    except Exception as error:  # a parser of somebody else's may raise anything
+        return TooLarge(f"cannot read {path}", "there is not enough memory", "split it")
+    except Exception as error:  # a third-party parser may raise anything
         why = f"its parser failed ({type(error).__name__}: {error})"
         return ReadingError(f"cannot read {path}", why, "leave it out, or convert it")
-
-
-def _end_with(parent: int) -> None:
-    """End this process soon after its parent, which may have been killed during a long file."""
-    while os.getppid() == parent:
-        time.sleep(_WATCH)
-    os._exit(1)
-
-
-def _main() -> None:
-    # Ctrl-C in a terminal reaches the whole group; whoever started this process ends it.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
-    # What a parser prints must not be taken for an answer.
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
-    _serve(sys.argv[1], sys.stdin.buffer, answers)
 
 
 if __name__ == "__main__":

@@ -10,21 +10,21 @@ from pathlib import Path
 
 from colligate.errors import LibraryDamaged, LibraryError, LibraryLocked, LibraryVersion
 
-VERSION = 2
+SCHEMA_VERSION = 2
 _APPLICATION = 0x434F4C4C  # "COLL"
 _BUSY_SECONDS = 10
 
 
-class State(IntEnum):
+class DocumentState(IntEnum):
     """Where a document is on its way into or out of the passage index."""
 
     PENDING = 0  # stored, not searchable yet
     INDEXED = 1  # all its passages are in the index
-    LEAVING = 2  # replaced or removed; invisible, its passages are being taken out
+    REMOVING = 2  # replaced or removed: invisible, its passages are being taken out
 
 
 # Numbers are never used twice: a passage's number is its point in the index. Long columns come
-# last, so that listing does not read them. Paths are bytes: not every file name is text.
+# last, so that lists do not read them. Paths are bytes: some file names are not valid text.
 _TABLES = f"""
 CREATE TABLE documents (
     number INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -44,7 +44,7 @@ CREATE TABLE documents (
     tree TEXT NOT NULL,
     text TEXT NOT NULL
 );
-CREATE UNIQUE INDEX documents_id ON documents (id) WHERE state != {State.LEAVING:d};
+CREATE UNIQUE INDEX documents_id ON documents (id) WHERE state != {DocumentState.REMOVING:d};
 CREATE INDEX documents_digest ON documents (digest);
 CREATE INDEX documents_state ON documents (state, language);
 CREATE TABLE passages (
@@ -74,61 +74,32 @@ CREATE TABLE file_documents (
 CREATE INDEX file_documents_document ON file_documents (document);
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 PRAGMA application_id = {_APPLICATION};
-PRAGMA user_version = {VERSION};
+PRAGMA user_version = {SCHEMA_VERSION};
 """
 
 
 def connect(file: Path) -> tuple[sqlite3.Connection, bool]:
-    """Open a catalogue, making a new one where there is none; and whether it can be written.
+    """Open a catalogue, or make a new one; return it and whether it can be written.
 
-    Raises:
-        LibraryDamaged: if the file is something else, or broken.
-        LibraryVersion: if another version of colligate made it.
-        LibraryError: if it cannot be opened here.
+    Raises `LibraryDamaged` for a broken file or another kind of file, `LibraryVersion` for another
+    format, `LibraryError` where it cannot be opened.
     """
-    with speaking_of(file):
+    with translate_errors(file):
         try:
             return _connect(file, file, writable=True), True
         except sqlite3.OperationalError as error:
-            if not (file.exists() and _forbidden(error)):
+            if not (file.exists() and _is_forbidden(error)):
                 raise
         log = file.with_name(f"{file.name}-wal")
         if log.exists() and log.stat().st_size:
             raise LibraryError(
                 f"cannot read the catalogue {file}",
-                "it cannot be written here, and the process that wrote it last did not end it well",
+                "it cannot be written here, and the last process that wrote it was interrupted",
                 "open the library once where it can be written, e.g. `colligate library verify`",
             )
-        # Nobody writes it: SQLite needs no log and no lock, for which it would have to write.
+        # Nobody writes it: SQLite needs no log and no lock, which it would have to write.
         uri = f"{file.resolve().as_uri()}?mode=ro&immutable=1"
         return _connect(file, uri, writable=False), False
-
-
-@contextmanager
-def speaking_of(file: Path) -> Iterator[None]:
-    """SQLite's errors about this file as ours."""
-    try:
-        yield
-    except sqlite3.OperationalError as error:
-        name = getattr(error, "sqlite_errorname", "")
-        if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
-            raise LibraryLocked(
-                f"cannot write the catalogue {file}", "another process is writing it", "try again"
-            ) from error
-        if name.startswith("SQLITE_FULL") or _forbidden(error):
-            raise LibraryError(
-                f"cannot write the catalogue {file}",
-                str(error),
-                "name a folder with space that you can write with --library",
-            ) from error
-        raise _damaged(file, str(error)) from error
-    except sqlite3.DatabaseError as error:
-        raise _damaged(file, str(error)) from error
-
-
-def _forbidden(error: sqlite3.OperationalError) -> bool:
-    name = getattr(error, "sqlite_errorname", "")
-    return name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM"))
 
 
 def _connect(file: Path, target: Path | str, *, writable: bool) -> sqlite3.Connection:
@@ -154,32 +125,59 @@ def _prepare(connection: sqlite3.Connection) -> None:
     connection.execute("PRAGMA synchronous = NORMAL")
     connection.execute("PRAGMA foreign_keys = ON")
     connection.execute("PRAGMA secure_delete = ON")
-    if not _number(connection, "application_id") and not _tables(connection):
+    if not _read_pragma(connection, "application_id") and not _count_tables(connection):
         connection.execute("BEGIN IMMEDIATE")
-        if not _tables(connection):  # another process may have been first
+        if not _count_tables(connection):  # another process may have been first
             for statement in _TABLES.split(";"):
                 connection.execute(statement)
         connection.execute("COMMIT")
 
 
 def _check(connection: sqlite3.Connection, file: Path) -> None:
-    if _number(connection, "application_id") != _APPLICATION:
+    if _read_pragma(connection, "application_id") != _APPLICATION:
         raise _damaged(file, "it is not a catalogue of colligate")
-    version = _number(connection, "user_version")
-    if version != VERSION:
+    version = _read_pragma(connection, "user_version")
+    if version != SCHEMA_VERSION:
         raise LibraryVersion(
             f"cannot open the library {file.parent}",
-            f"its format is version {version} and this colligate reads version {VERSION}",
+            f"its format is version {version} and this colligate reads version {SCHEMA_VERSION}",
             "delete that folder and ask again, or name another with --library",
         )
 
 
-def _number(connection: sqlite3.Connection, pragma: str) -> int:
-    return int(connection.execute(f"PRAGMA {pragma}").fetchone()[0])
+def _read_pragma(connection: sqlite3.Connection, name: str) -> int:
+    return int(connection.execute(f"PRAGMA {name}").fetchone()[0])
 
 
-def _tables(connection: sqlite3.Connection) -> int:
+def _count_tables(connection: sqlite3.Connection) -> int:
     return int(connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
+
+
+@contextmanager
+def translate_errors(file: Path) -> Iterator[None]:
+    """Raise SQLite's errors about this file as errors of colligate."""
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        name = getattr(error, "sqlite_errorname", "")
+        if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+            raise LibraryLocked(
+                f"cannot write the catalogue {file}", "another process is writing it", "try again"
+            ) from error
+        if name.startswith("SQLITE_FULL") or _is_forbidden(error):
+            raise LibraryError(
+                f"cannot write the catalogue {file}",
+                str(error),
+                "name a folder with space that you can write with --library",
+            ) from error
+        raise _damaged(file, str(error)) from error
+    except sqlite3.DatabaseError as error:
+        raise _damaged(file, str(error)) from error
+
+
+def _is_forbidden(error: sqlite3.OperationalError) -> bool:
+    name = getattr(error, "sqlite_errorname", "")
+    return name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM"))
 
 
 def _damaged(file: Path, why: str) -> LibraryDamaged:

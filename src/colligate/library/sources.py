@@ -1,13 +1,16 @@
-"""What a strategy reads from: the whole library, or a given ordered list of documents."""
+"""Sources: the documents a strategy reads and searches, and the passages they are cut into."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from colligate.documents import Document, Hit
+from colligate.documents import Document, Hit, Kind, Span
+
+if TYPE_CHECKING:
+    from colligate.documents.chunking import Chunker
 
 
 class SearchMode(StrEnum):
@@ -18,32 +21,19 @@ class SearchMode(StrEnum):
     HYBRID = "hybrid"  # both, joined by reciprocal rank fusion
 
 
-@dataclass(frozen=True, slots=True)
-class DocumentInfo:
-    """A document as a list shows it: no text."""
-
-    id: str
-    title: str
-    source: str
-    characters: int
-    pages: int
-    passages: int
-    language: str
-
-
 @runtime_checkable
 class Sources(Protocol):
-    """The documents in view. Two implementations: `Library.view()` and `Given`."""
+    """The documents in view: an `AsyncLibrary`, a `View` of one, or `InMemorySources`."""
 
     async def documents(self) -> Sequence[DocumentInfo]:
-        """All documents in view, in order."""
+        """Return all documents in view, in order."""
         ...
 
     async def document(self, document_id: str) -> Document:
-        """One document, whole.
+        """Return one whole document.
 
         Raises:
-            UnknownDocument: if it is not in view.
+            UnknownDocument: the document is not in view.
         """
         ...
 
@@ -55,8 +45,51 @@ class Sources(Protocol):
         mode: SearchMode = SearchMode.HYBRID,
         documents: Collection[str] | None = None,
     ) -> list[Hit]:
-        """The `k` best passages, best first, optionally only within some documents.
+        """Return the `k` best passages, best first, optionally only of some documents.
 
         A query without a searchable word returns nothing. Equal scores come in document order.
+
+        Raises:
+            UnknownDocument: one of `documents` is not in view.
         """
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentInfo:
+    """A document as lists show it, without its text."""
+
+    id: str
+    title: str
+    source: str
+    characters: int
+    pages: int
+    passages: int
+    language: str
+
+
+def cut_passages(document: Document, chunker: Chunker) -> list[Span]:
+    """Return a document's chunks, without the bare headings of sections that have sub-sections.
+
+    Such a heading is also on the heading path of every passage below it, and would only take a
+    better passage's place among the few that are read.
+    """
+    bare = {
+        _trim(document, node.heading)
+        for node in document.tree.sections
+        if node.heading is not None
+        and any(child.kind is Kind.SECTION for child in document.tree.children(node))
+    }
+    return [span for span in chunker(document) if _trim(document, span) not in bare]
+
+
+def _trim(document: Document, span: Span) -> tuple[int, int]:
+    text = document.slice(span)
+    start = span.start + len(text) - len(text.lstrip())
+    return start, start + len(text.strip())
+
+
+def prepend_headings(title: str, section: Iterable[str], text: str) -> str:
+    """Return the text a passage is found by: its document's title, heading path and own text."""
+    headings = [title, *(heading for heading in section if heading != title)]
+    return "\n".join([" > ".join(filter(None, headings)), text])

@@ -1,10 +1,11 @@
-"""A library's folder: opening its catalogue and its index, and holding its lock.
+"""A library's folder: its catalogue, its passage index and its lock.
 
 catalogue.sqlite   documents, passages, files
 index/             the passages' vectors and terms
-lock, holder.json  who has it open for searching or writing
-server.json        where the server that holds it answers
-files/, runs/      what a server keeps: files sent to it, and the runs over them
+lock, holder.json  which process has it open for searching or writing
+server.json        the address of the server that holds it
+responses.sqlite   models' replies, if they are kept
+files/, runs/      files sent to a server, and its runs over them
 """
 
 from __future__ import annotations
@@ -20,83 +21,87 @@ from pathlib import Path
 
 from colligate.concurrency import in_thread
 from colligate.errors import LibraryDamaged, LibraryError
-from colligate.library import address
+from colligate.library.address import ADDRESS_FILES
 from colligate.library.catalogue import Catalogue
 from colligate.library.edge import EdgeIndex
-from colligate.library.lock import LibraryLock
-from colligate.library.schema import State
-from colligate.library.traces import FILES, RUNS, erase
+from colligate.library.lock import LOCK_FILES, LibraryLock
+from colligate.library.schema import DocumentState
+from colligate.library.traces import FILES_FOLDER, RUNS_FOLDER, erase_traces
 from colligate.models.cache import ResponseCache
 from colligate.models.weights import home
 
 _CATALOGUE = "catalogue.sqlite"
-# Where models' responses over this library are kept, if they are: they may repeat its text.
-RESPONSES = "responses.sqlite"
+_INDEX = "index"
+# They may repeat the library's text, so they are kept in it, and removal reaches them.
+RESPONSES_FILE = "responses.sqlite"
+
+# What may be in a folder that has no catalogue yet.
+_OURS = frozenset({*LOCK_FILES, *ADDRESS_FILES, _INDEX, FILES_FOLDER, RUNS_FOLDER, RESPONSES_FILE})
+
 _SPARE = 64 << 20  # bytes
-_OURS = frozenset(
-    {
-        "lock",
-        "holder.json",
-        "holder.new",
-        address.FILE,
-        address.NEW,
-        "index",
-        FILES,
-        RUNS,
-        RESPONSES,
-    }
-)
 
 
-def default_path(embedder: str) -> Path:
-    """COLLIGATE_LIBRARY, else a folder of colligate's data for each embedder."""
+def resolve_default_path(embedder: str) -> Path:
+    """Return COLLIGATE_LIBRARY, or a folder of the user's data for each embedder."""
     if named := os.environ.get("COLLIGATE_LIBRARY"):
         return Path(named)
     return home() / "libraries" / re.sub(r"[^\w.-]+", "-", embedder).strip("-")
 
 
-class Store:
+class LibraryStore:
     """The parts of a library on disk, each opened when it is first needed.
 
-    The catalogue alone can be read beside another process; everything else takes the lock. A
-    library that cannot be written is searched in a temporary copy of its index.
+    The catalogue alone can be read while another process holds the library; everything else takes
+    the lock. A library that cannot be written is searched in a temporary copy of its index.
     """
 
     def __init__(self, path: Path, wait: float) -> None:
         self.path = path
         self._wait = wait
         self._catalogue: Catalogue | None = None
-        self._nothing: Catalogue | None = None
+        self._empty: Catalogue | None = None
         self._index: EdgeIndex | None = None
         self._copy: tempfile.TemporaryDirectory[str] | None = None
         self._lock: LibraryLock | None = None
         self._opening = asyncio.Lock()
         self._opening_catalogue = threading.Lock()
 
-    async def reading(self) -> Catalogue:
-        """The catalogue; an empty one where there is no library yet."""
+    async def open_catalogue(self) -> Catalogue:
+        """Open the catalogue, or an empty one if there is no library yet."""
         if self._catalogue is not None:
             return self._catalogue
-        return await in_thread(self._open_catalogue, make=False)
+        return await in_thread(self._load_catalogue, make=False)
 
-    async def writing(self, on_wait: Callable[[str], None] | None = None) -> Catalogue:
-        """The catalogue, with the lock held; the library is made if need be.
+    async def lock_catalogue(self, on_wait: Callable[[str], None] | None = None) -> Catalogue:
+        """Take the lock and open the catalogue; make the library if there is none.
 
-        `on_wait` is told, once, which process has to be waited for.
-
-        Raises:
-            LibraryLocked: if another process holds it for longer than may be waited.
-            LibraryError: if it cannot be written.
+        `on_wait` is called once, with a description of the process that has to be waited for.
         """
         async with self._opening:
             await self._hold(on_wait)
-            return await in_thread(self._open_catalogue, make=True)
+            return await in_thread(self._load_catalogue, make=True)
+
+    async def open_index(self, dimension: int | None = None) -> EdgeIndex | None:
+        """Take the lock and open the passage index; None if there is none.
+
+        With `dimension` it is made if there is none.
+        """
+        catalogue = await self.open_catalogue()
+        writing = dimension is not None or (self._lock is not None and self._lock.held)
+        if not writing and not await in_thread(catalogue.is_searchable):
+            return None  # make nothing and wait for nobody, to find nothing
+        async with self._opening:
+            if self._index is None:
+                if not catalogue.read_only:
+                    await self._hold()
+                    catalogue = await in_thread(self._load_catalogue, make=True)
+                await in_thread(self._load_index, catalogue, dimension)
+            return self._index
 
     def check_space(self) -> None:
-        """Refuse to fill the disk: the index maps its files, and a full disk kills the process.
+        """Raise `LibraryError` if the disk is nearly full.
 
-        Raises:
-            LibraryError: if little is free.
+        The index maps its files into memory, so a full disk would kill the process.
         """
         free = shutil.disk_usage(self.path).free
         if free < _SPARE:
@@ -106,42 +111,25 @@ class Store:
                 "free some space, or name a library elsewhere with --library",
             )
 
-    async def index(self, dimension: int | None = None) -> EdgeIndex | None:
-        """The passage index, with the lock held; made for vectors of `dimension` if need be.
-
-        None if there is none and no dimension is given.
-        """
-        catalogue = await self.reading()
-        writing = dimension is not None or (self._lock is not None and self._lock.held)
-        if not writing and not await in_thread(catalogue.can_be_searched):
-            return None  # nothing is made, and nobody waited for, to find nothing
-        async with self._opening:
-            if self._index is None:
-                if not catalogue.read_only:
-                    await self._hold()
-                    catalogue = await in_thread(self._open_catalogue, make=True)
-                await in_thread(self._open_index, catalogue, dimension)
-            return self._index
-
     async def drop_index(self) -> None:
-        """Delete the index, whatever state it is in; all documents are pending again."""
-        catalogue = await self.writing()
+        """Delete the index, whatever its state; all documents are pending again."""
+        catalogue = await self.lock_catalogue()
         async with self._opening:
             await in_thread(self._drop_index, catalogue)
 
     def purge(self, catalogue: Catalogue) -> None:
-        """Delete the documents that are leaving: from what repeats them, then for good."""
-        leaving = catalogue.in_state(State.LEAVING)
-        if leaving:
-            ids = catalogue.ids(leaving)
-            responses = ResponseCache(self.path / RESPONSES)
+        """Delete the documents that are being removed, and first everything that repeats them."""
+        removing = catalogue.in_state(DocumentState.REMOVING)
+        if removing:
+            ids = catalogue.ids(removing)
+            responses = ResponseCache(self.path / RESPONSES_FILE)
             responses.remove(ids)
             responses.close()
-            erase(self.path, ids, catalogue.sources_only_of(leaving))
-        catalogue.purge(leaving)
+            erase_traces(self.path, ids, catalogue.sources_only_of(removing))
+        catalogue.purge(removing)
 
     def close(self) -> None:
-        """Let everything go. Safe to call twice."""
+        """Close everything and release the lock. Safe to call twice."""
         if self._index is not None:
             self._index.close()
             self._index = None
@@ -153,9 +141,9 @@ class Store:
                 self._catalogue.checkpoint()
             self._catalogue.close()
             self._catalogue = None
-        if self._nothing is not None:
-            self._nothing.close()
-            self._nothing = None
+        if self._empty is not None:
+            self._empty.close()
+            self._empty = None
         if self._lock is not None:
             self._lock.release()
 
@@ -168,7 +156,7 @@ class Store:
 
     def _check_folder(self) -> None:
         if self.path.exists() and not self.path.is_dir():
-            raise self._no_library("it is a file")
+            raise self._not_a_library("it is a file")
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             names = {entry.name for entry in self.path.iterdir()}
@@ -179,24 +167,28 @@ class Store:
                 "name another folder with --library",
             ) from error
         if _CATALOGUE not in names and not names <= _OURS:
-            raise self._no_library("the folder holds other files")
+            raise self._not_a_library("the folder holds other files")
 
-    def _open_catalogue(self, *, make: bool) -> Catalogue:
+    def _not_a_library(self, why: str) -> LibraryDamaged:
+        hint = "name a library, or a new or empty folder, with --library"
+        return LibraryDamaged(f"{self.path} is not a library", why, hint)
+
+    def _load_catalogue(self, *, make: bool) -> Catalogue:
         with self._opening_catalogue:
             if self._catalogue is None:
                 file = self.path / _CATALOGUE
                 if not make and not file.exists():
                     if self.path.exists():
                         self._check_folder()
-                    self._nothing = self._nothing or Catalogue(Path(":memory:"))
-                    return self._nothing
+                    self._empty = self._empty or Catalogue(Path(":memory:"))
+                    return self._empty
                 self._catalogue = Catalogue(file)
             return self._catalogue
 
-    def _open_index(self, catalogue: Catalogue, dimension: int | None) -> None:
-        folder = self.path / "index"
-        if not catalogue.can_be_searched():
-            # Nothing in it counts yet; a crash may have left it half made.
+    def _load_index(self, catalogue: Catalogue, dimension: int | None) -> None:
+        folder = self.path / _INDEX
+        if not catalogue.is_searchable():
+            # Nothing in the index counts yet; a crash may have left it half made.
             if not catalogue.read_only:
                 shutil.rmtree(folder, ignore_errors=True)
                 self.purge(catalogue)
@@ -210,29 +202,29 @@ class Store:
                 "rebuild it with `colligate library verify --repair`",
             )
         if catalogue.read_only:
-            folder = self._copied(folder)
+            folder = self._copy_index(folder)
         index = self._index = EdgeIndex.open(folder)
-        # What a killed process left: passages of documents that never became searchable, and
-        # of those that were being removed.
-        leaving = catalogue.in_state(State.LEAVING)
-        index.remove(catalogue.in_state(State.PENDING) + leaving)
+        # A killed process may have left passages of documents that are not indexed yet, and of
+        # documents that it was removing.
+        removing = catalogue.in_state(DocumentState.REMOVING)
+        index.remove(catalogue.in_state(DocumentState.PENDING) + removing)
         index.flush()
-        if leaving and not catalogue.read_only:
+        if removing and not catalogue.read_only:
             index.optimise()
             self.purge(catalogue)
 
-    def _copied(self, folder: Path) -> Path:
-        """A copy of the index that can be written: Qdrant opens no other."""
+    def _copy_index(self, folder: Path) -> Path:
+        """Return a copy of the index that can be written: Qdrant opens no other."""
         self._copy = tempfile.TemporaryDirectory(prefix="colligate-", ignore_cleanup_errors=True)
         try:
-            copy = Path(shutil.copytree(folder, Path(self._copy.name) / "index"))
+            copy = Path(shutil.copytree(folder, Path(self._copy.name) / _INDEX))
             for each in (copy, *copy.rglob("*")):
                 each.chmod(0o700)  # the permissions were copied too
             return copy
         except (OSError, shutil.Error) as error:
             raise LibraryError(
                 f"cannot search the library {self.path}",
-                f"it cannot be written, and its index not be copied ({error})",
+                f"it cannot be written, and its index cannot be copied ({error})",
                 "copy it to a folder you can write, and name that with --library",
             ) from error
 
@@ -240,9 +232,5 @@ class Store:
         if self._index is not None:
             self._index.close()
             self._index = None
-        catalogue.mark(catalogue.in_state(State.INDEXED), State.PENDING)
-        shutil.rmtree(self.path / "index", ignore_errors=True)
-
-    def _no_library(self, why: str) -> LibraryDamaged:
-        hint = "name a library, or a new or empty folder, with --library"
-        return LibraryDamaged(f"{self.path} is not a library", why, hint)
+        catalogue.mark(catalogue.in_state(DocumentState.INDEXED), DocumentState.PENDING)
+        shutil.rmtree(self.path / _INDEX, ignore_errors=True)

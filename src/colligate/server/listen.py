@@ -17,7 +17,7 @@ from uvicorn.server import HANDLED_SIGNALS
 from colligate.core.events import Listener
 from colligate.engine import Engine
 from colligate.errors import UsageError
-from colligate.library.address import Address, publish, withdraw
+from colligate.library.address import Address, publish_address, withdraw_address
 from colligate.server.app import create_app
 from colligate.server.config import DEFAULT_LIBRARY, ServerConfig
 from colligate.server.state import SECONDS_TO_CLOSE, ServerState
@@ -102,13 +102,13 @@ def _published(state: ServerState, address: Address) -> Iterator[None]:
     """Let commands of the same person find the server through the library's folder."""
     library = state.libraries.folder(DEFAULT_LIBRARY)
     try:
-        publish(library, address)
+        publish_address(library, address)
     except OSError as error:
         _log.warning("commands will not find this server: %s", error)
     try:
         yield
     finally:
-        withdraw(library, address)
+        withdraw_address(library, address)
 
 
 def _local(url: str) -> str:

@@ -27,7 +27,7 @@ from colligate.core.parameters import list_parameters
 from colligate.core.strategy import Strategy, list_strategies, load_strategy
 from colligate.engine import DEFAULT_STRATEGY
 from colligate.errors import ColligateError, UsageError
-from colligate.library.traces import RUNS, mentions
+from colligate.library.traces import RUNS_FOLDER, mentions
 from colligate.server.config import ServerConfig
 from colligate.server.errors import Busy, NotHere, RunFailed, problem, problem_of
 from colligate.server.libraries import Libraries
@@ -60,7 +60,7 @@ class Runs:
     async def load(self) -> None:
         """Load the runs kept on disk; those that an earlier server did not end are cancelled."""
         for name in self._libraries.names():
-            folder = self._libraries.folder(name) / RUNS
+            folder = self._libraries.folder(name) / RUNS_FOLDER
             for run in await in_thread(_load_runs, name, folder):
                 self._runs[run.id] = run
 
@@ -74,7 +74,7 @@ class Runs:
             ColligateError: the run cannot be recorded.
         """
         strategy = request.make_strategy(self._config)
-        folder = self._libraries.folder(library) / RUNS
+        folder = self._libraries.folder(library) / RUNS_FOLDER
         if self._closing:
             raise Busy("the server is stopping", "", "ask again when it is back")
         if self._running >= self._config.runs and len(self._waiting) >= self._config.waiting:

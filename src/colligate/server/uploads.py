@@ -22,7 +22,7 @@ from typing import Any, BinaryIO
 from colligate.concurrency import in_thread
 from colligate.errors import ColligateError
 from colligate.library.ingest import Progress
-from colligate.library.traces import FILES
+from colligate.library.traces import FILES_FOLDER
 from colligate.server.errors import Busy, NotHere, problem_of
 from colligate.server.libraries import Libraries
 from colligate.server.metrics import Metrics
@@ -152,7 +152,7 @@ class UploadJob:
     """The files of one request on their way into a library.
 
     `state` is "queued", "running", "done", "failed" or "cancelled"; `phase`, `done` and `total`
-    are those of `library.ingest.Progress`.
+    are those of `library.Progress`.
     """
 
     library: str
@@ -234,7 +234,7 @@ def store_file(file: BinaryIO, given: str | None, library: Path) -> Path:
 
     The same bytes under the same name are stored once.
     """
-    folder = library / FILES
+    folder = library / FILES_FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     partial = folder / f"{secrets.token_hex(8)}.part"
     digest = hashlib.sha256()
@@ -275,7 +275,7 @@ def safe_name(given: str | None) -> str:
 
 def sweep_files(library: Path, wanted: Collection[str]) -> None:
     """Delete the stored files of a library whose paths are not `wanted`."""
-    folder = library / FILES
+    folder = library / FILES_FOLDER
     if not folder.is_dir():
         return
     keep = {os.path.realpath(path) for path in wanted}

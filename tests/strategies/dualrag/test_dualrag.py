@@ -2,7 +2,6 @@ import asyncio
 import json
 import re
 
-import numpy as np
 import pytest
 
 from colligate.core.citing import NOT_FOUND
@@ -27,6 +26,7 @@ from colligate.strategies.dualrag.knowledge import Fragment, Knowledge, Stop
 from colligate.strategies.dualrag.method import DualRAG
 from colligate.strategies.dualrag.prompts import reasoner_messages
 from colligate.testing import ScriptedModel
+from support.embedders import SameEmbedder
 
 TEXTS = {
     "film": "# Silver Harbour\n\nSilver Harbour is a film of 1971. Its director was Ada Mercer.\n",
@@ -290,13 +290,6 @@ async def test_the_same_entity_in_other_words_is_read_once(sources, make_run):
     )
 
 
-class Alike:
-    """An embedder to which all names are the same."""
-
-    async def embed(self, texts, kind="passage"):
-        return np.tile(np.array([1, 0], np.float32), (len(texts), 1))
-
-
 async def test_similar_names_are_linked_by_the_runs_embedder(sources, make_run):
     names = iter(["Silver Harbour", "A picture"])
     count = iter(range(9))
@@ -305,7 +298,7 @@ async def test_similar_names_are_linked_by_the_runs_embedder(sources, make_run):
         Entities=lambda call: {"entities": [{"entity": next(names), "keywords": ["Silver"]}]},
     )
     async with sources:
-        run, _ = make_run(sources, world, embedder=Alike())
+        run, _ = make_run(sources, world, embedder=SameEmbedder())
         await dualrag(linking="similar", rounds=2).learn(QUESTION, run)
     (link,) = events(run, Identified)[1].links
     assert (link.name, link.how, link.similarity) == ("Silver Harbour", "similar", 1.0)

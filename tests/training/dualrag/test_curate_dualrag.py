@@ -1,7 +1,6 @@
 import gzip
 import json
 
-import numpy as np
 import pytest
 
 from colligate.bench.participants import Named
@@ -11,21 +10,9 @@ from colligate.testing import ScriptedModel
 from colligate.training.curate import Curation
 from colligate.training.curate_dualrag import Linking, curate_dualrag, holds
 from colligate.training.samples import read_samples
+from support.embedders import SameEmbedder
 
 SETTINGS = ("mode=sparse", "linking=name", "k=2")
-
-
-class Vectors:
-    """An embedder of no meaning."""
-
-    name = "vectors"
-    dimension = 2
-
-    async def embed(self, texts, kind="passage"):
-        return np.tile(np.array([1, 0], np.float32), (len(texts), 1))
-
-    async def aclose(self):
-        pass
 
 
 @pytest.fixture
@@ -59,7 +46,7 @@ def curate(tmp_path):
         request = Curation(
             out=tmp_path / "out",
             questions=questions,
-            named=Named(models=models, embedder=Vectors()),
+            named=Named(models=models, embedder=SameEmbedder()),
             **{"settings": SETTINGS, "held_out": 0.5} | fields,
         )
         return await curate_dualrag(request, lambda event: None), teacher

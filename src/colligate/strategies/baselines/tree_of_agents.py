@@ -25,7 +25,7 @@ from colligate.documents import Passage
 from colligate.documents.chunking import Structural
 from colligate.documents.tokens import estimate_tokens
 from colligate.errors import MalformedOutput
-from colligate.library.index import passages_of
+from colligate.library.sources import cut_passages
 from colligate.models import Message, Role
 
 # The prompts of Tree of Agents: perceive a part, name helpers, read on in theirs, decide.
@@ -280,7 +280,7 @@ class TreeOfAgents:
         passages: list[Passage] = []
         for info in await run.sources.documents():
             document = await run.document(info.id)
-            spans = await asyncio.to_thread(passages_of, document, Structural())
+            spans = await asyncio.to_thread(cut_passages, document, Structural())
             passages += [document.passage(span) for span in spans]
         parts = _parts([estimate_tokens(passage.text) for passage in passages], self.agents)
         return [

@@ -1,4 +1,4 @@
-"""What every adapter does: search a library, with an event loop or without, and say the place."""
+"""The shared part of all retrievers: search with or without an event loop, and a hit's place."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from colligate.sync import Library
 
 
 @dataclass(frozen=True)
-class Search:
-    """A library, and how it is searched: the `k` best passages, all documents or some."""
+class PassageSearch:
+    """A library and how to search it: for the `k` best passages, of all documents or of some."""
 
     library: Library | Sources
     k: int = 10
     mode: SearchMode = SearchMode.HYBRID
     documents: Collection[str] | None = None
 
-    def hits(self, query: str) -> list[Hit]:
-        """The passages, best first.
+    def run(self, query: str) -> list[Hit]:
+        """Return the passages, best first.
 
         Raises:
             UsageError: the library can only be awaited.
@@ -36,18 +36,18 @@ class Search:
             )
         return self.library.search(query, k=self.k, mode=self.mode, documents=self.documents)
 
-    async def ahits(self, query: str) -> list[Hit]:
-        """The passages, best first; the event loop goes on meanwhile."""
+    async def arun(self, query: str) -> list[Hit]:
+        """Return the passages, best first, without blocking the event loop."""
         if isinstance(self.library, Library):
-            return await asyncio.to_thread(self.hits, query)
+            return await asyncio.to_thread(self.run, query)
         return await self.library.search(query, k=self.k, mode=self.mode, documents=self.documents)
 
 
-def metadata(hit: Hit) -> dict[str, Any]:
-    """Where a passage stands: `Library.document(document).text[start:end]` is its text.
+def describe_place(hit: Hit) -> dict[str, Any]:
+    """Return where a passage is: `Library.document(document).text[start:end]` is its text.
 
-    `page` counts from 1 and is None for documents without pages; scores compare within one
-    search only.
+    `page` counts from 1, and is None for documents without pages. Scores compare within one search
+    only.
     """
     passage = hit.passage
     return {

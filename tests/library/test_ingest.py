@@ -1,0 +1,509 @@
+"""What is read, what is left alone, and what a bad file costs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import select
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from colligate.documents.chunking import FixedWords, Structural
+from colligate.errors import (
+    CorruptFile,
+    EmbedderMismatch,
+    LibraryError,
+    MissingPath,
+    NoText,
+    ServerFailed,
+)
+from colligate.library import SearchMode
+from support.embedders import WordEmbedder
+from support.processes import start_child
+
+NOTING = "support.readers:noting"
+
+
+@pytest.fixture
+def noted(tmp_path):
+    """`noted()` is what the reader `NOTING` has read since the last call."""
+    notes = tmp_path / "read.txt"
+
+    def take():
+        lines = notes.read_text().split() if notes.exists() else []
+        notes.unlink(missing_ok=True)
+        return lines
+
+    return take
+
+
+async def texts(library):
+    """The library's texts by title."""
+    infos = await library.documents()
+    return {info.title: (await library.document(info.id)).text for info in infos}
+
+
+async def find(library, query):
+    """The best passage's text."""
+    hits = await library.search(query, k=1, mode=SearchMode.SPARSE)
+    return hits[0].passage.text if hits else ""
+
+
+async def test_a_folder_is_added(library, folder):
+    result = await library.add(folder)
+    assert [path.name for path in result.added] == ["badger.md", "heron.md", "otter.md"]
+    assert [info.id for info in await library.documents()] == result.document_ids
+    assert result.passages == sum(info.passages for info in await library.documents())
+    assert "earthworms" in await find(library, "earthworms")
+    assert await library.verify() == []
+
+
+async def test_unchanged_files_are_neither_parsed_nor_embedded(library, folder, embedder):
+    first = await library.add(folder)
+    embedded = len(embedder.passages)
+    again = await library.add(folder)
+    assert len(again.unchanged) == 3
+    assert again.added == again.updated == []
+    assert again.passages == 0
+    assert again.document_ids == first.document_ids
+    assert len(embedder.passages) == embedded
+
+
+async def test_a_file_with_another_date_and_the_same_bytes_is_unchanged(library, folder):
+    for path in (await library.add(folder)).added:
+        os.utime(path, (1, 1))
+    assert len((await library.add(folder)).unchanged) == 3
+
+
+async def test_an_old_date_is_trusted_and_a_new_one_is_not(library, write):
+    old, new = write("old.md", "# A\n\nApples.\n"), write("new.md", "# B\n\nApples.\n")
+    os.utime(old, (1, 1))
+    times = [(path, path.stat().st_mtime_ns) for path in (old, new)]
+    await library.add([old, new])
+    for path, mtime in times:
+        # Same size and date: only a hash can tell, and none is taken of a file that old.
+        path.write_text("# C\n\nOnions.\n")
+        os.utime(path, ns=(mtime, mtime))
+    result = await library.add([old, new])
+    assert (result.unchanged, result.updated) == ([old], [new])
+
+
+async def test_a_changed_file_takes_the_place_of_the_old(library, folder, write):
+    before = await library.add(folder)
+    changed = write("badger.md", "# Badgers\n\nBadgers sleep by day.\n")
+    result = await library.add(folder)
+    assert result.updated == [changed]
+    assert len(result.unchanged) == 2
+    assert len(await library.documents()) == 3
+    assert set(result.document_ids) - set(before.document_ids) != set()
+    assert "sleep by day" in await find(library, "badgers sleep")
+    assert await library.search("earthworms", k=3, mode=SearchMode.SPARSE) == []
+    assert await library.verify() == []
+
+
+async def test_a_deleted_file_stays_until_pruned(library, folder):
+    await library.add(folder)
+    (folder / "otter.md").unlink()
+    kept = await library.add(folder)
+    assert len(await library.documents()) == 3
+    assert len(kept.document_ids) == 2
+    pruned = await library.add(folder, prune=True)
+    assert [path.name for path in pruned.removed] == ["otter.md"]
+    assert sorted(await texts(library)) == ["Badgers", "Herons"]
+    assert await library.verify() == []
+
+
+async def test_a_moved_file_is_the_same_document_in_another_place(library, folder, embedder):
+    first = await library.add(folder)
+    embedded = len(embedder.passages)
+    for info in await library.documents():
+        await library.document(info.id)  # now it is cached
+    (folder / "deep").mkdir()
+    moved = (folder / "otter.md").rename(folder / "deep" / "otter.md")
+    again = await library.add(folder, prune=True)
+    assert set(again.document_ids) == set(first.document_ids)
+    assert len(embedder.passages) <= embedded + 2
+    assert await library.verify() == []
+    assert len(await library.documents()) == 3
+    (info,) = [info for info in await library.documents() if info.title == "Otters"]
+    assert info.source == str(moved)
+    assert (await library.document(info.id)).source == str(moved)
+
+
+async def test_two_files_with_one_content_are_one_document(library, write, embedder):
+    one, two = (write(f"{folder}/same.md", "# Same\n\nWords.\n") for folder in ("x", "y"))
+    result = await library.add([one, two])
+    assert len(result.added) == 2
+    assert len(result.document_ids) == 1
+    assert len(embedder.passages) == 1
+    await library.remove([one])
+    assert [info.id for info in await library.documents()] == result.document_ids
+    assert await find(library, "words")
+    await library.remove([two])
+    assert await library.documents() == []
+
+
+async def test_records_with_one_id_in_two_files_are_two_documents(library, write):
+    one = write("one.jsonl", '{"id": "1", "title": "Oak", "text": "Oaks have acorns."}\n')
+    two = write("two.jsonl", '{"id": "1", "title": "Elm", "text": "Elms have samaras."}\n')
+    result = await library.add([one, two])
+    assert len(set(result.document_ids)) == 2
+    assert await texts(library) == {"Oak": "Oaks have acorns.", "Elm": "Elms have samaras."}
+    for info in await library.documents():
+        (hit,) = await library.search("have", k=1, documents=[info.id])
+        assert hit.passage == (await library.document(info.id)).passage(hit.passage.span)
+    assert (await library.add([one, two])).document_ids == result.document_ids
+
+
+async def test_one_changed_record_leaves_the_others(library, write_records, embedder):
+    path = write_records("trees.jsonl", oak="The oak is old.", elm="The elm is tall.")
+    await library.add(path)
+    embedder.passages.clear()
+    write_records("trees.jsonl", oak="The oak is old.", elm="The elm is small.")
+    assert (await library.add(path)).document_ids == ["oak", "elm"]
+    assert len(embedder.passages) == 1
+    assert "small" in await find(library, "elm")
+    assert not await find(library, "tall")
+
+
+async def test_a_title_that_changed_is_shown_and_found(library, write):
+    line = '{{"id": "x", "title": "{0}", "text": "Some words."}}\n'.format
+    await library.add(write("a.jsonl", line("Oaks")))
+    await library.add(write("a.jsonl", line("Elms")))
+    assert [(info.id, info.title) for info in await library.documents()] == [("x", "Elms")]
+    assert await find(library, "elms")
+    assert not await find(library, "oaks")
+
+
+async def test_hundreds_of_documents_keep_their_order(library, write_records):
+    path = write_records("many.jsonl", **{str(n): f"Number {n}." for n in range(300)})
+    result = await library.add(path)
+    assert result.document_ids == [str(n) for n in range(300)]
+    assert result.passages == 300
+    (hit,) = await library.search("number 217", k=1, mode=SearchMode.SPARSE)
+    assert hit.passage.document_id == "217"
+
+
+async def test_a_file_out_of_reach_is_not_pruned(library, write):
+    away = write("away/a.md", "Out of reach.").parent
+    folder = write("near.md", "Near.").parent
+    await library.add(folder)
+    away.rename(folder.parent / "elsewhere")
+    away.symlink_to(away)  # any question about a file in it is an error
+    assert (await library.add(folder, prune=True)).removed == []
+    assert len(await library.documents()) == 2
+    away.unlink()
+    assert [path.name for path in (await library.add(folder, prune=True)).removed] == ["a.md"]
+
+
+# Files that cannot be read
+
+
+async def test_bad_files_are_named_and_the_others_read(library, folder):
+    (folder / "empty.md").write_bytes(b"")
+    (folder / "torn.pdf").write_bytes(b"%PDF-1.7\nnothing follows")
+    result = await library.add([folder, folder / "missing.md"])
+    assert len(result.added) == 3
+    failures = {path.name: error for path, error in result.failed}
+    assert isinstance(failures["empty.md"], NoText)
+    assert isinstance(failures["torn.pdf"], CorruptFile)
+    assert [type(problem) for problem in result.problems] == [MissingPath]
+    assert all("\n" not in str(error) for error in [*failures.values(), *result.problems])
+
+
+async def test_a_file_that_turned_bad_keeps_its_document_out_of_view(library, folder, write):
+    before = await library.add(folder)
+    write("heron.md", "")
+    result = await library.add(folder)
+    assert [path.name for path, _ in result.failed] == ["heron.md"]
+    assert len(result.document_ids) == 2
+    assert len(await library.documents()) == len(before.document_ids)
+
+
+async def test_a_bad_file_is_not_read_again_until_it_changes(open_library, write, noted):
+    write("empty.md", "")
+    folder = write("good.md", "All is well.").parent
+    async with open_library(reader=NOTING) as library:
+        first = await library.add(folder)
+        assert sorted(noted()) == ["empty", "good"]
+        again = await library.add(folder)
+        assert noted() == []
+        assert [str(error) for _, error in again.failed] == [str(e) for _, e in first.failed]
+        assert [type(error) for _, error in again.failed] == [NoText]
+        write("empty.md", "Empty no more.")
+        assert [path.stem for path in (await library.add(folder)).added] == ["empty"]
+        assert noted() == ["empty"]
+        write("good.md", "")
+        for _ in range(2):
+            assert [path.stem for path, _ in (await library.add(folder)).failed] == ["good"]
+        assert noted() == ["good"]
+        # Its document is still in the library, and can be removed.
+        assert await find(library, "well") == "All is well."
+        assert len(await library.remove([folder / "good.md"])) == 1
+        assert noted() == []
+        await library.add(folder)
+        assert noted() == ["good"]
+
+
+async def test_another_release_reads_a_bad_file_again(open_library, write, noted, monkeypatch):
+    empty = write("empty.md", "")
+    async with open_library(reader=NOTING) as library:
+        await library.add(empty)
+        monkeypatch.setattr("colligate.library.ingest._RELEASE", "99.0")
+        await library.add(empty)
+    assert noted() == ["empty", "empty"]
+
+
+@pytest.mark.parametrize("fault", ["deadly", "broken"])
+async def test_a_fault_that_may_pass_is_tried_again(open_library, write, noted, fault):
+    path = write(f"{fault}.md", "A text.")
+    async with open_library(reader=NOTING) as library:
+        for _ in range(2):
+            assert len((await library.add(path)).failed) == 1
+    assert noted() == [fault, fault]
+
+
+async def test_a_recorded_failure_names_the_file_as_it_is_named_now(library, write, monkeypatch):
+    path = write("empty.md", "")
+    await library.add(path)
+    monkeypatch.chdir(path.parent)
+    ((_, error),) = (await library.add("empty.md")).failed
+    assert str(error).startswith("cannot read empty.md: ")
+
+
+async def test_a_file_changed_between_comparing_and_reading_is_read_again(library, write):
+    path = write("a.md", "# A\n\nApples.\n")
+
+    def change(progress):
+        if progress.phase == "reading" and progress.file:  # its hash has been taken
+            path.write_text("# A\n\nBananas.\n")
+
+    await library.add(write("other.md", "Other."))
+    await library.add(path, on_progress=change)
+    path.write_text("# A\n\nApples.\n")  # what was hashed, perhaps not what was read
+    await library.add(path)
+    assert await find(library, "apples")
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+async def test_a_parser_that_dies_costs_one_file(open_library, folder, write, workers):
+    for name in ("broken", "deadly", "chatty", "interrupted", "quits"):
+        write(f"{name}.md", f"# {name}\n\nA text.\n")
+    async with open_library(reader="support.readers:fragile") as library:
+        result = await library.add(folder, workers=workers)
+    assert len(result.added) == 5
+    failures = {path.stem: str(error) for path, error in result.failed}
+    assert sorted(failures) == ["broken", "deadly", "quits"]
+    assert "its parser crashed (signal 9)" in failures["deadly"]
+    assert "its parser crashed (status 3)" in failures["quits"]
+    assert "ZeroDivisionError: a bug in a parser" in failures["broken"]
+
+
+ENDLESS = """
+import asyncio, sys
+from colligate.library import AsyncLibrary
+from support.embedders import WordEmbedder
+library = AsyncLibrary(sys.argv[1], embedder=WordEmbedder(), reader="support.readers:endless")
+asyncio.run(library.add(sys.argv[2], index=False))
+"""
+
+
+def test_no_parser_outlives_a_process_that_was_killed(tmp_path, write):
+    path = write("a.md", "Some words.")
+    pipe = f"{path}.pid"
+    os.mkfifo(pipe)
+    listening = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+
+    def is_ready(descriptor):
+        """Whether it can be read, or its process has ended, within half a minute."""
+        return bool(select.select([descriptor], [], [], 30)[0])
+
+    with start_child(ENDLESS, tmp_path / "library", path) as process:
+        assert is_ready(listening)
+        parser = os.pidfd_open(int(os.read(listening, 32)))
+        process.kill()
+    assert is_ready(parser), "the parser still runs"
+    os.close(parser)
+    os.close(listening)
+
+
+async def test_half_a_surrogate_pair_in_a_text_is_replaced(library, write):
+    path = write("torn.jsonl", '{"id": "torn", "title": "Torn", "text": "half \\ud800 pair"}\n')
+    assert (await library.add(path)).added == [path]
+    assert await texts(library) == {"Torn": "half \ufffd pair"}
+    assert await library.verify() == []
+
+
+# From stored to indexed
+
+
+async def test_stored_documents_are_indexed_later_without_reading_again(library, folder, embedder):
+    result = await library.add(folder, index=False)
+    assert len(result.added) == 3
+    assert embedder.passages == []
+    assert not (library.path / "index").exists()
+    assert await library.search("fish", k=3) == []
+    for path in result.added:
+        path.unlink()  # reading again would fail
+    assert await library.index_pending() == len(embedder.passages) > 0
+    assert await find(library, "fish")
+    assert await library.index_pending() == 0
+
+
+async def test_adding_unchanged_files_indexes_stored_documents(library, folder):
+    await library.add(folder, index=False)
+    result = await library.add(folder)
+    assert len(result.unchanged) == 3
+    assert result.passages > 0
+    assert await find(library, "fish")
+
+
+async def test_an_embedder_that_fails_loses_nothing(library, folder, embedder):
+    embedder.fails_after = 0
+    with pytest.raises(ServerFailed):
+        await library.add(folder)
+    assert len(await library.documents()) == 3
+    assert await library.search("fish", k=3, mode=SearchMode.SPARSE) == []
+    embedder.fails_after = None
+    assert len((await library.add(folder)).unchanged) == 3
+    assert await find(library, "fish")
+    assert await library.verify() == []
+
+
+async def test_a_document_without_passages(open_library, write):
+    def cut_nothing(_):
+        return []
+
+    path = write("a.md", "Some words.")
+    for _ in range(2):
+        async with open_library(chunker=cut_nothing) as library:
+            await library.add(path)
+            assert await library.search("words", k=3) == []
+            assert await library.verify() == []
+            assert len(await library.documents()) == 1
+
+
+async def test_another_embedder_is_refused(library, open_library, folder, write):
+    await library.add(folder)
+    await library.close()
+    write("new.md", "# New\n\nText.\n")
+    async with open_library(embedder=WordEmbedder("others", 32)) as other:
+        assert len(await other.documents()) == 3
+        with pytest.raises(EmbedderMismatch, match=r"embedded by words .* use --embedder words"):
+            await other.search("fish", k=1)
+        with pytest.raises(EmbedderMismatch):
+            await other.add(folder)
+    assert await library.search("fish", k=1)
+
+
+async def test_another_chunker_is_refused(library, open_library, folder):
+    await library.add(folder)
+    await library.close()
+    async with open_library(chunker=FixedWords(50)) as other:
+        with pytest.raises(LibraryError, match="cut by Structural"):
+            await other.add(folder)
+
+
+async def test_a_chunker_with_a_tokenizer_is_the_same_in_every_process(open_library, folder):
+    for _ in range(2):
+
+        def split_letters(text):
+            return [(at, at + 1) for at in range(len(text))]
+
+        async with open_library(chunker=Structural(100, tokenizer=split_letters)) as library:
+            assert len((await library.add(folder)).document_ids) == 3
+
+
+async def test_reopened_it_finds_the_same(library, open_library, folder):
+    await library.add(folder)
+    before = await library.search("what eats fish in rivers", k=6)
+    await library.close()
+    async with open_library() as again:
+        assert await again.search("what eats fish in rivers", k=6) == before
+
+
+async def test_searching_while_adding_sees_whole_documents_only(library, folder, write):
+    await library.add(folder)
+    for n in range(12):
+        parts = [f"## Part {p}\n\nRivers {n} {p} " + "flow " * 40 for p in range(30)]
+        write(f"long-{n}.md", "# Long\n\n" + "\n\n".join(parts))
+    adding = asyncio.create_task(library.add(folder))
+    searches = []
+    while True:
+        last = adding.done()
+        hits = await library.search("rivers flow", k=500, mode=SearchMode.SPARSE)
+        searches.append(Counter(hit.passage.document_id for hit in hits))
+        if last:
+            break
+    await adding
+    assert len(searches) > 2
+    assert searches[-1].total() > 12 * 30
+    for seen in searches:
+        assert seen  # earlier documents stay in view
+        assert all(count == searches[-1][document] for document, count in seen.items())
+    assert await library.verify() == []
+
+
+async def test_cancelled_work_is_finished_by_the_next_call(library, folder):
+    started = asyncio.Event()
+    adding = asyncio.create_task(library.add(folder, on_progress=lambda _: started.set()))
+    await started.wait()
+    adding.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await adding
+    result = await library.add(folder)
+    assert len(result.document_ids) == 3
+    assert await library.verify() == []
+
+
+# A full disk
+
+
+async def test_a_full_disk_is_the_librarys_fault_not_the_files(library, folder, write):
+    await library.add(folder)
+    catalogue = await library._store.lock_catalogue()
+    (pages,) = catalogue._rows("PRAGMA page_count")[0]
+    catalogue._rows(f"PRAGMA max_page_count = {pages}")
+    write("large.md", "# Large\n\n" + "words and more words " * 5000)
+    with pytest.raises(LibraryError, match=r"cannot write the catalogue .* full"):
+        await library.add(folder)
+    catalogue._rows("PRAGMA max_page_count = 1000000")
+    assert len((await library.add(folder)).added) == 1
+    assert await library.verify() == []
+
+
+async def test_a_full_disk_is_reported_before_the_index_is_written(library, folder, monkeypatch):
+    full = shutil.disk_usage(folder)._replace(free=5 << 20)
+    with monkeypatch.context() as patched:
+        patched.setattr(shutil, "disk_usage", lambda path: full)
+        with pytest.raises(LibraryError, match="5 MB are free"):
+            await library.add(folder)
+    assert (await library.add(folder)).passages > 0
+
+
+# Progress
+
+
+async def test_progress_is_reported(library, folder):
+    steps = []
+    result = await library.add(folder, on_progress=steps.append)
+    reading = [step for step in steps if step.phase == "reading"]
+    assert [step.done for step in reading] == [0, 1, 2, 3]
+    assert {Path(step.file).name for step in reading} == {"badger.md", "heron.md", "otter.md", ""}
+    last = [step for step in steps if step.phase == "embedding"][-1]
+    assert last.done == last.total == result.passages
+
+
+async def test_comparing_many_files_is_reported(library, write):
+    for n in range(120):
+        folder = write(f"{n}.txt", f"Number {n}.").parent
+    await library.add(folder)
+    steps = []
+    await library.add(folder, on_progress=steps.append)
+    comparing = [step for step in steps if step.phase == "comparing"]
+    assert comparing[0].done == 0
+    assert {step.total for step in comparing} == {120}
+    assert comparing[0].file.endswith(".txt")

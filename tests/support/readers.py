@@ -1,0 +1,38 @@
+"""Readers for the parser processes of a library, named as `support.readers:NAME`."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+from colligate.documents.reading import read_file
+
+
+def fragile(path):
+    """A reader whose files fail as their names say."""
+    if path.stem == "deadly":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if path.stem == "quits":
+        os._exit(3)
+    if path.stem == "interrupted":  # Ctrl-C in a terminal reaches parsers too
+        os.kill(os.getpid(), signal.SIGINT)
+    if path.stem == "chatty":
+        os.write(1, b"a parser prints what it likes\n")
+    if path.stem == "broken":
+        raise ZeroDivisionError("a bug in a parser")
+    return read_file(path)
+
+
+def noting(path):
+    """A reader that appends each file's stem to `read.txt`, beside the folder of documents."""
+    with (path.parent.parent / "read.txt").open("a") as notes:
+        notes.write(f"{path.stem}\n")
+    return fragile(path)
+
+
+def endless(path):
+    """A reader that writes its process id to a file and never ends."""
+    Path(f"{path}.pid").write_text(str(os.getpid()))
+    while True:
+        signal.pause()
