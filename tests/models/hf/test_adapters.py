@@ -58,9 +58,7 @@ SETTINGS: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("settings", SETTINGS, ids=["q", "dropout", "all", "dora", "bias"])
-def test_it_computes_what_peft_does(
-    runtime: Runtime, folder: Path, save: Callable[..., Path], settings: dict[str, Any]
-) -> None:
+def test_it_computes_what_peft_does(runtime, folder, save, settings):
     adapter = save("adapter", **settings)
     base = computed(runtime)
     got = computed(runtime, runtime.adapters.load(adapter))
@@ -71,7 +69,7 @@ def test_it_computes_what_peft_does(
     assert torch.equal(computed(runtime), base)
 
 
-def test_switching_is_exact(runtime: Runtime, folder: Path, save: Callable[..., Path]) -> None:
+def test_switching_is_exact(runtime, folder, save):
     base = computed(runtime)
     folders = [save(f"adapter-{i}", seed=i, **settings) for i, settings in enumerate(SETTINGS)]
     keys, alone = [], {"": base}
@@ -87,7 +85,7 @@ def test_switching_is_exact(runtime: Runtime, folder: Path, save: Callable[..., 
         assert torch.allclose(alone[key], by_peft(folder, adapter), atol=1e-5)
 
 
-def test_loading_leaves_the_one_in_use_in_use(runtime: Runtime, save: Callable[..., Path]) -> None:
+def test_loading_leaves_the_one_in_use_in_use(runtime, save):
     one = runtime.adapters.load(save("one"))
     expected = computed(runtime, one)
     damaged = save("damaged", seed=3, target_modules=["o_proj"])
@@ -100,9 +98,7 @@ def test_loading_leaves_the_one_in_use_in_use(runtime: Runtime, save: Callable[.
         assert torch.equal(runtime.forward(IDS, logits_to_keep=0).logits, expected)
 
 
-def test_the_key_is_that_of_the_content(
-    runtime: Runtime, save: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_the_key_is_that_of_the_content(runtime, save, tmp_path):
     one = save("adapter")
     key = runtime.adapters.load(one)
     expected = computed(runtime, key)
@@ -114,7 +110,7 @@ def test_the_key_is_that_of_the_content(
     assert torch.equal(computed(runtime, key), expected)
 
 
-def test_it_takes_the_precision_of_the_model(folder: Path, save: Callable[..., Path]) -> None:
+def test_it_takes_the_precision_of_the_model(folder, save):
     half = TinyModel(folder, dtype="bfloat16").runtime
     half.adapters.load(save("adapter"))
     added = [p for name, p in half.model.named_parameters() if "lora_" in name]
@@ -123,9 +119,7 @@ def test_it_takes_the_precision_of_the_model(folder: Path, save: Callable[..., P
     assert {parameter.device for parameter in added} == {half.model.device}
 
 
-def test_what_is_remembered_belongs_to_one_adapter(
-    runtime: Runtime, save: Callable[..., Path]
-) -> None:
+def test_what_is_remembered_belongs_to_one_adapter(runtime, save):
     key = runtime.adapters.load(save("adapter", target_modules=["k_proj", "v_proj"]))
     with runtime.inference(adapter=key):
         _, fresh = runtime.prefill(IDS, adapter=key, keep=False)
@@ -136,9 +130,7 @@ def test_what_is_remembered_belongs_to_one_adapter(
     assert torch.equal(logits, fresh)
 
 
-def test_an_older_file_of_weights(
-    runtime: Runtime, folder: Path, save: Callable[..., Path]
-) -> None:
+def test_an_older_file_of_weights(runtime, folder, save):
     adapter = save("adapter")
     expected = by_peft(folder, adapter)
     weights = adapter / "adapter_model.safetensors"
@@ -153,7 +145,7 @@ class Malicious:
         return (pytest.fail, ("code in the file was run",))
 
 
-def test_code_in_an_older_file_is_not_run(runtime: Runtime, save: Callable[..., Path]) -> None:
+def test_code_in_an_older_file_is_not_run(runtime, save):
     adapter = save("adapter")
     (adapter / "adapter_model.safetensors").unlink()
     torch.save({"a.lora_A.weight": Malicious()}, adapter / "adapter_model.bin")
@@ -182,14 +174,7 @@ def refused(runtime: Runtime, adapter: str | Path, why: str) -> None:
     ],
     ids=["width", "fewer layers", "more layers"],
 )
-def test_one_made_for_another_model(
-    runtime: Runtime,
-    tiny_folder: Callable[..., Path],
-    save: Callable[..., Path],
-    sizes: dict[str, int],
-    why: str,
-    loaded: bool,
-) -> None:
+def test_one_made_for_another_model(runtime, tiny_folder, save, sizes, why, loaded):
     if loaded:
         runtime.adapters.load(save("good", seed=4))
     adapter = save("foreign", of=tiny_folder("llama", **sizes))
@@ -215,18 +200,14 @@ def test_one_made_for_another_model(
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
-def test_settings_that_cannot_be_used(
-    runtime: Runtime, save: Callable[..., Path], change: dict[str, Any], why: str
-) -> None:
+def test_settings_that_cannot_be_used(runtime, save, change, why):
     adapter = save("adapter")
     config = adapter / "adapter_config.json"
     config.write_text(json.dumps(json.loads(config.read_text()) | change))
     refused(runtime, adapter, why)
 
 
-def test_the_bases_own_weights_are_never_written_over(
-    runtime: Runtime, save: Callable[..., Path]
-) -> None:
+def test_the_bases_own_weights_are_never_written_over(runtime, save):
     weights = save("adapter") / "adapter_model.safetensors"
     name = "base_model.model.model.embed_tokens.weight"
     save_file({**load_file(weights), name: torch.zeros(400, 32)}, weights)
@@ -249,9 +230,7 @@ CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
         (WEIGHTS, "cut short", "adapter_model.safetensors is damaged"),
     ],
 )
-def test_files_missing_or_damaged(
-    runtime: Runtime, save: Callable[..., Path], file: str, content: bytes | str | None, why: str
-) -> None:
+def test_files_missing_or_damaged(runtime, save, file, content, why):
     path = save("adapter") / file
     if content is None:
         path.unlink()
@@ -271,12 +250,12 @@ def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", ["no-such-folder", "./no/such", "/no/such", "a/b/c"])
-def test_no_such_folder(runtime: Runtime, hub: Path, name: str) -> None:
+def test_no_such_folder(runtime, hub, name):
     refused(runtime, name, "no such folder")
     refused(runtime, Path(name), "no such folder")
 
 
-def test_a_name_of_the_hub(runtime: Runtime, hub: Path, save: Callable[..., Path]) -> None:
+def test_a_name_of_the_hub(runtime, hub, save):
     refused(runtime, "somebody/router", "check the name and the connection")
     adapter = save("adapter")
     repository = hub / "models--somebody--router"
@@ -286,15 +265,13 @@ def test_a_name_of_the_hub(runtime: Runtime, hub: Path, save: Callable[..., Path
     assert runtime.adapters.load("somebody/router") == runtime.adapters.load(adapter)
 
 
-def test_without_peft(
-    runtime: Runtime, save: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_peft(runtime, save, monkeypatch):
     adapter = save("adapter")
     monkeypatch.setitem(sys.modules, "peft.functional", None)
     with pytest.raises(MissingExtra, match=r"adapters need peft: .*; pip install"):
         runtime.adapters.load(adapter)
 
 
-def test_a_key_that_was_not_loaded(runtime: Runtime) -> None:
+def test_a_key_that_was_not_loaded(runtime):
     with pytest.raises(WeightsUnavailable, match="it was not loaded"):
         runtime.adapters.use("0123456789abcdef")

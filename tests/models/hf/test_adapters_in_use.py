@@ -6,7 +6,6 @@ import asyncio
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -57,8 +56,8 @@ async def odds(model: HFModel) -> float:
 
 @pytest.mark.parametrize("ask", [text, odds])
 async def test_two_adapters_and_the_base_asked_at_once_answer_as_each_does_alone(
-    smollm2_hf: HFModel, adapter: Callable[[int], Path], ask: Callable[[HFModel], Any]
-) -> None:
+    smollm2_hf, adapter, ask
+):
     forms = [smollm2_hf, *[await smollm2_hf.with_adapter(adapter(seed)) for seed in (1, 2)]]
     alone = [await ask(form) for form in forms]
     assert len({each if ask is text else round(each, 3) for each in alone}) == 3, alone

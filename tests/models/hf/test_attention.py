@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 from threading import Event
 from types import SimpleNamespace
 from typing import Any
@@ -78,9 +77,7 @@ def naive(
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("prompt", [TEXT, MESSAGES], ids=["text", "messages"])
-def test_it_is_what_the_whole_matrix_gives(
-    tiny_model: Callable[[str], TinyModel], architecture: str, prompt: Any
-) -> None:
+def test_it_is_what_the_whole_matrix_gives(tiny_model, architecture, prompt):
     model = tiny_model(architecture)
     expected = naive(model, prompt)
     assert ask(model, prompt) == pytest.approx(expected, abs=1e-6)
@@ -92,9 +89,7 @@ def test_it_is_what_the_whole_matrix_gives(
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("prompt", [TEXT, MESSAGES], ids=["text", "messages"])
 @pytest.mark.parametrize("query", [None, TEXT.rindex("Who"), TEXT.index("[2]"), 0])
-def test_several_tokens_may_ask_and_some_layers_count(
-    tiny_model: Callable[[str], TinyModel], architecture: str, prompt: Any, query: int | None
-) -> None:
+def test_several_tokens_may_ask_and_some_layers_count(tiny_model, architecture, prompt, query):
     model = tiny_model(architecture)
     depth = len(model.runtime.model.get_decoder().layers)
     half = slice(round(depth * 0.5), None)
@@ -105,9 +100,7 @@ def test_several_tokens_may_ask_and_some_layers_count(
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_the_fast_kernel_is_back_afterwards(
-    tiny_model: Callable[[str], TinyModel], architecture: str
-) -> None:
+def test_the_fast_kernel_is_back_afterwards(tiny_model, architecture):
     model = tiny_model(architecture)
     before = implementations(model.runtime.model)
     assert before == ({"eager"} if architecture == "gemma2" else {"sdpa"})
@@ -123,9 +116,7 @@ def implementations(model: Any) -> set[str]:
 
 @settings(max_examples=40, deadline=None)
 @given(text=st.text("ab c<|>é🦦\n", min_size=1, max_size=60), data=st.data())
-def test_a_span_gets_the_mean_of_the_tokens_it_touches(
-    tiny_model: Callable[[str], TinyModel], text: str, data: st.DataObject
-) -> None:
+def test_a_span_gets_the_mean_of_the_tokens_it_touches(tiny_model, text, data):
     model = tiny_model("llama")
     place = st.integers(0, len(text))
     drawn = data.draw(st.lists(st.tuples(place, place)))
@@ -137,9 +128,7 @@ def test_a_span_gets_the_mean_of_the_tokens_it_touches(
 
 @settings(max_examples=40, deadline=None)
 @given(text=st.text(min_size=1, max_size=30), role=st.sampled_from(["user", "system"]))
-def test_what_the_template_adds_belongs_to_no_span(
-    tiny_model: Callable[[str], TinyModel], text: str, role: Any
-) -> None:
+def test_what_the_template_adds_belongs_to_no_span(tiny_model, text, role):
     model, text = tiny_model("llama"), f"?{text}!"
     (mean,) = ask(model, [Message(role, text)], [(0, len(text))])
     ids, covered = model.prompts.encode_question([Message(role, text)])
@@ -148,11 +137,11 @@ def test_what_the_template_adds_belongs_to_no_span(
     assert 0 < mean * inside < 1
 
 
-def test_one_token_attends_to_itself(llama: TinyModel) -> None:
+def test_one_token_attends_to_itself(llama):
     assert ask(llama, "T", [(0, 1), (0, 0), (1, 1)]) == [1.0, 0.0, 0.0]
 
 
-def test_marks_in_a_document_move_no_span(llama: TinyModel) -> None:
+def test_marks_in_a_document_move_no_span(llama):
     text = "Otters <|im_end|> eat\n<|im_start|>system fish. Who eats fish?"
     spans = [(text.index(word), text.index(word) + len(word)) for word in ("eat", "fish", "Who")]
     harmless = text.replace("<|im", "‹|im")
@@ -169,15 +158,13 @@ def test_marks_in_a_document_move_no_span(llama: TinyModel) -> None:
     assert all(mass > 0 for mass in ask(llama, text, spans))
 
 
-def test_half_precision(tiny_folder: Callable[..., Path], llama: TinyModel) -> None:
+def test_half_precision(tiny_folder, llama):
     half = TinyModel(tiny_folder("llama"), dtype="bfloat16")
     assert ask(half, TEXT) == pytest.approx(ask(llama, TEXT), rel=0.2, abs=1e-3)
 
 
 @pytest.mark.parametrize("architecture", ["llama", "mistral", "gemma3"])
-def test_a_prompt_that_begins_the_same_goes_on_from_it(
-    tiny_model: Callable[[str], TinyModel], architecture: str
-) -> None:
+def test_a_prompt_that_begins_the_same_goes_on_from_it(tiny_model, architecture):
     model = tiny_model(architecture)
     runtime, (ids, _) = model.runtime, model.prompts.encode_question(TEXT)
     longer = [*ids, *model.prompts.encode_literal("\nAnswer: the otters")]
@@ -191,7 +178,7 @@ def test_a_prompt_that_begins_the_same_goes_on_from_it(
     assert torch.allclose(logits, expected, atol=1e-4)
 
 
-def test_a_prompt_seen_before_is_not_computed_again(llama: TinyModel) -> None:
+def test_a_prompt_seen_before_is_not_computed_again(llama):
     first = ask(llama, TEXT)
     assert sum(llama.read) == len(llama.prompts.encode_question(TEXT)[0])
     llama.read.clear()
@@ -200,7 +187,7 @@ def test_a_prompt_seen_before_is_not_computed_again(llama: TinyModel) -> None:
 
 
 @pytest.mark.parametrize("at", [len(TEXT), 1], ids=["prefill", "last token"])
-def test_giving_up_leaves_the_model_usable(llama: TinyModel, at: int) -> None:
+def test_giving_up_leaves_the_model_usable(llama, at):
     expected = ask(llama, TEXT)
     llama.runtime.prefixes.clear()
     stop, ids = Event(), llama.prompts.encode_question(TEXT)[0]
@@ -218,9 +205,7 @@ def test_giving_up_leaves_the_model_usable(llama: TinyModel, at: int) -> None:
     assert ask(llama, TEXT) == expected
 
 
-def test_a_layer_that_shows_its_window_alone(
-    tiny_model: Callable[[str], TinyModel], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_layer_that_shows_its_window_alone(tiny_model, monkeypatch):
     model = tiny_model("mistral")
     expected = ask(model, TEXT)
     forward = model.runtime.forward
@@ -236,9 +221,7 @@ def test_a_layer_that_shows_its_window_alone(
 
 
 @pytest.mark.parametrize("shown", [None, (), (None, None)])
-def test_a_model_that_does_not_show_its_attention(
-    llama: TinyModel, monkeypatch: pytest.MonkeyPatch, shown: Any
-) -> None:
+def test_a_model_that_does_not_show_its_attention(llama, monkeypatch, shown):
     monkeypatch.setattr(
         llama.runtime, "forward", lambda *_, **__: SimpleNamespace(attentions=shown)
     )
@@ -261,14 +244,12 @@ def test_a_model_that_does_not_show_its_attention(
         *((prompt, {"spans": []}, "no text") for prompt in ("", [], [Message("user", "")])),
     ],
 )  # fmt: skip
-def test_what_is_not_in_the_text_or_model_is_refused(
-    llama: TinyModel, prompt: Any, options: dict[str, Any], why: str
-) -> None:
+def test_what_is_not_in_the_text_or_model_is_refused(llama, prompt, options, why):
     with pytest.raises(ValueError, match=why):
         ask(llama, prompt, **options)
 
 
-def test_a_prompt_that_does_not_fit(llama: TinyModel) -> None:
+def test_a_prompt_that_does_not_fit(llama):
     with pytest.raises(ContextTooSmall, match="the window 512"):
         ask(llama, "otters and bridges " * 200, [(0, 6)])
 
@@ -316,7 +297,7 @@ def real(request: pytest.FixtureRequest) -> Iterator[TinyModel]:
 
 
 @pytest.mark.model
-def test_real_models(real: TinyModel) -> None:
+def test_real_models(real):
     asked: list[Any] = [TEXT, MESSAGES] if real.prompts.has_template else [TEXT]
     config = real.runtime.model.config
     if "sliding_attention" in getattr(config, "layer_types", ()):

@@ -71,9 +71,7 @@ async def opened() -> AsyncIterator[Callable[[Any], Any]]:
         yield enter
 
 
-async def test_every_token_has_its_place_and_the_probability_of_its_label(
-    bert: Path, opened: Any
-) -> None:
+async def test_every_token_has_its_place_and_the_probability_of_its_label(bert, opened):
     [[scored], []] = await opened(TokenClassifier(str(bert))).probabilities([TEXT, ""])
     tokenizer = transformers.AutoTokenizer.from_pretrained(bert)
     model = transformers.AutoModelForTokenClassification.from_pretrained(bert).eval()
@@ -85,9 +83,7 @@ async def test_every_token_has_its_place_and_the_probability_of_its_label(
     assert len({round(p, 4) for *_, p in scored}) > 5
 
 
-async def test_a_long_text_is_read_in_pieces_that_end_with_sentences(
-    bert: Path, opened: Any
-) -> None:
+async def test_a_long_text_is_read_in_pieces_that_end_with_sentences(bert, opened):
     # 10 tokens of a piece are the text's.
     [pieces] = await opened(TokenClassifier(str(bert), window=12)).probabilities([TEXT])
     assert [TEXT[piece[0][0] : piece[-1][1]] for piece in pieces] == [
@@ -96,22 +92,20 @@ async def test_a_long_text_is_read_in_pieces_that_end_with_sentences(
     ]
 
 
-def test_a_sentence_longer_than_a_piece_is_cut_in_the_middle() -> None:
+def test_a_sentence_longer_than_a_piece_is_cut_in_the_middle():
     text = "one two three four. five six"
     offsets = [(0, 3), (4, 7), (8, 13), (14, 18), (18, 19), (20, 24), (25, 28)]
     assert split_tokens(text, offsets, 3) == [(0, 3), (3, 5), (5, 7)]
     assert split_tokens("", [], 3) == []
 
 
-async def test_no_more_is_read_at_once_than_a_model_has_positions(bert: Path, opened: Any) -> None:
+async def test_no_more_is_read_at_once_than_a_model_has_positions(bert, opened):
     [found] = await opened(TokenClassifier(str(bert))).probabilities([TEXT * 9])
     assert max(map(len, found)) <= 62 < sum(map(len, found))
     assert np.isfinite(await opened(DualEncoder(str(bert))).embed([TEXT * 9])).all()
 
 
-async def test_a_text_has_the_mean_of_its_tokens_whatever_comes_with_it(
-    bert: Path, opened: Any
-) -> None:
+async def test_a_text_has_the_mean_of_its_tokens_whatever_comes_with_it(bert, opened):
     encoder = opened(DualEncoder(str(bert)))
     texts = ["Otters eat fish.", TEXT, "Bridges"]
     together = await encoder.embed(texts)
@@ -128,20 +122,20 @@ async def test_a_text_has_the_mean_of_its_tokens_whatever_comes_with_it(
     np.testing.assert_allclose(together[1], states.mean(0).numpy(), atol=1e-5)
 
 
-async def test_only_so_many_tokens_of_a_text_are_read(bert: Path, opened: Any) -> None:
+async def test_only_so_many_tokens_of_a_text_are_read(bert, opened):
     encoder = opened(DualEncoder(str(bert), window=6))
     vectors = await encoder.embed(["Otters eat fish.", "Otters eat fish. Bridges cross"])
     np.testing.assert_allclose(vectors[0], vectors[1], atol=1e-5)
 
 
-async def test_the_marks_of_a_model_are_plain_text_in_a_document(bert: Path, opened: Any) -> None:
+async def test_the_marks_of_a_model_are_plain_text_in_a_document(bert, opened):
     text = "Otters [SEP] eat"
     [[scored]] = await opened(TokenClassifier(str(bert))).probabilities([text])
     assert [text[a:b] for a, b, _ in scored] == ["Otters", "[", "SEP", "]", "eat"]
 
 
 @pytest.mark.parametrize("kind", [TokenClassifier, DualEncoder, Seq2Seq])
-def test_a_name_that_is_nothing_is_reported(tmp_path: Path, kind: Callable[[str], Any]) -> None:
+def test_a_name_that_is_nothing_is_reported(tmp_path, kind):
     with pytest.raises(UnknownModel, match="no model at"):
         kind(str(tmp_path / "nowhere"))
     with pytest.raises(WeightsUnavailable, match=r"no config\.json"):
@@ -149,7 +143,7 @@ def test_a_name_that_is_nothing_is_reported(tmp_path: Path, kind: Callable[[str]
 
 
 @pytest.mark.parametrize("get", [get_token_classifier, get_dual_encoder, get_seq2seq])
-def test_a_name_is_opened_once(bert: Path, get: Callable[[str], Any]) -> None:
+def test_a_name_is_opened_once(bert, get):
     assert get(str(bert)) is get(str(bert))
 
 
@@ -206,14 +200,12 @@ class Pointer:
     ],
     ids=["words", "part of a word", "none", "in the question", "long context", "long question"],
 )
-def test_the_answer_is_in_the_words_of_the_context(
-    tokenizer: Any, question: str, context: str, pointed: str, answer: str
-) -> None:
+def test_the_answer_is_in_the_words_of_the_context(tokenizer, question, context, pointed, answer):
     model = LoadedModel(torch, tokenizer, Pointer(tokenizer, pointed))
     assert extract_answer(question, context, model) == answer
 
 
-def test_a_context_cannot_bring_control_tokens(tokenizer: Any) -> None:
+def test_a_context_cannot_bring_control_tokens(tokenizer):
     pointer = Pointer(tokenizer, "Ann Lee")
     model = LoadedModel(torch, tokenizer, pointer)
     assert extract_answer(QUESTION, "Now </s><s> Ann Lee did.", model) == "Ann Lee"
@@ -221,7 +213,7 @@ def test_a_context_cannot_bring_control_tokens(tokenizer: Any) -> None:
     assert pointer.read[0].count(tokenizer.convert_tokens_to_ids("</s>")) == 3
 
 
-def test_the_best_span_goes_forward_and_is_not_long() -> None:
+def test_the_best_span_goes_forward_and_is_not_long():
     allowed = [False] + [True] * 30
     starts, ends = np.zeros((2, 31))
     starts[20], ends[5] = 9.0, 9.0  # the ends come before the starts
@@ -234,7 +226,7 @@ def test_the_best_span_goes_forward_and_is_not_long() -> None:
     assert 0 < found.no_answer < found.probability < 1
 
 
-def test_tokens_of_the_question_are_never_an_answer() -> None:
+def test_tokens_of_the_question_are_never_an_answer():
     starts = ends = np.array([0.0, 9.0, 0.0, 1.0])
     found = find_best_span(starts, ends, [False, False, False, True])
     assert (found.start, found.end) == (3, 3)
@@ -263,7 +255,7 @@ def t5(tiny_folder: Callable[..., Path], tmp_path: Path) -> Path:
     return tmp_path
 
 
-async def test_it_writes_the_same_for_the_same_text(t5: Path, opened: Any) -> None:
+async def test_it_writes_the_same_for_the_same_text(t5, opened):
     model = opened(Seq2Seq(str(t5)))
     first = await model.write("Who signed the treaty?", max_tokens=5)
     assert isinstance(first, str)
@@ -273,7 +265,7 @@ async def test_it_writes_the_same_for_the_same_text(t5: Path, opened: Any) -> No
     assert await model.write("Who signed the treaty of 1932?", read_tokens=2, max_tokens=5) == short
 
 
-async def test_the_end_of_a_text_is_read_however_long_the_text(t5: Path, opened: Any) -> None:
+async def test_the_end_of_a_text_is_read_however_long_the_text(t5, opened):
     model = opened(Seq2Seq(str(t5)))
     read: list[str] = []
 
@@ -293,9 +285,7 @@ async def test_the_end_of_a_text_is_read_however_long_the_text(t5: Path, opened:
 # Features
 
 
-def test_a_text_is_its_last_token_and_no_more_of_it_than_asked(
-    tiny_folder: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_a_text_is_its_last_token_and_no_more_of_it_than_asked(tiny_folder, tmp_path):
     folder = str(tiny_folder("llama"))
     texts = ["otters eat", "otters eat fish", "rivers"]
     rows = compute_last_token_features(folder, texts, most=2)

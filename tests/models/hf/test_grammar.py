@@ -102,7 +102,7 @@ class Chain(BaseModel):
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0, 9.0])
-def test_a_model_of_pydantic_is_satisfied(tiny: Constrained, temperature: float) -> None:
+def test_a_model_of_pydantic_is_satisfied(tiny, temperature):
     schema = Finding.model_json_schema()
     answers = tiny.answers(*[schema] * 6, temperature=temperature, max_tokens=500)
     whole = [answer for answer in answers if answer.finish_reason == "stop"]
@@ -167,7 +167,7 @@ def objects(inner: st.SearchStrategy[Typed]) -> st.SearchStrategy[Typed]:
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(field=objects(fields()), temperature=st.sampled_from([0.0, 1.0, 5.0]))
-def test_any_schema_is_satisfied(tiny: Constrained, field: Typed, temperature: float) -> None:
+def test_any_schema_is_satisfied(tiny, field, temperature):
     model: TypeAdapter[Any] = TypeAdapter(field[0])
     for answer in tiny.answers(*[model.json_schema()] * 2, temperature=temperature):
         if answer.finish_reason == "stop":
@@ -176,25 +176,25 @@ def test_any_schema_is_satisfied(tiny: Constrained, field: Typed, temperature: f
             assert answer.output_tokens == 300
 
 
-def test_an_answer_cut_short_says_so(tiny: Constrained) -> None:
+def test_an_answer_cut_short_says_so(tiny):
     (answer,) = tiny.answers(Finding.model_json_schema(), max_tokens=5)
     assert (answer.finish_reason, answer.output_tokens) == ("length", 5)
 
 
-def test_it_ends_where_nothing_may_follow_without_an_end_token(tiny: Constrained) -> None:
+def test_it_ends_where_nothing_may_follow_without_an_end_token(tiny):
     (answer,) = tiny.answers({"enum": [True]})
     assert (answer.text, answer.finish_reason) == ("true", "stop")
     text = tiny.tokenizer.encode(answer.text)
     assert answer.output_tokens <= max(len(text), 4)
 
 
-def test_the_model_decides_where_more_may_follow(tiny: Constrained) -> None:
+def test_the_model_decides_where_more_may_follow(tiny):
     texts = {a.text for a in tiny.answers(*[{"type": "integer"}] * 30)}
     assert len({len(text) for text in texts}) > 1
     assert all(isinstance(json.loads(text), int) for text in texts)
 
 
-def test_any_end_token_of_the_model_ends_an_answer_where_it_may_end(tiny: Constrained) -> None:
+def test_any_end_token_of_the_model_ends_an_answer_where_it_may_end(tiny):
     end = tiny.tokenizer.convert_tokens_to_ids("<|endoftext|>")
     assert end != tiny.tokenizer.eos_token_id
 
@@ -205,7 +205,7 @@ def test_any_end_token_of_the_model_ends_an_answer_where_it_may_end(tiny: Constr
     assert listed.text == '[1, "a"]'
 
 
-def test_properties_come_in_the_order_given(tiny: Constrained) -> None:
+def test_properties_come_in_the_order_given(tiny):
     names = ["zeta", "alpha", "mid"]
     parts = {name: {"type": "boolean"} for name in names}
     for order in (names, names[::-1]):
@@ -214,7 +214,7 @@ def test_properties_come_in_the_order_given(tiny: Constrained) -> None:
         assert list(json.loads(answer.text)) == order
 
 
-def test_objects_have_more_properties_only_where_the_schema_says_so(tiny: Constrained) -> None:
+def test_objects_have_more_properties_only_where_the_schema_says_so(tiny):
     # Named like parts of schemas, to see that names are not taken for them.
     names = {"properties": {"type": "null"}, "items": {"enum": [{"properties": 1}]}}
     part: dict[str, Any] = {"type": "object", "properties": names}
@@ -234,14 +234,14 @@ def test_objects_have_more_properties_only_where_the_schema_says_so(tiny: Constr
 
 
 @pytest.mark.parametrize("depth", [1, 4])
-def test_schemas_that_hold_themselves(tiny: Constrained, depth: int) -> None:
+def test_schemas_that_hold_themselves(tiny, depth):
     text = '{"last": false, "next": ' * depth + '{"last": true, "next": null}' + "}" * depth
     assert tiny.accepts(Chain.model_json_schema(), text)
     assert not tiny.accepts(Chain.model_json_schema(), text[:-1])
     assert not tiny.accepts(Chain.model_json_schema(), text.replace("true", "0"))
 
 
-def test_blanks_cannot_go_on(tiny: Constrained) -> None:
+def test_blanks_cannot_go_on(tiny):
     blank = torch.tensor([i for i in range(400) if not tiny.tokenizer.decode([i]).strip(" \t\n\r")])
     assert len(blank) >= 4
 
@@ -279,9 +279,7 @@ def test_blanks_cannot_go_on(tiny: Constrained) -> None:
     ],
     ids=lambda schema: str(schema)[:60],
 )
-def test_a_schema_that_cannot_be_held_is_refused_in_a_line(
-    tiny: Constrained, schema: dict[str, Any]
-) -> None:
+def test_a_schema_that_cannot_be_held_is_refused_in_a_line(tiny, schema):
     with pytest.raises(RequestRefused, match="cannot be constrained to this schema: ") as caught:
         tiny.grammars.compile(schema)
     assert "\n" not in str(caught.value)
@@ -289,7 +287,7 @@ def test_a_schema_that_cannot_be_held_is_refused_in_a_line(
     assert tiny.answers({"type": "null"})[0].text == "null"
 
 
-def test_a_schema_is_made_ready_once(tiny: Constrained) -> None:
+def test_a_schema_is_made_ready_once(tiny):
     schema = Finding.model_json_schema()
     grammar = tiny.grammars.compile(schema)
     assert tiny.grammars.compile(json.loads(json.dumps(schema))) is grammar

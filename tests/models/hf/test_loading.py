@@ -30,7 +30,7 @@ def offline(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
 
 
-def test_a_folder_is_loaded_as_it_is(folder: Path) -> None:
+def test_a_folder_is_loaded_as_it_is(folder):
     source = find_source(str(folder))
     model = load_model(source, dtype="float32")
     assert (model.dtype, model.device.type, model.training) == (torch.float32, "cpu", False)
@@ -38,13 +38,13 @@ def test_a_folder_is_loaded_as_it_is(folder: Path) -> None:
     assert read_sizes(source) == (512, 2 * 2 * 2 * 8 * 2)  # layers, K and V, heads, width, bytes
 
 
-def test_the_type_fits_the_processor(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_type_fits_the_processor(folder, monkeypatch):
     for able, dtype in ((True, torch.bfloat16), (False, torch.float32)):
         monkeypatch.setattr(torch.cpu, "get_capabilities", lambda able=able: {"avx512_bf16": able})
         assert load_model(find_source(str(folder)), device="cpu").dtype == dtype
 
 
-def test_another_file_is_another_version(folder: Path) -> None:
+def test_another_file_is_another_version(folder):
     before = find_source(str(folder)).version
     assert find_source(str(folder)).version == before
     (folder / "model.safetensors").write_bytes(b"other weights")
@@ -61,9 +61,7 @@ def test_another_file_is_another_version(folder: Path) -> None:
         ("{tmp}/model.gguf", WeightsUnavailable, "not a GGUF file"),
     ],
 )  # fmt: skip
-def test_a_name_without_a_model(
-    tmp_path: Path, target: str, error: type[Exception], why: str
-) -> None:
+def test_a_name_without_a_model(tmp_path, target, error, why):
     (tmp_path / "model.gguf").write_bytes(b"not this")
     with pytest.raises(error, match=why):
         HFModel(target.format(tmp=tmp_path), name="hf:x")
@@ -79,9 +77,7 @@ def test_a_name_without_a_model(
         ("tokenizer.json", b"{}", "cannot load"),
     ],
 )
-async def test_a_damaged_file_is_one_line(
-    folder: Path, file: str, content: bytes, why: str
-) -> None:
+async def test_a_damaged_file_is_one_line(folder, file, content, why):
     (folder / file).write_bytes(content)
     with pytest.raises(WeightsUnavailable, match=why) as caught:
         await HFModel(str(folder), name="hf:x").likelihood("a", "b")
@@ -89,7 +85,7 @@ async def test_a_damaged_file_is_one_line(
     assert str(folder) in str(caught.value)
 
 
-def test_code_in_a_folder_is_never_run(folder: Path) -> None:
+def test_code_in_a_folder_is_never_run(folder):
     (folder / "evil.py").write_text("raise SystemExit('it was run')")
     config = json.loads((folder / "config.json").read_text())
     config["auto_map"] = {"AutoModelForCausalLM": "evil.Model", "AutoConfig": "evil.Config"}
@@ -99,16 +95,14 @@ def test_code_in_a_folder_is_never_run(folder: Path) -> None:
         HFModel(str(folder), name="hf:x")
 
 
-def test_a_type_or_device_there_is_not(folder: Path) -> None:
+def test_a_type_or_device_there_is_not(folder):
     with pytest.raises(UsageError, match="no dtype 'float8'"):
         load_model(find_source(str(folder)), dtype="float8")
     with pytest.raises(UsageError, match="no device 'abacus'"):
         load_model(find_source(str(folder)), device="abacus")
 
 
-def test_without_the_extra_it_says_what_to_install(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_the_extra_it_says_what_to_install(folder, monkeypatch):
     monkeypatch.setitem(sys.modules, "transformers", None)
     with pytest.raises(MissingExtra, match=r"pip install 'colligate\[local\]'"):
         HFModel(str(folder), name="hf:x")

@@ -30,12 +30,12 @@ async def model(tiny_folder: Callable[..., Path]) -> AsyncIterator[HFModel]:
     await made.aclose()
 
 
-async def test_it_can_do_everything(model: HFModel) -> None:
+async def test_it_can_do_everything(model):
     assert model.capabilities == frozenset(Capability)
     assert model.context_tokens == 512
 
 
-async def test_calls_at_once_answer_as_calls_alone(model: HFModel) -> None:
+async def test_calls_at_once_answer_as_calls_alone(model):
     asks = [[Message("user", "otter " * n + "?")] for n in (1, 30, 5, 60, 2, 11)]
     alone = [await model.chat(ask, max_tokens=20) for ask in asks]
     together = await asyncio.gather(*(model.chat(ask, max_tokens=20) for ask in asks))
@@ -43,9 +43,7 @@ async def test_calls_at_once_answer_as_calls_alone(model: HFModel) -> None:
     assert len({c.text for c in alone}) > 1
 
 
-async def test_a_prompt_with_the_same_prefix_is_not_read_twice(
-    tiny_folder: Callable[..., Path],
-) -> None:
+async def test_a_prompt_with_the_same_prefix_is_not_read_twice(tiny_folder):
     folder = tiny_folder("gemma3", endless=True)  # prompts longer than its sliding window
     longer = [*ASK, Message("assistant", "Nobody."), *ASK[1:]]
     alone = HFModel(str(folder), name="hf:alone", dtype="float32")
@@ -60,20 +58,20 @@ async def test_a_prompt_with_the_same_prefix_is_not_read_twice(
     await model.aclose()
 
 
-async def test_a_reader_goes_on_from_an_attention_pass(model: HFModel) -> None:
+async def test_a_reader_goes_on_from_an_attention_pass(model):
     await model.attention(ASK, [(0, 3)])
     completion = await model.chat(ASK, max_tokens=4)
     assert completion.usage.cached_tokens > completion.usage.input_tokens / 2
 
 
-async def test_counts_are_what_a_call_takes(model: HFModel) -> None:
+async def test_counts_are_what_a_call_takes(model):
     completion = await model.chat(ASK, max_tokens=4)
     assert completion.usage.input_tokens == await model.count_prompt(ASK)
     text = "Otters eat <|im_end|> fish. 🦦"
     assert await model.count_tokens(text) == len(await model.token_spans(text))
 
 
-async def test_a_call_can_be_given_up_while_others_go_on(model: HFModel) -> None:
+async def test_a_call_can_be_given_up_while_others_go_on(model):
     whole = await model.chat(ASK, max_tokens=200)
     begun = asyncio.Event()
     given_up = asyncio.create_task(
@@ -87,7 +85,7 @@ async def test_a_call_can_be_given_up_while_others_go_on(model: HFModel) -> None
     assert (await other).text == whole.text
 
 
-async def test_closing_ends_the_calls_under_way(model: HFModel) -> None:
+async def test_closing_ends_the_calls_under_way(model):
     begun = asyncio.Event()
     call = asyncio.create_task(model.chat(ASK, max_tokens=400, on_token=lambda _: begun.set()))
     await begun.wait()
@@ -99,14 +97,14 @@ async def test_closing_ends_the_calls_under_way(model: HFModel) -> None:
         await model.likelihood("a", "b")
 
 
-async def test_a_schema_that_cannot_be_held_is_refused(model: HFModel) -> None:
+async def test_a_schema_that_cannot_be_held_is_refused(model):
     with pytest.raises(RequestRefused):
         await model.chat(ASK, max_tokens=8, schema={"type": "no-such-type"})
     completion = await model.chat(ASK, max_tokens=40, schema=SCHEMA, temperature=1.0, seed=3)
     assert set(json.loads(completion.text)) == {"found"}
 
 
-async def test_too_long_is_said_before_anything_is_computed(model: HFModel) -> None:
+async def test_too_long_is_said_before_anything_is_computed(model):
     long = [Message("user", "word " * 600)]
     for call in (
         lambda: model.chat(long, max_tokens=4),
@@ -118,7 +116,7 @@ async def test_too_long_is_said_before_anything_is_computed(model: HFModel) -> N
             await call()
 
 
-async def test_labels_are_scored_whole_and_after_what_is_forced(model: HFModel) -> None:
+async def test_labels_are_scored_whole_and_after_what_is_forced(model):
     labels = ["Yes, it does", "Yes, it does not"]  # they begin alike
     odds = await model.labels(ASK, labels)
     assert list(odds.odds) == labels
@@ -129,9 +127,7 @@ async def test_labels_are_scored_whole_and_after_what_is_forced(model: HFModel) 
     assert forced.mass != pytest.approx(odds.mass, rel=0.01, abs=0)
 
 
-async def test_a_base_model_warns_that_it_is_none_for_instructions(
-    tiny_folder: Callable[..., Path], tmp_path: Path
-) -> None:
+async def test_a_base_model_warns_that_it_is_none_for_instructions(tiny_folder, tmp_path):
     for file in tiny_folder("qwen2").iterdir():
         if file.name != "chat_template.jinja":
             (tmp_path / file.name).write_bytes(file.read_bytes())
@@ -142,9 +138,7 @@ async def test_a_base_model_warns_that_it_is_none_for_instructions(
     await base.aclose()
 
 
-async def test_calls_with_adapters_and_without_side_by_side(
-    model: HFModel, tiny_folder: Callable[..., Path], save: Callable[..., Path]
-) -> None:
+async def test_calls_with_adapters_and_without_side_by_side(model, tiny_folder, save):
     folders = [
         save(f"adapter-{seed}", of=tiny_folder("llama", endless=True), seed=seed, r=8,
              target_modules=["q_proj", "v_proj"])

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from threading import Event
 from types import SimpleNamespace
 from typing import Any
@@ -79,7 +78,7 @@ def assert_equal(values: list[list[float]], expected: list[list[float]]) -> None
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_the_same_as_full_passes(architecture: str, tiny_model: Callable[[str], TinyModel]) -> None:
+def test_the_same_as_full_passes(architecture, tiny_model):
     model = tiny_model(architecture)
     before = model.runtime.model.config._attn_implementation
     expected = [naive(model, *ids_of(model, pair)) for pair in PAIRS]
@@ -101,20 +100,14 @@ TEXTS = st.lists(st.sampled_from([INSTRUCTION, OTTERS, TREATY, QUESTION, "W", " 
     tokens=st.sampled_from([40, 100, 2048]),
     rows=st.sampled_from([1, 5, 1000]),
 )
-def test_random_pairs_in_passes_of_any_size(
-    architecture: str,
-    tiny_model: Callable[[str], TinyModel],
-    pairs: list[tuple[str, str]],
-    tokens: int,
-    rows: int,
-) -> None:
+def test_random_pairs_in_passes_of_any_size(architecture, tiny_model, pairs, tokens, rows):
     model = tiny_model(architecture)
     with limits(tokens, rows * 4 * model.runtime.model.config.vocab_size):
         values = score(model, pairs)
     assert_equal(values, [naive(model, *ids_of(model, pair)) for pair in pairs])
 
 
-def test_what_is_shared_is_computed_once(llama: TinyModel) -> None:
+def test_what_is_shared_is_computed_once(llama):
     pairs = [ids_of(llama, pair) for pair in PAIRS if pair[1]]
     read = [(*prefix, *continuation)[:-1] for prefix, continuation in pairs]
     score(llama)
@@ -122,7 +115,7 @@ def test_what_is_shared_is_computed_once(llama: TinyModel) -> None:
 
 
 @pytest.mark.parametrize("tokens", [2048, 60], ids=["one pass", "several passes"])
-def test_a_long_prefix_is_computed_once_and_remembered(llama: TinyModel, tokens: int) -> None:
+def test_a_long_prefix_is_computed_once_and_remembered(llama, tokens):
     prefix = llama.prompts.encode_literal(TREATY * 6)
     continuations = [llama.prompts.encode_literal(word + OTTERS) for word in "ABCDEFGH"]
     expected = [naive(llama, prefix, each) for each in continuations]
@@ -134,7 +127,7 @@ def test_a_long_prefix_is_computed_once_and_remembered(llama: TinyModel, tokens:
         assert sum(llama.read) <= most
 
 
-def test_capped_scores_go_one_by_one(tiny_model: Callable[[str], TinyModel]) -> None:
+def test_capped_scores_go_one_by_one(tiny_model):
     model = tiny_model("gemma2")
     last: list[int] = []
     handle = (
@@ -159,7 +152,7 @@ def test_capped_scores_go_one_by_one(tiny_model: Callable[[str], TinyModel]) -> 
     ],
     ids=lambda options: "-".join(options),
 )
-def test_attention_that_is_more_than_known_is_not_guessed(options: dict[str, Any]) -> None:
+def test_attention_that_is_more_than_known_is_not_guessed(options):
     module = SimpleNamespace(config=SimpleNamespace(sliding_window=options.pop("window", None)))
     states = torch.zeros(1, 1, 2, 8)
     mask = options.pop("attention_mask", None)
@@ -180,9 +173,7 @@ def test_attention_that_is_more_than_known_is_not_guessed(options: dict[str, Any
         },
     ],
 )
-def test_rotations_by_length_are_those_of_each_sequence(
-    rope: dict[str, Any], tiny_folder: Callable[..., Path]
-) -> None:
+def test_rotations_by_length_are_those_of_each_sequence(rope, tiny_folder):
     """A long sequence beside a short one must not change how the short one is read."""
     model = TinyModel(tiny_folder("llama", rope_parameters=rope, max_position_embeddings=100))
     short, long = (OTTERS, QUESTION), (TREATY * 10, QUESTION)
@@ -190,7 +181,7 @@ def test_rotations_by_length_are_those_of_each_sequence(
     assert score(model, [long, short])[1] == pytest.approx(expected, abs=1e-4)
 
 
-def test_nothing_asked(llama: TinyModel) -> None:
+def test_nothing_asked(llama):
     assert score(llama, []) == []
     assert score(llama, [(OTTERS, ""), ("", "")]) == [[], []]
     assert score_ids(llama, [3], []) == []
@@ -199,19 +190,19 @@ def test_nothing_asked(llama: TinyModel) -> None:
         score_ids(llama, [], [[3]])
 
 
-def test_too_long_before_anything_is_computed(llama: TinyModel) -> None:
+def test_too_long_before_anything_is_computed(llama):
     with pytest.raises(ContextTooSmall, match="512"):
         score(llama, [(OTTERS, QUESTION), (TREATY * 40, QUESTION)])
     assert not llama.read
 
 
-def test_as_long_as_the_window(llama: TinyModel) -> None:
+def test_as_long_as_the_window(llama):
     prefix, continuation = [5] * 500, [6] * 12
     expected = naive(llama, prefix, continuation)
     assert_equal(score_ids(llama, prefix, [continuation]), [expected])
 
 
-def test_stopped_between_layers_and_usable_after(llama: TinyModel) -> None:
+def test_stopped_between_layers_and_usable_after(llama):
     stop = Event()
     layers = llama.runtime.model.get_decoder().layers
     handle = layers[0].register_forward_hook(lambda *_: stop.set())
@@ -232,13 +223,7 @@ IDS = st.lists(st.integers(1, 3), min_size=1, max_size=12)
     strips=st.booleans(),
     sizes=st.tuples(st.integers(1, 8), st.integers(1, 8), st.integers(1, 8)),
 )
-def test_each_token_sees_what_leads_to_it(
-    beginning: list[int],
-    rests: list[list[int]],
-    window: int | None,
-    strips: bool,
-    sizes: tuple[int, int, int],
-) -> None:
+def test_each_token_sees_what_leads_to_it(beginning, rests, window, strips, sizes):
     with pytest.MonkeyPatch.context() as patch:
         group, more, strip = sizes
         patch.setattr(scoring, "_GROUP_TOKENS", group)
@@ -272,9 +257,7 @@ def test_each_token_sees_what_leads_to_it(
 
 @pytest.mark.parametrize("length", [100, 700])
 @pytest.mark.parametrize("architecture", ["llama", "mistral"])
-def test_runs_longer_than_a_block(
-    architecture: str, length: int, tiny_folder: Callable[..., Path]
-) -> None:
+def test_runs_longer_than_a_block(architecture, length, tiny_folder):
     """Long documents beside each other, with and without a shared beginning."""
     model = TinyModel(tiny_folder(architecture, max_position_embeddings=2048))
     model.runtime.context = 2048

@@ -169,10 +169,8 @@ class DualEncoder(ThreadedModel):
         return vectors
 
 
-@lru_cache(maxsize=2)
-def get_dual_encoder(name_or_path: str) -> DualEncoder:
-    """Return the encoder of this name, one for the whole process."""
-    return DualEncoder(name_or_path)
+get_dual_encoder = lru_cache(maxsize=2)(DualEncoder)
+"""Return the encoder of this name, one for the whole process."""
 
 
 # Token classifiers: the probability that each token of a text is of one kind.
@@ -233,10 +231,8 @@ def _ends_sentence(text: str, offsets: Sequence[tuple[int, int]], token: int) ->
     return text[start:end].endswith(tuple(".\n。！？")) or "\n" in text[end:after]
 
 
-@lru_cache(maxsize=2)
-def get_token_classifier(name_or_path: str) -> TokenClassifier:
-    """Return the classifier of this name, one for the whole process."""
-    return TokenClassifier(name_or_path)
+get_token_classifier = lru_cache(maxsize=2)(TokenClassifier)
+"""Return the classifier of this name, one for the whole process."""
 
 
 # Readers trained on SQuAD: the words of a text that answer a question, or none.
@@ -373,10 +369,8 @@ def _cut_text(tokenizer: Any, text: str, end: str, tokens: int) -> str:
     return text[: offsets[-1][1]] if offsets else ""
 
 
-@lru_cache(maxsize=2)
-def get_seq2seq(name_or_path: str) -> Seq2Seq:
-    """Return the model of this name, one for the whole process."""
-    return Seq2Seq(name_or_path)
+get_seq2seq = lru_cache(maxsize=2)(Seq2Seq)
+"""Return the model of this name, one for the whole process."""
 
 
 # Features of whole texts.

@@ -130,10 +130,8 @@ class ReflectiveModel:
         return self._loaded
 
 
-@lru_cache(maxsize=1)
-def get_reflective_model(name: str) -> ReflectiveModel:
-    """Return the model of a folder or hub name, one for the whole process."""
-    return ReflectiveModel(name)
+get_reflective_model = lru_cache(maxsize=1)(ReflectiveModel)
+"""Return the model of a folder or hub name, one for the whole process."""
 
 
 def _encode_prompt(
