@@ -258,7 +258,7 @@ def _no_template(name: str) -> str:
 
 
 class _SharedParts:
-    """What a model and its adapted views share; each part is made when it is first needed.
+    """The parts that a model and its adapted views share, each made when it is first needed.
 
     The tokenizer is used in the thread `reading`, the weights in `computing`, so that reading a
     prompt and counting its tokens never wait for answers in progress.
