@@ -38,7 +38,7 @@ company village season second several national university century population gov
 def prompt_of(prompts, length: int) -> str:
     """A text of `length` tokens, or as good as."""
     text = " ".join(random.Random(length).choices(WORDS, k=length))
-    return text[: prompts.spans(text)[length - 1][1]]
+    return text[: prompts.token_spans(text)[length - 1][1]]
 
 
 def spans_of(text: str) -> list[tuple[int, int]]:
@@ -62,26 +62,27 @@ def reset_most() -> None:
 
 def measure(way: str, length: int, target: str, dtype: str, repeats: int) -> dict:
     """Seconds (median) and bytes above the loaded model of one way to look at one prompt."""
-    from colligate.models.hf.attention import attention
-    from colligate.models.hf.loading import Runtime, find, load_tokenizer, transformers
+    from colligate.models.hf.attention import compute_attention
+    from colligate.models.hf.loading import find_source, import_transformers, load_tokenizer
     from colligate.models.hf.prompts import Prompts
+    from colligate.models.hf.runtime import Runtime
 
-    transformers()
-    source = find(target)
+    import_transformers()
+    source = find_source(target)
     runtime = Runtime(source, target, context=1 << 20, dtype=dtype)
     prompts = Prompts(load_tokenizer(source), target)
 
     def by_attention(text: str) -> list[float]:
-        runtime.remembered.clear()
-        return attention(runtime, prompts, text, spans_of(text))
+        runtime.prefixes.clear()
+        return compute_attention(runtime, prompts, text, spans_of(text))
 
     def by_prefill(text: str) -> None:
-        with runtime.working():
-            runtime.forward(prompts.question(text)[0], runtime.cache())
+        with runtime.inference():
+            runtime.forward(prompts.encode_question(text)[0], runtime.new_cache())
 
     def by_matrix(text: str) -> list[float]:
-        ids, covered = prompts.question(text)
-        with runtime.working(), runtime.attending("eager"):
+        ids, covered = prompts.encode_question(text)
+        with runtime.inference(), runtime.use_attention("eager"):
             layers = runtime.forward(ids, output_attentions=True).attentions
             row = runtime.torch.stack([layer[0, :, -1].float().mean(0) for layer in layers])
             masses = row.mean(0).tolist()
@@ -95,7 +96,7 @@ def measure(way: str, length: int, target: str, dtype: str, repeats: int) -> dic
     look = dict(zip(WAYS, (by_attention, by_matrix, by_prefill), strict=True))[way]
     config = runtime.model.config.get_text_config()
     text = prompt_of(prompts, length)
-    tokens = len(prompts.question(text)[0])
+    tokens = len(prompts.encode_question(text)[0])
     one = config.num_attention_heads * tokens**2
     size = runtime.model.dtype.itemsize
     found = {
@@ -149,11 +150,11 @@ async def read(length: int, target: str, dtype: str, repeats: int) -> dict:
         prompts = await parts.compute(lambda _: parts.prompts())
         text = prompt_of(prompts, length if turn else 64)
         for forget, seconds in ((False, with_it), (True, without)):
-            await parts.compute(lambda _: parts.runtime().remembered.clear())
+            await parts.compute(lambda _: parts.runtime().prefixes.clear())
             began = time.perf_counter()
             await model.attention([Message("user", text)], spans_of(text))
             if forget:
-                await parts.compute(lambda _: parts.runtime().remembered.clear())
+                await parts.compute(lambda _: parts.runtime().prefixes.clear())
             reply = await model.chat([Message("user", text)], max_tokens=ANSWER)
             if turn:  # the first warms up
                 seconds.append(time.perf_counter() - began)

@@ -22,9 +22,10 @@ from typing import Any
 
 from colligate.documents.chunking import Structural
 from colligate.documents.reading import read_file
-from colligate.models.hf.loading import Runtime, find, load_tokenizer
+from colligate.models.hf.loading import find_source, load_tokenizer
 from colligate.models.hf.prompts import Prompts
-from colligate.models.hf.score import Scorer
+from colligate.models.hf.runtime import Runtime
+from colligate.models.hf.score import LikelihoodScorer
 from colligate.models.weights import pull
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
@@ -36,7 +37,7 @@ Pair = tuple[str, str]
 
 def passages(prompts: Prompts) -> list[str]:
     """Passages of the example documents, in an order that is random and always the same."""
-    cut = Structural(LONGEST, prompts.spans)
+    cut = Structural(LONGEST, prompts.token_spans)
     texts = [
         document.slice(span)
         for file in sorted((EXAMPLES / "licences").iterdir())
@@ -44,7 +45,7 @@ def passages(prompts: Prompts) -> list[str]:
         for span in cut(document)
     ]
     random.Random(5).shuffle(texts)
-    return [text for text in texts if SHORTEST <= len(prompts.literal(text)) <= LONGEST]
+    return [text for text in texts if SHORTEST <= len(prompts.encode_literal(text)) <= LONGEST]
 
 
 def plain(runtime: Runtime, prompts: Prompts, batch: int) -> Callable[[list[Pair]], list[Any]]:
@@ -54,8 +55,10 @@ def plain(runtime: Runtime, prompts: Prompts, batch: int) -> Callable[[list[Pair
     def score(pairs: list[Pair]) -> list[Any]:
         values = []
         for begin in range(0, len(pairs), batch):
-            prefixes = [prompts.literal(p, beginning=True) for p, _ in pairs[begin : begin + batch]]
-            continuations = [prompts.literal(c) for _, c in pairs[begin : begin + batch]]
+            prefixes = [
+                prompts.encode_literal(p, beginning=True) for p, _ in pairs[begin : begin + batch]
+            ]
+            continuations = [prompts.encode_literal(c) for _, c in pairs[begin : begin + batch]]
             rows = [p + c for p, c in zip(prefixes, continuations, strict=True)]
             longest = max(map(len, rows))
             ids = torch.tensor([row + [0] * (longest - len(row)) for row in rows])
@@ -74,18 +77,18 @@ def plain(runtime: Runtime, prompts: Prompts, batch: int) -> Callable[[list[Pair
 
 
 def measure(model: str, dtype: str, rounds: int) -> None:
-    source = find(model)
+    source = find_source(model)
     prompts = Prompts(load_tokenizer(source), model)
     runtime = Runtime(source, model, context=8192, dtype=dtype)
-    scorer = Scorer(runtime, prompts)
+    scorer = LikelihoodScorer(runtime, prompts)
     texts = passages(prompts)
     lines = (EXAMPLES / "questions.jsonl").read_text("utf-8").splitlines()
     questions = ["\nQuestion: " + json.loads(line)["question"] for line in lines]
     prefix = ""
-    while len(prompts.literal(prefix)) < LONG_PREFIX:
+    while len(prompts.encode_literal(prefix)) < LONG_PREFIX:
         prefix += texts.pop() + "\n\n"
     ways: dict[str, Callable[[list[Pair]], list[Any]]] = {
-        "together": scorer.likelihoods,
+        "together": scorer.score_texts,
         "separate passes": plain(runtime, prompts, 1),
     }
     padded = {f"padded batches of {BATCH}": plain(runtime, prompts, BATCH)}
@@ -96,13 +99,14 @@ def measure(model: str, dtype: str, rounds: int) -> None:
         (f"one question after {COUNT} documents", after_each, ways | padded),
         (f"{COUNT} questions after one prefix", after_one, ways),
     ):
-        lengths = [len(prompts.literal(p)) for p, _ in pairs]
-        sizes = f"{min(lengths)}-{max(lengths)} tokens before {len(prompts.literal(pairs[0][1]))}"
+        lengths = [len(prompts.encode_literal(p)) for p, _ in pairs]
+        after = len(prompts.encode_literal(pairs[0][1]))
+        sizes = f"{min(lengths)}-{max(lengths)} tokens before {after}"
         seconds: dict[str, list[float]] = {name: [] for name in turns}
         values: dict[str, list[Any]] = {}
         for turn in range(rounds + 1):  # the first warms up
             for name, way in turns.items():
-                runtime.remembered.clear()
+                runtime.prefixes.clear()
                 began = time.perf_counter()
                 values[name] = way(pairs)
                 if turn:

@@ -103,7 +103,7 @@ async def measure(arguments: argparse.Namespace) -> None:
     rows = Rows(arguments.out, KEYS)
     async with AsyncExitStack() as stack:
         embedder = await open_embedder_of(arguments, stack)
-        model = await opened(arguments, stack)
+        model = await open_remembering(arguments, stack)
         by_position = {
             position: some(
                 read_records(arguments.data / "dev" / f"nq20_gold_at_{position}.jsonl.gz"),
@@ -130,17 +130,19 @@ async def measure(arguments: argparse.Namespace) -> None:
                     print(line, file=sys.stderr, flush=True)
 
 
-async def opened(arguments: argparse.Namespace, stack: AsyncExitStack) -> ChatModel:
-    """The model named, which remembers what it was asked."""
-    backends = Opened()
-    stack.push_async_callback(backends.aclose)
-    settings = Settings.load().given(reader=arguments.model)
+async def open_remembering(arguments: argparse.Namespace, stack: AsyncExitStack) -> ChatModel:
+    """Open the model; a cache keeps its replies."""
+    settings = Settings.load()
     if arguments.dtype:
         options = {**settings.options, arguments.model: {"dtype": arguments.dtype}}
         settings = replace(settings, options=options)
-    remembered = ResponseCache(arguments.cache / f"scores-{arguments.dtype or 'auto'}.sqlite")
-    stack.callback(remembered.close)
-    return CachedChat((await backends.by_role({}, settings, Trace()))[Role.READER], remembered)
+    session = await stack.enter_async_context(
+        Session(settings, models={Role.READER: arguments.model})
+    )
+    replies = ResponseCache(arguments.cache / f"scores-{arguments.dtype or 'auto'}.sqlite")
+    stack.callback(replies.close)
+    models = await session.open_models(Trace(), roles=[Role.READER])
+    return CachedChat(models[Role.READER], replies)
 
 
 async def signals_of(record: Record, model: ChatModel, embedder: Embedder, prompt: str) -> Row:

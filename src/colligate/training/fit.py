@@ -28,7 +28,7 @@ from colligate.core.events import Event, Listener, Noted, Progressed, Trace
 from colligate.errors import ColligateError, MissingPath, UnknownModel, UsageError
 from colligate.jobs.files import Lines, held, json_line, make, sync, write_whole
 from colligate.jobs.identity import commit, hardware, versions
-from colligate.models.hf.loading import Source, facts, find, load_tokenizer
+from colligate.models.hf.loading import ModelSource, find_source, load_tokenizer, read_sizes
 from colligate.models.hf.prompts import Prompts
 from colligate.models.name_parts import parts, split_adapter
 from colligate.models.weights import PINNED, digest, pull
@@ -267,7 +267,7 @@ class Material:
 
     recipe: Recipe
     base: str
-    source: Source
+    source: ModelSource
     prompts: Prompts
     cutoff: int
     train: Encodings
@@ -294,7 +294,7 @@ def material(recipe: Recipe, data: Path, base: str, on_event: Listener) -> Mater
         hint = "give a folder that colligate train curate made"
         raise MissingPath(f"there is no {data / TRAIN}", "", hint)
     libraries = sft.libraries()
-    source = find(_target(base, emit))
+    source = find_source(_target(base, emit))
     prompts = Prompts(load_tokenizer(source), base)
     if not prompts.has_template:
         text = f"{base} has no chat template: messages are joined as paragraphs, as at inference"
@@ -339,8 +339,8 @@ def _target(base: str, emit: Listener) -> str:
     return rest
 
 
-def _cutoff(recipe: Recipe, base: str, source: Source, emit: Listener) -> int:
-    length = facts(source)[0]
+def _cutoff(recipe: Recipe, base: str, source: ModelSource, emit: Listener) -> int:
+    length = read_sizes(source)[0]
     if length is None or length >= recipe.cutoff:
         return recipe.cutoff
     text = f"cutoff {length:,} in place of {recipe.cutoff:,}: {base} was made for no more"

@@ -25,11 +25,11 @@ from colligate.errors import (
 )
 from colligate.models import Message
 from colligate.models.hf.loading import (
-    Source,
-    bfloat16_on_processor,
+    ModelSource,
+    cpu_has_bfloat16,
+    import_transformers,
     load_model,
-    pretrained,
-    transformers,
+    load_pretrained,
 )
 from colligate.models.hf.prompts import Prompts
 from colligate.training.launch import Place
@@ -99,7 +99,9 @@ class Encoder:
         # Where a template opens the thinking by itself, the reply begins by closing it.
         closing = "\n</think>\n\n" if prompts.opens_thinking(rendered) else ""
         asked = prompts.encode(rendered)
-        return Encoded([*asked, *prompts.literal(closing + sample.target), self._end], len(asked))
+        return Encoded(
+            [*asked, *prompts.encode_literal(closing + sample.target), self._end], len(asked)
+        )
 
     def encode_all(self, samples: Iterable[Sample], cutoff: int) -> Encodings:
         """The tokens of all samples of at most `cutoff`.
@@ -248,7 +250,7 @@ def libraries() -> Libraries:
     Raises:
         MissingExtra: one of them is not installed.
     """
-    hugging = transformers()
+    hugging = import_transformers()
     os.environ.setdefault("HF_DATASETS_DISABLE_PROGRESS_BARS", "1")
     try:
         with warnings.catch_warnings(action="ignore"):
@@ -274,7 +276,7 @@ def how(
     """
     torch = with_.torch
     cuda = torch.cuda.is_available()
-    can = torch.cuda.is_bf16_supported() if cuda else bfloat16_on_processor(torch)
+    can = torch.cuda.is_bf16_supported() if cuda else cpu_has_bfloat16(torch)
     precision = recipe.precision
     if precision == "auto":
         precision = "bfloat16" if can else "float32"
@@ -310,7 +312,7 @@ def dataset(encoded: Sequence[Encoded], cutoff: int, packing: bool, with_: Libra
 def trainer(
     recipe: Recipe,
     how: How,
-    source: Source,
+    source: ModelSource,
     tokenizer: Any,
     train: Any,
     held_out: Any,
@@ -398,7 +400,7 @@ def _arguments(recipe: Recipe, how: How, measured: bool, folder: Path, with_: Li
     return arguments
 
 
-def _model(recipe: Recipe, how: How, source: Source, place: Place, with_: Libraries) -> Any:
+def _model(recipe: Recipe, how: How, source: ModelSource, place: Place, with_: Libraries) -> Any:
     """The base in the precision that its parameters are kept in."""
     # What is trained needs 32 bits to take small steps in; what is frozen does not. Where a
     # framework shares parameters out, they have to be alike.
@@ -407,7 +409,7 @@ def _model(recipe: Recipe, how: How, source: Source, place: Place, with_: Librar
         model = load_model(source, device="cpu", dtype=dtype)
     else:
         kind = with_.transformers.AutoModelForCausalLM
-        model = pretrained(kind, source, dtype=getattr(with_.torch, dtype))
+        model = load_pretrained(kind, source, dtype=getattr(with_.torch, dtype))
     if source.gguf_file:
         # Its numbers are plain ones by now; else it is taken for one that cannot be trained.
         model.hf_quantizer.remove_quantization_config(model)

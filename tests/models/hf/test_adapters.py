@@ -12,9 +12,11 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from colligate.errors import MissingExtra, WeightsUnavailable
-from colligate.models.hf.loading import Runtime, find
+from colligate.models.hf.runtime import Runtime
+from support.tiny_models import TinyModel
 
 IDS = [5, 80, 31, 200, 17, 9, 44, 120]
 
@@ -26,49 +28,22 @@ def folder(tiny_folder: Callable[..., Path]) -> Path:
 
 @pytest.fixture
 def runtime(folder: Path) -> Runtime:
-    return Runtime(find(str(folder)), "hf:tiny", context=512, dtype="float32")
-
-
-@pytest.fixture
-def save(folder: Path, tmp_path: Path) -> Callable[..., Path]:
-    """`save("name", seed=, of=, **settings of LoRA)` is a folder with a random adapter."""
-
-    def make(name: str, *, seed: int = 1, of: Path = folder, **settings: Any) -> Path:
-        import peft
-
-        base = plain(of)
-        torch.manual_seed(seed)
-        settings = {"r": 4, "target_modules": ["q_proj"], "init_lora_weights": False, **settings}
-        with quiet():
-            model = peft.get_peft_model(base, peft.LoraConfig(**settings))
-            model.save_pretrained(tmp_path / name)
-        return tmp_path / name
-
-    return make
-
-
-def quiet() -> Any:
-    """What peft itself warns of while tests make adapters with it is not under test."""
-    return warnings.catch_warnings(action="ignore")
-
-
-def plain(folder: Path) -> Any:
-    import transformers
-
-    return transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    return TinyModel(folder).runtime
 
 
 def by_peft(base: Path, adapter: Path, *, merged: bool = False) -> torch.Tensor:
     """What a fresh model with this one adapter computes."""
     import peft
+    import transformers
 
-    with quiet(), torch.inference_mode():
-        model = peft.PeftModel.from_pretrained(plain(base), adapter)
+    plain = transformers.AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32).eval()
+    with warnings.catch_warnings(action="ignore"), torch.inference_mode():  # of peft itself
+        model = peft.PeftModel.from_pretrained(plain, adapter)
         return (model.merge_and_unload() if merged else model)(torch.tensor([IDS])).logits
 
 
 def computed(runtime: Runtime, key: str = "") -> torch.Tensor:
-    with runtime.working(adapter=key):
+    with runtime.inference(adapter=key):
         logits: torch.Tensor = runtime.forward(IDS, logits_to_keep=0).logits
         return logits
 
@@ -83,9 +58,7 @@ SETTINGS: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("settings", SETTINGS, ids=["q", "dropout", "all", "dora", "bias"])
-def test_it_computes_what_peft_does(
-    runtime: Runtime, folder: Path, save: Callable[..., Path], settings: dict[str, Any]
-) -> None:
+def test_it_computes_what_peft_does(runtime, folder, save, settings):
     adapter = save("adapter", **settings)
     base = computed(runtime)
     got = computed(runtime, runtime.adapters.load(adapter))
@@ -96,7 +69,7 @@ def test_it_computes_what_peft_does(
     assert torch.equal(computed(runtime), base)
 
 
-def test_switching_is_exact(runtime: Runtime, folder: Path, save: Callable[..., Path]) -> None:
+def test_switching_is_exact(runtime, folder, save):
     base = computed(runtime)
     folders = [save(f"adapter-{i}", seed=i, **settings) for i, settings in enumerate(SETTINGS)]
     keys, alone = [], {"": base}
@@ -112,24 +85,20 @@ def test_switching_is_exact(runtime: Runtime, folder: Path, save: Callable[..., 
         assert torch.allclose(alone[key], by_peft(folder, adapter), atol=1e-5)
 
 
-def test_loading_leaves_the_one_in_use_in_use(
-    runtime: Runtime, save: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_loading_leaves_the_one_in_use_in_use(runtime, save):
     one = runtime.adapters.load(save("one"))
     expected = computed(runtime, one)
     damaged = save("damaged", seed=3, target_modules=["o_proj"])
     (damaged / "adapter_model.safetensors").write_bytes(b"no tensors")
     other = save("other", seed=2, target_modules=["q_proj", "k_proj"])
-    with runtime.working(adapter=one):
+    with runtime.inference(adapter=one):
         with pytest.raises(WeightsUnavailable):
             runtime.adapters.load(damaged)
         runtime.adapters.load(other)
         assert torch.equal(runtime.forward(IDS, logits_to_keep=0).logits, expected)
 
 
-def test_the_key_is_that_of_the_content(
-    runtime: Runtime, save: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_the_key_is_that_of_the_content(runtime, save, tmp_path):
     one = save("adapter")
     key = runtime.adapters.load(one)
     expected = computed(runtime, key)
@@ -141,8 +110,8 @@ def test_the_key_is_that_of_the_content(
     assert torch.equal(computed(runtime, key), expected)
 
 
-def test_it_takes_the_precision_of_the_model(folder: Path, save: Callable[..., Path]) -> None:
-    half = Runtime(find(str(folder)), "hf:tiny", context=512, dtype="bfloat16")
+def test_it_takes_the_precision_of_the_model(folder, save):
+    half = TinyModel(folder, dtype="bfloat16").runtime
     half.adapters.load(save("adapter"))
     added = [p for name, p in half.model.named_parameters() if "lora_" in name]
     assert len(added) == 4
@@ -150,24 +119,18 @@ def test_it_takes_the_precision_of_the_model(folder: Path, save: Callable[..., P
     assert {parameter.device for parameter in added} == {half.model.device}
 
 
-def test_what_is_remembered_belongs_to_one_adapter(
-    runtime: Runtime, save: Callable[..., Path]
-) -> None:
+def test_what_is_remembered_belongs_to_one_adapter(runtime, save):
     key = runtime.adapters.load(save("adapter", target_modules=["k_proj", "v_proj"]))
-    with runtime.working(adapter=key):
+    with runtime.inference(adapter=key):
         _, fresh = runtime.prefill(IDS, adapter=key, keep=False)
-    with runtime.working():
+    with runtime.inference():
         runtime.prefill(IDS)
-    with runtime.working(adapter=key):
+    with runtime.inference(adapter=key):
         _, logits = runtime.prefill(IDS, adapter=key)
     assert torch.equal(logits, fresh)
 
 
-def test_an_older_file_of_weights(
-    runtime: Runtime, folder: Path, save: Callable[..., Path]
-) -> None:
-    from safetensors.torch import load_file
-
+def test_an_older_file_of_weights(runtime, folder, save):
     adapter = save("adapter")
     expected = by_peft(folder, adapter)
     weights = adapter / "adapter_model.safetensors"
@@ -182,7 +145,7 @@ class Malicious:
         return (pytest.fail, ("code in the file was run",))
 
 
-def test_code_in_an_older_file_is_not_run(runtime: Runtime, save: Callable[..., Path]) -> None:
+def test_code_in_an_older_file_is_not_run(runtime, save):
     adapter = save("adapter")
     (adapter / "adapter_model.safetensors").unlink()
     torch.save({"a.lora_A.weight": Malicious()}, adapter / "adapter_model.bin")
@@ -211,14 +174,7 @@ def refused(runtime: Runtime, adapter: str | Path, why: str) -> None:
     ],
     ids=["width", "fewer layers", "more layers"],
 )
-def test_one_made_for_another_model(
-    runtime: Runtime,
-    tiny_folder: Callable[..., Path],
-    save: Callable[..., Path],
-    sizes: dict[str, int],
-    why: str,
-    loaded: bool,
-) -> None:
+def test_one_made_for_another_model(runtime, tiny_folder, save, sizes, why, loaded):
     if loaded:
         runtime.adapters.load(save("good", seed=4))
     adapter = save("foreign", of=tiny_folder("llama", **sizes))
@@ -244,54 +200,43 @@ def test_one_made_for_another_model(
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
-def test_settings_that_cannot_be_used(
-    runtime: Runtime, save: Callable[..., Path], change: dict[str, Any], why: str
-) -> None:
+def test_settings_that_cannot_be_used(runtime, save, change, why):
     adapter = save("adapter")
     config = adapter / "adapter_config.json"
     config.write_text(json.dumps(json.loads(config.read_text()) | change))
     refused(runtime, adapter, why)
 
 
-def test_the_bases_own_weights_are_never_written_over(
-    runtime: Runtime, save: Callable[..., Path]
-) -> None:
-    from safetensors.torch import load_file, save_file
-
+def test_the_bases_own_weights_are_never_written_over(runtime, save):
     weights = save("adapter") / "adapter_model.safetensors"
-    tensors = load_file(weights)
     name = "base_model.model.model.embed_tokens.weight"
-    save_file({**tensors, name: torch.zeros(400, 32)}, weights)
+    save_file({**load_file(weights), name: torch.zeros(400, 32)}, weights)
     refused(runtime, weights.parent, "more than plain LoRA: it holds .*embed_tokens.weight")
+
+
+CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 
 
 @pytest.mark.parametrize(
     ("file", "content", "why"),
     [
-        ("adapter_config.json", None, "it has no adapter_config.json"),
-        ("adapter_config.json", b'{"peft_type": "LORA", ', "adapter_config.json is damaged"),
-        ("adapter_config.json", b"\xff\xfe", "adapter_config.json is damaged"),
-        ("adapter_config.json", b"[1, 2]", "its type is unknown"),
-        ("adapter_model.safetensors", None, "it has no adapter_model.safetensors or "),
-        ("adapter_model.safetensors", b"", "adapter_model.safetensors is damaged"),
-        ("adapter_model.safetensors", b"\x00" * 40, "adapter_model.safetensors is damaged"),
+        (CONFIG, None, "it has no adapter_config.json"),
+        (CONFIG, b'{"peft_type": "LORA", ', "adapter_config.json is damaged"),
+        (CONFIG, b"\xff\xfe", "adapter_config.json is damaged"),
+        (CONFIG, b"[1, 2]", "its type is unknown"),
+        (WEIGHTS, None, "it has no adapter_model.safetensors or "),
+        (WEIGHTS, b"", "adapter_model.safetensors is damaged"),
+        (WEIGHTS, b"\x00" * 40, "adapter_model.safetensors is damaged"),
+        (WEIGHTS, "cut short", "adapter_model.safetensors is damaged"),
     ],
 )
-def test_files_missing_or_damaged(
-    runtime: Runtime, save: Callable[..., Path], file: str, content: bytes | None, why: str
-) -> None:
-    adapter = save("adapter")
+def test_files_missing_or_damaged(runtime, save, file, content, why):
+    path = save("adapter") / file
     if content is None:
-        (adapter / file).unlink()
+        path.unlink()
     else:
-        (adapter / file).write_bytes(content)
-    refused(runtime, adapter, why)
-
-
-def test_weights_cut_short(runtime: Runtime, save: Callable[..., Path]) -> None:
-    weights = save("adapter") / "adapter_model.safetensors"
-    weights.write_bytes(weights.read_bytes()[:-100])
-    refused(runtime, weights.parent, "adapter_model.safetensors is damaged")
+        path.write_bytes(content if isinstance(content, bytes) else path.read_bytes()[:-100])
+    refused(runtime, path.parent, why)
 
 
 @pytest.fixture
@@ -305,12 +250,12 @@ def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", ["no-such-folder", "./no/such", "/no/such", "a/b/c"])
-def test_no_such_folder(runtime: Runtime, hub: Path, name: str) -> None:
+def test_no_such_folder(runtime, hub, name):
     refused(runtime, name, "no such folder")
     refused(runtime, Path(name), "no such folder")
 
 
-def test_a_name_of_the_hub(runtime: Runtime, hub: Path, save: Callable[..., Path]) -> None:
+def test_a_name_of_the_hub(runtime, hub, save):
     refused(runtime, "somebody/router", "check the name and the connection")
     adapter = save("adapter")
     repository = hub / "models--somebody--router"
@@ -320,15 +265,13 @@ def test_a_name_of_the_hub(runtime: Runtime, hub: Path, save: Callable[..., Path
     assert runtime.adapters.load("somebody/router") == runtime.adapters.load(adapter)
 
 
-def test_without_peft(
-    runtime: Runtime, save: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_peft(runtime, save, monkeypatch):
     adapter = save("adapter")
     monkeypatch.setitem(sys.modules, "peft.functional", None)
     with pytest.raises(MissingExtra, match=r"adapters need peft: .*; pip install"):
         runtime.adapters.load(adapter)
 
 
-def test_a_key_that_was_not_loaded(runtime: Runtime) -> None:
+def test_a_key_that_was_not_loaded(runtime):
     with pytest.raises(WeightsUnavailable, match="it was not loaded"):
         runtime.adapters.use("0123456789abcdef")

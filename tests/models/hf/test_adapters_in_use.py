@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from colligate.models import Message
-from colligate.models.hf.loading import find, transformers
+from colligate.models.hf.loading import find_source, import_transformers
 from colligate.models.hf.model import HFModel
 from colligate.models.weights import pull
 
@@ -27,8 +27,8 @@ def adapter(tmp_path: Path) -> Callable[[int], Path]:
         import peft
         import torch
 
-        library = transformers()
-        source = find(str(pull("smollm2-135m")["model"]))
+        library = import_transformers()
+        source = find_source(str(pull("smollm2-135m")["model"]))
         config = library.AutoConfig.from_pretrained(source.place, gguf_file=source.gguf_file)
         # Its adapters are as wide as the layers they are put on: the rest may be small.
         config.vocab_size, config.intermediate_size = 8, 8
@@ -46,28 +46,20 @@ def adapter(tmp_path: Path) -> Callable[[int], Path]:
     return make
 
 
+async def text(model: HFModel) -> str:
+    return (await model.chat(PROMPT, max_tokens=12)).text
+
+
+async def odds(model: HFModel) -> float:
+    return (await model.labels(PROMPT, ("Local", "Global"), forced="[")).odds["Local"]
+
+
+@pytest.mark.parametrize("ask", [text, odds])
 async def test_two_adapters_and_the_base_asked_at_once_answer_as_each_does_alone(
-    smollm2_hf: HFModel, adapter: Callable[[int], Path]
-) -> None:
+    smollm2_hf, adapter, ask
+):
     forms = [smollm2_hf, *[await smollm2_hf.with_adapter(adapter(seed)) for seed in (1, 2)]]
-
-    async def said(model: HFModel) -> str:
-        return (await model.chat(PROMPT, max_tokens=12)).text
-
-    alone = [await said(form) for form in forms]
-    assert len(set(alone)) == 3, alone
-    assert await asyncio.gather(*map(said, forms)) == alone
-
-
-async def test_odds_of_labels_are_each_adapters_own_among_its_neighbours(
-    smollm2_hf: HFModel, adapter: Callable[[int], Path]
-) -> None:
-    forms = [smollm2_hf, *[await smollm2_hf.with_adapter(adapter(seed)) for seed in (1, 2)]]
-
-    async def odds(model: HFModel) -> float:
-        return (await model.labels(PROMPT, ("Local", "Global"), forced="[")).odds["Local"]
-
-    alone = [await odds(form) for form in forms]
-    assert len({round(each, 3) for each in alone}) == 3
-    together = await asyncio.gather(*(odds(form) for form in forms * 2))
-    assert together == pytest.approx([*alone, *alone], abs=1e-4)
+    alone = [await ask(form) for form in forms]
+    assert len({each if ask is text else round(each, 3) for each in alone}) == 3, alone
+    together = await asyncio.gather(*map(ask, forms * 2))
+    assert together == (alone * 2 if ask is text else pytest.approx(alone * 2, abs=1e-4))

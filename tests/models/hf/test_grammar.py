@@ -17,34 +17,31 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field, TypeAdapter, create_model
 
 from colligate.errors import RequestRefused
-from colligate.models.hf.generate import Generated, Generator, Request
+from colligate.models.hf.generate import BatchGenerator, GeneratedText, GenerationRequest
 from colligate.models.hf.grammar import Grammars
-from colligate.models.hf.loading import Runtime, find, load_tokenizer
-from colligate.models.hf.prompts import Prompts
+from support.tiny_models import TinyModel
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-class Tiny:
-    """A random model that would write anything, and answers of it held to schemas."""
+class Constrained(TinyModel):
+    """A random model that would write anything, and its answers with schemas."""
 
     def __init__(self, folder: Path) -> None:
-        source = find(str(folder))
-        self.runtime = Runtime(source, "hf:tiny", context=512, dtype="float32")
-        self.tokenizer = load_tokenizer(source)
+        super().__init__(folder)
         self.grammars = Grammars(self.tokenizer)
-        self.generator = Generator(self.runtime, Prompts(self.tokenizer, "hf:tiny"))
+        self.generator = BatchGenerator(self.runtime, self.prompts)
 
     def answers(
         self, *schemas: dict[str, Any], max_tokens: int = 300, temperature: float = 1.0
-    ) -> list[Generated]:
+    ) -> list[GeneratedText]:
         requests = [
-            Request(
+            GenerationRequest(
                 [17, 80, 31 + number],
                 max_tokens,
                 temperature=temperature,
                 seed=number,
-                grammar=self.grammars.of(schema),
+                grammar=self.grammars.compile(schema),
             )
             for number, schema in enumerate(schemas)
         ]
@@ -54,18 +51,18 @@ class Tiny:
 
     def accepts(self, schema: dict[str, Any], text: str) -> bool:
         """Whether the decoding may write this text and end there."""
-        grammar, end = self.grammars.of(schema).copy(), self.tokenizer.eos_token_id
+        grammar, end = self.grammars.compile(schema).copy(), self.tokenizer.eos_token_id
         for token in self.tokenizer.encode(text):
-            if not grammar.allowed(448, [end])[token]:
+            if not grammar.compute_mask(448, [end])[token]:
                 return False
-            grammar.take(token)
-        return grammar.complete or bool(grammar.allowed(448, [end])[end])
+            grammar.advance(token)
+        return grammar.complete or bool(grammar.compute_mask(448, [end])[end])
 
 
 @pytest.fixture(scope="module")
-def tiny(tiny_folder: Callable[..., Path]) -> Tiny:
+def tiny(tiny_folder: Callable[..., Path]) -> Constrained:
     # More rows of logits than there are tokens, as many models have.
-    return Tiny(tiny_folder("llama", vocab_size=448))
+    return Constrained(tiny_folder("llama", vocab_size=448))
 
 
 class Verdict(Enum):
@@ -105,7 +102,7 @@ class Chain(BaseModel):
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0, 9.0])
-def test_a_model_of_pydantic_is_satisfied(tiny: Tiny, temperature: float) -> None:
+def test_a_model_of_pydantic_is_satisfied(tiny, temperature):
     schema = Finding.model_json_schema()
     answers = tiny.answers(*[schema] * 6, temperature=temperature, max_tokens=500)
     whole = [answer for answer in answers if answer.finish_reason == "stop"]
@@ -118,63 +115,59 @@ def test_a_model_of_pydantic_is_satisfied(tiny: Tiny, temperature: float) -> Non
         assert not re.search(r"\s", re.sub(r"[,:] (?=\S)", "", bare))
 
 
-Field_ = tuple[Any, Any]
+Typed = tuple[Any, Any]
 
 
-def fields() -> st.SearchStrategy[Field_]:
+def ranged(low: int, high: int, width: int, make: Callable[[int, int], Typed]) -> Any:
+    """`make` of the ends of a range that begins in [low, high] and is at most so wide."""
+    return st.builds(
+        lambda first, more: make(first, first + more),
+        st.integers(low, high),
+        st.integers(0, width),
+    )
+
+
+def fields() -> st.SearchStrategy[Typed]:
     """Types and constraints with which answers end soon."""
-    text = st.builds(
-        lambda least, more: (str, Field(min_length=least, max_length=least + more)),
-        st.integers(0, 3),
-        st.integers(0, 4),
+    values = st.text(max_size=5) | st.integers(-(2**53) + 1, 2**53 - 1) | st.booleans() | st.none()
+    leaf = st.one_of(
+        ranged(0, 3, 4, lambda a, b: (str, Field(min_length=a, max_length=b))),
+        ranged(-1000, 1000, 1000, lambda a, b: (int, Field(ge=a, le=b))),
+        st.sampled_from([r"^\w\d{2}$", "^(a|bc)*d$", r"é+\s?x"]).map(
+            lambda pattern: (str, Field(pattern=pattern, max_length=9))
+        ),
+        st.lists(values, min_size=1, max_size=3).map(lambda v: (Literal[tuple(v)], ...)),
+        st.sampled_from([(bool, ...), (None, ...)]),
     )
-    number = st.builds(
-        lambda least, more: (int, Field(ge=least, le=least + more)),
-        st.integers(-1000, 1000),
-        st.integers(0, 1000),
-    )
-    pattern = st.sampled_from([r"^\w\d{2}$", "^(a|bc)*d$", r"é+\s?x"]).map(
-        lambda p: (str, Field(pattern=p, max_length=9))
-    )
-    chosen = st.lists(
-        st.text(max_size=5) | st.integers(-(2**53) + 1, 2**53 - 1) | st.booleans() | st.none(),
-        min_size=1,
-        max_size=3,
-    ).map(lambda values: (Literal[tuple(values)], ...))
-    leaf = st.one_of(text, number, pattern, chosen, st.just((bool, ...)), st.just((None, ...)))
     return st.recursive(
         leaf,
         lambda inner: st.one_of(
-            st.builds(
-                lambda field, least, more: (
-                    list[Annotated[field]],  # type: ignore[valid-type]
-                    Field(min_length=least, max_length=least + more),
-                ),
-                inner,
-                st.integers(0, 2),
-                st.integers(0, 2),
+            inner.flatmap(
+                lambda field: ranged(
+                    0,
+                    2,
+                    2,
+                    lambda a, b: (list[Annotated[field]], Field(min_length=a, max_length=b)),
+                )
             ),
-            st.builds(
-                lambda field: (Annotated[field] | None, None),  # type: ignore[valid-type]
-                inner,
-            ),
+            inner.map(lambda field: (Annotated[field] | None, None)),
             objects(inner),
         ),
         max_leaves=6,
     )
 
 
-def objects(inner: st.SearchStrategy[Field_]) -> st.SearchStrategy[Field_]:
+def objects(inner: st.SearchStrategy[Typed]) -> st.SearchStrategy[Typed]:
     name = st.from_regex(r"[a-z][a-z_]{0,6}", fullmatch=True).filter(
         lambda n: not hasattr(BaseModel, n)
     )
-    given_fields = st.dictionaries(name, inner, min_size=1, max_size=3)
-    return given_fields.map(lambda f: (create_model("Part", **f), ...))
+    named = st.dictionaries(name, inner, min_size=1, max_size=3)
+    return named.map(lambda f: (create_model("Part", **f), ...))
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(field=objects(fields()), temperature=st.sampled_from([0.0, 1.0, 5.0]))
-def test_any_schema_is_satisfied(tiny: Tiny, field: Field_, temperature: float) -> None:
+def test_any_schema_is_satisfied(tiny, field, temperature):
     model: TypeAdapter[Any] = TypeAdapter(field[0])
     for answer in tiny.answers(*[model.json_schema()] * 2, temperature=temperature):
         if answer.finish_reason == "stop":
@@ -183,42 +176,36 @@ def test_any_schema_is_satisfied(tiny: Tiny, field: Field_, temperature: float) 
             assert answer.output_tokens == 300
 
 
-def test_an_answer_cut_short_says_so(tiny: Tiny) -> None:
+def test_an_answer_cut_short_says_so(tiny):
     (answer,) = tiny.answers(Finding.model_json_schema(), max_tokens=5)
     assert (answer.finish_reason, answer.output_tokens) == ("length", 5)
 
 
-def test_it_ends_where_nothing_may_follow_without_an_end_token(tiny: Tiny) -> None:
+def test_it_ends_where_nothing_may_follow_without_an_end_token(tiny):
     (answer,) = tiny.answers({"enum": [True]})
     assert (answer.text, answer.finish_reason) == ("true", "stop")
     text = tiny.tokenizer.encode(answer.text)
     assert answer.output_tokens <= max(len(text), 4)
 
 
-def test_the_model_decides_where_more_may_follow(tiny: Tiny) -> None:
+def test_the_model_decides_where_more_may_follow(tiny):
     texts = {a.text for a in tiny.answers(*[{"type": "integer"}] * 30)}
     assert len({len(text) for text in texts}) > 1
     assert all(isinstance(json.loads(text), int) for text in texts)
 
 
-def test_any_end_token_of_the_model_ends_an_answer_where_it_may_end(tiny: Tiny) -> None:
+def test_any_end_token_of_the_model_ends_an_answer_where_it_may_end(tiny):
     end = tiny.tokenizer.convert_tokens_to_ids("<|endoftext|>")
     assert end != tiny.tokenizer.eos_token_id
 
-    def hook(_module: Any, _inputs: Any, logits: torch.Tensor) -> None:
-        logits[..., end] = 1e6
-
-    handle = tiny.runtime.model.get_output_embeddings().register_forward_hook(hook)
-    try:
+    with tiny.changing_logits(lambda logits: logits[..., end].fill_(1e6)):
         number, listed = tiny.answers({"type": "integer"}, {"const": [1, "a"]})
-    finally:
-        handle.remove()
     assert number.text in set("-0123456789") or number.text[1:] in set("123456789")
     assert number.finish_reason == "stop"
     assert listed.text == '[1, "a"]'
 
 
-def test_properties_come_in_the_order_given(tiny: Tiny) -> None:
+def test_properties_come_in_the_order_given(tiny):
     names = ["zeta", "alpha", "mid"]
     parts = {name: {"type": "boolean"} for name in names}
     for order in (names, names[::-1]):
@@ -227,7 +214,7 @@ def test_properties_come_in_the_order_given(tiny: Tiny) -> None:
         assert list(json.loads(answer.text)) == order
 
 
-def test_objects_have_more_properties_only_where_the_schema_says_so(tiny: Tiny) -> None:
+def test_objects_have_more_properties_only_where_the_schema_says_so(tiny):
     # Named like parts of schemas, to see that names are not taken for them.
     names = {"properties": {"type": "null"}, "items": {"enum": [{"properties": 1}]}}
     part: dict[str, Any] = {"type": "object", "properties": names}
@@ -247,30 +234,28 @@ def test_objects_have_more_properties_only_where_the_schema_says_so(tiny: Tiny) 
 
 
 @pytest.mark.parametrize("depth", [1, 4])
-def test_schemas_that_hold_themselves(tiny: Tiny, depth: int) -> None:
+def test_schemas_that_hold_themselves(tiny, depth):
     text = '{"last": false, "next": ' * depth + '{"last": true, "next": null}' + "}" * depth
     assert tiny.accepts(Chain.model_json_schema(), text)
     assert not tiny.accepts(Chain.model_json_schema(), text[:-1])
     assert not tiny.accepts(Chain.model_json_schema(), text.replace("true", "0"))
 
 
-def test_blanks_cannot_go_on(tiny: Tiny) -> None:
+def test_blanks_cannot_go_on(tiny):
     blank = torch.tensor([i for i in range(400) if not tiny.tokenizer.decode([i]).strip(" \t\n\r")])
     assert len(blank) >= 4
 
-    def hook(_module: Any, _inputs: Any, logits: torch.Tensor) -> torch.Tensor:
-        return logits.index_add(-1, blank, torch.full((*logits.shape[:-1], len(blank)), 50.0))
+    schema = {
+        "type": "object",
+        "properties": {"a": {"type": "array", "items": {"type": "boolean"}, "maxItems": 3}},
+        "required": ["a"],
+    }
 
-    handle = tiny.runtime.model.get_output_embeddings().register_forward_hook(hook)
-    try:
-        schema = {
-            "type": "object",
-            "properties": {"a": {"type": "array", "items": {"type": "boolean"}, "maxItems": 3}},
-            "required": ["a"],
-        }
+    def favour_blanks(logits: torch.Tensor) -> None:
+        logits[..., blank] += 50.0
+
+    with tiny.changing_logits(favour_blanks):
         (answer,) = tiny.answers(schema)
-    finally:
-        handle.remove()
     assert answer.finish_reason == "stop"
     assert answer.text == json.dumps(json.loads(answer.text))
 
@@ -294,20 +279,18 @@ def test_blanks_cannot_go_on(tiny: Tiny) -> None:
     ],
     ids=lambda schema: str(schema)[:60],
 )
-def test_a_schema_that_cannot_be_held_is_refused_in_a_line(
-    tiny: Tiny, schema: dict[str, Any]
-) -> None:
-    with pytest.raises(RequestRefused, match="cannot be held to this schema: ") as caught:
-        tiny.grammars.of(schema)
+def test_a_schema_that_cannot_be_held_is_refused_in_a_line(tiny, schema):
+    with pytest.raises(RequestRefused, match="cannot be constrained to this schema: ") as caught:
+        tiny.grammars.compile(schema)
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 400
     assert tiny.answers({"type": "null"})[0].text == "null"
 
 
-def test_a_schema_is_made_ready_once(tiny: Tiny) -> None:
+def test_a_schema_is_made_ready_once(tiny):
     schema = Finding.model_json_schema()
-    grammar = tiny.grammars.of(schema)
-    assert tiny.grammars.of(json.loads(json.dumps(schema))) is grammar
-    assert tiny.grammars.of({"type": "boolean"}) is not grammar
+    grammar = tiny.grammars.compile(schema)
+    assert tiny.grammars.compile(json.loads(json.dumps(schema))) is grammar
+    assert tiny.grammars.compile({"type": "boolean"}) is not grammar
     # Answers do not advance it for those that come later.
     assert [a.text for a in tiny.answers(*[{"const": 12}] * 3)] == ["12"] * 3

@@ -1,4 +1,4 @@
-"""What a model name can stand for, and what is said when it stands for nothing."""
+"""Model names: folders, files and hub names, and the errors of those without a model."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import pytest
 import torch
 
 from colligate.errors import MissingExtra, UnknownModel, UsageError, WeightsUnavailable
-from colligate.models.hf.loading import facts, find, load_model, load_tokenizer
+from colligate.models.hf.loading import find_source, load_model, load_tokenizer, read_sizes
 from colligate.models.hf.model import HFModel
 
 
 @pytest.fixture
 def folder(tiny_folder: Callable[..., Path], tmp_path: Path) -> Path:
-    """A model's folder that may be spoilt."""
+    """A copy of a model's folder, to be damaged."""
     for file in tiny_folder("llama").iterdir():
         (tmp_path / file.name).write_bytes(file.read_bytes())
     return tmp_path
@@ -30,55 +30,45 @@ def offline(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
 
 
-def test_a_folder_is_loaded_as_it_is(folder: Path) -> None:
-    source = find(str(folder))
+def test_a_folder_is_loaded_as_it_is(folder):
+    source = find_source(str(folder))
     model = load_model(source, dtype="float32")
     assert (model.dtype, model.device.type, model.training) == (torch.float32, "cpu", False)
     assert load_tokenizer(source).chat_template
-    assert facts(source) == (512, 2 * 2 * 2 * 8 * 2)  # layers, K and V, heads, width, bytes
+    assert read_sizes(source) == (512, 2 * 2 * 2 * 8 * 2)  # layers, K and V, heads, width, bytes
 
 
-def test_the_type_fits_the_processor(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_type_fits_the_processor(folder, monkeypatch):
     for able, dtype in ((True, torch.bfloat16), (False, torch.float32)):
         monkeypatch.setattr(torch.cpu, "get_capabilities", lambda able=able: {"avx512_bf16": able})
-        assert load_model(find(str(folder)), device="cpu").dtype == dtype
+        assert load_model(find_source(str(folder)), device="cpu").dtype == dtype
 
 
-def test_another_file_is_another_version(folder: Path) -> None:
-    before = find(str(folder)).version
-    assert find(str(folder)).version == before
+def test_another_file_is_another_version(folder):
+    before = find_source(str(folder)).version
+    assert find_source(str(folder)).version == before
     (folder / "model.safetensors").write_bytes(b"other weights")
-    assert find(str(folder)).version != before
+    assert find_source(str(folder)).version != before
 
 
 @pytest.mark.parametrize(
-    "target", ["./no/such/folder", "/no/such", "~/no-such-model", "no-such.gguf", "a/b/c"]
-)
-def test_a_path_that_is_not_there(target: str) -> None:
-    with pytest.raises(UnknownModel, match="no such file or folder"):
-        HFModel(target, name=f"hf:{target}")
-
-
-def test_a_hub_name_that_is_not_on_this_machine_and_no_hub() -> None:
-    with pytest.raises(
-        WeightsUnavailable, match=r"cannot load no-such-owner/no-such-model: .*name"
-    ):
-        HFModel("no-such-owner/no-such-model", name="hf:x")
-
-
-def test_a_folder_without_a_model(tmp_path: Path) -> None:
-    with pytest.raises(WeightsUnavailable, match=r"no config\.json"):
-        HFModel(str(tmp_path), name="hf:x")
-
-
-def test_a_file_that_is_no_gguf(tmp_path: Path) -> None:
+    ("target", "error", "why"),
+    [
+        *((path, UnknownModel, "no such file or folder")
+          for path in ("./no/such/folder", "/no/such", "~/no-such-model", "no-such.gguf", "a/b/c")),
+        ("no-such-owner/no-such-model", WeightsUnavailable, "cannot load no-such-owner/.*name"),
+        ("{tmp}", WeightsUnavailable, r"no config\.json"),
+        ("{tmp}/model.gguf", WeightsUnavailable, "not a GGUF file"),
+    ],
+)  # fmt: skip
+def test_a_name_without_a_model(tmp_path, target, error, why):
     (tmp_path / "model.gguf").write_bytes(b"not this")
-    with pytest.raises(WeightsUnavailable, match="not a GGUF file"):
-        HFModel(str(tmp_path / "model.gguf"), name="hf:x")
+    with pytest.raises(error, match=why):
+        HFModel(target.format(tmp=tmp_path), name="hf:x")
 
 
 @pytest.mark.parametrize(
-    ("file", "content", "said"),
+    ("file", "content", "why"),
     [
         ("config.json", b"{", "cannot load"),
         ("config.json", b'{"model_type": "no-such-architecture"}', "no-such-architecture"),
@@ -87,17 +77,15 @@ def test_a_file_that_is_no_gguf(tmp_path: Path) -> None:
         ("tokenizer.json", b"{}", "cannot load"),
     ],
 )
-async def test_a_damaged_file_is_one_line(
-    folder: Path, file: str, content: bytes, said: str
-) -> None:
+async def test_a_damaged_file_is_one_line(folder, file, content, why):
     (folder / file).write_bytes(content)
-    with pytest.raises(WeightsUnavailable, match=said) as caught:
+    with pytest.raises(WeightsUnavailable, match=why) as caught:
         await HFModel(str(folder), name="hf:x").likelihood("a", "b")
     assert "\n" not in str(caught.value)
     assert str(folder) in str(caught.value)
 
 
-def test_code_in_a_folder_is_never_run(folder: Path) -> None:
+def test_code_in_a_folder_is_never_run(folder):
     (folder / "evil.py").write_text("raise SystemExit('it was run')")
     config = json.loads((folder / "config.json").read_text())
     config["auto_map"] = {"AutoModelForCausalLM": "evil.Model", "AutoConfig": "evil.Config"}
@@ -107,16 +95,14 @@ def test_code_in_a_folder_is_never_run(folder: Path) -> None:
         HFModel(str(folder), name="hf:x")
 
 
-def test_a_type_or_device_there_is_not(folder: Path) -> None:
+def test_a_type_or_device_there_is_not(folder):
     with pytest.raises(UsageError, match="no dtype 'float8'"):
-        load_model(find(str(folder)), dtype="float8")
+        load_model(find_source(str(folder)), dtype="float8")
     with pytest.raises(UsageError, match="no device 'abacus'"):
-        load_model(find(str(folder)), device="abacus")
+        load_model(find_source(str(folder)), device="abacus")
 
 
-def test_without_the_extra_it_says_what_to_install(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_the_extra_it_says_what_to_install(folder, monkeypatch):
     monkeypatch.setitem(sys.modules, "transformers", None)
     with pytest.raises(MissingExtra, match=r"pip install 'colligate\[local\]'"):
         HFModel(str(folder), name="hf:x")

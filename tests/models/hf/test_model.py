@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import warnings
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -32,12 +30,12 @@ async def model(tiny_folder: Callable[..., Path]) -> AsyncIterator[HFModel]:
     await made.aclose()
 
 
-async def test_it_can_do_everything(model: HFModel) -> None:
+async def test_it_can_do_everything(model):
     assert model.capabilities == frozenset(Capability)
     assert model.context_tokens == 512
 
 
-async def test_calls_at_once_answer_as_calls_alone(model: HFModel) -> None:
+async def test_calls_at_once_answer_as_calls_alone(model):
     asks = [[Message("user", "otter " * n + "?")] for n in (1, 30, 5, 60, 2, 11)]
     alone = [await model.chat(ask, max_tokens=20) for ask in asks]
     together = await asyncio.gather(*(model.chat(ask, max_tokens=20) for ask in asks))
@@ -45,27 +43,35 @@ async def test_calls_at_once_answer_as_calls_alone(model: HFModel) -> None:
     assert len({c.text for c in alone}) > 1
 
 
-async def test_a_prompt_that_begins_alike_is_not_read_twice(model: HFModel) -> None:
-    first = await model.chat(ASK, max_tokens=4)
-    second = await model.chat([*ASK, Message("assistant", first.text), *ASK[1:]], max_tokens=4)
-    assert first.usage.cached_tokens == 0
-    assert second.usage.cached_tokens >= first.usage.input_tokens - 1
+async def test_a_prompt_with_the_same_prefix_is_not_read_twice(tiny_folder):
+    folder = tiny_folder("gemma3", endless=True)  # prompts longer than its sliding window
+    longer = [*ASK, Message("assistant", "Nobody."), *ASK[1:]]
+    alone = HFModel(str(folder), name="hf:alone", dtype="float32")
+    model = HFModel(str(folder), name="hf:tiny", dtype="float32")
+    expected = await alone.chat(longer, max_tokens=4)
+    first, again, last = [await model.chat(ask, max_tokens=4) for ask in (ASK, ASK, longer)]
+    read = first.usage.input_tokens
+    assert (first.usage.cached_tokens, again.usage.cached_tokens) == (0, read - 1)
+    assert last.usage.cached_tokens >= read - 1
+    assert (again.text, last.text) == (first.text, expected.text)
+    await alone.aclose()
+    await model.aclose()
 
 
-async def test_a_reader_goes_on_from_an_attention_pass(model: HFModel) -> None:
+async def test_a_reader_goes_on_from_an_attention_pass(model):
     await model.attention(ASK, [(0, 3)])
     completion = await model.chat(ASK, max_tokens=4)
     assert completion.usage.cached_tokens > completion.usage.input_tokens / 2
 
 
-async def test_counts_are_what_a_call_takes(model: HFModel) -> None:
+async def test_counts_are_what_a_call_takes(model):
     completion = await model.chat(ASK, max_tokens=4)
     assert completion.usage.input_tokens == await model.count_prompt(ASK)
     text = "Otters eat <|im_end|> fish. 🦦"
     assert await model.count_tokens(text) == len(await model.token_spans(text))
 
 
-async def test_a_call_can_be_given_up_while_others_go_on(model: HFModel) -> None:
+async def test_a_call_can_be_given_up_while_others_go_on(model):
     whole = await model.chat(ASK, max_tokens=200)
     begun = asyncio.Event()
     given_up = asyncio.create_task(
@@ -79,7 +85,7 @@ async def test_a_call_can_be_given_up_while_others_go_on(model: HFModel) -> None
     assert (await other).text == whole.text
 
 
-async def test_closing_ends_the_calls_under_way(model: HFModel) -> None:
+async def test_closing_ends_the_calls_under_way(model):
     begun = asyncio.Event()
     call = asyncio.create_task(model.chat(ASK, max_tokens=400, on_token=lambda _: begun.set()))
     await begun.wait()
@@ -91,14 +97,14 @@ async def test_closing_ends_the_calls_under_way(model: HFModel) -> None:
         await model.likelihood("a", "b")
 
 
-async def test_a_schema_that_cannot_be_held_is_refused(model: HFModel) -> None:
+async def test_a_schema_that_cannot_be_held_is_refused(model):
     with pytest.raises(RequestRefused):
         await model.chat(ASK, max_tokens=8, schema={"type": "no-such-type"})
     completion = await model.chat(ASK, max_tokens=40, schema=SCHEMA, temperature=1.0, seed=3)
     assert set(json.loads(completion.text)) == {"found"}
 
 
-async def test_too_long_is_said_before_anything_is_computed(model: HFModel) -> None:
+async def test_too_long_is_said_before_anything_is_computed(model):
     long = [Message("user", "word " * 600)]
     for call in (
         lambda: model.chat(long, max_tokens=4),
@@ -110,7 +116,7 @@ async def test_too_long_is_said_before_anything_is_computed(model: HFModel) -> N
             await call()
 
 
-async def test_labels_are_scored_whole_and_after_what_is_forced(model: HFModel) -> None:
+async def test_labels_are_scored_whole_and_after_what_is_forced(model):
     labels = ["Yes, it does", "Yes, it does not"]  # they begin alike
     odds = await model.labels(ASK, labels)
     assert list(odds.odds) == labels
@@ -121,9 +127,7 @@ async def test_labels_are_scored_whole_and_after_what_is_forced(model: HFModel) 
     assert forced.mass != pytest.approx(odds.mass, rel=0.01, abs=0)
 
 
-async def test_a_base_model_warns_that_it_is_none_for_instructions(
-    tiny_folder: Callable[..., Path], tmp_path: Path
-) -> None:
+async def test_a_base_model_warns_that_it_is_none_for_instructions(tiny_folder, tmp_path):
     for file in tiny_folder("qwen2").iterdir():
         if file.name != "chat_template.jinja":
             (tmp_path / file.name).write_bytes(file.read_bytes())
@@ -134,43 +138,34 @@ async def test_a_base_model_warns_that_it_is_none_for_instructions(
     await base.aclose()
 
 
-@pytest.fixture
-def adapter(tiny_folder: Callable[..., Path], tmp_path: Path) -> Path:
-    """A folder with a LoRA adapter for the tiny model that changes what it says."""
-    import peft
-    import torch
-    import transformers
+async def test_calls_with_adapters_and_without_side_by_side(model, tiny_folder, save):
+    folders = [
+        save(f"adapter-{seed}", of=tiny_folder("llama", endless=True), seed=seed, r=8,
+             target_modules=["q_proj", "v_proj"])
+        for seed in (5, 6)
+    ]  # fmt: skip
+    adapted = [await model.with_adapter(folder) for folder in folders]
+    forms = [model, *adapted]
+    assert adapted[0].name == f"hf:tiny+{folders[0]}"
+    assert len({form.version for form in forms}) == 3
 
-    base = transformers.AutoModelForCausalLM.from_pretrained(tiny_folder("llama", endless=True))
-    torch.manual_seed(5)
-    config = peft.LoraConfig(r=4, target_modules=["q_proj", "v_proj"], init_lora_weights=False)
-    with warnings.catch_warnings(action="ignore"):  # peft's own, about transformers
-        peft.get_peft_model(base, config).save_pretrained(tmp_path / "adapter")
-    return tmp_path / "adapter"
+    async def text(form: HFModel) -> str:
+        return (await form.chat(ASK, max_tokens=20)).text
 
+    async def attention(form: HFModel) -> list[float]:
+        return await form.attention(ASK, [(0, 5)])
 
-async def test_calls_with_and_without_an_adapter_side_by_side(
-    model: HFModel, adapter: Path
-) -> None:
-    adapted = await model.with_adapter(adapter)
-    assert adapted.name == f"hf:tiny+{adapter}"
-    assert adapted.version != model.version
+    async def likelihood(form: HFModel) -> list[float]:
+        return await form.likelihood("Otters eat", " fish")
 
-    async def both(call: Callable[[HFModel], Any]) -> tuple[Any, Any]:
-        alone = await call(model), await call(adapted)
-        for one, other in zip(alone, await asyncio.gather(call(model), call(adapted)), strict=True):
-            assert one == (other if isinstance(other, str) else pytest.approx(other, abs=1e-5))
-        return alone
-
-    base, changed = await both(lambda m: _text(m))
-    assert base != changed
-    base, changed = await both(lambda m: m.likelihood("Otters eat", " fish"))
-    assert base != pytest.approx(changed, abs=1e-3)
-    base, changed = await both(lambda m: m.attention(ASK, [(0, 5)]))
-    assert base != pytest.approx(changed, abs=1e-6)
-    await adapted.aclose()  # leaves the model itself open
-    assert await _text(model)
-
-
-async def _text(model: HFModel) -> str:
-    return (await model.chat(ASK, max_tokens=20)).text
+    alone = [await text(form) for form in forms]
+    assert len(set(alone)) == 3
+    assert await asyncio.gather(*map(text, forms * 2)) == alone * 2
+    for ask in (attention, likelihood):
+        values = [await ask(form) for form in forms]
+        together = await asyncio.gather(*map(ask, forms))
+        for one, other in zip(values, together, strict=True):
+            assert one == pytest.approx(other, abs=1e-5)
+        assert values[0] != pytest.approx(values[1], abs=1e-6)
+    await adapted[0].aclose()  # leaves the model itself open
+    assert await text(model)

@@ -19,51 +19,42 @@ def layers_of(ids: list[int]) -> Layers:
 
 
 @given(kept=st.lists(st.tuples(IDS, st.sampled_from(["", "a"]))), asked=IDS)
-def test_the_longest_beginning_under_the_same_adapter_is_found(
-    kept: list[tuple[list[int], str]], asked: list[int]
-) -> None:
+def test_the_longest_beginning_under_the_same_adapter_is_found(kept, asked):
     cache = PrefixCache(1 << 20)
     for ids, adapter in kept:
-        cache.keep(ids, layers_of(ids), adapter)
-    layers, length = cache.longest(asked, "a")
-    best = max((common(ids, asked) for ids, adapter in kept if adapter == "a"), default=0)
-    assert length == best
+        cache.store(ids, layers_of(ids), adapter)
+    layers, length = cache.find_longest(asked, "a")
+    prefixes = [ids[:n] for ids, adapter in kept if adapter == "a" for n in range(1, len(ids) + 1)]
+    assert length == sum(asked[:n] in prefixes for n in range(1, len(asked) + 1))
     for keys, values in layers:
         assert keys.flatten().tolist() == asked[:length]
         assert values.flatten().tolist() == [-i for i in asked[:length]]
 
 
-def common(one: list[int], other: list[int]) -> int:
-    length = 0
-    while length < min(len(one), len(other)) and one[length] == other[length]:
-        length += 1
-    return length
-
-
 @given(kept=st.lists(IDS), limit=st.integers(0, 100))
-def test_it_never_holds_more_than_its_limit(kept: list[list[int]], limit: int) -> None:
+def test_it_never_holds_more_than_its_limit(kept, limit):
     cache = PrefixCache(limit)
     for ids in kept:
-        cache.keep(ids, layers_of(ids))
-        assert sum(cache.longest(i)[1] == len(i) for i in [ids]) == (
+        cache.store(ids, layers_of(ids))
+        assert sum(cache.find_longest(i)[1] == len(i) for i in [ids]) == (
             len(ids) * BYTES_PER_TOKEN <= limit
         )
         assert cache.size <= limit
 
 
-def test_what_was_not_used_for_longest_is_forgotten_first() -> None:
+def test_what_was_not_used_for_longest_is_forgotten_first():
     cache = PrefixCache(2 * 3 * BYTES_PER_TOKEN)
     for ids in ([1, 1, 1], [2, 2, 2]):
-        cache.keep(ids, layers_of(ids))
-    assert cache.longest([1, 1, 1])[1] == 3  # used again
-    cache.keep([3, 3, 3], layers_of([3, 3, 3]))
-    assert [cache.longest([i] * 3)[1] for i in (1, 2, 3)] == [3, 0, 3]
+        cache.store(ids, layers_of(ids))
+    assert cache.find_longest([1, 1, 1])[1] == 3  # used again
+    cache.store([3, 3, 3], layers_of([3, 3, 3]))
+    assert [cache.find_longest([i] * 3)[1] for i in (1, 2, 3)] == [3, 0, 3]
 
 
-def test_a_prompt_that_goes_on_replaces_its_beginning() -> None:
+def test_a_prompt_that_goes_on_replaces_its_beginning():
     cache = PrefixCache(1 << 20)
-    cache.keep([1, 2], layers_of([1, 2]))
-    cache.keep([1, 2, 3], layers_of([1, 2, 3]))
+    cache.store([1, 2], layers_of([1, 2]))
+    cache.store([1, 2, 3], layers_of([1, 2, 3]))
     assert cache.size == 3 * BYTES_PER_TOKEN
     cache.clear()
-    assert (cache.size, cache.longest([1])[1]) == (0, 0)
+    assert (cache.size, cache.find_longest([1])[1]) == (0, 0)

@@ -1,4 +1,4 @@
-"""What is made of the reflection tokens of Self-RAG's models."""
+"""Judgements by the reflection tokens of Self-RAG's models."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from colligate.models.hf.reflection import (
     RELEVANCE,
     RETRIEVAL,
     SUPPORT,
+    TOKENS,
     UTILITY,
+    ReflectionStep,
     ReflectiveModel,
-    Step,
-    reflected,
+    judge_steps,
 )
 
 MARKS = {mark: 100 + at for at, mark in enumerate((*RETRIEVAL, *RELEVANCE, *SUPPORT, *UTILITY))}
@@ -23,31 +24,23 @@ WORD = 7
 
 def step(token, probability=0.5, **odds):
     even = dict.fromkeys(MARKS, 0.01)
-    return Step(token, math.log(probability), {**even, **odds})
+    return ReflectionStep(token, math.log(probability), {**even, **odds})
 
 
 def test_judgements_are_shares_of_their_kind_where_they_are_written():
+    support = {
+        "[Fully supported]": 0.2,
+        "[Partially supported]": 0.4,
+        "[No support / Contradictory]": 0.2,
+    }
+    utility = {f"[Utility:{n}]": odds for n, odds in enumerate((0, 0, 0, 0.2, 0.6), 1)}
     steps = [
         step(MARKS["[Relevant]"], **{"[Relevant]": 0.6, "[Irrelevant]": 0.2}),
         step(WORD),
-        step(
-            MARKS["[Partially supported]"],
-            **{
-                "[Fully supported]": 0.2,
-                "[Partially supported]": 0.4,
-                "[No support / Contradictory]": 0.2,
-            },
-        ),
-        step(
-            MARKS["[Utility:5]"],
-            **{f"[Utility:{n}]": 0.0 for n in (1, 2, 3)},
-            **{
-                "[Utility:4]": 0.2,
-                "[Utility:5]": 0.6,
-            },
-        ),
+        step(MARKS["[Partially supported]"], **support),
+        step(MARKS["[Utility:5]"], **utility),
     ]
-    made = reflected("In Lund.", steps, MARKS, 12)
+    made = judge_steps("In Lund.", steps, MARKS, 12)
     assert made.relevant == pytest.approx(0.75)
     assert made.supported == pytest.approx((0.2 + 0.5 * 0.4) / 0.8)
     assert made.useful == pytest.approx((0.5 * 0.2 + 1.0 * 0.6) / 0.8)
@@ -56,10 +49,10 @@ def test_judgements_are_shares_of_their_kind_where_they_are_written():
 
 
 def test_what_the_model_does_not_judge_is_nothing():
-    made = reflected("In Lund.", [step(WORD)], MARKS)
+    made = judge_steps("In Lund.", [step(WORD)], MARKS)
     assert (made.supported, made.useful) == (0.0, 0.0)
     assert made.relevant == pytest.approx(0.5)
-    assert reflected("", [], MARKS).likely == 0.0
+    assert judge_steps("", [], MARKS).likely == 0.0
 
 
 async def test_a_model_without_such_tokens_is_refused(tiny_folder):
@@ -72,13 +65,9 @@ async def test_a_model_without_such_tokens_is_refused(tiny_folder):
 async def test_a_model_with_them_writes_and_judges(tiny_folder, tmp_path):
     import transformers
 
-    from colligate.models.hf.reflection import _ENDS, _PARAGRAPH
-
     folder = tiny_folder("llama", endless=True)
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    tokenizer.add_special_tokens(
-        {"additional_special_tokens": [*dict.fromkeys((*_ENDS, *MARKS, *_PARAGRAPH))]}
-    )
+    tokenizer.add_special_tokens({"additional_special_tokens": list(dict.fromkeys(TOKENS))})
     made = transformers.AutoModelForCausalLM.from_pretrained(folder)
     made.resize_token_embeddings(len(tokenizer))
     made.save_pretrained(tmp_path)
@@ -86,9 +75,9 @@ async def test_a_model_with_them_writes_and_judges(tiny_folder, tmp_path):
 
     model = ReflectiveModel(str(tmp_path))
     assert 0 <= await model.wants_retrieval("Where?") <= 1
-    first = await model.continued("Where?", "Lund</paragraph> is a town.", "It is", 8)
+    first = await model.continue_answer("Where?", "Lund</paragraph> is a town.", "It is", 8)
     assert 0 < first.output_tokens <= 8
     assert 0 < first.likely <= 1
     assert 0 <= first.relevant <= 1
-    assert await model.continued("Where?", "Lund</paragraph> is a town.", "It is", 8) == first
+    assert await model.continue_answer("Where?", "Lund</paragraph> is a town.", "It is", 8) == first
     await model.aclose()

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from threading import Event
 from types import SimpleNamespace
 from typing import Any
@@ -16,11 +15,10 @@ from hypothesis import strategies as st
 
 from colligate.errors import ContextTooSmall
 from colligate.models.hf import score as scoring
-from colligate.models.hf.loading import Runtime, Stopped, find, load_tokenizer
-from colligate.models.hf.prompts import Prompts
-from colligate.models.hf.score import Forest, Scorer, Unfit, attend
+from colligate.models.hf.runtime import PassStopped
+from colligate.models.hf.score import Forest, LikelihoodScorer, UnsupportedAttention, attend
+from support.tiny_models import ARCHITECTURES, TinyModel
 
-ARCHITECTURES = ("llama", "mistral", "qwen2", "qwen3", "gemma2", "gemma3")
 INSTRUCTION = "Numbers: 0 1 2 3 4 5 6 7 8 9. " * 4
 OTTERS = "Otters eat fish, and bridges cross rivers. "
 TREATY = "The treaty of 1932 was signed by two of the otters, and by no bridge. "
@@ -41,57 +39,35 @@ PAIRS = [
 ]
 
 
-class Small:
-    """A small model, what scores with it, and what it computes."""
-
-    def __init__(self, folder: Path) -> None:
-        source = find(str(folder))
-        self.runtime = Runtime(source, "hf:tiny", context=512, dtype="float32")
-        self.prompts = Prompts(load_tokenizer(source), "hf:tiny")
-        self.scorer = Scorer(self.runtime, self.prompts)
-        self.read = 0  # tokens
-        self.runtime.model.get_input_embeddings().register_forward_hook(self._count)
-
-    def _count(self, module: object, given: tuple[Any, ...], output: object) -> None:
-        self.read += given[0].numel()
-
-    def ids(self, pair: tuple[str, str]) -> tuple[list[int], list[int]]:
-        return self.prompts.literal(pair[0], beginning=True), self.prompts.literal(pair[1])
-
-    def naive(self, prefix: Sequence[int], continuation: Sequence[int]) -> list[float]:
-        """By a full pass over the one sequence."""
-        ids = [*prefix, *continuation]
-        with torch.inference_mode():
-            logits = self.runtime.model(torch.tensor([ids])).logits[0]
-        odds = logits.float().log_softmax(-1)
-        return [odds[i - 1, ids[i]].item() for i in range(len(prefix), len(ids))]
+def ids_of(model: TinyModel, pair: tuple[str, str]) -> tuple[list[int], list[int]]:
+    encode = model.prompts.encode_literal
+    return encode(pair[0], beginning=True), encode(pair[1])
 
 
-@pytest.fixture(scope="module")
-def models(tiny_folder: Callable[..., Path]) -> Callable[[str], Small]:
-    made: dict[str, Small] = {}
-
-    def get(architecture: str) -> Small:
-        if architecture not in made:
-            made[architecture] = Small(tiny_folder(architecture))
-        made[architecture].runtime.remembered.clear()
-        made[architecture].read = 0
-        return made[architecture]
-
-    return get
+def naive(model: TinyModel, prefix: Sequence[int], continuation: Sequence[int]) -> list[float]:
+    """By a full pass over the one sequence."""
+    ids = [*prefix, *continuation]
+    with torch.inference_mode():
+        logits = model.runtime.model(torch.tensor([ids])).logits[0]
+    odds = logits.float().log_softmax(-1)
+    model.read.pop()  # not the scorer's
+    return [odds[i - 1, ids[i]].item() for i in range(len(prefix), len(ids))]
 
 
-@pytest.fixture
-def llama(models: Callable[[str], Small]) -> Small:
-    return models("llama")
+def score(model: TinyModel, pairs: Any = PAIRS, **options: Any) -> list[list[float]]:
+    return LikelihoodScorer(model.runtime, model.prompts).score_texts(pairs, **options)
+
+
+def score_ids(model: TinyModel, prefix: Any, continuations: Any) -> list[list[float]]:
+    return LikelihoodScorer(model.runtime, model.prompts).score_ids(prefix, continuations)
 
 
 @contextmanager
 def limits(tokens: int, logit_bytes: int) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(scoring, "_TOKENS", tokens)
-        patch.setattr(scoring, "_LOGITS", logit_bytes)
-        patch.setattr(scoring, "_SLICE", logit_bytes // 2)
+        patch.setattr(scoring, "_PASS_TOKENS", tokens)
+        patch.setattr(scoring, "_LOGIT_BYTES", logit_bytes)
+        patch.setattr(scoring, "_SLICE_BYTES", logit_bytes // 2)
         yield
 
 
@@ -102,13 +78,15 @@ def assert_equal(values: list[list[float]], expected: list[list[float]]) -> None
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_the_same_as_full_passes(architecture: str, models: Callable[[str], Small]) -> None:
-    model = models(architecture)
+def test_the_same_as_full_passes(architecture, tiny_model):
+    model = tiny_model(architecture)
     before = model.runtime.model.config._attn_implementation
-    expected = [model.naive(*model.ids(pair)) for pair in PAIRS]
-    assert max(len(prefix) for prefix, _ in map(model.ids, PAIRS)) > 100  # beyond all windows
-    assert_equal(model.scorer.likelihoods(PAIRS), expected)
-    assert_equal(model.scorer.likelihoods(PAIRS), expected)  # with what is remembered now
+    expected = [naive(model, *ids_of(model, pair)) for pair in PAIRS]
+    assert (
+        max(len(prefix) for prefix, _ in (ids_of(model, pair) for pair in PAIRS)) > 100
+    )  # beyond all windows
+    assert_equal(score(model), expected)
+    assert_equal(score(model), expected)  # with what is remembered now
     assert model.runtime.model.config._attn_implementation == before
 
 
@@ -122,61 +100,44 @@ TEXTS = st.lists(st.sampled_from([INSTRUCTION, OTTERS, TREATY, QUESTION, "W", " 
     tokens=st.sampled_from([40, 100, 2048]),
     rows=st.sampled_from([1, 5, 1000]),
 )
-def test_random_pairs_in_passes_of_any_size(
-    architecture: str,
-    models: Callable[[str], Small],
-    pairs: list[tuple[str, str]],
-    tokens: int,
-    rows: int,
-) -> None:
-    model = models(architecture)
+def test_random_pairs_in_passes_of_any_size(architecture, tiny_model, pairs, tokens, rows):
+    model = tiny_model(architecture)
     with limits(tokens, rows * 4 * model.runtime.model.config.vocab_size):
-        values = Scorer(model.runtime, model.prompts).likelihoods(pairs)
-    assert_equal(values, [model.naive(*model.ids(pair)) for pair in pairs])
+        values = score(model, pairs)
+    assert_equal(values, [naive(model, *ids_of(model, pair)) for pair in pairs])
 
 
-def test_what_is_shared_is_computed_once(llama: Small) -> None:
-    pairs = [llama.ids(pair) for pair in PAIRS if pair[1]]
+def test_what_is_shared_is_computed_once(llama):
+    pairs = [ids_of(llama, pair) for pair in PAIRS if pair[1]]
     read = [(*prefix, *continuation)[:-1] for prefix, continuation in pairs]
-    llama.scorer.likelihoods(PAIRS)
-    assert llama.read == len({ids[: n + 1] for ids in read for n in range(len(ids))})
+    score(llama)
+    assert sum(llama.read) == len({ids[: n + 1] for ids in read for n in range(len(ids))})
 
 
-def test_a_long_prefix_is_remembered(llama: Small) -> None:
-    prefix = llama.prompts.literal(TREATY * 6)
-    continuations = [llama.prompts.literal(text) for text in ("yes", "no", "W", QUESTION)]
-    expected = [llama.naive(prefix, each) for each in continuations]
-    llama.read = 0
-    assert_equal(llama.scorer.continuations(prefix, continuations), expected)
-    assert llama.read < len(prefix) + sum(map(len, continuations))
-    llama.read = 0
-    assert_equal(llama.scorer.continuations(prefix, continuations), expected)
-    assert llama.read <= sum(map(len, continuations))
+@pytest.mark.parametrize("tokens", [2048, 60], ids=["one pass", "several passes"])
+def test_a_long_prefix_is_computed_once_and_remembered(llama, tokens):
+    prefix = llama.prompts.encode_literal(TREATY * 6)
+    continuations = [llama.prompts.encode_literal(word + OTTERS) for word in "ABCDEFGH"]
+    expected = [naive(llama, prefix, each) for each in continuations]
+    added = sum(map(len, continuations))
+    for most in (len(prefix) + added - 1, added):
+        llama.read.clear()
+        with limits(tokens, 1 << 28):
+            assert_equal(score_ids(llama, prefix, continuations), expected)
+        assert sum(llama.read) <= most
 
 
-def test_a_long_prefix_is_computed_once_for_several_passes(llama: Small) -> None:
-    prefix = llama.prompts.literal(TREATY * 6)
-    continuations = [llama.prompts.literal(word + OTTERS) for word in "ABCDEFGH"]
-    expected = [llama.naive(prefix, each) for each in continuations]
-    llama.read = 0
-    with limits(60, 1 << 28):
-        assert_equal(llama.scorer.continuations(prefix, continuations), expected)
-    assert llama.read < len(prefix) + sum(map(len, continuations))
-
-
-def test_capped_scores_go_one_by_one(models: Callable[[str], Small]) -> None:
-    model = models("gemma2")
-    shapes = []
+def test_capped_scores_go_one_by_one(tiny_model):
+    model = tiny_model("gemma2")
+    last: list[int] = []
     handle = (
         model.runtime.model.get_decoder()
         .layers[-1]
-        .register_forward_pre_hook(lambda _, given: shapes.append(given[0].shape[1]))
+        .register_forward_pre_hook(lambda _, given: last.append(given[0].shape[1]))
     )
-    try:
-        model.scorer.likelihoods([(OTTERS, QUESTION), (TREATY, QUESTION)])
-    finally:
-        handle.remove()
-    assert len(shapes) >= 2  # a pass for each at least, none over both
+    score(model, [(OTTERS, QUESTION), (TREATY, QUESTION)])
+    handle.remove()
+    assert len(last) >= 2  # a pass for each at least, none over both
 
 
 @pytest.mark.parametrize(
@@ -191,11 +152,11 @@ def test_capped_scores_go_one_by_one(models: Callable[[str], Small]) -> None:
     ],
     ids=lambda options: "-".join(options),
 )
-def test_attention_that_is_more_than_known_is_not_guessed(options: dict[str, Any]) -> None:
+def test_attention_that_is_more_than_known_is_not_guessed(options):
     module = SimpleNamespace(config=SimpleNamespace(sliding_window=options.pop("window", None)))
     states = torch.zeros(1, 1, 2, 8)
     mask = options.pop("attention_mask", None)
-    with pytest.raises(Unfit):
+    with pytest.raises(UnsupportedAttention):
         attend(module, states, states, states, mask, forest=Forest([[1, 2]]), **options)
 
 
@@ -212,47 +173,43 @@ def test_attention_that_is_more_than_known_is_not_guessed(options: dict[str, Any
         },
     ],
 )
-def test_rotations_by_length_are_those_of_each_sequence(
-    rope: dict[str, Any], tiny_folder: Callable[..., Path]
-) -> None:
+def test_rotations_by_length_are_those_of_each_sequence(rope, tiny_folder):
     """A long sequence beside a short one must not change how the short one is read."""
-    model = Small(tiny_folder("llama", rope_parameters=rope, max_position_embeddings=100))
+    model = TinyModel(tiny_folder("llama", rope_parameters=rope, max_position_embeddings=100))
     short, long = (OTTERS, QUESTION), (TREATY * 10, QUESTION)
-    expected = model.naive(*model.ids(short))
-    assert model.scorer.likelihoods([long, short])[1] == pytest.approx(expected, abs=1e-4)
+    expected = naive(model, *ids_of(model, short))
+    assert score(model, [long, short])[1] == pytest.approx(expected, abs=1e-4)
 
 
-def test_nothing_asked(llama: Small) -> None:
-    assert llama.scorer.likelihoods([]) == []
-    assert llama.scorer.likelihoods([(OTTERS, ""), ("", "")]) == [[], []]
-    assert llama.scorer.continuations([3], []) == []
-    assert llama.read == 0
-    with pytest.raises(ValueError, match="before a continuation"):
-        llama.scorer.continuations([], [[3]])
+def test_nothing_asked(llama):
+    assert score(llama, []) == []
+    assert score(llama, [(OTTERS, ""), ("", "")]) == [[], []]
+    assert score_ids(llama, [3], []) == []
+    assert not llama.read
+    with pytest.raises(ValueError, match="token before"):
+        score_ids(llama, [], [[3]])
 
 
-def test_too_long_before_anything_is_computed(llama: Small) -> None:
+def test_too_long_before_anything_is_computed(llama):
     with pytest.raises(ContextTooSmall, match="512"):
-        llama.scorer.likelihoods([(OTTERS, QUESTION), (TREATY * 40, QUESTION)])
-    assert llama.read == 0
+        score(llama, [(OTTERS, QUESTION), (TREATY * 40, QUESTION)])
+    assert not llama.read
 
 
-def test_as_long_as_the_window(llama: Small) -> None:
+def test_as_long_as_the_window(llama):
     prefix, continuation = [5] * 500, [6] * 12
-    expected = llama.naive(prefix, continuation)
-    assert_equal(llama.scorer.continuations(prefix, [continuation]), [expected])
+    expected = naive(llama, prefix, continuation)
+    assert_equal(score_ids(llama, prefix, [continuation]), [expected])
 
 
-def test_stopped_between_layers_and_usable_after(llama: Small) -> None:
+def test_stopped_between_layers_and_usable_after(llama):
     stop = Event()
     layers = llama.runtime.model.get_decoder().layers
     handle = layers[0].register_forward_hook(lambda *_: stop.set())
-    try:
-        with pytest.raises(Stopped):
-            llama.scorer.likelihoods(PAIRS, stop=stop)
-    finally:
-        handle.remove()
-    assert_equal(llama.scorer.likelihoods(PAIRS[:1]), [llama.naive(*llama.ids(PAIRS[0]))])
+    with pytest.raises(PassStopped):
+        score(llama, stop=stop)
+    handle.remove()
+    assert_equal(score(llama, PAIRS[:1]), [naive(llama, *ids_of(llama, PAIRS[0]))])
 
 
 IDS = st.lists(st.integers(1, 3), min_size=1, max_size=12)
@@ -266,17 +223,12 @@ IDS = st.lists(st.integers(1, 3), min_size=1, max_size=12)
     strips=st.booleans(),
     sizes=st.tuples(st.integers(1, 8), st.integers(1, 8), st.integers(1, 8)),
 )
-def test_each_token_sees_what_leads_to_it(
-    beginning: list[int],
-    rests: list[list[int]],
-    window: int | None,
-    strips: bool,
-    sizes: tuple[int, int, int],
-) -> None:
+def test_each_token_sees_what_leads_to_it(beginning, rests, window, strips, sizes):
     with pytest.MonkeyPatch.context() as patch:
-        small, more, strip = sizes
-        for name, size in (("_SMALL", small), ("_LARGE", small + more), ("_STRIP", strip)):
-            patch.setattr(f"colligate.models.hf.score.{name}", size)
+        group, more, strip = sizes
+        patch.setattr(scoring, "_GROUP_TOKENS", group)
+        patch.setattr(scoring, "_MASK_TOKENS", group + more)
+        patch.setattr(scoring, "_STRIP_TOKENS", strip)
         sequences = [[*beginning, *rest] for rest in rests]
         known = len(beginning)
         forest = Forest(sequences, known)
@@ -305,18 +257,14 @@ def test_each_token_sees_what_leads_to_it(
 
 @pytest.mark.parametrize("length", [100, 700])
 @pytest.mark.parametrize("architecture", ["llama", "mistral"])
-def test_runs_longer_than_a_block(
-    architecture: str, length: int, tiny_folder: Callable[..., Path]
-) -> None:
+def test_runs_longer_than_a_block(architecture, length, tiny_folder):
     """Long documents beside each other, with and without a shared beginning."""
-    model = Small(tiny_folder(architecture, max_position_embeddings=2048))
+    model = TinyModel(tiny_folder(architecture, max_position_embeddings=2048))
     model.runtime.context = 2048
     generator = torch.Generator().manual_seed(length)
     one, other, shared = torch.randint(3, 200, (3, length), generator=generator).tolist()
     with limits(10_000, 1 << 30):
         for beginning in ([9], shared[:30], shared[:200]):
-            values = model.scorer.continuations(beginning, [one, other, [*one[:50], *other[:50]]])
-            assert_equal(
-                values,
-                [model.naive(beginning, c) for c in (one, other, [*one[:50], *other[:50]])],
-            )
+            texts = [one, other, [*one[:50], *other[:50]]]
+            expected = [naive(model, beginning, each) for each in texts]
+            assert_equal(score_ids(model, beginning, texts), expected)

@@ -36,7 +36,7 @@ def classifier(monkeypatch):
         asked.append(name)
         return Classifier()
 
-    monkeypatch.setattr(llmlingua2, "token_classifier", opened)
+    monkeypatch.setattr(llmlingua2, "get_token_classifier", opened)
     return asked
 
 

@@ -530,7 +530,7 @@ async def test_metarag_lets_the_models_named_for_it_judge(make_run, sources, mon
             asked.append((self.name, text + end))
             return "0" if self.name == "nli" else "Rome"
 
-    monkeypatch.setattr(metarag, "seq2seq", Expert)
+    monkeypatch.setattr(metarag, "get_seq2seq", Expert)
     run, model = make_run(sources, critic(True, True), embedder=Alike())
     await MetaRAG(mode="sparse", rounds=1, expert="t5", nli="nli").answer(QUESTION, run)
     assert [name for name, _ in asked] == ["t5", "nli"]

@@ -31,7 +31,7 @@ class Encoder:
 @pytest.fixture
 def encoder(monkeypatch):
     """What stands in for trained weights: it counts the question's words."""
-    monkeypatch.setattr(recomp, "dual_encoder", lambda name: Encoder())
+    monkeypatch.setattr(recomp, "get_dual_encoder", lambda name: Encoder())
 
 
 def documents(texts=TEXTS):

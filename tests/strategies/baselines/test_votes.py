@@ -13,7 +13,7 @@ from colligate.documents.markdown import markdown_tree
 from colligate.errors import BudgetExceeded, ContextTooSmall, MissingCapability, UsageError
 from colligate.library.in_memory import InMemorySources
 from colligate.models.base import Capability, LabelOdds
-from colligate.models.hf.reflection import Reflected
+from colligate.models.hf.reflection import ReflectedText
 from colligate.strategies.baselines import self_rag
 from colligate.strategies.baselines.asc import ASC
 from colligate.strategies.baselines.main_rag import MAINRAG
@@ -431,12 +431,12 @@ async def test_self_rag_is_its_own_judge_where_it_was_trained_to(make_run, sourc
         async def wants_retrieval(self, question):
             return 0.9
 
-        async def continued(self, question, passage, before, max_tokens):
+        async def continue_answer(self, question, passage, before, max_tokens):
             asked.append(passage)
             good = 0.9 if "town" in passage else 0.1
-            return Reflected("In Sweden.", 0.5, good, good, 0.0, 100, 10)
+            return ReflectedText("In Sweden.", 0.5, good, good, 0.0, 100, 10)
 
-    monkeypatch.setattr(self_rag, "reflective", Trained)
+    monkeypatch.setattr(self_rag, "get_reflective_model", Trained)
     run, model = make_run(sources, reads)
     strategy = SelfRAG(mode="sparse", reflection="trained", always_retrieve=False)
     answer = await strategy.answer("Lund, Ada Mercer, Silver Harbour?", run)

@@ -10,11 +10,11 @@ import pytest
 
 from colligate.errors import WeightsUnavailable
 from colligate.models import Message
-from colligate.models.hf.generate import Generated, Generator, Request
-from colligate.models.hf.loading import find, load_tokenizer
+from colligate.models.hf.generate import BatchGenerator, GeneratedText, GenerationRequest
+from colligate.models.hf.loading import find_source, load_tokenizer
 from colligate.models.hf.model import HFModel
 from colligate.models.hf.prompts import Prompts
-from colligate.models.hf.score import Scorer
+from colligate.models.hf.score import LikelihoodScorer
 from colligate.training.recipes import TASKS
 from colligate.training.samples import Sample
 from colligate.training.sft import IGNORED, Encoder
@@ -53,7 +53,7 @@ PROMPT = (
 
 
 def encoder(folder: Path) -> Encoder:
-    return Encoder(Prompts(load_tokenizer(find(str(folder))), "tiny"), "tiny")
+    return Encoder(Prompts(load_tokenizer(find_source(str(folder))), "tiny"), "tiny")
 
 
 def sample(task: str = "router", reply: str = "none at all") -> Sample:
@@ -65,16 +65,18 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
     """The tokens of prompts as they reach the model."""
     seen: list[list[int]] = []
 
-    def run(self: Generator, request: Request) -> Generated:
+    def run(self: BatchGenerator, request: GenerationRequest) -> GeneratedText:
         seen.append(request.ids)
-        return Generated("{}", "stop", 0, 0, 0)
+        return GeneratedText("{}", "stop", 0, 0, 0)
 
-    def continuations(self: Scorer, prefix: list[int], given: Any, **_: Any) -> list[list[float]]:
+    def score_ids(
+        self: LikelihoodScorer, prefix: list[int], given: Any, **_: Any
+    ) -> list[list[float]]:
         seen.append(prefix)
         return [[-1.0] for _ in given]
 
-    monkeypatch.setattr(Generator, "run", run)
-    monkeypatch.setattr(Scorer, "continuations", continuations)
+    monkeypatch.setattr(BatchGenerator, "run", run)
+    monkeypatch.setattr(LikelihoodScorer, "score_ids", score_ids)
     return seen
 
 
@@ -108,7 +110,7 @@ async def test_the_prompt_is_what_inference_sends(
 @pytest.mark.parametrize("template", TEMPLATES)
 def test_only_the_reply_is_learnt(tiny: Callable[..., Path], template: str) -> None:
     folder = tiny(TEMPLATES[template])
-    tokenizer = load_tokenizer(find(str(folder)))
+    tokenizer = load_tokenizer(find_source(str(folder)))
     encoded = encoder(folder).encode(sample())
     assert len(encoded.labels) == len(encoded.ids)
     assert set(encoded.labels[: encoded.prompt]) == {IGNORED}
@@ -119,21 +121,21 @@ def test_only_the_reply_is_learnt(tiny: Callable[..., Path], template: str) -> N
 
 
 def test_where_the_tokenizer_ends_texts_otherwise_than_turns(tiny: Callable[..., Path]) -> None:
-    tokenizer = load_tokenizer(find(str(tiny())))
+    tokenizer = load_tokenizer(find_source(str(tiny())))
     tokenizer.eos_token = "<|endoftext|>"  # as that of many instruction-tuned models
     encoded = Encoder(Prompts(tokenizer, "tiny"), "tiny").encode(sample())
     assert encoded.ids[-1] == tokenizer.convert_tokens_to_ids("<|im_end|>")
 
 
 def test_no_token_that_ends_a_reply(tiny: Callable[..., Path]) -> None:
-    tokenizer = load_tokenizer(find(str(tiny(None))))
+    tokenizer = load_tokenizer(find_source(str(tiny(None))))
     tokenizer.eos_token = None
     with pytest.raises(WeightsUnavailable, match="cannot train hf:tiny"):
         Encoder(Prompts(tokenizer, "tiny"), "hf:tiny")
 
 
 def test_a_reply_holds_no_control_token(tiny: Callable[..., Path]) -> None:
-    tokenizer = load_tokenizer(find(str(tiny())))
+    tokenizer = load_tokenizer(find_source(str(tiny())))
     encoded = encoder(tiny()).encode(sample(reply=FORGED))
     learnt = encoded.ids[encoded.prompt :]
     assert learnt.count(tokenizer.convert_tokens_to_ids("<|im_end|>")) == 1

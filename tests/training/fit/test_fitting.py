@@ -383,9 +383,9 @@ def test_the_labels_reach_the_model(
 
     monkeypatch.setattr(SFTTrainer, "training_step", stepped)
     fit("rdr2-router-small", data, base, tmp_path, (*QUICK, "epochs=1", "held_out=0"))
-    from colligate.models.hf.loading import find, load_tokenizer
+    from colligate.models.hf.loading import find_source, load_tokenizer
 
-    tokenizer = load_tokenizer(find(base.removeprefix("hf:")))
+    tokenizer = load_tokenizer(find_source(base.removeprefix("hf:")))
     assert len(seen) == 24
     for ids, labels in seen:
         learnt = [token for token in labels if token != -100]

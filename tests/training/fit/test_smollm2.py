@@ -10,7 +10,7 @@ import pytest
 
 from colligate.core.events import Event, Progressed
 from colligate.models.base import Message
-from colligate.models.hf.loading import find, load_model, load_tokenizer
+from colligate.models.hf.loading import find_source, load_model, load_tokenizer
 from colligate.models.hf.model import HFModel
 from colligate.models.weights import pull
 from colligate.training.fit import fit, read_curve
@@ -46,7 +46,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def base(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The pinned weights as a folder: a GGUF file takes a while to read, each time."""
     folder = tmp_path_factory.mktemp("smollm2")
-    source = find(str(pull("smollm2-135m")["model"]))
+    source = find_source(str(pull("smollm2-135m")["model"]))
     model = load_model(source, dtype="float32")
     model.hf_quantizer.remove_quantization_config(model)
     model.save_pretrained(folder)

@@ -108,11 +108,11 @@ class TrainedEntails:
     """
 
     def __init__(self, name: str) -> None:
-        from colligate.models.hf.encoders import seq2seq
-        from colligate.models.hf.loading import transformers
+        from colligate.models.hf.encoders import get_seq2seq
+        from colligate.models.hf.loading import import_transformers
 
-        transformers()  # or say what is missing
-        self._model = seq2seq(name)
+        import_transformers()  # or say what is missing
+        self._model = get_seq2seq(name)
         self.name = name
 
     async def entails(self, premise: str, hypothesis: str) -> bool:

@@ -75,7 +75,7 @@ def mauve_of_run(
         MissingExtra: torch or transformers is not installed.
         WeightsUnavailable: the model cannot be had.
     """
-    from colligate.models.hf.encoders import last_token_features
+    from colligate.models.hf.encoders import compute_last_token_features
 
     pairs = [
         (_cut(question.text, golds[0]), _cut(question.text, alce_output(raw(outcome))))
@@ -85,7 +85,7 @@ def mauve_of_run(
     if not pairs:
         return {}
     right, given = zip(*pairs, strict=True)
-    features = last_token_features(model, [*right, *given], most=_TOKENS)
+    features = compute_last_token_features(model, [*right, *given], most=_TOKENS)
     return {"mauve": mauve(features[: len(right)], features[len(right) :])}
 
 

@@ -1,5 +1,8 @@
 """Models in this process through transformers and torch (extra `local`).
 
-`model.py` is the whole backend; the rest are its parts: finding and loading weights, prompts,
-forward passes and what they leave behind, generation, grammars, scoring, attention, adapters.
+`model.py` is the backend. Its parts: `loading` finds and loads weights, `runtime` runs forward
+passes with prefixes and adapters, `prompts` makes token ids, `generate` and `grammar` write
+answers, `score` and `attention` read probabilities. `encoders` and `reflection` are small models
+of their own for baselines and metrics. Nothing is exported here: names such as `hf:NAME` open a
+model, and importing `encoders` must not import the backend.
 """

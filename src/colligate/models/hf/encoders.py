@@ -1,11 +1,11 @@
-"""An encoder of transformers in a thread of its own: for models that read and do not write."""
+"""Small models of transformers for baselines and metrics, each in a thread of its own."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from importlib import import_module
 from typing import Any, TypeVar
 
@@ -15,50 +15,18 @@ from numpy.typing import NDArray
 from colligate.concurrency import Threads
 from colligate.errors import ServerFailed
 from colligate.models.base import blunt, encodable
-from colligate.models.hf.loading import find, load_model, load_tokenizer, pretrained, transformers
+from colligate.models.hf.loading import (
+    find_source,
+    import_transformers,
+    load_model,
+    load_pretrained,
+    load_tokenizer,
+)
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class Loaded:
-    """A tokenizer and the model it belongs to, and the device it is on."""
-
-    torch: Any
-    tokenizer: Any
-    model: Any
-
-    @property
-    def device(self) -> Any:
-        """Where the model's weights are."""
-        return self.model.device
-
-    def tokens(self, text: str) -> Any:
-        """The `ids` and `offsets` of a literal text, as `tokenizers` gives them.
-
-        What is written like a mark of the model ("[SEP]") is none, and none is put around.
-        """
-        return self.tokenizer.backend_tokenizer.encode(text, add_special_tokens=False)
-
-    def room(self, most: int) -> int:
-        """How many tokens of a text are read at once, marks apart: `most` with them, or fewer.
-
-        Fewer where the model has places for no more.
-        """
-        places = getattr(self.model.config, "max_position_embeddings", None) or most
-        before, after = self.around()
-        most = min(most, places, self.tokenizer.model_max_length)
-        return max(1, most - len(before) - len(after))
-
-    def around(self) -> tuple[list[int], list[int]]:
-        """The ids of the marks that the model expects before and after a text."""
-        whole = self.tokenizer.backend_tokenizer.encode("a")
-        first = whole.special_tokens_mask.index(0)
-        last = len(whole.ids) - whole.special_tokens_mask[::-1].index(0)
-        return whole.ids[:first], whole.ids[last:]
-
-
-class Encoder:
+class ThreadedModel:
     """A model of one of transformers' Auto classes, from a folder or by hub name.
 
     Weights are loaded at the first call, onto a GPU if there is one.
@@ -69,19 +37,17 @@ class Encoder:
     """
 
     def __init__(self, name_or_path: str, auto_class: str) -> None:
-        transformers()  # or say what is missing
+        import_transformers()  # reports what is missing
         self.name = name_or_path
-        self._source = find(name_or_path)
+        self._source = find_source(name_or_path)
         self._auto_class = auto_class
         self._threads = Threads(name_or_path)
-        self._loaded: Loaded | None = None
+        self._loaded: LoadedModel | None = None
 
-    async def run(self, work: Callable[[Loaded], T]) -> T:
-        """What some work with the loaded model gives; the event loop does not wait for it.
+    async def run(self, work: Callable[[LoadedModel], T]) -> T:
+        """Run some work with the loaded model in its thread.
 
-        Raises:
-            WeightsUnavailable: the model cannot be loaded.
-            ServerFailed: memory ran out, or torch failed otherwise.
+        WeightsUnavailable if the model cannot be loaded, ServerFailed if torch fails.
         """
         return await self._threads.run(lambda: self._work(work))
 
@@ -90,101 +56,106 @@ class Encoder:
         await self._threads.aclose()
         self._loaded = None
 
-    def _work(self, work: Callable[[Loaded], T]) -> T:
+    def _work(self, work: Callable[[LoadedModel], T]) -> T:
         if self._loaded is None:
-            self._loaded = self._load()
-        with _told(self.name), self._loaded.torch.inference_mode():
+            tokenizer = load_tokenizer(self._source)
+            backend = tokenizer.backend_tokenizer
+            backend.no_truncation()
+            backend.no_padding()
+            backend.encode_special_tokens = True
+            self._loaded = LoadedModel(import_module("torch"), tokenizer, self._load_weights())
+        with _report_failures(self.name), self._loaded.torch.inference_mode():
             return work(self._loaded)
 
-    def _load(self) -> Loaded:
-        torch = import_module("torch")
-        tokenizer = load_tokenizer(self._source)
-        backend = tokenizer.backend_tokenizer
-        backend.no_truncation()
-        backend.no_padding()
-        backend.encode_special_tokens = True
-        model = pretrained(getattr(transformers(), self._auto_class), self._source)
-        place = "cuda" if torch.cuda.is_available() else "cpu"
-        return Loaded(torch, tokenizer, model.to(place).eval())
+    def _load_weights(self) -> Any:
+        model = load_pretrained(getattr(import_transformers(), self._auto_class), self._source)
+        device = "cuda" if import_module("torch").cuda.is_available() else "cpu"
+        return model.to(device).eval()
 
 
 @contextmanager
-def _told(name: str) -> Iterator[None]:
+def _report_failures(name: str) -> Iterator[None]:
     try:
         yield
     except (RuntimeError, MemoryError) as error:
         raise ServerFailed(f"{name} could not compute", str(error).split("\n")[0][:300]) from error
 
 
-# What a model makes of whole texts: the state of the last layer at their last token.
+@dataclass(frozen=True)
+class LoadedModel:
+    """A tokenizer and the model it belongs to."""
+
+    torch: Any
+    tokenizer: Any
+    model: Any
+
+    @property
+    def device(self) -> Any:
+        """The device of the model's weights."""
+        return self.model.device
+
+    def encode(self, text: str) -> Any:
+        """Encode a literal text; the result has `ids` and `offsets`.
+
+        Text that looks like a mark of the model ("[SEP]") is not one, and no marks are added.
+        """
+        return self.tokenizer.backend_tokenizer.encode(text, add_special_tokens=False)
+
+    def limit_tokens(self, most: int) -> int:
+        """Return how many tokens of a text are read at once, so that with marks they are `most`.
+
+        Fewer if the model has fewer positions.
+        """
+        positions = getattr(self.model.config, "max_position_embeddings", None) or most
+        before, after = self.find_marks()
+        most = min(most, positions, self.tokenizer.model_max_length)
+        return max(1, most - len(before) - len(after))
+
+    def find_marks(self) -> tuple[list[int], list[int]]:
+        """Return the ids of the marks that the model expects before and after a text."""
+        whole = self.tokenizer.backend_tokenizer.encode("a")
+        first = whole.special_tokens_mask.index(0)
+        last = len(whole.ids) - whole.special_tokens_mask[::-1].index(0)
+        return whole.ids[:first], whole.ids[last:]
 
 
-def last_token_features(name: str, texts: Sequence[str], *, most: int) -> NDArray[np.float64]:
-    """A row for each text, [texts, width]; texts are cut after `most` tokens. Blocks.
-
-    Raises:
-        MissingExtra: torch or transformers is not installed.
-        UnknownModel, WeightsUnavailable: there is no such model, or it cannot be loaded.
-    """
-    source = find(name)
-    tokenizer = load_tokenizer(source)
-    model = load_model(source, dtype="float32", kind="AutoModel")
-    rows = []
-    with import_module("torch").inference_mode():
-        for text in texts:
-            harmless = blunt(encodable(text), tokenizer.all_special_tokens)
-            read = tokenizer(harmless, truncation=True, max_length=most, return_tensors="pt")
-            state = model(**read.to(model.device)).last_hidden_state[0, -1]
-            rows.append(state.float().cpu().numpy())
-    return np.asarray(rows, np.float64)
-
-
-# A dual encoder as Contriever is one: mean-pooled vectors whose dot product is the relevance.
+# Dual encoders such as Contriever: mean-pooled vectors whose dot product is the relevance.
 
 _BATCH = 16
 
 
-class DualEncoder:
-    """One model for questions and texts; no more than `window` tokens of a text are read."""
+class DualEncoder(ThreadedModel):
+    """One model for questions and texts; at most `window` tokens of a text are read."""
 
     def __init__(self, name_or_path: str, *, window: int = 256) -> None:
-        self._encoder = Encoder(name_or_path, "AutoModel")
+        super().__init__(name_or_path, "AutoModel")
         self._window = window
 
-    @property
-    def name(self) -> str:
-        """As given."""
-        return self._encoder.name
-
     async def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """One row a text, float32, as long as the model makes them."""
-        return await self._encoder.run(lambda loaded: self._embed(texts, loaded))
+        """Return one row for each text, float32, not normalised."""
+        return await self.run(lambda loaded: self._embed(texts, loaded))
 
     async def scores(self, query: str, texts: Sequence[str]) -> list[float]:
-        """The dot product of the query and each text, in the order given."""
+        """Return the dot product of the query and each text, in the given order."""
         if not texts:
             return []
         vectors = await self.embed([query, *texts])
         return [float(score) for score in vectors[1:] @ vectors[0]]
 
-    async def aclose(self) -> None:
-        """Free the model. Safe to call twice."""
-        await self._encoder.aclose()
-
-    def _embed(self, texts: Sequence[str], loaded: Loaded) -> NDArray[np.float32]:
-        # Texts of like length together: less padding is computed.
+    def _embed(self, texts: Sequence[str], loaded: LoadedModel) -> NDArray[np.float32]:
+        # Texts of similar length together: less padding is computed.
         order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
         rows: dict[int, NDArray[np.float32]] = {}
         for start in range(0, len(order), _BATCH):
-            places = order[start : start + _BATCH]
-            vectors = self._batch([encodable(texts[i]) for i in places], loaded)
-            rows.update(zip(places, vectors, strict=True))
+            batch = order[start : start + _BATCH]
+            vectors = self._embed_batch([encodable(texts[i]) for i in batch], loaded)
+            rows.update(zip(batch, vectors, strict=True))
         return np.stack([rows[i] for i in range(len(texts))])
 
-    def _batch(self, texts: list[str], loaded: Loaded) -> NDArray[np.float32]:
-        before, after = loaded.around()
-        room = loaded.room(self._window)
-        rows = [[*before, *loaded.tokens(text).ids[:room], *after] for text in texts]
+    def _embed_batch(self, texts: list[str], loaded: LoadedModel) -> NDArray[np.float32]:
+        before, after = loaded.find_marks()
+        limit = loaded.limit_tokens(self._window)
+        rows = [[*before, *loaded.encode(text).ids[:limit], *after] for text in texts]
         longest = max(1, *map(len, rows))
         padding = loaded.tokenizer.pad_token_id or 0
         torch = loaded.torch
@@ -198,255 +169,228 @@ class DualEncoder:
         return vectors
 
 
-@lru_cache(maxsize=2)
-def dual_encoder(name_or_path: str) -> DualEncoder:
-    """The encoder of this name, the same one for the whole process: it loads once."""
-    return DualEncoder(name_or_path)
+get_dual_encoder = lru_cache(maxsize=2)(DualEncoder)
+"""Return the encoder of this name, one for the whole process."""
 
 
-# Encoder-decoder models (T5 and its like): a text in, a short text out. For the extra `local`.
+# Token classifiers: the probability that each token of a text is of one kind.
 
-
-@lru_cache(maxsize=2)
-def seq2seq(name: str) -> Seq2Seq:
-    """The model of a folder or hub name, the same one for the same name."""
-    return Seq2Seq(name)
-
-
-class Seq2Seq:
-    """An encoder-decoder model by folder or hub name, loaded at its first call."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self._threads = Threads(name)
-        self._loaded: tuple[Any, Any] | None = None
-
-    async def write(
-        self, text: str, *, end: str = "", read_tokens: int = 512, max_tokens: int = 16
-    ) -> str:
-        """What it writes after `read_tokens` tokens, greedily: the beginning of a text, and `end`.
-
-        So a question's last line is read however long the text before it is.
-
-        Raises:
-            MissingExtra: torch or transformers is not installed.
-            UnknownModel, WeightsUnavailable: there is no such model, or it cannot be loaded.
-        """
-        return await self._threads.run(partial(self._write, text, end, read_tokens, max_tokens))
-
-    async def aclose(self) -> None:
-        """Free the model. Safe to call twice."""
-        await self._threads.aclose()
-        self._loaded = None
-
-    def _write(self, text: str, end: str, read_tokens: int, max_tokens: int) -> str:
-        if self._loaded is None:
-            source = find(self.name)
-            self._loaded = load_tokenizer(source), load_model(source, kind="AutoModelForSeq2SeqLM")
-        tokenizer, model = self._loaded
-        # A text never becomes a control token: "</s>" in it would end it.
-        text, end = (blunt(encodable(each), tokenizer.all_special_tokens) for each in (text, end))
-        whole = f"{_beginning(tokenizer, text, end, read_tokens)}{end}"
-        read = tokenizer(whole, truncation=True, max_length=read_tokens, return_tensors="pt")
-        with import_module("torch").inference_mode():
-            written = model.generate(
-                input_ids=read["input_ids"].to(model.device),
-                attention_mask=read["attention_mask"].to(model.device),
-                max_new_tokens=max_tokens,
-                do_sample=False,
-            )
-        said: str = tokenizer.decode(written[0], skip_special_tokens=True)
-        return said.strip()
-
-
-def _beginning(tokenizer: Any, text: str, end: str, tokens: int) -> str:
-    """As much of a text as leaves room for its end."""
-    room = max(1, tokens - len(tokenizer(end)["input_ids"]))
-    read = tokenizer(
-        text,
-        truncation=True,
-        max_length=room,
-        add_special_tokens=False,
-        return_offsets_mapping=True,
-    )
-    places = read["offset_mapping"]
-    return text[: places[-1][1]] if places else ""
-
-
-# A classifier of tokens: how surely each token of a text is of one kind.
-
-Scored = tuple[int, int, float]
+TokenProbability = tuple[int, int, float]
 """A token's half-open range of characters, and its probability."""
 
-_STOPS = ".\n。！？"  # what a piece of text should end with
 
+class TokenClassifier(ThreadedModel):
+    """A model with a head for token classification; it returns the probability of one label.
 
-class TokenClassifier:
-    """A model with a head for token classification.
-
-    What is asked is the probability of the label `label`. A text longer than the model's window
-    is read in pieces of at most `window` tokens, cut after a full stop or a line's end.
+    A text longer than the model's window is read in pieces of at most `window` tokens, cut after
+    a full stop or a line end.
     """
 
     def __init__(self, name_or_path: str, *, label: int = 1, window: int = 512) -> None:
-        self._encoder = Encoder(name_or_path, "AutoModelForTokenClassification")
+        super().__init__(name_or_path, "AutoModelForTokenClassification")
         self._label = label
         self._window = window
 
-    @property
-    def name(self) -> str:
-        """As given."""
-        return self._encoder.name
-
-    async def probabilities(self, texts: Sequence[str]) -> list[list[list[Scored]]]:
-        """The tokens of each text with the label's probability in [0, 1], piece by piece."""
-        return await self._encoder.run(
-            lambda loaded: [self._of(encodable(text), loaded) for text in texts]
+    async def probabilities(self, texts: Sequence[str]) -> list[list[list[TokenProbability]]]:
+        """Return the tokens of each text with the label's probability, piece by piece."""
+        return await self.run(
+            lambda loaded: [self._classify(encodable(text), loaded) for text in texts]
         )
 
-    async def aclose(self) -> None:
-        """Free the model. Safe to call twice."""
-        await self._encoder.aclose()
-
-    def _of(self, text: str, loaded: Loaded) -> list[list[Scored]]:
-        encoding = loaded.tokens(text)
-        before, after = loaded.around()
-        scored = []
-        for start, stop in pieces(text, encoding.offsets, loaded.room(self._window)):
+    def _classify(self, text: str, loaded: LoadedModel) -> list[list[TokenProbability]]:
+        encoding = loaded.encode(text)
+        before, after = loaded.find_marks()
+        pieces = []
+        for start, stop in split_tokens(text, encoding.offsets, loaded.limit_tokens(self._window)):
             ids = [*before, *encoding.ids[start:stop], *after]
-            given = loaded.torch.tensor([ids], device=loaded.device)
-            logits = loaded.model(input_ids=given).logits[0, len(before) :]
+            batch = loaded.torch.tensor([ids], device=loaded.device)
+            logits = loaded.model(input_ids=batch).logits[0, len(before) :]
             of_label = logits.float().softmax(-1)[: stop - start, self._label].tolist()
             tokens = zip(encoding.offsets[start:stop], of_label, strict=True)
-            scored.append([(a, b, p) for (a, b), p in tokens])
-        return scored
+            pieces.append([(a, b, p) for (a, b), p in tokens])
+        return pieces
 
 
-def pieces(text: str, offsets: Sequence[tuple[int, int]], most: int) -> list[tuple[int, int]]:
-    """Runs of at most `most` tokens, each cut after the last token that ends a sentence."""
-    found, start = [], 0
+def split_tokens(text: str, offsets: Sequence[tuple[int, int]], most: int) -> list[tuple[int, int]]:
+    """Split tokens into pieces of at most `most`, each cut after the last end of a sentence."""
+    pieces, start = [], 0
     while start < len(offsets):
         stop = min(start + most, len(offsets))
         if stop < len(offsets):
-            ends = (i for i in range(stop, start, -1) if _ends(text, offsets, i - 1))
+            ends = (i for i in range(stop, start, -1) if _ends_sentence(text, offsets, i - 1))
             stop = next(ends, stop)
-        found.append((start, stop))
+        pieces.append((start, stop))
         start = stop
-    return found
+    return pieces
 
 
-def _ends(text: str, offsets: Sequence[tuple[int, int]], token: int) -> bool:
+def _ends_sentence(text: str, offsets: Sequence[tuple[int, int]], token: int) -> bool:
     start, end = offsets[token]
     after = offsets[token + 1][0] if token + 1 < len(offsets) else len(text)
-    # Line breaks are in no token of many tokenizers.
-    return text[start:end].endswith(tuple(_STOPS)) or "\n" in text[end:after]
+    # In many tokenizers no token holds line breaks.
+    return text[start:end].endswith(tuple(".\n。！？")) or "\n" in text[end:after]
 
 
-@lru_cache(maxsize=2)
-def token_classifier(name_or_path: str) -> TokenClassifier:
-    """The classifier of this name, the same one for the whole process: it loads once."""
-    return TokenClassifier(name_or_path)
+get_token_classifier = lru_cache(maxsize=2)(TokenClassifier)
+"""Return the classifier of this name, one for the whole process."""
 
 
-# Readers trained on SQuAD: the words of a text that answer a question, or none. Extra `local`.
+# Readers trained on SQuAD: the words of a text that answer a question, or none.
 
-# As in the question-answering pipeline of transformers 4.
+# The defaults of the question-answering pipeline of transformers 4, in tokens.
 _WINDOW = 384
 _STRIDE = 128
-_LONGEST = 15  # tokens of an answer
-_QUESTION = 64  # words of a question that are read
+_ANSWER_TOKENS = 15
+_QUESTION_WORDS = 64  # of a longer question the rest is not read
 
-Scores = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Found:
-    """The best answer of a window: how likely, from which token to which, and no answer's odds."""
-
-    score: float
-    start: int
-    end: int
-    nothing: float
+Logits = NDArray[np.float64]
 
 
-class ExtractiveReader:
-    """A model for extractive question answering, from a folder or by hub name.
-
-    Raises:
-        MissingExtra: torch or transformers is not installed.
-        UnknownModel, WeightsUnavailable: there is no such model, or it cannot be loaded.
-    """
+class ExtractiveReader(ThreadedModel):
+    """A model for extractive question answering, from a folder or by hub name."""
 
     def __init__(self, name_or_path: str) -> None:
-        self._encoder = Encoder(name_or_path, "AutoModelForQuestionAnswering")
-
-    @property
-    def name(self) -> str:
-        """As given."""
-        return self._encoder.name
+        super().__init__(name_or_path, "AutoModelForQuestionAnswering")
 
     async def read(self, question: str, context: str) -> str:
-        """The answer in the words of the context; empty where no answer is the likeliest."""
+        """Return the answer in the words of the context; empty if no answer is most likely."""
         if not context.strip():
             return ""
-        return await self._encoder.run(lambda loaded: _read(question, context, loaded))
-
-    async def aclose(self) -> None:
-        """Free the model. Safe to call twice."""
-        await self._encoder.aclose()
+        return await self.run(lambda loaded: extract_answer(question, context, loaded))
 
 
-def best_span(starts: Scores, ends: Scores, allowed: Sequence[bool]) -> Found:
-    """The likeliest answer among tokens of the context, by logits [tokens] of start and end.
-
-    Probabilities are over the context and the first token, which stands for no answer.
-    """
-    among = np.array([True, *allowed[1:]])
-    start, end = (
-        _softmax(np.where(among, starts, -np.inf)),
-        _softmax(np.where(among, ends, -np.inf)),
-    )
-    nothing = float(start[0] * end[0])
-    start[0] = end[0] = 0.0
-    spans = np.tril(np.triu(np.outer(start, end)), _LONGEST - 1)
-    first, last = np.unravel_index(int(spans.argmax()), spans.shape)
-    return Found(float(spans[first, last]), int(first), int(last), nothing)
-
-
-def _read(question: str, context: str, loaded: Loaded) -> str:
+def extract_answer(question: str, context: str, loaded: LoadedModel) -> str:
+    """Read a context in overlapping windows and return the most likely answer, or ""."""
     tokenizer, torch = loaded.tokenizer, loaded.torch
     controls = tokenizer.all_special_tokens
-    given = tokenizer(
-        blunt(encodable(" ".join(question.split()[:_QUESTION])), controls),
+    windows = tokenizer(
+        blunt(encodable(" ".join(question.split()[:_QUESTION_WORDS])), controls),
         blunt(encodable(context), controls),
         truncation="only_second",
         max_length=_WINDOW,
         stride=_STRIDE,
         return_overflowing_tokens=True,
     )
-    best, nothing = (0.0, ""), 1.0
-    for window, ids in enumerate(given["input_ids"]):
+    best, no_answer = (0.0, ""), 1.0
+    for ids, encoding in zip(windows["input_ids"], windows.encodings, strict=True):
         logits = loaded.model(input_ids=torch.tensor([ids], device=loaded.device))
-        encoding = given.encodings[window]
-        found = best_span(
+        span = find_best_span(
             logits.start_logits[0].double().cpu().numpy(),
             logits.end_logits[0].double().cpu().numpy(),
             [part == 1 for part in encoding.sequence_ids],
         )
-        nothing = min(nothing, found.nothing)
-        if found.score > best[0]:
-            start, end = _whole_words(encoding, found)
-            best = found.score, context[start:end]
-    return best[1] if best[0] > nothing else ""
+        no_answer = min(no_answer, span.no_answer)
+        if span.probability > best[0]:
+            # Whole words, though the span is in tokens.
+            words = encoding.token_to_word(span.start), encoding.token_to_word(span.end)
+            first, last = (encoding.word_to_chars(word, 1) for word in words)
+            best = span.probability, context[first[0] : last[1]]
+    return best[1] if best[0] > no_answer else ""
 
 
-def _whole_words(encoding: Any, found: Found) -> tuple[int, int]:
-    """Where the words that hold the answer's tokens begin and end in the context."""
-    words = encoding.token_to_word(found.start), encoding.token_to_word(found.end)
-    first, last = (encoding.word_to_chars(word, 1) for word in words)
-    return int(first[0]), int(last[1])
+@dataclass(frozen=True)
+class AnswerSpan:
+    """The best answer of a window: its first and last token, its probability and no answer's."""
+
+    probability: float
+    start: int
+    end: int
+    no_answer: float
 
 
-def _softmax(logits: Scores) -> Scores:
+def find_best_span(starts: Logits, ends: Logits, allowed: Sequence[bool]) -> AnswerSpan:
+    """Find the most likely answer among allowed tokens, by logits [tokens] of start and end.
+
+    Probabilities are over the allowed tokens and the first token, which means no answer.
+    """
+    among = np.array([True, *allowed[1:]])
+    start, end = (_softmax(np.where(among, logits, -np.inf)) for logits in (starts, ends))
+    no_answer = float(start[0] * end[0])
+    start[0] = end[0] = 0.0
+    spans = np.tril(np.triu(np.outer(start, end)), _ANSWER_TOKENS - 1)
+    first, last = np.unravel_index(int(spans.argmax()), spans.shape)
+    return AnswerSpan(float(spans[first, last]), int(first), int(last), no_answer)
+
+
+def _softmax(logits: Logits) -> Logits:
     powers = np.exp(logits - logits.max())
     return np.asarray(powers / powers.sum())
+
+
+# Encoder-decoder models such as T5: a text in, a short text out.
+
+
+class Seq2Seq(ThreadedModel):
+    """An encoder-decoder model by folder or hub name."""
+
+    def __init__(self, name_or_path: str) -> None:
+        super().__init__(name_or_path, "AutoModelForSeq2SeqLM")
+
+    async def write(
+        self, text: str, *, end: str = "", read_tokens: int = 512, max_tokens: int = 16
+    ) -> str:
+        """Return what it writes greedily after a text's first tokens and `end`.
+
+        Together they have at most `read_tokens` tokens, so the last line of a question is read
+        however long the text before it is.
+        """
+        return await self.run(lambda loaded: _write(loaded, text, end, read_tokens, max_tokens))
+
+    def _load_weights(self) -> Any:
+        return load_model(self._source, kind=self._auto_class)
+
+
+def _write(loaded: LoadedModel, text: str, end: str, read_tokens: int, max_tokens: int) -> str:
+    tokenizer, model = loaded.tokenizer, loaded.model
+    # A text never becomes a control token: "</s>" in it would end it.
+    text, end = (blunt(encodable(each), tokenizer.all_special_tokens) for each in (text, end))
+    prompt = f"{_cut_text(tokenizer, text, end, read_tokens)}{end}"
+    read = tokenizer(prompt, truncation=True, max_length=read_tokens, return_tensors="pt")
+    written = model.generate(
+        input_ids=read["input_ids"].to(loaded.device),
+        attention_mask=read["attention_mask"].to(loaded.device),
+        max_new_tokens=max_tokens,
+        do_sample=False,
+    )
+    answer: str = tokenizer.decode(written[0], skip_special_tokens=True)
+    return answer.strip()
+
+
+def _cut_text(tokenizer: Any, text: str, end: str, tokens: int) -> str:
+    """Return the beginning of a text that leaves room for its end."""
+    read = tokenizer(
+        text,
+        truncation=True,
+        max_length=max(1, tokens - len(tokenizer(end)["input_ids"])),
+        add_special_tokens=False,
+        return_offsets_mapping=True,
+    )
+    offsets = read["offset_mapping"]
+    return text[: offsets[-1][1]] if offsets else ""
+
+
+get_seq2seq = lru_cache(maxsize=2)(Seq2Seq)
+"""Return the model of this name, one for the whole process."""
+
+
+# Features of whole texts.
+
+
+def compute_last_token_features(
+    name: str, texts: Sequence[str], *, most: int
+) -> NDArray[np.float64]:
+    """Compute the last layer's state at each text's last token, [texts, width]. Blocks.
+
+    Texts are cut after `most` tokens.
+    """
+    source = find_source(name)
+    tokenizer = load_tokenizer(source)
+    model = load_model(source, dtype="float32", kind="AutoModel")
+    rows = []
+    with import_module("torch").inference_mode():
+        for text in texts:
+            harmless = blunt(encodable(text), tokenizer.all_special_tokens)
+            read = tokenizer(harmless, truncation=True, max_length=most, return_tensors="pt")
+            state = model(**read.to(model.device)).last_hidden_state[0, -1]
+            rows.append(state.float().cpu().numpy())
+    return np.asarray(rows, np.float64)

@@ -1,4 +1,4 @@
-"""Models in this process through transformers and torch: every capability there is."""
+"""The `hf:` backend: models in this process through transformers and torch, all capabilities."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from copy import copy
 from pathlib import Path
 from threading import Event, Lock
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from colligate.concurrency import Threads
 from colligate.errors import ModelError
@@ -21,40 +21,40 @@ from colligate.models.base import (
     Usage,
     window,
 )
-from colligate.models.hf.generate import Generator
+from colligate.models.hf.attention import compute_attention
+from colligate.models.hf.generate import BatchGenerator, GeneratedText, GenerationRequest
 from colligate.models.hf.grammar import Grammars
 from colligate.models.hf.loading import (
-    Runtime,
-    Source,
-    Stopped,
-    facts,
-    find,
+    ModelSource,
+    find_source,
+    import_transformers,
     load_tokenizer,
-    transformers,
+    read_sizes,
 )
 from colligate.models.hf.prompts import Prompts
-from colligate.models.hf.score import Scorer
+from colligate.models.hf.runtime import PassStopped, Runtime
+from colligate.models.hf.score import LikelihoodScorer
 from colligate.models.label_odds import odds_of, require_labels
 from colligate.models.thinking import split_thinking, streamed
 
-if TYPE_CHECKING:
-    from colligate.models.hf.generate import Generated, Request
 _LONGEST_WINDOW = 32768
+
+T = TypeVar("T")
 
 
 class HFModel:
     """A causal language model as `transformers` loads it: a folder, a GGUF file or a hub name.
 
-    Weights are loaded at the first call. Calls made at the same time are computed together, at
-    most `parallel` of them. `context_tokens` is what one call may use, prompt and answer
-    together; by default the length the model was trained with, at most 32,768, and halved until
-    its keys and values fit a quarter of the machine's memory. `device` and `dtype` are explained
-    in `loading.load_model`.
+    Weights are loaded at the first call. Simultaneous calls are computed together, at most
+    `parallel` of them. `context_tokens` is the limit for prompt and answer of one call together;
+    by default the length the model was trained with, at most 32,768, and halved until its keys
+    and values fit a quarter of the machine's memory. `device` and `dtype` are those of
+    `loading.load_model`.
 
     Raises:
         MissingExtra: torch or transformers is not installed.
         UnknownModel: there is no such file or folder.
-        WeightsUnavailable: what is there, or in the hub, is no model that can be used.
+        WeightsUnavailable: the files, or those of the hub, are not a model that can be used.
     """
 
     def __init__(
@@ -67,21 +67,15 @@ class HFModel:
         device: str = "auto",
         dtype: str = "auto",
     ) -> None:
-        transformers()  # or say what is missing
-
-        source = find(target)
-        trained, kv_bytes = facts(source)
+        import_transformers()  # reports what is missing
+        source = find_source(target)
+        trained, kv_bytes = read_sizes(source)
         self._name = name
         self._version = source.version
         self._adapter = ""
         self._context = context_tokens or window(trained, kv_bytes, most=_LONGEST_WINDOW)
-        self._parts = Parts(
-            source,
-            name,
-            context=self._context,
-            parallel=parallel,
-            device=device,
-            dtype=dtype,
+        self._parts = _SharedParts(
+            source, name, context=self._context, parallel=parallel, device=device, dtype=dtype
         )
 
     @property
@@ -91,7 +85,7 @@ class HFModel:
 
     @property
     def version(self) -> str:
-        """Another one when the files are others, the adapter's too."""
+        """A text that changes with the files, the adapter's included."""
         return self._version
 
     @property
@@ -101,7 +95,7 @@ class HFModel:
 
     @property
     def context_tokens(self) -> int:
-        """How many tokens prompt and answer of one call may have together."""
+        """The limit for prompt and answer of one call together."""
         return self._context
 
     async def chat(
@@ -115,15 +109,15 @@ class HFModel:
         schema: Mapping[str, Any] | None = None,
         on_token: OnToken | None = None,
     ) -> Completion:
-        """One call; see `ChatModel.chat`.
+        """Answer messages; see `ChatModel.chat`.
 
         With `schema` the text is JSON that satisfies it, unless `finish_reason` is "length".
 
         Raises:
-            ContextTooSmall: if the prompt does not fit.
-            RequestRefused: the chat template refuses the messages, or the schema cannot be held.
+            ContextTooSmall: the prompt does not fit.
+            RequestRefused: the chat template refuses the messages, or the schema is unsupported.
         """
-        # Read in a thread of its own: a prompt must not wait for the answers under way.
+        # In the tokenizer's thread: a prompt must not wait for the answers in progress.
         request, inside = await self._parts.reading.run(
             lambda: self._request(messages, max_tokens, temperature, stop, seed, schema)
         )
@@ -147,73 +141,60 @@ class HFModel:
         stop: Sequence[str],
         seed: int | None,
         schema: Mapping[str, Any] | None,
-    ) -> tuple[Request, bool]:
-        """What is to be generated, and whether it begins inside a block of thinking."""
-        from colligate.models.hf.generate import Request
-
+    ) -> tuple[GenerationRequest, bool]:
+        """Return the request, and whether the answer begins inside a block of thinking."""
         prompts = self._parts.prompts()
         rendered = prompts.render(messages, think=schema is None)
-        request = Request(
+        request = GenerationRequest(
             prompts.encode(rendered),
             max_tokens,
             temperature=temperature,
             seed=seed,
             stop=tuple(string for string in stop if string),
-            grammar=None if schema is None else self._parts.grammars().of(schema),
+            grammar=None if schema is None else self._parts.grammars().compile(schema),
             adapter=self._adapter,
         )
         return request, prompts.opens_thinking(rendered)
 
     async def _generate(
-        self, request: Request, on_token: OnToken | None, inside: bool
-    ) -> Generated:
-        from colligate.models.hf.loading import Stopped
-
-        def generate(forward: Callable[[str], None]) -> Generated:
+        self, request: GenerationRequest, on_token: OnToken | None, inside: bool
+    ) -> GeneratedText:
+        def generate(forward: Callable[[str], None]) -> GeneratedText:
             request.on_piece = forward
             return generator.run(request)
 
-        generator = await self._parts.generating()
-        # From here, so that it joins the answers under way instead of waiting for their end.
+        generator = await self._parts.open_generator()
+        # Submitted here, so that it joins the answers in progress instead of waiting for their end.
         generator.submit(request)
         try:
             return await streamed(
                 self._parts.computing, generate, request.halt.set, on_token, inside_thinking=inside
             )
-        except Stopped:
+        except PassStopped:
             raise self._parts.closed() from None
 
     async def likelihood(self, prefix: str, continuation: str) -> list[float]:
-        """Natural log-probability of each token of `continuation` after `prefix`.
-
-        Raises:
-            ContextTooSmall: if the two do not fit together.
-        """
+        """Return the natural log-probability of each token of `continuation` after `prefix`."""
         return (await self.likelihoods([(prefix, continuation)]))[0]
 
     async def likelihoods(self, pairs: Sequence[tuple[str, str]]) -> list[list[float]]:
-        """`likelihood` of each pair, all in as few passes as they fit in; see `scoring.Scorer`."""
+        """Return the `likelihood` of each pair, computed in as few passes as possible."""
         return await self._parts.compute(
-            lambda stop: self._parts.scorer().likelihoods(pairs, adapter=self._adapter, stop=stop)
+            lambda stop: self._parts.scorer().score_texts(pairs, adapter=self._adapter, stop=stop)
         )
 
     async def labels(
         self, messages: Sequence[Message], labels: Sequence[str], *, forced: str = ""
     ) -> LabelOdds:
-        """Odds of each label, scored whole; see `LabelModel.labels`.
-
-        Raises:
-            ContextTooSmall: if the messages do not fit.
-        """
+        """Return the odds of each label, scored whole; see `LabelModel.labels`."""
         require_labels(labels)
 
         def score(stop: Event) -> list[list[float]]:
             prompts = self._parts.prompts()
-            prefix = prompts.encode(prompts.render(messages, think=False)) + prompts.literal(forced)
-            given = [prompts.literal(label) for label in labels]
-            return self._parts.scorer().continuations(
-                prefix, given, adapter=self._adapter, stop=stop
-            )
+            prefix = prompts.encode(prompts.render(messages, think=False))
+            prefix += prompts.encode_literal(forced)
+            ids = [prompts.encode_literal(label) for label in labels]
+            return self._parts.scorer().score_ids(prefix, ids, adapter=self._adapter, stop=stop)
 
         scores = await self._parts.compute(score)
         return odds_of({label: sum(s) for label, s in zip(labels, scores, strict=True)})
@@ -226,11 +207,9 @@ class HFModel:
         query: int | None = None,
         layers: tuple[float, float] = (0.0, 1.0),
     ) -> list[float]:
-        """Mean attention of query tokens to a token of each span; see `AttentionModel`."""
-        from colligate.models.hf.attention import attention
-
+        """Return the mean attention of query tokens to each span; see `AttentionModel`."""
         return await self._parts.compute(
-            lambda stop: attention(
+            lambda stop: compute_attention(
                 self._parts.runtime(),
                 self._parts.prompts(),
                 prompt,
@@ -243,7 +222,7 @@ class HFModel:
         )
 
     async def with_adapter(self, adapter: str | Path) -> HFModel:
-        """The same weights with a LoRA adapter; see `AdapterModel.with_adapter`."""
+        """Return the same weights with a LoRA adapter; see `AdapterModel.with_adapter`."""
         key = await self._parts.compute(lambda _: self._parts.runtime().adapters.load(adapter))
         view = copy(self)
         view._name = f"{self._parts.name}+{adapter}"
@@ -252,11 +231,11 @@ class HFModel:
         return view
 
     async def count_tokens(self, text: str) -> int:
-        """Tokens of a text, exactly."""
+        """Count the tokens of a text exactly."""
         return len(await self.token_spans(text))
 
     async def count_prompt(self, messages: Sequence[Message]) -> int:
-        """Tokens of messages with their template, exactly."""
+        """Count the tokens of messages with their template exactly."""
 
         def count() -> int:
             prompts = self._parts.prompts()
@@ -265,90 +244,85 @@ class HFModel:
         return await self._parts.reading.run(count)
 
     async def token_spans(self, text: str) -> list[tuple[int, int]]:
-        """The half-open character ranges of a text's tokens."""
-        return await self._parts.reading.run(lambda: self._parts.prompts().spans(text))
+        """Return the half-open character ranges of a text's tokens."""
+        return await self._parts.reading.run(lambda: self._parts.prompts().token_spans(text))
 
     async def aclose(self) -> None:
-        """Free the model's memory; calls under way are stopped. Safe to call twice."""
+        """Free the model's memory; calls in progress are stopped. Safe to call twice."""
         if not self._adapter:
             await self._parts.aclose()
 
 
 def _no_template(name: str) -> str:
-    return f"{name} has no chat template: it is not made for instructions, and was given plain text"
+    return f"{name} has no chat template: it is not an instruction model, and was given plain text"
 
 
-# What a model and its adapted views share, each part made when it is first needed.
+class _SharedParts:
+    """The parts that a model and its adapted views share, each made when it is first needed.
 
-T = TypeVar("T")
-
-
-class Parts:
-    """The tokenizer's side is used in the thread `reading`, the weights' side in `computing`.
-
-    Reading a prompt and counting its tokens so never wait for answers under way.
+    The tokenizer is used in the thread `reading`, the weights in `computing`, so that reading a
+    prompt and counting its tokens never wait for answers in progress.
     """
 
     def __init__(
-        self, source: Source, name: str, *, context: int, parallel: int, device: str, dtype: str
+        self,
+        source: ModelSource,
+        name: str,
+        *,
+        context: int,
+        parallel: int,
+        device: str,
+        dtype: str,
     ) -> None:
         self.name = name
         self.reading = Threads(f"{name} (tokenizer)")
         self.computing = Threads(name)
         self._source = source
-        self._context = context
         self._parallel = parallel
-        self._device = device
-        self._dtype = dtype
+        self._options: dict[str, Any] = {"context": context, "device": device, "dtype": dtype}
         self._tokenizing = Lock()
         self._prompts: Prompts | None = None
         self._grammars: Grammars | None = None
         self._runtime: Runtime | None = None
-        self._generator: Generator | None = None
-        self._scorer: Scorer | None = None
+        self._generator: BatchGenerator | None = None
+        self._scorer: LikelihoodScorer | None = None
         self._stops: set[Event] = set()
 
     def prompts(self) -> Prompts:
-        """The tokenizer; from either thread."""
+        """Load the tokenizer. In either thread."""
         with self._tokenizing:
             if self._prompts is None:
                 self._prompts = Prompts(load_tokenizer(self._source), self.name)
             return self._prompts
 
     def grammars(self) -> Grammars:
-        """What answers can be held to. In `reading`."""
+        """Make the compiler of schemas. In `reading`."""
         if self._grammars is None:
             self._grammars = Grammars(self.prompts().tokenizer)
         return self._grammars
 
     def runtime(self) -> Runtime:
-        """The weights. In `computing`."""
+        """Load the weights. In `computing`."""
         if self._runtime is None:
-            self._runtime = Runtime(
-                self._source,
-                self.name,
-                context=self._context,
-                device=self._device,
-                dtype=self._dtype,
-            )
+            self._runtime = Runtime(self._source, self.name, **self._options)
         return self._runtime
 
-    def generator(self) -> Generator:
-        """What writes answers. In `computing`."""
+    def generator(self) -> BatchGenerator:
+        """Make the generator of answers. In `computing`."""
         if self._generator is None:
-            self._generator = Generator(self.runtime(), self.prompts(), self._parallel)
+            self._generator = BatchGenerator(self.runtime(), self.prompts(), self._parallel)
         return self._generator
 
-    async def generating(self) -> Generator:
-        """What writes answers, for the event loop."""
+    async def open_generator(self) -> BatchGenerator:
+        """Make the generator of answers, from the event loop."""
         if self._generator is not None:
             return self._generator
         return await self.computing.run(self.generator)
 
-    def scorer(self) -> Scorer:
-        """What scores continuations. In `computing`."""
+    def scorer(self) -> LikelihoodScorer:
+        """Make the scorer of continuations. In `computing`."""
         if self._scorer is None:
-            self._scorer = Scorer(self.runtime(), self.prompts())
+            self._scorer = LikelihoodScorer(self.runtime(), self.prompts())
         return self._scorer
 
     async def compute(self, work: Callable[[Event], T]) -> T:
@@ -356,12 +330,12 @@ class Parts:
         with self.stoppable(Event()) as stop:
             try:
                 return await self.computing.run(lambda: work(stop))
-            except Stopped:
+            except PassStopped:
                 raise self.closed() from None
 
     @contextmanager
     def stoppable(self, stop: Event) -> Iterator[Event]:
-        """`stop` is set when the block is left, or when the model is closed meanwhile."""
+        """Set `stop` when the block is left, or when the model is closed meanwhile."""
         self._stops.add(stop)
         try:
             yield stop
@@ -370,11 +344,11 @@ class Parts:
             self._stops.discard(stop)
 
     def closed(self) -> ModelError:
-        """What a call gets that the closing of the model ended."""
-        return ModelError(f"{self.name} was closed", "during a call", "make the model anew")
+        """Make the error of a call during which the model was closed."""
+        return ModelError(f"{self.name} was closed", "during a call", "create the model again")
 
     async def aclose(self) -> None:
-        """Stop what is under way and free the memory. Safe to call twice."""
+        """Stop the calls in progress and free the memory. Safe to call twice."""
         for stop in list(self._stops):
             stop.set()
         await self.computing.aclose()

@@ -1,4 +1,4 @@
-"""Prompts computed before: their keys and values, for those that begin alike."""
+"""Keys and values of earlier prompts, for prompts with the same prefix."""
 
 from __future__ import annotations
 
@@ -11,35 +11,18 @@ Layers = Sequence[tuple[Any, Any]]
 """Keys and values of each layer, tensors of [1, heads, tokens, width]."""
 
 
-@dataclass(frozen=True)
-class Remembered:
-    """Keys and values of `ids` under an adapter.
-
-    They are never written to: a cache that goes on from them makes new tensors.
-    """
-
-    ids: tuple[int, ...]
-    adapter: str
-    layers: Layers
-
-    @property
-    def size(self) -> int:
-        """Bytes."""
-        return sum(tensor.nbytes for pair in self.layers for tensor in pair)
-
-
 class PrefixCache:
-    """The prompts used last, in at most `limit` bytes. Not for several threads at once."""
+    """The prompts used last, in at most `limit` bytes. Not safe for several threads at once."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._entries: list[Remembered] = []
+        self._entries: list[_Entry] = []
 
-    def longest(self, ids: Sequence[int], adapter: str = "") -> tuple[Layers, int]:
-        """Keys and values of the longest remembered beginning of `ids`, and how long it is."""
+    def find_longest(self, ids: Sequence[int], adapter: str = "") -> tuple[Layers, int]:
+        """Return keys and values of the longest remembered prefix of `ids`, and its length."""
         best, length = None, 0
         for entry in self._entries:
-            if entry.adapter == adapter and (shared := common(entry.ids, ids)) > length:
+            if entry.adapter == adapter and (shared := count_shared(entry.ids, ids)) > length:
                 best, length = entry, shared
         if best is None:
             return (), 0
@@ -48,13 +31,13 @@ class PrefixCache:
         layers = tuple((k[:, :, :length], v[:, :, :length]) for k, v in best.layers)
         return layers, length
 
-    def keep(self, ids: Sequence[int], layers: Layers, adapter: str = "") -> None:
-        """Remember keys and values of exactly these tokens, and forget their beginnings."""
-        new = Remembered(tuple(ids), adapter, tuple(layers))
+    def store(self, ids: Sequence[int], layers: Layers, adapter: str = "") -> None:
+        """Remember keys and values of exactly these tokens, and forget their prefixes."""
+        new = _Entry(tuple(ids), adapter, tuple(layers))
         self._entries = [
             entry
             for entry in self._entries
-            if entry.adapter != adapter or common(entry.ids, new.ids) < len(entry.ids)
+            if entry.adapter != adapter or count_shared(entry.ids, new.ids) < len(entry.ids)
         ]
         if new.size > self._limit:
             return
@@ -64,7 +47,7 @@ class PrefixCache:
 
     @property
     def size(self) -> int:
-        """Bytes of what is remembered."""
+        """The size of all entries in bytes."""
         return sum(entry.size for entry in self._entries)
 
     def clear(self) -> None:
@@ -72,6 +55,22 @@ class PrefixCache:
         self._entries.clear()
 
 
-def common(one: Sequence[int], other: Sequence[int]) -> int:
-    """How many tokens two sequences begin with in common."""
+@dataclass(frozen=True)
+class _Entry:
+    """Keys and values of `ids` under an adapter.
+
+    They are never written to: a cache that continues from them makes new tensors.
+    """
+
+    ids: tuple[int, ...]
+    adapter: str
+    layers: Layers
+
+    @property
+    def size(self) -> int:
+        return sum(tensor.nbytes for pair in self.layers for tensor in pair)
+
+
+def count_shared(one: Sequence[int], other: Sequence[int]) -> int:
+    """Count the tokens that two sequences begin with in common."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))

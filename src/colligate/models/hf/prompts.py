@@ -1,6 +1,6 @@
-"""From messages and texts to token ids, with the tokenizer that came with the model.
+"""Turn messages and texts into token ids, with the tokenizer that came with the model.
 
-The chat template's marks become control tokens; what stands in a message never does.
+The chat template's marks become control tokens; the text of a message never does.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ class Prompts:
     def __init__(self, tokenizer: Any, name: str) -> None:
         self.tokenizer = tokenizer
         self._name = name
-        self._lock = Lock()  # literal text changes a setting of the tokenizer for its time
+        self._lock = Lock()  # encoding literal text changes a setting of the tokenizer meanwhile
         added = tokenizer.added_tokens_decoder.values()
         self._marks = {token.content for token in added if token.special}
-        self._marks.update(self._of_template())
+        self._marks.update(self._template_marks())
         begun = tokenizer("", add_special_tokens=True).input_ids
         self._bos: list[int] = [i for i in begun[:1] if i == tokenizer.bos_token_id]
 
     @property
     def has_template(self) -> bool:
-        """Whether messages are templated; a base model's are joined as plain paragraphs."""
+        """Whether there is a chat template; messages are joined as plain paragraphs otherwise."""
         return bool(self.tokenizer.chat_template)
 
     def render(
@@ -41,29 +41,27 @@ class Prompts:
         think: bool = True,
         answer: bool = True,
     ) -> str:
-        """The messages as the model reads them, up to where its answer begins.
+        """Render messages as the model reads them, up to the beginning of its answer.
 
-        Without `think`, templates that can are told to leave no room for thinking, and a block
-        that a template opens is closed. Without `answer`, what calls for one is left out.
-
-        Raises:
-            RequestRefused: the template takes no such messages.
+        Without `think`, thinking is disabled in templates that support it, and a block that a
+        template opens is closed. Without `answer`, the generation prompt is left out.
+        RequestRefused if the template does not accept the messages.
         """
-        turns = [{"role": m.role, "content": self._harmless(m.content)} for m in messages]
+        turns = [{"role": m.role, "content": self._neutralise(m.content)} for m in messages]
         if not self.has_template:
             text = "\n\n".join(turn["content"] for turn in turns)
             return text + "\n\n" if answer else text
         try:
             text = self._apply(turns, think, answer)
         except Exception as error:
-            # Some templates know no system turn: what it says then begins the user's.
-            merged = _without_system(turns)
+            # Some templates have no system turn: its text then begins the user's.
+            merged = _merge_system(turns)
             if merged == turns:
-                raise self._refused(error) from error
+                raise self._refusal(error) from error
             try:
                 text = self._apply(merged, think, answer)
             except Exception as again:
-                raise self._refused(again) from again
+                raise self._refusal(again) from again
         if not think and self.opens_thinking(text):
             text = text.rstrip() + "\n\n</think>\n\n"
         return text
@@ -73,17 +71,17 @@ class Prompts:
         return rendered.rstrip().endswith(_THINK)
 
     def encode(self, rendered: str) -> list[int]:
-        """Token ids of a rendered prompt; its marks are control tokens."""
-        ids: list[int] = self._encoding(rendered).ids
+        """Return the token ids of a rendered prompt; its marks are control tokens."""
+        ids: list[int] = self._encode_rendered(rendered).ids
         return ids if self.has_template else self._bos + ids
 
-    def literal(self, text: str, *, beginning: bool = False) -> list[int]:
-        """Token ids of a text without any control token in it.
+    def encode_literal(self, text: str, *, beginning: bool = False) -> list[int]:
+        """Return the token ids of a text, never a control token.
 
-        `beginning` puts before it what begins a text: the BOS token for models that use one;
-        an empty text gets one in any case, since something must come before the first token.
+        `beginning` puts the BOS token before it, for models that use one; an empty text gets one
+        in any case, since something must come before the first token.
         """
-        ids: list[int] = self._literal(encodable(text)).ids
+        ids: list[int] = self._encode_text(encodable(text)).ids
         if not beginning:
             return ids
         if not (self._bos or ids):
@@ -91,23 +89,24 @@ class Prompts:
             return [self.tokenizer.eos_token_id if first is None else first]
         return self._bos + ids
 
-    def spans(self, text: str) -> list[tuple[int, int]]:
-        """The half-open character ranges of a literal text's tokens."""
-        return list(self._literal(encodable(text)).offsets)
+    def token_spans(self, text: str) -> list[tuple[int, int]]:
+        """Return the half-open character ranges of a literal text's tokens."""
+        return list(self._encode_text(encodable(text)).offsets)
 
-    def question(self, prompt: str | Sequence[Message]) -> tuple[list[int], list[tuple[int, int]]]:
-        """Token ids up to the last one of a text, or of the last message's content; and, for
-        each, which characters of that text or content it covers (an empty range for none).
+    def encode_question(
+        self, prompt: str | Sequence[Message]
+    ) -> tuple[list[int], list[tuple[int, int]]]:
+        """Return the token ids up to the end of a text, or of the last message's content.
 
-        Raises:
-            ModelError: the template changes the last message so that it cannot be found in it.
+        With each, the characters of that text or content that it covers (an empty range for
+        none). ModelError if the template changes the last message so that it cannot be found.
         """
         if isinstance(prompt, str):
-            encoding = self._literal(encodable(prompt))
+            encoding = self._encode_text(encodable(prompt))
             return self._bos + encoding.ids, [(0, 0)] * len(self._bos) + list(encoding.offsets)
-        # Without what calls for the answer, the content is the last thing in it.
+        # Without the generation prompt, the content comes last.
         rendered = self.render(prompt, answer=False)
-        content = self._harmless(prompt[-1].content)
+        content = self._neutralise(prompt[-1].content)
         start = rendered.rfind(content.strip())
         if start < 0 or not content.strip():
             raise ModelError(
@@ -117,7 +116,7 @@ class Prompts:
             )
         lead = len(content) - len(content.lstrip())
         end = start + len(content.strip())
-        encoding = self._encoding(rendered)
+        encoding = self._encode_rendered(rendered)
         bos = [] if self.has_template else self._bos
         ids, covered = list(bos), [(0, 0)] * len(bos)
         for token, (a, b) in zip(encoding.ids, encoding.offsets, strict=True):
@@ -135,27 +134,27 @@ class Prompts:
         )
         return rendered
 
-    def _refused(self, error: Exception) -> RequestRefused:
+    def _refusal(self, error: Exception) -> RequestRefused:
         why = str(error).splitlines()[0] if str(error) else type(error).__name__
         return RequestRefused(f"{self._name}'s chat template refuses the messages", why)
 
-    def _of_template(self) -> list[str]:
-        """The marks that the template writes: some are spelt in ordinary letters, as [INST]."""
+    def _template_marks(self) -> list[str]:
+        """Return the marks that the template writes; some are ordinary letters, such as [INST]."""
         turns = [{"role": r, "content": "."} for r in ("system", "user", "assistant", "user")]
         for probe in (turns, turns[1:]) if self.has_template else ():
-            with suppress(Exception):  # A template may have no place for a system's turn.
+            with suppress(Exception):  # A template may not accept a system turn.
                 return marks(self._apply(probe, think=True, answer=True))
         return []
 
-    def _harmless(self, text: str) -> str:
+    def _neutralise(self, text: str) -> str:
         text = encodable(text)
         return blunt(text, [mark for mark in self._marks if mark in text])
 
-    def _encoding(self, text: str) -> Any:
+    def _encode_rendered(self, text: str) -> Any:
         with self._lock:
             return self.tokenizer.backend_tokenizer.encode(text, add_special_tokens=False)
 
-    def _literal(self, text: str) -> Any:
+    def _encode_text(self, text: str) -> Any:
         backend = self.tokenizer.backend_tokenizer
         with self._lock:
             backend.encode_special_tokens = True
@@ -165,11 +164,11 @@ class Prompts:
                 backend.encode_special_tokens = False
 
 
-def _without_system(turns: list[dict[str, str]]) -> list[dict[str, str]]:
-    """The same turns, what the system says put before what the user says first."""
-    said = [turn["content"] for turn in turns if turn["role"] == "system"]
+def _merge_system(turns: list[dict[str, str]]) -> list[dict[str, str]]:
+    """Return the same turns, the system's text put before the user's first."""
+    system = [turn["content"] for turn in turns if turn["role"] == "system"]
     rest = [dict(turn) for turn in turns if turn["role"] != "system"]
-    if said and rest and rest[0]["role"] == "user":
-        rest[0]["content"] = "\n\n".join([*said, rest[0]["content"]])
+    if system and rest and rest[0]["role"] == "user":
+        rest[0]["content"] = "\n\n".join([*system, rest[0]["content"]])
         return rest
     return turns

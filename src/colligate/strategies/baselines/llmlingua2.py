@@ -19,7 +19,7 @@ from colligate.documents import Passage
 from colligate.errors import WeightsUnavailable
 from colligate.library.sources import SearchMode
 from colligate.models import Role
-from colligate.models.hf.encoders import Scored, token_classifier
+from colligate.models.hf.encoders import TokenProbability, get_token_classifier
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class LLMLingua2:
     async def _shortened(
         self, name: str, passages: Sequence[Passage], run: Run
     ) -> list[CompressedPassage]:
-        classifier = token_classifier(name)
+        classifier = get_token_classifier(name)
         began = time.perf_counter()
         texts = [passage.text for passage in passages]
         scored = await classifier.probabilities(texts)
@@ -93,7 +93,7 @@ class LLMLingua2:
         return found
 
 
-def kept_words(text: str, tokens: Sequence[Scored], rate: float) -> list[tuple[int, int]]:
+def kept_words(text: str, tokens: Sequence[TokenProbability], rate: float) -> list[tuple[int, int]]:
     """The words of one piece that are worth keeping, as half-open ranges of the text."""
     if rate >= 1:
         return [(start, end) for start, end, _ in tokens]

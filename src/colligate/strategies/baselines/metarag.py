@@ -24,7 +24,7 @@ from colligate.documents import Passage
 from colligate.errors import MalformedOutput
 from colligate.library.sources import SearchMode
 from colligate.models import Message, Role
-from colligate.models.hf.encoders import seq2seq
+from colligate.models.hf.encoders import get_seq2seq
 
 # The prompts of MetaRAG: answer with a reason, then the questions of its critic.
 
@@ -394,6 +394,6 @@ class MetaRAG:
 async def _written(name: str, text: str, end: str, max_tokens: int, run: Run) -> str:
     """What an encoder-decoder model writes, metered."""
     began = time.perf_counter()
-    said = await seq2seq(name).write(text, end=end, max_tokens=max_tokens)
+    said = await get_seq2seq(name).write(text, end=end, max_tokens=max_tokens)
     run.meter.scoring(Role.SCORER, name, passes=1, seconds=time.perf_counter() - began)
     return said

@@ -22,7 +22,7 @@ from colligate.documents.sentences import split_sentences
 from colligate.errors import WeightsUnavailable
 from colligate.library.sources import SearchMode
 from colligate.models import Role
-from colligate.models.hf.encoders import dual_encoder
+from colligate.models.hf.encoders import get_dual_encoder
 
 _SHORTEST = 5  # characters: shorter sentences are passed over, as in FlashRAG
 
@@ -120,7 +120,7 @@ class Recomp:
 
     async def _scores(self, question: str, passages: Sequence[Passage], run: Run) -> list[float]:
         assert self.encoder is not None
-        encoder = dual_encoder(self.encoder)
+        encoder = get_dual_encoder(self.encoder)
         began = time.perf_counter()
         scores = await encoder.scores(question, [passage.text for passage in passages])
         seconds = time.perf_counter() - began

@@ -21,7 +21,7 @@ from colligate.documents import Passage
 from colligate.documents.tokens import estimate_tokens
 from colligate.library.sources import SearchMode
 from colligate.models import Capability, Message, Role, Usage
-from colligate.models.hf.reflection import UTILITY_WEIGHTS, reflective
+from colligate.models.hf.reflection import UTILITY_WEIGHTS, get_reflective_model
 from colligate.strategies.baselines.direct import Direct
 
 _MATERIAL = """\
@@ -140,7 +140,7 @@ class SelfRAG:
         """Whether the odds that it is worth it are high enough."""
         if self.reflection is not None:
             began = time.perf_counter()
-            odds = await reflective(self.reflection).wants_retrieval(question)
+            odds = await get_reflective_model(self.reflection).wants_retrieval(question)
             _meter(self.reflection, Usage(estimate_tokens(question)), began, run)
         else:
             odds = (await run.labels(_messages(_RETRIEVE, question), _YES_NO)).odds["Yes"]
@@ -196,7 +196,9 @@ class SelfRAG:
         most = estimate_tokens(question + text + beam.text) + self.segment_tokens
         async with run.tokens.hold(most):
             began = time.perf_counter()
-            made = await reflective(name).continued(question, text, beam.text, self.segment_tokens)
+            made = await get_reflective_model(name).continue_answer(
+                question, text, beam.text, self.segment_tokens
+            )
             _meter(name, Usage(made.input_tokens, made.output_tokens), began, run)
         return made.text, self._score(made.likely, made.relevant, made.supported, made.useful)
 

@@ -67,8 +67,10 @@ class Gathered(Event):
 
 @dataclass(frozen=True)
 class Summarised(Event):
-    """What the new passages say of an entity. The model made `said` statements; `fragments` are those
-    with a place in the passages."""
+    """What the new passages say of an entity.
+
+    The model made `said` statements; `fragments` are those found in the passages.
+    """
 
     round: int
     entity: str

@@ -1,0 +1,361 @@
+"""A loaded model: its forward passes, remembered prefixes and LoRA adapters.
+
+Generation, scoring and attention share it. All of it runs in one thread; only the events that stop
+a forward pass are set from other threads.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from importlib import import_module
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+from colligate.errors import (
+    ContextTooSmall,
+    MissingCapability,
+    MissingExtra,
+    ServerFailed,
+    WeightsUnavailable,
+)
+from colligate.models.hf.loading import ModelSource, import_transformers, load_model
+from colligate.models.hf.prefix_cache import Layers, PrefixCache
+from colligate.models.weights import digest
+
+_PREFIX_BYTES = 1 << 30
+_PASS_TOKENS = 8192  # in one forward pass: limits the memory of the layers in between
+
+
+class PassStopped(Exception):
+    """The caller gave up; the forward pass was left between two layers."""
+
+
+class Runtime:
+    """A causal language model of transformers; it is loaded by the constructor."""
+
+    def __init__(
+        self,
+        source: ModelSource,
+        name: str,
+        *,
+        context: int,
+        device: str = "auto",
+        dtype: str = "auto",
+    ) -> None:
+        self.name = name
+        self.context = context
+        self.torch = import_module("torch")
+        self.model = load_model(source, device=device, dtype=dtype)
+        self.prefixes = PrefixCache(_PREFIX_BYTES)
+        self.adapters = Adapters(self.model, name)
+        self._stop: Event | None = None
+        for layer in getattr(self.model.get_decoder(), "layers", ()):
+            layer.register_forward_pre_hook(self._check_stop)
+
+    def check_fits(self, tokens: int) -> None:
+        """Raise ContextTooSmall if so many tokens do not fit the window."""
+        if tokens > self.context:
+            raise ContextTooSmall(
+                f"the prompt does not fit {self.name}",
+                f"it has {tokens} tokens and the window {self.context}",
+                "give fewer or shorter passages, or a model with a larger window",
+            )
+
+    @contextmanager
+    def inference(self, stop: Event | None = None, adapter: str = "") -> Iterator[None]:
+        """Compute with an adapter and without gradients.
+
+        Setting `stop` raises PassStopped within the time of one layer. A failure of torch, such as
+        a lack of memory, becomes ServerFailed.
+        """
+        before, self._stop = self._stop, stop
+        try:
+            with self.torch.inference_mode():
+                self.adapters.use(adapter)
+                yield
+        except (RuntimeError, MemoryError) as error:
+            memory = isinstance(error, MemoryError) or "memory" in str(error).lower()
+            hint = "ask over less text, or use a smaller model" if memory else ""
+            raise ServerFailed(
+                f"{self.name} could not compute", str(error).split("\n")[0][:300], hint
+            ) from error
+        finally:
+            self._stop = before
+
+    def prefill(
+        self, ids: Sequence[int], *, adapter: str = "", keep: bool = True
+    ) -> tuple[Any, Any]:
+        """Return a cache with the keys and values of all `ids`, and the logits [vocabulary] after
+        the last.
+
+        A prefix that an earlier prompt had is not computed again; with `keep` this prompt is
+        remembered too. To be called within `inference`.
+        """
+        self.check_fits(len(ids))
+        layers, known = self.prefixes.find_longest(ids[:-1], adapter)
+        cache = self.new_cache(layers)
+        logits = None
+        for start in range(known, len(ids), _PASS_TOKENS):
+            piece = ids[start : min(start + _PASS_TOKENS, len(ids))]
+            logits = self.forward(piece, cache).logits[0, -1]
+        if keep:
+            self.prefixes.store(ids, self.layers_of(cache), adapter)
+        return cache, logits
+
+    def forward(self, ids: Sequence[int], cache: Any = None, **options: Any) -> Any:
+        """Run one pass over the tokens after those in the cache; logits of the last one only."""
+        batch = self.torch.tensor([list(ids)], device=self.model.device)
+        return self.model(
+            input_ids=batch, past_key_values=cache, use_cache=cache is not None,
+            **{"logits_to_keep": 1, **options},
+        )  # fmt: skip
+
+    def new_cache(self, layers: Layers = ()) -> Any:
+        """Make a cache with these keys and values, which grows with each pass.
+
+        Every layer keeps all its tokens, also those with a sliding window, so that any prefix can
+        be cut out of it.
+        """
+        cache = import_module("transformers").DynamicCache()
+        for index, (keys, values) in enumerate(layers):
+            cache.update(keys, values, index)
+        return cache
+
+    @staticmethod
+    def layers_of(cache: Any) -> Layers:
+        """Return a cache's keys and values."""
+        return [(layer.keys, layer.values) for layer in cache.layers]
+
+    @contextmanager
+    def use_attention(self, implementation: str) -> Iterator[None]:
+        """Compute attention with another function; "eager" returns its probabilities."""
+        before = self.model.config._attn_implementation
+        try:
+            self.model.set_attn_implementation(implementation)
+        except (ValueError, ImportError) as error:
+            raise MissingCapability(
+                f"{self.name} cannot compute its attention as {implementation}",
+                str(error),
+                "use a model of another architecture",
+            ) from error
+        try:
+            yield
+        finally:
+            self.model.set_attn_implementation(before)
+
+    def _check_stop(self, *_: object) -> None:
+        if self._stop is not None and self._stop.is_set():
+            raise PassStopped
+
+
+class Adapters:
+    """The LoRA adapters loaded into a model, through peft; at most one is in use at a time.
+
+    For the model's thread only. Only plain LoRA is accepted: matrices that are added to the base's
+    own. Other features of peft (trained biases or whole layers, initialisation from the base's
+    singular vectors) write into the base, which other adapters and the base alone share. Nothing
+    is ever merged: the base computes the same bits before, between and after.
+    """
+
+    def __init__(self, model: Any, name: str) -> None:
+        self._model = model
+        self._name = name
+        self._loaded: set[str] = set()
+        self._layers: list[Any] = []
+        self._used = ""
+
+    def load(self, adapter: str | Path) -> str:
+        """Load a folder or hub name, and return the key by which to `use` it.
+
+        The key is made from the files' content: an adapter is loaded once wherever its files are,
+        and results stored under its key belong to it.
+
+        Raises:
+            MissingExtra: peft is not installed.
+            WeightsUnavailable: there is no such adapter, its files are damaged, it is not plain
+                LoRA, or it is made for another model.
+        """
+        import_transformers()  # turns its messages off
+        peft = _import_peft()
+        config, weights = _find_files(_find_folder(adapter), adapter)
+        try:
+            content = f"{digest(config)} {digest(weights)}"
+        except OSError as error:
+            raise _unavailable(adapter, str(error), "check the files") from error
+        key = hashlib.sha256(content.encode()).hexdigest()[:16]
+        if key not in self._loaded:
+            settings = _read_settings(config, adapter)
+            matrices = _read_matrices(weights, adapter)
+            try:
+                self._inject(peft, key, settings, matrices, adapter)
+            finally:
+                kind = import_module("peft.tuners.tuners_utils").BaseTunerLayer
+                self._layers = [m for m in self._model.modules() if isinstance(m, kind)]
+                self._apply()
+            self._loaded.add(key)
+        return key
+
+    def use(self, adapter: str = "") -> None:
+        """Compute with the adapter of this key from now on; "" is the base model alone."""
+        if adapter == self._used:
+            return
+        if adapter and adapter not in self._loaded:
+            raise WeightsUnavailable(f"no adapter {adapter} in {self._name}", "it was not loaded")
+        self._used = adapter
+        self._apply()
+
+    def _inject(
+        self, peft: Any, key: str, settings: dict[str, Any], matrices: dict[str, Any], adapter: Any
+    ) -> None:
+        """Add the matrices to the model's layers, or leave the model unchanged on failure."""
+        model = self._model
+        cast = {name: matrix.to(model.dtype) for name, matrix in matrices.items()}
+        with warnings.catch_warnings():
+            # peft warns of several adapters in one model; what matters is checked below.
+            warnings.simplefilter("ignore")
+            try:
+                config = peft.LoraConfig(**settings)
+                peft.inject_adapter_in_model(config, model, key, low_cpu_mem_usage=True)
+                result = peft.set_peft_model_state_dict(
+                    model, cast, adapter_name=key, low_cpu_mem_usage=True
+                )
+                missing = [name for name in result.missing_keys if f".{key}" in name]
+                if missing or result.unexpected_keys:
+                    example = [*missing, *result.unexpected_keys][0].replace(f".{key}", "")
+                    raise ValueError(f"they differ in {example}")
+            except Exception as error:  # peft and torch have no common class of errors.
+                peft.functional.delete_adapter(model, key, prefix="lora_")
+                getattr(model, "peft_config", {}).pop(key, None)
+                raise WeightsUnavailable(
+                    f"the adapter {adapter} does not fit {self._name}",
+                    _reason(error),
+                    "give one that was trained on this model",
+                ) from error
+        model.eval()  # new modules are in training mode, where dropout is active
+
+    def _apply(self) -> None:
+        # As set_adapter and enable_adapters do, without updating which parameters are trained:
+        # none is, and that update takes a third of a decoding step at each switch.
+        for layer in self._layers:
+            layer._active_adapter = [self._used] if self._used else []
+            layer._disable_adapters = not self._used
+
+
+def _import_peft() -> Any:
+    try:
+        import_module("peft.functional")
+        return import_module("peft")
+    except ImportError as error:
+        raise MissingExtra(
+            "adapters need peft",
+            f"{error.name or 'it'} is not installed",
+            "pip install 'colligate[local]'",
+        ) from error
+
+
+_CONFIG = "adapter_config.json"
+_WEIGHTS = ("adapter_model.safetensors", "adapter_model.bin")
+
+
+def _find_folder(adapter: str | Path) -> Path:
+    """Return the folder with the adapter's files, downloaded from the hub if it is not local."""
+    path, name = Path(adapter).expanduser(), str(adapter)
+    if path.is_dir():
+        return path
+    if isinstance(adapter, Path) or name.count("/") != 1 or name[:1] in "./~":
+        raise _unavailable(adapter, "there is no such folder", "check the path")
+    download = import_module("huggingface_hub").snapshot_download
+    files = [_CONFIG, *_WEIGHTS]
+    with suppress(Exception):  # The hub's errors have no common class.
+        local = Path(download(name, allow_patterns=files, local_files_only=True))
+        if any((local / weights).is_file() for weights in _WEIGHTS):
+            return local
+    try:
+        return Path(download(name, allow_patterns=files))
+    except Exception as error:
+        hint = "check the name and the connection, or give a folder"
+        raise _unavailable(adapter, _reason(error), hint) from error
+
+
+def _find_files(folder: Path, adapter: str | Path) -> tuple[Path, Path]:
+    """Return the configuration and the weights, as safetensors if both forms are there."""
+    config = folder / _CONFIG
+    weights = [folder / name for name in _WEIGHTS if (folder / name).is_file()]
+    if not config.is_file() or not weights:
+        missing = " or ".join(_WEIGHTS) if config.is_file() else _CONFIG
+        raise _unavailable(adapter, f"it has no {missing}", "give a folder that peft wrote")
+    return config, weights[0]
+
+
+# The settings that the forward pass of plain LoRA depends on.
+_FORWARD = frozenset(
+    "r lora_alpha target_modules exclude_modules layers_to_transform layers_pattern rank_pattern"
+    " alpha_pattern fan_in_fan_out use_rslora use_dora lora_bias".split()
+)
+# Settings that matter for training only, or not at all.
+_IGNORED = frozenset(
+    "peft_type peft_version task_type auto_mapping base_model_name_or_path revision inference_mode"
+    " lora_dropout init_lora_weights loftq_config eva_config corda_config lora_ga_config"
+    " megatron_config megatron_core runtime_config qalora_group_size".split()
+)
+# Initialisations that leave the base unchanged.
+_INITIALISATIONS = (None, True, False, "gaussian", "orthogonal", "eva")
+
+
+def _read_settings(config: Path, adapter: str | Path) -> dict[str, Any]:
+    """Read the settings for peft, and refuse those that are more than plain LoRA."""
+    try:
+        settings = json.loads(config.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        why = f"its {_CONFIG} is damaged ({error})"
+        raise _unavailable(adapter, why, "download or save it again") from error
+    kind = settings.get("peft_type") if isinstance(settings, Mapping) else None
+    if kind != "LORA":
+        raise _unavailable(adapter, f"its type is {kind or 'unknown'}", "give a LoRA adapter")
+    more = [
+        name
+        for name, value in settings.items()
+        if name not in _FORWARD | _IGNORED and value and (name, value) != ("bias", "none")
+    ]
+    if settings.get("init_lora_weights") not in _INITIALISATIONS:
+        more.append(f"init_lora_weights={settings['init_lora_weights']}")
+    if more:
+        raise _unavailable(
+            adapter, f"it is more than plain LoRA: {', '.join(more)}", "convert it with peft"
+        )
+    return {name: settings[name] for name in _FORWARD if name in settings}
+
+
+_MATRIX = re.compile(r"\.lora_(A|B|embedding_A|embedding_B|magnitude_vector)(\.weight|\.bias)?$")
+
+
+def _read_matrices(weights: Path, adapter: str | Path) -> dict[str, Any]:
+    """Read the tensors by name, on the processor. No code in the file is run."""
+    try:
+        if weights.suffix == ".safetensors":
+            tensors = import_module("safetensors.torch").load_file(weights)
+        else:
+            tensors = import_module("torch").load(weights, map_location="cpu", weights_only=True)
+        matrices = dict(tensors)
+    except Exception as error:  # safetensors and torch have no common class of errors.
+        why = f"its {weights.name} is damaged ({_reason(error)})"
+        raise _unavailable(adapter, why, "download or save it again") from error
+    if other := [name for name in matrices if not _MATRIX.search(name)]:
+        # They would overwrite the base's own.
+        why = f"it is more than plain LoRA: it holds {other[0]}"
+        raise _unavailable(adapter, why, "save it without the base's weights")
+    return matrices
+
+
+def _unavailable(adapter: str | Path, why: str, hint: str) -> WeightsUnavailable:
+    return WeightsUnavailable(f"cannot load the adapter {adapter}", why, hint)
+
+
+def _reason(error: Exception) -> str:
+    return " ".join(str(error).split())[:300] or type(error).__name__
