@@ -48,6 +48,7 @@ from colligate.strategies.rdr2.events import Routed
 from colligate.strategies.rdr2.router import Action, Tag
 from colligate.strategies.spd_rag.events import AgentEnded, AgentTurn, FoundThere
 from colligate.testing import ScriptedCall, ScriptedModel
+from support.models import ask
 
 SUITE = """
 title = "Small"
@@ -224,11 +225,11 @@ async def test_a_judge_spends_from_the_same_budget() -> None:
     spending = Spending(200)
     judge = Paid(ScriptedModel(["Yes", "No"]), spending)
 
-    await judge.chat([Message("user", "Is it?")], max_tokens=10)
+    await ask(judge, [Message("user", "Is it?")], max_tokens=10)
 
     assert 0 < spending.tokens < 20
     with pytest.raises(BudgetExceeded):
-        await judge.chat([Message("user", "Is it?")], max_tokens=200)
+        await ask(judge, [Message("user", "Is it?")], max_tokens=200)
 
 
 # Stages

@@ -18,6 +18,7 @@ from colligate.models import Message
 from colligate.models.hf.model import HFModel
 from colligate.models.llama import LlamaCpp
 from colligate.models.weights import pull
+from support.models import ask
 
 pytestmark = pytest.mark.model
 
@@ -92,6 +93,6 @@ async def test_both_read_the_same_tokens(smollm2_hf: HFModel, widened: LlamaCpp)
 
 
 async def test_both_write_the_same(smollm2_hf: HFModel, widened: LlamaCpp) -> None:
-    one, other = [await model.chat(ASK, max_tokens=12) for model in (smollm2_hf, widened)]
+    one, other = [await ask(model, ASK, max_tokens=12) for model in (smollm2_hf, widened)]
     assert one.text == other.text
     assert one.usage.input_tokens == other.usage.input_tokens

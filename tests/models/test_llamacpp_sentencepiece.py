@@ -15,6 +15,7 @@ import pytest
 
 from colligate.models import Message
 from colligate.models.llama import LlamaCpp
+from support.models import ask, likelihood
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, BYTE = 1, 2, 3, 4, 6
 WIDTH, INNER = 32, 64
@@ -129,7 +130,7 @@ async def test_the_blank_put_before_a_text_is_not_of_it(
 ) -> None:
     assert await model.token_spans(text) == spans
     assert await model.count_tokens(text) == len(spans)
-    assert len(await model.likelihood("a", text)) == len(spans)
+    assert len(await likelihood(model, "a", text)) == len(spans)
 
 
 async def test_turns_spelt_in_letters_cannot_be_forged(model: LlamaCpp) -> None:
@@ -150,5 +151,5 @@ async def test_turns_spelt_in_letters_cannot_be_forged(model: LlamaCpp) -> None:
 async def test_what_begins_a_text_stands_in_the_prompt_once(model: LlamaCpp) -> None:
     messages = [Message("user", "Yes"), Message("assistant", "a"), Message("user", "b")]
     assert model._engine.prompt_tokens(messages).count(1) == 1
-    answer = await model.chat(messages, max_tokens=1)
+    answer = await ask(model, messages, max_tokens=1)
     assert await model.count_prompt(messages) == answer.usage.input_tokens

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from colligate.models.names import OPTIONS
 
 from colligate.errors import (
     EndpointUnreachable,
@@ -29,9 +30,9 @@ from colligate.models.names import (
     open_reranker,
 )
 from colligate.models.openai_http import Policy
-from colligate.models.options import OPTIONS
 from colligate.models.rerankers import EmbeddingReranker, HTTPReranker, LikelihoodReranker
 from colligate.models.weights import BUNDLED
+from support.models import ask
 
 
 @pytest.mark.parametrize(
@@ -58,7 +59,7 @@ async def test_ollama_is_not_sent_the_openai_key(
     monkeypatch.setenv("OPENAI_API_KEY", "secret")
     monkeypatch.setenv("OLLAMA_HOST", openai_server.url)
     model = open_model("ollama/m")
-    await model.chat([], max_tokens=1)
+    await ask(model, [], max_tokens=1)
     await model.aclose()
     assert "secret" not in openai_server.requests[0]["headers"]["authorization"]
 
@@ -152,7 +153,7 @@ async def test_options_reach_an_endpoint(openai_server: Any) -> None:
     name = f"openai:m@{openai_server.url}"
     model = open_model(name, options={"in_flight": 2, "context_tokens": 99, "timeout": 20})
     assert model.context_tokens == 99
-    await asyncio.gather(*(model.chat([Message("user", "?")], max_tokens=1) for _ in range(8)))
+    await asyncio.gather(*(ask(model, [Message("user", "?")], max_tokens=1) for _ in range(8)))
     await model.aclose()
     assert 1 <= openai_server.in_flight_most <= 2
 
@@ -167,7 +168,7 @@ async def test_a_key_is_kept_back_when_told(
     name = f"openai:m@{openai_server.url}"
     for with_key in (False, True):
         model = open_model(name, with_key=with_key)
-        await model.chat([Message("user", "?")], max_tokens=1)
+        await ask(model, [Message("user", "?")], max_tokens=1)
         await model.aclose()
         embedder = open_embedder(name, with_key=with_key)
         await embedder.embed(["text"])

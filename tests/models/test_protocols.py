@@ -18,6 +18,7 @@ from colligate.models import (
     AttentionModel,
     Capability,
     ChatModel,
+    ChatRequest,
     Embedder,
     LabelModel,
     LikelihoodModel,
@@ -108,7 +109,7 @@ async def test_a_chat_model_says_what_it_is(chat_model: ChatModel) -> None:
 
 
 async def test_a_completion(chat_model: ChatModel) -> None:
-    completion = await chat_model.chat(ASK, max_tokens=12)
+    completion = await chat_model.chat(ChatRequest(ASK, max_tokens=12))
     assert completion.text
     assert "<think" not in completion.text
     assert completion.model == chat_model.name
@@ -118,14 +119,14 @@ async def test_a_completion(chat_model: ChatModel) -> None:
 
 
 async def test_the_same_is_answered_the_same(chat_model: ChatModel) -> None:
-    first, second = [await chat_model.chat(ASK, max_tokens=12) for _ in range(2)]
+    first, second = [await chat_model.chat(ChatRequest(ASK, max_tokens=12)) for _ in range(2)]
     assert first.text == second.text
     assert first.thinking == second.thinking
     assert first.usage.output_tokens == second.usage.output_tokens
 
 
 async def test_a_stream_is_the_same_text_in_the_callers_thread(chat_model: ChatModel) -> None:
-    whole = await chat_model.chat(ASK, max_tokens=12)
+    whole = await chat_model.chat(ChatRequest(ASK, max_tokens=12))
     pieces: list[str] = []
     threads: set[int] = set()
 
@@ -133,7 +134,7 @@ async def test_a_stream_is_the_same_text_in_the_callers_thread(chat_model: ChatM
         pieces.append(piece)
         threads.add(threading.get_ident())
 
-    streamed = await chat_model.chat(ASK, max_tokens=12, on_token=note)
+    streamed = await chat_model.chat(ChatRequest(ASK, max_tokens=12), note)
     assert streamed.text == whole.text == "".join(pieces)
     assert all(pieces)
     assert threads == {threading.get_ident()}
@@ -144,14 +145,14 @@ async def test_what_on_token_raises_reaches_the_caller(chat_model: ChatModel) ->
         raise ValueError("enough")
 
     with pytest.raises(ValueError, match="enough"):
-        await chat_model.chat(ASK, max_tokens=12, on_token=refuse)
-    assert (await chat_model.chat(ASK, max_tokens=12)).text
+        await chat_model.chat(ChatRequest(ASK, max_tokens=12), refuse)
+    assert (await chat_model.chat(ChatRequest(ASK, max_tokens=12))).text
 
 
 async def test_structured_output_satisfies_the_schema(chat_model: ChatModel) -> None:
     assert Capability.STRUCTURED in chat_model.capabilities
     for _ in range(2):
-        completion = await chat_model.chat(ASK, max_tokens=40, schema=SCHEMA)
+        completion = await chat_model.chat(ChatRequest(ASK, max_tokens=40, schema=SCHEMA))
         assert set(json.loads(completion.text)) == {"found"}
 
 
@@ -238,26 +239,28 @@ async def test_adapters_are_declared_or_refused(chat_model: ChatModel, tmp_path:
 
 
 async def test_calls_side_by_side(chat_model: ChatModel) -> None:
-    alone = await chat_model.chat(ASK, max_tokens=8)
-    together = await asyncio.gather(*(chat_model.chat(ASK, max_tokens=8) for _ in range(5)))
+    alone = await chat_model.chat(ChatRequest(ASK, max_tokens=8))
+    together = await asyncio.gather(
+        *(chat_model.chat(ChatRequest(ASK, max_tokens=8)) for _ in range(5))
+    )
     assert {completion.text for completion in together} == {alone.text}
 
 
 async def test_cancelling_leaves_the_model_usable(chat_model: ChatModel) -> None:
-    task = asyncio.create_task(chat_model.chat(ASK, max_tokens=300))
+    task = asyncio.create_task(chat_model.chat(ChatRequest(ASK, max_tokens=300)))
     await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert (await chat_model.chat(ASK, max_tokens=8)).text
+    assert (await chat_model.chat(ChatRequest(ASK, max_tokens=8))).text
 
 
 async def test_one_event_loop_after_another(chat_model: ChatModel) -> None:
-    here = (await chat_model.chat(ASK, max_tokens=8)).text
+    here = (await chat_model.chat(ChatRequest(ASK, max_tokens=8))).text
 
     async def elsewhere() -> str:
         try:
-            return (await chat_model.chat(ASK, max_tokens=8)).text
+            return (await chat_model.chat(ChatRequest(ASK, max_tokens=8))).text
         finally:
             if isinstance(chat_model, OpenAIChat):  # its connections are the loop's
                 await chat_model.aclose()
@@ -290,7 +293,7 @@ async def test_where_tokens_stand(chat_model: ChatModel, text: str) -> None:
 
 async def test_text_that_no_encoding_has(chat_model: ChatModel) -> None:
     odd = "caf\udce9 and half a pair \ud83d"  # as arguments that are no UTF-8 come in
-    assert (await chat_model.chat([Message("user", odd)], max_tokens=8)).text
+    assert (await chat_model.chat(ChatRequest([Message("user", odd)], max_tokens=8))).text
     assert await chat_model.count_tokens(odd) > 3
 
 
@@ -298,7 +301,9 @@ async def test_text_that_no_encoding_has(chat_model: ChatModel) -> None:
 @pytest.mark.parametrize("model", ["llama", "smollm2_hf"])
 async def test_a_prompt_too_long_is_one_error(model: str, request: pytest.FixtureRequest) -> None:
     with pytest.raises(ContextTooSmall):
-        await request.getfixturevalue(model).chat([Message("user", "word " * 1100)], max_tokens=8)
+        await request.getfixturevalue(model).chat(
+            ChatRequest([Message("user", "word " * 1100)], max_tokens=8)
+        )
 
 
 EMBEDDERS = [pytest.param("minilm", marks=real), pytest.param("static", marks=real), "openai"]
@@ -404,6 +409,6 @@ async def test_a_closed_model_says_so() -> None:
         await closed.aclose()
         await closed.aclose()
     with pytest.raises(ModelError, match="closed was closed"):
-        await model.chat(ASK, max_tokens=1)
+        await model.chat(ChatRequest(ASK, max_tokens=1))
     with pytest.raises(ModelError, match="was closed"):
         await embedder.embed(["text"])

@@ -17,6 +17,7 @@ from colligate.errors import MissingCapability, ServerFailed
 from colligate.models import Capability, ChatModel, Completion, LabelOdds, Message, Usage
 from colligate.models.cache import CachedChat, ResponseCache, recalls
 from colligate.testing import ScriptedModel
+from support.models import ask, likelihood
 
 HELLO = [Message("user", "Hello?")]
 
@@ -34,10 +35,10 @@ async def test_the_same_request_is_asked_once(scripted_model: Any, cache: Respon
     inner = scripted_model([paid])
     model = CachedChat(inner, cache)
     assert isinstance(model, ChatModel)
-    first = await model.chat(HELLO, max_tokens=9)
+    first = await ask(model, HELLO, max_tokens=9)
     assert first == paid
     pieces: list[str] = []
-    second = await model.chat(HELLO, max_tokens=9, on_token=pieces.append)
+    second = await ask(model, HELLO, max_tokens=9, on_token=pieces.append)
     assert second == replace(paid, warnings=(), cached=True)
     assert pieces == ["Hi."]
     assert len(inner.calls) == 1
@@ -59,28 +60,28 @@ async def test_any_difference_is_another_request(
 ) -> None:
     model = CachedChat(scripted_model(["one", "two"]), cache)
     asked: dict[str, Any] = {"messages": HELLO, "max_tokens": 9}
-    assert (await model.chat(**asked)).text == "one"
-    assert (await model.chat(**(asked | change))).text == "two"
-    assert (await model.chat(**(asked | change))).text == "two"
+    assert (await ask(model, **asked)).text == "one"
+    assert (await ask(model, **(asked | change))).text == "two"
+    assert (await ask(model, **(asked | change))).text == "two"
 
 
 async def test_another_model_is_another_request(scripted_model: Any, cache: ResponseCache) -> None:
     one, two = scripted_model(["one"], name="a"), scripted_model(["two"], name="b")
-    assert (await CachedChat(one, cache).chat(HELLO, max_tokens=9)).text == "one"
-    assert (await CachedChat(two, cache).chat(HELLO, max_tokens=9)).text == "two"
+    assert (await ask(CachedChat(one, cache), HELLO, max_tokens=9)).text == "one"
+    assert (await ask(CachedChat(two, cache), HELLO, max_tokens=9)).text == "two"
 
 
 async def test_chance_is_not_kept(scripted_model: Any, cache: ResponseCache) -> None:
     model = CachedChat(scripted_model(["one", "two"]), cache)
-    texts = [(await model.chat(HELLO, max_tokens=9, temperature=0.7)).text for _ in range(2)]
+    texts = [(await ask(model, HELLO, max_tokens=9, temperature=0.7)).text for _ in range(2)]
     assert texts == ["one", "two"]
 
 
 async def test_failures_are_not_kept(scripted_model: Any, cache: ResponseCache) -> None:
     model = CachedChat(scripted_model([ServerFailed("down"), "up"]), cache)
     with pytest.raises(ServerFailed):
-        await model.chat(HELLO, max_tokens=9)
-    assert (await model.chat(HELLO, max_tokens=9)).text == "up"
+        await ask(model, HELLO, max_tokens=9)
+    assert (await ask(model, HELLO, max_tokens=9)).text == "up"
 
 
 async def test_only_pairs_not_known_are_asked_and_in_one_call(
@@ -95,7 +96,7 @@ async def test_only_pairs_not_known_are_asked_and_in_one_call(
 
     model = CachedChat(Scorer(capabilities=[Capability.LIKELIHOOD]), cache)
     assert model.capabilities == {Capability.LIKELIHOOD}
-    assert await model.likelihood("a", "x") == [-1.0, -0.5]
+    assert await likelihood(model, "a", "x") == [-1.0, -0.5]
     with recalls() as remembered:
         scores = await model.likelihoods([("aaa", "x"), ("a", "x"), ("aa", "x"), ("aaa", "x")])
     assert scores == [[-3.0, -0.5], [-1.0, -0.5], [-2.0, -0.5], [-3.0, -0.5]]
@@ -142,7 +143,7 @@ async def test_an_adapted_model_is_another_one(scripted_model: Any, cache: Respo
     base = CachedChat(Adaptable(["plain"], capabilities=[Capability.ADAPTERS]), cache)
     router = await base.with_adapter("router")
     for model, text in ((base, "plain"), (router, "as router")) * 2:
-        assert (await model.chat(HELLO, max_tokens=9)).text == text
+        assert (await ask(model, HELLO, max_tokens=9)).text == text
 
 
 async def test_what_the_model_lacks_stays_missing(
@@ -150,7 +151,7 @@ async def test_what_the_model_lacks_stays_missing(
 ) -> None:
     model = CachedChat(scripted_model(), cache)
     with pytest.raises(MissingCapability):
-        await model.likelihood("a", "b")
+        await likelihood(model, "a", "b")
     with pytest.raises(MissingCapability):
         await model.labels(HELLO, ["a"])
     with pytest.raises(MissingCapability):
@@ -189,11 +190,11 @@ async def test_equal_calls_at_the_same_time_are_asked_once(
     slow = Slow(scripted_model)
     # Two roles with the same model have a `CachedChat` each.
     reader, worker = CachedChat(slow.model, cache), CachedChat(slow.model, cache)
-    first = asyncio.create_task(reader.chat(HELLO, max_tokens=9))
+    first = asyncio.create_task(ask(reader, HELLO, max_tokens=9))
     await slow.asked.wait()
     pieces: list[str] = []
-    second = asyncio.create_task(worker.chat(HELLO, max_tokens=9, on_token=pieces.append))
-    third = asyncio.create_task(worker.chat(HELLO, max_tokens=9))
+    second = asyncio.create_task(ask(worker, HELLO, max_tokens=9, on_token=pieces.append))
+    third = asyncio.create_task(ask(worker, HELLO, max_tokens=9))
     await asyncio.sleep(0)
     slow.go.set()
     said = await asyncio.gather(first, second, third)
@@ -209,16 +210,16 @@ async def test_equal_calls_at_the_same_time_are_asked_once(
 async def test_the_first_to_ask_may_give_up(scripted_model: Any, cache: ResponseCache) -> None:
     slow = Slow(scripted_model)
     model = CachedChat(slow.model, cache)
-    first = asyncio.create_task(model.chat(HELLO, max_tokens=9))
+    first = asyncio.create_task(ask(model, HELLO, max_tokens=9))
     await slow.asked.wait()
-    second = asyncio.create_task(model.chat(HELLO, max_tokens=9))
+    second = asyncio.create_task(ask(model, HELLO, max_tokens=9))
     await asyncio.sleep(0)
     first.cancel()
     with pytest.raises(asyncio.CancelledError):
         await first
     slow.go.set()
     assert (await second).text == "one"
-    assert (await model.chat(HELLO, max_tokens=9)).cached
+    assert (await ask(model, HELLO, max_tokens=9)).cached
 
 
 def bytes_on_disk(cache: ResponseCache) -> bytes:
@@ -251,11 +252,11 @@ def test_removing_twice_or_from_nothing(cache: ResponseCache) -> None:
 async def test_tags_may_change_from_call_to_call(scripted_model: Any, cache: ResponseCache) -> None:
     view = ["a"]
     model = CachedChat(scripted_model(["one", "two"]), cache, tags=lambda: view)
-    await model.chat(HELLO, max_tokens=1)
+    await ask(model, HELLO, max_tokens=1)
     view = ["b"]
-    await model.chat(HELLO, max_tokens=2)
+    await ask(model, HELLO, max_tokens=2)
     assert cache.remove(["a"]) == 1
-    assert (await model.chat(HELLO, max_tokens=2)).cached
+    assert (await ask(model, HELLO, max_tokens=2)).cached
 
 
 @pytest.mark.parametrize(
@@ -267,11 +268,11 @@ async def test_a_damaged_file_is_set_aside(
     cache.path.parent.mkdir()
     cache.path.write_bytes(content)
     model = CachedChat(scripted_model(["one", "two"]), cache)
-    first = await model.chat(HELLO, max_tokens=1)
+    first = await ask(model, HELLO, max_tokens=1)
     assert first.text == "one"
     assert "damaged" in first.warnings[0]
-    assert (await model.chat(HELLO, max_tokens=2)).warnings == ()
-    assert (await model.chat(HELLO, max_tokens=2)).cached
+    assert (await ask(model, HELLO, max_tokens=2)).warnings == ()
+    assert (await ask(model, HELLO, max_tokens=2)).cached
     [aside] = cache.path.parent.glob("*.damaged-*")
     assert aside.read_bytes() == content
     cache.remove(["any"])
@@ -289,17 +290,17 @@ async def test_a_place_that_cannot_be_written(scripted_model: Any, tmp_path: Pat
     (tmp_path / "file").write_text("in the way", encoding="utf-8")
     cache = ResponseCache(tmp_path / "file" / "responses.db")
     model = CachedChat(scripted_model(["one", "two"]), cache)
-    first = await model.chat(HELLO, max_tokens=1)
+    first = await ask(model, HELLO, max_tokens=1)
     assert first.text == "one"
     assert "cannot be used" in first.warnings[0]
-    assert (await model.chat(HELLO, max_tokens=1)).warnings == ()
+    assert (await ask(model, HELLO, max_tokens=1)).warnings == ()
 
 
 async def test_text_that_is_no_unicode_is_kept(scripted_model: Any, cache: ResponseCache) -> None:
     half = "half a pair: \ud83d"
     model = CachedChat(scripted_model([half]), cache)
     for _ in range(2):
-        completion = await model.chat(HELLO, max_tokens=1)
+        completion = await ask(model, HELLO, max_tokens=1)
         assert (completion.text, completion.warnings) == (half, ())
 
 
@@ -322,7 +323,7 @@ async def test_other_weights_of_the_same_name_are_another_model(
     for version in ("1", "2"):
         inner = scripted_model([version])
         inner.version = version
-        assert (await CachedChat(inner, cache).chat(HELLO, max_tokens=1)).text == version
+        assert (await ask(CachedChat(inner, cache), HELLO, max_tokens=1)).text == version
 
 
 def test_entries_of_another_version_are_not_used(cache: ResponseCache) -> None:

@@ -19,9 +19,10 @@ import uvicorn
 from fastapi import FastAPI
 
 from colligate import Engine
+from colligate.models import ChatRequest
 from colligate.server.app import create_app
 from colligate.server.settings import Serving
-from colligate.testing import ScriptedCall, ScriptedModel
+from colligate.testing import ScriptedModel
 
 BASE = "http://127.0.0.1:8420"
 RULES = "# Rules\n\nBicycles stand in the yard, never in the hall.\n"
@@ -30,7 +31,7 @@ Client = httpx2.AsyncClient
 Serve = Callable[..., AbstractAsyncContextManager[Client]]
 
 
-def quoting(call: ScriptedCall) -> str:
+def quoting(call: ChatRequest) -> str:
     """A reader that quotes the sentence of a passage with the question's last word."""
     prompt = call.messages[-1].content
     asked = re.findall(r"\w+", re.findall(r"Question: (.*)", prompt)[-1])
@@ -55,13 +56,13 @@ class Held(ScriptedModel):
         self.now = 0
         self.most = 0
 
-    async def chat(self, *args: Any, **kwargs: Any) -> Any:
+    async def chat(self, request: ChatRequest, on_token: Any = None) -> Any:
         self.asked += 1
         self.now += 1
         self.most = max(self.most, self.now)
         try:
             await self.gate.wait()
-            return await super().chat(*args, **kwargs)
+            return await super().chat(request, on_token)
         finally:
             self.left += 1
             self.now -= 1

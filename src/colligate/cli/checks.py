@@ -20,7 +20,7 @@ from colligate.core.strategy import list_strategies, load_strategy
 from colligate.engine import DEFAULT_STRATEGY
 from colligate.errors import ColligateError
 from colligate.models import Capability, Role
-from colligate.models.name_parts import shown
+from colligate.models.names import redact_name
 from colligate.session import DEFAULT_EMBEDDER, ROLE_NAMES
 from colligate.settings import FILE, Named, Settings, own_file
 
@@ -186,7 +186,7 @@ def _reranker(named: Named, chosen: Mapping[Role, Chosen]) -> Check:
 
 
 def _named(named: Named, flag: str) -> str:
-    return f"{shown(named.name)} ({named.source or flag})"
+    return f"{redact_name(named.name)} ({named.source or flag})"
 
 
 def _library(embedder: str, named: Named | None) -> Check:

@@ -8,7 +8,7 @@ import secrets
 import threading
 import weakref
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
@@ -28,6 +28,7 @@ from colligate.errors import (
 )
 from colligate.models.base import (
     Capability,
+    ChatRequest,
     Completion,
     LabelOdds,
     Message,
@@ -549,63 +550,42 @@ class LlamaCpp:
         """How many tokens prompt and answer of one call may have together."""
         return self._context
 
-    async def chat(
-        self,
-        messages: Sequence[Message],
-        *,
-        max_tokens: int,
-        temperature: float = 0.0,
-        stop: Sequence[str] = (),
-        seed: int | None = None,
-        schema: Mapping[str, Any] | None = None,
-        on_token: OnToken | None = None,
-    ) -> Completion:
-        """One call; see `ChatModel.chat`.
+    async def chat(self, request: ChatRequest, on_token: OnToken | None = None) -> Completion:
+        """Make one call; see `ChatModel.chat`.
 
-        With `schema` the text is JSON that satisfies it, unless `finish_reason` is "length".
+        With a schema the text is JSON that satisfies it, unless `finish_reason` is "length".
 
         Raises:
-            ContextTooSmall: if the prompt does not fit.
-            RequestRefused: if llama.cpp cannot make a grammar of the schema.
+            ContextTooSmall: the prompt does not fit.
+            RequestRefused: llama.cpp cannot make a grammar of the schema.
         """
-        request: dict[str, Any] = {
-            "max_tokens": max_tokens,
-            "temperature": temperature,
-            "stop": [string for string in stop if string],
+        body: dict[str, Any] = {
+            "max_tokens": request.max_tokens,
+            "temperature": request.temperature,
+            "stop": [string for string in request.stop if string],
         }
-        if seed is not None:
-            request["seed"] = seed
-        if schema is not None:
-            held = {"name": "answer", "schema": dict(schema)}
-            request["response_format"] = {"type": "json_schema", "json_schema": held}
+        if request.seed is not None:
+            body["seed"] = request.seed
+        if request.schema is not None:
+            named = {"name": "answer", "schema": dict(request.schema)}
+            body["response_format"] = {"type": "json_schema", "json_schema": named}
 
         stopped = threading.Event()
         return await streamed(
             self._threads,
-            lambda forward: self._engine.chat(messages, request, forward, stopped),
+            lambda forward: self._engine.chat(request.messages, body, forward, stopped),
             stopped.set,
             on_token,
         )
 
-    async def likelihood(self, prefix: str, continuation: str) -> list[float]:
-        """Natural log-probability of each token of `continuation` after `prefix`.
-
-        An empty prefix stands for the beginning of a text.
-
-        Raises:
-            ContextTooSmall: if the two do not fit together.
-        """
-        [scores] = await self.likelihoods([(prefix, continuation)])
-        return scores
-
     async def likelihoods(self, pairs: Sequence[tuple[str, str]]) -> list[list[float]]:
-        """`likelihood` of each (prefix, continuation), in the order given.
+        """Return the log-probability of each token of each continuation; see `LikelihoodModel`.
 
-        They are computed in the order of their prefixes: what two neighbours begin with
-        alike, llama.cpp keeps. Different prefixes run side by side where there are several slots.
+        Pairs are computed in the order of their prefixes: llama.cpp keeps what two neighbours
+        begin with. Different prefixes run at the same time where there are several slots.
 
         Raises:
-            ContextTooSmall: if a pair does not fit; the others are given up.
+            ContextTooSmall: a pair does not fit; the others are stopped.
         """
         together: dict[str, list[int]] = {}
         for index, (prefix, _) in enumerate(pairs):

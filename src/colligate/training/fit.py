@@ -30,7 +30,7 @@ from colligate.jobs.files import Lines, held, json_line, make, sync, write_whole
 from colligate.jobs.identity import commit, hardware, versions
 from colligate.models.hf.loading import Source, facts, find, load_tokenizer
 from colligate.models.hf.prompts import Prompts
-from colligate.models.name_parts import parts, split_adapter
+from colligate.models.names import split_adapter, split_name
 from colligate.models.weights import PINNED, digest, pull
 from colligate.session import report_pull
 from colligate.training import sft
@@ -327,7 +327,7 @@ def material(recipe: Recipe, data: Path, base: str, on_event: Listener) -> Mater
 def _target(base: str, emit: Listener) -> str:
     """Where the base is: a folder, a GGUF file or a hub name; pinned weights are pulled."""
     plain, adapter = split_adapter(base)
-    kind, rest = parts(plain)
+    kind, rest = split_name(plain)
     if kind != "hf" or not rest:
         why = "only models that transformers loads can be trained"
         raise UnknownModel(f"cannot train {base}", why, "give --base hf:NAME-OR-PATH")

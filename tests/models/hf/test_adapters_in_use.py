@@ -13,6 +13,7 @@ from colligate.models import Message
 from colligate.models.hf.loading import find, transformers
 from colligate.models.hf.model import HFModel
 from colligate.models.weights import pull
+from support.models import ask
 
 pytestmark = pytest.mark.model
 
@@ -52,7 +53,7 @@ async def test_two_adapters_and_the_base_asked_at_once_answer_as_each_does_alone
     forms = [smollm2_hf, *[await smollm2_hf.with_adapter(adapter(seed)) for seed in (1, 2)]]
 
     async def said(model: HFModel) -> str:
-        return (await model.chat(PROMPT, max_tokens=12)).text
+        return (await ask(model, PROMPT, max_tokens=12)).text
 
     alone = [await said(form) for form in forms]
     assert len(set(alone)) == 3, alone

@@ -13,6 +13,7 @@ import torch
 from colligate.errors import MissingExtra, UnknownModel, UsageError, WeightsUnavailable
 from colligate.models.hf.loading import facts, find, load_model, load_tokenizer
 from colligate.models.hf.model import HFModel
+from support.models import likelihood
 
 
 @pytest.fixture
@@ -92,7 +93,7 @@ async def test_a_damaged_file_is_one_line(
 ) -> None:
     (folder / file).write_bytes(content)
     with pytest.raises(WeightsUnavailable, match=said) as caught:
-        await HFModel(str(folder), name="hf:x").likelihood("a", "b")
+        await likelihood(HFModel(str(folder), name="hf:x"), "a", "b")
     assert "\n" not in str(caught.value)
     assert str(folder) in str(caught.value)
 

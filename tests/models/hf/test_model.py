@@ -14,6 +14,7 @@ import pytest
 from colligate.errors import ContextTooSmall, ModelError, RequestRefused
 from colligate.models import Capability, Message
 from colligate.models.hf.model import HFModel
+from support.models import ask, likelihood
 
 ASK = [Message("system", "You answer questions."), Message("user", "Who signed the treaty?")]
 SCHEMA = {
@@ -39,39 +40,39 @@ async def test_it_can_do_everything(model: HFModel) -> None:
 
 async def test_calls_at_once_answer_as_calls_alone(model: HFModel) -> None:
     asks = [[Message("user", "otter " * n + "?")] for n in (1, 30, 5, 60, 2, 11)]
-    alone = [await model.chat(ask, max_tokens=20) for ask in asks]
-    together = await asyncio.gather(*(model.chat(ask, max_tokens=20) for ask in asks))
+    alone = [await ask(model, turns, max_tokens=20) for turns in asks]
+    together = await asyncio.gather(*(ask(model, turns, max_tokens=20) for turns in asks))
     assert [c.text for c in together] == [c.text for c in alone]
     assert len({c.text for c in alone}) > 1
 
 
 async def test_a_prompt_that_begins_alike_is_not_read_twice(model: HFModel) -> None:
-    first = await model.chat(ASK, max_tokens=4)
-    second = await model.chat([*ASK, Message("assistant", first.text), *ASK[1:]], max_tokens=4)
+    first = await ask(model, ASK, max_tokens=4)
+    second = await ask(model, [*ASK, Message("assistant", first.text), *ASK[1:]], max_tokens=4)
     assert first.usage.cached_tokens == 0
     assert second.usage.cached_tokens >= first.usage.input_tokens - 1
 
 
 async def test_a_reader_goes_on_from_an_attention_pass(model: HFModel) -> None:
     await model.attention(ASK, [(0, 3)])
-    completion = await model.chat(ASK, max_tokens=4)
+    completion = await ask(model, ASK, max_tokens=4)
     assert completion.usage.cached_tokens > completion.usage.input_tokens / 2
 
 
 async def test_counts_are_what_a_call_takes(model: HFModel) -> None:
-    completion = await model.chat(ASK, max_tokens=4)
+    completion = await ask(model, ASK, max_tokens=4)
     assert completion.usage.input_tokens == await model.count_prompt(ASK)
     text = "Otters eat <|im_end|> fish. 🦦"
     assert await model.count_tokens(text) == len(await model.token_spans(text))
 
 
 async def test_a_call_can_be_given_up_while_others_go_on(model: HFModel) -> None:
-    whole = await model.chat(ASK, max_tokens=200)
+    whole = await ask(model, ASK, max_tokens=200)
     begun = asyncio.Event()
     given_up = asyncio.create_task(
-        model.chat(ASK[1:], max_tokens=400, on_token=lambda _: begun.set())
+        ask(model, ASK[1:], max_tokens=400, on_token=lambda _: begun.set())
     )
-    other = asyncio.create_task(model.chat(ASK, max_tokens=200))
+    other = asyncio.create_task(ask(model, ASK, max_tokens=200))
     await begun.wait()
     given_up.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -81,28 +82,28 @@ async def test_a_call_can_be_given_up_while_others_go_on(model: HFModel) -> None
 
 async def test_closing_ends_the_calls_under_way(model: HFModel) -> None:
     begun = asyncio.Event()
-    call = asyncio.create_task(model.chat(ASK, max_tokens=400, on_token=lambda _: begun.set()))
+    call = asyncio.create_task(ask(model, ASK, max_tokens=400, on_token=lambda _: begun.set()))
     await begun.wait()
     await model.aclose()
     await model.aclose()
     with pytest.raises(ModelError, match="hf:tiny was closed"):
         await call
     with pytest.raises(ModelError, match="hf:tiny was closed"):
-        await model.likelihood("a", "b")
+        await likelihood(model, "a", "b")
 
 
 async def test_a_schema_that_cannot_be_held_is_refused(model: HFModel) -> None:
     with pytest.raises(RequestRefused):
-        await model.chat(ASK, max_tokens=8, schema={"type": "no-such-type"})
-    completion = await model.chat(ASK, max_tokens=40, schema=SCHEMA, temperature=1.0, seed=3)
+        await ask(model, ASK, max_tokens=8, schema={"type": "no-such-type"})
+    completion = await ask(model, ASK, max_tokens=40, schema=SCHEMA, temperature=1.0, seed=3)
     assert set(json.loads(completion.text)) == {"found"}
 
 
 async def test_too_long_is_said_before_anything_is_computed(model: HFModel) -> None:
     long = [Message("user", "word " * 600)]
     for call in (
-        lambda: model.chat(long, max_tokens=4),
-        lambda: model.likelihood("word " * 600, "x"),
+        lambda: ask(model, long, max_tokens=4),
+        lambda: likelihood(model, "word " * 600, "x"),
         lambda: model.labels(long, ["Yes", "No"]),
         lambda: model.attention(long, [(0, 4)]),
     ):
@@ -128,7 +129,7 @@ async def test_a_base_model_warns_that_it_is_none_for_instructions(
         if file.name != "chat_template.jinja":
             (tmp_path / file.name).write_bytes(file.read_bytes())
     base = HFModel(str(tmp_path), name="hf:base", dtype="float32")
-    completion = await base.chat(ASK, max_tokens=4)
+    completion = await ask(base, ASK, max_tokens=4)
     assert "no chat template" in completion.warnings[0]
     assert sum(await base.attention(ASK, [(0, len(ASK[-1].content))])) > 0
     await base.aclose()
@@ -164,7 +165,7 @@ async def test_calls_with_and_without_an_adapter_side_by_side(
 
     base, changed = await both(lambda m: _text(m))
     assert base != changed
-    base, changed = await both(lambda m: m.likelihood("Otters eat", " fish"))
+    base, changed = await both(lambda m: likelihood(m, "Otters eat", " fish"))
     assert base != pytest.approx(changed, abs=1e-3)
     base, changed = await both(lambda m: m.attention(ASK, [(0, 5)]))
     assert base != pytest.approx(changed, abs=1e-6)
@@ -173,4 +174,4 @@ async def test_calls_with_and_without_an_adapter_side_by_side(
 
 
 async def _text(model: HFModel) -> str:
-    return (await model.chat(ASK, max_tokens=20)).text
+    return (await ask(model, ASK, max_tokens=20)).text

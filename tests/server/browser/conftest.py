@@ -21,11 +21,11 @@ import uvicorn
 from playwright.async_api import Browser, ConsoleMessage, Page, async_playwright
 
 from colligate import Engine
-from colligate.models import Capability
+from colligate.models import Capability, ChatRequest
 from colligate.server.app import create_app
 from colligate.server.settings import Serving
 from colligate.settings import Settings
-from colligate.testing import ScriptedCall, ScriptedModel
+from colligate.testing import ScriptedModel
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 _LICENCES = Path(__file__).parents[3] / "examples" / "licences"
@@ -50,7 +50,7 @@ class Reader(ScriptedModel):
     def __init__(self) -> None:
         brain = _brain()
 
-        def reply(call: ScriptedCall) -> str | BaseException:
+        def reply(call: ChatRequest) -> str | BaseException:
             if "please fail" in call.prompt:
                 return RuntimeError("the reader's own fault")
             told = [{"role": each.role, "content": each.content} for each in call.messages]
@@ -65,10 +65,10 @@ class Reader(ScriptedModel):
             attention=lambda _, spans: [1.0 / (1 + (end - start) % 11) for start, end in spans],
         )
 
-    async def chat(self, *args: Any, **kwargs: Any) -> Any:
-        if any("never reply" in message.content for message in args[0]):
+    async def chat(self, request: ChatRequest, on_token: Any = None) -> Any:
+        if "never reply" in request.prompt:
             await asyncio.Event().wait()  # until the run is cancelled
-        return await super().chat(*args, **kwargs)
+        return await super().chat(request, on_token)
 
 
 class Served:

@@ -15,9 +15,10 @@ import uvicorn
 
 from colligate import Engine, Settings
 from colligate.errors import ServerFailed
+from colligate.models import ChatRequest
 from colligate.server.app import create_app
 from colligate.server.settings import Serving
-from colligate.testing import ScriptedCall, ScriptedModel
+from colligate.testing import ScriptedModel
 
 TOKEN = "a-token-for-tests"
 
@@ -58,17 +59,17 @@ class Talker(ScriptedModel):
         self.stalled = threading.Event()
         self.freed = threading.Event()
 
-    async def chat(self, messages: Any, **how: Any) -> Any:
-        if "stall" in messages[-1].content.rpartition("Question")[2]:
+    async def chat(self, request: ChatRequest, on_token: Any = None) -> Any:
+        if "stall" in request.messages[-1].content.rpartition("Question")[2]:
             self.stalled.set()
             try:
                 await asyncio.Event().wait()
             finally:
                 self.freed.set()
-        return await super().chat(messages, **how)
+        return await super().chat(request, on_token)
 
     @staticmethod
-    def _say(call: ScriptedCall) -> Any:
+    def _say(call: ChatRequest) -> Any:
         asked = call.prompt.rpartition("Question")[2]
         if "fail" in asked:
             return ServerFailed("the model failed", "for this test", "do not worry")

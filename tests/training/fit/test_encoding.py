@@ -9,7 +9,10 @@ from typing import Any
 import pytest
 
 from colligate.errors import WeightsUnavailable
-from colligate.models import Message
+from colligate.models import (
+    ChatRequest,
+    Message,
+)
 from colligate.models.hf.generate import Generated, Generator, Request
 from colligate.models.hf.loading import find, load_tokenizer
 from colligate.models.hf.model import HFModel
@@ -86,9 +89,9 @@ async def ask(model: HFModel, task: str) -> None:
     if task == "scope":
         await model.labels(PROMPT, ("Local", "Global"))
     elif task in ("reasoner", "identifier", "summarizer"):
-        await model.chat(PROMPT, max_tokens=1, schema=SCHEMA)
+        await model.chat(ChatRequest(PROMPT, max_tokens=1, schema=SCHEMA))
     else:
-        await model.chat(PROMPT, max_tokens=1)
+        await model.chat(ChatRequest(PROMPT, max_tokens=1))
 
 
 @pytest.mark.parametrize("template", TEMPLATES)

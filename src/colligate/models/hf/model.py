@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
 from pathlib import Path
 from threading import Event, Lock
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from colligate.concurrency import Threads
 from colligate.errors import ModelError
 from colligate.models.base import (
     Capability,
+    ChatRequest,
     Completion,
     LabelOdds,
     Message,
@@ -104,31 +105,19 @@ class HFModel:
         """How many tokens prompt and answer of one call may have together."""
         return self._context
 
-    async def chat(
-        self,
-        messages: Sequence[Message],
-        *,
-        max_tokens: int,
-        temperature: float = 0.0,
-        stop: Sequence[str] = (),
-        seed: int | None = None,
-        schema: Mapping[str, Any] | None = None,
-        on_token: OnToken | None = None,
-    ) -> Completion:
-        """One call; see `ChatModel.chat`.
+    async def chat(self, request: ChatRequest, on_token: OnToken | None = None) -> Completion:
+        """Make one call; see `ChatModel.chat`.
 
-        With `schema` the text is JSON that satisfies it, unless `finish_reason` is "length".
+        With a schema the text is JSON that satisfies it, unless `finish_reason` is "length".
 
         Raises:
-            ContextTooSmall: if the prompt does not fit.
-            RequestRefused: the chat template refuses the messages, or the schema cannot be held.
+            ContextTooSmall: the prompt does not fit.
+            RequestRefused: the chat template refuses the messages, or the schema is not supported.
         """
         # Read in a thread of its own: a prompt must not wait for the answers under way.
-        request, inside = await self._parts.reading.run(
-            lambda: self._request(messages, max_tokens, temperature, stop, seed, schema)
-        )
-        with self._parts.stoppable(request.halt):
-            generated = await self._generate(request, on_token, inside)
+        generation, inside = await self._parts.reading.run(lambda: self._request(request))
+        with self._parts.stoppable(generation.halt):
+            generated = await self._generate(generation, on_token, inside)
         text, thinking = split_thinking(("<think>" if inside else "") + generated.text)
         return Completion(
             text=text,
@@ -139,27 +128,19 @@ class HFModel:
             warnings=() if self._parts.prompts().has_template else (_no_template(self._name),),
         )
 
-    def _request(
-        self,
-        messages: Sequence[Message],
-        max_tokens: int,
-        temperature: float,
-        stop: Sequence[str],
-        seed: int | None,
-        schema: Mapping[str, Any] | None,
-    ) -> tuple[Request, bool]:
-        """What is to be generated, and whether it begins inside a block of thinking."""
+    def _request(self, chat: ChatRequest) -> tuple[Request, bool]:
+        """Return what is to be generated, and whether it begins inside a block of thinking."""
         from colligate.models.hf.generate import Request
 
         prompts = self._parts.prompts()
-        rendered = prompts.render(messages, think=schema is None)
+        rendered = prompts.render(chat.messages, think=chat.schema is None)
         request = Request(
             prompts.encode(rendered),
-            max_tokens,
-            temperature=temperature,
-            seed=seed,
-            stop=tuple(string for string in stop if string),
-            grammar=None if schema is None else self._parts.grammars().of(schema),
+            chat.max_tokens,
+            temperature=chat.temperature,
+            seed=chat.seed,
+            stop=tuple(string for string in chat.stop if string),
+            grammar=None if chat.schema is None else self._parts.grammars().of(chat.schema),
             adapter=self._adapter,
         )
         return request, prompts.opens_thinking(rendered)
@@ -182,14 +163,6 @@ class HFModel:
             )
         except Stopped:
             raise self._parts.closed() from None
-
-    async def likelihood(self, prefix: str, continuation: str) -> list[float]:
-        """Natural log-probability of each token of `continuation` after `prefix`.
-
-        Raises:
-            ContextTooSmall: if the two do not fit together.
-        """
-        return (await self.likelihoods([(prefix, continuation)]))[0]
 
     async def likelihoods(self, pairs: Sequence[tuple[str, str]]) -> list[list[float]]:
         """`likelihood` of each pair, all in as few passes as they fit in; see `scoring.Scorer`."""

@@ -9,7 +9,7 @@ from fastapi import APIRouter
 from colligate import __version__
 from colligate.core.parameters import list_parameters
 from colligate.core.strategy import Need, list_strategies, load_strategy, summarize
-from colligate.models.name_parts import shown
+from colligate.models.names import redact_name
 from colligate.server.answering import DEFAULT_LIBRARY
 from colligate.server.server import TheServer
 
@@ -47,8 +47,10 @@ async def about(server: TheServer) -> dict[str, Any]:
     serving = server.serving
     return {
         "version": __version__,
-        "models": {role: shown(name) for role, name in (await engine.open_models()).items()},
-        "search": {what: shown(name) for what, name in (await engine.search_models()).items()},
+        "models": {role: redact_name(name) for role, name in (await engine.open_models()).items()},
+        "search": {
+            what: redact_name(name) for what, name in (await engine.search_models()).items()
+        },
         "strategies": strategies,
         "limits": {
             "upload_bytes": serving.upload_bytes,
