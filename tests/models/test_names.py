@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import inspect
 import sys
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
-from colligate.models.names import OPTIONS
 
+from colligate.core.events import Trace
 from colligate.errors import (
     EndpointUnreachable,
     MissingExtra,
@@ -19,19 +20,26 @@ from colligate.errors import (
     UsageError,
     WeightsUnavailable,
 )
-from colligate.models import Capability, Message
+from colligate.models import Message, Role
 from colligate.models.cache import CachedChat, ResponseCache
 from colligate.models.names import (
     OPENAI_DEFAULT,
+    OPTIONS,
     default_model,
+    find_option_problem,
+    may_send_key,
     ollama_url,
     open_embedder,
     open_model,
     open_reranker,
+    options_of,
 )
 from colligate.models.openai_http import Policy
 from colligate.models.rerankers import EmbeddingReranker, HTTPReranker, LikelihoodReranker
 from colligate.models.weights import BUNDLED
+from colligate.plugins import plugins
+from colligate.session import Session
+from colligate.settings import Settings
 from support.models import ask
 
 
@@ -197,13 +205,9 @@ def test_missing_weights_are_pulled_with_progress(monkeypatch: pytest.MonkeyPatc
 def test_rerankers(scripted_model: Any, tmp_path: Path) -> None:
     cache = ResponseCache(tmp_path / "responses.db")
 
-    class Scorer(scripted_model):  # type: ignore[misc]
-        async def likelihood(self, prefix: str, continuation: str) -> list[float]:
-            return []
-
     embedder: Any = object()
     assert isinstance(open_reranker("embedding", embedder=embedder), EmbeddingReranker)
-    scorer = Scorer(capabilities=[Capability.LIKELIHOOD])
+    scorer = scripted_model(likelihood=lambda prefix, continuation: [])
     assert isinstance(open_reranker("likelihood", scorer=scorer), LikelihoodReranker)
     http = open_reranker("http:rank-m@https://host/v1/rerank")
     assert isinstance(http, HTTPReranker)
@@ -259,3 +263,70 @@ def test_an_address_without_scheme_is_not_sent_to_openai(
     monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
     with pytest.raises(UnknownModel, match="http://"):
         open_model(f"openai:some-model@{address}")
+
+
+TOY = """
+from colligate.testing import ScriptedModel
+
+
+class Toy(ScriptedModel):
+    pass
+
+
+def open_toy(name: str, *, window: int = 64, temper: str = "calm", with_key: bool = True):
+    assert name != "broken", "toys break"
+    model = Toy(lambda _: f"{temper}, key: {with_key}", f"toy:{name}", context_tokens=window)
+    return model
+"""
+
+
+@pytest.fixture
+def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A package installed beside colligate, which registers the backends `toy` and `lost`."""
+    info = tmp_path / "toy_backend-1.0.dist-info"
+    info.mkdir()
+    (tmp_path / "toy_backend.py").write_text(TOY, "utf-8")
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: toy-backend\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(
+        "[colligate.models]\ntoy = toy_backend:open_toy\nlost = toy_backend:nothing\n"
+        "openai = toy_backend:open_toy\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    plugins.cache_clear()
+    yield
+    plugins.cache_clear()
+
+
+@pytest.mark.usefixtures("toy")
+async def test_another_package_adds_a_backend() -> None:
+    model = open_model("toy:bear", options={"window": 99, "temper": "cross"}, with_key=False)
+    assert (model.name, model.context_tokens) == ("toy:bear", 99)
+    assert (await ask(model)).text == "cross, key: False"
+    assert open_model("openai:m@http://h/v1").name == "openai:m@http://h/v1"  # not taken over
+    with pytest.raises(UnknownModel, match=r"did you mean toy:.*toy:NAME"):
+        open_model("toi:bear")
+
+
+@pytest.mark.usefixtures("toy")
+async def test_settings_know_the_options_of_a_plug_in(tmp_path: Path) -> None:
+    file = tmp_path / "colligate.toml"
+    file.write_text('[models]\nreader = "toy:bear"\n[options."toy:bear"]\nwindow = 5\n', "utf-8")
+    async with Session(settings=Settings.load(file)) as session:
+        models = await session.open_models(Trace())
+    assert models[Role.READER].context_tokens == 5
+    assert options_of("toy") == {"window": int, "temper": str}
+    assert find_option_problem("toy:bear", "windo", 5) is not None
+    assert find_option_problem("toy:bear", "window", -5) is not None
+    assert options_of("nothing") is None
+
+
+@pytest.mark.usefixtures("toy")
+def test_the_key_is_kept_from_a_plug_ins_address() -> None:
+    assert may_send_key("toy:bear")
+    assert not may_send_key("toy:bear@http://elsewhere/v1")
+
+
+@pytest.mark.usefixtures("toy")
+def test_a_plug_in_that_cannot_be_loaded() -> None:
+    with pytest.raises(UsageError, match=r"plug-in lost: cannot be loaded.*nothing.*reinstall"):
+        open_model("lost:bear")

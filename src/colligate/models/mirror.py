@@ -71,8 +71,9 @@ def describe(error: Exception) -> str:
 
     Only the host is named: an index address may contain a password.
     """
-    if isinstance(error, httpx2.HTTPStatusError):
-        return f"{error.request.url.host} answered {error.response.status_code}"
+    response = getattr(error, "response", None)
+    if isinstance(response, httpx2.Response):
+        return f"{response.request.url.host} answered {response.status_code}"
     if isinstance(error, httpx2.RequestError):
         return f"{error.request.url.host} cannot be reached ({error or type(error).__name__})"
     return str(error.args[0] if error.args else error)
