@@ -578,10 +578,11 @@ def test_a_program_that_forgets_to_close_ends_quietly(gguf: Path) -> None:
     program = """
 import asyncio, sys
 from pathlib import Path
-from colligate.models import Message
+from colligate.models import ChatRequest, Message
 from colligate.models.llama import LlamaCpp
 model = LlamaCpp(Path(sys.argv[1]), name="forgotten", context_tokens=256, threads=1)
-print(asyncio.run(model.chat([Message("user", "Hello")], max_tokens=3)).usage.output_tokens)
+request = ChatRequest([Message("user", "Hello")], max_tokens=3)
+print(asyncio.run(model.chat(request)).usage.output_tokens)
 """
     run = subprocess.run(
         [sys.executable, "-W", "error", "-c", program, str(gguf)],

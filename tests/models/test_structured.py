@@ -286,7 +286,7 @@ async def test_a_schema_no_decoder_can_be_held_to_is_asked_for_in_the_prompt(
     assert held.schema == City.model_json_schema()
     assert free.schema is None
     assert free.prompt.endswith(schema_instruction(City.model_json_schema()))
-    assert "could not be held to City (it has uniqueItems)" in result.warnings[0]
+    assert "cannot be constrained to City (it has uniqueItems)" in result.warnings[0]
 
 
 async def test_what_is_refused_without_a_schema_too_is_refused(scripted_model: Any) -> None:
