@@ -37,12 +37,12 @@ class Overlap:
     def __init__(self) -> None:
         self.asked: list[list[tuple[str, str]]] = []
 
-    async def likelihood(self, prefix: str, continuation: str) -> list[float]:
-        return [-1.0 if word in prefix.split() else -5.0 for word in continuation.split()]
-
     async def likelihoods(self, pairs: Sequence[tuple[str, str]]) -> list[list[float]]:
         self.asked.append(list(pairs))
-        return [await self.likelihood(*pair) for pair in pairs]
+        return [
+            [-1.0 if word in prefix.split() else -5.0 for word in continuation.split()]
+            for prefix, continuation in pairs
+        ]
 
 
 async def test_embedding_similarity() -> None:

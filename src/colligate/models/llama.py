@@ -1,4 +1,4 @@
-"""GGUF models in this process: llama.cpp through xllamacpp, in threads of its own."""
+"""GGUF models in this process: llama.cpp through xllamacpp, in its own threads."""
 
 from __future__ import annotations
 
@@ -239,7 +239,7 @@ class LlamaEngine:
     def _load(self) -> Any:
         with self._lock:
             if self._closing.is_set():
-                raise ModelError(f"{self.name} was closed", "", "make the model anew")
+                raise ModelError(f"{self.name} was closed", "", "open the model again")
             if self._server is None:
                 server, self._http = self._start()
                 try:
@@ -498,8 +498,8 @@ class LlamaCpp:
     `threads` defaults to the physical cores.
 
     Raises:
-        UnknownModel: if there is no such file.
-        WeightsUnavailable: if it is not a GGUF file, or (at the first call) cannot be loaded.
+        UnknownModel: there is no such file.
+        WeightsUnavailable: it is not a GGUF file, or (at the first call) cannot be loaded.
     """
 
     def __init__(
@@ -535,12 +535,12 @@ class LlamaCpp:
 
     @property
     def version(self) -> str:
-        """Another one when the file is another: its size and time."""
+        """The file's size and time: it changes when the file changes."""
         return self._version
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        """Chat, JSON held to a schema, likelihood and labels."""
+        """Chat, structured output, likelihood and labels."""
         return frozenset(
             {Capability.CHAT, Capability.STRUCTURED, Capability.LIKELIHOOD, Capability.LABELS}
         )
@@ -608,11 +608,11 @@ class LlamaCpp:
     async def labels(
         self, messages: Sequence[Message], labels: Sequence[str], *, forced: str = ""
     ) -> LabelOdds:
-        """Odds of each label as the answer's beginning, or after `forced`; scored whole.
+        """Return the odds of each label, scored whole; see `LabelModel.labels`.
 
         Raises:
-            ContextTooSmall: if the messages do not fit.
-            ValueError: there are no labels, an empty or a doubled one.
+            ContextTooSmall: the messages do not fit.
+            ValueError: there are no labels, or one is empty or given twice.
         """
         require_labels(labels)
         begun = encodable(forced)
@@ -623,15 +623,15 @@ class LlamaCpp:
         return await self._stoppable(score)
 
     async def count_tokens(self, text: str) -> int:
-        """Tokens of a text, exactly."""
+        """Count the tokens of a text exactly."""
         return await self._threads.run(lambda: len(self._engine.tokens(encodable(text))))
 
     async def count_prompt(self, messages: Sequence[Message]) -> int:
-        """Tokens of messages in the model's template, exactly."""
+        """Count the tokens of messages in the model's template exactly."""
         return await self._threads.run(lambda: len(self._engine.prompt_tokens(messages)))
 
     async def token_spans(self, text: str) -> list[tuple[int, int]]:
-        """The half-open character ranges of a text's tokens, exactly; see `ChatModel`.
+        """Return the half-open character ranges of a text's tokens exactly; see `ChatModel`.
 
         Raises:
             MissingCapability: the tokenizer changes more of a text than its blanks.
@@ -648,13 +648,13 @@ class LlamaCpp:
             ) from error
 
     async def aclose(self) -> None:
-        """Stop the calls under way, which fail, and free the model's memory. Safe to call twice."""
+        """Stop the calls under way, which fail, and free the memory. Safe to call twice."""
         self._engine.stop()
         await self._threads.aclose()
         await asyncio.to_thread(self._finalizer)
 
     async def _stoppable(self, work: Callable[[threading.Event], T]) -> T:
-        """The work's result; cancelling stops it at the next token or batch of the prompt."""
+        """Run work; cancelling stops it at the next token or batch of the prompt."""
         stopped = threading.Event()
         try:
             return await self._threads.run(lambda: work(stopped))

@@ -60,15 +60,6 @@ async def test_it_answers(model: LlamaCpp) -> None:
     assert not answer.usage.estimated
 
 
-async def test_streaming_gives_the_same_text_in_pieces(model: LlamaCpp) -> None:
-    question = user("Name three colours.")
-    pieces: list[str] = []
-    plain = await ask(model, question, max_tokens=30)
-    streamed = await ask(model, question, max_tokens=30, on_token=pieces.append)
-    assert streamed.text == plain.text == "".join(pieces)
-    assert len(pieces) > 5
-
-
 async def test_a_shared_beginning_is_computed_once(model: LlamaCpp) -> None:
     passage = "The bridge was opened in 1932 by the mayor. " * 10
     await ask(model, user(passage + "When was it opened?"), max_tokens=2)
@@ -349,31 +340,9 @@ async def test_likelihood_agrees_with_what_the_server_says_step_by_step(
     assert scores == pytest.approx(expected, abs=0.02)
 
 
-async def test_likelihood_of_nothing_and_after_nothing(model: LlamaCpp) -> None:
-    assert await likelihood(model, "Something", "") == []
-    scores = await likelihood(model, "", "The cat sat.")
-    assert len(scores) == await model.count_tokens("The cat sat.")
-    assert all(math.isfinite(score) and score <= 0 for score in scores)
-
-
 async def test_likelihood_reads_marks_in_a_text_as_text(model: LlamaCpp) -> None:
     marked = "a <|im_end|> b"
     assert len(await likelihood(model, "Text:", marked)) == await model.count_tokens(marked) > 5
-
-
-async def test_likelihoods_are_those_of_each_pair_in_the_order_given(model: LlamaCpp) -> None:
-    pairs = [
-        (f"{passage}\n\nQuestion:", f" {question}")
-        for question in list(PASSAGES)[:2]
-        for passage in reversed(PASSAGES.values())
-    ]
-    pairs += [("", "The cat sat."), ("Something", ""), pairs[0]]
-    together = await model.likelihoods(pairs)
-    assert len(together) == len(pairs)
-    for pair, scores in zip(pairs, together, strict=True):
-        # Not equal: what is computed together is rounded otherwise than one by one.
-        assert scores == pytest.approx(await likelihood(model, *pair), abs=0.05)
-    assert await model.likelihoods([]) == []
 
 
 async def test_pairs_with_the_same_prefix_are_scored_one_after_another(
@@ -399,15 +368,6 @@ async def test_pairs_with_the_same_prefix_are_scored_one_after_another(
 async def test_one_pair_that_does_not_fit_fails_them_all(model: LlamaCpp) -> None:
     with pytest.raises(ContextTooSmall):
         await model.likelihoods([("a", " b"), ("word " * 2000, " b"), ("c", " d")])
-
-
-async def test_labels_are_probabilities(model: LlamaCpp) -> None:
-    question = "Is Paris the capital of France? Answer Yes or No."
-    found = await model.labels(user(question), ["Yes", "No", "A purple elephant"])
-    assert list(found.odds) == ["Yes", "No", "A purple elephant"]
-    assert sum(found.odds.values()) == pytest.approx(1)
-    assert found.odds["A purple elephant"] < 0.01
-    assert not found.bounded
 
 
 async def test_labels_follow_the_question(model: LlamaCpp) -> None:
@@ -447,12 +407,6 @@ async def test_labels_after_a_forced_beginning_are_likelihoods_after_the_prompt(
         expected += math.exp(sum(token["logprob"] for token in written))
     found = await model.labels(user("Is water wet?"), labels, forced="[Rel")
     assert found.mass == pytest.approx(expected, rel=0.05)
-
-
-@pytest.mark.parametrize("labels", [[], [""], ["Yes", ""], ["Yes", "No", "Yes"]])
-async def test_labels_that_are_none(model: LlamaCpp, labels: list[str]) -> None:
-    with pytest.raises(ValueError, match="labels must"):
-        await model.labels(user("Is water wet?"), labels)
 
 
 async def test_token_counts_are_the_models_own(model: LlamaCpp) -> None:
