@@ -13,7 +13,7 @@ from colligate.concurrency import SingleFlight, Slots, Threads, gather, map_conc
 from colligate.errors import ModelError
 
 
-async def test_gather_ends_the_others_at_the_first_failure() -> None:
+async def test_gather_ends_the_others_at_the_first_failure():
     ended: list[str] = []
 
     async def wait() -> str:
@@ -32,7 +32,7 @@ async def test_gather_ends_the_others_at_the_first_failure() -> None:
     assert ended == ["cancelled"] * 2
 
 
-async def test_map_concurrent_keeps_order_and_bound() -> None:
+async def test_map_concurrent_keeps_order_and_bound():
     running = most = 0
 
     async def double(number: int) -> int:
@@ -48,7 +48,7 @@ async def test_map_concurrent_keeps_order_and_bound() -> None:
     assert most == 3
 
 
-def test_slots_belong_to_a_key_and_an_event_loop() -> None:
+def test_slots_belong_to_a_key_and_an_event_loop():
     slots = Slots()
 
     async def take() -> asyncio.Semaphore:
@@ -88,7 +88,7 @@ async def waiting(flight: SingleFlight, work: Work, count: int) -> list[asyncio.
     return tasks
 
 
-async def test_one_call_for_all_who_ask_meanwhile() -> None:
+async def test_one_call_for_all_who_ask_meanwhile():
     flight, work = SingleFlight(), Work()
     tasks = await waiting(flight, work, 3)
     assert "key" in flight
@@ -101,7 +101,7 @@ async def test_one_call_for_all_who_ask_meanwhile() -> None:
 
 
 @pytest.mark.parametrize("gone", [0, 1])
-async def test_cancelling_one_leaves_the_call_to_the_other(gone: int) -> None:
+async def test_cancelling_one_leaves_the_call_to_the_other(gone):
     flight, work = SingleFlight(), Work()
     tasks = await waiting(flight, work, 2)
     tasks[gone].cancel()
@@ -112,7 +112,7 @@ async def test_cancelling_one_leaves_the_call_to_the_other(gone: int) -> None:
     assert (work.begun, work.cancelled) == (1, 0)
 
 
-async def test_a_call_that_nobody_waits_for_is_cancelled() -> None:
+async def test_a_call_that_nobody_waits_for_is_cancelled():
     flight, work = SingleFlight(), Work()
     tasks = await waiting(flight, work, 2)
     for task in tasks:
@@ -122,7 +122,7 @@ async def test_a_call_that_nobody_waits_for_is_cancelled() -> None:
     assert "key" not in flight
 
 
-async def test_a_failure_reaches_all_who_wait() -> None:
+async def test_a_failure_reaches_all_who_wait():
     async def fail() -> None:
         await asyncio.sleep(0)
         raise ValueError("no")
@@ -157,7 +157,7 @@ os.waitpid(child, 0)
 """
 
 
-def test_a_forked_process_does_not_wait_for_threads_it_has_not() -> None:
+def test_a_forked_process_does_not_wait_for_threads_it_has_not():
     run = subprocess.run(
         [sys.executable, "-c", FORKED], capture_output=True, text=True, timeout=60, check=True
     )
@@ -166,7 +166,7 @@ def test_a_forked_process_does_not_wait_for_threads_it_has_not() -> None:
     assert "belongs to another process" in error
 
 
-async def test_closing_waits_for_what_is_under_way_and_leaves_no_thread() -> None:
+async def test_closing_waits_for_what_is_under_way_and_leaves_no_thread():
     threads, gate = Threads("the model", 2), threading.Event()
     asked = threads.run(gate.wait)
     gate.set()

@@ -24,7 +24,7 @@ from colligate.testing import (
 from support.models import HELLO, ask, likelihood
 
 
-async def test_replies_come_in_turn_and_requests_are_kept() -> None:
+async def test_replies_come_in_turn_and_requests_are_kept():
     model = ScriptedModel(["one", Completion("two"), ValueError("three")])
     assert [(await ask(model)).text for _ in range(2)] == ["one", "two"]
     with pytest.raises(ValueError, match="three"):
@@ -35,7 +35,7 @@ async def test_replies_come_in_turn_and_requests_are_kept() -> None:
     assert model.calls[0].prompt == "Hello?"
 
 
-async def test_functions_add_capabilities() -> None:
+async def test_functions_add_capabilities():
     model = ScriptedModel(
         likelihood=lambda prefix, continuation: [-float(len(prefix))] * len(continuation.split()),
         labels=lambda messages, labels, forced: LabelOdds({labels[0]: 1.0}, 0.5, (forced,)),
@@ -52,7 +52,7 @@ async def test_functions_add_capabilities() -> None:
     assert await model.attention("text", [(0, 3)]) == [3]
 
 
-async def test_without_functions_it_refuses() -> None:
+async def test_without_functions_it_refuses():
     model = ScriptedModel()
     assert model.capabilities == {Capability.CHAT}
     for call in (
@@ -64,7 +64,7 @@ async def test_without_functions_it_refuses() -> None:
             await call
 
 
-async def test_its_counts_agree() -> None:
+async def test_its_counts_agree():
     model = ScriptedModel()
     text = "Four words are here."
     assert await model.count_tokens(text) == len(await model.token_spans(text)) == 5
@@ -111,7 +111,7 @@ class Blind(Silent):
         (Blind, check_token_spans),
     ],
 )
-async def test_a_broken_chat_model_fails(model: Any, check: Any) -> None:
+async def test_a_broken_chat_model_fails(model, check):
     assert check in CHAT_MODEL_CHECKS
     with pytest.raises(AssertionError):
         await check(model())
@@ -135,7 +135,7 @@ class Unscaled:
 
 
 @pytest.mark.parametrize("check", [check_embedding, check_reranking])
-async def test_a_broken_embedder_or_reranker_fails(check: Any) -> None:
+async def test_a_broken_embedder_or_reranker_fails(check):
     assert check in EMBEDDER_CHECKS + RERANKER_CHECKS
     with pytest.raises(AssertionError):
         await check(Unscaled())

@@ -27,7 +27,7 @@ def cache(tmp_path: Path) -> Iterator[ResponseCache]:
     cache.close()
 
 
-async def test_the_same_request_is_asked_once(scripted_model: Any, cache: ResponseCache) -> None:
+async def test_the_same_request_is_asked_once(scripted_model, cache):
     paid = Completion("Hi.", Usage(5, 1), "scripted", thinking="hm", warnings=("once",))
     inner = scripted_model([paid])
     model = CachedChat(inner, cache)
@@ -52,9 +52,7 @@ async def test_the_same_request_is_asked_once(scripted_model: Any, cache: Respon
         {"messages": [Message("system", "Hello?")]},
     ],
 )
-async def test_any_difference_is_another_request(
-    scripted_model: Any, cache: ResponseCache, change: dict[str, Any]
-) -> None:
+async def test_any_difference_is_another_request(scripted_model, cache, change):
     model = CachedChat(scripted_model(["one", "two"]), cache)
     assert (await ask(model)).text == "one"
     assert (await ask(model, **change)).text == "two"
@@ -62,9 +60,7 @@ async def test_any_difference_is_another_request(
 
 
 @pytest.mark.parametrize("difference", [{"name": "another"}, {"version": "another"}])
-async def test_another_model_is_another_request(
-    scripted_model: Any, cache: ResponseCache, difference: dict[str, str]
-) -> None:
+async def test_another_model_is_another_request(scripted_model, cache, difference):
     one, two = scripted_model(["one"]), scripted_model(["two"], difference.get("name", "scripted"))
     two.version = difference.get("version", "")
     assert (await ask(CachedChat(one, cache))).text == "one"
@@ -72,9 +68,7 @@ async def test_another_model_is_another_request(
     assert CachedChat(two, cache).version == two.version
 
 
-async def test_replies_kept_before_are_still_found(
-    scripted_model: Any, cache: ResponseCache
-) -> None:
+async def test_replies_kept_before_are_still_found(scripted_model, cache):
     """The keys are those of the first release: a change would make every kept reply unknown."""
     inner = scripted_model(
         likelihood=lambda prefix, after: [0.0],
@@ -104,22 +98,20 @@ async def test_replies_kept_before_are_still_found(
     assert seen == [0.25]
 
 
-async def test_chance_is_not_kept(scripted_model: Any, cache: ResponseCache) -> None:
+async def test_chance_is_not_kept(scripted_model, cache):
     model = CachedChat(scripted_model(["one", "two"]), cache)
     texts = [(await ask(model, temperature=0.7)).text for _ in range(2)]
     assert texts == ["one", "two"]
 
 
-async def test_failures_are_not_kept(scripted_model: Any, cache: ResponseCache) -> None:
+async def test_failures_are_not_kept(scripted_model, cache):
     model = CachedChat(scripted_model([ServerFailed("down"), "up"]), cache)
     with pytest.raises(ServerFailed):
         await ask(model)
     assert (await ask(model)).text == "up"
 
 
-async def test_only_pairs_not_known_are_asked_and_in_one_call(
-    scripted_model: Any, cache: ResponseCache
-) -> None:
+async def test_only_pairs_not_known_are_asked_and_in_one_call(scripted_model, cache):
     asked: list[list[tuple[str, str]]] = []
 
     class Scorer(scripted_model):  # type: ignore[misc]
@@ -139,9 +131,7 @@ async def test_only_pairs_not_known_are_asked_and_in_one_call(
     assert len(asked) == 2
 
 
-async def test_label_odds_and_attention_are_remembered(
-    scripted_model: Any, cache: ResponseCache
-) -> None:
+async def test_label_odds_and_attention_are_remembered(scripted_model, cache):
     asked: list[Any] = []
 
     def labels(messages: Any, labels: Any, forced: str) -> LabelOdds:
@@ -167,7 +157,7 @@ async def test_label_odds_and_attention_are_remembered(
     assert asked == ["[", "some text", "", "", "some text", HELLO]
 
 
-async def test_an_adapted_model_is_another_one(scripted_model: Any, cache: ResponseCache) -> None:
+async def test_an_adapted_model_is_another_one(scripted_model, cache):
     class Adaptable(scripted_model):  # type: ignore[misc]
         async def with_adapter(self, adapter: str) -> Any:
             return scripted_model([f"as {adapter}"], name=f"{self.name}+{adapter}")
@@ -178,9 +168,7 @@ async def test_an_adapted_model_is_another_one(scripted_model: Any, cache: Respo
         assert (await ask(model)).text == text
 
 
-async def test_what_the_model_lacks_stays_missing(
-    scripted_model: Any, cache: ResponseCache
-) -> None:
+async def test_what_the_model_lacks_stays_missing(scripted_model, cache):
     model = CachedChat(scripted_model(), cache)
     with pytest.raises(MissingCapability):
         await likelihood(model, "a", "b")
@@ -192,7 +180,7 @@ async def test_what_the_model_lacks_stays_missing(
         await model.with_adapter("a")
 
 
-async def test_counts_are_the_models(scripted_model: Any, cache: ResponseCache) -> None:
+async def test_counts_are_the_models(scripted_model, cache):
     inner = scripted_model()
     model = CachedChat(inner, cache)
     assert await model.count_prompt(HELLO) == await inner.count_prompt(HELLO) == 6
@@ -216,9 +204,7 @@ class Slow:
         self.model = Model(["one", "two"])
 
 
-async def test_equal_calls_at_the_same_time_are_asked_once(
-    scripted_model: Any, cache: ResponseCache
-) -> None:
+async def test_equal_calls_at_the_same_time_are_asked_once(scripted_model, cache):
     slow = Slow(scripted_model)
     # Two roles with the same model have a `CachedChat` each.
     reader, worker = CachedChat(slow.model, cache), CachedChat(slow.model, cache)
@@ -239,7 +225,7 @@ async def test_equal_calls_at_the_same_time_are_asked_once(
     assert len(slow.model.calls) == 1
 
 
-async def test_the_first_to_ask_may_give_up(scripted_model: Any, cache: ResponseCache) -> None:
+async def test_the_first_to_ask_may_give_up(scripted_model, cache):
     slow = Slow(scripted_model)
     model = CachedChat(slow.model, cache)
     first = asyncio.create_task(ask(model))
@@ -258,7 +244,7 @@ def bytes_on_disk(cache: ResponseCache) -> bytes:
     return b"".join(path.read_bytes() for path in sorted(cache.path.parent.iterdir()))
 
 
-def test_removing_a_document_leaves_none_of_its_bytes(cache: ResponseCache) -> None:
+def test_removing_a_document_leaves_none_of_its_bytes(cache):
     for number in range(400):
         # Of different lengths and interleaved, so that SQLite moves cells between pages.
         secret, plain = f"SECRET-{number} " * (number % 40 + 1), f"plain-{number} " * (number % 23)
@@ -274,14 +260,14 @@ def test_removing_a_document_leaves_none_of_its_bytes(cache: ResponseCache) -> N
     assert cache.get("p007") is not None
 
 
-def test_removing_twice_or_from_nothing(cache: ResponseCache) -> None:
+def test_removing_twice_or_from_nothing(cache):
     assert cache.remove(["d"]) == 0
     cache.put("k", "v", ["d"])
     assert cache.remove(["d"]) == 1
     assert cache.remove(["d"]) == 0
 
 
-async def test_tags_may_change_from_call_to_call(scripted_model: Any, cache: ResponseCache) -> None:
+async def test_tags_may_change_from_call_to_call(scripted_model, cache):
     view = ["a"]
     model = CachedChat(scripted_model(["one", "two"]), cache, tags=lambda: view)
     await ask(model, max_tokens=1)
@@ -294,9 +280,7 @@ async def test_tags_may_change_from_call_to_call(scripted_model: Any, cache: Res
 @pytest.mark.parametrize(
     "content", [b"this is no database " * 100, b"SQLite format 3\0" + b"x" * 99]
 )
-async def test_a_damaged_file_is_set_aside(
-    scripted_model: Any, cache: ResponseCache, content: bytes
-) -> None:
+async def test_a_damaged_file_is_set_aside(scripted_model, cache, content):
     cache.path.parent.mkdir()
     cache.path.write_bytes(content)
     model = CachedChat(scripted_model(["one", "two"]), cache)
@@ -311,14 +295,14 @@ async def test_a_damaged_file_is_set_aside(
     assert not aside.exists()
 
 
-def test_removing_from_a_damaged_file_deletes_it(cache: ResponseCache) -> None:
+def test_removing_from_a_damaged_file_deletes_it(cache):
     cache.path.parent.mkdir()
     cache.path.write_bytes(b"SECRET, and no database " * 50)
     cache.remove(["any"])
     assert b"SECRET" not in bytes_on_disk(cache)
 
 
-async def test_a_place_that_cannot_be_written(scripted_model: Any, tmp_path: Path) -> None:
+async def test_a_place_that_cannot_be_written(scripted_model, tmp_path):
     (tmp_path / "file").write_text("in the way", encoding="utf-8")
     cache = ResponseCache(tmp_path / "file" / "responses.db")
     model = CachedChat(scripted_model(["one", "two"]), cache)
@@ -328,7 +312,7 @@ async def test_a_place_that_cannot_be_written(scripted_model: Any, tmp_path: Pat
     assert (await ask(model, max_tokens=1)).warnings == ()
 
 
-async def test_text_that_is_no_unicode_is_kept(scripted_model: Any, cache: ResponseCache) -> None:
+async def test_text_that_is_no_unicode_is_kept(scripted_model, cache):
     half = "half a pair: \ud83d"
     model = CachedChat(scripted_model([half]), cache)
     for _ in range(2):
@@ -336,7 +320,7 @@ async def test_text_that_is_no_unicode_is_kept(scripted_model: Any, cache: Respo
         assert (completion.text, completion.warnings) == (half, ())
 
 
-def test_a_file_that_was_locked_at_first_is_used_later(tmp_path: Path) -> None:
+def test_a_file_that_was_locked_at_first_is_used_later(tmp_path):
     cache = ResponseCache(tmp_path / "responses.db", wait=0)
     with sqlite3.connect(cache.path, isolation_level=None) as other:
         other.execute("BEGIN EXCLUSIVE")
@@ -349,7 +333,7 @@ def test_a_file_that_was_locked_at_first_is_used_later(tmp_path: Path) -> None:
     cache.close()
 
 
-def test_entries_of_another_version_are_not_used(cache: ResponseCache) -> None:
+def test_entries_of_another_version_are_not_used(cache):
     cache.put("k", "v", ["d"])
     with sqlite3.connect(cache.path) as other:
         other.execute("UPDATE responses SET version = version + 1")
@@ -372,7 +356,7 @@ cache.close()
 """
 
 
-def test_several_processes_at_once(cache: ResponseCache) -> None:
+def test_several_processes_at_once(cache):
     command = [sys.executable, "-c", WRITER, str(cache.path)]
     writers = [subprocess.Popen([*command, str(number)]) for number in range(2)]
     assert [writer.wait() for writer in writers] == [0, 0]

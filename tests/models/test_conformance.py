@@ -93,14 +93,12 @@ async def chat_model(
 
 
 @pytest.mark.parametrize("check", CHAT_MODEL_CHECKS, ids=names(CHAT_MODEL_CHECKS))
-async def test_chat_model(
-    chat_model: ChatModel, check: Callable[[ChatModel], Awaitable[None]]
-) -> None:
+async def test_chat_model(chat_model, check):
     assert Capability.STRUCTURED in chat_model.capabilities
     await check(chat_model)
 
 
-async def test_one_event_loop_after_another(chat_model: ChatModel) -> None:
+async def test_one_event_loop_after_another(chat_model):
     here = (await ask(chat_model, QUESTION)).text
 
     async def elsewhere() -> str:
@@ -116,7 +114,7 @@ async def test_one_event_loop_after_another(chat_model: ChatModel) -> None:
 
 @real
 @pytest.mark.parametrize("model", IN_PROCESS.values())
-async def test_a_prompt_too_long_is_one_error(model: str, request: pytest.FixtureRequest) -> None:
+async def test_a_prompt_too_long_is_one_error(model, request):
     with pytest.raises(ContextTooSmall):
         await ask(request.getfixturevalue(model), [Message("user", "word " * 1100)])
 
@@ -143,15 +141,11 @@ async def embedder(
 
 
 @pytest.mark.parametrize("check", EMBEDDER_CHECKS, ids=names(EMBEDDER_CHECKS))
-async def test_embedder(embedder: Embedder, check: Callable[[Embedder], Awaitable[None]]) -> None:
+async def test_embedder(embedder, check):
     await check(embedder)
 
 
-RERANKERS = [
-    pytest.param("embedding", marks=real),
-    pytest.param("likelihood", marks=real),
-    "http",
-]
+RERANKERS = [pytest.param("embedding", marks=real), pytest.param("likelihood", marks=real), "http"]
 
 
 @pytest.fixture(params=RERANKERS)
@@ -172,12 +166,12 @@ async def reranker(
 
 
 @pytest.mark.parametrize("check", RERANKER_CHECKS, ids=names(RERANKER_CHECKS))
-async def test_reranker(reranker: Reranker, check: Callable[[Reranker], Awaitable[None]]) -> None:
+async def test_reranker(reranker, check):
     await check(reranker)
 
 
 @real
-async def test_a_closed_model_says_so() -> None:
+async def test_a_closed_model_says_so():
     model = LlamaCpp(pull("smollm2-135m")["model"], name="closed", context_tokens=256)
     pull("minilm-l6-v2-int8")
     embedder = MiniLM()

@@ -6,8 +6,6 @@ import asyncio
 import json
 import sys
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -42,7 +40,7 @@ def static() -> StaticEmbedder:
 
 
 @real
-def test_what_libraries_record(minilm: MiniLM, static: StaticEmbedder) -> None:
+def test_what_libraries_record(minilm, static):
     assert (minilm.name, minilm.dimension) == ("minilm-l6-v2-int8", 384)
     assert (static.name, static.dimension) == ("wordllama-256", 256)
 
@@ -59,14 +57,14 @@ PARAPHRASES = {
 
 
 @real
-async def test_a_paraphrase_is_the_nearest(minilm: MiniLM) -> None:
+async def test_a_paraphrase_is_the_nearest(minilm):
     queries = await minilm.embed(list(PARAPHRASES), kind="query")
     passages = await minilm.embed(list(PARAPHRASES.values()))
     assert (queries @ passages.T).argmax(axis=1).tolist() == [0, 1, 2, 3, 4]
 
 
 @real
-async def test_cosines_are_those_of_the_model(minilm: MiniLM) -> None:
+async def test_cosines_are_those_of_the_model(minilm):
     """Cosines that the float32 model gives through sentence-transformers."""
     a, b, c = await minilm.embed(
         ["That is a happy person", "That is a happy dog", "Today is a sunny day"]
@@ -76,7 +74,7 @@ async def test_cosines_are_those_of_the_model(minilm: MiniLM) -> None:
 
 
 @real
-async def test_a_vector_does_not_depend_on_its_company(minilm: MiniLM) -> None:
+async def test_a_vector_does_not_depend_on_its_company(minilm):
     texts = [
         "short",
         "a text of middling length about bridges " * 6,
@@ -90,7 +88,7 @@ async def test_a_vector_does_not_depend_on_its_company(minilm: MiniLM) -> None:
 
 
 @real
-async def test_only_the_first_256_tokens_are_read(minilm: MiniLM) -> None:
+async def test_only_the_first_256_tokens_are_read(minilm):
     # "bridge" is one token, and two mark beginning and end.
     full, longer, shorter = await minilm.embed(
         ["bridge " * 254, "bridge " * 254 + "otters", "bridge " * 253 + "otters"]
@@ -100,7 +98,7 @@ async def test_only_the_first_256_tokens_are_read(minilm: MiniLM) -> None:
 
 
 @real
-async def test_a_static_vector_is_the_mean_of_its_tokens(static: StaticEmbedder) -> None:
+async def test_a_static_vector_is_the_mean_of_its_tokens(static):
     files = pull(STATIC_NAME)
     raw = files["model"].read_bytes()
     header = json.loads(raw[8 : 8 + int.from_bytes(raw[:8], "little")])
@@ -115,7 +113,7 @@ async def test_a_static_vector_is_the_mean_of_its_tokens(static: StaticEmbedder)
 
 
 @real
-async def test_numbers_of_the_wordllama_library(static: StaticEmbedder) -> None:
+async def test_numbers_of_the_wordllama_library(static):
     """What wordllama 0.4.0 itself gives: its first three components, and its cosine."""
     bridge, otter = await static.embed(["The bridge was opened in 1932.", "Otters eat fish."])
     assert bridge[:3] == pytest.approx([0.084915, 0.089101, 0.072316], abs=1e-5)
@@ -125,9 +123,7 @@ async def test_numbers_of_the_wordllama_library(static: StaticEmbedder) -> None:
 @pytest.mark.parametrize(
     ("backend", "name"), [(MiniLM, MINILM_NAME), (StaticEmbedder, STATIC_NAME)]
 )
-def test_missing_weights_say_how_to_get_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: Any, name: str
-) -> None:
+def test_missing_weights_say_how_to_get_them(tmp_path, monkeypatch, backend, name):
     monkeypatch.setenv("COLLIGATE_HOME", str(tmp_path))
     with pytest.raises(WeightsUnavailable, match=f"run colligate models pull {name}"):
         backend()
@@ -137,13 +133,7 @@ def test_missing_weights_say_how_to_get_them(
 @pytest.mark.parametrize(
     ("backend", "name"), [(MiniLM, MINILM_NAME), (StaticEmbedder, STATIC_NAME)]
 )
-async def test_damaged_weights_are_one_line(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-    backend: Any,
-    name: str,
-) -> None:
+async def test_damaged_weights_are_one_line(tmp_path, monkeypatch, capfd, backend, name):
     whole = pull(name)
     monkeypatch.setenv("COLLIGATE_HOME", str(tmp_path))
     folder = tmp_path / "models" / name
@@ -159,9 +149,7 @@ async def test_damaged_weights_are_one_line(
 
 
 @pytest.mark.parametrize("backend", [SentenceTransformerEmbedder, CrossEncoderReranker])
-def test_without_the_extra_it_says_what_to_install(
-    backend: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_the_extra_it_says_what_to_install(backend, monkeypatch):
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
     with pytest.raises(MissingExtra, match=r"pip install 'colligate\[local\]'"):
         backend("some/model")

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 
 from colligate.errors import MalformedOutput, MissingCapability
 from colligate.models import Capability, LabelModel
 from colligate.models.label_odds import share
-from colligate.models.openai import OpenAIChat
 from support.models import HELLO
 
 
@@ -54,13 +52,7 @@ from support.models import HELLO
         ),
     ],
 )
-def test_odds_of_first_tokens(
-    alternatives: dict[str, float],
-    labels: list[str],
-    odds: dict[str, float],
-    mass: float,
-    bounded: tuple[str, ...],
-) -> None:
+def test_odds_of_first_tokens(alternatives, labels, odds, mass, bounded):
     found = share(list(alternatives.items()), labels, "m")
     assert found.odds == pytest.approx(odds)
     assert found.mass == pytest.approx(mass)
@@ -80,14 +72,12 @@ def test_odds_of_first_tokens(
         ({"Well": 1.0}, ["yes", "no"], MalformedOutput, "none is among"),
     ],
 )
-def test_first_tokens_that_decide_nothing(
-    alternatives: dict[str, float], labels: list[str], error: type[Exception], said: str
-) -> None:
+def test_first_tokens_that_decide_nothing(alternatives, labels, error, said):
     with pytest.raises(error, match=said):
         share(list(alternatives.items()), labels, "m")
 
 
-async def test_labels_of_a_server(openai_server: Any, model: OpenAIChat) -> None:
+async def test_labels_of_a_server(openai_server, model):
     assert isinstance(model, LabelModel)
     assert Capability.LABELS not in model.capabilities
     openai_server.logprobs = {"Yes": 0.6, "No": 0.2}
@@ -98,13 +88,13 @@ async def test_labels_of_a_server(openai_server: Any, model: OpenAIChat) -> None
 
 
 @pytest.mark.parametrize("labels", [[], ["yes", ""], ["yes", "no", "yes"]])
-async def test_wrong_labels(openai_server: Any, model: OpenAIChat, labels: list[str]) -> None:
+async def test_wrong_labels(openai_server, model, labels):
     with pytest.raises(ValueError, match="labels"):
         await model.labels(HELLO, labels)
     assert openai_server.requests == []
 
 
-async def test_labels_after_a_forced_beginning(openai_server: Any, model: OpenAIChat) -> None:
+async def test_labels_after_a_forced_beginning(openai_server, model):
     openai_server.continues, openai_server.logprobs = True, {"yes": 0.6, "no": 0.2}
     for _ in range(2):
         found = await model.labels(HELLO, ["yes", "no"], forced="The answer is")
@@ -117,9 +107,7 @@ async def test_labels_after_a_forced_beginning(openai_server: Any, model: OpenAI
 
 
 @pytest.mark.parametrize(("continues", "why"), [(False, "goes on with 'yes'"), (None, "Unrecog")])
-async def test_a_server_that_does_not_continue(
-    openai_server: Any, model: OpenAIChat, continues: bool | None, why: str
-) -> None:
+async def test_a_server_that_does_not_continue(openai_server, model, continues, why):
     openai_server.continues, openai_server.logprobs = continues, {"yes": 0.6, "no": 0.2}
     for _ in range(2):
         with pytest.raises(MissingCapability, match=f"does not continue.*{why}.*use a"):
@@ -130,9 +118,7 @@ async def test_a_server_that_does_not_continue(
 
 
 @pytest.mark.parametrize("logprob", [1e9, float("nan"), float("inf"), "high", None])
-async def test_log_probabilities_without_sense(
-    openai_server: Any, model: OpenAIChat, logprob: object
-) -> None:
+async def test_log_probabilities_without_sense(openai_server, model, logprob):
     first = {"top_logprobs": [{"token": "yes", "logprob": logprob}]}
     reply = {"choices": [{"logprobs": {"content": [first]}}]}
     openai_server.garble(json.dumps(reply).encode())
@@ -141,7 +127,7 @@ async def test_log_probabilities_without_sense(
 
 
 @pytest.mark.parametrize("refused", [set(), {"logprobs"}, {"top_logprobs"}])
-async def test_no_label_odds(openai_server: Any, model: OpenAIChat, refused: set[str]) -> None:
+async def test_no_label_odds(openai_server, model, refused):
     openai_server.refused = refused
     with pytest.raises(MissingCapability, match="top_logprobs"):
         await model.labels(HELLO, ["yes", "no"])

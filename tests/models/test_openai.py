@@ -29,7 +29,7 @@ SCHEMA = {
 }
 
 
-async def test_one_call(openai_server: Any, model: OpenAIChat) -> None:
+async def test_one_call(openai_server, model):
     openai_server.say("Hi.", usage={"prompt_tokens": 7, "completion_tokens": 2})
     completion = await ask(model, HELLO, stop=["\n\n"], seed=3)
     assert completion.text == "Hi."
@@ -47,7 +47,7 @@ async def test_one_call(openai_server: Any, model: OpenAIChat) -> None:
     assert isinstance(model, ChatModel)
 
 
-async def test_streaming_gives_the_same(openai_server: Any, model: OpenAIChat) -> None:
+async def test_streaming_gives_the_same(openai_server, model):
     usage = {
         "prompt_tokens": 7,
         "completion_tokens": 3,
@@ -63,7 +63,7 @@ async def test_streaming_gives_the_same(openai_server: Any, model: OpenAIChat) -
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_thinking_is_kept_apart(openai_server: Any, model: OpenAIChat, stream: bool) -> None:
+async def test_thinking_is_kept_apart(openai_server, model, stream):
     openai_server.say("<think>hidden</think>\nShown.", reasoning="said apart")
     pieces: list[str] = []
     completion = await ask(model, HELLO, on_token=pieces.append if stream else None)
@@ -72,7 +72,7 @@ async def test_thinking_is_kept_apart(openai_server: Any, model: OpenAIChat, str
     assert "".join(pieces) == ("Shown." if stream else "")
 
 
-async def test_a_model_that_only_thought_gets_room(openai_server: Any, model: OpenAIChat) -> None:
+async def test_a_model_that_only_thought_gets_room(openai_server, model):
     usage = {"prompt_tokens": 7, "completion_tokens": 10}
     openai_server.say(None, reasoning="hm, well", finish_reason="length", usage=usage)
     openai_server.say("Four.", reasoning="two and two", usage=usage, times=2)
@@ -99,7 +99,7 @@ async def test_a_model_that_only_thought_gets_room(openai_server: Any, model: Op
         b'{"choices": [{"message": {"content": "a"}, "finish_reason": 7}]}',
     ],
 )
-async def test_nonsense_bodies(openai_server: Any, model: OpenAIChat, body: bytes) -> None:
+async def test_nonsense_bodies(openai_server, model, body):
     openai_server.garble(body, times=3)
     with pytest.raises(MalformedOutput, match="OpenAI-compatible"):
         await ask(model, HELLO)
@@ -115,24 +115,20 @@ async def test_nonsense_bodies(openai_server: Any, model: OpenAIChat, body: byte
         b'{"choices": [{"delta": {"content": "a"}, "finish_reason": 7}]}',
     ],
 )
-async def test_nonsense_events(openai_server: Any, model: OpenAIChat, event: bytes) -> None:
+async def test_nonsense_events(openai_server, model, event):
     openai_server.garble(b"data: " + event + b"\n\n", times=3)
     with pytest.raises(MalformedOutput, match="OpenAI-compatible"):
         await ask(model, HELLO, on_token=lambda piece: None)
 
 
-async def test_usage_without_sense_is_an_estimate_or_nothing(
-    openai_server: Any, model: OpenAIChat
-) -> None:
+async def test_usage_without_sense_is_an_estimate_or_nothing(openai_server, model):
     openai_server.say("x", usage={"prompt_tokens": "many", "completion_tokens": -4})
     assert (await ask(model, HELLO)).usage.estimated
     openai_server.say("x", usage={"prompt_tokens": 5, "completion_tokens": "4"})
     assert (await ask(model, HELLO)).usage == Usage(5, 0)
 
 
-async def test_a_stream_cut_and_asked_again_shows_nothing_twice(
-    openai_server: Any, model: OpenAIChat
-) -> None:
+async def test_a_stream_cut_and_asked_again_shows_nothing_twice(openai_server, model):
     openai_server.cut("The answer is forty-two.")
     openai_server.say("The answer is forty-two.")
     pieces: list[str] = []
@@ -141,9 +137,7 @@ async def test_a_stream_cut_and_asked_again_shows_nothing_twice(
     assert completion.warnings == ()
 
 
-async def test_a_stream_that_comes_back_different_says_so(
-    openai_server: Any, model: OpenAIChat
-) -> None:
+async def test_a_stream_that_comes_back_different_says_so(openai_server, model):
     openai_server.cut("The answer is forty-two.")
     openai_server.say("It is forty-three.")
     completion = await ask(model, HELLO, on_token=lambda piece: None)
@@ -152,9 +146,7 @@ async def test_a_stream_that_comes_back_different_says_so(
 
 
 @pytest.mark.parametrize("parameter", ["temperature", "seed", "stop"])
-async def test_a_refused_parameter_is_left_out_and_said_once(
-    openai_server: Any, model: OpenAIChat, parameter: str
-) -> None:
+async def test_a_refused_parameter_is_left_out_and_said_once(openai_server, model, parameter):
     openai_server.refused = {parameter}
     options: dict[str, Any] = {"seed": 1, "stop": ["#"]}
     first = await ask(model, HELLO, **options)
@@ -165,7 +157,7 @@ async def test_a_refused_parameter_is_left_out_and_said_once(
     assert [parameter in sent for sent in openai_server.requests] == [True, False, False]
 
 
-async def test_several_refusals_in_one_call(openai_server: Any, model: OpenAIChat) -> None:
+async def test_several_refusals_in_one_call(openai_server, model):
     openai_server.refused = {"temperature", "seed", "stop", "max_tokens", "stream_options"}
     completion = await ask(
         model, HELLO, max_tokens=9, seed=1, stop=["#"], on_token=lambda piece: None
@@ -176,14 +168,14 @@ async def test_several_refusals_in_one_call(openai_server: Any, model: OpenAICha
     assert len(completion.warnings) == 3
 
 
-async def test_max_tokens_is_renamed_quietly(openai_server: Any, model: OpenAIChat) -> None:
+async def test_max_tokens_is_renamed_quietly(openai_server, model):
     openai_server.refused = {"max_tokens"}
     assert (await ask(model, HELLO)).warnings == ()
     await ask(model, HELLO)
     assert ["max_tokens" in sent for sent in openai_server.requests] == [True, False, False]
 
 
-async def test_calls_at_once_learn_the_same_thing(openai_server: Any, model: OpenAIChat) -> None:
+async def test_calls_at_once_learn_the_same_thing(openai_server, model):
     openai_server.refused = {"max_tokens", "temperature"}
     openai_server.refused_forms = {"json_schema"}
     calls = (ask(model, HELLO, schema=SCHEMA) for _ in range(6))
@@ -191,7 +183,7 @@ async def test_calls_at_once_learn_the_same_thing(openai_server: Any, model: Ope
     assert len([warning for each in completions for warning in each.warnings]) == 2
 
 
-async def test_everything_refused_ends(openai_server: Any, model: OpenAIChat) -> None:
+async def test_everything_refused_ends(openai_server, model):
     message = "temperature, seed, stop, max_tokens, max_completion_tokens, schema: not supported"
     openai_server.fail(400, message, times=100)
     with pytest.raises(RequestRefused, match="not supported"):
@@ -199,7 +191,7 @@ async def test_everything_refused_ends(openai_server: Any, model: OpenAIChat) ->
     assert len(openai_server.requests) < 10
 
 
-async def test_too_large_a_limit_is_not_renamed(openai_server: Any, model: OpenAIChat) -> None:
+async def test_too_large_a_limit_is_not_renamed(openai_server, model):
     openai_server.fail(400, "max_tokens is too large: 99999", param="max_tokens")
     with pytest.raises(RequestRefused, match="too large"):
         await ask(model, HELLO, max_tokens=99999)
@@ -214,9 +206,7 @@ async def test_too_large_a_limit_is_not_renamed(openai_server: Any, model: OpenA
         ("the seed of all evil", None),
     ],
 )
-async def test_a_refusal_of_something_else_teaches_nothing(
-    openai_server: Any, model: OpenAIChat, message: str, param: str | None
-) -> None:
+async def test_a_refusal_of_something_else_teaches_nothing(openai_server, model, message, param):
     options: dict[str, Any] = {"seed": 1, "stop": ["#"]}
     openai_server.fail(400, message, param=param)
     with pytest.raises(RequestRefused, match=message):
@@ -234,17 +224,13 @@ async def test_a_refusal_of_something_else_teaches_nothing(
         "[{'type': 'extra_forbidden', 'loc': ('body', 'seed'), 'msg': 'Extra inputs are ...'}]",
     ],
 )
-async def test_refusals_as_servers_word_them(
-    openai_server: Any, model: OpenAIChat, message: str
-) -> None:
+async def test_refusals_as_servers_word_them(openai_server, model, message):
     openai_server.fail(400, message)
     completion = await ask(model, HELLO, seed=1)
     assert completion.warnings == ("m does not take seed; it was left out",)
 
 
-async def test_what_on_token_raises_is_not_the_servers_fault(
-    openai_server: Any, model: OpenAIChat
-) -> None:
+async def test_what_on_token_raises_is_not_the_servers_fault(openai_server, model):
     def show(piece: str) -> None:
         "…".encode("ascii")  # as printing does in a terminal that knows no more
 
@@ -253,9 +239,7 @@ async def test_what_on_token_raises_is_not_the_servers_fault(
     assert len(openai_server.requests) == 1
 
 
-async def test_stop_is_kept_where_the_server_does_not(
-    openai_server: Any, model: OpenAIChat
-) -> None:
+async def test_stop_is_kept_where_the_server_does_not(openai_server, model):
     openai_server.refused = {"stop"}
     openai_server.answer = "One.\n\nTwo."
     pieces: list[str] = []
@@ -263,7 +247,7 @@ async def test_stop_is_kept_where_the_server_does_not(
     assert completion.text == "".join(pieces) == "One."
 
 
-async def test_schema_is_sent_strict(openai_server: Any, model: OpenAIChat) -> None:
+async def test_schema_is_sent_strict(openai_server, model):
     await ask(model, HELLO, schema=SCHEMA)
     form = openai_server.requests[0]["response_format"]
     assert form["type"] == "json_schema"
@@ -284,7 +268,7 @@ class Claims(BaseModel):
     best: Claim | None = Field(default=None, description="the best")
 
 
-async def test_strict_schema_reaches_nested_models(openai_server: Any, model: OpenAIChat) -> None:
+async def test_strict_schema_reaches_nested_models(openai_server, model):
     await ask(model, HELLO, schema=Claims.model_json_schema())
     schema = openai_server.requests[0]["response_format"]["json_schema"]["schema"]
     assert schema["required"] == ["claims", "best"]
@@ -296,12 +280,9 @@ async def test_strict_schema_reaches_nested_models(openai_server: Any, model: Op
 
 
 @pytest.mark.parametrize(
-    ("refused", "form"),
-    [({"json_schema"}, "json_object"), ({"json_schema", "json_object"}, None)],
+    ("refused", "form"), [({"json_schema"}, "json_object"), ({"json_schema", "json_object"}, None)]
 )
-async def test_schema_falls_back(
-    openai_server: Any, model: OpenAIChat, refused: set[str], form: str | None
-) -> None:
+async def test_schema_falls_back(openai_server, model, refused, form):
     openai_server.refused_forms = refused
     first = await ask(model, HELLO, schema=SCHEMA)
     assert len(first.warnings) == len(refused)
@@ -315,7 +296,7 @@ async def test_schema_falls_back(
     assert Capability.STRUCTURED not in model.capabilities
 
 
-async def test_probe_finds_what_there_is(openai_server: Any, model: OpenAIChat) -> None:
+async def test_probe_finds_what_there_is(openai_server, model):
     assert Capability.LABELS not in await model.probe()
     openai_server.logprobs = {"Well": 1.0}
     openai_server.models = ["m"]
@@ -325,38 +306,34 @@ async def test_probe_finds_what_there_is(openai_server: Any, model: OpenAIChat) 
     assert model.context_tokens == 4096
 
 
-async def test_an_error_in_the_stream_is_typed(openai_server: Any, model: OpenAIChat) -> None:
+async def test_an_error_in_the_stream_is_typed(openai_server, model):
     event = b'data: {"error": {"message": "out of memory", "code": 500}}\n\n'
     openai_server.garble(event, times=3)
     with pytest.raises(ServerFailed, match="out of memory"):
         await ask(model, HELLO, on_token=lambda piece: None)
 
 
-async def test_token_counts_are_about_right(model: OpenAIChat) -> None:
+async def test_token_counts_are_about_right(model):
     english = "The quick brown fox jumps over the lazy dog near the river bank. " * 10
     assert 130 <= await model.count_tokens(english) <= 175  # 140 with GPT-2's tokenizer
     assert await model.count_tokens("") == 0
     assert await model.count_tokens("我们都是好朋友") == 7
 
 
-async def test_base_url_from_the_environment(
-    openai_server: Any, policy: Policy, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_base_url_from_the_environment(openai_server, policy, monkeypatch):
     monkeypatch.setenv("OPENAI_BASE_URL", openai_server.url)
     model = OpenAIChat("m", policy=policy)
     assert (await ask(model, HELLO)).text == "Hello."
     await model.aclose()
 
 
-def test_openai_gets_the_new_name_of_the_limit() -> None:
+def test_openai_gets_the_new_name_of_the_limit():
     assert OpenAIChat("gpt-x", api_key="k").name == "openai:gpt-x"
     body = Dialect("gpt-x", is_openai=True).body(ChatRequest(HELLO, max_tokens=1))
     assert body["max_completion_tokens"] == 1
 
 
-async def test_an_adapter_is_another_model_of_the_same_server(
-    openai_server: Any, model: OpenAIChat
-) -> None:
+async def test_an_adapter_is_another_model_of_the_same_server(openai_server, model):
     openai_server.models = ["m", "router", "scope"]
     openai_server.answer = lambda body: f"as {body['model']}"
     router, scope = [await model.with_adapter(name) for name in ("router", "scope")]
@@ -369,9 +346,7 @@ async def test_an_adapter_is_another_model_of_the_same_server(
     assert (await ask(again, HELLO, max_tokens=5)).text == "as router"
 
 
-async def test_what_one_model_of_a_server_refuses_another_may_take(
-    openai_server: Any, model: OpenAIChat
-) -> None:
+async def test_what_one_model_of_a_server_refuses_another_may_take(openai_server, model):
     openai_server.refused_forms = ["json_schema"]
     await ask(model, HELLO, schema=SCHEMA)
     adapted = await model.with_adapter("router")
@@ -379,9 +354,7 @@ async def test_what_one_model_of_a_server_refuses_another_may_take(
     assert Capability.STRUCTURED in adapted.capabilities
 
 
-async def test_what_its_base_was_asked_an_adapter_is_asked_too(
-    openai_server: Any, model: OpenAIChat
-) -> None:
+async def test_what_its_base_was_asked_an_adapter_is_asked_too(openai_server, model):
     openai_server.logprobs = {"Local": 0.7, "Global": 0.2}
     assert Capability.LABELS not in (await model.with_adapter("early")).capabilities
     await model.probe()
@@ -392,9 +365,7 @@ async def test_what_its_base_was_asked_an_adapter_is_asked_too(
     assert openai_server.requests[-1]["model"] == "scope"
 
 
-async def test_an_adapter_that_the_server_does_not_list(
-    openai_server: Any, model: OpenAIChat
-) -> None:
+async def test_an_adapter_that_the_server_does_not_list(openai_server, model):
     openai_server.models = ["m", "router"]
     with pytest.raises(WeightsUnavailable, match="no adapter rooter: its server has m, rou"):
         await model.with_adapter("rooter")
@@ -415,21 +386,21 @@ async def embedder(openai_server: Any, policy: Policy) -> Any:
     await embedder.aclose()
 
 
-async def test_batches_keep_the_order(openai_server: Any, embedder: OpenAIEmbedder) -> None:
+async def test_batches_keep_the_order(openai_server, embedder):
     rows = await embedder.embed(TEXTS)
     assert sorted(len(sent["input"]) for sent in openai_server.requests) == [2, 4, 4]
     one_by_one = [(await embedder.embed([text], "query"))[0] for text in TEXTS]
     assert np.allclose(rows, one_by_one, atol=1e-6)
 
 
-async def test_batches_by_tokens(openai_server: Any, policy: Policy) -> None:
+async def test_batches_by_tokens(openai_server, policy):
     embedder = OpenAIEmbedder("e", openai_server.url, policy=policy, batch_tokens=100)
     await embedder.embed(["long " * 60, "long " * 60, "short", "short"])
     assert sorted(len(sent["input"]) for sent in openai_server.requests) == [1, 3]
     await embedder.aclose()
 
 
-async def test_floats_where_base64_is_refused(openai_server: Any, embedder: OpenAIEmbedder) -> None:
+async def test_floats_where_base64_is_refused(openai_server, embedder):
     packed = await embedder.embed(TEXTS[:1])
     openai_server.refused = {"encoding_format"}
     plain = await embedder.embed(TEXTS[:1])
@@ -438,14 +409,14 @@ async def test_floats_where_base64_is_refused(openai_server: Any, embedder: Open
     assert len(openai_server.requests) == 4
 
 
-async def test_dimension_is_discovered(openai_server: Any, embedder: OpenAIEmbedder) -> None:
+async def test_dimension_is_discovered(openai_server, embedder):
     openai_server.dimension = 48
     assert embedder.dimension == 48
     assert embedder.dimension == 48
     assert len(openai_server.requests) == 1
 
 
-def test_dimension_given_asks_nobody() -> None:
+def test_dimension_given_asks_nobody():
     embedder = OpenAIEmbedder("e", "http://127.0.0.1:9/v1", dimension=3)
     assert embedder.dimension == 3
     assert embedder.name == "openai:e@http://127.0.0.1:9/v1"
@@ -468,22 +439,20 @@ def test_dimension_given_asks_nobody() -> None:
         b'{"data": [{"index": 0, "embedding": [1.0]}, {"index": null, "embedding": [1.0]}]}',
     ],
 )
-async def test_wrong_answers(openai_server: Any, embedder: OpenAIEmbedder, body: bytes) -> None:
+async def test_wrong_answers(openai_server, embedder, body):
     openai_server.garble(body, times=3)
     with pytest.raises(MalformedOutput):
         await embedder.embed(["a"])
 
 
-async def test_another_length_later(openai_server: Any, embedder: OpenAIEmbedder) -> None:
+async def test_another_length_later(openai_server, embedder):
     await embedder.embed(["a"])
     openai_server.dimension = 9
     with pytest.raises(MalformedOutput, match="length 8"):
         await embedder.embed(["b"])
 
 
-async def test_one_failing_batch_fails_the_call(
-    openai_server: Any, embedder: OpenAIEmbedder
-) -> None:
+async def test_one_failing_batch_fails_the_call(openai_server, embedder):
     openai_server.fail(400, "context length exceeded")
     with pytest.raises(ContextTooSmall):
         await embedder.embed(TEXTS)

