@@ -8,7 +8,7 @@ import pytest
 
 from colligate.errors import MalformedOutput, MissingCapability
 from colligate.models import Capability, LabelModel
-from colligate.models.label_odds import share
+from colligate.models.label_odds import odds_from_first_token
 from support.models import HELLO
 
 
@@ -53,7 +53,7 @@ from support.models import HELLO
     ],
 )
 def test_odds_of_first_tokens(alternatives, labels, odds, mass, bounded):
-    found = share(list(alternatives.items()), labels, "m")
+    found = odds_from_first_token(list(alternatives.items()), labels, "m")
     assert found.odds == pytest.approx(odds)
     assert found.mass == pytest.approx(mass)
     assert found.bounded == bounded
@@ -74,7 +74,7 @@ def test_odds_of_first_tokens(alternatives, labels, odds, mass, bounded):
 )
 def test_first_tokens_that_decide_nothing(alternatives, labels, error, said):
     with pytest.raises(error, match=said):
-        share(list(alternatives.items()), labels, "m")
+        odds_from_first_token(list(alternatives.items()), labels, "m")
 
 
 async def test_labels_of_a_server(openai_server, model):

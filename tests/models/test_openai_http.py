@@ -26,7 +26,7 @@ from colligate.errors import (
     UnknownModel,
 )
 from colligate.models.openai import OpenAIChat
-from colligate.models.openai_http import Policy, shown_url
+from colligate.models.openai_http import Policy, redact_url
 from support.models import HELLO, ask
 
 KEY = "sk-test-0123456789abcdef"
@@ -480,7 +480,7 @@ async def test_nothing_is_said_of_this_machine(openai_server, model):
     ],
 )
 def test_urls_are_shown_without_secrets(url, shown):
-    assert shown_url(url) == shown
+    assert redact_url(url) == shown
 
 
 @pytest.mark.parametrize("url", ["localhost:8000", "ftp://host", "http://", "http://[", "x"])

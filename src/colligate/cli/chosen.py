@@ -11,7 +11,7 @@ from colligate.core.strategy import Need, Strategy, check_needs, summarize
 from colligate.errors import ColligateError, WeightsUnavailable
 from colligate.models import Capability, Role
 from colligate.models.names import redact_name, split_adapter
-from colligate.models.weights import BUNDLED, PINNED, find
+from colligate.models.weights import BUNDLED, PINNED, find_weights
 from colligate.session import Session, default_reader
 from colligate.settings import Named, Settings
 
@@ -70,7 +70,7 @@ async def chosen_models(settings: Settings, *, ask: bool) -> dict[Role, Chosen]:
 
 async def _chosen(role: Role, named: Named, session: Session, *, ask: bool) -> Chosen:
     weights = weights_of(named.name)
-    if weights is not None and find(weights) is None:
+    if weights is not None and find_weights(weights) is None:
         problem: ColligateError = WeightsUnavailable(
             f"{named.name} cannot run yet",
             "its weights are not here",

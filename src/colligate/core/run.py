@@ -58,8 +58,8 @@ from colligate.models.structured import (
     STAGES,
     Stage,
     StructuredReply,
+    ask_structured,
     json_schema_of,
-    structured,
     with_schema,
 )
 
@@ -264,7 +264,7 @@ class Run:
     ) -> Completion:
         """Make one chat call, greedy by default, and return any reply.
 
-        A model that can be constrained follows `schema`; use `structured` if the reply must match.
+        A model that can be constrained follows `schema`; use `ask_structured` if the reply must match.
 
         Raises:
             ContextTooSmall, BudgetExceeded: the call does not fit the window or the budget.
@@ -302,7 +302,7 @@ class Run:
             self.meter.structured(stage)
 
         try:
-            result = await structured(
+            result = await ask_structured(
                 partial(self._ask, role),
                 messages,
                 schema,
@@ -344,7 +344,7 @@ class Run:
     ) -> int | None:
         """Return the tokens left in the model's window after a prompt and its reply.
 
-        None means that the window is unknown. With `schema` the prompt is counted as `structured`
+        None means that the window is unknown. With `schema` the prompt is counted as `ask_structured`
         sends it. Exact if the model's tokenizer is at hand, otherwise an estimate.
         """
         model = self.model(role)

@@ -20,7 +20,7 @@ from tokenizers import Tokenizer
 from colligate.concurrency import Threads, physical_cores, wait_without_spinning
 from colligate.errors import MissingExtra, WeightsUnavailable
 from colligate.models.base import encodable
-from colligate.models.weights import find
+from colligate.models.weights import find_weights
 
 MINILM_NAME = "minilm-l6-v2-int8"
 _MINILM_DIMENSION = 384
@@ -185,7 +185,7 @@ def _read_table(path: Path) -> NDArray[np.float16]:
 
 
 def _find(name: str) -> dict[str, Path]:
-    files = find(name)
+    files = find_weights(name)
     if files is None:
         raise WeightsUnavailable(
             f"the weights of the embedder {name} are not here",

@@ -31,7 +31,7 @@ def odds_of(scores: Mapping[str, float]) -> LabelOdds:
     return LabelOdds(odds, mass=min(1.0, math.exp(most) * total))
 
 
-def share(
+def odds_from_first_token(
     alternatives: Sequence[tuple[str, float]], labels: Sequence[str], model: str
 ) -> LabelOdds:
     """Return the odds of the labels from the first token's likeliest alternatives.

@@ -425,7 +425,7 @@ _BLANKS = set(b" \t\n\v\f\r")
 _LOWER_ONE_EIGHTH_BLOCK = "\u2581".encode()  # SentencePiece's space; it reads this one as a space
 
 
-def token_spans(text: str, pieces: Sequence[bytes]) -> list[tuple[int, int]]:
+def find_token_spans(text: str, pieces: Sequence[bytes]) -> list[tuple[int, int]]:
     """The half-open character range of each token, given its bytes in UTF-8, all in order.
 
     Tokens may part a character: each of them has the whole of it. Blanks that a tokenizer puts in
@@ -639,7 +639,7 @@ class LlamaCpp:
         text = encodable(text)
         tokens = await self._threads.run(lambda: self._engine.pieces(text))
         try:
-            return token_spans(text, [token.piece for token in tokens])
+            return find_token_spans(text, [token.piece for token in tokens])
         except ValueError as error:
             raise MissingCapability(
                 f"{self._name} cannot tell where a text's tokens lie",

@@ -19,14 +19,14 @@ from colligate.errors import (
     UnknownModel,
 )
 from colligate.models.base import ChatRequest, LabelOdds, Message, blunt, encodable, marks
-from colligate.models.label_odds import odds_of, share
+from colligate.models.label_odds import odds_from_first_token, odds_of
 from colligate.models.openai_http import (
     REFUSALS,
     UNUSABLE,
     Dialect,
     Endpoint,
     Garbled,
-    refused_parameter,
+    find_refused_parameter,
 )
 
 T = TypeVar("T")
@@ -311,7 +311,7 @@ class TopLogprobs:
     async def labels(
         self, messages: Sequence[Message], labels: Sequence[str], forced: str
     ) -> LabelOdds:
-        """Return the odds of the labels after `forced`, as `label_odds.share` computes them.
+        """Return the odds of the labels after `forced`, as `odds_from_first_token` computes them.
 
         Raises:
             MissingCapability: the server gives no log-probabilities, does not continue `forced`,
@@ -323,7 +323,7 @@ class TopLogprobs:
         if forced and self._why_not:
             what = f"{self._name} does not continue an answer begun for it"
             raise MissingCapability(what, self._why_not, _HINT)
-        return share(await self.alternatives(messages, forced), labels, self._name)
+        return odds_from_first_token(await self.alternatives(messages, forced), labels, self._name)
 
     async def alternatives(
         self, messages: Sequence[Message], forced: str = ""
@@ -344,11 +344,11 @@ class TopLogprobs:
             while found is None:
                 body = self._dialect.body(request, **extra)
                 try:
-                    found = first_token(
+                    found = read_first_token(
                         await call.client.post("/chat/completions", body=body, cast_to=object)
                     )
                 except REFUSALS as error:
-                    named = refused_parameter(error, ["top_logprobs", "logprobs"])
+                    named = find_refused_parameter(error, ["top_logprobs", "logprobs"])
                     if named == "top_logprobs" and extra["top_logprobs"] > 5:
                         extra["top_logprobs"] = 5
                     elif named is not None:
@@ -380,7 +380,7 @@ class TopLogprobs:
         return f"after 'Wednes' it goes on with {token!r}"
 
 
-def first_token(completion: Any) -> list[tuple[str, float]]:
+def read_first_token(completion: Any) -> list[tuple[str, float]]:
     """Return the first token's alternatives with their probabilities; [] if there are none.
 
     Raises:

@@ -204,15 +204,15 @@ def default_model() -> tuple[str, str]:
     key = os.environ.get("OPENAI_API_KEY", "").strip()
     if not url and not key:
         return "bundled", "no other model is named"
-    from colligate.models.openai_http import OPENAI_URL, shown_url
+    from colligate.models.openai_http import OPENAI_URL, redact_url
 
     model, why = os.environ.get("OPENAI_MODEL"), "OPENAI_MODEL"
-    if not model and url and shown_url(url) != OPENAI_URL:
+    if not model and url and redact_url(url) != OPENAI_URL:
         model, why = _first_model(url, key), "the first model at OPENAI_BASE_URL"
     elif not model:
         model, why = OPENAI_DEFAULT, "OPENAI_API_KEY is set"
     # The name is shown: a URL with a password is left out of it, the backend finds it itself.
-    plain = url is not None and shown_url(url) == url.rstrip("/")
+    plain = url is not None and redact_url(url) == url.rstrip("/")
     return f"openai:{model}" + (f"@{url}" if plain else ""), why
 
 
@@ -299,10 +299,10 @@ def _unknown(what: str, name: str, forms: tuple[str, ...], words: tuple[str, ...
 def _first_model(url: str, key: str) -> str:
     import httpx2
 
-    from colligate.models.openai_http import shown_url
+    from colligate.models.openai_http import redact_url
 
     headers = {"Authorization": f"Bearer {key}"} if key else {}
-    shown = shown_url(url)
+    shown = redact_url(url)
     try:
         answer = httpx2.get(f"{url.rstrip('/')}/models", headers=headers, timeout=10)
         answer.raise_for_status()
@@ -406,14 +406,14 @@ def _anchor(kind: str, target: str, folder: Path) -> str:
 
 def redact_name(name: str) -> str:
     """Return the name as it may be shown: its URL without user, password and query."""
-    from colligate.models.openai_http import shown_url
+    from colligate.models.openai_http import redact_url
 
     kind, rest = split_name(name)
     for scheme in ("@http://", "@https://"):
         model, mark, url = rest.partition(scheme)
         if mark:
             try:
-                return f"{kind}:{model}@{shown_url(scheme[1:] + url)}"
+                return f"{kind}:{model}@{redact_url(scheme[1:] + url)}"
             except UnknownModel:
                 return f"{kind}:{model}@..."
     return name

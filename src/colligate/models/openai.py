@@ -116,7 +116,7 @@ class OpenAIChat:
         display = _Display(on_token) if on_token else None
         options = {"stream_options": {"include_usage": True}} if display else {}
         spent = Usage()  # on answers that were not used
-        reply: Reply | None = None
+        reply: ServerReply | None = None
 
         def show(text: str) -> None:
             # Where the server does not stop by itself, only the end shows where to cut.
@@ -163,7 +163,7 @@ class OpenAIChat:
             warnings=warnings,
         )
 
-    def _only_thought(self, reply: Reply) -> bool:
+    def _only_thought(self, reply: ServerReply) -> bool:
         """Whether thinking used up the tokens of the answer, and more can be allowed."""
         reported = _count(reply.usage, "completion_tokens_details", "reasoning_tokens")
         return (
@@ -180,9 +180,8 @@ class OpenAIChat:
 
         Labels of several tokens, and labels after `forced`, are scored whole where the server
         gives likelihoods and templates conversations (vLLM), one pass per label. Otherwise the
-        odds are those of the first token, in one call: `label_odds.share` tells how tokens count
-        for labels, and what labels get that are not returned; a blank that ends `forced` may be
-        lost.
+        odds are those of the first token, in one call (`odds_from_first_token`); a blank that
+        ends `forced` may be lost.
 
         Raises:
             MissingCapability: the server returns no log-probabilities, does not continue a
@@ -346,7 +345,7 @@ def _cut(text: str, stop: Sequence[str]) -> str:
 
 
 @dataclass
-class Reply:
+class ServerReply:
     """What the server sent; `usage` is its JSON, if any."""
 
     content: str | None = None
@@ -354,7 +353,7 @@ class Reply:
     finish_reason: str | None = None
     usage: Any = None
 
-    def check(self) -> Reply:
+    def check(self) -> ServerReply:
         """Return the reply, or raise Garbled if it cannot be used."""
         if self.content is not None and not isinstance(self.content, str):
             raise Garbled("its content is not a text")
@@ -379,7 +378,7 @@ class Reply:
         )
 
 
-def read_reply(completion: Any) -> Reply:
+def read_reply(completion: Any) -> ServerReply:
     """Read a whole answer, or raise Garbled."""
     try:
         choice = completion["choices"][0]
@@ -387,18 +386,18 @@ def read_reply(completion: Any) -> Reply:
         content = message.get("content")
         if content is None:
             content = message.get("refusal")
-        reply = Reply(content, _thinking(message), finish_reason, completion.get("usage"))
+        reply = ServerReply(content, _thinking(message), finish_reason, completion.get("usage"))
     except (AttributeError, LookupError, TypeError):
         raise Garbled("it has no choices") from None
     return reply.check()
 
 
-async def read_stream(stream: AsyncStream[Any], show: Callable[[str], None]) -> Reply:
+async def read_stream(stream: AsyncStream[Any], show: Callable[[str], None]) -> ServerReply:
     """Read a streamed answer, or raise Garbled.
 
     `show` gets all the visible text so far, each time there is more.
     """
-    reply = Reply()
+    reply = ServerReply()
     visible, filtered = "", ThinkingFilter()
     async with stream:
         async for chunk in stream:

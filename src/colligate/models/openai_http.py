@@ -61,7 +61,7 @@ UNUSABLE = (
     httpx2.RequestError,  # the body of a refused stream breaks off
     openai.APIError,  # a stream breaks off, or an error event comes in it
 )
-"""An answer arrives and cannot be read; `Call.retry` decides whether to ask again."""
+"""An answer arrives and cannot be read; `EndpointCall.retry` decides whether to ask again."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class Endpoint:
         key_variable: str = "OPENAI_API_KEY",
     ) -> None:
         whole = (base_url or OPENAI_URL).strip()
-        self.url = shown_url(whole)
+        self.url = redact_url(whole)
         parts = urlsplit(whole)
         self._base_url = parts._replace(query="", fragment="").geturl().rstrip("/")
         self._query = dict(parse_qsl(parts.query))
@@ -130,7 +130,7 @@ class Endpoint:
         return f"Endpoint({self.url!r})"
 
     @asynccontextmanager
-    async def call(self, model: str = "") -> AsyncIterator[Call]:
+    async def call(self, model: str = "") -> AsyncIterator[EndpointCall]:
         """Hold a slot for one call, within the deadline; raise each failure as a typed error.
 
         Raises:
@@ -142,7 +142,7 @@ class Endpoint:
             here.deadlines.add(timer)
             try:
                 async with timer:
-                    yield Call(here.client, self.policy.max_retries)
+                    yield EndpointCall(here.client, self.policy.max_retries)
             except (openai.OpenAIError, TimeoutError, *UNUSABLE) as error:
                 if isinstance(error, TimeoutError) and not timer.expired():
                     raise
@@ -258,7 +258,7 @@ _UNSENT = ("Lang", "Package-Version", "OS", "Arch", "Runtime", "Runtime-Version"
 
 
 @dataclass
-class Call:
+class EndpointCall:
     """One call that holds a slot; `client` sends its requests."""
 
     client: AsyncOpenAI
@@ -309,7 +309,7 @@ def _read_models(listed: Any) -> dict[str, dict[str, Any]]:
     }
 
 
-def shown_url(url: str) -> str:
+def redact_url(url: str) -> str:
     """Return the URL as it may be shown: without user, password and query.
 
     Raises:
@@ -510,7 +510,7 @@ class Dialect:
         if schema is None:
             return body
         if self.schema_form == "json_schema":
-            named = {"name": "answer", "schema": strict_schema(schema), "strict": True}
+            named = {"name": "answer", "schema": make_strict(schema), "strict": True}
             body["response_format"] = {"type": "json_schema", "json_schema": named}
         elif self.schema_form == "json_object":
             body["response_format"] = {"type": "json_object"}
@@ -525,7 +525,7 @@ class Dialect:
         if "response_format" in sent and error.param not in known and _SCHEMA_WORDS.search(message):
             self._lower_schema_form(sent["response_format"]["type"])
             return True
-        named = refused_parameter(error, known)
+        named = find_refused_parameter(error, known)
         if named is None or not _NO_SUCH.search(message):
             return False  # also a value out of bounds: whoever chose it should know
         if named in _OPTIONAL:
@@ -565,7 +565,7 @@ class Dialect:
         return warnings
 
 
-def strict_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
+def make_strict(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return the schema as strict decoders want it: all properties required, no others allowed.
 
     What satisfies it satisfies the given schema too.
@@ -590,7 +590,7 @@ def strict_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
     return result
 
 
-def refused_parameter(error: openai.APIStatusError, sent: Sequence[str]) -> str | None:
+def find_refused_parameter(error: openai.APIStatusError, sent: Sequence[str]) -> str | None:
     """Return the parameter that a refusal is about: the declared one, else the first it names."""
     if error.param in sent:
         return error.param

@@ -41,7 +41,7 @@ class StructuredReply(Generic[T]):
     warnings: tuple[str, ...] = ()
 
 
-async def structured(
+async def ask_structured(
     chat: Callable[[ChatRequest], Awaitable[Completion]],
     messages: Sequence[Message],
     schema: type[T],

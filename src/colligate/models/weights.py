@@ -87,7 +87,7 @@ class OnProgress(Protocol):
 
 
 @dataclass(frozen=True)
-class Listed:
+class WeightsEntry:
     """A line of `colligate models list`. `path` is the folder, even if it does not exist yet."""
 
     name: str
@@ -107,7 +107,7 @@ def home() -> Path:
     return platformdirs.user_data_path("colligate", appauthor=False)
 
 
-def find(name: str) -> dict[str, Path] | None:
+def find_weights(name: str) -> dict[str, Path] | None:
     """Return the files of some weights by role, or None unless all are here in the right size.
 
     Raises:
@@ -128,7 +128,7 @@ def pull(name: str, on_progress: OnProgress | None = None) -> dict[str, Path]:
         WeightsUnavailable: no source has the right bytes, or they cannot be stored.
     """
     weights, folder = _get_pinned(name), _folder(name)
-    if found := find(name):
+    if found := find_weights(name):
         return found
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -148,14 +148,14 @@ def pull(name: str, on_progress: OnProgress | None = None) -> dict[str, Path]:
     return {role: folder / file.name for role, file in weights.files.items()}
 
 
-def verify(name: str) -> list[Path]:
+def verify_weights(name: str) -> list[Path]:
     """Return the files that are here with a wrong digest; reads every byte."""
     folder = _folder(name)
     here = [f for f in _get_pinned(name).files.values() if (folder / f.name).is_file()]
-    return [folder / f.name for f in here if digest(folder / f.name) != f.sha256]
+    return [folder / f.name for f in here if hash_file(folder / f.name) != f.sha256]
 
 
-def remove(name: str) -> bool:
+def remove_weights(name: str) -> bool:
     """Delete some weights, unfinished downloads too; return whether there were any."""
     _get_pinned(name)
     if not _folder(name).is_dir():
@@ -164,15 +164,15 @@ def remove(name: str) -> bool:
     return True
 
 
-def listing() -> list[Listed]:
+def list_weights() -> list[WeightsEntry]:
     """Return all weights that can be downloaded, and which are here."""
     return [
-        Listed(
+        WeightsEntry(
             name=weights.name,
             purpose=weights.purpose,
             megabytes=weights.size / 1e6,
             licence=weights.licence,
-            present=find(weights.name) is not None,
+            present=find_weights(weights.name) is not None,
             path=_folder(weights.name),
             digest=weights.files["model"].sha256,
         )
@@ -180,7 +180,7 @@ def listing() -> list[Listed]:
     ]
 
 
-def digest(path: Path) -> str:
+def hash_file(path: Path) -> str:
     """Return the SHA-256 of a file; reads every byte."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
@@ -233,7 +233,7 @@ def _download(
             while True:
                 start = unfinished.stat().st_size if unfinished.exists() else 0
                 download(file, unfinished, report)
-                if unfinished.stat().st_size == file.size and digest(unfinished) == file.sha256:
+                if unfinished.stat().st_size == file.size and hash_file(unfinished) == file.sha256:
                     unfinished.replace(folder / file.name)
                     return
                 unfinished.unlink()

@@ -31,7 +31,7 @@ from colligate.errors import (
 )
 from colligate.models.gguf import read_header
 from colligate.models.hf.prefix_cache import Layers, PrefixCache
-from colligate.models.weights import digest
+from colligate.models.weights import hash_file
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 
@@ -298,7 +298,7 @@ class Adapters:
         folder = _folder(adapter)
         config, weights = _files(folder, adapter)
         try:
-            content = f"{digest(config)} {digest(weights)}"
+            content = f"{hash_file(config)} {hash_file(weights)}"
         except OSError as error:
             raise _unavailable(adapter, str(error), "check the files") from error
         key = hashlib.sha256(content.encode()).hexdigest()[:16]
