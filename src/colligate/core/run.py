@@ -264,7 +264,7 @@ class Run:
     ) -> Completion:
         """Make one chat call, greedy by default, and return any reply.
 
-        A model that can be constrained follows `schema`; use `ask_structured` if the reply must match.
+        A model that can be constrained follows `schema`; use `structured` if the reply must match.
 
         Raises:
             ContextTooSmall, BudgetExceeded: the call does not fit the window or the budget.
@@ -344,7 +344,7 @@ class Run:
     ) -> int | None:
         """Return the tokens left in the model's window after a prompt and its reply.
 
-        None means that the window is unknown. With `schema` the prompt is counted as `ask_structured`
+        None means that the window is unknown. With `schema` the prompt is counted as `structured`
         sends it. Exact if the model's tokenizer is at hand, otherwise an estimate.
         """
         model = self.model(role)
