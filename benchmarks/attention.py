@@ -23,7 +23,7 @@ import sys
 import time
 from pathlib import Path
 
-from colligate.models import Message
+from colligate.models import ChatRequest, Message
 from colligate.models.weights import pull
 
 WAYS = ("attention", "whole matrix", "prefill")
@@ -155,7 +155,7 @@ async def read(length: int, target: str, dtype: str, repeats: int) -> dict:
             await model.attention([Message("user", text)], spans_of(text))
             if forget:
                 await parts.compute(lambda _: parts.runtime().prefixes.clear())
-            reply = await model.chat([Message("user", text)], max_tokens=ANSWER)
+            reply = await model.chat(ChatRequest([Message("user", text)], max_tokens=ANSWER))
             if turn:  # the first warms up
                 seconds.append(time.perf_counter() - began)
                 found["cached without" if forget else "cached with"] = reply.usage.cached_tokens

@@ -21,7 +21,7 @@ import time
 
 from openai import AsyncOpenAI
 
-from colligate.models.base import Message
+from colligate.models.base import ChatRequest, Message
 from colligate.models.openai import OpenAIChat
 from colligate.models.openai_http import Policy
 
@@ -84,7 +84,7 @@ async def compare(url: str, in_flight: int, calls: int, delay: float, rounds: in
     slots = asyncio.Semaphore(in_flight)
 
     async def ours():
-        await model.chat([Message("user", question)], max_tokens=50)
+        await model.chat(ChatRequest([Message("user", question)], max_tokens=50))
 
     async def plain():
         turns = [{"role": "user", "content": question}]

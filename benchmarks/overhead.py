@@ -65,10 +65,10 @@ class Quoting(ScriptedModel):
         statement = {"passage": 1, "quote": quote, "sentence": quote}
         return json.dumps({"statements": [statement], "short_answer": "", "found": True})
 
-    async def chat(self, messages, **settings):
+    async def chat(self, request, on_token=None):
         began = time.perf_counter()
         try:
-            return await super().chat(messages, **settings)
+            return await super().chat(request, on_token)
         finally:
             self.seconds += time.perf_counter() - began
 

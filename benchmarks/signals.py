@@ -46,6 +46,7 @@ from colligate.library.in_memory import InMemorySources
 from colligate.models import Capability, ChatModel, Embedder, Role
 from colligate.models.cache import CachedChat, ResponseCache
 from colligate.models.metering import Meter
+from colligate.session import Session
 from colligate.settings import Settings
 from colligate.strategies.duquad.prompts import quoting_view_messages, view_messages
 from colligate.strategies.duquad.signals import (

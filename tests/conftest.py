@@ -42,19 +42,21 @@ def scripted_model() -> type[ScriptedModel]:
 
 
 @pytest.fixture
-def waits() -> list[float]:
-    """The seconds that calls with `policy` would have waited between attempts."""
-    return []
+def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The seconds that calls wait between attempts; they are noted here and not waited."""
+    noted: list[float] = []
+
+    async def note(seconds: float) -> None:
+        noted.append(seconds)
+
+    monkeypatch.setattr("anyio.sleep", note)  # what the openai client waits with
+    return noted
 
 
 @pytest.fixture
 def policy(waits: list[float]) -> Policy:
-    """Three attempts, never waiting: the longest waits jitter allows are noted in `waits`."""
-
-    async def note(seconds: float) -> None:
-        waits.append(seconds)
-
-    return Policy(attempts=3, timeout=20, sleep=note, random=lambda: 1.0)
+    """Two retries without waiting."""
+    return Policy(max_retries=2, timeout=20)
 
 
 @pytest.fixture

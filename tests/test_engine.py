@@ -139,7 +139,7 @@ async def test_wrong_calls_cost_nothing(folder, engine):
 
 async def test_time_is_bounded(folder, engine):
     class Slow(ScriptedModel):
-        async def chat(self, messages, **settings):
+        async def chat(self, request, on_token=None):
             await asyncio.Event().wait()
 
     engine["model"] = Slow()

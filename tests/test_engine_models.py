@@ -365,9 +365,6 @@ async def test_the_likelihood_reranker_scores_with_this_questions_scorer(
     tmp_path: Path, here: Path
 ) -> None:
     class Scorer(ScriptedModel):
-        async def likelihood(self, prefix: str, continuation: str) -> list[float]:
-            return [0.0]
-
         async def likelihoods(self, pairs: Any) -> list[list[float]]:
             return [[0.0] for _ in pairs]
 

@@ -9,7 +9,7 @@ import pytest
 
 from colligate.errors import UsageError
 from colligate.models import Role
-from colligate.models.name_parts import anchored, key_is_meant_for, shown, split_adapter
+from colligate.models.names import anchor_name, may_send_key, redact_name, split_adapter
 from colligate.settings import Named, Settings
 from colligate.strategies.baselines.retrieve_read import RetrieveRead
 from colligate.strategies.dualrag.method import DualRAG
@@ -137,8 +137,8 @@ def test_paths_in_a_file_start_from_its_folder(here: Path, tmp_path: Path) -> No
 def test_names_that_are_no_paths_stay(here: Path) -> None:
     for name in ("bundled", "gguf:smollm2-135m", "hf:org/model", "hf:org/base+org/lora", "minilm",
                  "openai:models/x", "openai:m@http://h/v1", "none"):  # fmt: skip
-        assert anchored(name, here) == name
-    assert anchored("gguf:~/m.gguf", here) == f"gguf:{Path.home() / 'm.gguf'}"
+        assert anchor_name(name, here) == name
+    assert anchor_name("gguf:~/m.gguf", here) == f"gguf:{Path.home() / 'm.gguf'}"
 
 
 def test_options_are_kept_by_model(here: Path) -> None:
@@ -178,9 +178,9 @@ def test_options_are_kept_by_model(here: Path) -> None:
         ("[options.bundled]\nthreads = 0", 'options."bundled".threads', "above 0"),
         ('[options."openai:m"]\ntimeout = nan', 'options."openai:m".timeout', "above 0"),
         ('[options."openai:m"]\ndtype = "x"', 'options."openai:m".dtype', "in_flight"),
-        ('[options."hf:m"]\ndtype = 16', 'options."hf:m".dtype', "it is not a text"),
+        ('[options."hf:m"]\ndtype = 16', 'options."hf:m".dtype', "expected a text"),
         ('[options."hf:m+a"]\ndtype = "x"', 'options."hf:m+a".dtype', "options to hf:m"),
-        ("[options.minilm]\nthreads = 1", 'options."minilm".threads', "no model that takes"),
+        ("[options.minilm]\nthreads = 1", 'options."minilm".threads', "takes no options"),
         ("[models", "colligate.toml", "no TOML"),
         ("a = " + "[" * 5000, "colligate.toml", "no TOML"),
         ("a = '\udcff'", "colligate.toml", "no TOML"),
@@ -264,7 +264,7 @@ def test_a_file_found_here_gets_no_key_for_an_address_of_its_own(
 )  # fmt: skip
 def test_the_keys_own_addresses_get_it(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", "http://box:8000/v1")
-    assert key_is_meant_for(name)
+    assert may_send_key(name)
 
 
 def test_an_adapter_is_what_follows_the_last_plus(here: Path) -> None:
@@ -279,9 +279,9 @@ def test_an_adapter_is_what_follows_the_last_plus(here: Path) -> None:
 
 
 def test_passwords_in_names_are_not_shown() -> None:
-    assert shown("openai:m@http://me:secret@h:1/v1?key=secret") == "openai:m@http://h:1/v1"
-    assert "secret" not in shown("openai:m@http://me:secret@/v1")
-    assert shown("hf:a+b") == "hf:a+b"
+    assert redact_name("openai:m@http://me:secret@h:1/v1?key=secret") == "openai:m@http://h:1/v1"
+    assert "secret" not in redact_name("openai:m@http://me:secret@/v1")
+    assert redact_name("hf:a+b") == "hf:a+b"
 
 
 def test_adapters_are_named_by_step_and_their_paths_start_from_the_file(tmp_path: Path) -> None:

@@ -1,85 +1,122 @@
-"""The threads a model in process computes in, so that the event loop never waits for it."""
+"""Concurrency: coroutines together, equal calls as one, and work in threads."""
 
 from __future__ import annotations
 
 import asyncio
 import functools
 import os
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
+from weakref import WeakKeyDictionary
 
 from colligate.errors import ModelError
 
-T = TypeVar("T")
-
-
-class Threads:
-    """`count` threads of one model, for any event loop; they end with `aclose`."""
-
-    def __init__(self, name: str, count: int = 1) -> None:
-        self._name = name
-        self._process = os.getpid()
-        self._executor = ThreadPoolExecutor(count, thread_name_prefix=name)
-
-    def run(self, work: Callable[[], T]) -> asyncio.Future[T]:
-        """The work's result to come; cancelling it before it began prevents it.
-
-        Raises:
-            ModelError: the model was closed, or belongs to the process this one was forked from.
-        """
-        if (
-            os.getpid() != self._process
-        ):  # Threads do not survive a fork: the wait would be endless.
-            raise ModelError(
-                f"{self._name} belongs to another process",
-                "this one was forked from it",
-                "make the model anew",
-            )
-        try:
-            return asyncio.get_running_loop().run_in_executor(self._executor, work)
-        except RuntimeError as error:
-            raise ModelError(f"{self._name} was closed", "", "make the model anew") from error
-
-    async def aclose(self) -> None:
-        """End the threads, once what they were given is done. Safe to call twice."""
-        await asyncio.to_thread(self._executor.shutdown)
-
-
-# How many cores there are to compute on, and how threads wait on them.
-
-
-def physical_cores() -> int:
-    """Cores this process may use; two hardware threads of one core do not compute faster."""
-    try:
-        usable = os.sched_getaffinity(0)
-        topology = "/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
-        return len({Path(topology.format(cpu)).read_text() for cpu in usable})
-    except (AttributeError, OSError):  # Not Linux, or a container without /sys.
-        return os.cpu_count() or 1
-
-
-def wait_without_spinning() -> None:
-    """Tell OpenMP's threads not to spin while they wait; before their library is loaded.
-
-    Beside another busy process spinning costs ten times the work. This is what libgomp does
-    itself when it sees more threads than cores.
-    """
-    os.environ.setdefault("GOMP_SPINCOUNT", "1000")
-
-
-# Where blocking work (SQLite, the index, files) leaves the event loop.
-
 P = ParamSpec("P")
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+# Several calls at once
+
+
+async def gather(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """Run coroutines together and return their results in order.
+
+    The first failure is raised as it is, after the others were cancelled and have ended. How many
+    run at once is bounded by the models, not here.
+    """
+    tasks = [asyncio.ensure_future(call) for call in calls]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def map_concurrent(
+    items: Sequence[T], work: Callable[[T], Awaitable[R]], most: int
+) -> list[R]:
+    """Apply `work` to each item, at most `most` at once, and return the results in order."""
+    results: dict[int, R] = {}
+    waiting = iter(enumerate(items))
+
+    async def worker() -> None:
+        for place, item in waiting:
+            results[place] = await work(item)
+
+    await gather(worker() for _ in range(min(most, len(items))))
+    return [results[place] for place in range(len(items))]
+
+
+class SingleFlight:
+    """Makes equal calls that overlap in time one call. Each event loop has its own.
+
+    Cancelling one waiter leaves the call to the others; when none is left, it is cancelled.
+    """
+
+    def __init__(self) -> None:
+        self._calls: dict[tuple[asyncio.AbstractEventLoop, Hashable], _Call] = {}
+
+    def __contains__(self, key: Hashable) -> bool:
+        """Whether a call with this key is under way in this event loop."""
+        return (asyncio.get_running_loop(), key) in self._calls
+
+    async def run(self, key: Hashable, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Return the result of the call under way with this key; start `work` if there is none.
+
+        What the call raises is raised to all who wait for it.
+        """
+        place = (asyncio.get_running_loop(), key)
+        call = self._calls.get(place)
+        if call is None:
+            call = self._calls[place] = _Call(asyncio.create_task(work()))
+        call.waiting += 1
+        try:
+            await asyncio.wait([call.task])
+            result: T = call.task.result()
+            return result
+        finally:
+            call.waiting -= 1
+            if not call.waiting:
+                del self._calls[place]
+                if not call.task.done():
+                    call.task.cancel()
+                    await asyncio.gather(call.task, return_exceptions=True)
+
+
+@dataclass
+class _Call:
+    task: asyncio.Task[Any]
+    waiting: int = 0
+
+
+class Slots:
+    """Bounds how many calls with the same key are under way. Each event loop has its own bound."""
+
+    def __init__(self) -> None:
+        self._semaphores: WeakKeyDictionary[
+            asyncio.AbstractEventLoop, dict[Hashable, asyncio.Semaphore]
+        ] = WeakKeyDictionary()
+
+    def of(self, key: Hashable, most: int) -> asyncio.Semaphore:
+        """Return the semaphore of a key, which lets `most` calls through at once."""
+        here = self._semaphores.setdefault(asyncio.get_running_loop(), {})
+        return here.setdefault((key, most), asyncio.Semaphore(most))
+
+
+# Threads
 
 
 async def in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run blocking work in a thread; a cancelled task waits for its end before it lets go.
+    """Run blocking work (SQLite, the index, files) in a thread.
 
-    A thread cannot be stopped. Would the task go on at once, the locks it holds would open, and
-    others would find files half written and handles that nobody has.
+    A cancelled task waits for the end of the work before it is cancelled. A thread cannot be
+    stopped: if the task ended at once, its locks would open while files are half written.
     """
     running = asyncio.get_running_loop().run_in_executor(
         None, functools.partial(work, *args, **kwargs)
@@ -91,40 +128,58 @@ async def in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> 
             with suppress(asyncio.CancelledError):
                 await asyncio.wait([running])
         if not running.cancelled():
-            running.exception()  # else asyncio complains that nobody looked
+            running.exception()  # otherwise asyncio complains that nobody retrieved it
         raise
 
 
-# Several calls under way at once, as one.
+class Threads:
+    """`count` threads of one model, usable from any event loop until `aclose`."""
+
+    def __init__(self, name: str, count: int = 1) -> None:
+        self._name = name
+        self._process = os.getpid()
+        self._executor = ThreadPoolExecutor(count, thread_name_prefix=name)
+
+    def run(self, work: Callable[[], T]) -> asyncio.Future[T]:
+        """Run work in one of the threads; cancelling the future before it begins prevents it.
+
+        Raises:
+            ModelError: the model was closed, or belongs to the process this one was forked from.
+        """
+        if os.getpid() != self._process:
+            # Threads do not survive a fork: the wait would never end.
+            raise ModelError(
+                f"{self._name} belongs to another process",
+                "this process was forked from it",
+                "open the model again",
+            )
+        try:
+            return asyncio.get_running_loop().run_in_executor(self._executor, work)
+        except RuntimeError as error:
+            raise ModelError(f"{self._name} was closed", "", "open the model again") from error
+
+    async def aclose(self) -> None:
+        """End the threads after the work they were given is done. Safe to call twice."""
+        await asyncio.to_thread(self._executor.shutdown)
 
 
-async def gather(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """The results, in the order given; how many run at once is the models' to bound.
+def physical_cores() -> int:
+    """Return how many cores this process may use.
 
-    The first failure is raised as it is, once the others are cancelled and have ended.
+    Two hardware threads of one core do not compute faster than one.
     """
-    tasks = [asyncio.ensure_future(call) for call in calls]
     try:
-        return await asyncio.gather(*tasks)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        usable = os.sched_getaffinity(0)
+        topology = "/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
+        return len({Path(topology.format(cpu)).read_text() for cpu in usable})
+    except (AttributeError, OSError):  # not Linux, or a container without /sys
+        return os.cpu_count() or 1
 
 
-R = TypeVar("R")
+def wait_without_spinning() -> None:
+    """Tell OpenMP's threads not to spin while they wait; call it before their library is loaded.
 
-
-async def map_concurrent(
-    items: Sequence[T], work: Callable[[T], Awaitable[R]], most: int
-) -> list[R]:
-    """The result of each item, in their order, at most `most` under way at once."""
-    results: dict[int, R] = {}
-    waiting = iter(enumerate(items))
-
-    async def worker() -> None:
-        for place, item in waiting:
-            results[place] = await work(item)
-
-    await gather(worker() for _ in range(min(most, len(items))))
-    return [results[place] for place in range(len(items))]
+    Next to another busy process, spinning costs ten times the work. libgomp sets the same when it
+    sees more threads than cores.
+    """
+    os.environ.setdefault("GOMP_SPINCOUNT", "1000")

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NoReturn, Protocol, TypeVar, runtime_checkable
 
+from colligate.concurrency import Slots
 from colligate.core.events import Noted, Progressed, Trace
 from colligate.core.parameters import set_parameters
 from colligate.core.run import KeyValueStore, MemoryStore
@@ -32,13 +33,14 @@ from colligate.library.library import AsyncLibrary
 from colligate.library.sources import Sources
 from colligate.models import AdapterModel, Capability, ChatModel, Embedder, Reranker, Role
 from colligate.models.cache import CachedChat, ResponseCache
-from colligate.models.name_parts import shown, split_adapter
 from colligate.models.names import (
     default_model,
     open_embedder,
     open_model,
     open_reranker,
     pull_embedder,
+    redact_name,
+    split_adapter,
 )
 from colligate.models.weights import OnProgress
 from colligate.settings import Named, Settings
@@ -420,6 +422,7 @@ class _OpenModels:
     def __init__(self) -> None:
         self.probed: list[ChatModel] = []
         self._opening = asyncio.Lock()
+        self._slots = Slots()  # calls in flight are bounded per server, whatever asks it
         self._stack = AsyncExitStack()
         self._models: dict[tuple[str, bool], ChatModel] = {}
         self._embedders: dict[Named, Embedder] = {}
@@ -445,6 +448,7 @@ class _OpenModels:
                 on_progress=on_progress,
                 options=settings.options_of(named.name),
                 with_key=named.with_key,
+                slots=self._slots,
             )
         else:
             under = await self._model(Named(base), settings, on_progress)
@@ -460,7 +464,7 @@ class _OpenModels:
         async with self._opening:
             if named not in self._embedders:
                 embedder = await asyncio.to_thread(
-                    open_embedder, named.name, with_key=named.with_key
+                    open_embedder, named.name, with_key=named.with_key, slots=self._slots
                 )
                 self._stack.push_async_callback(embedder.aclose)
                 self._embedders[named] = embedder
@@ -475,7 +479,11 @@ class _OpenModels:
         async with self._opening:
             if named not in self._rerankers:
                 reranker = await asyncio.to_thread(
-                    open_reranker, named.name, embedder=embedder, with_key=named.with_key
+                    open_reranker,
+                    named.name,
+                    embedder=embedder,
+                    with_key=named.with_key,
+                    slots=self._slots,
                 )
                 self._stack.push_async_callback(reranker.aclose)
                 self._rerankers[named] = reranker
@@ -557,7 +565,7 @@ def note_name(what: str, named: Named, trace: Trace) -> None:
     """Note what was chosen and by whom, and a key that is not sent to it."""
     if not named.source:
         return  # it was given outright
-    trace.emit(Noted(f"{what}: {shown(named.name)} ({named.source})"))
+    trace.emit(Noted(f"{what}: {redact_name(named.name)} ({named.source})"))
     variable = "COLLIGATE_RERANKER_KEY" if what == "reranker" else "OPENAI_API_KEY"
     if not named.with_key and os.environ.get(variable):
         trace.emit(

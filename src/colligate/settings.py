@@ -19,8 +19,13 @@ from colligate.core.parameters import list_parameters
 from colligate.core.strategy import list_adapter_steps
 from colligate.errors import UsageError, closest
 from colligate.models.base import Role
-from colligate.models.name_parts import anchored, anchored_adapter, key_is_meant_for
-from colligate.models.options import Options, wrong_option
+from colligate.models.names import (
+    Options,
+    anchor_adapter,
+    anchor_name,
+    find_option_problem,
+    may_send_key,
+)
 
 FILE = "colligate.toml"
 
@@ -113,7 +118,7 @@ class Settings:
 
     def options_of(self, name: str) -> Options:
         """How a model of this name is opened, as far as the file says."""
-        return self.options.get(anchored(name, Path.cwd()), {}) if self.options else {}
+        return self.options.get(anchor_name(name, Path.cwd()), {}) if self.options else {}
 
 
 def own_file() -> Path:
@@ -162,7 +167,7 @@ class _File:
             library = Path(self._text("library", whole["library"])).expanduser()
             named["library"] = Named(str(self._folder / library), str(self.file))
         options = {
-            anchored(name, self._folder): self._options(name, value)
+            anchor_name(name, self._folder): self._options(name, value)
             for name, value in self._table(whole, "options").items()
         }
         adapters = self._table(whole, "adapters")
@@ -181,19 +186,19 @@ class _File:
         return self.file.absolute().parent
 
     def _model(self, what: str, value: Any) -> Named:
-        name = anchored(self._text(f"models.{what}", value), self._folder)
-        return Named(name, str(self.file), self.trusted or key_is_meant_for(name))
+        name = anchor_name(self._text(f"models.{what}", value), self._folder)
+        return Named(name, str(self.file), self.trusted or may_send_key(name))
 
     def _adapter(self, step: str, value: Any) -> Named:
         name = self._text(f"adapters.{step}", value).strip()
-        return Named(anchored_adapter(name, self._folder), str(self.file))
+        return Named(anchor_adapter(name, self._folder), str(self.file))
 
     def _options(self, name: str, value: Any) -> Options:
         key = f'options."{name}"'
         if not isinstance(value, dict):
             raise self._wrong(key, "it is no table")
         for option, setting in value.items():
-            if why := wrong_option(name, option, setting):
+            if why := find_option_problem(name, option, setting):
                 raise self._wrong(f"{key}.{option}", *why)
         return value
 

@@ -40,14 +40,15 @@ from colligate.errors import (
 )
 from colligate.jobs.spending import Paid, Spending
 from colligate.library.in_memory import InMemorySources
-from colligate.models import Message, Role
+from colligate.models import ChatRequest, Message, Role
 from colligate.settings import Settings
 from colligate.strategies.baselines.full_context import FullContext
 from colligate.strategies.duquad.events import DocumentScore, Gated, Listed, Viewed
 from colligate.strategies.rdr2.events import Routed
 from colligate.strategies.rdr2.router import Action, Tag
 from colligate.strategies.spd_rag.events import AgentEnded, AgentTurn, FoundThere
-from colligate.testing import ScriptedCall, ScriptedModel
+from colligate.testing import ScriptedModel
+from support.models import ask
 
 SUITE = """
 title = "Small"
@@ -224,11 +225,11 @@ async def test_a_judge_spends_from_the_same_budget() -> None:
     spending = Spending(200)
     judge = Paid(ScriptedModel(["Yes", "No"]), spending)
 
-    await judge.chat([Message("user", "Is it?")], max_tokens=10)
+    await ask(judge, [Message("user", "Is it?")], max_tokens=10)
 
     assert 0 < spending.tokens < 20
     with pytest.raises(BudgetExceeded):
-        await judge.chat([Message("user", "Is it?")], max_tokens=200)
+        await ask(judge, [Message("user", "Is it?")], max_tokens=200)
 
 
 # Stages
@@ -418,7 +419,7 @@ def test_of_the_default_strategies_those_that_cannot_run_are_left_out_and_said(
 def test_a_strategy_that_breaks_does_not_keep_the_others_from_their_rows(
     asked: Callable[..., Done],
 ) -> None:
-    def reply(call: ScriptedCall) -> Any:
+    def reply(call: ChatRequest) -> Any:
         return ServerFailed("it is down") if "mast 1" in call.prompt else FOUND
 
     text = SUITE.replace('["short", "judge_dual", "cost"]', '["short"]')

@@ -165,7 +165,7 @@ def test_models_pull(colligate: Any, tmp_path: Path) -> None:
     colligate.environment["COLLIGATE_HOME"] = str(tmp_path)
     done = colligate.here("models", "pull", "wordllama-256")
     assert (done.returncode, done.stdout) == (1, "")
-    assert "cannot fetch" in done.stderr.splitlines()[-1]
+    assert "cannot download" in done.stderr.splitlines()[-1]
 
 
 def _doctor(colligate: Any, *arguments: str) -> tuple[int, dict[str, Any]]:

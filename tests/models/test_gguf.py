@@ -33,7 +33,7 @@ def gguf(path: Path, values: dict[str, bytes], *, version: int = 3) -> Path:
     return path
 
 
-def test_the_facts(tmp_path: Path) -> None:
+def test_the_facts(tmp_path):
     path = gguf(
         tmp_path / "model.gguf",
         {
@@ -48,7 +48,7 @@ def test_the_facts(tmp_path: Path) -> None:
     assert read_header(path) == Header("qwen2", 32768, 28 * 2 * (128 + 128) * 2)
 
 
-def test_what_is_not_said_is_none(tmp_path: Path) -> None:
+def test_what_is_not_said_is_none(tmp_path):
     assert read_header(gguf(tmp_path / "model.gguf", {})) == Header("qwen2", None, None)
 
 
@@ -69,18 +69,18 @@ def test_what_is_not_said_is_none(tmp_path: Path) -> None:
         b"",
     ],
 )
-def test_damaged_headers(tmp_path: Path, value: bytes) -> None:
+def test_damaged_headers(tmp_path, value):
     path = gguf(tmp_path / "model.gguf", {"qwen2.context_length": value})
     with pytest.raises(WeightsUnavailable, match="its GGUF header is damaged"):
         read_header(path)
 
 
-def test_another_version(tmp_path: Path) -> None:
+def test_another_version(tmp_path):
     with pytest.raises(WeightsUnavailable, match="damaged"):
         read_header(gguf(tmp_path / "model.gguf", {}, version=1))
 
 
-def test_files_that_are_none(tmp_path: Path) -> None:
+def test_files_that_are_none(tmp_path):
     with pytest.raises(UnknownModel, match="there is no such file"):
         read_header(tmp_path / "missing.gguf")
     with pytest.raises(WeightsUnavailable):

@@ -28,7 +28,7 @@ def meter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Meter:
     return Meter()
 
 
-def test_sums_by_role(meter: Meter) -> None:
+def test_sums_by_role(meter):
     meter.chat(Role.READER, "openai:dear", Usage(1000, 100, cached_tokens=400), seconds=2)
     meter.chat(Role.WORKER, "openai:dear", Usage(10, 1), seconds=1)
     meter.scoring(Role.SCORER, "gguf:x", passes=20, seconds=0.5)
@@ -47,7 +47,7 @@ def test_sums_by_role(meter: Meter) -> None:
     assert meter.report(seconds=9).to_json()["seconds"] == 9
 
 
-def test_what_became_of_structured_answers_is_counted(meter: Meter) -> None:
+def test_what_became_of_structured_answers_is_counted(meter):
     nothing = {"parsed": 0, "repaired": 0, "asked_again": 0, "failed": 0}
     assert meter.report().to_json()["structured"] == nothing
     for stage in ("parsed", "asked_again", "parsed", "failed"):
@@ -60,18 +60,18 @@ def test_what_became_of_structured_answers_is_counted(meter: Meter) -> None:
     }
 
 
-def test_scores_that_were_remembered_cost_nothing(meter: Meter) -> None:
+def test_scores_that_were_remembered_cost_nothing(meter):
     meter.scoring("scorer", "openai:mystery", passes=0, seconds=0.1, usage=Usage(), cached=True)
     assert (meter.report().scoring_passes, meter.report().cost_usd) == (0, 0)
     assert meter.warnings == []
 
 
-def test_more_cached_than_was_sent_does_not_pay_back(meter: Meter) -> None:
+def test_more_cached_than_was_sent_does_not_pay_back(meter):
     meter.chat("reader", "openai:dear", Usage(10, 0, cached_tokens=1000), seconds=1)
     assert meter.report().cost_usd == pytest.approx(1000 * 0.5 / 1e6)
 
 
-def test_an_unknown_price_is_not_zero_and_said_once(meter: Meter) -> None:
+def test_an_unknown_price_is_not_zero_and_said_once(meter):
     for _ in range(2):
         meter.chat("reader", "openai:mystery", Usage(1, 1), seconds=1)
     meter.chat("worker", "bundled", Usage(1, 1), seconds=1)
@@ -83,7 +83,7 @@ def test_an_unknown_price_is_not_zero_and_said_once(meter: Meter) -> None:
     assert "COLLIGATE_PRICES" in meter.warnings[0]
 
 
-def test_cached_answers_cost_nothing(meter: Meter) -> None:
+def test_cached_answers_cost_nothing(meter):
     meter.chat("reader", "openai:mystery", Usage(1000, 10), seconds=0.1, cached=True)
     report = meter.report()
     assert (report.calls, report.input_tokens, report.cost_usd) == (0, 0, 0)
@@ -106,7 +106,7 @@ def test_cached_answers_cost_nothing(meter: Meter) -> None:
         "openai:llama@http://[::1]:8000/v1",
     ],
 )
-def test_what_runs_here_is_free(model: str) -> None:
+def test_what_runs_here_is_free(model):
     price = Prices.load().of(model)
     assert price is not None
     assert price.of(Usage(10**6, 10**6)) == 0
@@ -120,11 +120,11 @@ def test_what_runs_here_is_free(model: str) -> None:
         "openai:x@http://127.example.com/v1",
     ],
 )
-def test_another_address_has_another_price(model: str) -> None:
+def test_another_address_has_another_price(model):
     assert Prices.load().of(model) is None
 
 
-def test_dated_names_have_the_price_of_the_undated() -> None:
+def test_dated_names_have_the_price_of_the_undated():
     prices = Prices.load()
     assert prices.of("openai:gpt-5.4-mini-2026-03-17") == prices.of("openai:gpt-5.4-mini")
     assert prices.of("openai:gpt-5.4-mini") != prices.of("openai:gpt-5.4")
@@ -132,13 +132,13 @@ def test_dated_names_have_the_price_of_the_undated() -> None:
 
 
 @pytest.mark.parametrize("text", ["not toml [", "[[price]]\nnames = ['a']", "[price]\nx = 1", ""])
-def test_a_wrong_table_is_said(tmp_path: Path, text: str) -> None:
+def test_a_wrong_table_is_said(tmp_path, text):
     path = tmp_path / "prices.toml"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(UsageError, match=r"prices\.toml"):
         Prices.load(path)
 
 
-def test_a_missing_table_is_said(tmp_path: Path) -> None:
+def test_a_missing_table_is_said(tmp_path):
     with pytest.raises(UsageError, match="FileNotFound"):
         Prices.load(tmp_path / "none.toml")

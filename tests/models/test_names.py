@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import inspect
 import sys
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from colligate.core.events import Trace
 from colligate.errors import (
     EndpointUnreachable,
     MissingExtra,
@@ -18,20 +20,27 @@ from colligate.errors import (
     UsageError,
     WeightsUnavailable,
 )
-from colligate.models import Capability, Message
+from colligate.models import Message, Role
 from colligate.models.cache import CachedChat, ResponseCache
 from colligate.models.names import (
     OPENAI_DEFAULT,
+    OPTIONS,
     default_model,
+    find_option_problem,
+    may_send_key,
     ollama_url,
     open_embedder,
     open_model,
     open_reranker,
+    options_of,
 )
 from colligate.models.openai_http import Policy
-from colligate.models.options import OPTIONS
 from colligate.models.rerankers import EmbeddingReranker, HTTPReranker, LikelihoodReranker
 from colligate.models.weights import BUNDLED
+from colligate.plugins import plugins
+from colligate.session import Session
+from colligate.settings import Settings
+from support.models import ask
 
 
 @pytest.mark.parametrize(
@@ -46,19 +55,17 @@ from colligate.models.weights import BUNDLED
         ("ollama:llama3:8b", "openai:llama3:8b@http://localhost:11434/v1"),
     ],
 )
-def test_remote_names(monkeypatch: pytest.MonkeyPatch, name: str, opened: str) -> None:
+def test_remote_names(monkeypatch, name, opened):
     monkeypatch.setenv("OPENAI_API_KEY", "key")
     assert open_model(name).name == opened
     assert open_embedder(name).name == opened
 
 
-async def test_ollama_is_not_sent_the_openai_key(
-    openai_server: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_ollama_is_not_sent_the_openai_key(openai_server, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "secret")
     monkeypatch.setenv("OLLAMA_HOST", openai_server.url)
     model = open_model("ollama/m")
-    await model.chat([], max_tokens=1)
+    await ask(model, [], max_tokens=1)
     await model.aclose()
     assert "secret" not in openai_server.requests[0]["headers"]["authorization"]
 
@@ -76,7 +83,7 @@ async def test_ollama_is_not_sent_the_openai_key(
         ("http://box:99/v1", "http://box:99/v1"),
     ],
 )
-def test_ollama_host(monkeypatch: pytest.MonkeyPatch, host: str, url: str) -> None:
+def test_ollama_host(monkeypatch, host, url):
     monkeypatch.setenv("OLLAMA_HOST", host)
     assert ollama_url() == url
 
@@ -84,7 +91,7 @@ def test_ollama_host(monkeypatch: pytest.MonkeyPatch, host: str, url: str) -> No
 @pytest.mark.parametrize(
     "name", ["", "bundeld", "gpt-4", "openai:", "opanai:gpt-4", "gguf:", "a:b"]
 )
-def test_unknown_models_get_the_list(name: str) -> None:
+def test_unknown_models_get_the_list(name):
     with pytest.raises(UnknownModel, match=r"bundled, gguf:PATH.*openai:MODEL") as caught:
         open_model(name)
     assert "\n" not in str(caught.value)
@@ -101,29 +108,29 @@ def test_unknown_models_get_the_list(name: str) -> None:
         (open_reranker, "cross-encode:x", "cross-encoder:"),
     ],
 )
-def test_wrong_names_get_a_suggestion(open_it: Any, name: str, meant: str) -> None:
+def test_wrong_names_get_a_suggestion(open_it, name, meant):
     with pytest.raises(UnknownModel, match=f"did you mean {meant}\\?"):
         open_it(name)
 
 
-def test_missing_file() -> None:
+def test_missing_file():
     with pytest.raises(UnknownModel, match="there is no file /no/such"):
         open_model("gguf:/no/such.gguf")
 
 
-def test_file_of_another_kind(tmp_path: Path) -> None:
+def test_file_of_another_kind(tmp_path):
     (tmp_path / "model.bin").write_bytes(b"anything else")
     with pytest.raises(WeightsUnavailable, match="not a GGUF"):
         open_model(f"gguf:{tmp_path / 'model.bin'}")
 
 
-def test_weights_of_no_chat_model_are_not_pulled(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_weights_of_no_chat_model_are_not_pulled(monkeypatch):
     monkeypatch.setattr("colligate.models.names.pull", lambda *_: pytest.fail("pulled"))
     with pytest.raises(UnknownModel, match="no pinned chat model"):
         open_model("gguf:minilm-l6-v2-int8")
 
 
-def test_transformers_are_said_to_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_transformers_are_said_to_be_missing(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(MissingExtra, match=r"colligate\[local\]"):
         open_model("hf:Qwen/Qwen3-1.7B")
@@ -139,7 +146,7 @@ def test_transformers_are_said_to_be_missing(monkeypatch: pytest.MonkeyPatch) ->
         ("ollama", "openai:OpenAIChat"),
     ],
 )
-def test_options_are_what_the_backend_takes(kind: str, backend: str) -> None:
+def test_options_are_what_the_backend_takes(kind, backend):
     module, _, name = backend.partition(":")
     made = getattr(import_module(f"colligate.models.{module}"), name)
     taken = set(inspect.signature(made).parameters)
@@ -148,18 +155,16 @@ def test_options_are_what_the_backend_takes(kind: str, backend: str) -> None:
     assert set(OPTIONS[kind]) <= taken
 
 
-async def test_options_reach_an_endpoint(openai_server: Any) -> None:
+async def test_options_reach_an_endpoint(openai_server):
     name = f"openai:m@{openai_server.url}"
     model = open_model(name, options={"in_flight": 2, "context_tokens": 99, "timeout": 20})
     assert model.context_tokens == 99
-    await asyncio.gather(*(model.chat([Message("user", "?")], max_tokens=1) for _ in range(8)))
+    await asyncio.gather(*(ask(model, [Message("user", "?")], max_tokens=1) for _ in range(8)))
     await model.aclose()
     assert 1 <= openai_server.in_flight_most <= 2
 
 
-async def test_a_key_is_kept_back_when_told(
-    openai_server: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_key_is_kept_back_when_told(openai_server, monkeypatch):
     for variable in ("OPENAI_API_KEY", "COLLIGATE_RERANKER_KEY"):
         monkeypatch.setenv(variable, "secret")
     monkeypatch.setenv("OPENAI_ORG_ID", "secret")
@@ -167,7 +172,7 @@ async def test_a_key_is_kept_back_when_told(
     name = f"openai:m@{openai_server.url}"
     for with_key in (False, True):
         model = open_model(name, with_key=with_key)
-        await model.chat([Message("user", "?")], max_tokens=1)
+        await ask(model, [Message("user", "?")], max_tokens=1)
         await model.aclose()
         embedder = open_embedder(name, with_key=with_key)
         await embedder.embed(["text"])
@@ -180,7 +185,7 @@ async def test_a_key_is_kept_back_when_told(
     assert openai_server.requests[0]["headers"]["authorization"] == "Bearer none-needed"
 
 
-def test_missing_weights_are_pulled_with_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_weights_are_pulled_with_progress(monkeypatch):
     def pull(name: str, on_progress: Any) -> dict[str, Path]:
         on_progress(1, 2, name)
         raise WeightsUnavailable("offline")
@@ -193,16 +198,12 @@ def test_missing_weights_are_pulled_with_progress(monkeypatch: pytest.MonkeyPatc
     assert seen == [(1, 2, BUNDLED), (1, 2, "minilm-l6-v2-int8")]
 
 
-def test_rerankers(scripted_model: Any, tmp_path: Path) -> None:
+def test_rerankers(scripted_model, tmp_path):
     cache = ResponseCache(tmp_path / "responses.db")
-
-    class Scorer(scripted_model):  # type: ignore[misc]
-        async def likelihood(self, prefix: str, continuation: str) -> list[float]:
-            return []
 
     embedder: Any = object()
     assert isinstance(open_reranker("embedding", embedder=embedder), EmbeddingReranker)
-    scorer = Scorer(capabilities=[Capability.LIKELIHOOD])
+    scorer = scripted_model(likelihood=lambda prefix, continuation: [])
     assert isinstance(open_reranker("likelihood", scorer=scorer), LikelihoodReranker)
     http = open_reranker("http:rank-m@https://host/v1/rerank")
     assert isinstance(http, HTTPReranker)
@@ -216,7 +217,7 @@ def test_rerankers(scripted_model: Any, tmp_path: Path) -> None:
         open_reranker("likelihood", scorer=CachedChat(scripted_model(), cache))
 
 
-def test_default_without_anything() -> None:
+def test_default_without_anything():
     assert default_model()[0] == "bundled"
 
 
@@ -229,15 +230,13 @@ def test_default_without_anything() -> None:
         ({"OPENAI_BASE_URL": "http://me:secret@h/v1", "OPENAI_MODEL": "m"}, "openai:m"),
     ],
 )
-def test_default_from_settings(
-    monkeypatch: pytest.MonkeyPatch, settings: dict[str, str], name: str
-) -> None:
+def test_default_from_settings(monkeypatch, settings, name):
     for variable, value in settings.items():
         monkeypatch.setenv(variable, value)
     assert default_model()[0] == name
 
 
-def test_default_is_the_servers_first(openai_server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_default_is_the_servers_first(openai_server, monkeypatch):
     monkeypatch.setenv("OPENAI_BASE_URL", openai_server.url)
     monkeypatch.setenv("OPENAI_API_KEY", "key\n")  # as a file of secrets gives it
     openai_server.models = ["first", "second"]
@@ -252,9 +251,74 @@ def test_default_is_the_servers_first(openai_server: Any, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     "address", ["localhost:8000/v1", "localhost", "gpu-box:8000", "10.0.0.7:80/v1"]
 )
-def test_an_address_without_scheme_is_not_sent_to_openai(
-    monkeypatch: pytest.MonkeyPatch, address: str
-) -> None:
+def test_an_address_without_scheme_is_not_sent_to_openai(monkeypatch, address):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
     with pytest.raises(UnknownModel, match="http://"):
         open_model(f"openai:some-model@{address}")
+
+
+TOY = """
+from colligate.testing import ScriptedModel
+
+
+class Toy(ScriptedModel):
+    pass
+
+
+def open_toy(name: str, *, window: int = 64, temper: str = "calm", with_key: bool = True):
+    assert name != "broken", "toys break"
+    model = Toy(lambda _: f"{temper}, key: {with_key}", f"toy:{name}", context_tokens=window)
+    return model
+"""
+
+
+@pytest.fixture
+def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A package installed beside colligate, which registers the backends `toy` and `lost`."""
+    info = tmp_path / "toy_backend-1.0.dist-info"
+    info.mkdir()
+    (tmp_path / "toy_backend.py").write_text(TOY, "utf-8")
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: toy-backend\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(
+        "[colligate.models]\ntoy = toy_backend:open_toy\nlost = toy_backend:nothing\n"
+        "openai = toy_backend:open_toy\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    plugins.cache_clear()
+    yield
+    plugins.cache_clear()
+
+
+@pytest.mark.usefixtures("toy")
+async def test_another_package_adds_a_backend():
+    model = open_model("toy:bear", options={"window": 99, "temper": "cross"}, with_key=False)
+    assert (model.name, model.context_tokens) == ("toy:bear", 99)
+    assert (await ask(model)).text == "cross, key: False"
+    assert open_model("openai:m@http://h/v1").name == "openai:m@http://h/v1"  # not taken over
+    with pytest.raises(UnknownModel, match=r"did you mean toy:.*toy:NAME"):
+        open_model("toi:bear")
+
+
+@pytest.mark.usefixtures("toy")
+async def test_settings_know_the_options_of_a_plug_in(tmp_path):
+    file = tmp_path / "colligate.toml"
+    file.write_text('[models]\nreader = "toy:bear"\n[options."toy:bear"]\nwindow = 5\n', "utf-8")
+    async with Session(settings=Settings.load(file)) as session:
+        models = await session.open_models(Trace())
+    assert models[Role.READER].context_tokens == 5
+    assert options_of("toy") == {"window": int, "temper": str}
+    assert find_option_problem("toy:bear", "windo", 5) is not None
+    assert find_option_problem("toy:bear", "window", -5) is not None
+    assert options_of("nothing") is None
+
+
+@pytest.mark.usefixtures("toy")
+def test_the_key_is_kept_from_a_plug_ins_address():
+    assert may_send_key("toy:bear")
+    assert not may_send_key("toy:bear@http://elsewhere/v1")
+
+
+@pytest.mark.usefixtures("toy")
+def test_a_plug_in_that_cannot_be_loaded():
+    with pytest.raises(UsageError, match=r"plug-in lost: cannot be loaded.*nothing.*reinstall"):
+        open_model("lost:bear")

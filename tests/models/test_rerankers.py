@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from colligate.errors import MalformedOutput, NotAuthorised
 from colligate.models import Reranker
-from colligate.models.openai_http import Policy
 from colligate.models.rerankers import EmbeddingReranker, HTTPReranker, LikelihoodReranker
 
 TEXTS = ["about cats", "nothing", "about big cats and dogs"]
@@ -37,22 +36,22 @@ class Overlap:
     def __init__(self) -> None:
         self.asked: list[list[tuple[str, str]]] = []
 
-    async def likelihood(self, prefix: str, continuation: str) -> list[float]:
-        return [-1.0 if word in prefix.split() else -5.0 for word in continuation.split()]
-
     async def likelihoods(self, pairs: Sequence[tuple[str, str]]) -> list[list[float]]:
         self.asked.append(list(pairs))
-        return [await self.likelihood(*pair) for pair in pairs]
+        return [
+            [-1.0 if word in prefix.split() else -5.0 for word in continuation.split()]
+            for prefix, continuation in pairs
+        ]
 
 
-async def test_embedding_similarity() -> None:
+async def test_embedding_similarity():
     reranker = EmbeddingReranker(Letters())
     assert isinstance(reranker, Reranker)
     assert await reranker.score("a", ["b", "a", "ab"]) == pytest.approx([0, 1, 0.5**0.5])
     assert await reranker.score("a", []) == []
 
 
-async def test_question_likelihood() -> None:
+async def test_question_likelihood():
     model = Overlap()
     reranker = LikelihoodReranker(model)
     assert isinstance(reranker, Reranker)
@@ -63,7 +62,7 @@ async def test_question_likelihood() -> None:
     assert together[1] == ("Dogs\nabout dogs\n\nQuestion:", " big cats")
 
 
-async def test_question_likelihood_of_no_texts_and_of_no_question() -> None:
+async def test_question_likelihood_of_no_texts_and_of_no_question():
     model = Overlap()
     reranker = LikelihoodReranker(model)
     assert await reranker.score("big cats", []) == []
@@ -72,7 +71,7 @@ async def test_question_likelihood_of_no_texts_and_of_no_question() -> None:
 
 
 @pytest.mark.parametrize("ending", ["", "/rerank"])
-async def test_http(openai_server: Any, policy: Policy, ending: str) -> None:
+async def test_http(openai_server, policy, ending):
     reranker = HTTPReranker(openai_server.url + ending, "r", "key", policy=policy)
     assert isinstance(reranker, Reranker)
     assert await reranker.score("big cats", TEXTS) == [1.0, 0.0, 2.0]
@@ -98,7 +97,7 @@ async def test_http(openai_server: Any, policy: Policy, ending: str) -> None:
         b'{"results": [{"index": 0, "relevance_score": 1}, {"index": 1, "relevance_score": NaN}]}',
     ],
 )
-async def test_http_wrong_answers(openai_server: Any, policy: Policy, body: bytes) -> None:
+async def test_http_wrong_answers(openai_server, policy, body):
     openai_server.garble(body, times=3)
     reranker = HTTPReranker(openai_server.url, "r", policy=policy)
     with pytest.raises(MalformedOutput):
@@ -106,7 +105,7 @@ async def test_http_wrong_answers(openai_server: Any, policy: Policy, body: byte
     await reranker.aclose()
 
 
-async def test_http_wrong_key_names_its_variable(openai_server: Any, policy: Policy) -> None:
+async def test_http_wrong_key_names_its_variable(openai_server, policy):
     openai_server.key = "wanted"
     reranker = HTTPReranker(openai_server.url, "r", policy=policy)
     with pytest.raises(NotAuthorised, match="COLLIGATE_RERANKER_KEY"):

@@ -10,10 +10,9 @@ from colligate.documents import Document
 from colligate.documents.markdown import markdown_tree
 from colligate.library.in_memory import InMemorySources
 from colligate.models import Role
-from colligate.models.hf.model import HFModel
 from colligate.models.metering import Meter
 from colligate.strategies.duquad.prompts import view_messages
-from colligate.strategies.duquad.signals import Shared, Signal, fuse_signals
+from colligate.strategies.duquad.signals import Signal, fuse_signals
 
 QUESTION = "How much rain fell in March at station 2?"
 
@@ -25,17 +24,13 @@ def station(number: int) -> Document:
 
 
 @pytest.mark.model
-async def test_what_attention_has_read_the_agent_does_not_read_again(smollm2_hf: HFModel) -> None:
+async def test_what_attention_has_read_the_agent_does_not_read_again(smollm2_hf):
     documents = [station(number) for number in (1, 2, 3)]
     passages = [document.passage(document.span(0, len(document))) for document in documents]
     messages, spans = view_messages(QUESTION, list(enumerate(passages, 1)))
     run = Run(InMemorySources(documents), {Role.READER: smollm2_hf}, Meter())
     await fuse_signals(
-        QUESTION,
-        passages,
-        run,
-        without=[Signal.LIKELIHOOD],
-        shared=Shared(messages, spans),
+        QUESTION, passages, run, without=[Signal.LIKELIHOOD], agent_prompt=(messages, spans)
     )
     await run.chat(messages, max_tokens=1)
     [asked] = [event for _, event in run.trace.events if isinstance(event, Asked)]

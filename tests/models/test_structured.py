@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -21,8 +20,7 @@ from colligate.errors import (
 )
 from colligate.models import Completion, Message
 from colligate.models.openai import OpenAIChat
-from colligate.models.openai_http import Policy
-from colligate.models.structured import parse, schema_instruction, structured, with_schema
+from colligate.models.structured import ask_structured, parse, schema_instruction, with_schema
 
 ASK = [Message("user", "Which city?")]
 
@@ -57,31 +55,31 @@ PARIS = City(name="Paris", people=2)
         ('{"name": "Paris", // the capital\n "people": 2}', "repaired"),
     ],
 )
-def test_parse(text: str, stage: str) -> None:
+def test_parse(text, stage):
     assert parse(text, City) == (PARIS, stage)
 
 
 @pytest.mark.parametrize(
     "text", ["", "Paris", "{", "}{", "null", "[1, 2]", '{"name": 1}', "{" * 5000, "[" * 5000]
 )
-def test_parse_gives_up(text: str) -> None:
+def test_parse_gives_up(text):
     with pytest.raises(ValueError, match=r"JSON|name|people|valid"):
         parse(text, City)
 
 
 @pytest.mark.parametrize("text", ["I {cannot} answer.", "{", "It is {unclear: why}."])
-def test_repair_does_not_make_answers_of_prose(text: str) -> None:
+def test_repair_does_not_make_answers_of_prose(text):
     with pytest.raises(ValueError, match="no JSON"):
         parse(text, Loose)
 
 
-def test_braces_in_prose_are_no_object() -> None:
+def test_braces_in_prose_are_no_object():
     text = 'Of {} and {"unrelated": 1} I take {"found": true}.'
     assert parse(text, Loose) == (Loose(found=True), "parsed")
 
 
 @pytest.mark.parametrize("bit", ["{", '{"', '{"a":', '{"a":[', "```json\n{", '{"a": {}, '])
-def test_the_time_that_hostile_text_takes_is_bounded(bit: str) -> None:
+def test_the_time_that_hostile_text_takes_is_bounded(bit):
     began = time.process_time()
     with pytest.raises(ValueError, match=r"JSON|name|people|valid"):
         parse(bit * (100_000 // len(bit)), City)
@@ -100,7 +98,7 @@ def test_the_time_that_hostile_text_takes_is_bounded(bit: str) -> None:
         pytest.param("1" * 10_000, id="long numbers"),
     ],
 )
-def test_the_time_that_a_huge_answer_takes_is_bounded(text: str) -> None:
+def test_the_time_that_a_huge_answer_takes_is_bounded(text):
     huge = text * (2_000_000 // len(text))
     began = time.process_time()
     with pytest.raises(ValueError, match=r"JSON|name|people|valid"):
@@ -114,7 +112,7 @@ class Nested(BaseModel):
 
 @pytest.mark.parametrize("depth", [20, 2_000, 200_000])
 @pytest.mark.parametrize("closed", [True, False])
-def test_deep_nesting_is_read_or_refused(depth: int, closed: bool) -> None:
+def test_deep_nesting_is_read_or_refused(depth, closed):
     text = '{"inner": ' * depth + ("null" + "}" * depth if closed else "")
     read = False
     with contextlib.suppress(ValueError):
@@ -122,7 +120,7 @@ def test_deep_nesting_is_read_or_refused(depth: int, closed: bool) -> None:
     assert read or depth > 20 or not closed
 
 
-def test_what_is_said_of_a_fault_is_short_whatever_the_answer_holds() -> None:
+def test_what_is_said_of_a_fault_is_short_whatever_the_answer_holds():
     class Strict(BaseModel, extra="forbid"):
         name: str
 
@@ -134,7 +132,7 @@ def test_what_is_said_of_a_fault_is_short_whatever_the_answer_holds() -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(st.text(alphabet='{}[]":,`\\n\\\\ aname01\ud800é', max_size=80))
-def test_any_text_is_read_or_refused(text: str) -> None:
+def test_any_text_is_read_or_refused(text):
     for schema in (City, Loose):
         try:
             value, stage = parse(text, schema)
@@ -146,15 +144,15 @@ def test_any_text_is_read_or_refused(text: str) -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(st.text(), st.integers(0, 10**6), st.text(alphabet="ab {}\n", max_size=10))
-def test_any_object_is_found_in_any_prose(name: str, people: int, prose: str) -> None:
+def test_any_object_is_found_in_any_prose(name, people, prose):
     city = City(name=name, people=people)
     text = f"{prose}\n{json.dumps({'name': name, 'people': people})}\n{prose}"
     assert parse(text, City)[0] == city
 
 
-async def test_the_first_answer_will_do(scripted_model: Any) -> None:
+async def test_the_first_answer_will_do(scripted_model):
     model = scripted_model(['{"name": "Paris", "people": 2}'])
-    result = await structured(model.chat, ASK, City, max_tokens=50, seed=4)
+    result = await ask_structured(model.chat, ASK, City, max_tokens=50, seed=4)
     assert result.value == PARIS
     assert result.stages == {"parsed": 1, "repaired": 0, "asked_again": 0, "failed": 0}
     assert len(result.completions) == 1
@@ -162,9 +160,9 @@ async def test_the_first_answer_will_do(scripted_model: Any) -> None:
     assert (model.calls[0].max_tokens, model.calls[0].seed) == (50, 4)
 
 
-async def test_asked_again_with_the_error(scripted_model: Any) -> None:
+async def test_asked_again_with_the_error(scripted_model):
     model = scripted_model(['{"name": "Paris", "people": -2}', '{"name": "Paris", "people": 2}'])
-    result = await structured(model.chat, ASK, City, max_tokens=50)
+    result = await ask_structured(model.chat, ASK, City, max_tokens=50)
     assert result.value == PARIS
     assert result.stages["asked_again"] == 1
     *_, answer, complaint = model.calls[1].messages
@@ -173,48 +171,46 @@ async def test_asked_again_with_the_error(scripted_model: Any) -> None:
     assert "greater than or equal to 0" in complaint.content
 
 
-async def test_only_the_last_failure_is_shown_again(scripted_model: Any) -> None:
+async def test_only_the_last_failure_is_shown_again(scripted_model):
     model = scripted_model(["one", "two", '{"name": "Paris", "people": 2}'])
-    await structured(model.chat, ASK, City, max_tokens=50)
+    await ask_structured(model.chat, ASK, City, max_tokens=50)
     assert [len(call.messages) for call in model.calls] == [1, 3, 3]
     assert "one" not in model.calls[2].prompt
 
 
 @pytest.mark.parametrize("retries", [0, 1, 3])
-async def test_never_endless(scripted_model: Any, retries: int) -> None:
+async def test_never_endless(scripted_model, retries):
     model = scripted_model(lambda call: "I would rather not.")
     stages: list[str] = []
     with pytest.raises(MalformedOutput, match=r"City.*no JSON object"):
-        await structured(
+        await ask_structured(
             model.chat, ASK, City, max_tokens=50, retries=retries, on_stage=stages.append
         )
     assert len(model.calls) == retries + 1
     assert stages == ["asked_again"] * retries + ["failed"]
 
 
-async def test_each_answer_is_counted_once_as_it_happens(scripted_model: Any) -> None:
+async def test_each_answer_is_counted_once_as_it_happens(scripted_model):
     model = scripted_model(["no", "{'name': 'Paris', 'people': 2}"])
     stages: list[str] = []
-    result = await structured(model.chat, ASK, City, max_tokens=50, on_stage=stages.append)
+    result = await ask_structured(model.chat, ASK, City, max_tokens=50, on_stage=stages.append)
     assert stages == ["asked_again", "repaired"]
     assert result.stages == {"parsed": 0, "repaired": 1, "asked_again": 1, "failed": 0}
 
 
 @pytest.mark.parametrize("failure", [RateLimited("later"), ContextTooSmall("too long")])
-async def test_an_answer_no_other_came_after_has_failed(
-    scripted_model: Any, failure: Exception
-) -> None:
+async def test_an_answer_no_other_came_after_has_failed(scripted_model, failure):
     stages: list[str] = []
     with pytest.raises(ModelError):
-        await structured(
+        await ask_structured(
             scripted_model(["no", failure]).chat, ASK, City, max_tokens=9, on_stage=stages.append
         )
     assert stages == ["failed"]
 
 
-async def test_a_model_that_ignores_schemas_is_told_in_the_prompt(scripted_model: Any) -> None:
+async def test_a_model_that_ignores_schemas_is_told_in_the_prompt(scripted_model):
     model = scripted_model(["no", '{"name": "Paris", "people": 2}'])
-    await structured(model.chat, ASK, City, max_tokens=50, schema_in_prompt=True)
+    await ask_structured(model.chat, ASK, City, max_tokens=50, schema_in_prompt=True)
     instruction = schema_instruction(City.model_json_schema())
     for call in model.calls:
         assert call.messages[0] == Message("user", f"Which city?\n\n{instruction}")
@@ -222,7 +218,7 @@ async def test_a_model_that_ignores_schemas_is_told_in_the_prompt(scripted_model
     assert [message.role for message in model.calls[1].messages] == ["user", "assistant", "user"]
 
 
-def test_the_schema_is_a_turn_of_its_own_after_another_role_and_never_twice() -> None:
+def test_the_schema_is_a_turn_of_its_own_after_another_role_and_never_twice():
     system = [Message("system", "Be brief.")]
     once = with_schema(system, {"type": "object"})
     assert [message.role for message in once] == ["system", "user"]
@@ -232,65 +228,61 @@ def test_the_schema_is_a_turn_of_its_own_after_another_role_and_never_twice() ->
 
 
 @pytest.mark.parametrize("forms", [{"json_schema"}, {"json_schema", "json_object"}])
-async def test_over_http_the_schema_stands_in_the_prompt_once(
-    openai_server: Any, policy: Policy, forms: set[str]
-) -> None:
+async def test_over_http_the_schema_stands_in_the_prompt_once(openai_server, policy, forms):
     openai_server.refused_forms = forms
     openai_server.answer = '{"name": "Paris", "people": 2}'
     model = OpenAIChat("m", openai_server.url, policy=policy)
     for in_prompt in (False, True):  # before the server has refused the schema, and after
-        await structured(model.chat, ASK, City, max_tokens=50, schema_in_prompt=in_prompt)
+        await ask_structured(model.chat, ASK, City, max_tokens=50, schema_in_prompt=in_prompt)
         sent = openai_server.requests[-1]["messages"]
         assert sum(message["content"].count("JSON schema") for message in sent) == 1
     await model.aclose()
 
 
-async def test_a_cut_answer_that_was_mended_is_said(scripted_model: Any) -> None:
+async def test_a_cut_answer_that_was_mended_is_said(scripted_model):
     cut = Completion('{"found": true, "notes": ["one", "tw', finish_reason="length")
-    result = await structured(scripted_model([cut]).chat, ASK, Loose, max_tokens=9)
+    result = await ask_structured(scripted_model([cut]).chat, ASK, Loose, max_tokens=9)
     assert result.value.notes == ["one", "tw"]
     assert "cut at 9 tokens" in result.warnings[0]
 
 
-async def test_no_room_for_the_second_question(scripted_model: Any) -> None:
+async def test_no_room_for_the_second_question(scripted_model):
     model = scripted_model(["nonsense", ContextTooSmall("too long")])
     with pytest.raises(MalformedOutput, match="1 answers"):
-        await structured(model.chat, ASK, City, max_tokens=50)
+        await ask_structured(model.chat, ASK, City, max_tokens=50)
 
 
-async def test_other_failures_pass(scripted_model: Any) -> None:
+async def test_other_failures_pass(scripted_model):
     model = scripted_model([RateLimited("later")])
     with pytest.raises(RateLimited):
-        await structured(model.chat, ASK, City, max_tokens=50)
+        await ask_structured(model.chat, ASK, City, max_tokens=50)
 
 
-async def test_over_http_without_any_schema_support(openai_server: Any, policy: Policy) -> None:
+async def test_over_http_without_any_schema_support(openai_server, policy):
     openai_server.refused_forms = {"json_schema", "json_object"}
     openai_server.answer = "Well: {'name': 'Paris', 'people': 2}"
     model = OpenAIChat("m", openai_server.url, policy=policy)
-    result = await structured(model.chat, ASK, City, max_tokens=50)
+    result = await ask_structured(model.chat, ASK, City, max_tokens=50)
     assert result.value == PARIS
     assert result.stages["repaired"] == 1
     assert len(result.warnings) == 2
     await model.aclose()
 
 
-async def test_a_schema_no_decoder_can_be_held_to_is_asked_for_in_the_prompt(
-    scripted_model: Any,
-) -> None:
+async def test_a_schema_no_decoder_can_be_held_to_is_asked_for_in_the_prompt(scripted_model):
     refusal = RequestRefused("m cannot be held to this schema", "it has uniqueItems")
     model = scripted_model([refusal, PARIS.model_dump_json()])
-    result = await structured(model.chat, ASK, City, max_tokens=50, retries=0)
+    result = await ask_structured(model.chat, ASK, City, max_tokens=50, retries=0)
     assert result.value == PARIS
     held, free = model.calls
     assert held.schema == City.model_json_schema()
     assert free.schema is None
     assert free.prompt.endswith(schema_instruction(City.model_json_schema()))
-    assert "could not be held to City (it has uniqueItems)" in result.warnings[0]
+    assert "cannot be constrained to City (it has uniqueItems)" in result.warnings[0]
 
 
-async def test_what_is_refused_without_a_schema_too_is_refused(scripted_model: Any) -> None:
+async def test_what_is_refused_without_a_schema_too_is_refused(scripted_model):
     model = scripted_model([RequestRefused(f"refusal {n}") for n in range(9)])
     with pytest.raises(RequestRefused, match="refusal 1"):
-        await structured(model.chat, ASK, City, max_tokens=50)
+        await ask_structured(model.chat, ASK, City, max_tokens=50)
     assert len(model.calls) == 2

@@ -33,13 +33,13 @@ PARTS = st.lists(
         ("", "", ""),
     ],
 )
-def test_split(text: str, visible: str, thinking: str) -> None:
+def test_split(text, visible, thinking):
     assert split_thinking(text) == (visible, thinking)
 
 
 @settings(max_examples=200, deadline=None)
 @given(PARTS, st.data())
-def test_a_stream_shows_what_the_whole_shows(parts: list[str], data: st.DataObject) -> None:
+def test_a_stream_shows_what_the_whole_shows(parts, data):
     text = "".join(parts)
     first = re.search(r"</?think(ing)?>", text)
     if first is not None and first[0].startswith("</"):
@@ -51,7 +51,7 @@ def test_a_stream_shows_what_the_whole_shows(parts: list[str], data: st.DataObje
     assert (shown, stream.thinking) == split_thinking(text)
 
 
-def test_a_block_the_template_opened() -> None:
+def test_a_block_the_template_opened():
     stream = ThinkingFilter(inside=True)
     shown = [stream.feed(piece) for piece in ("let me", " see</th", "ink>\n", "Four", ".")]
     assert shown == ["", "", "", "Four", "."]

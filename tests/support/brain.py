@@ -11,8 +11,8 @@ import json
 import re
 from typing import Any
 
-from colligate.models import Capability
-from colligate.testing import ScriptedCall, ScriptedModel
+from colligate.models import Capability, ChatRequest
+from colligate.testing import ScriptedModel
 
 _PASSAGE = re.compile(r'<passage [^>]*?number="(\d+)"[^>]*>\n(.*?)\n</passage', re.S)
 _DOCUMENT = re.compile(r'<document number="(\d+)">\n.*?\n(.*?)\n</document', re.S)  # less its title
@@ -43,13 +43,13 @@ class Reader(ScriptedModel):
             attention=lambda _, spans: [1.0 / (1 + (end - start) % 11) for start, end in spans],
         )
 
-    async def chat(self, *args: Any, **kwargs: Any) -> Any:
-        if any("never reply" in message.content for message in args[0]):
+    async def chat(self, request: ChatRequest, on_token: Any = None) -> Any:
+        if "never reply" in request.prompt:
             await asyncio.Event().wait()  # until the run is cancelled
-        return await super().chat(*args, **kwargs)
+        return await super().chat(request, on_token)
 
 
-def _reply(call: ScriptedCall) -> str | BaseException:
+def _reply(call: ChatRequest) -> str | BaseException:
     if "please fail" in call.prompt:
         return RuntimeError("the reader's own fault")
     told = "\n\n".join(message.content for message in call.messages)

@@ -16,9 +16,10 @@ import uvicorn
 from fastapi import FastAPI
 
 from colligate import Engine, Settings
+from colligate.models import ChatRequest
 from colligate.server import ServerConfig, create_app
 from colligate.server.state import ServerState
-from colligate.testing import ScriptedCall, ScriptedModel
+from colligate.testing import ScriptedModel
 
 RULES = {"rules.md": "# Rules\n\nBicycles stand in the yard, never in the hall.\n"}
 QUESTION = "Where do bicycles stand? hall"
@@ -34,7 +35,7 @@ def statement_reply(quote: str, sentence: str, short: str) -> str:
 NOT_FOUND = json.dumps({"statements": [], "short_answer": "", "found": False})
 
 
-def quoting(call: ScriptedCall) -> str:
+def quoting(call: ChatRequest) -> str:
     """A reader that quotes the sentence of a passage with the question's last word."""
     prompt = call.messages[-1].content
     words = re.findall(r"\w+", re.findall(r"Question: (.*)", prompt)[-1])
@@ -57,12 +58,12 @@ class HeldModel(ScriptedModel):
         self.now = 0
         self.most = 0
 
-    async def chat(self, *args: Any, **kwargs: Any) -> Any:
+    async def chat(self, request: ChatRequest, on_token: Any = None) -> Any:
         self.now += 1
         self.most = max(self.most, self.now)
         try:
             await self.gate.wait()
-            return await super().chat(*args, **kwargs)
+            return await super().chat(request, on_token)
         finally:
             self.now -= 1
 

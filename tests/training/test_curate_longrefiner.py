@@ -21,7 +21,7 @@ from colligate.documents import Document
 from colligate.documents.markdown import markdown_tree
 from colligate.errors import UsageError
 from colligate.library.in_memory import InMemorySources
-from colligate.models import Capability, Completion, LabelOdds, Message, Role
+from colligate.models import Capability, ChatRequest, Completion, LabelOdds, Message, Role
 from colligate.models.base import Usage
 from colligate.models.metering import Meter
 from colligate.settings import Settings
@@ -32,7 +32,7 @@ from colligate.strategies.longrefiner.tree import (
     selected,
     selection_messages,
 )
-from colligate.testing import ScriptedCall, ScriptedModel
+from colligate.testing import ScriptedModel
 from colligate.training.card import Card
 from colligate.training.curate import Curation
 from colligate.training.curate_longrefiner import WITHOUT_PARTS, curate_longrefiner
@@ -85,12 +85,12 @@ def document(name: str) -> Document:
 
 
 def teacher(
-    titles: Callable[[ScriptedCall], str] = lambda _: "['History']",
+    titles: Callable[[ChatRequest], str] = lambda _: "['History']",
     label: Callable[[str], str] = lambda text: "Global" if "Describe" in text else "Local",
 ) -> ScriptedModel:
     """Names a question's type, and titles of an outline."""
 
-    def say(call: ScriptedCall) -> str:
+    def say(call: ChatRequest) -> str:
         if call.prompt.endswith("Titles:"):
             return titles(call)
         return json.dumps({"query_type": label(call.messages[-1].content)})

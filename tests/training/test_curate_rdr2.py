@@ -23,14 +23,14 @@ from colligate.documents.markdown import markdown_tree
 from colligate.errors import BudgetExceeded, EndpointUnreachable, UsageError
 from colligate.library.in_memory import InMemorySources
 from colligate.library.library import AsyncLibrary
-from colligate.models import Capability, Completion, Message, Role
+from colligate.models import Capability, ChatRequest, Completion, Message, Role
 from colligate.models.metering import Meter
 from colligate.settings import Settings
 from colligate.strategies.rdr2.events import Routed
 from colligate.strategies.rdr2.method import RDR2, Routing
 from colligate.strategies.rdr2.router import REFUSAL, Action, Tag, decision, illegal
 from colligate.strategies.rdr2.tree import SubTree, structure_tree, subtree
-from colligate.testing import ScriptedCall, ScriptedModel
+from colligate.testing import ScriptedModel
 from colligate.training.card import Card, read_card
 from colligate.training.curate import Curation
 from colligate.training.curate_rdr2 import curate_rdr2, reply_for, samples_of
@@ -70,17 +70,17 @@ def document(name: str, text: str) -> Document:
     return Document(name, title, text, markdown_tree(text, name), language="en")
 
 
-def shown(call: ScriptedCall) -> dict[str, str]:
+def shown(call: ChatRequest) -> dict[str, str]:
     """The lines of the subtree in a router's prompt: id by text."""
     body = re.search(r"<document>\n(.*)\n</document>", call.prompt, re.DOTALL)
     assert body
     return dict(line.strip().split(": ", 1)[::-1] for line in body[1].splitlines())
 
 
-def choosing(*rules: tuple[str, str]) -> Callable[[ScriptedCall], str]:
+def choosing(*rules: tuple[str, str]) -> Callable[[ChatRequest], str]:
     """A teacher that takes an action on each line it is shown with these words."""
 
-    def say(call: ScriptedCall) -> str:
+    def say(call: ChatRequest) -> str:
         here = shown(call)
         said = [
             f"[{tag}] {id_}: {words}"
@@ -148,7 +148,7 @@ TEACHER = choosing(("ANSWER", "In 2003 the park"), ("EXPAND", "==Prices=="), ("A
 
 async def asked_at_inference(
     text: str, sources: InMemorySources, **fields: Any
-) -> list[ScriptedCall]:
+) -> list[ChatRequest]:
     """What the strategy sends a router that was trained, and that chooses as the teacher does."""
     model = ScriptedModel(TEACHER)
     run = Run(sources, {Role.READER: model}, Meter())
@@ -194,7 +194,7 @@ def test_prompts_are_those_of_inference_byte_for_byte(
 
 
 def test_a_teacher_that_quotes_gives_the_reply_that_adapters_give(data: Path) -> None:
-    def say(call: ScriptedCall) -> str:
+    def say(call: ChatRequest) -> str:
         quotes = ["In 2003 the park opened"] if "In 2003" in call.prompt else []
         return json.dumps({"quotes": quotes, "headings": ["Prices"] if quotes else []})
 
@@ -256,7 +256,7 @@ def test_what_cannot_be_used_is_left_out_by_reason(
 
 
 def test_a_reply_that_was_cut_off_teaches_nothing(data: Path) -> None:
-    def say(call: ScriptedCall) -> Completion:
+    def say(call: ChatRequest) -> Completion:
         return Completion(TEACHER(call), finish_reason="length")
 
     card = curate(data, ScriptedModel(say))
@@ -266,7 +266,7 @@ def test_a_reply_that_was_cut_off_teaches_nothing(data: Path) -> None:
 
 
 def test_illegal_actions_are_left_out_and_the_legal_ones_stay(data: Path) -> None:
-    def say(call: ScriptedCall) -> str:
+    def say(call: ChatRequest) -> str:
         here = shown(call)
         block = next((id_ for text, id_ in here.items() if "In 2003" in text), None)
         return f"[ANSWER] {block}, 2, 77\nWell." if block else REFUSAL
@@ -392,7 +392,7 @@ class Dying(BaseException):
 def test_what_a_killed_process_had_done_is_not_asked_again(data: Path) -> None:
     journal = data / "out" / "journal.jsonl"
 
-    def dying(call: ScriptedCall) -> Any:
+    def dying(call: ChatRequest) -> Any:
         return Dying() if journal.stat().st_size else TEACHER(call)
 
     with pytest.raises(Dying):

@@ -36,6 +36,7 @@ from colligate.training.card import Card, read_card
 from colligate.training.curate import Curation, CurationContext, is_held_out, opened, told_apart_by
 from colligate.training.journal import Made, read_journal
 from colligate.training.samples import HELD_OUT, TRAIN, Sample, read_samples
+from support.models import ask
 
 READS = Needs(searches=False)
 ASKS = Needs(searches=False, reads=False)
@@ -242,7 +243,7 @@ def test_a_judge_is_metered_with_the_run_and_pays_from_the_budget(data: Path) ->
     async def do(workshop: CurationContext) -> None:
         run = workshop.run(InMemorySources(()))
         assert Role.JUDGE not in run.models
-        await workshop.judge(run).chat([Message("user", "Is it right?")], max_tokens=5)
+        await ask(workshop.judge(run), [Message("user", "Is it right?")], max_tokens=5)
         used = workshop.used(run)
         assert used["calls"] == 1
         assert used["by_role"]["judge"]["input_tokens"] > 0

@@ -19,7 +19,7 @@ from colligate.errors import (
     MissingPath,
     UsageError,
 )
-from colligate.models import Capability, LabelOdds, Message, Role
+from colligate.models import Capability, ChatRequest, LabelOdds, Message, Role
 from colligate.strategies.dualrag.knowledge import NOTHING
 from colligate.strategies.dualrag.prompts import (
     identifier_messages,
@@ -29,7 +29,7 @@ from colligate.strategies.dualrag.prompts import (
 from colligate.strategies.longrefiner.method import scope_messages
 from colligate.strategies.longrefiner.structuring import structuring_messages
 from colligate.strategies.rdr2.router import router_messages
-from colligate.testing import ScriptedCall, ScriptedModel
+from colligate.testing import ScriptedModel
 from colligate.training.evaluate import Evaluation, Measure, Report, evaluate
 from colligate.training.samples import HELD_OUT, Sample, write_samples
 
@@ -46,17 +46,17 @@ class Student(ScriptedModel):
     def __init__(
         self,
         adapter: str = "",
-        log: list[tuple[str, ScriptedCall]] | None = None,
+        log: list[tuple[str, ChatRequest]] | None = None,
         **options: Any,
     ) -> None:
-        self.log: list[tuple[str, ScriptedCall]] = [] if log is None else log
+        self.log: list[tuple[str, ChatRequest]] = [] if log is None else log
         self.adapter, self.options = adapter, options
         self.trouble: Callable[[int], BaseException | None] = lambda _: None
         self.version = f"1+{adapter}"
         name = f"base+{adapter}" if adapter else "base"
         super().__init__(self._said, name, **{"capabilities": CHAT, **options})
 
-    def _said(self, call: ScriptedCall) -> Any:
+    def _said(self, call: ChatRequest) -> Any:
         self.log.append((self.name, call))
         if trouble := self.trouble(len(self.log)):
             return trouble

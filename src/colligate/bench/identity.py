@@ -13,7 +13,7 @@ from typing import Any, Protocol, runtime_checkable
 from colligate.bench.provenance import ADAPTER, ModelRecord
 from colligate.core.parameters import list_parameters
 from colligate.errors import ColligateError
-from colligate.models.name_parts import parts, shown, split_adapter
+from colligate.models.names import redact_name, split_adapter, split_name
 from colligate.models.weights import BUNDLED, PINNED
 
 _BEHIND = {"bundled": BUNDLED, "minilm": "minilm-l6-v2-int8", "static": "wordllama-256"}
@@ -45,7 +45,9 @@ async def server_says(model: object) -> dict[str, Any]:
 
 def model_record(model: _HasName, said: Mapping[str, Any]) -> ModelRecord:
     """The record of a model, embedder or reranker; weights in files are read. Blocks."""
-    return ModelRecord(shown(model.name), "" if said else weights_digest(model.name), dict(said))
+    return ModelRecord(
+        redact_name(model.name), "" if said else weights_digest(model.name), dict(said)
+    )
 
 
 def adapter_records(strategies: Iterable[object]) -> dict[str, ModelRecord]:
@@ -72,7 +74,7 @@ def weights_digest(name: str) -> str:
     base, adapter = split_adapter(name)
     if adapter is not None:
         return f"{weights_digest(base)}+{_of_place(adapter)}"
-    kind, rest = parts(base)
+    kind, rest = split_name(base)
     pinned = _BEHIND.get(base, rest if kind in ("gguf", "hf") and rest in PINNED else base)
     if pinned in PINNED and not (rest and Path(rest).exists()):
         return PINNED[pinned].files["model"].sha256

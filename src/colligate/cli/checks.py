@@ -20,7 +20,7 @@ from colligate.core.strategy import list_strategies, load_strategy
 from colligate.engine import DEFAULT_STRATEGY
 from colligate.errors import ColligateError
 from colligate.models import Capability, Role
-from colligate.models.name_parts import shown
+from colligate.models.names import redact_name
 from colligate.session import DEFAULT_EMBEDDER, ROLE_NAMES
 from colligate.settings import FILE, Named, Settings, own_file
 
@@ -149,9 +149,9 @@ def _strategy(name: str, chosen: Mapping[Role, Chosen]) -> Check:
 
 
 def _weights(name: str, weights: str) -> Check:
-    from colligate.models.weights import PINNED, find
+    from colligate.models.weights import PINNED, find_weights
 
-    files = find(weights)
+    files = find_weights(weights)
     size = f"{PINNED[weights].size / 1e6:,.0f} MB"
     found = f"{weights} in {next(iter(files.values())).parent}" if files else f"{weights}, {size}"
     return Check(name, files is not None, found, f"colligate models pull {weights}")
@@ -186,7 +186,7 @@ def _reranker(named: Named, chosen: Mapping[Role, Chosen]) -> Check:
 
 
 def _named(named: Named, flag: str) -> str:
-    return f"{shown(named.name)} ({named.source or flag})"
+    return f"{redact_name(named.name)} ({named.source or flag})"
 
 
 def _library(embedder: str, named: Named | None) -> Check:
@@ -218,10 +218,10 @@ async def _take_lock(folder: Path) -> None:
 
 
 def _space(names: list[str]) -> Check:
-    from colligate.models.weights import PINNED, find, home
+    from colligate.models.weights import PINNED, find_weights, home
 
     wanted = {weights_of(name) for name in names}
-    missing = sum(PINNED[name].size for name in wanted if name and find(name) is None)
+    missing = sum(PINNED[name].size for name in wanted if name and find_weights(name) is None)
     place = home()
     while not place.exists():
         place = place.parent

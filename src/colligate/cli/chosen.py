@@ -10,8 +10,8 @@ from colligate.cli.display import one_line
 from colligate.core.strategy import Need, Strategy, check_needs, summarize
 from colligate.errors import ColligateError, WeightsUnavailable
 from colligate.models import Capability, Role
-from colligate.models.name_parts import shown, split_adapter
-from colligate.models.weights import BUNDLED, PINNED, find
+from colligate.models.names import redact_name, split_adapter
+from colligate.models.weights import BUNDLED, PINNED, find_weights
 from colligate.session import Session, default_reader
 from colligate.settings import Named, Settings
 
@@ -37,7 +37,7 @@ class Chosen:
     @property
     def name(self) -> str:
         """As it may be shown; nothing is named where a server does not say what it has."""
-        return shown(self.named.name) or "unknown"
+        return redact_name(self.named.name) or "unknown"
 
     @property
     def source(self) -> str:
@@ -70,7 +70,7 @@ async def chosen_models(settings: Settings, *, ask: bool) -> dict[Role, Chosen]:
 
 async def _chosen(role: Role, named: Named, session: Session, *, ask: bool) -> Chosen:
     weights = weights_of(named.name)
-    if weights is not None and find(weights) is None:
+    if weights is not None and find_weights(weights) is None:
         problem: ColligateError = WeightsUnavailable(
             f"{named.name} cannot run yet",
             "its weights are not here",

@@ -12,16 +12,16 @@ from colligate.cli.display import say, say_json
 from colligate.cli.failures import ANSWERED
 
 if TYPE_CHECKING:
-    from colligate.models.weights import Listed
+    from colligate.models.weights import WeightsEntry
 app = typer.Typer(help="Local model weights, pinned by SHA-256.")
 
 
 @app.command("list")
 def list_models(as_json: options.AsJson = False) -> int:
     """List the weights that can be pulled, and which are here."""
-    from colligate.models.weights import listing
+    from colligate.models.weights import list_weights
 
-    listed = listing()
+    listed = list_weights()
     if as_json:
         say_json([_row(weights) for weights in listed])
         return ANSWERED
@@ -73,7 +73,7 @@ def pull_models(
     return ANSWERED
 
 
-def _row(weights: Listed) -> dict[str, object]:
+def _row(weights: WeightsEntry) -> dict[str, object]:
     return {
         "name": weights.name,
         "purpose": weights.purpose,

@@ -23,7 +23,7 @@ from colligate.errors import ColligateError, NotAuthorised, UsageError
 from colligate.library.address import Address, read_address
 from colligate.library.lock import find_holder
 from colligate.models.metering import UsageReport
-from colligate.models.name_parts import anchored, shown
+from colligate.models.names import anchor_name, redact_name
 from colligate.server.config import DEFAULT_LIBRARY, LIBRARIES_SUFFIX
 
 _SECONDS_TO_FIND = 5.0
@@ -113,7 +113,7 @@ class Remote:
             its = theirs.get(role) or theirs["reader"]
             if given is not None and _plain(given) != its.rstrip("/"):
                 raise UsageError(
-                    f"{shown(given)} is not the {role} of the server at {self.url}",
+                    f"{redact_name(given)} is not the {role} of the server at {self.url}",
                     f"it holds the library, and its {role} is {its}",
                     "leave the option out, or stop the server",
                 )
@@ -238,4 +238,4 @@ def _setting(text: str) -> tuple[str, str]:
 
 
 def _plain(name: str) -> str:
-    return shown(anchored(name, Path.cwd())).rstrip("/")
+    return redact_name(anchor_name(name, Path.cwd())).rstrip("/")

@@ -41,6 +41,7 @@ from colligate.models import (
     AttentionModel,
     Capability,
     ChatModel,
+    ChatRequest,
     Completion,
     LabelModel,
     LabelOdds,
@@ -51,14 +52,14 @@ from colligate.models import (
     Role,
     Usage,
 )
-from colligate.models.cache import recalls
+from colligate.models.cache import cached_passes
 from colligate.models.metering import Meter
 from colligate.models.structured import (
     STAGES,
     Stage,
     StructuredReply,
+    ask_structured,
     json_schema_of,
-    structured,
     with_schema,
 )
 
@@ -269,24 +270,15 @@ class Run:
         Raises:
             ContextTooSmall, BudgetExceeded: the call does not fit the window or the budget.
         """
-        options: dict[str, Any] = {"temperature": temperature} if temperature else {}
-        options |= {"stop": stop} if stop else {}
-        options |= {"seed": seed} if seed is not None else {}
-        options |= {"schema": schema} if schema is not None else {}
-        model = self.model(role)
-        prompt = await model.count_prompt(messages)
-        require_room(model, prompt, max_tokens)
-        async with self.tokens.hold(prompt + max_tokens):
-            self.emit(Asking(role, model.name, "chat", prompt))
-            began = time.perf_counter()
-            completion = await model.chat(messages, max_tokens=max_tokens, **options)
-            seconds = time.perf_counter() - began
-            usage = completion.usage
-            self.meter.chat(role, model.name, usage, seconds=seconds, cached=completion.cached)
-        for warning in completion.warnings:
-            self.warn(warning)
-        self.emit(Asked(role, model.name, tuple(messages), completion.text, usage, seconds))
-        return completion
+        request = ChatRequest(
+            messages,
+            max_tokens=max_tokens,
+            temperature=temperature,
+            stop=stop,
+            seed=seed,
+            schema=schema,
+        )
+        return await self._ask(role, request)
 
     async def structured(
         self,
@@ -311,8 +303,8 @@ class Run:
             self.meter.structured(stage)
 
         try:
-            result = await structured(
-                partial(self.chat, role=role),
+            result = await ask_structured(
+                partial(self._ask, role),
                 messages,
                 schema,
                 max_tokens=max_tokens,
@@ -325,6 +317,23 @@ class Run:
         for warning in result.warnings:
             self.warn(warning)
         return result
+
+    async def _ask(self, role: Role, request: ChatRequest) -> Completion:
+        model = self.model(role)
+        prompt = await model.count_prompt(request.messages)
+        require_room(model, prompt, request.max_tokens)
+        async with self.tokens.hold(prompt + request.max_tokens):
+            self.emit(Asking(role, model.name, "chat", prompt))
+            began = time.perf_counter()
+            completion = await model.chat(request)
+            seconds = time.perf_counter() - began
+            usage = completion.usage
+            self.meter.chat(role, model.name, usage, seconds=seconds, cached=completion.cached)
+        for warning in completion.warnings:
+            self.warn(warning)
+        messages = tuple(request.messages)
+        self.emit(Asked(role, model.name, messages, completion.text, usage, seconds))
+        return completion
 
     async def room(
         self,
@@ -473,10 +482,9 @@ class Run:
         async with self.tokens.hold(sum(costs)):
             self.emit(Asking(role, model.name, signal, sum(costs)))
             began = time.perf_counter()
-            with recalls() as remembered:
-                result = await ask()
+            result = await ask()
             seconds = time.perf_counter() - began
-            known = remembered or [False] * len(costs)
+            known = cached_passes(result, len(costs))
             fresh = [cost for cost, free in zip(costs, known, strict=True) if not free]
             free = [cost for cost, free in zip(costs, known, strict=True) if free]
             usage = Usage(sum(fresh), estimated=True)

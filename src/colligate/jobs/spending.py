@@ -15,8 +15,19 @@ from typing import Any
 
 from colligate.core.budget import Budget, TokenBudget
 from colligate.errors import BudgetExceeded
-from colligate.models import Capability, ChatModel, Completion, LabelOdds, Message, Role
-from colligate.models.base import LabelModel, Usage
+from colligate.models import (
+    Capability,
+    ChatModel,
+    ChatRequest,
+    Completion,
+    LabelModel,
+    LabelOdds,
+    Message,
+    OnToken,
+    Role,
+    Usage,
+)
+from colligate.models.base import WrappedModel
 from colligate.models.metering import Call, Meter, Prices, UsageReport
 
 
@@ -88,21 +99,16 @@ class SharedTokenBudget(TokenBudget):
             yield
 
 
-class Paid:
+class Paid(WrappedModel):
     """A model that metrics ask, paid from the bench's budget.
 
     Its calls are noted in a meter of its own, or in one of `spending` that is given.
     """
 
     def __init__(self, model: ChatModel, spending: Spending, meter: Meter | None = None) -> None:
-        self._model = model
+        super().__init__(model)
         self._meter = meter or spending.meter()
         self._all = spending.budget
-
-    @property
-    def name(self) -> str:
-        """The model's own."""
-        return self._model.name
 
     @property
     def capabilities(self) -> frozenset[Capability]:
@@ -113,23 +119,16 @@ class Paid:
             Capability.LABELS,
         }
 
-    @property
-    def context_tokens(self) -> int | None:
-        """The model's window."""
-        return self._model.context_tokens
-
-    async def chat(
-        self, messages: Sequence[Message], *, max_tokens: int, **options: Any
-    ) -> Completion:
-        """One call; see `ChatModel.chat`.
+    async def chat(self, request: ChatRequest, on_token: OnToken | None = None) -> Completion:
+        """Make one call; see `ChatModel.chat`.
 
         Raises:
             BudgetExceeded: not enough is left.
         """
-        prompt = await self._model.count_prompt(messages)
-        async with self._all.hold(prompt + max_tokens):
+        prompt = await self._model.count_prompt(request.messages)
+        async with self._all.hold(prompt + request.max_tokens):
             began = time.perf_counter()
-            reply = await self._model.chat(messages, max_tokens=max_tokens, **options)
+            reply = await self._model.chat(request, on_token)
             seconds = time.perf_counter() - began
             usage, cached = reply.usage, reply.cached
             self._meter.chat(Role.JUDGE, self.name, usage, seconds=seconds, cached=cached)
@@ -153,18 +152,6 @@ class Paid:
                 Role.JUDGE, self.name, passes=1, seconds=seconds, usage=Usage(prompt)
             )
         return odds
-
-    async def count_tokens(self, text: str) -> int:
-        """The model's count."""
-        return await self._model.count_tokens(text)
-
-    async def count_prompt(self, messages: Sequence[Message]) -> int:
-        """The model's count."""
-        return await self._model.count_prompt(messages)
-
-    async def token_spans(self, text: str) -> list[tuple[int, int]]:
-        """The model's own."""
-        return await self._model.token_spans(text)
 
     async def aclose(self) -> None:
         """Nothing: the model is its owner's to close."""

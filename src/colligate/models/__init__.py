@@ -1,10 +1,11 @@
-"""What can be asked of a model, and the backends that answer."""
+"""What a model can be asked, and the backends that answer."""
 
 from colligate.models.base import (
     AdapterModel,
     AttentionModel,
     Capability,
     ChatModel,
+    ChatRequest,
     Completion,
     Embedder,
     LabelModel,
@@ -24,6 +25,7 @@ __all__ = [
     "AttentionModel",
     "Capability",
     "ChatModel",
+    "ChatRequest",
     "Completion",
     "Embedder",
     "LabelModel",

@@ -1,7 +1,7 @@
-"""What can be asked of a model, capability by capability.
+"""What a model can be asked: one protocol for each capability.
 
-A backend implements `ChatModel` and as many of the other protocols as it honestly can; it
-says which in `capabilities`. Nothing is assumed: what is not declared is absent.
+A backend implements `ChatModel` and as many of the other protocols as it can, and names them in
+`capabilities`. A capability that is not named there is absent.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
@@ -19,23 +19,26 @@ from numpy.typing import NDArray
 
 
 class Capability(StrEnum):
-    """What a model can do; the table in docs/models.md says who needs which."""
+    """What a model can do; docs/models.md has the table of who needs which."""
 
     CHAT = "chat"  # messages in, text and usage out; streaming
-    STRUCTURED = "structured"  # output held to a JSON schema while it is decoded
+    STRUCTURED = "structured"  # decoding is constrained to a JSON schema
     LIKELIHOOD = "likelihood"  # log-probability of each token of a continuation
     LABELS = "labels"  # probability of each of a few labels after a prefix
-    ATTENTION = "attention"  # attention the last token pays to spans of the prompt
-    ADAPTERS = "adapters"  # a LoRA adapter per role over one base
+    ATTENTION = "attention"  # attention of the last tokens to spans of the prompt
+    ADAPTERS = "adapters"  # one LoRA adapter per role over one base
 
 
 class Role(StrEnum):
-    """What a strategy uses a model for. `reader` fills any role that has no model of its own."""
+    """What a strategy uses a model for. `reader` fills every role that has no model of its own."""
 
     READER = "reader"
     WORKER = "worker"
     SCORER = "scorer"
     JUDGE = "judge"
+
+
+# Chat
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +49,42 @@ class Message:
     content: str
 
 
+@dataclass(frozen=True)
+class ChatRequest:
+    """One chat call. Two equal requests to the same model have the same answer.
+
+    `schema` is a JSON schema that the answer should satisfy: a backend with
+    `Capability.STRUCTURED` constrains its decoding to it, another does its best and the caller
+    repairs (`structured.py`). `temperature` 0 is greedy decoding; `stop` are texts before which
+    the answer ends.
+    """
+
+    messages: Sequence[Message]
+    _: KW_ONLY
+    max_tokens: int
+    temperature: float = 0.0
+    stop: Sequence[str] = ()
+    seed: int | None = None
+    schema: Mapping[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "messages", tuple(self.messages))
+        object.__setattr__(self, "stop", tuple(self.stop))
+
+    @property
+    def prompt(self) -> str:
+        """The text of all messages, with blank lines between them."""
+        return "\n\n".join(message.content for message in self.messages)
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether the answer is the same each time: greedy decoding, or a seed."""
+        return self.temperature == 0 or self.seed is not None
+
+
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What one call cost, in tokens. `estimated` when the backend did not say."""
+    """The tokens of one call. `estimated` when the backend does not report them."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -56,7 +92,7 @@ class Usage:
     estimated: bool = False
 
     def __add__(self, other: Usage) -> Usage:
-        """What two calls cost together."""
+        """Return the tokens of both calls together."""
         return Usage(
             self.input_tokens + other.input_tokens,
             self.output_tokens + other.output_tokens,
@@ -67,11 +103,11 @@ class Usage:
 
 @dataclass(frozen=True)
 class Completion:
-    """The answer to one chat call. `text` carries no `<think>` block: that is in `thinking`.
+    """The answer to one chat call. `text` has no `<think>` block: that is in `thinking`.
 
-    `warnings` say what the backend did differently from what was asked (a parameter the
-    model refused, a schema the server cannot hold). `cached` when it was answered before and
-    cost nothing now; `usage` is then what it cost the first time.
+    `warnings` report what the backend did differently from the request (a parameter that the
+    model refused, a schema that the server cannot enforce). `cached` is true for an answer from
+    the reply cache, which costs nothing; `usage` is then what it cost the first time.
     """
 
     text: str
@@ -84,19 +120,19 @@ class Completion:
 
     @property
     def cut(self) -> bool:
-        """Whether there was more to say than the tokens it was allowed."""
+        """Whether the answer was cut off at `max_tokens`."""
         return self.finish_reason == "length"
 
 
 class OnToken(Protocol):
-    """Called with each piece of text as it arrives; streaming is asked for by giving one."""
+    """Called with each piece of text as it arrives; passing one makes the call stream."""
 
     def __call__(self, piece: str) -> None: ...
 
 
 @runtime_checkable
 class ChatModel(Protocol):
-    """A model that chats. All backends are this."""
+    """A model that chats. Every backend is one."""
 
     @property
     def name(self) -> str:
@@ -113,44 +149,33 @@ class ChatModel(Protocol):
         """How many tokens prompt and answer may have together; None when unknown."""
         ...
 
-    async def chat(
-        self,
-        messages: Sequence[Message],
-        *,
-        max_tokens: int,
-        temperature: float = 0.0,
-        stop: Sequence[str] = (),
-        seed: int | None = None,
-        schema: Mapping[str, Any] | None = None,
-        on_token: OnToken | None = None,
-    ) -> Completion:
-        """One call.
+    async def chat(self, request: ChatRequest, on_token: OnToken | None = None) -> Completion:
+        """Make one call.
 
-        `schema` is a JSON schema the answer should satisfy. A backend with
-        `Capability.STRUCTURED` holds the decoding to it; another does its best and the caller
-        repairs (`structured.py`). `on_token` makes the call stream; the completion is the
-        same. Cancelling the task stops the generation.
+        With `on_token` the call streams; the completion is the same. Cancelling the task stops
+        the generation.
 
         Raises:
-            ModelError: one of its subclasses, once the bounded retries are spent.
+            ModelError: one of its subclasses, after the bounded retries.
         """
         ...
 
     async def count_tokens(self, text: str) -> int:
-        """Tokens of a text: exact with the backend's own tokenizer, else an estimate."""
+        """Count the tokens of a text: exactly with the backend's own tokenizer, else estimated."""
         ...
 
     async def count_prompt(self, messages: Sequence[Message]) -> int:
-        """Tokens of messages as the model reads them, its template included; exact or estimated
-        as `count_tokens`.
+        """Count the tokens of messages as the model reads them, with its template.
+
+        Exact or estimated as `count_tokens`.
         """
         ...
 
     async def token_spans(self, text: str) -> list[tuple[int, int]]:
-        """The half-open character ranges of a text's tokens, in order; as many as `count_tokens`.
+        """Return the half-open character range of each token of a text, in order.
 
-        Neither beginnings nor ends go back. Tokens that share a character (bytes of a rare
-        letter) overlap; blanks may belong to no token.
+        There are as many as `count_tokens` counts. Neither starts nor ends ever decrease. Tokens
+        that share a character (bytes of a rare letter) overlap; blanks may belong to no token.
         """
         ...
 
@@ -159,21 +184,52 @@ class ChatModel(Protocol):
         ...
 
 
+class WrappedModel:
+    """A model around another: it passes on what it does not change."""
+
+    def __init__(self, model: ChatModel) -> None:
+        self._model = model
+
+    @property
+    def name(self) -> str:
+        """The wrapped model's name."""
+        return self._model.name
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        """The wrapped model's capabilities."""
+        return self._model.capabilities
+
+    @property
+    def context_tokens(self) -> int | None:
+        """The wrapped model's window."""
+        return self._model.context_tokens
+
+    async def count_tokens(self, text: str) -> int:
+        """Count as the wrapped model does."""
+        return await self._model.count_tokens(text)
+
+    async def count_prompt(self, messages: Sequence[Message]) -> int:
+        """Count as the wrapped model does."""
+        return await self._model.count_prompt(messages)
+
+    async def token_spans(self, text: str) -> list[tuple[int, int]]:
+        """Return the wrapped model's token spans."""
+        return await self._model.token_spans(text)
+
+
+# Scoring
+
+
 @runtime_checkable
 class LikelihoodModel(Protocol):
     """`Capability.LIKELIHOOD`."""
 
-    async def likelihood(self, prefix: str, continuation: str) -> list[float]:
-        """Natural log-probability of each token of `continuation` after `prefix`.
-
-        Both are literal text, without a chat template. They are tokenised apart, so the
-        boundary is exact; an empty prefix stands for the beginning of a text.
-        """
-        ...
-
     async def likelihoods(self, pairs: Sequence[tuple[str, str]]) -> list[list[float]]:
-        """`likelihood` of each (prefix, continuation), in the order given, together.
+        """Return the natural log-probability of each token of each continuation.
 
+        Pairs are (prefix, continuation), both literal text without a chat template. They are
+        tokenised apart, so the boundary is exact; an empty prefix is the beginning of a text.
         What pairs share is computed once where the backend can: a prefix with many
         continuations, an instruction that many prefixes begin with.
         """
@@ -184,14 +240,16 @@ class LikelihoodModel(Protocol):
 class LabelOdds:
     """How likely each label is as what comes next.
 
-    `odds` sum to 1 over the labels asked for, in their order. `mass` is the probability they
-    had together before that: near 0, the model would rather say something else. `bounded` are
-    labels that the backend did not show: each got the most it can have had.
+    `odds` sum to 1 over the labels that were asked for, in their order. `mass` is the
+    probability they had together before that: near 0, the model would rather write something
+    else. `bounded` are labels that the backend did not return: each got the most it can have had.
+    `cached` is true for odds from the reply cache.
     """
 
     odds: Mapping[str, float]
     mass: float
     bounded: tuple[str, ...] = ()
+    cached: bool = False
 
 
 @runtime_checkable
@@ -201,20 +259,21 @@ class LabelModel(Protocol):
     async def labels(
         self, messages: Sequence[Message], labels: Sequence[str], *, forced: str = ""
     ) -> LabelOdds:
-        """Odds of each label as the answer's beginning, labels of several tokens scored whole.
+        """Return the odds of each label as the answer's beginning.
 
-        `forced` is how the answer already begins, e.g. "[" or "The passage is": the labels are
-        scored after it. They come exactly as given, so one may need its leading blank.
+        Labels of several tokens are scored whole. `forced` is how the answer already begins,
+        e.g. "[" or "The passage is": the labels are scored after it. They are used exactly as
+        given, so one may need its leading blank.
 
         Raises:
-            ValueError: there are no labels, an empty or a doubled one.
-            MissingCapability: this model gives none, or none after a forced beginning.
+            ValueError: there are no labels, or one is empty or given twice.
+            MissingCapability: this model has no label odds, or none after a forced beginning.
         """
         ...
 
 
 Prompt = str | Sequence[Message]
-"""Literal text, or messages that the model's chat template is put around."""
+"""Literal text, or messages for the model's chat template."""
 
 
 @runtime_checkable
@@ -229,14 +288,14 @@ class AttentionModel(Protocol):
         query: int | None = None,
         layers: tuple[float, float] = (0.0, 1.0),
     ) -> list[float]:
-        """Mean attention that query tokens pay to a token of each span, in the order given.
+        """Return the mean attention that query tokens pay to a token of each span, in order.
 
-        Spans are half-open character ranges of the text, or of the last message's content; the
+        Spans are half-open character ranges of the text, or of the last message's content. The
         query is the last token of that text or content, or all its tokens from the character
         `query` on. Probabilities of the whole row (they sum to 1 over all tokens before and at
         the query) are averaged over query tokens, heads and layers, then over the tokens that
-        overlap the span; 0.0 for a span without tokens. `layers` are those that count, as
-        shares of the depth: (0.5, 1) is the upper half.
+        overlap the span; 0.0 for a span without tokens. `layers` selects layers by their share
+        of the depth: (0.5, 1) is the upper half.
 
         The pass is remembered: a chat whose prompt begins with the same tokens does not
         compute them again.
@@ -254,9 +313,9 @@ class AdapterModel(Protocol):
     """`Capability.ADAPTERS`."""
 
     async def with_adapter(self, adapter: str | Path) -> ChatModel:
-        """The same weights with a LoRA adapter, from a folder or by hub name.
+        """Return the same weights with a LoRA adapter, from a folder or by hub name.
 
-        A model with all the capabilities of this one; calls to both may be made side by side,
+        The result has all the capabilities of this model. Both can be called at the same time,
         each with its own adapter. Closing it leaves this one open.
 
         Raises:
@@ -265,13 +324,16 @@ class AdapterModel(Protocol):
         ...
 
 
+# Search
+
+
 @runtime_checkable
 class Embedder(Protocol):
-    """Texts to vectors."""
+    """Turns texts into vectors."""
 
     @property
     def name(self) -> str:
-        """What a library records: vectors of different names never mix."""
+        """The name that a library records: vectors of different names never mix."""
         ...
 
     @property
@@ -282,7 +344,7 @@ class Embedder(Protocol):
     async def embed(
         self, texts: Sequence[str], kind: Literal["passage", "query"] = "passage"
     ) -> NDArray[np.float32]:
-        """One row a text, float32, of unit length. Empty texts are allowed."""
+        """Return one row per text, float32, of unit length. Empty texts are allowed."""
         ...
 
     async def aclose(self) -> None:
@@ -296,11 +358,11 @@ class Reranker(Protocol):
 
     @property
     def name(self) -> str:
-        """As given on the command line."""
+        """The name, as given on the command line."""
         ...
 
     async def score(self, query: str, texts: Sequence[str]) -> list[float]:
-        """One score a text, in the order given."""
+        """Return one score per text, in the order given."""
         ...
 
     async def aclose(self) -> None:
@@ -318,7 +380,7 @@ class Price:
     source: str = field(default="", compare=False)
 
     def of(self, usage: Usage) -> float:
-        """What a call cost, in US dollars."""
+        """Return what a call costs, in US dollars."""
         cached_price = self.input if self.cached is None else self.cached
         fresh = max(0, usage.input_tokens - usage.cached_tokens)
         return (
@@ -328,20 +390,20 @@ class Price:
         ) / 1e6
 
 
-# Text as it can be sent to a model.
+# Text as it can be sent to a model
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
-# <s>, <|im_end|>, <end_of_turn>, <｜User｜>, [INST]: within one line, looked for at each opening.
+# <s>, <|im_end|>, <end_of_turn>, <｜User｜>, [INST]: on one line, found at each opening bracket.
 _MARK = re.compile(r"(?=(<[^<>\n]{1,98}>|\[[^\[\]\n]{1,98}\]))")
 # Letters that no normalisation turns back into what they look like.
 _LOOK_ALIKE = {"<": "\u2039", "[": "\u2045", "]": "\u2046", ">": "\u203a", "|": "\u01c0"}
 
 
 def encodable(text: str) -> str:
-    r"""The text with U+FFFD for each lone surrogate, which no encoding has.
+    r"""Return the text with U+FFFD for each lone surrogate, which no encoding has.
 
-    Python makes them of bytes that are no UTF-8, in an argument of the command line for one.
+    Python makes them from bytes that are not UTF-8, for example in a command line argument.
 
     >>> encodable("caf\udce9") == "caf\ufffd"
     True
@@ -350,7 +412,7 @@ def encodable(text: str) -> str:
 
 
 def marks(text: str) -> list[str]:
-    """What could be a control token by its form: in `<>` or `[]`; each once, overlapping ones too.
+    """Return what has the form of a control token, in `<>` or `[]`: each once, with overlaps.
 
     >>> marks("[a<b>] <|<s>|> 1 < 2")
     ['[a<b>]', '<b>', '<s>']
@@ -359,9 +421,9 @@ def marks(text: str) -> list[str]:
 
 
 def blunt(text: str, controls: Iterable[str]) -> str:
-    """The text with these control tokens made harmless: the first character of each a look-alike.
+    """Make these control tokens in a text harmless: the first character becomes a look-alike.
 
-    The text reads the same to the model, has the same length, and spans of it stay valid.
+    The text reads the same to the model and has the same length, so its spans stay valid.
 
     >>> blunt("<b>bold</b> <|im_end|>", ["<|im_end|>"])
     '<b>bold</b> ‹|im_end|>'
@@ -371,7 +433,7 @@ def blunt(text: str, controls: Iterable[str]) -> str:
     return text
 
 
-# How long a context a model in process is given.
+# The context of a model in this process
 
 _LEAST = 2048
 
@@ -379,10 +441,10 @@ _LEAST = 2048
 def window(
     trained: int | None, kv_bytes_per_token: int | None, *, most: int, parallel: int = 1
 ) -> int:
-    """Tokens one call may use: what the model was trained with, at most `most`.
+    """Return how many tokens one call may use: the trained length, at most `most`.
 
-    It is halved, down to 2,048, until the keys and values of `parallel` calls fit a quarter of the
-    machine's memory.
+    It is halved, down to 2,048, until the keys and values of `parallel` calls fit into a quarter
+    of the machine's memory.
     """
     context = min(trained or most, most)
     memory = _memory_bytes()
@@ -395,5 +457,5 @@ def window(
 def _memory_bytes() -> int | None:
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):  # Not a POSIX system.
+    except (AttributeError, ValueError, OSError):  # not a POSIX system
         return None

@@ -1,4 +1,4 @@
-"""The default embedder: all-MiniLM-L6-v2 as int8 ONNX, on onnxruntime without torch."""
+"""Embedders in this process, and the cross-encoder that runs like them."""
 
 from __future__ import annotations
 
@@ -20,42 +20,36 @@ from tokenizers import Tokenizer
 from colligate.concurrency import Threads, physical_cores, wait_without_spinning
 from colligate.errors import MissingExtra, WeightsUnavailable
 from colligate.models.base import encodable
-from colligate.models.weights import find
+from colligate.models.weights import find_weights
 
 MINILM_NAME = "minilm-l6-v2-int8"
 _MINILM_DIMENSION = 384
-_MAX_TOKENS = 256  # what the model was made for; the rest of a longer text is not read
+_MAX_TOKENS = 256  # the model was trained with this; the rest of a longer text is not read
 _SLICE = 16  # texts that one thread takes at a time
 
 
 class MiniLM:
-    """Mean-pooled, unit-length vectors of 384 dimensions from the first 256 tokens of a text.
+    """The default embedder: all-MiniLM-L6-v2 as int8 ONNX, on onnxruntime without torch.
 
-    Each text runs alone, on one of `threads` threads (the physical cores by default). For
-    passages this is faster than batches, whose padding is computed too, and a text has
-    exactly the same vector whatever comes with it. The file holds int8 weights, which
-    onnxruntime turns into float32 as it loads: small to fetch, no quicker to run.
+    Mean-pooled, unit-length vectors of 384 dimensions from the first 256 tokens of a text. Each
+    text runs alone, on one of `threads` threads (the physical cores by default). For passages this
+    is faster than batches, whose padding is computed too, and a text has exactly the same vector
+    whatever comes with it. The file has int8 weights, which onnxruntime turns into float32 as it
+    loads: small to download, but not faster to run.
 
     Raises:
-        WeightsUnavailable: if the weights were not pulled, or (at the first call) are damaged.
+        WeightsUnavailable: the weights were not pulled, or (at the first call) are damaged.
     """
 
     def __init__(self, threads: int | None = None) -> None:
-        files = find(MINILM_NAME)
-        if files is None:
-            raise WeightsUnavailable(
-                f"the embedder {MINILM_NAME} is not here",
-                "",
-                f"run colligate models pull {MINILM_NAME}",
-            )
-        self._files = files
+        self._files = _find(MINILM_NAME)
         self._lock = threading.Lock()
         self._loaded: tuple[Tokenizer, Any] | None = None
         self._threads = Threads(MINILM_NAME, threads or physical_cores())
 
     @property
     def name(self) -> str:
-        """What a library records."""
+        """The name that a library records."""
         return MINILM_NAME
 
     @property
@@ -66,7 +60,7 @@ class MiniLM:
     async def embed(
         self, texts: Sequence[str], kind: Literal["passage", "query"] = "passage"
     ) -> NDArray[np.float32]:
-        """One row a text: (n, 384), float32, unit length. Queries and passages alike."""
+        """Return one row per text: (n, 384), float32, unit length. Queries and passages alike."""
         vectors = np.empty((len(texts), _MINILM_DIMENSION), np.float32)
         slices = [
             self._threads.run(partial(self._embed, texts, vectors, start))
@@ -76,7 +70,7 @@ class MiniLM:
         return vectors
 
     async def aclose(self) -> None:
-        """Free the model, once the calls under way are done. Safe to call twice."""
+        """Free the model after the calls under way. Safe to call twice."""
         await self._threads.aclose()
         self._loaded = None
 
@@ -110,20 +104,15 @@ class MiniLM:
             session = onnxruntime.InferenceSession(
                 self._files["model"], options, providers=["CPUExecutionProvider"]
             )
-        except Exception as error:  # Both libraries raise bare exceptions of their own.
-            raise WeightsUnavailable(
-                f"the embedder {MINILM_NAME} cannot be loaded",
-                str(error),
-                f"run colligate models remove {MINILM_NAME}, "
-                f"then colligate models pull {MINILM_NAME}",
-            ) from error
+        except Exception as error:  # both libraries raise bare exceptions of their own
+            raise _damaged(MINILM_NAME, self._files, error) from error
         # The tokenizer's file pads everything to 128.
         tokenizer.no_padding()
         tokenizer.enable_truncation(_MAX_TOKENS)
         return tokenizer, session
 
 
-# The fast embedder: WordLlama's static token vectors, averaged. No network is run at all.
+# Static vectors
 
 STATIC_NAME = "wordllama-256"
 _STATIC_DIMENSION = 256
@@ -131,30 +120,23 @@ _TENSOR = "embedding.weight"
 
 
 class StaticEmbedder:
-    """The mean of a text's token vectors, at unit length: 256 dimensions, any length of text.
+    """The fast embedder: the mean of WordLlama's static token vectors, 256 dimensions.
 
-    Hundreds of times as fast as a transformer and worse at meaning beyond the words. A text without
-    tokens has the vector of the unknown token.
+    Hundreds of times as fast as a transformer, and worse at meaning beyond the words. A text of
+    any length is read; one without tokens has the vector of the unknown token.
 
     Raises:
-        WeightsUnavailable: if the weights were not pulled, or (at the first call) are damaged.
+        WeightsUnavailable: the weights were not pulled, or (at the first call) are damaged.
     """
 
     def __init__(self) -> None:
-        files = find(STATIC_NAME)
-        if files is None:
-            raise WeightsUnavailable(
-                f"the embedder {STATIC_NAME} is not here",
-                "",
-                f"run colligate models pull {STATIC_NAME}",
-            )
-        self._files = files
+        self._files = _find(STATIC_NAME)
         self._lock = threading.Lock()
         self._loaded: tuple[Tokenizer, NDArray[np.float16]] | None = None
 
     @property
     def name(self) -> str:
-        """What a library records."""
+        """The name that a library records."""
         return STATIC_NAME
 
     @property
@@ -165,7 +147,7 @@ class StaticEmbedder:
     async def embed(
         self, texts: Sequence[str], kind: Literal["passage", "query"] = "passage"
     ) -> NDArray[np.float32]:
-        """One row a text: (n, 256), float32, unit length. Queries and passages alike."""
+        """Return one row per text: (n, 256), float32, unit length. Queries and passages alike."""
         return await asyncio.to_thread(self._embed, texts)
 
     async def aclose(self) -> None:
@@ -187,18 +169,13 @@ class StaticEmbedder:
                 try:
                     tokenizer = Tokenizer.from_file(str(self._files["tokenizer"]))
                     self._loaded = tokenizer, _read_table(self._files["model"])
-                except Exception as error:  # tokenizers raises bare exceptions.
-                    raise WeightsUnavailable(
-                        f"the embedder {STATIC_NAME} cannot be loaded",
-                        str(error),
-                        f"run colligate models remove {STATIC_NAME}, "
-                        f"then colligate models pull {STATIC_NAME}",
-                    ) from error
+                except Exception as error:  # tokenizers raises bare exceptions
+                    raise _damaged(STATIC_NAME, self._files, error) from error
             return self._loaded
 
 
 def _read_table(path: Path) -> NDArray[np.float16]:
-    """The one tensor of a safetensors file: header length, JSON header, raw values."""
+    """Read the one tensor of a safetensors file: header length, JSON header, raw values."""
     with path.open("rb") as stream:
         header_bytes = int.from_bytes(stream.read(8), "little")
         tensor = json.loads(stream.read(header_bytes))[_TENSOR]
@@ -207,19 +184,36 @@ def _read_table(path: Path) -> NDArray[np.float16]:
         return np.frombuffer(stream.read(end - start), "<f2").reshape(tensor["shape"])
 
 
-# Models through torch, for the extra `local`: sentence-transformers by name or folder.
-#
-# A name that is not a folder is looked up in the hub, as sentence-transformers does.
+def _find(name: str) -> dict[str, Path]:
+    files = find_weights(name)
+    if files is None:
+        raise WeightsUnavailable(
+            f"the weights of the embedder {name} are not here",
+            "",
+            f"run colligate models pull {name}",
+        )
+    return files
+
+
+def _damaged(name: str, files: dict[str, Path], error: Exception) -> WeightsUnavailable:
+    return WeightsUnavailable(
+        f"the embedder {name} cannot be loaded",
+        str(error),
+        f"delete {files['model'].parent} and run colligate models pull {name}",
+    )
+
+
+# Models through torch (extra `local`): sentence-transformers by folder or hub name
 
 T = TypeVar("T")
 
 
 class SentenceTransformerEmbedder:
-    """A bi-encoder of sentence-transformers; texts longer than it takes are cut.
+    """A bi-encoder of sentence-transformers; texts that are too long for it are cut.
 
     Raises:
-        MissingExtra: if sentence-transformers is not installed.
-        WeightsUnavailable: if the model cannot be loaded.
+        MissingExtra: sentence-transformers is not installed.
+        WeightsUnavailable: the model cannot be loaded.
     """
 
     def __init__(self, name_or_path: str) -> None:
@@ -229,7 +223,7 @@ class SentenceTransformerEmbedder:
 
     @property
     def name(self) -> str:
-        """What a library records."""
+        """The name that a library records."""
         return f"st:{self._name}"
 
     @property
@@ -240,7 +234,7 @@ class SentenceTransformerEmbedder:
     async def embed(
         self, texts: Sequence[str], kind: Literal["passage", "query"] = "passage"
     ) -> NDArray[np.float32]:
-        """One row a text, float32, unit length; with the model's own prompt for queries."""
+        """Return one row per text, float32, unit length; queries get the model's own prompt."""
         if not texts:
             return np.empty((0, self._dimension), np.float32)
 
@@ -257,11 +251,11 @@ class SentenceTransformerEmbedder:
 
 
 class CrossEncoderReranker:
-    """A cross-encoder of sentence-transformers: reads query and passage together.
+    """A reranker that reads query and passage together: a cross-encoder.
 
     Raises:
-        MissingExtra: if sentence-transformers is not installed.
-        WeightsUnavailable: if the model cannot be loaded.
+        MissingExtra: sentence-transformers is not installed.
+        WeightsUnavailable: the model cannot be loaded.
     """
 
     def __init__(self, name_or_path: str) -> None:
@@ -270,11 +264,11 @@ class CrossEncoderReranker:
 
     @property
     def name(self) -> str:
-        """As given on the command line."""
+        """The name, as given on the command line."""
         return f"cross-encoder:{self._name}"
 
     async def score(self, query: str, texts: Sequence[str]) -> list[float]:
-        """One score a text, in the order given; higher is better."""
+        """Return one score per text, in the order given; higher is better."""
         if not texts:
             return []
         pairs = [(query, text) for text in texts]
@@ -317,7 +311,7 @@ class _Worker:
             if self._model is None:
                 try:
                     self._model = self._class(self._name)
-                except Exception as error:  # Hub, torch and transformers raise as they like.
+                except Exception as error:  # hub, torch and transformers raise many kinds
                     raise WeightsUnavailable(
                         f"cannot load {self._name}", str(error), "give a folder or a hub name"
                     ) from error

@@ -1,4 +1,4 @@
-"""What a GGUF file says of itself before its weights: the few facts needed to size a context."""
+"""The header of a GGUF file: the few facts that are needed to size a context."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _FIXED = {
 }  # fmt: skip
 _STRING, _ARRAY = 8, 9
 _LONGEST_STRING = 1 << 20
-_LONGEST_ARRAY = 1 << 16  # before the vocabulary stand at most a few numbers a layer
+_LONGEST_ARRAY = 1 << 16  # before the vocabulary there are at most a few numbers per layer
 
 
 @dataclass(frozen=True)
 class Header:
-    """The facts; None where the file does not give them."""
+    """The facts; None where the file does not have them."""
 
     architecture: str
     context_tokens: int | None
@@ -31,8 +31,8 @@ def read_header(path: Path) -> Header:
     """Read the metadata up to the vocabulary, which is long and comes last.
 
     Raises:
-        UnknownModel: if there is no such file.
-        WeightsUnavailable: if it is not a readable GGUF file.
+        UnknownModel: there is no such file.
+        WeightsUnavailable: it is not a readable GGUF file.
     """
     try:
         with path.open("rb") as stream:
@@ -51,7 +51,7 @@ def read_header(path: Path) -> Header:
         ) from error
     except (struct.error, ValueError, TypeError, OverflowError) as error:
         raise WeightsUnavailable(
-            f"cannot load {path}", "its GGUF header is damaged", "fetch the file again"
+            f"cannot load {path}", "its GGUF header is damaged", "download the file again"
         ) from error
 
 
@@ -73,7 +73,7 @@ def _header(metadata: dict[str, Any]) -> Header:
 
     def number(key: str) -> int:
         value = metadata.get(f"{architecture}.{key}", 0)
-        # Some models give one number a layer.
+        # Some models give one number per layer.
         found = int(max(value) if isinstance(value, list) else value)
         if not 0 <= found < 1 << 32:
             raise ValueError(f"{key} is {found}")

@@ -1,4 +1,4 @@
-"""GGUF models in this process: llama.cpp through xllamacpp, in threads of its own."""
+"""GGUF models in this process: llama.cpp through xllamacpp, in its own threads."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import secrets
 import threading
 import weakref
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
@@ -28,6 +28,7 @@ from colligate.errors import (
 )
 from colligate.models.base import (
     Capability,
+    ChatRequest,
     Completion,
     LabelOdds,
     Message,
@@ -238,7 +239,7 @@ class LlamaEngine:
     def _load(self) -> Any:
         with self._lock:
             if self._closing.is_set():
-                raise ModelError(f"{self.name} was closed", "", "make the model anew")
+                raise ModelError(f"{self.name} was closed", "", "open the model again")
             if self._server is None:
                 server, self._http = self._start()
                 try:
@@ -424,7 +425,7 @@ _BLANKS = set(b" \t\n\v\f\r")
 _LOWER_ONE_EIGHTH_BLOCK = "\u2581".encode()  # SentencePiece's space; it reads this one as a space
 
 
-def token_spans(text: str, pieces: Sequence[bytes]) -> list[tuple[int, int]]:
+def find_token_spans(text: str, pieces: Sequence[bytes]) -> list[tuple[int, int]]:
     """The half-open character range of each token, given its bytes in UTF-8, all in order.
 
     Tokens may part a character: each of them has the whole of it. Blanks that a tokenizer puts in
@@ -497,8 +498,8 @@ class LlamaCpp:
     `threads` defaults to the physical cores.
 
     Raises:
-        UnknownModel: if there is no such file.
-        WeightsUnavailable: if it is not a GGUF file, or (at the first call) cannot be loaded.
+        UnknownModel: there is no such file.
+        WeightsUnavailable: it is not a GGUF file, or (at the first call) cannot be loaded.
     """
 
     def __init__(
@@ -534,12 +535,12 @@ class LlamaCpp:
 
     @property
     def version(self) -> str:
-        """Another one when the file is another: its size and time."""
+        """The file's size and time: it changes when the file changes."""
         return self._version
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        """Chat, JSON held to a schema, likelihood and labels."""
+        """Chat, structured output, likelihood and labels."""
         return frozenset(
             {Capability.CHAT, Capability.STRUCTURED, Capability.LIKELIHOOD, Capability.LABELS}
         )
@@ -549,63 +550,42 @@ class LlamaCpp:
         """How many tokens prompt and answer of one call may have together."""
         return self._context
 
-    async def chat(
-        self,
-        messages: Sequence[Message],
-        *,
-        max_tokens: int,
-        temperature: float = 0.0,
-        stop: Sequence[str] = (),
-        seed: int | None = None,
-        schema: Mapping[str, Any] | None = None,
-        on_token: OnToken | None = None,
-    ) -> Completion:
-        """One call; see `ChatModel.chat`.
+    async def chat(self, request: ChatRequest, on_token: OnToken | None = None) -> Completion:
+        """Make one call; see `ChatModel.chat`.
 
-        With `schema` the text is JSON that satisfies it, unless `finish_reason` is "length".
+        With a schema the text is JSON that satisfies it, unless `finish_reason` is "length".
 
         Raises:
-            ContextTooSmall: if the prompt does not fit.
-            RequestRefused: if llama.cpp cannot make a grammar of the schema.
+            ContextTooSmall: the prompt does not fit.
+            RequestRefused: llama.cpp cannot make a grammar of the schema.
         """
-        request: dict[str, Any] = {
-            "max_tokens": max_tokens,
-            "temperature": temperature,
-            "stop": [string for string in stop if string],
+        body: dict[str, Any] = {
+            "max_tokens": request.max_tokens,
+            "temperature": request.temperature,
+            "stop": [string for string in request.stop if string],
         }
-        if seed is not None:
-            request["seed"] = seed
-        if schema is not None:
-            held = {"name": "answer", "schema": dict(schema)}
-            request["response_format"] = {"type": "json_schema", "json_schema": held}
+        if request.seed is not None:
+            body["seed"] = request.seed
+        if request.schema is not None:
+            named = {"name": "answer", "schema": dict(request.schema)}
+            body["response_format"] = {"type": "json_schema", "json_schema": named}
 
         stopped = threading.Event()
         return await streamed(
             self._threads,
-            lambda forward: self._engine.chat(messages, request, forward, stopped),
+            lambda forward: self._engine.chat(request.messages, body, forward, stopped),
             stopped.set,
             on_token,
         )
 
-    async def likelihood(self, prefix: str, continuation: str) -> list[float]:
-        """Natural log-probability of each token of `continuation` after `prefix`.
-
-        An empty prefix stands for the beginning of a text.
-
-        Raises:
-            ContextTooSmall: if the two do not fit together.
-        """
-        [scores] = await self.likelihoods([(prefix, continuation)])
-        return scores
-
     async def likelihoods(self, pairs: Sequence[tuple[str, str]]) -> list[list[float]]:
-        """`likelihood` of each (prefix, continuation), in the order given.
+        """Return the log-probability of each token of each continuation; see `LikelihoodModel`.
 
-        They are computed in the order of their prefixes: what two neighbours begin with
-        alike, llama.cpp keeps. Different prefixes run side by side where there are several slots.
+        Pairs are computed in the order of their prefixes: llama.cpp keeps what two neighbours
+        begin with. Different prefixes run at the same time where there are several slots.
 
         Raises:
-            ContextTooSmall: if a pair does not fit; the others are given up.
+            ContextTooSmall: a pair does not fit; the others are stopped.
         """
         together: dict[str, list[int]] = {}
         for index, (prefix, _) in enumerate(pairs):
@@ -628,11 +608,11 @@ class LlamaCpp:
     async def labels(
         self, messages: Sequence[Message], labels: Sequence[str], *, forced: str = ""
     ) -> LabelOdds:
-        """Odds of each label as the answer's beginning, or after `forced`; scored whole.
+        """Return the odds of each label, scored whole; see `LabelModel.labels`.
 
         Raises:
-            ContextTooSmall: if the messages do not fit.
-            ValueError: there are no labels, an empty or a doubled one.
+            ContextTooSmall: the messages do not fit.
+            ValueError: there are no labels, or one is empty or given twice.
         """
         require_labels(labels)
         begun = encodable(forced)
@@ -643,15 +623,15 @@ class LlamaCpp:
         return await self._stoppable(score)
 
     async def count_tokens(self, text: str) -> int:
-        """Tokens of a text, exactly."""
+        """Count the tokens of a text exactly."""
         return await self._threads.run(lambda: len(self._engine.tokens(encodable(text))))
 
     async def count_prompt(self, messages: Sequence[Message]) -> int:
-        """Tokens of messages in the model's template, exactly."""
+        """Count the tokens of messages in the model's template exactly."""
         return await self._threads.run(lambda: len(self._engine.prompt_tokens(messages)))
 
     async def token_spans(self, text: str) -> list[tuple[int, int]]:
-        """The half-open character ranges of a text's tokens, exactly; see `ChatModel`.
+        """Return the half-open character ranges of a text's tokens exactly; see `ChatModel`.
 
         Raises:
             MissingCapability: the tokenizer changes more of a text than its blanks.
@@ -659,7 +639,7 @@ class LlamaCpp:
         text = encodable(text)
         tokens = await self._threads.run(lambda: self._engine.pieces(text))
         try:
-            return token_spans(text, [token.piece for token in tokens])
+            return find_token_spans(text, [token.piece for token in tokens])
         except ValueError as error:
             raise MissingCapability(
                 f"{self._name} cannot tell where a text's tokens lie",
@@ -668,13 +648,13 @@ class LlamaCpp:
             ) from error
 
     async def aclose(self) -> None:
-        """Stop the calls under way, which fail, and free the model's memory. Safe to call twice."""
+        """Stop the calls under way, which fail, and free the memory. Safe to call twice."""
         self._engine.stop()
         await self._threads.aclose()
         await asyncio.to_thread(self._finalizer)
 
     async def _stoppable(self, work: Callable[[threading.Event], T]) -> T:
-        """The work's result; cancelling stops it at the next token or batch of the prompt."""
+        """Run work; cancelling stops it at the next token or batch of the prompt."""
         stopped = threading.Event()
         try:
             return await self._threads.run(lambda: work(stopped))

@@ -1,4 +1,4 @@
-"""What the calls of a run cost: calls, tokens, seconds, dollars, by role."""
+"""Metering: calls, tokens, seconds and dollars of a run, by role."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def _no_stages() -> dict[Stage, int]:
 class Call:
     """One call to a model. `usd` is None when its price is not known.
 
-    `passes` counts what was scored: likelihoods, labels, attention, rerankings. An answer out of
-    colligate's own cache is `cached` and costs nothing.
+    `passes` counts scores: likelihoods, labels, attention, rerankings. An answer from colligate's
+    own cache is `cached` and costs nothing.
     """
 
     role: str
@@ -46,7 +46,7 @@ class Call:
 
 
 class Sums(TypedDict):
-    """What one role's calls cost together."""
+    """The cost of one role's calls together."""
 
     calls: int
     input_tokens: int
@@ -58,12 +58,11 @@ class Sums(TypedDict):
 
 @dataclass(frozen=True)
 class UsageReport:
-    """What a run cost, in all and by role. `cost_usd` is None when a price is not known.
+    """The cost of a run, in total and by role. `cost_usd` is None when a price is not known.
 
-    `calls` and tokens are what was really asked of models, not what the cache answered, which
-    `remembered` counts: calls, and passes of scoring.
-    `structured` counts the answers that had to be JSON, cached ones too, by what became of them
-    (`structured.Stage`).
+    `calls` and tokens leave out what the cache answered; `remembered` counts that: calls, and
+    passes of scoring. `structured` counts the answers that had to be JSON, cached ones too, by
+    what became of them (`structured.Stage`).
     """
 
     calls: int = 0
@@ -78,7 +77,7 @@ class UsageReport:
     remembered: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        """The usage as `ask --json` prints it."""
+        """Return the usage as `ask --json` prints it."""
         return {
             "calls": self.calls,
             "input_tokens": self.input_tokens,
@@ -94,14 +93,14 @@ class UsageReport:
 
 
 class Prices:
-    """A price table: patterns of model names, the first that matches counts."""
+    """A price table: patterns of model names, of which the first match counts."""
 
     def __init__(self, rows: Iterable[tuple[str, Price]]) -> None:
         self._rows = list(rows)
 
     @classmethod
     def load(cls, path: str | Path | None = None) -> Prices:
-        """The table in `path` (default: the file `COLLIGATE_PRICES` names) before the built-in one.
+        """Load the table in `path`, or in the file `COLLIGATE_PRICES`, before the built-in one.
 
         Raises:
             UsageError: the file cannot be read, or is not a price table.
@@ -121,7 +120,7 @@ class Prices:
         return cls(rows)
 
     def of(self, model: str) -> Price | None:
-        """The model's price, or None when the table has none."""
+        """Return the model's price, or None if the table has none."""
         undated = _DATED.sub("", model)
         for pattern, price in self._rows:
             if fnmatchcase(model, pattern) or fnmatchcase(undated, pattern):
@@ -153,12 +152,12 @@ class Meter:
     retrieval_rounds: int = 0
     stages: dict[Stage, int] = field(default_factory=_no_stages)
     tokens: int = field(default=0, init=False)
-    """In and out of all calls so far, without those the cache answered."""
+    """Tokens in and out of all calls so far, without those that the cache answered."""
 
     def chat(
         self, role: str, model: str, usage: Usage, *, seconds: float, cached: bool = False
     ) -> Call:
-        """Note a chat call."""
+        """Record a chat call."""
         return self.record(role, model, "chat", usage, seconds=seconds, cached=cached)
 
     def scoring(
@@ -171,21 +170,21 @@ class Meter:
         usage: Usage = _NOTHING,
         cached: bool = False,
     ) -> Call:
-        """Note likelihoods, labels, attention or rerankings, `passes` of them."""
+        """Record likelihoods, labels, attention or rerankings, `passes` of them."""
         return self.record(
             role, model, "scoring", usage, seconds=seconds, passes=passes, cached=cached
         )
 
     def embedding(self, role: str, model: str, usage: Usage, *, seconds: float) -> Call:
-        """Note a call to an embedder."""
+        """Record a call to an embedder."""
         return self.record(role, model, "embedding", usage, seconds=seconds)
 
     def retrieval(self) -> None:
-        """Note a search."""
+        """Record a search."""
         self.retrieval_rounds += 1
 
     def structured(self, stage: Stage) -> None:
-        """Note what became of an answer that had to be JSON."""
+        """Record what became of an answer that had to be JSON."""
         self.stages[stage] += 1
 
     def record(
@@ -199,7 +198,7 @@ class Meter:
         passes: int = 0,
         cached: bool = False,
     ) -> Call:
-        """Note one call; a model without a price is said once in `warnings`."""
+        """Record one call; warn once of a model without a price."""
         price = self.prices.of(model)
         usd: float | None = 0.0
         if not cached:
@@ -215,7 +214,7 @@ class Meter:
         return call
 
     def report(self, *, seconds: float | None = None) -> UsageReport:
-        """The sums; `seconds` is the run's own time, default the time of its calls together."""
+        """Return the sums; `seconds` is the run's own time, by default the sum over its calls."""
         sums = _sums(self.calls)
         roles = dict.fromkeys(call.role for call in self.calls)
         by_role = {role: _sums(c for c in self.calls if c.role == role) for role in roles}

@@ -1,33 +1,38 @@
-"""Model names: one string says which backend, which model and where.
+"""Model names: one string tells which backend, which model and where.
 
-    bundled                      a pinned 1.5B model, pulled once
-    gguf:PATH                    llama.cpp in process (or the name of pinned weights)
-    hf:NAME-OR-PATH[+ADAPTER]    transformers in process
+    bundled                      a pinned 1.5B model, downloaded once
+    gguf:PATH                    llama.cpp in this process (or the name of pinned weights)
+    hf:NAME-OR-PATH[+ADAPTER]    transformers in this process
     openai:MODEL[@BASE_URL]      any OpenAI-compatible endpoint
     openai/MODEL, ollama/MODEL   the same, as others write it
+    SCHEME:NAME                  a plug-in: an entry point SCHEME in the group `colligate.models`
 
-Opening a name may read or fetch weights: it blocks, so call it from a thread in async code.
+Opening a name may read or download weights: it blocks, so call it from a thread in async code.
 Backends are imported when they are named, so that the light ones start at once.
 """
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_type_hints
+from urllib.parse import urlsplit
 
+from colligate.concurrency import Slots
 from colligate.errors import EndpointUnreachable, UnknownModel, UsageError, closest
 from colligate.models.base import Capability, ChatModel, Embedder, LikelihoodModel, Reranker
-from colligate.models.name_parts import address, parts
 from colligate.models.weights import BUNDLED, PINNED, OnProgress, pull
+from colligate.plugins import plugins
 
 if TYPE_CHECKING:
     from colligate.models.openai_http import Policy
+
 OPENAI_DEFAULT = "gpt-6-luna"
-"""The model taken when only OPENAI_API_KEY is set: OpenAI's cheapest current one."""
+"""The model used when only OPENAI_API_KEY is set: OpenAI's cheapest current one."""
 
 MODEL_FORMS = (
     "bundled",
@@ -53,35 +58,44 @@ def open_model(
     on_progress: OnProgress | None = None,
     options: Mapping[str, Any] | None = None,
     with_key: bool = True,
+    slots: Slots | None = None,
 ) -> ChatModel:
-    """The chat model of a name; weights that are missing are pulled.
+    """Open the chat model of a name; missing weights are downloaded.
 
-    `options` are those its backend takes (`options.OPTIONS`). Without `with_key` an endpoint is
-    sent neither key nor headers of the environment. An adapter is opened on its base:
+    `options` are those its backend takes (`options_of`). Without `with_key` an endpoint is sent
+    neither the key nor headers from the environment. Endpoints that are opened with the same
+    `slots` share the bound of calls in flight to one server. An adapter is opened on its base:
     `split_adapter`, then `AdapterModel.with_adapter`.
 
     Raises:
         UnknownModel: no backend understands the name.
+        UsageError: the name's plug-in cannot be loaded.
         ModelError: the backend cannot be used, e.g. a key or the weights are missing.
     """
-    kind, rest = parts(name)
+    kind, rest = split_name(name)
     options = dict(options or {})
     if name == "bundled":
-        return _llamacpp(BUNDLED, "bundled", on_progress, options)
+        return _open_gguf(BUNDLED, "bundled", on_progress, options)
     if kind == "gguf" and rest:
-        return _llamacpp(rest, name, on_progress, options)
+        return _open_gguf(rest, name, on_progress, options)
     if kind == "openai" and rest:
-        model, url = address(rest)
-        return _openai(model, url, options, *_identity("OPENAI_API_KEY", with_key))
-    if kind == "ollama" and rest:
-        return _openai(rest, ollama_url(), options)  # without the key, which is not meant for it
+        model, url = split_address(rest)
+        return _open_endpoint(model, url, *_identity("OPENAI_API_KEY", with_key, slots), options)
+    if kind == "ollama" and rest:  # without the key, which is not meant for it
+        return _open_endpoint(rest, ollama_url(), None, _policy(slots), options)
     if kind == "hf" and rest:
         from colligate.models.hf.model import HFModel
 
         pinned = rest in _pinned_models() and not Path(rest).exists()
         target = str(pull(rest, on_progress)["model"]) if pinned else rest
         return HFModel(target, name=name, **options)
-    raise _unknown("model", name, MODEL_FORMS, ("bundled",))
+    if kind not in OPTIONS and kind in plugins("models") and rest:
+        opener = _plugin(kind)
+        if "with_key" in inspect.signature(opener).parameters:
+            options["with_key"] = with_key
+        return opener(rest, **options)
+    forms = (*MODEL_FORMS, *(f"{scheme}:NAME" for scheme in plugins("models")))
+    raise _unknown("model", name, forms, ("bundled",))
 
 
 def open_embedder(
@@ -89,15 +103,16 @@ def open_embedder(
     *,
     on_progress: OnProgress | None = None,
     with_key: bool = True,
+    slots: Slots | None = None,
 ) -> Embedder:
-    """The embedder of a name; weights that are missing are pulled.
+    """Open the embedder of a name; missing weights are downloaded.
 
     Raises:
         UnknownModel, ModelError: as `open_model`.
     """
-    kind, rest = parts(name)
+    kind, rest = split_name(name)
     pull_embedder(name, on_progress=on_progress)
-    # The second name of each is its vectors' own, which libraries record and errors tell.
+    # The second name of each is the name of its vectors, which libraries record and errors show.
     if name in ("minilm", "minilm-l6-v2-int8"):
         from colligate.models.embedders import MiniLM
 
@@ -109,13 +124,13 @@ def open_embedder(
     if kind == "openai" and rest:
         from colligate.models.openai import OpenAIEmbedder
 
-        model, url = address(rest)
-        key, policy = _identity("OPENAI_API_KEY", with_key)
+        model, url = split_address(rest)
+        key, policy = _identity("OPENAI_API_KEY", with_key, slots)
         return OpenAIEmbedder(model, url, key, policy=policy)
     if kind == "ollama" and rest:
         from colligate.models.openai import OpenAIEmbedder
 
-        return OpenAIEmbedder(rest, ollama_url())
+        return OpenAIEmbedder(rest, ollama_url(), policy=_policy(slots))
     if kind == "st" and rest:
         from colligate.models.embedders import SentenceTransformerEmbedder
 
@@ -124,10 +139,10 @@ def open_embedder(
 
 
 def pull_embedder(name: str, *, on_progress: OnProgress | None = None) -> None:
-    """Fetch the weights of an embedder that has pinned ones and lacks them; else do nothing.
+    """Download the weights of an embedder that has pinned ones, if they are missing.
 
     Raises:
-        WeightsUnavailable: they cannot be fetched.
+        WeightsUnavailable: they cannot be downloaded.
     """
     pinned = {"minilm": "minilm-l6-v2-int8", "static": "wordllama-256"}.get(name, name)
     if pinned in ("minilm-l6-v2-int8", "wordllama-256"):
@@ -140,18 +155,19 @@ def open_reranker(
     embedder: Embedder | None = None,
     scorer: ChatModel | None = None,
     with_key: bool = True,
+    slots: Slots | None = None,
 ) -> Reranker:
-    """The reranker of a name. `none` is the absence of one: there is nothing to open.
+    """Open the reranker of a name. `none` means no reranker and cannot be opened.
 
     `embedding` needs the embedder, `likelihood` a scorer with `Capability.LIKELIHOOD`.
 
     Raises:
         UnknownModel, ModelError: as `open_model`.
-        UsageError: what the reranker builds on was not given.
+        UsageError: the embedder or scorer that it needs was not given.
     """
     from colligate.models.rerankers import EmbeddingReranker, HTTPReranker, LikelihoodReranker
 
-    kind, rest = parts(name)
+    kind, rest = split_name(name)
     if name == "embedding":
         if embedder is None:
             raise UsageError("the reranker 'embedding' needs an embedder", hint="give --embedder")
@@ -165,9 +181,9 @@ def open_reranker(
             "give --scorer gguf:smollm2-135m",
         )
     if kind == "http":
-        model, url = address(rest)
+        model, url = split_address(rest)
         if url:
-            key, policy = _identity("COLLIGATE_RERANKER_KEY", with_key)
+            key, policy = _identity("COLLIGATE_RERANKER_KEY", with_key, slots)
             return HTTPReranker(url, model, key, policy=policy)
     if kind == "cross-encoder" and rest:
         from colligate.models.embedders import CrossEncoderReranker
@@ -177,31 +193,31 @@ def open_reranker(
 
 
 def default_model() -> tuple[str, str]:
-    """The model taken when none is named anywhere, and why that one.
+    """Return the model to use when none is named anywhere, and the reason for it.
 
     With `OPENAI_BASE_URL` and no `OPENAI_MODEL` the server is asked what it has: this blocks.
 
     Raises:
-        EndpointUnreachable: the server does not say.
+        EndpointUnreachable: the server does not list its models.
     """
     url = os.environ.get("OPENAI_BASE_URL")
     key = os.environ.get("OPENAI_API_KEY", "").strip()
     if not url and not key:
         return "bundled", "no other model is named"
-    from colligate.models.openai_http import OPENAI_URL, shown_url
+    from colligate.models.openai_http import OPENAI_URL, redact_url
 
     model, why = os.environ.get("OPENAI_MODEL"), "OPENAI_MODEL"
-    if not model and url and shown_url(url) != OPENAI_URL:
+    if not model and url and redact_url(url) != OPENAI_URL:
         model, why = _first_model(url, key), "the first model at OPENAI_BASE_URL"
     elif not model:
         model, why = OPENAI_DEFAULT, "OPENAI_API_KEY is set"
-    # The name is shown: a URL with a password in it stays where the backend finds it by itself.
-    plain = url is not None and shown_url(url) == url.rstrip("/")
+    # The name is shown: a URL with a password is left out of it, the backend finds it itself.
+    plain = url is not None and redact_url(url) == url.rstrip("/")
     return f"openai:{model}" + (f"@{url}" if plain else ""), why
 
 
 def ollama_url() -> str:
-    """Where Ollama answers: `OLLAMA_HOST` (host, host:port or URL), else this machine.
+    """Return Ollama's base URL from `OLLAMA_HOST` (host, host:port or URL), else this machine.
 
     As Ollama reads it: without a scheme the port is 11434, with one it is the scheme's own.
     """
@@ -213,29 +229,28 @@ def ollama_url() -> str:
     return url if url.endswith("/v1") else f"{url}/v1"
 
 
-def _identity(variable: str, with_key: bool) -> tuple[str | None, Policy]:
-    """What an endpoint is told of who asks: a key, or nothing at all."""
+def _identity(variable: str, with_key: bool, slots: Slots | None) -> tuple[str | None, Policy]:
+    """Return what an endpoint learns about who asks: a key, or nothing at all."""
+    policy = replace(_policy(slots), bare=not with_key)
+    return os.environ.get(variable) if with_key else None, policy
+
+
+def _policy(slots: Slots | None) -> Policy:
     from colligate.models.openai_http import Policy
 
-    return os.environ.get(variable) if with_key else None, Policy(bare=not with_key)
+    return Policy(slots=slots or Slots())
 
 
-def _openai(
-    model: str,
-    url: str | None,
-    options: dict[str, Any],
-    key: str | None = None,
-    policy: Policy | None = None,
+def _open_endpoint(
+    model: str, url: str | None, key: str | None, policy: Policy, options: dict[str, Any]
 ) -> ChatModel:
     from colligate.models.openai import OpenAIChat
-    from colligate.models.openai_http import Policy
 
     patience = {option: options.pop(option) for option in ("in_flight", "timeout") & options.keys()}
-    policy = replace(policy or Policy(), **patience)
-    return OpenAIChat(model, url, key, policy=policy, **options)
+    return OpenAIChat(model, url, key, policy=replace(policy, **patience), **options)
 
 
-def _llamacpp(
+def _open_gguf(
     target: str, name: str, on_progress: OnProgress | None, options: Mapping[str, Any]
 ) -> ChatModel:
     path = Path(target).expanduser()
@@ -252,6 +267,19 @@ def _llamacpp(
     from colligate.models.llama import LlamaCpp
 
     return LlamaCpp(path, name=name, **options)
+
+
+def _plugin(kind: str) -> Callable[..., ChatModel]:
+    entry = plugins("models")[kind]
+    try:
+        opener: Callable[..., ChatModel] = entry.load()
+    except Exception as error:  # whatever the other package raises while it is imported
+        raise UsageError(
+            f"the model plug-in {kind}: cannot be loaded",
+            f"{entry.value}: {type(error).__name__}: {error}",
+            "reinstall the package that provides it",
+        ) from error
+    return opener
 
 
 def _pinned_models() -> list[str]:
@@ -271,10 +299,10 @@ def _unknown(what: str, name: str, forms: tuple[str, ...], words: tuple[str, ...
 def _first_model(url: str, key: str) -> str:
     import httpx2
 
-    from colligate.models.openai_http import shown_url
+    from colligate.models.openai_http import redact_url
 
     headers = {"Authorization": f"Bearer {key}"} if key else {}
-    shown = shown_url(url)
+    shown = redact_url(url)
     try:
         answer = httpx2.get(f"{url.rstrip('/')}/models", headers=headers, timeout=10)
         answer.raise_for_status()
@@ -283,5 +311,200 @@ def _first_model(url: str, key: str) -> str:
         status = getattr(getattr(error, "response", None), "status_code", None)
         why = f"HTTP {status}" if status else type(error).__name__
         raise EndpointUnreachable(
-            f"{shown} does not say which models it has", why, "name one with OPENAI_MODEL"
+            f"{shown} does not list its models", why, "name one with OPENAI_MODEL"
         ) from None
+
+
+# The parts of a name
+
+_LOCAL = ("gguf", "hf", "st", "cross-encoder")
+
+
+def split_name(name: str) -> tuple[str, str]:
+    """Split a name into backend and rest: `openai:gpt-x` and `openai/gpt-x` are the same."""
+    for alias in ("openai", "ollama"):
+        if name.startswith(f"{alias}/"):
+            return alias, name.removeprefix(f"{alias}/")
+    kind, _, rest = name.partition(":")
+    return kind, rest
+
+
+def split_address(rest: str) -> tuple[str, str | None]:
+    """Split MODEL[@URL] into model and URL; a model's own name may contain an `@`.
+
+    Raises:
+        UnknownModel: the address has no http:// or https://.
+    """
+    for scheme in ("@http://", "@https://"):
+        model, mark, url = rest.partition(scheme)
+        if mark:
+            return model, scheme[1:] + url
+    if re.search(r"@(?:localhost\b|[\w.-]+:\d+(?:/|$))", rest):
+        # Read as part of the model's name, it would send the documents to OpenAI.
+        raise UnknownModel(
+            f"no model {rest!r}", "its address has no http:// or https://", "write MODEL@http://..."
+        )
+    return rest, None
+
+
+def split_adapter(name: str) -> tuple[str, str | None]:
+    """Split `hf:BASE+ADAPTER` into (`hf:BASE`, ADAPTER), any other name into itself and None.
+
+    The adapter, a folder or a hub name, follows the last `+`, unless the whole is an existing
+    path.
+
+    >>> split_adapter("hf:org/base+org/adapter")
+    ('hf:org/base', 'org/adapter')
+    >>> split_adapter("openai:a+b")
+    ('openai:a+b', None)
+    """
+    kind, rest = split_name(name)
+    base, mark, adapter = rest.rpartition("+")
+    if kind != "hf" or not (mark and base and adapter) or Path(rest).expanduser().exists():
+        return name, None
+    return f"{kind}:{base}", adapter
+
+
+def anchor_name(name: str, folder: Path) -> str:
+    """Return the name with a relative path in it taken from `folder`.
+
+    A name that is not a path stays: names of pinned weights, and names of the hub unless the
+    folder contains something of that name.
+    """
+    kind, rest = split_name(name)
+    if kind not in _LOCAL or not rest:
+        return name
+    if kind == "hf" and not (folder / Path(rest).expanduser()).exists():
+        base, mark, adapter = rest.rpartition("+")
+        if mark and base and adapter:
+            return f"hf:{_anchor('hf', base, folder)}+{_anchor('hf', adapter, folder)}"
+    return f"{kind}:{_anchor(kind, rest, folder)}"
+
+
+def anchor_adapter(name: str, folder: Path) -> str:
+    """Return an adapter's name with a relative path taken from `folder`.
+
+    A name that is not a path stays: names of the hub and of a server, unless the folder contains
+    something of that name.
+    """
+    return _anchor("hf", name, folder)
+
+
+def _anchor(kind: str, target: str, folder: Path) -> str:
+    path = folder / Path(target).expanduser()
+    if kind == "gguf":
+        is_path = target not in PINNED
+    else:
+        is_path = (
+            target.startswith((".", "~", "/"))
+            or target.count("/") > 1
+            or target.endswith(".gguf")
+            or path.exists()
+        )
+    return os.path.normpath(path) if is_path else target
+
+
+def redact_name(name: str) -> str:
+    """Return the name as it may be shown: its URL without user, password and query."""
+    from colligate.models.openai_http import redact_url
+
+    kind, rest = split_name(name)
+    for scheme in ("@http://", "@https://"):
+        model, mark, url = rest.partition(scheme)
+        if mark:
+            try:
+                return f"{kind}:{model}@{redact_url(scheme[1:] + url)}"
+            except UnknownModel:
+                return f"{kind}:{model}@..."
+    return name
+
+
+def may_send_key(name: str) -> bool:
+    """Whether the keys of the environment are meant for a name, whoever wrote it.
+
+    They are for what runs in this process, for names without an address, and for the addresses
+    that belong to the keys: OpenAI's own, and that of `OPENAI_BASE_URL`.
+    """
+    kind, rest = split_name(name)
+    if kind not in ("openai", "http", *plugins("models")):
+        return True
+    _, url = split_address(rest)
+    if url is None:
+        return True
+    known = ["https://api.openai.com/v1", os.environ.get("OPENAI_BASE_URL", "")]
+    return (place := _origin(url)) is not None and place in [_origin(other) for other in known]
+
+
+_NETLOC = re.compile(
+    r"(?:[\w.~%!$&'()*+,;=:-]*@)?(?P<host>[\w.-]+|\[[0-9a-f:.]+\])(?::(?P<port>\d{1,5}))?",
+    re.ASCII | re.IGNORECASE,
+)
+
+
+def _origin(url: str) -> tuple[str, str, int | None] | None:
+    """Return scheme, host and port; None for a URL that two parsers may read as different hosts."""
+    try:
+        split = urlsplit(url.strip())
+    except ValueError:
+        return None
+    if not (found := _NETLOC.fullmatch(split.netloc)):
+        return None
+    usual = {"http": 80, "https": 443}.get(split.scheme)
+    port = int(found["port"]) if found["port"] else usual
+    return split.scheme, found["host"].lower(), port
+
+
+# Options
+
+Options = Mapping[str, Any]
+
+_ENDPOINT: Mapping[str, type] = {"context_tokens": int, "in_flight": int, "timeout": float}
+_LLAMACPP: Mapping[str, type] = {"context_tokens": int, "parallel": int, "threads": int}
+
+OPTIONS: Mapping[str, Mapping[str, type]] = {
+    "bundled": _LLAMACPP,
+    "gguf": _LLAMACPP,
+    "hf": {"context_tokens": int, "parallel": int, "device": str, "dtype": str},
+    "openai": _ENDPOINT,
+    "ollama": _ENDPOINT,
+}
+"""Backend -> option -> type. Numbers are above 0; `timeout` is seconds without a byte arriving."""
+
+_EXPECTED = {int: "a whole number above 0", float: "a number above 0", str: "a text"}
+
+
+def options_of(kind: str) -> Mapping[str, type] | None:
+    """Return the options of a backend with their types; None if there is no such backend.
+
+    Those of a plug-in are the keyword-only parameters of its function that are annotated with
+    int, float or str.
+    """
+    if kind in OPTIONS or kind not in plugins("models"):
+        return OPTIONS.get(kind)
+    opener = _plugin(kind)
+    hints = get_type_hints(opener)
+    return {
+        name: hints[name]
+        for name, parameter in inspect.signature(opener).parameters.items()
+        if parameter.kind is parameter.KEYWORD_ONLY and hints.get(name) in _EXPECTED
+    }
+
+
+def find_option_problem(name: str, option: str, value: Any) -> tuple[str, str] | None:
+    """Return why a model of this name cannot take an option, and a hint; None if it can."""
+    kind, _ = split_name(name)
+    takes = options_of(kind)
+    if takes is None:
+        return f"{name} takes no options", f"models with options are {', '.join(OPTIONS)}"
+    base, adapter = split_adapter(name)
+    if adapter is not None:
+        return "an adapter is opened as its base is", f"give the options to {base}"
+    if option not in takes:
+        near = closest(option, takes)
+        hint = f"did you mean {near}?" if near else f"there are {', '.join(takes)}"
+        return f"{kind} models take no such option", hint
+    wanted = takes[option]
+    right = isinstance(value, (int, float) if wanted is float else wanted)
+    if not right or isinstance(value, bool) or (wanted is not str and not value > 0):
+        return f"expected {_EXPECTED[wanted]}", ""
+    return None

@@ -1,7 +1,4 @@
-"""Any endpoint that speaks OpenAI's chat protocol: OpenAI, vLLM, SGLang, Ollama, llama-server.
-
-What a server refuses is learnt (`dialect.py`), what fails is retried (`transport.py`).
-"""
+"""Any endpoint that speaks OpenAI's protocol: OpenAI, vLLM, SGLang, Ollama, llama-server."""
 
 from __future__ import annotations
 
@@ -9,21 +6,23 @@ import asyncio
 import base64
 import contextlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import openai
 from numpy.typing import NDArray
-from openai import AsyncOpenAI
+from openai import AsyncStream
 
+from colligate.concurrency import SingleFlight, gather
 from colligate.documents.tokens import estimate_tokens, token_spans
 from colligate.errors import MalformedOutput, MissingCapability, RequestRefused, WeightsUnavailable
 from colligate.models.base import (
     Capability,
+    ChatRequest,
     Completion,
     LabelOdds,
     Message,
@@ -31,23 +30,18 @@ from colligate.models.base import (
     Usage,
     encodable,
 )
-from colligate.models.cache import FoundOnce
 from colligate.models.label_odds import require_labels
-from colligate.models.logprobs import REFUSALS, PromptLogprobs, TopLogprobs
+from colligate.models.logprobs import PromptLogprobs, TopLogprobs
 from colligate.models.openai_http import (
+    REFUSALS,
+    UNUSABLE,
     Dialect,
     Endpoint,
     Garbled,
     Policy,
-    Reply,
-    ask,
-    ask_streaming,
-    count,
-    estimate_prompt,
     is_context_error,
-    usage_of,
 )
-from colligate.models.thinking import split_thinking
+from colligate.models.thinking import ThinkingFilter, split_thinking
 
 _ROOM_TO_THINK = 4096
 _NAMED = 8  # of a server's models, in an error
@@ -56,10 +50,10 @@ _NAMED = 8  # of a server's models, in an error
 class OpenAIChat:
     """A chat model behind an OpenAI-compatible endpoint.
 
-    `base_url` defaults to `OPENAI_BASE_URL`, else OpenAI's own; only the latter must have a key.
+    `base_url` defaults to `OPENAI_BASE_URL`, else OpenAI's own; only the latter requires a key.
     `Capability.STRUCTURED` is declared until the server refuses a JSON schema,
-    `Capability.LABELS` and `Capability.LIKELIHOOD` once `probe`, or a first use, has seen that
-    the server's log-probabilities can be had. An adapter is another model of the same server.
+    `Capability.LABELS` and `Capability.LIKELIHOOD` after `probe`, or a first use, has seen that
+    the server returns log-probabilities. An adapter is another model of the same server.
     """
 
     def __init__(
@@ -78,20 +72,19 @@ class OpenAIChat:
         self._context_tokens = context_tokens
         self._base: OpenAIChat | None = None
         self._adapted: dict[str, OpenAIChat] = {}
-        self._learn_anew()
+        self._forget()
 
-    def _learn_anew(self) -> None:
-        """Forget what is known of the model of this name."""
+    def _forget(self) -> None:
+        """Forget what was learnt about the model of this name."""
         self._dialect = Dialect(self._model, is_openai=self._endpoint.is_openai)
         self._top = TopLogprobs(self._endpoint, self._dialect, self._model, self.name)
-        self._scorer = FoundOnce(self._find_scorer)
+        self._flight = SingleFlight()
+        self._scorer: PromptLogprobs | MissingCapability | None = None
 
     @property
     def name(self) -> str:
         """`openai:MODEL`, with `@URL` where it is not OpenAI's own."""
-        return f"openai:{self._model}" + (
-            "" if self._endpoint.is_openai else f"@{self._endpoint.url}"
-        )
+        return _name(self._model, self._endpoint)
 
     @property
     def capabilities(self) -> frozenset[Capability]:
@@ -99,7 +92,7 @@ class OpenAIChat:
         known = {Capability.CHAT, Capability.ADAPTERS}
         if self._dialect.schema_form == "json_schema":
             known.add(Capability.STRUCTURED)
-        scorer = self._scorer.known
+        scorer = self._scorer if isinstance(self._scorer, PromptLogprobs) else None
         if self._top.seen or (scorer is not None and scorer.tokenizer.has_template):
             known.add(Capability.LABELS)
         if scorer is not None:
@@ -108,81 +101,74 @@ class OpenAIChat:
 
     @property
     def context_tokens(self) -> int | None:
-        """As given, or as the server said when it was asked (vLLM does); else None."""
+        """As given, or as the server reported (vLLM does); else None."""
         return self._context_tokens
 
     def __repr__(self) -> str:
         return f"OpenAIChat({self.name!r})"
 
-    async def chat(
-        self,
-        messages: Sequence[Message],
-        *,
-        max_tokens: int,
-        temperature: float = 0.0,
-        stop: Sequence[str] = (),
-        seed: int | None = None,
-        schema: Mapping[str, Any] | None = None,
-        on_token: OnToken | None = None,
-    ) -> Completion:
-        """One call; see `ChatModel.chat`. `usage` is an estimate where the server says none.
+    async def chat(self, request: ChatRequest, on_token: OnToken | None = None) -> Completion:
+        """Make one call; see `ChatModel.chat`. `usage` is an estimate if the server reports none.
 
-        Should a stream break off and be asked again, `on_token` is given only what goes on from
-        the text it already has.
+        If a stream breaks off and is asked for again, `on_token` gets only what follows the text
+        it already has.
         """
         display = _Display(on_token) if on_token else None
+        options = {"stream_options": {"include_usage": True}} if display else {}
         spent = Usage()  # on answers that were not used
+        reply: ServerReply | None = None
 
-        async def attempt(client: AsyncOpenAI) -> Reply:
-            nonlocal spent
-            while True:
-                body = self._dialect.request(
-                    messages,
-                    max_tokens=max_tokens,
-                    schema=schema,
-                    temperature=temperature,
-                    seed=seed,
-                    stop=list(stop) or None,
-                    stream_options={"include_usage": True} if display else None,
-                )
+        def show(text: str) -> None:
+            # Where the server does not stop by itself, only the end shows where to cut.
+            if display and (not request.stop or self._dialect.takes("stop")):
+                display.show(text)
+
+        async with self._endpoint.call(self._model) as call:
+            while reply is None:
+                body, in_stream = self._dialect.body(request, **options), False
                 try:
                     if display is None:
-                        reply = await ask(client, body)
+                        answer = await call.client.post(_CHAT, body=body, cast_to=object)
+                        reply = read_reply(answer)
                     else:
-                        # Where the server does not stop by itself, only the end shows the cut.
-                        live = not stop or self._dialect.takes("stop")
-                        reply = await ask_streaming(client, body, display.show if live else None)
+                        stream = await call.client.post(
+                            _CHAT,
+                            body=body | {"stream": True},
+                            cast_to=object,
+                            stream=True,
+                            stream_cls=AsyncStream[Any],
+                        )
+                        in_stream = True
+                        reply = await read_stream(stream, show)
                 except REFUSALS as error:
-                    if is_context_error(error) or not self._dialect.learn(error, body):
+                    if not self._dialect.learn(error, body):
                         raise
-                    continue
-                if not self._only_thought(reply):
-                    return reply
-                spent += usage_of(reply, messages)
-                self._dialect.give_room_to_think(_ROOM_TO_THINK)
-
-        reply = await self._endpoint.call(attempt, model=self._model)
+                except UNUSABLE as error:
+                    call.retry(error, in_stream=in_stream)
+                if reply is not None and self._only_thought(reply):
+                    spent += reply.usage_for(request.messages)
+                    self._dialect.give_room_to_think(_ROOM_TO_THINK)
+                    reply = None
         text, inline_thinking = split_thinking(reply.content or "")
-        text = _cut(text, stop)
+        text = _cut(text, request.stop)
         warnings = self._dialect.take_warnings()
         if display is not None and not display.show(text):
             warnings += ("the stream broke off and the answer differs from what was shown",)
         return Completion(
             text=text,
-            usage=spent + usage_of(reply, messages),
+            usage=spent + reply.usage_for(request.messages),
             model=self.name,
             finish_reason=reply.finish_reason or "stop",
             thinking="\n\n".join(filter(None, (reply.thinking.strip(), inline_thinking))),
             warnings=warnings,
         )
 
-    def _only_thought(self, reply: Reply) -> bool:
-        """Whether thinking ate the tokens meant for the answer, and more could help."""
-        said = count(reply.usage, "completion_tokens_details", "reasoning_tokens")
-        thought = bool(reply.thinking or said)
+    def _only_thought(self, reply: ServerReply) -> bool:
+        """Whether thinking used up the tokens of the answer, and more can be allowed."""
+        reported = _count(reply.usage, "completion_tokens_details", "reasoning_tokens")
         return (
             reply.finish_reason == "length"
-            and thought
+            and bool(reply.thinking or reported)
             and not reply.content
             and self._dialect.thinking_room < _ROOM_TO_THINK
         )
@@ -190,18 +176,18 @@ class OpenAIChat:
     async def labels(
         self, messages: Sequence[Message], labels: Sequence[str], *, forced: str = ""
     ) -> LabelOdds:
-        """Odds of each label as the answer's beginning; see `LabelModel.labels`.
+        """Return the odds of each label as the answer's beginning; see `LabelModel.labels`.
 
         Labels of several tokens, and labels after `forced`, are scored whole where the server
-        gives likelihoods and templates conversations (vLLM), one pass a label. Else the odds are
-        those of the first token, in one call: `label_odds.share` says how tokens count for
-        labels and what those get that are not shown; a blank that ends `forced` may be lost.
+        gives likelihoods and templates conversations (vLLM), one pass per label. Otherwise the
+        odds are those of the first token, in one call (`odds_from_first_token`); a blank that
+        ends `forced` may be lost.
 
         Raises:
             MissingCapability: the server returns no log-probabilities, does not continue a
                 forced beginning, or cannot tell these labels apart.
             MalformedOutput: none of the labels is among the tokens it returns.
-            ValueError: there are no labels, an empty or a doubled one.
+            ValueError: there are no labels, or one is empty or given twice.
         """
         require_labels(labels)
         scorer = await self._whole_scorer(labels, forced)
@@ -210,9 +196,9 @@ class OpenAIChat:
         return await scorer.labels(messages, labels, forced, self.context_tokens)
 
     async def _whole_scorer(self, labels: Sequence[str], forced: str) -> PromptLogprobs | None:
-        """What scores labels whole, where there is one and the first token is not enough."""
+        """Return what scores labels whole, if there is one and the first token is not enough."""
         try:
-            scorer = await self._scorer.get()
+            scorer = await self._find_scorer()
         except MissingCapability:
             return None
         if not scorer.tokenizer.has_template:
@@ -222,57 +208,67 @@ class OpenAIChat:
             raise ValueError("labels must not be empty to the model's tokenizer")
         return scorer if forced or any(len(ids) > 1 for ids in tokens) else None
 
-    async def likelihood(self, prefix: str, continuation: str) -> list[float]:
-        """Log-probability of each token of `continuation`; see `LikelihoodModel.likelihood`.
+    async def likelihoods(self, pairs: Sequence[tuple[str, str]]) -> list[list[float]]:
+        """Return the log-probability of each token of each continuation: `LikelihoodModel`.
 
         Tokens are those of the server's own tokenizer. An empty prefix is its BOS token, or a
         line break where it has none.
 
         Raises:
             MissingCapability: the server gives no log-probabilities of a prompt's tokens.
-            ContextTooSmall: the two do not fit together.
+            ContextTooSmall: a pair does not fit.
         """
-        return (await self.likelihoods([(prefix, continuation)]))[0]
-
-    async def likelihoods(self, pairs: Sequence[tuple[str, str]]) -> list[list[float]]:
-        """`likelihood` of each pair, side by side within the endpoint's calls in flight."""
-        scorer = await self._scorer.get()
+        scorer = await self._find_scorer()
         return await scorer.likelihoods(pairs, self.context_tokens)
 
     async def _find_scorer(self) -> PromptLogprobs:
+        """Ask the server once; that it gives no likelihoods is remembered too."""
+        if self._scorer is None:
+            self._scorer = await self._flight.run("scorer", self._ask_for_scorer)
+        if isinstance(self._scorer, MissingCapability):
+            raise MissingCapability(self._scorer.what, self._scorer.why, self._scorer.hint)
+        return self._scorer
+
+    async def _ask_for_scorer(self) -> PromptLogprobs | MissingCapability:
         if self._endpoint.is_openai:
-            raise MissingCapability(
+            return MissingCapability(
                 f"{self.name} gives no likelihoods",
                 "OpenAI's models give none of a prompt",
                 "use a gguf: or hf: model, or vLLM",
             )
-        scorer = await PromptLogprobs.find(self._endpoint, self._model)
+        try:
+            scorer = await PromptLogprobs.find(self._endpoint, self._model)
+        except MissingCapability as missing:
+            return missing
         self._context_tokens = self._context_tokens or scorer.tokenizer.window
         return scorer
 
     async def probe(self) -> frozenset[Capability]:
-        """Ask the server what cannot be known otherwise: labels, likelihood, the window."""
+        """Ask the server what only it knows: labels, likelihood, the window.
+
+        Raises:
+            ModelError: the server cannot be asked.
+        """
         with contextlib.suppress(MissingCapability):
             await self._top.alternatives([Message("user", "Is water wet? Answer yes or no.")])
         with contextlib.suppress(MissingCapability):
-            await self._scorer.get()
+            await self._find_scorer()
         with contextlib.suppress(RequestRefused, MalformedOutput):  # not every server lists models
-            entry = (await self._endpoint.models()).get(self._model, {})
-            window = entry.get("max_model_len")  # vLLM, SGLang
+            window = (await self.listed()).get("max_model_len")  # vLLM, SGLang
             if self._context_tokens is None and isinstance(window, int):
                 self._context_tokens = window
         return self.capabilities
 
     async def listed(self) -> dict[str, Any]:
-        """What the server lists of this model at `/models`; empty where it lists it not.
+        """Return the server's entry for this model at `/models`; empty if it is not listed.
 
         Raises:
-            ModelError: it lists nothing.
+            ModelError: `/models` fails.
         """
         return (await self._endpoint.models()).get(self._model, {})
 
     async def with_adapter(self, adapter: str | Path) -> OpenAIChat:
-        """The model of this name at the same endpoint: so vLLM and its like serve an adapter.
+        """Return the model of this name at the same endpoint: so servers like vLLM name adapters.
 
         Raises:
             WeightsUnavailable: the server lists its models, and none of that name.
@@ -288,39 +284,46 @@ class OpenAIChat:
                 raise WeightsUnavailable(f"{base.name} has no adapter {name}", there, hint)
             view = copy(base)
             view._model, view._base = name, base
-            view._learn_anew()
+            view._forget()
             if Capability.LABELS in base.capabilities:  # it was probed
                 await view.probe()
             base._adapted.setdefault(name, view)
         return base._adapted[name]
 
     async def count_tokens(self, text: str) -> int:
-        """An estimate (`token_estimate`): asking a server's tokenizer would cost a request."""
+        """Estimate the tokens of a text: asking a server's tokenizer would cost a request."""
         return estimate_tokens(text)
 
     async def count_prompt(self, messages: Sequence[Message]) -> int:
-        """An estimate: `count_tokens` of each message and what a template puts around it."""
+        """Estimate the tokens of messages and of the template around them."""
         return estimate_prompt(messages)
 
     async def token_spans(self, text: str) -> list[tuple[int, int]]:
-        """About where the text's tokens would stand; as many as `count_tokens`."""
+        """Estimate where the text's tokens are; as many as `count_tokens`."""
         return token_spans(text)
 
     async def aclose(self) -> None:
-        """Close the connections; an adapter's are its base's to close. Safe to call twice."""
+        """Close the connections; an adapter's are closed by its base. Safe to call twice."""
         if self._base is None:
             await self._endpoint.aclose()
 
 
+_CHAT = "/chat/completions"
+
+
+def _name(model: str, endpoint: Endpoint) -> str:
+    return f"openai:{model}" + ("" if endpoint.is_openai else f"@{endpoint.url}")
+
+
 class _Display:
-    """Hands text on piece by piece, going on from where it was when a stream is asked again."""
+    """Passes text on piece by piece, and continues where it was when a stream is asked again."""
 
     def __init__(self, on_token: OnToken) -> None:
         self._on_token = on_token
         self._shown = ""
 
     def show(self, text: str) -> bool:
-        """Show the rest of `text`; False when what was shown is not how it begins."""
+        """Show the rest of `text`; False when it does not begin with what was shown."""
         if not text.startswith(self._shown):
             return self._shown.startswith(text)
         if piece := text[len(self._shown) :]:
@@ -330,16 +333,125 @@ class _Display:
 
 
 def _cut(text: str, stop: Sequence[str]) -> str:
-    """The text before the first stop string: not every server stops."""
+    """Return the text before the first stop string: not every server stops."""
     ends = [at for string in stop if string and (at := text.find(string)) >= 0]
     return text[: min(ends)] if ends else text
 
 
-# Embeddings from any OpenAI-compatible `/embeddings`.
+# Replies
+#
+# Answers are read as plain JSON: building the client's objects costs a quarter of a call's
+# processor time, and of each piece of a stream.
+
+
+@dataclass
+class ServerReply:
+    """What the server sent; `usage` is its JSON, if any."""
+
+    content: str | None = None
+    thinking: str = ""
+    finish_reason: str | None = None
+    usage: Any = None
+
+    def check(self) -> ServerReply:
+        """Return the reply, or raise Garbled if it cannot be used."""
+        if self.content is not None and not isinstance(self.content, str):
+            raise Garbled("its content is not a text")
+        if not isinstance(self.finish_reason, str | None):
+            raise Garbled("its finish_reason is not a text")
+        if self.content is None and not self.thinking and self.finish_reason in (None, "stop"):
+            raise Garbled("its content is null")
+        return self
+
+    def usage_for(self, messages: Sequence[Message]) -> Usage:
+        """Return what the answer to the messages cost; estimated if the server does not say."""
+        if _count(self.usage, "prompt_tokens"):
+            return Usage(
+                input_tokens=_count(self.usage, "prompt_tokens"),
+                output_tokens=_count(self.usage, "completion_tokens"),
+                cached_tokens=_count(self.usage, "prompt_tokens_details", "cached_tokens"),
+            )
+        return Usage(
+            input_tokens=estimate_prompt(messages),
+            output_tokens=estimate_tokens(self.thinking + (self.content or "")),
+            estimated=True,
+        )
+
+
+def read_reply(completion: Any) -> ServerReply:
+    """Read a whole answer, or raise Garbled."""
+    try:
+        choice = completion["choices"][0]
+        message, finish_reason = choice["message"], choice.get("finish_reason")
+        content = message.get("content")
+        if content is None:
+            content = message.get("refusal")
+        reply = ServerReply(content, _thinking(message), finish_reason, completion.get("usage"))
+    except (AttributeError, LookupError, TypeError):
+        raise Garbled("it has no choices") from None
+    return reply.check()
+
+
+async def read_stream(stream: AsyncStream[Any], show: Callable[[str], None]) -> ServerReply:
+    """Read a streamed answer, or raise Garbled.
+
+    `show` gets all the visible text so far, each time there is more.
+    """
+    reply = ServerReply()
+    visible, filtered = "", ThinkingFilter()
+    async with stream:
+        async for chunk in stream:
+            try:
+                reply.usage = chunk.get("usage") or reply.usage
+                if not chunk.get("choices"):
+                    continue
+                choice = chunk["choices"][0]
+                reply.finish_reason = choice.get("finish_reason") or reply.finish_reason
+                delta = choice.get("delta") or {}
+                piece = delta.get("content") or delta.get("refusal")
+                reply.thinking += _thinking(delta)
+            except (AttributeError, LookupError, TypeError):
+                raise Garbled("it has no choices") from None
+            if piece is not None:
+                if not isinstance(piece, str):
+                    raise Garbled("its content is not a text")
+                reply.content = (reply.content or "") + piece
+                visible += filtered.feed(piece)
+                show(visible)
+    if reply.finish_reason is None:
+        raise Garbled("the stream broke off before its end")
+    return reply.check()
+
+
+def _thinking(message: Any) -> str:
+    # DeepSeek and llama-server write reasoning_content, newer vLLM and Ollama reasoning.
+    for name in ("reasoning_content", "reasoning"):
+        if isinstance(text := message.get(name), str):
+            return text
+    return ""
+
+
+def _count(usage: Any, *names: str) -> int:
+    """Return a number that a server reports somewhere in its usage; 0 if it does not."""
+    for name in names:
+        usage = usage.get(name) if isinstance(usage, dict) else None
+    return usage if isinstance(usage, int) and usage > 0 else 0
+
+
+def estimate_prompt(messages: Sequence[Message]) -> int:
+    """Estimate how many tokens messages have in a chat template.
+
+    Four mark a message (begin, role, line break, end), three more ask for the answer, as in
+    OpenAI's models and in ChatML. Templates that add a system prompt of their own cost more.
+    """
+    return sum(estimate_tokens(message.content) + 4 for message in messages) + 3
+
+
+# Embeddings
 
 
 class OpenAIEmbedder:
-    """An embedder behind an OpenAI-compatible endpoint.
+    """An embedder behind an OpenAI-compatible `/embeddings`.
 
     Requests hold at most `batch` texts and about `batch_tokens` tokens, several in flight at
     once. Passages and queries are embedded alike: the protocol knows no difference.
@@ -363,14 +475,12 @@ class OpenAIEmbedder:
         self._dimension = dimension
         self._batch = batch
         self._batch_tokens = batch_tokens
-        self._encoding: str | None = "base64"  # a quarter of the bytes; None once refused
+        self._encoding: str | None = "base64"  # a quarter of the bytes; None after a refusal
 
     @property
     def name(self) -> str:
         """`openai:MODEL`, with `@URL` where it is not OpenAI's own."""
-        return f"openai:{self._model}" + (
-            "" if self._endpoint.is_openai else f"@{self._endpoint.url}"
-        )
+        return _name(self._model, self._endpoint)
 
     @property
     def dimension(self) -> int:
@@ -393,23 +503,14 @@ class OpenAIEmbedder:
     async def embed(
         self, texts: Sequence[str], kind: Literal["passage", "query"] = "passage"
     ) -> NDArray[np.float32]:
-        """Vectors of unit length, (texts, dimension) float32, in the order of the texts.
+        """Return vectors of unit length, (texts, dimension) float32, in the order of the texts.
 
         Raises:
             ModelError: one of its subclasses; ContextTooSmall for a text over the model's limit.
         """
         if not texts:
             return np.zeros((0, self.dimension), dtype=np.float32)
-        asked = [
-            asyncio.ensure_future(self._endpoint.call(self._attempt(batch), model=self._model))
-            for batch in self._batches(texts)
-        ]
-        try:
-            rows = np.concatenate(await asyncio.gather(*asked))
-        finally:
-            for call in asked:
-                call.cancel()
-        return rows
+        return np.concatenate(await gather(map(self._post, self._batches(texts))))
 
     def _batches(self, texts: Sequence[str]) -> Iterator[list[str]]:
         batch: list[str] = []
@@ -423,26 +524,25 @@ class OpenAIEmbedder:
             tokens += size
         yield batch
 
-    def _attempt(self, batch: list[str]) -> Any:
-        async def attempt(client: AsyncOpenAI) -> NDArray[np.float32]:
+    async def _post(self, batch: list[str]) -> NDArray[np.float32]:
+        async with self._endpoint.call(self._model) as call:
             while True:
                 encoding = self._encoding
                 body: dict[str, Any] = {"model": self._model, "input": batch}
                 if encoding is not None:
                     body["encoding_format"] = encoding
                 try:
-                    answer = await client.post("/embeddings", body=body, cast_to=object)
-                except (openai.BadRequestError, openai.UnprocessableEntityError) as error:
+                    answer = await call.client.post("/embeddings", body=body, cast_to=object)
+                    return self._read(answer, len(batch))
+                except REFUSALS as error:
                     if encoding is None or is_context_error(error):
                         raise
                     self._encoding = None  # perhaps it was this; if not, it is refused again
-                    continue
-                return self._rows(answer, len(batch))
+                except UNUSABLE as error:
+                    call.retry(error)
 
-        return attempt
-
-    def _rows(self, answer: Any, count: int) -> NDArray[np.float32]:
-        """The vectors in the order asked, checked and scaled to unit length."""
+    def _read(self, answer: Any, count: int) -> NDArray[np.float32]:
+        """Return the vectors in the order asked, checked and scaled to unit length."""
         try:
             entries = answer["data"]
             by_place = {

@@ -1,12 +1,11 @@
-"""Rerankers that need no model of their own; a cross-encoder in process is in `local.py`."""
+"""Rerankers that need no model of their own; the cross-encoder is in `embedders.py`."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
-
-from openai import AsyncOpenAI
 
 from colligate.models.base import Embedder, LikelihoodModel, encodable
 from colligate.models.openai_http import Endpoint, Garbled, Policy
@@ -20,11 +19,11 @@ class EmbeddingReranker:
 
     @property
     def name(self) -> str:
-        """As given on the command line."""
+        """The name, as given on the command line."""
         return "embedding"
 
     async def score(self, query: str, texts: Sequence[str]) -> list[float]:
-        """One similarity a text, in the order given."""
+        """Return one similarity per text, in the order given."""
         if not texts:
             return []
         [asked] = await self._embedder.embed([query], "query")
@@ -32,16 +31,16 @@ class EmbeddingReranker:
         return [float(score) for score in rows @ asked]
 
     async def aclose(self) -> None:
-        """The embedder is its owner's to close."""
+        """Do nothing: the embedder is closed by its owner."""
 
 
 class LikelihoodReranker:
-    """How likely the model finds the question after the text.
+    """Scores a text by how likely the model finds the question after it.
 
     The score is the mean natural log-probability of the tokens of `" " + question` after
     `f"{text}\\n\\nQuestion:"`, where the text begins with the document's title on its own line
     (query likelihood, as UPR ranks: Sachan et al. 2022). It needs no instruction following, so
-    very small models do it well. One prefill a text, all asked for in one call.
+    very small models do it well. One prefill per text, all in one call.
     """
 
     def __init__(self, model: LikelihoodModel) -> None:
@@ -49,11 +48,11 @@ class LikelihoodReranker:
 
     @property
     def name(self) -> str:
-        """As given on the command line."""
+        """The name, as given on the command line."""
         return "likelihood"
 
     async def score(self, query: str, texts: Sequence[str]) -> list[float]:
-        """One mean log-probability a text, in the order given; at most 0."""
+        """Return one mean log-probability per text, in the order given; at most 0."""
         if not texts:
             return []
         pairs = [(f"{text}\n\nQuestion:", f" {query}") for text in texts]
@@ -61,11 +60,11 @@ class LikelihoodReranker:
         return [sum(tokens) / max(1, len(tokens)) for tokens in scored]
 
     async def aclose(self) -> None:
-        """The model is its owner's to close."""
+        """Do nothing: the model is closed by its owner."""
 
 
 class HTTPReranker:
-    """A `/rerank` endpoint of Cohere's form, as Cohere, Jina, vLLM and llama-server serve it.
+    """A `/rerank` endpoint in Cohere's form, as Cohere, Jina, vLLM and llama-server have it.
 
     `url` is the base URL, with or without the final `/rerank`.
     """
@@ -93,10 +92,10 @@ class HTTPReranker:
         return f"HTTPReranker({self.name!r})"
 
     async def score(self, query: str, texts: Sequence[str]) -> list[float]:
-        """The server's relevance score of each text, in the order given.
+        """Return the server's relevance score of each text, in the order given.
 
         Raises:
-            ModelError: one of its subclasses; MalformedOutput when texts are missing or doubled.
+            ModelError: one of its subclasses; MalformedOutput when scores are missing.
         """
         if not texts:
             return []
@@ -107,23 +106,20 @@ class HTTPReranker:
             "top_n": len(texts),
         }
 
-        async def attempt(client: AsyncOpenAI) -> list[float]:
-            answer = await client.post("/rerank", body=body, cast_to=object)
-            return _scores(answer, len(texts))
-
-        return await self._endpoint.call(attempt, model=self._model)
+        read = partial(_read_scores, count=len(texts))
+        return await self._endpoint.post("/rerank", body, read, model=self._model)
 
     async def aclose(self) -> None:
         """Close the connections. Safe to call twice."""
         await self._endpoint.aclose()
 
 
-def _scores(answer: Any, count: int) -> list[float]:
+def _read_scores(answer: Any, count: int) -> list[float]:
     try:
         results = answer["results"]
         scores = {int(result["index"]): float(result["relevance_score"]) for result in results}
     except (KeyError, TypeError, ValueError, OverflowError):
-        raise Garbled("it holds no rerank results") from None
+        raise Garbled("it has no rerank results") from None
     if len(results) != count or sorted(scores) != list(range(count)):
         raise Garbled(f"it scores texts {sorted(scores)} of {count}")
     if not all(map(math.isfinite, scores.values())):

@@ -1,7 +1,7 @@
-"""From a model's text to a Pydantic object, in bounded steps.
+"""From a model's text to a Pydantic object, in a bounded number of calls.
 
-Decoding held to the schema where the backend can, the schema in the prompt where it cannot; then
-always: extract, repair, validate; then ask again with the error, at most `retries` times.
+The decoding is constrained to the schema where the backend can; otherwise the schema is in the
+prompt. Then always: extract, repair, validate; ask again with the error, at most `retries` times.
 Constrained decoding alone is not enough: a server may ignore the schema, an answer may be cut.
 """
 
@@ -10,84 +10,30 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import lru_cache, partial
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import islice
-from typing import Any, Generic, Literal, Protocol, TypeVar, get_args
+from typing import Any, Generic, Literal, TypeVar, get_args
 
 import json_repair
 from pydantic import BaseModel, RootModel, ValidationError
 
 from colligate.errors import ColligateError, ContextTooSmall, MalformedOutput, RequestRefused
-from colligate.models.base import Completion, Message
-
-# A JSON schema in the prompt, for models whose decoding cannot be held to one.
-
-
-def schema_instruction(schema: Mapping[str, Any]) -> str:
-    """What a prompt says when the decoding cannot be held to the schema."""
-    return (
-        "Answer with one JSON object that satisfies this JSON schema, and with nothing else:\n"
-        + json.dumps(schema, ensure_ascii=False)
-    )
-
-
-def with_schema(messages: Sequence[Message], schema: Mapping[str, Any]) -> list[Message]:
-    """The messages with the schema at their end; unchanged when they have it already."""
-    instruction = schema_instruction(schema)
-    if any(
-        message.role == "user" and message.content.endswith(instruction) for message in messages
-    ):
-        return list(messages)
-    if messages and messages[-1].role == "user":  # some templates need turns to alternate
-        *before, last = messages
-        return [*before, Message("user", f"{last.content}\n\n{instruction}")]
-    return [*messages, Message("user", instruction)]
-
+from colligate.models.base import ChatRequest, Completion, Message
 
 T = TypeVar("T", bound=BaseModel)
 
 Stage = Literal["parsed", "repaired", "asked_again", "failed"]
-"""What became of an answer: it was good as it stood, it was good once repaired, nothing valid could
-be made of it and another was given, or nothing could and no other came. Each answer counts
-once."""
+"""What became of an answer: valid as it was, valid after a repair, not valid and another was given,
+or not valid and no other came. Each answer counts once."""
 
 STAGES: tuple[Stage, ...] = get_args(Stage)
-
-_FENCED = re.compile(r"```(?:json)?(.*?)```", re.DOTALL | re.IGNORECASE)
-_OPENING = re.compile(r"[{[]")
-_DECODER = json.JSONDecoder()
-
-# Parsing must stay quick whatever is written: repair takes time in the square of the brackets, and
-# each brace may begin an object that breaks off only at the end of the text.
-_MOST_BRACKETS = 1000
-_LONGEST_REPAIRED = 1 << 16
-_MOST_REPAIRED = 4
-_MOST_READ_IN_VAIN = 1 << 22
-_LONGEST_PROBLEM = 500
-
-
-class Chat(Protocol):
-    """`ChatModel.chat`, or what stands before it."""
-
-    async def __call__(
-        self,
-        messages: Sequence[Message],
-        *,
-        max_tokens: int,
-        temperature: float,
-        seed: int | None,
-        schema: Mapping[str, Any] | None,
-    ) -> Completion: ...
 
 
 @dataclass(frozen=True)
 class StructuredReply(Generic[T]):
-    """The object and how it was come by.
-
-    `stages` counts the answers by what became of each (`Stage`).
-    """
+    """The object, and the answers it took. `stages` counts them by what became of each."""
 
     value: T
     completions: tuple[Completion, ...]
@@ -95,8 +41,8 @@ class StructuredReply(Generic[T]):
     warnings: tuple[str, ...] = ()
 
 
-async def structured(
-    chat: Chat,
+async def ask_structured(
+    chat: Callable[[ChatRequest], Awaitable[Completion]],
     messages: Sequence[Message],
     schema: type[T],
     *,
@@ -107,21 +53,22 @@ async def structured(
     schema_in_prompt: bool = False,
     on_stage: Callable[[Stage], None] | None = None,
 ) -> StructuredReply[T]:
-    """Ask for an object of the Pydantic class `schema`; at most `1 + retries` calls.
+    """Ask for an object of the Pydantic class `schema`, in at most `1 + retries` calls.
 
     `schema_in_prompt` writes the schema into the prompt too: for a model without
-    `Capability.STRUCTURED`, which may not look at the `schema` of a call. A call that is refused
-    with the schema is made without it, and the prompt then asks for it: no decoder can be held to
-    every schema. `on_stage` is told of each stage as it happens, also of those before a failure.
+    `Capability.STRUCTURED`, which may ignore the `schema` of a request. A call that is refused
+    with the schema is made without it, and the prompt then asks for it: no decoder can enforce
+    every schema. `on_stage` is called for each stage as it happens, also before a failure.
 
     Raises:
         MalformedOutput: none of the answers could be made into one.
         ModelError: what `ChatModel.chat` raises.
     """
     json_schema = json_schema_of(schema)
-    held: Mapping[str, Any] | None = json_schema
-    asked = with_schema(messages, json_schema) if schema_in_prompt else list(messages)
-    turns = asked
+    asked = with_schema(messages, json_schema) if schema_in_prompt else messages
+    request = ChatRequest(
+        asked, max_tokens=max_tokens, temperature=temperature, seed=seed, schema=json_schema
+    )
     refused = ""
     completions: list[Completion] = []
     stages: dict[Stage, int] = dict.fromkeys(STAGES, 0)
@@ -132,17 +79,17 @@ async def structured(
         if on_stage is not None:
             on_stage(stage)
 
-    ask = partial(chat, max_tokens=max_tokens, temperature=temperature, seed=seed)
     for _ in range(1 + retries):
         try:
             try:
-                completion = await ask(turns, schema=held)
+                completion = await chat(request)
             except RequestRefused as error:
-                if held is None or completions:
+                if request.schema is None or completions:
                     raise
-                held, refused = None, error.why or error.what
-                turns = asked = with_schema(messages, json_schema)
-                completion = await ask(turns, schema=None)
+                refused = error.why or error.what
+                asked = with_schema(messages, json_schema)
+                request = replace(request, messages=asked, schema=None)
+                completion = await chat(request)
         except ContextTooSmall:
             if not completions:
                 raise
@@ -160,18 +107,18 @@ async def structured(
             problem = str(error)
             if completion.finish_reason == "length":
                 problem = f"it was cut at {max_tokens} tokens; {problem}"
-            turns = [*asked, *_ask_again(completion.text, problem)]
+            request = replace(request, messages=[*asked, *_ask_again(completion.text, problem)])
             continue
         count(stage)
         warnings = [warning for each in completions for warning in each.warnings]
-        if held is None:
+        if refused:
             warnings.append(
-                f"{completion.model} could not be held to {schema.__name__} ({refused}); "
+                f"{completion.model} cannot be constrained to {schema.__name__} ({refused}); "
                 "the prompt alone asked for it"
             )
         if completion.finish_reason == "length" and stage == "repaired":
             warnings.append(
-                f"{completion.model}'s answer was cut at {max_tokens} tokens and mended"
+                f"{completion.model}'s answer was cut at {max_tokens} tokens and repaired"
             )
         return StructuredReply(value, tuple(completions), stages, tuple(warnings))
     count("failed")
@@ -184,22 +131,61 @@ async def structured(
     raise malformed
 
 
+# A JSON schema in the prompt, for models whose decoding cannot be constrained
+
+
+def schema_instruction(schema: Mapping[str, Any]) -> str:
+    """Return the sentence that asks for the schema in a prompt."""
+    return (
+        "Answer with one JSON object that satisfies this JSON schema, and with nothing else:\n"
+        + json.dumps(schema, ensure_ascii=False)
+    )
+
+
+def with_schema(messages: Sequence[Message], schema: Mapping[str, Any]) -> list[Message]:
+    """Return the messages with the schema at their end; unchanged if it is there already."""
+    instruction = schema_instruction(schema)
+    if any(
+        message.role == "user" and message.content.endswith(instruction) for message in messages
+    ):
+        return list(messages)
+    if messages and messages[-1].role == "user":  # some templates need turns to alternate
+        *before, last = messages
+        return [*before, Message("user", f"{last.content}\n\n{instruction}")]
+    return [*messages, Message("user", instruction)]
+
+
 @lru_cache(maxsize=256)
 def json_schema_of(schema: type[BaseModel]) -> Mapping[str, Any]:
-    """A class's JSON schema, made once: it is asked for at every call. Not to be changed."""
+    """Return a class's JSON schema. It is made once and shared: do not change it."""
     return schema.model_json_schema()
 
 
+# From text to an object
+
+_FENCED = re.compile(r"```(?:json)?(.*?)```", re.DOTALL | re.IGNORECASE)
+_OPENING = re.compile(r"[{[]")
+_DECODER = json.JSONDecoder()
+
+# Parsing must stay quick whatever a model writes: the time of a repair grows with the square of the
+# brackets, and each brace may begin an object that breaks off only at the end of the text.
+_MOST_BRACKETS = 1000
+_LONGEST_REPAIRED = 1 << 16
+_MOST_REPAIRED = 4
+_MOST_READ_IN_VAIN = 1 << 22
+_LONGEST_PROBLEM = 500
+
+
 def parse(text: str, schema: type[T]) -> tuple[T, Literal["parsed", "repaired"]]:
-    """The first JSON value in the text that the schema accepts, and `parsed` or `repaired`.
+    """Return the first JSON value in the text that the schema accepts, and how it was found.
 
     Raises:
-        ValueError: there is none; the message says why in words a model can use.
+        ValueError: there is none; the message tells a model what to correct.
     """
     problem = "there is no JSON object in it"
     for stage, candidate in _candidates(text):
         if stage != "parsed" and not _known(candidate, schema):
-            continue  # prose holds braces too, and repair finds an object in almost anything
+            continue  # prose has braces too, and repair finds an object in almost anything
         try:
             value = schema.model_validate(candidate)
         except ValidationError as error:
@@ -210,7 +196,7 @@ def parse(text: str, schema: type[T]) -> tuple[T, Literal["parsed", "repaired"]]
 
 
 def _candidates(text: str) -> Iterator[tuple[str, Any]]:
-    """JSON values in the text: whole, fenced, anywhere in it; then what repair makes of it."""
+    """Yield JSON values: the whole text, fenced ones, others in it, then what a repair gives."""
     blocks = [text, *_FENCED.findall(text)]
     for block in blocks:
         try:
@@ -231,7 +217,7 @@ def _candidates(text: str) -> Iterator[tuple[str, Any]]:
 
 
 def _objects(text: str) -> Iterator[Any]:
-    """What each brace begins: a JSON object, and on after it; or None."""
+    """Yield for each brace the JSON object that begins there, or None; continue after an object."""
     at = 0
     in_vain = 0
     while in_vain < _MOST_READ_IN_VAIN and (at := text.find("{", at)) >= 0:
@@ -257,7 +243,7 @@ def _in_words(error: ValidationError) -> str:
         f"{'.'.join(str(step) for step in fault['loc']) or 'the object'}: {fault['msg']}"
         for fault in error.errors(include_url=False, include_input=False)[:5]
     ]
-    # Where a fault is may be named by the model, at any length.
+    # The place of a fault contains names that the model wrote, of any length.
     return " ".join("; ".join(faults).split())[:_LONGEST_PROBLEM]
 
 

@@ -1,8 +1,8 @@
-"""The one place where a model's thinking is parted from its answer.
+"""Separates a model's thinking from its answer.
 
-Reasoning models write `<think> ... </think>` before (or within) what they mean to say. Some chat
-templates open the block themselves, so that only `</think>` is seen; some answers are cut
-before it closes. All of these are thinking; none of it is shown or parsed.
+Reasoning models write `<think> ... </think>` before or within their answer. Some chat templates
+open the block themselves, so that only `</think>` is seen; some answers are cut before it closes.
+All of these are thinking, which is neither shown nor parsed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _TAGS = ("<think>", "</think>", "<thinking>", "</thinking>")
 
 
 def split_thinking(text: str) -> tuple[str, str]:
-    """The text without its thinking, and the thinking. Text without tags comes back unchanged.
+    """Split a text into the answer and the thinking. Text without tags is returned unchanged.
 
     >>> split_thinking("<think>two and two</think>\\nFour.")
     ('Four.', 'two and two')
@@ -36,11 +36,11 @@ def split_thinking(text: str) -> tuple[str, str]:
 
 
 class ThinkingFilter:
-    """Holds thinking back from a stream: `feed` each piece, show what it returns, `close` last.
+    """Removes thinking from a stream: `feed` each piece, show what it returns, `close` last.
 
-    Joined, what it returns is what `split_thinking` says of the whole, however the text was cut
-    into pieces. One case cannot be known while streaming: a block that the chat
-    template opened unseen; say `inside=True` for a model that is known to do so.
+    Joined, the returned pieces are what `split_thinking` returns for the whole text. One case
+    cannot be detected while streaming: a block that the chat template opened unseen; pass
+    `inside=True` for a model that is known to do so.
     """
 
     def __init__(self, *, inside: bool = False) -> None:
@@ -52,11 +52,11 @@ class ThinkingFilter:
 
     @property
     def thinking(self) -> str:
-        """What was held back so far, blocks joined by blank lines."""
+        """The thinking so far, blocks joined by blank lines."""
         return "\n\n".join(block for part in self._thinking if (block := part.strip()))
 
     def feed(self, piece: str) -> str:
-        """The part of the stream that may be shown now; often shorter or longer than `piece`."""
+        """Return the part that may be shown now; it may be shorter or longer than `piece`."""
         text, self._held = self._held + piece, ""
         visible = []
         at = 0
@@ -73,7 +73,7 @@ class ThinkingFilter:
         return "".join(visible)
 
     def close(self) -> str:
-        """What was still held back and turned out to be no tag."""
+        """Return what was kept back and turned out not to be a tag."""
         held, self._held = self._held, ""
         blank = "" if self._thinking else self._blank
         self._blank = ""
@@ -96,13 +96,13 @@ class ThinkingFilter:
 
 
 def _possible_tag(text: str, start: int) -> int:
-    """Where a tag that is not yet complete may begin; the text's length when none does."""
+    """Return where an incomplete tag may begin; the length of the text if none does."""
     at = text.rfind("<", start)
     ending = text[at:].lower()
     return at if at >= 0 and any(tag.startswith(ending) for tag in _TAGS) else len(text)
 
 
-# From a thread that generates text to the event loop that waits for it.
+# From a thread that generates text to the event loop that waits for it
 
 T = TypeVar("T")
 
@@ -115,9 +115,9 @@ async def streamed(
     *,
     inside_thinking: bool = False,
 ) -> T:
-    """What `generate` returns; the pieces it hands over reach `on_token` in this event loop.
+    """Run `generate` in a thread and pass its pieces to `on_token` in this event loop.
 
-    Thinking is held back. `halt` is called when nobody waits any more: the caller was cancelled,
+    Thinking is removed. `halt` is called when nobody waits any more: the caller was cancelled,
     `on_token` raised, or the event loop was closed.
     """
     loop = asyncio.get_running_loop()
@@ -126,7 +126,7 @@ async def streamed(
     def forward(piece: str) -> None:
         try:
             loop.call_soon_threadsafe(pieces.put_nowait, piece)
-        except RuntimeError:  # The loop was closed.
+        except RuntimeError:  # the loop was closed
             halt()
 
     answer = threads.run(lambda: generate(forward))
@@ -142,4 +142,4 @@ async def streamed(
         return await answer
     finally:
         halt()
-        answer.cancel()  # Does nothing to one that is done.
+        answer.cancel()  # has no effect if it is done

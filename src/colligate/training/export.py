@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from colligate.errors import MissingPath, UnknownModel, UsageError
-from colligate.models.name_parts import parts, split_adapter
+from colligate.models.names import split_adapter, split_name
 from colligate.models.weights import PINNED
 from colligate.training.recipes import Recipe, changed, read_recipe
 from colligate.training.samples import HELD_OUT, TRAIN, read_samples
@@ -74,7 +74,7 @@ def export_llama_factory(
 
 def _model(base: str) -> str:
     plain, adapter = split_adapter(base)
-    kind, rest = parts(plain)
+    kind, rest = split_name(plain)
     pinned = rest in PINNED and not Path(rest).exists()
     if kind != "hf" or not rest or adapter is not None or pinned or rest.endswith(".gguf"):
         why = "LLaMA-Factory trains a model of the hub, or a folder that transformers loads"

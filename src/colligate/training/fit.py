@@ -30,8 +30,8 @@ from colligate.jobs.files import Lines, held, json_line, make, sync, write_whole
 from colligate.jobs.identity import commit, hardware, versions
 from colligate.models.hf.loading import ModelSource, find_source, load_tokenizer, read_sizes
 from colligate.models.hf.prompts import Prompts
-from colligate.models.name_parts import parts, split_adapter
-from colligate.models.weights import PINNED, digest, pull
+from colligate.models.names import split_adapter, split_name
+from colligate.models.weights import PINNED, hash_file, pull
 from colligate.session import report_pull
 from colligate.training import sft
 from colligate.training.going_on import hold_to
@@ -91,7 +91,7 @@ def seal(checkpoint: Path) -> None:
     said = {
         file.relative_to(checkpoint).as_posix(): {
             "bytes": file.stat().st_size,
-            "sha256": digest(file),
+            "sha256": hash_file(file),
         }
         for file in files
     }
@@ -135,7 +135,7 @@ def check(checkpoint: Path) -> None:
         try:
             if file.stat().st_size != size:
                 raise damaged(f"{name} has {file.stat().st_size:,} bytes and had {size:,}")
-            if digest(file) != content:
+            if hash_file(file) != content:
                 raise damaged(f"{name} is not what was written")
         except OSError as error:
             raise damaged(f"{name} cannot be read ({error.strerror or error})") from error
@@ -327,7 +327,7 @@ def material(recipe: Recipe, data: Path, base: str, on_event: Listener) -> Mater
 def _target(base: str, emit: Listener) -> str:
     """Where the base is: a folder, a GGUF file or a hub name; pinned weights are pulled."""
     plain, adapter = split_adapter(base)
-    kind, rest = parts(plain)
+    kind, rest = split_name(plain)
     if kind != "hf" or not rest:
         why = "only models that transformers loads can be trained"
         raise UnknownModel(f"cannot train {base}", why, "give --base hf:NAME-OR-PATH")

@@ -15,8 +15,9 @@ from colligate.bench.metrics.judging import (
 )
 from colligate.bench.question import Question, Reading, Task
 from colligate.errors import MissingCapability, ModelError
+from colligate.models import ChatRequest
 from colligate.models.base import Completion, LabelOdds, Message
-from colligate.testing import ScriptedCall, ScriptedModel
+from colligate.testing import ScriptedModel
 
 
 def asked(model: ScriptedModel) -> list[str]:
@@ -149,7 +150,7 @@ async def test_entailment_by_odds_is_named_as_such() -> None:
 async def test_what_a_reader_finds_for_each_reading() -> None:
     replies = {"when?": ' "1932" ', "where?": "None.", "who?": "Ann Lee"}
 
-    def reply(call: ScriptedCall) -> str:
+    def reply(call: ChatRequest) -> str:
         return next(said for question, said in replies.items() if question in call.prompt)
 
     readings = (

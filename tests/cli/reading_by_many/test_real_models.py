@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from colligate import Engine
 from colligate.core.events import Asked, Measured
 from colligate.core.strategy import make_strategy
-from colligate.models import Completion
+from colligate.models import ChatRequest, Completion
 from colligate.models.hf.model import HFModel
 from colligate.models.llama import LlamaCpp
 from colligate.models.weights import pull
@@ -32,10 +33,9 @@ HARBOUR = "# The harbour\n\nThe harbour was dredged in 1902. It takes ships of n
 class Brief(LlamaCpp):
     """The real model, held to short replies: one this small writes until it is stopped."""
 
-    async def chat(
-        self, messages: Any, *, schema: Mapping[str, Any] | None = None, **options: Any
-    ) -> Completion:
-        return await super().chat(messages, schema=schema and brief(schema), **options)
+    async def chat(self, request: ChatRequest, on_token: Any = None) -> Completion:
+        schema = request.schema and brief(request.schema)
+        return await super().chat(replace(request, schema=schema), on_token)
 
 
 def brief(schema: Any) -> Any:

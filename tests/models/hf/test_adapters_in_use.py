@@ -13,6 +13,7 @@ from colligate.models import Message
 from colligate.models.hf.loading import find_source, import_transformers
 from colligate.models.hf.model import HFModel
 from colligate.models.weights import pull
+from support.models import ask
 
 pytestmark = pytest.mark.model
 
@@ -47,19 +48,19 @@ def adapter(tmp_path: Path) -> Callable[[int], Path]:
 
 
 async def text(model: HFModel) -> str:
-    return (await model.chat(PROMPT, max_tokens=12)).text
+    return (await ask(model, PROMPT, max_tokens=12)).text
 
 
 async def odds(model: HFModel) -> float:
     return (await model.labels(PROMPT, ("Local", "Global"), forced="[")).odds["Local"]
 
 
-@pytest.mark.parametrize("ask", [text, odds])
+@pytest.mark.parametrize("measure", [text, odds])
 async def test_two_adapters_and_the_base_asked_at_once_answer_as_each_does_alone(
-    smollm2_hf, adapter, ask
+    smollm2_hf, adapter, measure
 ):
     forms = [smollm2_hf, *[await smollm2_hf.with_adapter(adapter(seed)) for seed in (1, 2)]]
-    alone = [await ask(form) for form in forms]
-    assert len({each if ask is text else round(each, 3) for each in alone}) == 3, alone
-    together = await asyncio.gather(*map(ask, forms * 2))
-    assert together == (alone * 2 if ask is text else pytest.approx(alone * 2, abs=1e-4))
+    alone = [await measure(form) for form in forms]
+    assert len({each if measure is text else round(each, 3) for each in alone}) == 3, alone
+    together = await asyncio.gather(*map(measure, forms * 2))
+    assert together == (alone * 2 if measure is text else pytest.approx(alone * 2, abs=1e-4))

@@ -13,6 +13,7 @@ import torch
 from colligate.errors import MissingExtra, UnknownModel, UsageError, WeightsUnavailable
 from colligate.models.hf.loading import find_source, load_model, load_tokenizer, read_sizes
 from colligate.models.hf.model import HFModel
+from support.models import likelihood
 
 
 @pytest.fixture
@@ -80,7 +81,7 @@ def test_a_name_without_a_model(tmp_path, target, error, why):
 async def test_a_damaged_file_is_one_line(folder, file, content, why):
     (folder / file).write_bytes(content)
     with pytest.raises(WeightsUnavailable, match=why) as caught:
-        await HFModel(str(folder), name="hf:x").likelihood("a", "b")
+        await likelihood(HFModel(str(folder), name="hf:x"), "a", "b")
     assert "\n" not in str(caught.value)
     assert str(folder) in str(caught.value)
 

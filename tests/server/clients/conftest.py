@@ -14,7 +14,8 @@ import pytest
 
 from colligate import Engine, Settings
 from colligate.errors import ServerFailed
-from colligate.testing import ScriptedCall, ScriptedModel
+from colligate.models import ChatRequest
+from colligate.testing import ScriptedModel
 from support.http_server import NOT_FOUND, statement_reply, threaded
 
 TOKEN = "a-token-for-tests"
@@ -56,17 +57,17 @@ class Talker(ScriptedModel):
         self.stalled = threading.Event()
         self.freed = threading.Event()
 
-    async def chat(self, messages: Any, **how: Any) -> Any:
-        if "stall" in messages[-1].content.rpartition("Question")[2]:
+    async def chat(self, request: ChatRequest, on_token: Any = None) -> Any:
+        if "stall" in request.messages[-1].content.rpartition("Question")[2]:
             self.stalled.set()
             try:
                 await asyncio.Event().wait()
             finally:
                 self.freed.set()
-        return await super().chat(messages, **how)
+        return await super().chat(request, on_token)
 
     @staticmethod
-    def _say(call: ScriptedCall) -> Any:
+    def _say(call: ChatRequest) -> Any:
         question = call.prompt.rpartition("Question")[2]
         if "fail" in question:
             return ServerFailed("the model failed", "for this test", "do not worry")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from colligate.errors import WeightsUnavailable
-from colligate.models import Message
+from colligate.models import ChatRequest, Message
 from colligate.models.hf.generate import BatchGenerator, GeneratedText, GenerationRequest
 from colligate.models.hf.loading import find_source, load_tokenizer
 from colligate.models.hf.model import HFModel
@@ -88,9 +88,9 @@ async def ask(model: HFModel, task: str) -> None:
     if task == "scope":
         await model.labels(PROMPT, ("Local", "Global"))
     elif task in ("reasoner", "identifier", "summarizer"):
-        await model.chat(PROMPT, max_tokens=1, schema=SCHEMA)
+        await model.chat(ChatRequest(PROMPT, max_tokens=1, schema=SCHEMA))
     else:
-        await model.chat(PROMPT, max_tokens=1)
+        await model.chat(ChatRequest(PROMPT, max_tokens=1))
 
 
 @pytest.mark.parametrize("template", TEMPLATES)

@@ -28,6 +28,7 @@ from colligate.training.launch import Place
 from colligate.training.recipes import Recipe, read_recipe
 from colligate.training.samples import HELD_OUT, TRAIN, Sample, write_samples
 from colligate.training.sft import How, Libraries
+from support.models import ask
 
 ASK = (Message("system", "Be brief."), Message("user", "How many otters are there? fish "))
 
@@ -98,7 +99,7 @@ async def said(model: str) -> str:
     opened = Opened()
     try:
         chat = await opened.model(Named(model), Settings())
-        return (await chat.chat(ASK, max_tokens=8)).text
+        return (await ask(chat, ASK, max_tokens=8)).text
     finally:
         await opened.aclose()
 
@@ -119,7 +120,7 @@ async def test_as_an_adapter_that_a_strategy_switches_to(whole: Fitted, base: st
 
     model = HFModel(base.removeprefix("hf:"), name=base, dtype="float32")
     adapted = await model.with_adapter(whole.out)
-    assert [(await m.chat(ASK, max_tokens=8)).text == "none" for m in (model, adapted)] == [
+    assert [(await ask(m, ASK, max_tokens=8)).text == "none" for m in (model, adapted)] == [
         False,
         True,
     ]

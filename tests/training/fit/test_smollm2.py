@@ -15,6 +15,7 @@ from colligate.models.hf.model import HFModel
 from colligate.models.weights import pull
 from colligate.training.fit import fit, read_curve
 from colligate.training.samples import HELD_OUT, TRAIN, Sample, write_samples
+from support.models import ask
 
 pytestmark = pytest.mark.model
 
@@ -74,9 +75,9 @@ async def test_it_learns_and_goes_on(base: str, data: Path, tmp_path: Path) -> N
 
     model = HFModel(base.removeprefix("hf:"), name=base, context_tokens=1024, dtype="float32")
     adapted = await model.with_adapter(whole.out)
-    reply = await adapted.chat(asked("Itchen"), max_tokens=8)
+    reply = await ask(adapted, asked("Itchen"), max_tokens=8)
     assert reply.text == "ANSWER 1"
-    assert (reply.finish_reason, (await model.chat(asked("Itchen"), max_tokens=8)).text) != (
+    assert (reply.finish_reason, (await ask(model, asked("Itchen"), max_tokens=8)).text) != (
         "stop",
         "ANSWER 1",
     )

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from colligate.core.prompts import escape
 from colligate.errors import MissingCapability, ModelError, UsageError
-from colligate.models.base import Capability, ChatModel, LabelModel, Message
+from colligate.models.base import Capability, ChatModel, ChatRequest, LabelModel, Message
 
 _NOTHING = "none"
 _ANSWER_TOKENS = 64
@@ -163,7 +163,8 @@ class JudgeReads:
         if not context.strip():
             return ""
         content = _READS.format(question=quoted(question), context=quoted(context))
-        reply = await self._model.chat([Message("user", content)], max_tokens=_ANSWER_TOKENS)
+        request = ChatRequest([Message("user", content)], max_tokens=_ANSWER_TOKENS)
+        reply = await self._model.chat(request)
         said = reply.text.strip().strip('"').strip()
         if not said and reply.finish_reason == "length":
             raise ModelError(

@@ -16,7 +16,7 @@ from typing import Any
 from colligate.bench.metrics.backends import quoted
 from colligate.bench.question import Question
 from colligate.errors import ModelError
-from colligate.models.base import ChatModel, Completion, Message
+from colligate.models.base import ChatModel, ChatRequest, Completion, Message
 
 ASKED_AT_MOST = 3
 FULL = 100.0
@@ -161,7 +161,7 @@ async def _rated(
 
 async def _asked(judge: ChatModel, content: str, seed: int | None = None) -> Completion:
     messages = [Message("user", content)]
-    return await judge.chat(messages, max_tokens=_JUDGE_TOKENS, temperature=0.0, seed=seed)
+    return await judge.chat(ChatRequest(messages, max_tokens=_JUDGE_TOKENS, seed=seed))
 
 
 def _hold_whole(judge: ChatModel, reply: Completion) -> None:

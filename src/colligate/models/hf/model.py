@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
 from pathlib import Path
@@ -13,6 +13,7 @@ from colligate.concurrency import Threads
 from colligate.errors import ModelError
 from colligate.models.base import (
     Capability,
+    ChatRequest,
     Completion,
     LabelOdds,
     Message,
@@ -98,31 +99,19 @@ class HFModel:
         """The limit for prompt and answer of one call together."""
         return self._context
 
-    async def chat(
-        self,
-        messages: Sequence[Message],
-        *,
-        max_tokens: int,
-        temperature: float = 0.0,
-        stop: Sequence[str] = (),
-        seed: int | None = None,
-        schema: Mapping[str, Any] | None = None,
-        on_token: OnToken | None = None,
-    ) -> Completion:
+    async def chat(self, request: ChatRequest, on_token: OnToken | None = None) -> Completion:
         """Answer messages; see `ChatModel.chat`.
 
-        With `schema` the text is JSON that satisfies it, unless `finish_reason` is "length".
+        With a schema the text is JSON that satisfies it, unless `finish_reason` is "length".
 
         Raises:
             ContextTooSmall: the prompt does not fit.
-            RequestRefused: the chat template refuses the messages, or the schema is unsupported.
+            RequestRefused: the chat template refuses the messages, or the schema is not supported.
         """
         # In the tokenizer's thread: a prompt must not wait for the answers in progress.
-        request, inside = await self._parts.reading.run(
-            lambda: self._request(messages, max_tokens, temperature, stop, seed, schema)
-        )
-        with self._parts.stoppable(request.halt):
-            generated = await self._generate(request, on_token, inside)
+        generation, inside = await self._parts.reading.run(lambda: self._encode(request))
+        with self._parts.stoppable(generation.halt):
+            generated = await self._generate(generation, on_token, inside)
         text, thinking = split_thinking(("<think>" if inside else "") + generated.text)
         return Completion(
             text=text,
@@ -133,28 +122,20 @@ class HFModel:
             warnings=() if self._parts.prompts().has_template else (_no_template(self._name),),
         )
 
-    def _request(
-        self,
-        messages: Sequence[Message],
-        max_tokens: int,
-        temperature: float,
-        stop: Sequence[str],
-        seed: int | None,
-        schema: Mapping[str, Any] | None,
-    ) -> tuple[GenerationRequest, bool]:
-        """Return the request, and whether the answer begins inside a block of thinking."""
-        prompts = self._parts.prompts()
-        rendered = prompts.render(messages, think=schema is None)
-        request = GenerationRequest(
+    def _encode(self, request: ChatRequest) -> tuple[GenerationRequest, bool]:
+        """Return what to generate, and whether the answer begins inside a block of thinking."""
+        prompts, schema = self._parts.prompts(), request.schema
+        rendered = prompts.render(request.messages, think=schema is None)
+        generation = GenerationRequest(
             prompts.encode(rendered),
-            max_tokens,
-            temperature=temperature,
-            seed=seed,
-            stop=tuple(string for string in stop if string),
+            request.max_tokens,
+            temperature=request.temperature,
+            seed=request.seed,
+            stop=tuple(string for string in request.stop if string),
             grammar=None if schema is None else self._parts.grammars().compile(schema),
             adapter=self._adapter,
         )
-        return request, prompts.opens_thinking(rendered)
+        return generation, prompts.opens_thinking(rendered)
 
     async def _generate(
         self, request: GenerationRequest, on_token: OnToken | None, inside: bool
@@ -172,10 +153,6 @@ class HFModel:
             )
         except PassStopped:
             raise self._parts.closed() from None
-
-    async def likelihood(self, prefix: str, continuation: str) -> list[float]:
-        """Return the natural log-probability of each token of `continuation` after `prefix`."""
-        return (await self.likelihoods([(prefix, continuation)]))[0]
 
     async def likelihoods(self, pairs: Sequence[tuple[str, str]]) -> list[list[float]]:
         """Return the `likelihood` of each pair, computed in as few passes as possible."""

@@ -26,7 +26,7 @@ from colligate.errors import (
 )
 from colligate.models.hf.loading import ModelSource, import_transformers, load_model
 from colligate.models.hf.prefix_cache import Layers, PrefixCache
-from colligate.models.weights import digest
+from colligate.models.weights import hash_file
 
 _PREFIX_BYTES = 1 << 30
 _PASS_TOKENS = 8192  # in one forward pass: limits the memory of the layers in between
@@ -185,7 +185,7 @@ class Adapters:
         peft = _import_peft()
         config, weights = _find_files(_find_folder(adapter), adapter)
         try:
-            content = f"{digest(config)} {digest(weights)}"
+            content = f"{hash_file(config)} {hash_file(weights)}"
         except OSError as error:
             raise _unavailable(adapter, str(error), "check the files") from error
         key = hashlib.sha256(content.encode()).hexdigest()[:16]

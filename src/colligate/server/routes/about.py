@@ -12,7 +12,7 @@ from fastapi.responses import HTMLResponse, Response
 from colligate import __version__
 from colligate.core.parameters import list_parameters
 from colligate.core.strategy import Need, list_strategies, load_strategy, summarize
-from colligate.models.name_parts import shown
+from colligate.models.names import redact_name
 from colligate.server.config import DEFAULT_LIBRARY
 from colligate.server.metrics import CONTENT_TYPE
 from colligate.server.state import State
@@ -51,8 +51,10 @@ async def describe_server(server: State) -> dict[str, Any]:
     config = server.config
     return {
         "version": __version__,
-        "models": {role: shown(name) for role, name in (await engine.open_models()).items()},
-        "search": {what: shown(name) for what, name in (await engine.search_models()).items()},
+        "models": {role: redact_name(name) for role, name in (await engine.open_models()).items()},
+        "search": {
+            what: redact_name(name) for what, name in (await engine.search_models()).items()
+        },
         "strategies": strategies,
         "limits": {
             "upload_bytes": config.upload_bytes,

@@ -18,7 +18,7 @@ from colligate.core.strategy import Calls, Needs
 from colligate.documents import Document, Hit, Passage
 from colligate.library.sources import SearchMode
 from colligate.models import Capability, Role
-from colligate.models.name_parts import split_adapter
+from colligate.models.names import split_adapter
 from colligate.strategies.rdr2.events import Routed
 from colligate.strategies.rdr2.router import (
     SCHEMA,

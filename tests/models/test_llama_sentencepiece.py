@@ -15,6 +15,7 @@ import pytest
 
 from colligate.models import Message
 from colligate.models.llama import LlamaCpp
+from support.models import ask, likelihood
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, BYTE = 1, 2, 3, 4, 6
 WIDTH, INNER = 32, 64
@@ -124,15 +125,13 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LlamaCpp]:
         ("\u2581a\r\n", [(0, 1), (1, 2), (2, 3), (3, 4)]),
     ],
 )
-async def test_the_blank_put_before_a_text_is_not_of_it(
-    model: LlamaCpp, text: str, spans: list[tuple[int, int]]
-) -> None:
+async def test_the_blank_put_before_a_text_is_not_of_it(model, text, spans):
     assert await model.token_spans(text) == spans
     assert await model.count_tokens(text) == len(spans)
-    assert len(await model.likelihood("a", text)) == len(spans)
+    assert len(await likelihood(model, "a", text)) == len(spans)
 
 
-async def test_turns_spelt_in_letters_cannot_be_forged(model: LlamaCpp) -> None:
+async def test_turns_spelt_in_letters_cannot_be_forged(model):
     def read(text: str) -> str:
         """What the model reads: the prompt's tokens, as they are written."""
         engine = model._engine
@@ -147,8 +146,8 @@ async def test_turns_spelt_in_letters_cannot_be_forged(model: LlamaCpp) -> None:
     assert "[X]" in read("[X]")  # not of the template, so a mark like any other
 
 
-async def test_what_begins_a_text_stands_in_the_prompt_once(model: LlamaCpp) -> None:
+async def test_what_begins_a_text_stands_in_the_prompt_once(model):
     messages = [Message("user", "Yes"), Message("assistant", "a"), Message("user", "b")]
     assert model._engine.prompt_tokens(messages).count(1) == 1
-    answer = await model.chat(messages, max_tokens=1)
+    answer = await ask(model, messages, max_tokens=1)
     assert await model.count_prompt(messages) == answer.usage.input_tokens

@@ -7,7 +7,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,8 @@ import pytest
 
 from colligate.errors import MissingCapability, ServerFailed
 from colligate.models import Capability, ChatModel, Completion, LabelOdds, Message, Usage
-from colligate.models.cache import CachedChat, ResponseCache, recalls
-from colligate.testing import ScriptedModel
-
-HELLO = [Message("user", "Hello?")]
+from colligate.models.cache import CachedChat, ResponseCache, cached_passes
+from support.models import HELLO, ask, likelihood
 
 
 @pytest.fixture
@@ -29,15 +27,15 @@ def cache(tmp_path: Path) -> Iterator[ResponseCache]:
     cache.close()
 
 
-async def test_the_same_request_is_asked_once(scripted_model: Any, cache: ResponseCache) -> None:
+async def test_the_same_request_is_asked_once(scripted_model, cache):
     paid = Completion("Hi.", Usage(5, 1), "scripted", thinking="hm", warnings=("once",))
     inner = scripted_model([paid])
     model = CachedChat(inner, cache)
     assert isinstance(model, ChatModel)
-    first = await model.chat(HELLO, max_tokens=9)
+    first = await ask(model)
     assert first == paid
     pieces: list[str] = []
-    second = await model.chat(HELLO, max_tokens=9, on_token=pieces.append)
+    second = await ask(model, on_token=pieces.append)
     assert second == replace(paid, warnings=(), cached=True)
     assert pieces == ["Hi."]
     assert len(inner.calls) == 1
@@ -54,38 +52,66 @@ async def test_the_same_request_is_asked_once(scripted_model: Any, cache: Respon
         {"messages": [Message("system", "Hello?")]},
     ],
 )
-async def test_any_difference_is_another_request(
-    scripted_model: Any, cache: ResponseCache, change: dict[str, Any]
-) -> None:
+async def test_any_difference_is_another_request(scripted_model, cache, change):
     model = CachedChat(scripted_model(["one", "two"]), cache)
-    asked: dict[str, Any] = {"messages": HELLO, "max_tokens": 9}
-    assert (await model.chat(**asked)).text == "one"
-    assert (await model.chat(**(asked | change))).text == "two"
-    assert (await model.chat(**(asked | change))).text == "two"
+    assert (await ask(model)).text == "one"
+    assert (await ask(model, **change)).text == "two"
+    assert (await ask(model, **change)).text == "two"
 
 
-async def test_another_model_is_another_request(scripted_model: Any, cache: ResponseCache) -> None:
-    one, two = scripted_model(["one"], name="a"), scripted_model(["two"], name="b")
-    assert (await CachedChat(one, cache).chat(HELLO, max_tokens=9)).text == "one"
-    assert (await CachedChat(two, cache).chat(HELLO, max_tokens=9)).text == "two"
+@pytest.mark.parametrize("difference", [{"name": "another"}, {"version": "another"}])
+async def test_another_model_is_another_request(scripted_model, cache, difference):
+    one, two = scripted_model(["one"]), scripted_model(["two"], difference.get("name", "scripted"))
+    two.version = difference.get("version", "")
+    assert (await ask(CachedChat(one, cache))).text == "one"
+    assert (await ask(CachedChat(two, cache))).text == "two"
+    assert CachedChat(two, cache).version == two.version
 
 
-async def test_chance_is_not_kept(scripted_model: Any, cache: ResponseCache) -> None:
+async def test_replies_kept_before_are_still_found(scripted_model, cache):
+    """The keys are those of the first release: a change would make every kept reply unknown."""
+    inner = scripted_model(
+        likelihood=lambda prefix, after: [0.0],
+        labels=lambda messages, labels, forced: LabelOdds({}, 0.0),
+        attention=lambda prompt, spans: [0.0],
+    )
+    inner.version = "v1"
+    model = CachedChat(inner, cache)
+    messages = [Message("system", "Be brief."), Message("user", "Hello ü?")]
+    schema = {"type": "object", "properties": {"a": {"type": "string"}}}
+    kept = {
+        "cc9d8a40fc94f6f63630e7c59b92d7dacc99eb99d41ff330a999cdd8c140f191": "greedy",
+        "69391480e0558d8b709bb2738e91e84ad8feb8316f06ebfe323c980331887a5e": "seeded",
+    }
+    for key, text in kept.items():
+        cache.put(key, asdict(Completion(text)))
+    assert (await ask(model, messages)).text == "greedy"
+    seeded = {"temperature": 0.5, "stop": ["\n\n"], "seed": 3, "schema": schema}
+    assert (await ask(model, messages, **seeded)).text == "seeded"
+    cache.put("0bdfc2557b4137c91db98e327128d211f57aaebd406f3f2ee7069b823d847775", [-1.5])
+    assert await likelihood(model, "a", "b") == [-1.5]
+    odds = {"odds": {"yes": 1.0}, "mass": 0.5, "bounded": []}
+    cache.put("4ffa976aff2ac90a3cd16eafc83256ade8cf4327a0b4ca4e5c8acc49b670e5c5", odds)
+    assert (await model.labels(messages, ["yes", "no"], forced="[")).mass == 0.5
+    cache.put("8953f5135f341421375c8711437601d17d6c6b32712daca9c5b68c08c2425bc0", [0.25])
+    seen = await model.attention(messages, [(0, 4)], query=2, layers=(0.5, 1.0))
+    assert seen == [0.25]
+
+
+async def test_chance_is_not_kept(scripted_model, cache):
     model = CachedChat(scripted_model(["one", "two"]), cache)
-    texts = [(await model.chat(HELLO, max_tokens=9, temperature=0.7)).text for _ in range(2)]
+    texts = [(await ask(model, temperature=0.7)).text for _ in range(2)]
     assert texts == ["one", "two"]
 
 
-async def test_failures_are_not_kept(scripted_model: Any, cache: ResponseCache) -> None:
+async def test_failures_are_not_kept(scripted_model, cache):
     model = CachedChat(scripted_model([ServerFailed("down"), "up"]), cache)
     with pytest.raises(ServerFailed):
-        await model.chat(HELLO, max_tokens=9)
-    assert (await model.chat(HELLO, max_tokens=9)).text == "up"
+        await ask(model)
+    assert (await ask(model)).text == "up"
 
 
-async def test_only_pairs_not_known_are_asked_and_in_one_call(
-    scripted_model: Any, cache: ResponseCache
-) -> None:
+async def test_only_pairs_not_known_are_asked_and_in_one_call(scripted_model, cache):
     asked: list[list[tuple[str, str]]] = []
 
     class Scorer(scripted_model):  # type: ignore[misc]
@@ -95,20 +121,17 @@ async def test_only_pairs_not_known_are_asked_and_in_one_call(
 
     model = CachedChat(Scorer(capabilities=[Capability.LIKELIHOOD]), cache)
     assert model.capabilities == {Capability.LIKELIHOOD}
-    assert await model.likelihood("a", "x") == [-1.0, -0.5]
-    with recalls() as remembered:
-        scores = await model.likelihoods([("aaa", "x"), ("a", "x"), ("aa", "x"), ("aaa", "x")])
+    assert await likelihood(model, "a", "x") == [-1.0, -0.5]
+    scores = await model.likelihoods([("aaa", "x"), ("a", "x"), ("aa", "x"), ("aaa", "x")])
     assert scores == [[-3.0, -0.5], [-1.0, -0.5], [-2.0, -0.5], [-3.0, -0.5]]
-    assert remembered == [False, True, False, True]
+    assert cached_passes(scores, 4) == [False, True, False, True]
     assert asked == [[("a", "x")], [("aaa", "x"), ("aa", "x")]]
     assert await model.likelihoods([("aa", "x"), ("a", "x")]) == [[-2.0, -0.5], [-1.0, -0.5]]
     assert await model.likelihoods([]) == []
     assert len(asked) == 2
 
 
-async def test_label_odds_and_attention_are_remembered(
-    scripted_model: Any, cache: ResponseCache
-) -> None:
+async def test_label_odds_and_attention_are_remembered(scripted_model, cache):
     asked: list[Any] = []
 
     def labels(messages: Any, labels: Any, forced: str) -> LabelOdds:
@@ -121,12 +144,12 @@ async def test_label_odds_and_attention_are_remembered(
 
     model = CachedChat(scripted_model(labels=labels, attention=attention), cache)
     for turn in range(2):
-        with recalls() as remembered:
-            odds = await model.labels(HELLO, ["yes", "no"], forced="[")
-            assert await model.attention("some text", [(0, 4)]) == [0.5]
-        assert odds == LabelOdds({"yes": 0.5, "no": 0.5}, 0.25, ("no",))
+        odds = await model.labels(HELLO, ["yes", "no"], forced="[")
+        seen = await model.attention("some text", [(0, 4)])
+        assert odds == LabelOdds({"yes": 0.5, "no": 0.5}, 0.25, ("no",), cached=turn == 1)
         assert list(odds.odds) == ["yes", "no"]
-        assert remembered == [turn == 1] * 3
+        assert seen == [0.5]
+        assert cached_passes(odds, 2) + cached_passes(seen, 1) == [turn == 1] * 3
     await model.labels(HELLO, ["yes", "no"])
     await model.labels(HELLO, ["no", "yes"])
     await model.attention("some text", [(0, 3)])
@@ -134,7 +157,7 @@ async def test_label_odds_and_attention_are_remembered(
     assert asked == ["[", "some text", "", "", "some text", HELLO]
 
 
-async def test_an_adapted_model_is_another_one(scripted_model: Any, cache: ResponseCache) -> None:
+async def test_an_adapted_model_is_another_one(scripted_model, cache):
     class Adaptable(scripted_model):  # type: ignore[misc]
         async def with_adapter(self, adapter: str) -> Any:
             return scripted_model([f"as {adapter}"], name=f"{self.name}+{adapter}")
@@ -142,15 +165,13 @@ async def test_an_adapted_model_is_another_one(scripted_model: Any, cache: Respo
     base = CachedChat(Adaptable(["plain"], capabilities=[Capability.ADAPTERS]), cache)
     router = await base.with_adapter("router")
     for model, text in ((base, "plain"), (router, "as router")) * 2:
-        assert (await model.chat(HELLO, max_tokens=9)).text == text
+        assert (await ask(model)).text == text
 
 
-async def test_what_the_model_lacks_stays_missing(
-    scripted_model: Any, cache: ResponseCache
-) -> None:
+async def test_what_the_model_lacks_stays_missing(scripted_model, cache):
     model = CachedChat(scripted_model(), cache)
     with pytest.raises(MissingCapability):
-        await model.likelihood("a", "b")
+        await likelihood(model, "a", "b")
     with pytest.raises(MissingCapability):
         await model.labels(HELLO, ["a"])
     with pytest.raises(MissingCapability):
@@ -159,7 +180,7 @@ async def test_what_the_model_lacks_stays_missing(
         await model.with_adapter("a")
 
 
-async def test_counts_are_the_models(scripted_model: Any, cache: ResponseCache) -> None:
+async def test_counts_are_the_models(scripted_model, cache):
     inner = scripted_model()
     model = CachedChat(inner, cache)
     assert await model.count_prompt(HELLO) == await inner.count_prompt(HELLO) == 6
@@ -183,17 +204,15 @@ class Slow:
         self.model = Model(["one", "two"])
 
 
-async def test_equal_calls_at_the_same_time_are_asked_once(
-    scripted_model: Any, cache: ResponseCache
-) -> None:
+async def test_equal_calls_at_the_same_time_are_asked_once(scripted_model, cache):
     slow = Slow(scripted_model)
     # Two roles with the same model have a `CachedChat` each.
     reader, worker = CachedChat(slow.model, cache), CachedChat(slow.model, cache)
-    first = asyncio.create_task(reader.chat(HELLO, max_tokens=9))
+    first = asyncio.create_task(ask(reader))
     await slow.asked.wait()
     pieces: list[str] = []
-    second = asyncio.create_task(worker.chat(HELLO, max_tokens=9, on_token=pieces.append))
-    third = asyncio.create_task(worker.chat(HELLO, max_tokens=9))
+    second = asyncio.create_task(ask(worker, on_token=pieces.append))
+    third = asyncio.create_task(ask(worker))
     await asyncio.sleep(0)
     slow.go.set()
     said = await asyncio.gather(first, second, third)
@@ -206,26 +225,26 @@ async def test_equal_calls_at_the_same_time_are_asked_once(
     assert len(slow.model.calls) == 1
 
 
-async def test_the_first_to_ask_may_give_up(scripted_model: Any, cache: ResponseCache) -> None:
+async def test_the_first_to_ask_may_give_up(scripted_model, cache):
     slow = Slow(scripted_model)
     model = CachedChat(slow.model, cache)
-    first = asyncio.create_task(model.chat(HELLO, max_tokens=9))
+    first = asyncio.create_task(ask(model))
     await slow.asked.wait()
-    second = asyncio.create_task(model.chat(HELLO, max_tokens=9))
+    second = asyncio.create_task(ask(model))
     await asyncio.sleep(0)
     first.cancel()
     with pytest.raises(asyncio.CancelledError):
         await first
     slow.go.set()
     assert (await second).text == "one"
-    assert (await model.chat(HELLO, max_tokens=9)).cached
+    assert (await ask(model)).cached
 
 
 def bytes_on_disk(cache: ResponseCache) -> bytes:
     return b"".join(path.read_bytes() for path in sorted(cache.path.parent.iterdir()))
 
 
-def test_removing_a_document_leaves_none_of_its_bytes(cache: ResponseCache) -> None:
+def test_removing_a_document_leaves_none_of_its_bytes(cache):
     for number in range(400):
         # Of different lengths and interleaved, so that SQLite moves cells between pages.
         secret, plain = f"SECRET-{number} " * (number % 40 + 1), f"plain-{number} " * (number % 23)
@@ -241,69 +260,67 @@ def test_removing_a_document_leaves_none_of_its_bytes(cache: ResponseCache) -> N
     assert cache.get("p007") is not None
 
 
-def test_removing_twice_or_from_nothing(cache: ResponseCache) -> None:
+def test_removing_twice_or_from_nothing(cache):
     assert cache.remove(["d"]) == 0
     cache.put("k", "v", ["d"])
     assert cache.remove(["d"]) == 1
     assert cache.remove(["d"]) == 0
 
 
-async def test_tags_may_change_from_call_to_call(scripted_model: Any, cache: ResponseCache) -> None:
+async def test_tags_may_change_from_call_to_call(scripted_model, cache):
     view = ["a"]
     model = CachedChat(scripted_model(["one", "two"]), cache, tags=lambda: view)
-    await model.chat(HELLO, max_tokens=1)
+    await ask(model, max_tokens=1)
     view = ["b"]
-    await model.chat(HELLO, max_tokens=2)
+    await ask(model, max_tokens=2)
     assert cache.remove(["a"]) == 1
-    assert (await model.chat(HELLO, max_tokens=2)).cached
+    assert (await ask(model, max_tokens=2)).cached
 
 
 @pytest.mark.parametrize(
     "content", [b"this is no database " * 100, b"SQLite format 3\0" + b"x" * 99]
 )
-async def test_a_damaged_file_is_set_aside(
-    scripted_model: Any, cache: ResponseCache, content: bytes
-) -> None:
+async def test_a_damaged_file_is_set_aside(scripted_model, cache, content):
     cache.path.parent.mkdir()
     cache.path.write_bytes(content)
     model = CachedChat(scripted_model(["one", "two"]), cache)
-    first = await model.chat(HELLO, max_tokens=1)
+    first = await ask(model, max_tokens=1)
     assert first.text == "one"
     assert "damaged" in first.warnings[0]
-    assert (await model.chat(HELLO, max_tokens=2)).warnings == ()
-    assert (await model.chat(HELLO, max_tokens=2)).cached
+    assert (await ask(model, max_tokens=2)).warnings == ()
+    assert (await ask(model, max_tokens=2)).cached
     [aside] = cache.path.parent.glob("*.damaged-*")
     assert aside.read_bytes() == content
     cache.remove(["any"])
     assert not aside.exists()
 
 
-def test_removing_from_a_damaged_file_deletes_it(cache: ResponseCache) -> None:
+def test_removing_from_a_damaged_file_deletes_it(cache):
     cache.path.parent.mkdir()
     cache.path.write_bytes(b"SECRET, and no database " * 50)
     cache.remove(["any"])
     assert b"SECRET" not in bytes_on_disk(cache)
 
 
-async def test_a_place_that_cannot_be_written(scripted_model: Any, tmp_path: Path) -> None:
+async def test_a_place_that_cannot_be_written(scripted_model, tmp_path):
     (tmp_path / "file").write_text("in the way", encoding="utf-8")
     cache = ResponseCache(tmp_path / "file" / "responses.db")
     model = CachedChat(scripted_model(["one", "two"]), cache)
-    first = await model.chat(HELLO, max_tokens=1)
+    first = await ask(model, max_tokens=1)
     assert first.text == "one"
     assert "cannot be used" in first.warnings[0]
-    assert (await model.chat(HELLO, max_tokens=1)).warnings == ()
+    assert (await ask(model, max_tokens=1)).warnings == ()
 
 
-async def test_text_that_is_no_unicode_is_kept(scripted_model: Any, cache: ResponseCache) -> None:
+async def test_text_that_is_no_unicode_is_kept(scripted_model, cache):
     half = "half a pair: \ud83d"
     model = CachedChat(scripted_model([half]), cache)
     for _ in range(2):
-        completion = await model.chat(HELLO, max_tokens=1)
+        completion = await ask(model, max_tokens=1)
         assert (completion.text, completion.warnings) == (half, ())
 
 
-def test_a_file_that_was_locked_at_first_is_used_later(tmp_path: Path) -> None:
+def test_a_file_that_was_locked_at_first_is_used_later(tmp_path):
     cache = ResponseCache(tmp_path / "responses.db", wait=0)
     with sqlite3.connect(cache.path, isolation_level=None) as other:
         other.execute("BEGIN EXCLUSIVE")
@@ -316,16 +333,7 @@ def test_a_file_that_was_locked_at_first_is_used_later(tmp_path: Path) -> None:
     cache.close()
 
 
-async def test_other_weights_of_the_same_name_are_another_model(
-    scripted_model: Any, cache: ResponseCache
-) -> None:
-    for version in ("1", "2"):
-        inner = scripted_model([version])
-        inner.version = version
-        assert (await CachedChat(inner, cache).chat(HELLO, max_tokens=1)).text == version
-
-
-def test_entries_of_another_version_are_not_used(cache: ResponseCache) -> None:
+def test_entries_of_another_version_are_not_used(cache):
     cache.put("k", "v", ["d"])
     with sqlite3.connect(cache.path) as other:
         other.execute("UPDATE responses SET version = version + 1")
@@ -348,15 +356,9 @@ cache.close()
 """
 
 
-def test_several_processes_at_once(cache: ResponseCache) -> None:
+def test_several_processes_at_once(cache):
     command = [sys.executable, "-c", WRITER, str(cache.path)]
     writers = [subprocess.Popen([*command, str(number)]) for number in range(2)]
     assert [writer.wait() for writer in writers] == [0, 0]
     found = [cache.get(f"{writer}-{number}") for writer in range(2) for number in range(50)]
     assert found == [*range(50)] * 2
-
-
-def test_a_model_that_remembers_says_the_version_of_its_weights(tmp_path: Path) -> None:
-    model = ScriptedModel([])
-    model.version = "sha256:abc"  # type: ignore[attr-defined]
-    assert CachedChat(model, ResponseCache(tmp_path / "responses.sqlite")).version == "sha256:abc"

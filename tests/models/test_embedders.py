@@ -1,0 +1,155 @@
+"""The embedders in this process, with their real weights."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from tokenizers import Tokenizer
+
+from colligate.errors import MissingExtra, WeightsUnavailable
+from colligate.models.embedders import (
+    MINILM_NAME,
+    STATIC_NAME,
+    CrossEncoderReranker,
+    MiniLM,
+    SentenceTransformerEmbedder,
+    StaticEmbedder,
+)
+from colligate.models.weights import pull
+
+real = pytest.mark.model
+
+
+@pytest.fixture(scope="module")
+def minilm() -> Iterator[MiniLM]:
+    pull(MINILM_NAME)
+    embedder = MiniLM()
+    yield embedder
+    asyncio.run(embedder.aclose())
+
+
+@pytest.fixture
+def static() -> StaticEmbedder:
+    pull(STATIC_NAME)
+    return StaticEmbedder()
+
+
+@real
+def test_what_libraries_record(minilm, static):
+    assert (minilm.name, minilm.dimension) == ("minilm-l6-v2-int8", 384)
+    assert (static.name, static.dimension) == ("wordllama-256", 256)
+
+
+PARAPHRASES = {
+    "Patents are licensed to everyone who receives the software.": (
+        "Each recipient of the program is granted a patent licence."
+    ),
+    "The doctor told him to rest for a week.": "His physician prescribed seven days in bed.",
+    "Interest rates were raised by the central bank.": "The monetary authority made borrowing dear",
+    "Otters eat fish.": "The diet of otters is mostly trout and salmon.",
+    "The bridge was opened in 1932.": "Traffic first crossed the viaduct nearly a century ago.",
+}
+
+
+@real
+async def test_a_paraphrase_is_the_nearest(minilm):
+    queries = await minilm.embed(list(PARAPHRASES), kind="query")
+    passages = await minilm.embed(list(PARAPHRASES.values()))
+    assert (queries @ passages.T).argmax(axis=1).tolist() == [0, 1, 2, 3, 4]
+
+
+@real
+async def test_cosines_are_those_of_the_model(minilm):
+    """Cosines that the float32 model gives through sentence-transformers."""
+    a, b, c = await minilm.embed(
+        ["That is a happy person", "That is a happy dog", "Today is a sunny day"]
+    )
+    assert a @ b == pytest.approx(0.695, abs=0.03)
+    assert a @ c == pytest.approx(0.257, abs=0.05)
+
+
+@real
+async def test_a_vector_does_not_depend_on_its_company(minilm):
+    texts = [
+        "short",
+        "a text of middling length about bridges " * 6,
+        "",
+        "x " * 300,
+        "東京の橋",
+    ] * 9
+    together = await minilm.embed(texts)
+    alone = np.vstack([await minilm.embed([text]) for text in texts])
+    assert np.array_equal(together, alone)
+
+
+@real
+async def test_only_the_first_256_tokens_are_read(minilm):
+    # "bridge" is one token, and two mark beginning and end.
+    full, longer, shorter = await minilm.embed(
+        ["bridge " * 254, "bridge " * 254 + "otters", "bridge " * 253 + "otters"]
+    )
+    assert np.array_equal(full, longer)
+    assert not np.array_equal(full, shorter)
+
+
+@real
+async def test_a_static_vector_is_the_mean_of_its_tokens(static):
+    files = pull(STATIC_NAME)
+    raw = files["model"].read_bytes()
+    header = json.loads(raw[8 : 8 + int.from_bytes(raw[:8], "little")])
+    assert header["embedding.weight"]["dtype"] == "F16"
+    table = np.frombuffer(raw[-32000 * 256 * 2 :], "<f2").reshape(32000, 256)
+    text = "The bridge was opened in 1932."
+    tokenizer = Tokenizer.from_file(str(files["tokenizer"]))
+    rows = [table[i] for i in tokenizer.encode(text, add_special_tokens=False).ids]
+    mean = np.mean(np.array(rows, np.float64), axis=0)
+    (vector,) = await static.embed([text])
+    assert vector == pytest.approx(mean / np.linalg.norm(mean), abs=1e-6)
+
+
+@real
+async def test_numbers_of_the_wordllama_library(static):
+    """What wordllama 0.4.0 itself gives: its first three components, and its cosine."""
+    bridge, otter = await static.embed(["The bridge was opened in 1932.", "Otters eat fish."])
+    assert bridge[:3] == pytest.approx([0.084915, 0.089101, 0.072316], abs=1e-5)
+    assert bridge @ otter == pytest.approx(-0.016771, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("backend", "name"), [(MiniLM, MINILM_NAME), (StaticEmbedder, STATIC_NAME)]
+)
+def test_missing_weights_say_how_to_get_them(tmp_path, monkeypatch, backend, name):
+    monkeypatch.setenv("COLLIGATE_HOME", str(tmp_path))
+    with pytest.raises(WeightsUnavailable, match=f"run colligate models pull {name}"):
+        backend()
+
+
+@real
+@pytest.mark.parametrize(
+    ("backend", "name"), [(MiniLM, MINILM_NAME), (StaticEmbedder, STATIC_NAME)]
+)
+async def test_damaged_weights_are_one_line(tmp_path, monkeypatch, capfd, backend, name):
+    whole = pull(name)
+    monkeypatch.setenv("COLLIGATE_HOME", str(tmp_path))
+    folder = tmp_path / "models" / name
+    folder.mkdir(parents=True)
+    (folder / whole["tokenizer"].name).write_bytes(whole["tokenizer"].read_bytes())
+    (folder / whole["model"].name).write_bytes(bytes(whole["model"].stat().st_size))
+    embedder = backend()
+    with pytest.raises(WeightsUnavailable, match=f"cannot be loaded.*delete {folder}") as caught:
+        await embedder.embed(["text"])
+    await embedder.aclose()
+    assert "\n" not in str(caught.value)
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("backend", [SentenceTransformerEmbedder, CrossEncoderReranker])
+def test_without_the_extra_it_says_what_to_install(backend, monkeypatch):
+    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
+    with pytest.raises(MissingExtra, match=r"pip install 'colligate\[local\]'"):
+        backend("some/model")

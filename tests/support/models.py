@@ -1,0 +1,26 @@
+"""Short ways to ask a model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from colligate.models import ChatModel, ChatRequest, Completion, LikelihoodModel, Message, OnToken
+
+HELLO = [Message("user", "Hello?")]
+
+
+async def ask(
+    model: ChatModel,
+    messages: Sequence[Message] = HELLO,
+    *,
+    on_token: OnToken | None = None,
+    max_tokens: int = 9,
+    **options: Any,
+) -> Completion:
+    return await model.chat(ChatRequest(messages, max_tokens=max_tokens, **options), on_token)
+
+
+async def likelihood(model: LikelihoodModel, prefix: str, continuation: str) -> list[float]:
+    [scores] = await model.likelihoods([(prefix, continuation)])
+    return scores

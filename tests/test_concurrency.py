@@ -1,0 +1,177 @@
+"""Calls that run together, equal calls that are one, and threads that end."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from colligate.concurrency import SingleFlight, Slots, Threads, gather, map_concurrent
+from colligate.errors import ModelError
+
+
+async def test_gather_ends_the_others_at_the_first_failure():
+    ended: list[str] = []
+
+    async def wait() -> str:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append("cancelled")
+        return "never"
+
+    async def fail() -> str:
+        await asyncio.sleep(0)
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        await gather([wait(), fail(), wait()])
+    assert ended == ["cancelled"] * 2
+
+
+async def test_map_concurrent_keeps_order_and_bound():
+    running = most = 0
+
+    async def double(number: int) -> int:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        for _ in range(number % 3):
+            await asyncio.sleep(0)
+        running -= 1
+        return 2 * number
+
+    assert await map_concurrent(range(10), double, 3) == [2 * number for number in range(10)]
+    assert most == 3
+
+
+def test_slots_belong_to_a_key_and_an_event_loop():
+    slots = Slots()
+
+    async def take() -> asyncio.Semaphore:
+        first = slots.of("server", 1)
+        assert slots.of("server", 1) is first
+        assert slots.of("other", 1) is not first
+        async with first:
+            assert first.locked()
+        return first
+
+    assert asyncio.run(take()) is not asyncio.run(take())
+
+
+class Work:
+    """Counts how often it was begun and how often it was broken off; done when told."""
+
+    def __init__(self) -> None:
+        self.begun = 0
+        self.cancelled = 0
+        self.started = asyncio.Event()
+        self.done = asyncio.Event()
+
+    async def __call__(self) -> str:
+        self.begun += 1
+        self.started.set()
+        try:
+            await self.done.wait()
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+        return "result"
+
+
+async def waiting(flight: SingleFlight, work: Work, count: int) -> list[asyncio.Task[str]]:
+    tasks = [asyncio.create_task(flight.run("key", work)) for _ in range(count)]
+    await work.started.wait()
+    return tasks
+
+
+async def test_one_call_for_all_who_ask_meanwhile():
+    flight, work = SingleFlight(), Work()
+    tasks = await waiting(flight, work, 3)
+    assert "key" in flight
+    work.done.set()
+    assert await asyncio.gather(*tasks) == ["result"] * 3
+    assert work.begun == 1
+    assert "key" not in flight
+    assert await flight.run("key", work) == "result"
+    assert work.begun == 2
+
+
+@pytest.mark.parametrize("gone", [0, 1])
+async def test_cancelling_one_leaves_the_call_to_the_other(gone):
+    flight, work = SingleFlight(), Work()
+    tasks = await waiting(flight, work, 2)
+    tasks[gone].cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await tasks[gone]
+    work.done.set()
+    assert await tasks[1 - gone] == "result"
+    assert (work.begun, work.cancelled) == (1, 0)
+
+
+async def test_a_call_that_nobody_waits_for_is_cancelled():
+    flight, work = SingleFlight(), Work()
+    tasks = await waiting(flight, work, 2)
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
+    assert work.cancelled == 1
+    assert "key" not in flight
+
+
+async def test_a_failure_reaches_all_who_wait():
+    async def fail() -> None:
+        await asyncio.sleep(0)
+        raise ValueError("no")
+
+    flight = SingleFlight()
+    results = await asyncio.gather(
+        *(flight.run("key", fail) for _ in range(2)), return_exceptions=True
+    )
+    assert [str(error) for error in results] == ["no", "no"]
+    assert "key" not in flight
+
+
+FORKED = """
+import asyncio, os
+from colligate.errors import ModelError
+from colligate.concurrency import Threads
+
+threads = Threads("the model")
+
+async def use():
+    return await asyncio.wait_for(threads.run(lambda: "works"), 20)
+
+print(asyncio.run(use()), flush=True)
+child = os.fork()
+if not child:
+    try:
+        asyncio.run(use())
+    except ModelError as error:
+        print(error, flush=True)
+    os._exit(0)
+os.waitpid(child, 0)
+"""
+
+
+def test_a_forked_process_does_not_wait_for_threads_it_has_not():
+    run = subprocess.run(
+        [sys.executable, "-c", FORKED], capture_output=True, text=True, timeout=60, check=True
+    )
+    works, error = run.stdout.splitlines()
+    assert works == "works"
+    assert "belongs to another process" in error
+
+
+async def test_closing_waits_for_what_is_under_way_and_leaves_no_thread():
+    threads, gate = Threads("the model", 2), threading.Event()
+    asked = threads.run(gate.wait)
+    gate.set()
+    await threads.aclose()
+    assert await asked
+    assert not [thread for thread in threading.enumerate() if "the model" in thread.name]
+    with pytest.raises(ModelError, match="the model was closed"):
+        threads.run(gate.wait)

@@ -1,0 +1,141 @@
+"""The scripted model does what it is told, and the checks find a backend that breaks a promise."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import numpy as np
+import pytest
+
+from colligate.errors import MissingCapability, UsageError
+from colligate.models import Capability, ChatRequest, Completion, LabelOdds, Message
+from colligate.testing import (
+    CHAT_MODEL_CHECKS,
+    EMBEDDER_CHECKS,
+    RERANKER_CHECKS,
+    ScriptedModel,
+    check_completion,
+    check_embedding,
+    check_reranking,
+    check_stream,
+    check_token_spans,
+)
+from support.models import HELLO, ask, likelihood
+
+
+async def test_replies_come_in_turn_and_requests_are_kept():
+    model = ScriptedModel(["one", Completion("two"), ValueError("three")])
+    assert [(await ask(model)).text for _ in range(2)] == ["one", "two"]
+    with pytest.raises(ValueError, match="three"):
+        await ask(model)
+    with pytest.raises(UsageError, match="no reply left"):
+        await ask(model)
+    assert model.calls == [ChatRequest(HELLO, max_tokens=9)] * 4
+    assert model.calls[0].prompt == "Hello?"
+
+
+async def test_functions_add_capabilities():
+    model = ScriptedModel(
+        likelihood=lambda prefix, continuation: [-float(len(prefix))] * len(continuation.split()),
+        labels=lambda messages, labels, forced: LabelOdds({labels[0]: 1.0}, 0.5, (forced,)),
+        attention=lambda prompt, spans: [end - start for start, end in spans],
+    )
+    assert model.capabilities == {
+        Capability.CHAT,
+        Capability.LIKELIHOOD,
+        Capability.LABELS,
+        Capability.ATTENTION,
+    }
+    assert await model.likelihoods([("a", "b c"), ("aa", "b")]) == [[-1.0, -1.0], [-2.0]]
+    assert await model.labels(HELLO, ["yes"], forced="[") == LabelOdds({"yes": 1.0}, 0.5, ("[",))
+    assert await model.attention("text", [(0, 3)]) == [3]
+
+
+async def test_without_functions_it_refuses():
+    model = ScriptedModel()
+    assert model.capabilities == {Capability.CHAT}
+    for call in (
+        likelihood(model, "a", "b"),
+        model.labels(HELLO, ["yes"]),
+        model.attention("a", []),
+    ):
+        with pytest.raises(MissingCapability):
+            await call
+
+
+async def test_its_counts_agree():
+    model = ScriptedModel()
+    text = "Four words are here."
+    assert await model.count_tokens(text) == len(await model.token_spans(text)) == 5
+    assert await model.count_prompt([Message("system", text), Message("user", text)]) == 2 * (5 + 4)
+
+
+class Talkative(ScriptedModel):
+    """Ignores `max_tokens`."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda _: "word " * 30)
+
+
+class Thinking(ScriptedModel):
+    """Shows what it thinks."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda _: Completion("<think>so</think>Yes.", model="scripted"))
+
+
+class Silent(ScriptedModel):
+    """Does not stream."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda _: "Red, white and blue.")
+
+    async def chat(self, request: ChatRequest, on_token: Any = None) -> Completion:
+        return await super().chat(request)
+
+
+class Blind(Silent):
+    """Does not know where its tokens are."""
+
+    async def token_spans(self, text: str) -> list[tuple[int, int]]:
+        return []
+
+
+@pytest.mark.parametrize(
+    ("model", "check"),
+    [
+        (Talkative, check_completion),
+        (Thinking, check_completion),
+        (Silent, check_stream),
+        (Blind, check_token_spans),
+    ],
+)
+async def test_a_broken_chat_model_fails(model, check):
+    assert check in CHAT_MODEL_CHECKS
+    with pytest.raises(AssertionError):
+        await check(model())
+
+
+class Unscaled:
+    """An embedder whose vectors are not of unit length, and a reranker that ignores the query."""
+
+    name = "unscaled"
+    dimension = 2
+
+    async def embed(self, texts: Any, kind: str = "passage") -> Any:
+        await asyncio.sleep(0)
+        return np.full((len(texts), 2), 3, np.float32)
+
+    async def score(self, query: str, texts: Any) -> list[float]:
+        return [0.0] * len(texts)
+
+    async def aclose(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("check", [check_embedding, check_reranking])
+async def test_a_broken_embedder_or_reranker_fails(check):
+    assert check in EMBEDDER_CHECKS + RERANKER_CHECKS
+    with pytest.raises(AssertionError):
+        await check(Unscaled())
