@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from colligate.bench.participants import Named
+from colligate.bench.participants import ModelNames
 from colligate.bench.question import Question
 from colligate.core.events import Event, Noted
 from colligate.core.run import Run
@@ -151,8 +151,8 @@ def curate(
     more.setdefault("questions", data / "questions.jsonl")
     more.setdefault("settings", ("mode=sparse",))
     models = {} if model is None else {Role.READER: model}
-    named = Named(Settings(), models, embedder=Words())  # type: ignore[arg-type]
-    return asyncio.run(curate_longrefiner(Curation(data / "out", named=named, **more), see))
+    named = ModelNames(Settings(), models, embedder=Words())  # type: ignore[arg-type]
+    return asyncio.run(curate_longrefiner(Curation(data / "out", names=named, **more), see))
 
 
 def every_sample(data: Path, task: str = "") -> list[Sample]:

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from colligate.bench.participants import Named
+from colligate.bench.participants import ModelNames
 from colligate.bench.question import Question
 from colligate.core.events import Event, Noted
 from colligate.core.run import Run
@@ -143,8 +143,8 @@ def request(data: Path, teacher: ScriptedModel, **more: Any) -> Curation:
     more.setdefault("corpus", data / "corpus.jsonl")
     more.setdefault("questions", data / "questions.jsonl")
     more.setdefault("settings", ("mode=sparse",))
-    named = Named(Settings(), {Role.READER: teacher}, embedder=Words())
-    return Curation(out=data / "out", named=named, **more)
+    named = ModelNames(Settings(), {Role.READER: teacher}, embedder=Words())
+    return Curation(out=data / "out", names=named, **more)
 
 
 def curate(data: Path, teacher: ScriptedModel, said: list[str] | None = None, **more: Any) -> Card:

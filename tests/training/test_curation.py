@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from colligate.bench.datasets.reading import some
-from colligate.bench.participants import Named
+from colligate.bench.participants import ModelNames
 from colligate.bench.question import Question
 from colligate.core.events import Event, Noted, Progressed
 from colligate.core.strategy import Needs
@@ -34,7 +34,6 @@ from colligate.settings import Settings
 from colligate.testing import ScriptedModel
 from colligate.training.card import Card, read_card
 from colligate.training.curate import Curation, CurationContext, is_held_out, opened, told_apart_by
-from colligate.training.journal import Made, read_journal
 from colligate.training.samples import HELD_OUT, TRAIN, Sample, read_samples
 
 READS = Needs(searches=False)
@@ -68,23 +67,23 @@ def write(path: Path, records: list[dict[str, Any]]) -> None:
 def request(data: Path, teacher: ScriptedModel | None = None, **more: Any) -> Curation:
     more.setdefault("questions", data / "questions.jsonl")
     models = {Role.READER: teacher or ScriptedModel(lambda _: "Yes.")}
-    more.setdefault("named", Named(Settings(), models))
+    more.setdefault("names", ModelNames(Settings(), models))
     return Curation(out=data / "out", **more)
 
 
-async def asking(workshop: CurationContext, question: Question) -> Made:
+async def asking(workshop: CurationContext, question: Question) -> CuratedItem:
     """A sample of a question and the teacher's answer."""
     async with workshop.sources(question) as sources:
         run = workshop.run(sources)
         prompt = (Message("user", question.text),)
         reply = await run.chat(prompt, role=Role.WORKER, max_tokens=20)
     sample = Sample(f"{question.id}/0", "scope", (*prompt, Message("assistant", reply.text)))
-    return Made((sample,), usage=workshop.used(run))
+    return CuratedItem((sample,), usage=workshop.used(run))
 
 
 def curate(
     asked: Curation,
-    work: Callable[[CurationContext, Question], Awaitable[Made]] = asking,
+    work: Callable[[CurationContext, Question], Awaitable[CuratedItem]] = asking,
     said: list[Event] | None = None,
     needs: Needs = READS,
     **more: Any,
@@ -151,7 +150,7 @@ def test_what_both_sides_share_is_on_the_card(data: Path) -> None:
         record["gold_document_ids"].append("all")
     write(file, records)
 
-    async def over(workshop: CurationContext, question: Question) -> Made:
+    async def over(workshop: CurationContext, question: Question) -> CuratedItem:
         made = await asking(workshop, question)
         number = int(question.id[1:])
         document = "all" if number % 4 == 0 else f"d{number}"
@@ -171,9 +170,9 @@ def test_what_both_sides_share_is_on_the_card(data: Path) -> None:
 def test_where_nothing_can_be_shared_the_card_says_nothing_of_it(data: Path) -> None:
     (data / "own.csv").write_text("question\nWho?\nWhen?\n", "utf-8")
 
-    async def only_asking(workshop: CurationContext, question: Question) -> Made:
+    async def only_asking(workshop: CurationContext, question: Question) -> CuratedItem:
         messages = (Message("user", question.text), Message("assistant", "No."))
-        return Made((Sample(question.id, "scope", messages),))
+        return CuratedItem((Sample(question.id, "scope", messages),))
 
     card = curate(request(data, questions=data / "own.csv"), only_asking, needs=ASKS)
 
@@ -218,7 +217,7 @@ def test_where_nothing_is_held_out_it_is_said(data: Path) -> None:
 def test_the_teacher_takes_every_role(data: Path) -> None:
     settings_ = Settings().given(reader="a", worker="b", scorer="c")
     teacher = ScriptedModel(lambda _: "Yes.")
-    asked = request(data, named=Named(settings_, {Role.READER: teacher}), limit=2)
+    asked = request(data, names=ModelNames(settings_, {Role.READER: teacher}), limit=2)
 
     curate(asked)  # else b and c would be opened, which nobody knows
 
@@ -227,7 +226,7 @@ def test_the_teacher_takes_every_role(data: Path) -> None:
 
 def test_without_a_teacher_nothing_is_made_where_one_is_needed(data: Path) -> None:
     needs = Needs(required=frozenset({Capability.CHAT}), searches=False)
-    asked = request(data, named=Named())
+    asked = request(data, names=ModelNames())
 
     with pytest.raises(UsageError, match=r"no teacher is named: .*--teacher MODEL"):
         curate(asked, needs=needs)
@@ -248,7 +247,7 @@ def test_a_judge_is_metered_with_the_run_and_pays_from_the_budget(data: Path) ->
         assert used["by_role"]["judge"]["input_tokens"] > 0
         assert workshop.spending.tokens == used["input_tokens"] + used["output_tokens"]
 
-    in_workshop(request(data, named=Named(Settings(), models)), do, READS)
+    in_workshop(request(data, names=ModelNames(Settings(), models)), do, READS)
     assert len(judge.calls) == 1
 
 
@@ -271,12 +270,12 @@ def test_a_teacher_that_cannot_do_it_is_refused_before_anything_is_asked(data: P
 
 
 def test_a_run_that_was_refused_a_call_gives_nothing_even_if_it_hid_that(data: Path) -> None:
-    async def hiding(workshop: CurationContext, question: Question) -> Made:
+    async def hiding(workshop: CurationContext, question: Question) -> CuratedItem:
         async with workshop.sources(question) as sources:
             run = workshop.run(sources)
             with suppress(BudgetExceeded):  # some strategies answer with what they have
                 await run.chat([Message("user", question.text)], max_tokens=20)
-        return Made(usage=workshop.used(run))
+        return CuratedItem(usage=workshop.used(run))
 
     with pytest.raises(BudgetExceeded, match="--max-tokens-total"):
         curate(request(data, max_tokens_total=100), hiding)
@@ -290,13 +289,13 @@ def test_what_was_made_before_is_held_once(data: Path) -> None:
     curate(request(data, limit=20))
     alive = []
 
-    async def counting(workshop: CurationContext, question: Question) -> Made:
+    async def counting(workshop: CurationContext, question: Question) -> CuratedItem:
         alive.append(held() - others)
-        return Made()
+        return CuratedItem()
 
     def held() -> int:
         gc.collect()
-        return sum(type(each) is Made and bool(each.samples) for each in gc.get_objects())
+        return sum(type(each) is CuratedItem and bool(each.samples) for each in gc.get_objects())
 
     others = held()  # which other tests have left
 
@@ -319,7 +318,7 @@ def test_many_calls_are_said_before_they_are_made(data: Path) -> None:
 
 
 def test_what_is_done_again_counts_as_to_come(data: Path) -> None:
-    async def failing(workshop: CurationContext, question: Question) -> Made:
+    async def failing(workshop: CurationContext, question: Question) -> CuratedItem:
         raise MalformedOutput("no JSON")
 
     curate(request(data, limit=2), failing)
@@ -390,10 +389,10 @@ def test_questions_without_documents_can_be_asked_what_needs_none(data: Path) ->
     with pytest.raises(UsageError, match=r"nothing to read: .* has no documents"):
         curate(asked)
 
-    async def only_asking(workshop: CurationContext, question: Question) -> Made:
+    async def only_asking(workshop: CurationContext, question: Question) -> CuratedItem:
         run = workshop.run(InMemorySources(()))
         await run.chat([Message("user", question.text)], max_tokens=5)
-        return Made(usage=workshop.used(run))
+        return CuratedItem(usage=workshop.used(run))
 
     assert curate(asked, only_asking, needs=ASKS).items["done"] == 1
 

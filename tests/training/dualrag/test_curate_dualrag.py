@@ -4,7 +4,7 @@ import json
 import numpy as np
 import pytest
 
-from colligate.bench.participants import Named
+from colligate.bench.participants import ModelNames
 from colligate.errors import BudgetExceeded, MalformedOutput, UsageError
 from colligate.models.base import Capability, Role
 from colligate.testing import ScriptedModel
@@ -59,7 +59,7 @@ def curate(tmp_path):
         request = Curation(
             out=tmp_path / "out",
             questions=questions,
-            named=Named(models=models, embedder=Vectors()),
+            names=ModelNames(models=models, embedder=Vectors()),
             **{"settings": SETTINGS, "held_out": 0.5} | fields,
         )
         return await curate_dualrag(request, lambda event: None), teacher
