@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -72,6 +72,11 @@ def with_metrics(*names: str) -> str:
     return SUITE.replace('["short", "judge_dual", "cost"]', json.dumps(names))
 
 
+def with_strategies(text: str, *names: str) -> str:
+    entries = (f'{{ name = "{name}", strategy = "full-context" }}' for name in names)
+    return text.replace('{ name = "full-context" }', ", ".join(entries))
+
+
 UNJUDGED = with_metrics("short", "cost")
 
 
@@ -87,8 +92,7 @@ def data(tmp_path: Path) -> Path:
         }
         for n in range(3)
     )
-    text = "".join(json.dumps(record) + "\n" for record in records)
-    (tmp_path / "d.jsonl").write_text(text, "utf-8")
+    (tmp_path / "d.jsonl").write_text("".join(json.dumps(each) + "\n" for each in records))
     return tmp_path
 
 
@@ -96,29 +100,36 @@ def suite(text: str = SUITE) -> Suite:
     return parse_suite(text, "small", "small.toml")
 
 
+def finder() -> ScriptedModel:
+    return ScriptedModel(lambda _: FOUND)
+
+
+def start(
+    data: Path,
+    reader: ScriptedModel | None = None,
+    judge: ScriptedModel | None = None,
+    said: list[str] | None = None,
+    text: str = SUITE,
+    **more: Any,
+) -> Coroutine[Any, Any, SuiteRun]:
+    models = {Role.READER: reader or finder(), **({Role.JUDGE: judge} if judge else {})}
+    notes = [] if said is None else said
+
+    def see(event: Event) -> None:
+        if isinstance(event, Noted):
+            notes.append(event.text)
+
+    names = ModelNames(Settings(), models)
+    return run_suite(BenchRequest(suite(text), data, data / "out", names, **more), see)
+
+
+Ask = Callable[..., SuiteRun]
+
+
 @pytest.fixture
-def asked(data: Path) -> Callable[..., SuiteRun]:
-    """`asked(reader, judge)` runs the suite into a folder."""
-
-    def run(
-        reader: ScriptedModel,
-        judge: ScriptedModel | None = None,
-        said: list[str] | None = None,
-        text: str = SUITE,
-        **more: Any,
-    ) -> SuiteRun:
-        models = {Role.READER: reader, **({Role.JUDGE: judge} if judge else {})}
-        notes = [] if said is None else said
-
-        def see(event: Event) -> None:
-            if isinstance(event, Noted):
-                notes.append(event.text)
-
-        names = ModelNames(Settings(), models)
-        request = BenchRequest(suite(text), data, data / "out", names, **more)
-        return asyncio.run(run_suite(request, see))
-
-    return run
+def asked(data: Path) -> Ask:
+    """`asked(reader, judge)` runs the suite into the folder `out`."""
+    return lambda *models, **more: asyncio.run(start(data, *models, **more))
 
 
 def document(id_: str, text: str = QUOTE) -> Document:
@@ -310,9 +321,7 @@ def test_questions_without_documents_are_for_strategies_that_read_none(data: Pat
     assert plan(suite(), data, entries=configure_entries(suite(), ["direct"])).answers == 1
 
 
-def test_only_who_reads_documents_needs_the_corpus(
-    asked: Callable[..., SuiteRun], data: Path
-) -> None:
+def test_only_who_reads_documents_needs_the_corpus(asked: Ask, data: Path) -> None:
     text = UNJUDGED.replace('name = "d",', 'name = "d", over = "corpus", corpus = "none.jsonl",')
     told = json.dumps({"answer": "It is 41 metres high.", "short_answer": "41 metres"})
 
@@ -337,14 +346,10 @@ def test_right_answers_are_shown_for_every_kind_of_question() -> None:
 # Metrics that ask a model
 
 
-def test_a_metric_that_could_not_be_taken_is_taken_later_and_nothing_else_is_asked_again(
-    asked: Callable[..., SuiteRun], data: Path
-) -> None:
-    reader = ScriptedModel(lambda _: FOUND)
+def test_a_metric_that_could_not_be_taken_is_taken_later_and_nothing_else(asked: Ask) -> None:
+    reader = finder()
     failing = ScriptedModel(lambda _: ServerFailed("the judge is down"))
-    first = asked(reader, failing, limit=2)
-
-    for row in first.rows.values():
+    for row in asked(reader, failing, limit=2).rows.values():
         assert row.unmeasured == {"judge_dual": "ServerFailed: the judge is down"}
         assert row.metrics["containment"] == 1.0
         assert "judge_dual" not in str(row.metrics)
@@ -352,27 +357,21 @@ def test_a_metric_that_could_not_be_taken_is_taken_later_and_nothing_else_is_ask
 
     second = asked(reader, ScriptedModel(lambda _: "Yes"), limit=2)
 
-    assert len(reader.calls) == calls
-    assert second.asked == 2
+    assert (len(reader.calls), second.asked) == (calls, 2)
     for row in second.rows.values():
-        assert row.unmeasured == {}
+        assert (row.unmeasured, row.attempt) == ({}, 1)
         assert (row.metrics["judge_dual_max"], row.metrics["containment"]) == (1.0, 1.0)
-        assert row.attempt == 1
 
 
-def test_what_a_suite_wants_measured_needs_its_model_and_what_it_may_leaves_it_out(
-    asked: Callable[..., SuiteRun], data: Path
-) -> None:
-    reader = ScriptedModel(lambda _: FOUND)
+def test_a_metric_needs_its_model_unless_it_is_optional(asked: Ask, data: Path) -> None:
+    reader, said = finder(), list[str]()
     with pytest.raises(UsageError, match="give one with --judge"):
         asked(reader)
     assert reader.calls == []
     assert not (data / "out" / "rows.jsonl").exists()
 
     optional = SUITE.replace('"judge_dual", "cost"]', '"cost"], optional = ["judge_dual"]')
-    said: list[str] = []
-    done = asked(reader, said=said, text=optional, limit=1)
-    assert len(done.rows) == 1
+    assert len(asked(said=said, text=optional, limit=1).rows) == 1
     assert any(line.startswith("without judge_dual: ") for line in said)
 
 
@@ -384,12 +383,7 @@ async def test_an_interrupted_measurement_keeps_the_answer(data: Path) -> None:
             judging.set()
             await asyncio.Event().wait()
 
-    def run(reader: ScriptedModel, judge: ScriptedModel) -> Any:
-        names = ModelNames(Settings(), {Role.READER: reader, Role.JUDGE: judge})
-        request = BenchRequest(suite(), data, data / "out", names, limit=1)
-        return asyncio.create_task(run_suite(request, lambda _: None))
-
-    task = run(ScriptedModel([FOUND]), Slow([]))
+    task = asyncio.create_task(start(data, judge=Slow([]), limit=1))
     await judging.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -398,13 +392,11 @@ async def test_an_interrupted_measurement_keeps_the_answer(data: Path) -> None:
     [row] = read_rows(data / "out")
     assert row.unmeasured == {"judge_dual": "interrupted"}
     assert row.metrics["containment"] == 1.0
-    done = await run(ScriptedModel([]), ScriptedModel(lambda _: "Yes"))
+    done = await start(data, ScriptedModel([]), ScriptedModel(lambda _: "Yes"), limit=1)
     assert [row.unmeasured for row in done.rows.values()] == [{}]
 
 
-async def test_the_documents_of_a_question_are_open_once_for_all_strategies_and_then_closed(
-    data: Path,
-) -> None:
+async def test_the_documents_of_a_question_are_opened_once_for_all_strategies(data: Path) -> None:
     log: list[str] = []
 
     class Logged(CorpusResolver):
@@ -415,16 +407,13 @@ async def test_the_documents_of_a_question_are_open_once_for_all_strategies_and_
                 yield sources
             log.append(f"-{question.id}")
 
-    names = ["one", "two", "three"]
-    entries = ", ".join(f'{{ name = "{name}", strategy = "full-context" }}' for name in names)
-    text = UNJUDGED.replace('{ name = "full-context" }', entries)
+    text = with_strategies(UNJUDGED, "one", "two", "three")
     planned = plan(suite(text), data, entries=configure_entries(suite(text)))
-    answering = Answering({Role.READER: ScriptedModel(lambda _: FOUND)}, Spending())
+    answering = Answering({Role.READER: finder()}, Spending())
     job: RunJob = Job(data, RUN, ROWS, Trace(), phase="answering", concurrency=2)
-    async with Logged(data, data / "corpus") as corpora:
-        bench = Bench(planned, answering, corpora, Backends())
-        async with job.resume(Provenance("small", text, 0, {}, ("d",), tuple(names)), {}):
-            await bench.run(job)
+    record = Provenance("small", text, 0, {}, ("d",), ())
+    async with Logged(data, data / "corpus") as corpora, job.resume(record, {}):
+        await Bench(planned, answering, corpora, Backends()).run(job)
 
     assert sorted(log) == sorted(f"{sign}q{n}" for n in range(3) for sign in "+-")
     assert log.index("-q0") < log.index("+q2")
@@ -435,8 +424,8 @@ async def test_the_documents_of_a_question_are_open_once_for_all_strategies_and_
 # Which strategies can run
 
 
-def test_of_the_default_strategies_those_that_cannot_run_are_left_out_and_said(
-    asked: Callable[..., SuiteRun], monkeypatch: pytest.MonkeyPatch
+def test_of_the_default_strategies_those_that_cannot_run_are_left_out(
+    asked: Ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     @dataclass(frozen=True)
     class Greedy(FullContext):
@@ -447,22 +436,18 @@ def test_of_the_default_strategies_those_that_cannot_run_are_left_out_and_said(
 
     kinds = {"full-context": FullContext, "greedy": Greedy}
     monkeypatch.setattr("colligate.bench.plan.load_strategy", kinds.__getitem__)
-    text = SUITE.replace('["short", "judge_dual", "cost"]', '["short"]').replace(
-        '{ name = "full-context" }', '{ name = "full-context" }, { name = "greedy" }'
-    )
+    text = UNJUDGED.replace('"full-context" }', '"full-context" }, { name = "greedy" }')
     said: list[str] = []
 
-    done = asked(ScriptedModel(lambda _: FOUND), said=said, text=text, limit=1)
+    done = asked(said=said, text=text, limit=1)
 
     assert {row.strategy for row in done.rows.values()} == {"full-context"}
     assert any("left out: greedy needs attention" in line for line in said)
     with pytest.raises(MissingCapability, match="greedy needs attention"):
-        asked(ScriptedModel(lambda _: FOUND), text=text, limit=1, strategies=["greedy"])
+        asked(text=text, limit=1, strategies=["greedy"])
 
 
-def test_a_strategy_that_breaks_does_not_keep_the_others_from_their_rows(
-    asked: Callable[..., SuiteRun],
-) -> None:
+def test_an_answer_that_fails_does_not_keep_the_others_from_their_rows(asked: Ask) -> None:
     def reply(call: ScriptedCall) -> Any:
         return ServerFailed("it is down") if "mast 1" in call.prompt else FOUND
 
@@ -473,48 +458,51 @@ def test_a_strategy_that_breaks_does_not_keep_the_others_from_their_rows(
     assert {row.metrics["containment"] for row in done.rows.values()} == {0.0, 1.0}
 
 
-def test_who_measures_takes_no_part_in_the_answers(asked: Callable[..., SuiteRun]) -> None:
+def test_the_judge_takes_no_part_in_the_answers(
+    asked: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
     @dataclass(frozen=True)
     class AsksTheJudge(FullContext):
         async def answer(self, question: str, run: Run) -> Answer:
             await run.chat([Message("user", "Settle it.")], role=Role.JUDGE, max_tokens=5)
             return await super().answer(question, run)
 
-    reader = ScriptedModel(lambda _: FOUND)
-    judge = ScriptedModel(lambda _: "Yes")
-    with pytest.MonkeyPatch.context() as patch:
-        kind = {"full-context": AsksTheJudge}.__getitem__
-        patch.setattr("colligate.bench.plan.load_strategy", kind)
-        asked(reader, judge, limit=1)
+    monkeypatch.setattr("colligate.bench.plan.load_strategy", lambda _: AsksTheJudge)
+    reader, judge = finder(), ScriptedModel(lambda _: "Yes")
+    asked(reader, judge, limit=1)
 
     assert [call.prompt == "Settle it." for call in reader.calls] == [True, False]
-    assert not any(call.prompt == "Settle it." for call in judge.calls)
     assert judge.calls
+    assert not any(call.prompt == "Settle it." for call in judge.calls)
 
 
-def test_a_metric_of_the_whole_run_that_cannot_be_taken_is_said_and_costs_no_row(
-    asked: Callable[..., SuiteRun], data: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_metric_of_the_whole_run_that_cannot_be_taken_is_reported_and_taken_later(
+    asked: Ask, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    installed: list[str] = []
+
     def share(pairs: Sequence[Any]) -> dict[str, float]:
         return {"share_found": sum(outcome.found for _, outcome in pairs) / len(pairs)}
 
     def heavy(pairs: Sequence[Any]) -> dict[str, float]:
-        raise MissingExtra("heavy needs torch", "it is not installed")
+        if not installed:
+            raise MissingExtra("heavy needs torch", "it is not installed")
+        return {"heavy": 0.5}
 
     monkeypatch.setitem(CORPUS, "share", share)
     monkeypatch.setitem(CORPUS, "heavy", heavy)
-    text = with_metrics("short", "share", "heavy")
-    said: list[str] = []
+    text, said = with_metrics("short", "share", "heavy"), list[str]()
 
-    done = asked(ScriptedModel(lambda _: FOUND), said=said, text=text)
-
-    assert len(done.rows) == 3
+    assert len(asked(said=said, text=text).rows) == 3
     assert "without heavy: heavy needs torch: it is not installed" in said
     assert read_totals(data / "out") == {("d", "full-context"): {"share_found": 1.0}}
+    installed.append("torch")
+    asked(ScriptedModel([]), text=text)
+    assert read_totals(data / "out")["d", "full-context"] == {"share_found": 1.0, "heavy": 0.5}
 
 
 def test_metrics_of_the_whole_run_are_never_those_of_fewer_rows(
-    asked: Callable[..., SuiteRun], data: Path, monkeypatch: pytest.MonkeyPatch
+    asked: Ask, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counted: list[int] = []
 
@@ -526,10 +514,10 @@ def test_metrics_of_the_whole_run_are_never_those_of_fewer_rows(
 
     monkeypatch.setitem(CORPUS, "share", share)
     text = with_metrics("short", "share")
-    asked(ScriptedModel(lambda _: FOUND), text=text, limit=2)
+    asked(text=text, limit=2)
     assert read_totals(data / "out") == {("d", "full-context"): {"answers": 2.0}}
     with pytest.raises(KeyboardInterrupt):
-        asked(ScriptedModel(lambda _: FOUND), text=text)
+        asked(text=text)
     assert len(read_rows(data / "out")) == 3
     assert read_totals(data / "out") == {}
 
@@ -541,68 +529,31 @@ def test_metrics_of_the_whole_run_are_never_those_of_fewer_rows(
     assert results(done[0])["cells"][0]["metrics"]["answers"] == 3.0
 
 
-def test_a_metric_of_the_whole_run_is_taken_once_it_can_be(
-    asked: Callable[..., SuiteRun], data: Path, monkeypatch: pytest.MonkeyPatch
+def test_runs_that_share_replies_ask_the_same_once_and_pay_for_it_once(
+    asked: Ask, data: Path
 ) -> None:
-    def heavy(pairs: Sequence[Any]) -> dict[str, float]:
-        if not installed:
-            raise MissingExtra("heavy needs torch", "it is not installed")
-        return {"heavy": 0.5}
-
-    installed: list[str] = []
-    monkeypatch.setitem(CORPUS, "heavy", heavy)
-    text = with_metrics("short", "heavy")
-    asked(ScriptedModel(lambda _: FOUND), text=text)
-    installed.append("torch")
-    asked(ScriptedModel([]), text=text)
-
-    assert read_totals(data / "out") == {("d", "full-context"): {"heavy": 0.5}}
-
-
-def test_runs_that_share_replies_ask_the_same_once_and_count_its_tokens_but_not_its_seconds(
-    asked: Callable[..., SuiteRun], data: Path
-) -> None:
-    replies = data / "replies.db"
-    first, second = ScriptedModel([FOUND] * 3), ScriptedModel([])
-
-    once = asked(first, text=UNJUDGED, replies=replies)
+    shared: dict[str, Any] = {"text": UNJUDGED, "replies": data / "replies.db"}
+    once = asked(ScriptedModel([FOUND]), limit=1, **shared)
     shutil.move(data / "out", data / "first")
-    again = asked(second, text=UNJUDGED, replies=replies)
-
-    assert not second.calls
-    assert once.tokens > 0
-    assert again.tokens == 0
-    for key, row in again.rows.items():
-        before = once.rows[key]
-        assert row.outcome.text == before.outcome.text
-        assert row.metrics["tokens"] == before.metrics["tokens"] > 0
-        assert row.metrics["calls"] == 1
-        assert "seconds" in before.metrics
-        assert "seconds" not in row.metrics
-
-
-def test_what_was_remembered_takes_nothing_from_a_budget(
-    asked: Callable[..., SuiteRun], data: Path
-) -> None:
-    replies = data / "replies.db"
-    spent = asked(ScriptedModel([FOUND]), text=UNJUDGED, replies=replies, limit=1).tokens
-    shutil.move(data / "out", data / "first")
-
     model = ScriptedModel([FOUND] * 2)
-    done = asked(model, text=UNJUDGED, replies=replies, max_tokens_total=100 * spent)
+
+    done = asked(model, max_tokens_total=100 * once.tokens, **shared)
 
     assert len(model.calls) == 2
-    assert done.tokens == 2 * spent
+    assert done.tokens == 2 * once.tokens > 0
+    [(key, first)] = once.rows.items()
+    again = done.rows[key]
+    assert again.outcome.text == first.outcome.text
+    # Its tokens are those of an answer alone; its seconds are not.
+    assert again.metrics["tokens"] == first.metrics["tokens"] > 0
+    assert (again.metrics["calls"], "seconds" in first.metrics) == (1, True)
+    assert "seconds" not in again.metrics
 
 
 def test_strategies_whose_names_look_alike_in_a_path_keep_their_own_traces(
-    asked: Callable[..., SuiteRun], data: Path
+    asked: Ask, data: Path
 ) -> None:
-    text = SUITE.replace("judge_dual", "cost").replace(
-        '{ name = "full-context" }',
-        '{ name = "a b", strategy = "full-context" }, { name = "a-b", strategy = "full-context" }',
-    )
-    done = asked(ScriptedModel(lambda _: FOUND), text=text, limit=1)
+    done = asked(text=with_strategies(UNJUDGED, "a b", "a-b"), limit=1)
 
     traces = {row.trace for row in done.rows.values()}
     assert len(traces) == 2

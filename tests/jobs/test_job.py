@@ -25,8 +25,7 @@ from colligate.errors import (
     ServerFailed,
     UsageError,
 )
-from colligate.jobs import Invocation, Job, JsonlReader, RecordFile, ResultFile, check_same
-from colligate.jobs.job import parse_known
+from colligate.jobs import IdentityRecord, Job, JsonlReader, RecordFile, ResultFile
 
 
 @dataclass(frozen=True)
@@ -39,25 +38,7 @@ class Doubled:
         return cls("", f"{kind}: {why}")
 
 
-@dataclass(frozen=True)
-class Record:
-    identity: Mapping[str, Any]
-    sessions: tuple[Invocation, ...] = ()
-
-    def resume(self, now: Record, folder: Path) -> Record:
-        check_same(self.identity, now.identity, folder)
-        return self
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, whole: Mapping[str, Any]) -> Record:
-        sessions = tuple(parse_known(Invocation, each) for each in whole["sessions"])
-        return cls(whole["identity"], sessions)
-
-
-RECORD = RecordFile("record.json", Record.from_json, "a job", "the test")
+RECORD = RecordFile("record.json", IdentityRecord.from_json, "a job", "the test")
 RESULTS: ResultFile[str, Doubled] = ResultFile(
     "results.jsonl",
     JsonlReader(
@@ -97,8 +78,10 @@ async def do(
 ) -> dict[str, Doubled]:
     options.setdefault("fail", Doubled.failed)
     trace = Trace([(events if events is not None else []).append])
-    job: Job[str, Doubled, Record] = Job(folder, RECORD, RESULTS, trace, phase="doing", **options)
-    async with job.resume(Record(identity), arguments or {}):
+    job: Job[str, Doubled, IdentityRecord] = Job(
+        folder, RECORD, RESULTS, trace, phase="doing", **options
+    )
+    async with job.resume(IdentityRecord(identity), arguments or {}):
         await job.run({item: item for item in items if job.is_missing(item)}, work)
     return job.results
 

@@ -20,7 +20,7 @@ from colligate.core.events import Event, Noted
 from colligate.core.run import Run
 from colligate.documents import Document, Span
 from colligate.documents.markdown import markdown_tree
-from colligate.errors import BudgetExceeded, EndpointUnreachable, UsageError
+from colligate.errors import BudgetExceeded, UsageError
 from colligate.library.in_memory import InMemorySources
 from colligate.library.library import AsyncLibrary
 from colligate.models import Capability, Completion, Message, Role
@@ -402,18 +402,6 @@ def test_a_spent_budget_ends_it_with_what_there_is(data: Path) -> None:
 
     assert whole.complete
     assert "Unfinished" not in (data / "out" / "README.md").read_text("utf-8")
-
-
-def test_a_teacher_that_nobody_reaches_fails_the_questions(data: Path) -> None:
-    card = curate(data, ScriptedModel(lambda _: EndpointUnreachable("nobody answers")))
-
-    assert card.items == {"asked": 3, "done": 3, "failed": 3}
-    assert card.discarded == {"EndpointUnreachable": 3}
-
-    repaired = curate(data, ScriptedModel(TEACHER), retry_failed=True)
-
-    assert repaired.items["failed"] == 0
-    assert "EndpointUnreachable" not in repaired.discarded
 
 
 def test_another_teacher_or_setting_is_refused(data: Path) -> None:

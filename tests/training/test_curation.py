@@ -87,6 +87,14 @@ async def asking(context: CurationContext, question: Question) -> CuratedItem:
     return CuratedItem((sample,), usage=context.usage_of(run))
 
 
+async def only_asking(context: CurationContext, question: Question) -> CuratedItem:
+    """The same without documents, and without where it comes from."""
+    run = context.start_run(InMemorySources(()))
+    reply = await run.chat([Message("user", question.text)], max_tokens=5)
+    messages = (Message("user", question.text), Message("assistant", reply.text))
+    return CuratedItem((Sample(question.id, "scope", messages),), usage=context.usage_of(run))
+
+
 def within(
     asked: Curation,
     do: Callable[[CurationContext], Awaitable[Any]],
@@ -179,10 +187,6 @@ def test_what_both_sides_share_is_on_the_card(data: Path) -> None:
 def test_what_cannot_be_shared_is_not_on_the_card(data: Path) -> None:
     (data / "own.csv").write_text("question\nWho?\nWhen?\n", "utf-8")
 
-    async def only_asking(context: CurationContext, question: Question) -> CuratedItem:
-        messages = (Message("user", question.text), Message("assistant", "No."))
-        return CuratedItem((Sample(question.id, "scope", messages),))
-
     card = curate(request(data, questions=data / "own.csv"), only_asking, needs=ASKS)
 
     assert set(card.split) == {"held out", "kept apart by", "seed"}
@@ -233,14 +237,21 @@ def test_the_teacher_takes_every_role(data: Path) -> None:
     assert len(teacher.calls) == 2
 
 
-def test_a_teacher_that_is_needed_must_be_named(data: Path) -> None:
-    needs = Needs(required=frozenset({Capability.CHAT}), searches=False)
-    asked = request(data, names=ModelNames())
+@pytest.mark.parametrize(
+    ("names", "more", "why"),
+    [
+        ({"names": ModelNames()}, frozenset(), r"no teacher is named: .*--teacher MODEL"),
+        ({}, frozenset({Capability.ATTENTION}), "test needs attention"),
+    ],
+)
+def test_a_teacher_must_be_named_and_able(
+    data: Path, names: dict[str, Any], more: frozenset[Capability], why: str
+) -> None:
+    needs = Needs(required=frozenset({Capability.CHAT}) | more, searches=False)
 
-    with pytest.raises(UsageError, match=r"no teacher is named: .*--teacher MODEL"):
-        curate(asked, needs=needs)
-
-    assert not (data / "out").exists()
+    with pytest.raises(ColligateError, match=why):
+        curate(request(data, **names), needs=needs)
+    assert not (data / "out" / "journal.jsonl").exists()
 
 
 def test_a_judge_is_metered_with_the_run_and_pays_from_the_budget(data: Path) -> None:
@@ -258,21 +269,8 @@ def test_a_judge_is_metered_with_the_run_and_pays_from_the_budget(data: Path) ->
 
     within(request(data, names=ModelNames(Settings(), models)), do)
     assert len(judge.calls) == 1
-
-
-def test_a_judge_that_is_needed_must_be_named(data: Path) -> None:
-    async def do(context: CurationContext) -> None:
-        with pytest.raises(UsageError, match="no judge is named"):
-            context.judge_of(context.start_run(InMemorySources(())))
-
-    within(request(data), do)
-
-
-def test_a_teacher_that_lacks_a_capability_is_refused(data: Path) -> None:
-    needs = Needs(required=frozenset({Capability.CHAT, Capability.ATTENTION}), searches=False)
-
-    with pytest.raises(ColligateError, match="test needs attention"):
-        curate(request(data), needs=needs)
+    with pytest.raises(UsageError, match="no judge is named"):
+        within(request(data), do)
 
 
 # What is spent
@@ -398,12 +396,6 @@ def test_questions_without_documents_can_be_asked_what_needs_none(data: Path) ->
 
     with pytest.raises(UsageError, match=r"nothing to read: .* has no documents"):
         curate(asked)
-
-    async def only_asking(context: CurationContext, question: Question) -> CuratedItem:
-        run = context.start_run(InMemorySources(()))
-        await run.chat([Message("user", question.text)], max_tokens=5)
-        return CuratedItem(usage=context.usage_of(run))
-
     assert curate(asked, only_asking, needs=ASKS).items["done"] == 1
 
 
@@ -420,30 +412,22 @@ def test_a_file_that_changed_is_another_source(data: Path) -> None:
     ("more", "error", "said"),
     [
         ({"questions": Path("nowhere.jsonl")}, MissingPath, "nowhere.jsonl"),
-        ({"corpus": Path("nowhere")}, MissingPath, "there is no nowhere"),
-        ({"library": Path("nowhere")}, MissingPath, "there is no nowhere"),
+        ({"corpus": Path("nowhere")}, MissingPath, "there is no .*nowhere"),
+        ({"library": Path("nowhere")}, MissingPath, "there is no .*nowhere"),
+        ({"library": Path("empty")}, NoDocuments, "library .*empty is empty"),
+        ({"corpus": Path()}, UsageError, "would be among the documents"),
         ({"format": "xml"}, UsageError, "there is no format 'xml'"),
     ],
 )
-def test_missing_paths_are_reported_before_anything_is_made(
+def test_what_cannot_be_read_is_reported_before_anything_is_made(
     data: Path, more: dict[str, Any], error: type[Exception], said: str
 ) -> None:
+    (data / "empty").mkdir()
+    more = {name: data / v if isinstance(v, Path) else v for name, v in more.items()}
+
     with pytest.raises(error, match=said):
         curate(request(data, **more))
-
-    assert not (data / "out").exists()
-
-
-def test_an_empty_library_is_reported(data: Path) -> None:
-    (data / "library").mkdir()
-
-    with pytest.raises(NoDocuments, match=r"library .* is empty"):
-        curate(request(data, library=data / "library"))
-
-
-def test_the_folder_must_not_lie_among_the_documents(data: Path) -> None:
-    with pytest.raises(UsageError, match="would be among the documents"):
-        curate(request(data, corpus=data))
+    assert not (data / "out" / "journal.jsonl").exists()
 
 
 @pytest.mark.parametrize(
@@ -488,13 +472,9 @@ def test_a_journal_and_a_record_are_read_as_they_were_written(data: Path) -> Non
     failed = read.pop("q1")
     assert failed == CuratedItem((), {"MalformedOutput": 1}, error="MalformedOutput: no JSON")
     assert len(read) == 39
-    for each in read.values():
-        assert (each.discarded, each.counts, len(each.samples)) == (
-            {"too long": 1},
-            {"shown": 2},
-            1,
-        )
-        assert each.usage["calls"] == 1
+    assert all(each.discarded == {"too long": 1} for each in read.values())
+    assert all(each.usage["calls"] == len(each.samples) == 1 for each in read.values())
+    assert all(each.counts == {"shown": 2} for each in read.values())
     record = CURATION.read(data / "out")
     assert record.identity == card.made_with
     assert [session.arguments for session in record.sessions] == [{"n": 1}]

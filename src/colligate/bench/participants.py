@@ -69,15 +69,10 @@ class Participants:
 async def open_participants(
     names: ModelNames, plan: Plan, spending: Spending, stack: AsyncExitStack, trace: Trace
 ) -> tuple[Participants, Plan]:
-    """Open what a plan needs, until `stack` closes; the plan is left with what can be done.
+    """Open what a plan needs, until `stack` closes; return it with what can be done of the plan.
 
     Strategies that the models cannot run, and optional metrics that cannot be taken, are left out
-    and reported.
-
-    Raises:
-        UnknownModel, ModelError: a model cannot be opened.
-        MissingCapability: a strategy that was named outright cannot run.
-        UsageError, MissingBackend, MissingExtra: a metric of the suite cannot be taken.
+    and reported; a strategy that was chosen by name, or another metric, is an error.
     """
     session = await stack.enter_async_context(names.session())
     every = await session.open_models(trace)
@@ -116,7 +111,7 @@ async def _runnable_entries(
         try:
             without = await session.check(name, entry.strategy.needs, models)
         except MissingCapability as error:
-            if plan.named_outright:
+            if plan.by_name:
                 raise
             trace.emit(Noted(f"left out: {error}", warning=True))
         else:

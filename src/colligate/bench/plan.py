@@ -1,4 +1,4 @@
-"""What a run asks: which questions of which data sets, of which strategies; and what that costs."""
+"""The plan of a run: which questions are asked of which strategies, and an estimate of the cost."""
 
 from __future__ import annotations
 
@@ -58,19 +58,19 @@ class PlannedDataset:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a run asks, in this order.
+    """The questions and strategies of a run, in the order of the work.
 
-    `named_outright`: the strategies were chosen by name, so none of them may be left out.
+    `by_name`: the strategies were chosen by name, so none of them may be left out.
     """
 
     suite: Suite
     datasets: tuple[PlannedDataset, ...]
     entries: tuple[SuiteEntry, ...]
-    named_outright: bool = False
+    by_name: bool = False
 
     @property
     def answers(self) -> int:
-        """How many answers there will be."""
+        """The number of answers there will be."""
         return sum(len(each.questions) for each in self.datasets) * len(self.entries)
 
     @property
@@ -98,10 +98,6 @@ def plan(
     """Read the questions to ask: `limit` of each data set, or as many as the suite says. Blocks.
 
     `datasets` are names of the suite's; without any its default ones are asked.
-
-    Raises:
-        UsageError: a data set is unknown, or a strategy would have nothing to read.
-        MissingPath, FaultyRecord: a file of questions is missing or wrong.
     """
     chosen = [suite.dataset(name) for name in dict.fromkeys(datasets)]
     chosen = chosen or [each for each in suite.datasets if each.default]
@@ -168,9 +164,6 @@ def configure_entries(
 
     A name that is not the suite's own may be any registered strategy's. `settings` are texts such
     as "k=3", for the strategies that have the parameter; what the suite itself sets wins.
-
-    Raises:
-        UsageError: a strategy is unknown, or no strategy has the parameter.
     """
     own = {method.name: method for method in suite.strategies}
     wanted = names or [method.name for method in suite.strategies if method.default]

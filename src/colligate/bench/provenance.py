@@ -1,4 +1,4 @@
-"""What a run was made with: `run.json` in its folder, so that its numbers can be reproduced."""
+"""The record of what a run was made with (`run.json`), so that its numbers can be reproduced."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LINE = 100  # characters of a line that an error quotes
 
 @dataclass(frozen=True)
 class Provenance:
-    """What a run was made with.
+    """The record of what a run was made with.
 
     All but `sessions`, `questions`, `limit`, `datasets` and `strategies` is the same for every
     row: a run is resumed only with the same. `datasets` and `strategies` are names of the suite's

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from colligate.bench.outcome import Outcome
 from colligate.errors import MissingPath
 from colligate.jobs.files import JsonlReader
-from colligate.jobs.job import ResultFile
+from colligate.jobs.job import ResultFile, parse_known
 
 
 class Key(NamedTuple):
-    """What identifies a row of a run. `question` is the question's id in its data set."""
+    """The key of a row in its run. `question` is the question's id in its data set."""
 
     dataset: str
     question: str
@@ -52,12 +52,11 @@ class Row:
 
     @property
     def key(self) -> Key:
-        """What identifies the row."""
         return Key(self.dataset, self.question, self.strategy)
 
     @property
     def error(self) -> str:
-        """Why there is no answer; empty if there is one."""
+        """The reason why there is no answer; empty if there is one."""
         return self.outcome.error
 
     def bare(self) -> Row:
@@ -67,41 +66,13 @@ class Row:
 
     def to_json(self) -> dict[str, Any]:
         """Return the row as a line of the file holds it: `bare`."""
-        return {
-            "dataset": self.dataset,
-            "question": self.question,
-            "strategy": self.strategy,
-            "gold_at": self.gold_at,
-            "question_text": self.question_text,
-            "answers": list(self.answers),
-            "answerable": self.answerable,
-            "outcome": self.bare().outcome.to_json(),
-            "metrics": dict(self.metrics),
-            "unmeasured": dict(self.unmeasured),
-            "trace": self.trace,
-            "began": self.began,
-            "attempt": self.attempt,
-        }
+        return asdict(self.bare())
 
     @classmethod
     def from_json(cls, row: Mapping[str, Any]) -> Row:
-        """Return the row that `to_json` gave."""
-        gold_at = row["gold_at"]
-        return cls(
-            dataset=str(row["dataset"]),
-            question=str(row["question"]),
-            strategy=str(row["strategy"]),
-            question_text=str(row["question_text"]),
-            answers=tuple(row["answers"]),
-            outcome=Outcome.from_json(row["outcome"]),
-            metrics={name: float(value) for name, value in row["metrics"].items()},
-            gold_at=None if gold_at is None else int(gold_at),
-            answerable=bool(row["answerable"]),
-            unmeasured=dict(row["unmeasured"]),
-            trace=row["trace"],
-            began=str(row["began"]),
-            attempt=int(row["attempt"]),
-        )
+        """Return the row that `to_json` gave; fields that another version wrote are left out."""
+        answers, outcome = tuple(row["answers"]), Outcome.from_json(row["outcome"])
+        return parse_known(cls, {**row, "answers": answers, "outcome": outcome})
 
 
 def _parse(line: Mapping[str, Any]) -> tuple[Key, Row]:

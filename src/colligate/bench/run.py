@@ -59,7 +59,7 @@ RunJob = Job[Key, Row, Provenance]
 
 @dataclass(frozen=True)
 class BenchRequest:
-    """What is to be run, and into which folder.
+    """A request to run a suite into a folder.
 
     `strategies` and `datasets` are names; without any the suite's default ones. `settings` are
     texts such as "k=3", for the strategies that have the parameter. `limit` is how many questions
@@ -104,12 +104,7 @@ class SuiteRun:
 
 
 def make_plan(request: BenchRequest) -> Plan:
-    """Return what the request asks. Blocks.
-
-    Raises:
-        UsageError: a strategy or a data set is unknown.
-        MissingPath, FaultyRecord: a file of questions or a corpus is missing or wrong.
-    """
+    """Return what the request asks. Blocks."""
     entries = configure_entries(request.suite, request.strategies, request.settings)
     made = plan(
         request.suite,
@@ -119,7 +114,7 @@ def make_plan(request: BenchRequest) -> Plan:
         limit=request.limit,
         seed=request.seed,
     )
-    return replace(made, named_outright=bool(request.strategies))
+    return replace(made, by_name=bool(request.strategies))
 
 
 def estimate_run(request: BenchRequest) -> Estimate:
@@ -237,11 +232,7 @@ class Bench:
         return items
 
     async def run(self, job: RunJob) -> None:
-        """Do what is missing; see `Job.run` for what ends it early.
-
-        Raises:
-            FaultyRecord, LibraryError: documents cannot be shown.
-        """
+        """Do what is missing; see `Job.run` for what ends it early."""
         items = {item.key: item for item in self.missing(job)}
         documents: dict[tuple[str, str], _SharedSources] = {}
         for key, item in items.items():

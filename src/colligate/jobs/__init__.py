@@ -2,10 +2,11 @@
 
 from colligate.jobs.files import JsonlReader, JsonlWriter, lock_folder, write_whole
 from colligate.jobs.identity import ModelRecord, check_same
-from colligate.jobs.job import Invocation, Job, RecordFile, ResultFile
+from colligate.jobs.job import IdentityRecord, Invocation, Job, RecordFile, ResultFile
 from colligate.jobs.spending import PaidJudge, SharedTokenBudget, Spending
 
 __all__ = [
+    "IdentityRecord",
     "Invocation",
     "Job",
     "JsonlReader",

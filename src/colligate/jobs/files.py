@@ -65,8 +65,7 @@ class JsonlReader(Generic[T]):
     def read(self, file: Path) -> Iterator[T]:
         """Yield the lines of a file; a last line that is not whole is left out.
 
-        Raises:
-            FaultyRecord: a line is wrong.
+        FaultyRecord if a line is wrong.
         """
         with file.open("rb") as lines:
             yield from (each.value for each in self.scan(file, lines))
@@ -143,11 +142,7 @@ class JsonlWriter:
 
 
 def make_folder(folder: Path) -> None:
-    """Make the folder if it is missing. Blocks.
-
-    Raises:
-        UsageError: it cannot be made.
-    """
+    """Make the folder if it is missing; UsageError if it cannot be made. Blocks."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

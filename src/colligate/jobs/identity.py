@@ -1,4 +1,4 @@
-"""What results are made with: models, prompts, data and the machine, recorded and compared.
+"""The identity of results: models, prompts, data and machine, recorded and compared.
 
 A folder of results is resumed only with what it was begun with (`check_same`).
 """
@@ -40,7 +40,7 @@ _LONGEST = 60  # characters of a value that an error quotes
 _DIGEST = 64  # characters of a SHA-256, which mean nothing to a person
 
 
-# What a folder was begun with, and what it is to be resumed with.
+# Resuming: compare an identity with that of the folder.
 
 
 def check_same(before: Mapping[str, Any], now: Mapping[str, Any], folder: Path) -> None:

@@ -11,7 +11,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Generic, Protocol, Self, TypeVar
@@ -30,7 +30,7 @@ from colligate.errors import (
     cause,
 )
 from colligate.jobs.files import JsonlReader, JsonlWriter, write_whole
-from colligate.jobs.identity import commit, hardware
+from colligate.jobs.identity import check_same, commit, hardware
 
 _MOST_UNREACHED = 10  # items in a row; more failures of this kind would tell nothing new
 _UNREACHED = tuple(
@@ -39,31 +39,25 @@ _UNREACHED = tuple(
 
 
 class Result(Protocol):
-    """What an item gave; `error` is "Kind: why" if the item failed, otherwise empty."""
+    """The result of an item; `error` is "Kind: why" if the item failed, otherwise empty."""
 
     @property
     def error(self) -> str: ...
 
 
 class JobRecord(Protocol):
-    """What all results of a folder are made with; a frozen dataclass."""
+    """A record of what the results of a folder are made with; a frozen dataclass.
+
+    `resume` returns the record of a folder that is resumed with what is asked for `now`, and
+    raises UsageError if the folder was begun with something else.
+    """
 
     @property
-    def sessions(self) -> tuple[Invocation, ...]:
-        """The times the command ran."""
-        ...
+    def sessions(self) -> tuple[Invocation, ...]: ...
 
-    def to_json(self) -> dict[str, Any]:
-        """Return what the file holds."""
-        ...
+    def resume(self, now: Self, folder: Path) -> Self: ...
 
-    def resume(self, now: Self, folder: Path) -> Self:
-        """Return the record of the folder that is resumed with `now`.
-
-        Raises:
-            UsageError: it was begun with something else.
-        """
-        ...
+    def to_json(self) -> dict[str, Any]: ...
 
 
 I = TypeVar("I")  # noqa: E741 (an item)
@@ -73,44 +67,31 @@ R = TypeVar("R", bound=Result)
 Rec = TypeVar("Rec", bound=JobRecord)
 
 
+@dataclass(eq=False)
 class Job(Generic[K, R, Rec]):
-    """Work in a folder that this process holds (`lock_folder`).
+    """Work in a folder that this process holds (`lock_folder`); `results` are by key.
 
     At most `concurrency` items are in progress at once. `phase` is the verb of progress lines
     ("answering"). `retry_failed` does failed items again. `fail` makes the result of an item that
     raised an error of ours or took longer than `timeout` seconds; without it such an error ends
-    the job.
+    the job. `done` counts the items that this process finished.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        records: RecordFile[Rec],
-        results: ResultFile[K, R],
-        trace: Trace,
-        *,
-        phase: str,
-        concurrency: int = 1,
-        timeout: float | None = None,
-        retry_failed: bool = False,
-        fail: Callable[[str, str], R] | None = None,
-    ) -> None:
-        self.folder = folder
-        self.results: dict[K, R] = {}
-        self.done = 0
-        self._records = records
-        self._results = results
-        self._trace = trace
-        self._phase = phase
-        self._concurrency = concurrency
-        self._timeout = timeout
-        self._retry_failed = retry_failed
-        self._fail = fail
-        self._file: JsonlWriter | None = None
-        self._writing = asyncio.Lock()
-        self._total = 0
-        self._unreached = 0
-        self._stopped: ColligateError | None = None
+    folder: Path
+    record_file: RecordFile[Rec]
+    result_file: ResultFile[K, R]
+    trace: Trace
+    phase: str
+    concurrency: int = 1
+    timeout: float | None = None
+    retry_failed: bool = False
+    fail: Callable[[str, str], R] | None = None
+    results: dict[K, R] = field(default_factory=dict, init=False)
+    done: int = field(default=0, init=False)
+    _file: JsonlWriter = field(init=False)
+    _writing: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
+    _unreached: int = field(default=0, init=False)
+    _stopped: ColligateError | None = field(default=None, init=False)
 
     @asynccontextmanager
     async def resume(self, record: Rec, arguments: Mapping[str, Any]) -> AsyncIterator[None]:
@@ -120,29 +101,31 @@ class Job(Generic[K, R, Rec]):
             UsageError: the folder was begun with something else, or its record is missing.
             FaultyRecord: a line of the results is wrong.
         """
-        record = await in_thread(self._resumed, record)
+        record = await in_thread(self._check, record)
         session = await in_thread(Invocation.start, arguments)
-        before = record.sessions
-        await in_thread(self._records.write, self.folder, _with(record, (*before, session)))
+        await in_thread(self._write_record, record, session)
         try:
-            with await in_thread(self._results.open, self.folder, self.results) as self._file:
+            with await in_thread(self.result_file.open, self.folder, self.results) as self._file:
                 yield
         finally:
-            session = replace(session, ended=utc_now())
-            await in_thread(self._records.write, self.folder, _with(record, (*before, session)))
+            await in_thread(self._write_record, record, replace(session, ended=utc_now()))
 
-    def _resumed(self, record: Rec) -> Rec:
-        if not self._results.any(self.folder):
+    def _check(self, record: Rec) -> Rec:
+        if not self.result_file.any(self.folder):
             return record
-        if not (self.folder / self._records.name).exists():
-            what = f"{self.folder} holds {self._results.name} but no {self._records.name}"
-            raise UsageError(what, "nobody knows what it was made with", "name another --out")
-        return self._records.read(self.folder).resume(record, self.folder)
+        if not (self.folder / self.record_file.name).exists():
+            what = f"{self.folder} holds {self.result_file.name} but no {self.record_file.name}"
+            raise UsageError(what, "it is unknown what they were made with", "name another --out")
+        return self.record_file.read(self.folder).resume(record, self.folder)
+
+    def _write_record(self, record: Rec, session: Invocation) -> None:
+        sessions = (*record.sessions, session)
+        self.record_file.write(self.folder, replace(record, sessions=sessions))  # type: ignore[type-var]
 
     def is_missing(self, key: K) -> bool:
         """Whether an item has no result yet, or is to be tried again."""
         result = self.results.get(key)
-        return result is None or (self._retry_failed and bool(result.error))
+        return result is None or (self.retry_failed and bool(result.error))
 
     async def run(self, items: Mapping[K, I], work: Callable[[I], Awaitable[R]]) -> None:
         """Do the work on each item, in their order; each result is on the disk when it is there.
@@ -151,22 +134,21 @@ class Job(Generic[K, R, Rec]):
             BudgetExceeded: the budget is spent; what was refused has no result.
             EndpointUnreachable: ten items in a row failed because no model can be reached.
         """
-        self._total = len(items)
-        slots = asyncio.Semaphore(self._concurrency)
+        slots = asyncio.Semaphore(self.concurrency)
         try:
             async with asyncio.TaskGroup() as group:
                 for key, item in items.items():
                     await slots.acquire()
                     if self._stopped is not None:
                         break
-                    task = group.create_task(self._do(key, item, work))
+                    task = group.create_task(self._do(key, item, work, len(items)))
                     task.add_done_callback(lambda _: slots.release())
         except BaseExceptionGroup as group:
             raise cause(group) from group
         if self._stopped is not None:
             raise self._stopped
 
-    async def _do(self, key: K, item: I, work: Callable[[I], Awaitable[R]]) -> None:
+    async def _do(self, key: K, item: I, work: Callable[[I], Awaitable[R]], total: int) -> None:
         try:
             result = await self._result(item, work)
         except BudgetExceeded as error:
@@ -176,17 +158,17 @@ class Job(Generic[K, R, Rec]):
         self.done += 1
         self._count(result)
         what = f"{key}: {result.error}" if result.error else str(key)
-        self._trace.emit(Progressed(self._phase, self.done, self._total, what))
+        self.trace.emit(Progressed(self.phase, self.done, total, what))
 
     async def _result(self, item: I, work: Callable[[I], Awaitable[R]]) -> R:
         error: BaseException
         try:
-            async with asyncio.timeout(self._timeout) as deadline:
+            async with asyncio.timeout(self.timeout) as deadline:
                 return await work(item)
         except TimeoutError:
-            if self._fail is None or not deadline.expired():
+            if self.fail is None or not deadline.expired():
                 raise
-            return self._fail("Timeout", f"not done within {self._timeout:g} seconds")
+            return self.fail("Timeout", f"not done within {self.timeout:g} seconds")
         except ColligateError as raised:
             error = raised
         except BaseExceptionGroup as group:
@@ -194,15 +176,14 @@ class Job(Generic[K, R, Rec]):
                 raise
             # A call that the budget refused stops the job, whatever else failed at the same time.
             error = cause(group.subgroup(BudgetExceeded) or group)
-        if self._fail is None or isinstance(error, BudgetExceeded):
+        if self.fail is None or isinstance(error, BudgetExceeded):
             raise error
-        return self._fail(type(error).__name__, str(error))
+        return self.fail(type(error).__name__, str(error))
 
     async def put(self, key: K, result: R) -> None:
         """Write a result; it is on the disk when this returns."""
-        assert self._file is not None  # within `resume`
         async with self._writing:
-            await in_thread(self._file.append, self._results.to_line(key, result))
+            await in_thread(self._file.append, self.result_file.to_line(key, result))
         self.results[key] = result
 
     def _count(self, result: R) -> None:
@@ -215,7 +196,7 @@ class Job(Generic[K, R, Rec]):
             self._stopped = self._stopped or EndpointUnreachable(what, why, hint)
 
 
-# What the folder holds.
+# The files of the folder.
 
 
 @dataclass(frozen=True)
@@ -243,6 +224,26 @@ def utc_now() -> str:
 
 
 @dataclass(frozen=True)
+class IdentityRecord:
+    """The record of a folder whose results are all made with the same `identity`, which is JSON."""
+
+    identity: Mapping[str, Any]
+    sessions: tuple[Invocation, ...] = ()
+
+    def resume(self, now: IdentityRecord, folder: Path) -> IdentityRecord:
+        check_same(self.identity, now.identity, folder)
+        return self
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, whole: Mapping[str, Any]) -> IdentityRecord:
+        sessions = tuple(parse_known(Invocation, session) for session in whole["sessions"])
+        return cls(dict(whole["identity"]), sessions)
+
+
+@dataclass(frozen=True)
 class RecordFile(Generic[Rec]):
     """The file of a folder that says what its results are made with.
 
@@ -256,26 +257,17 @@ class RecordFile(Generic[Rec]):
     made_by: str
 
     def read(self, folder: Path) -> Rec:
-        """Read the record of a folder. Blocks.
-
-        Raises:
-            MissingPath: there is none.
-            ColligateError: it cannot be read.
-        """
+        """Read the record of a folder; MissingPath if there is none. Blocks."""
         file = folder / self.name
         try:
             return self.parse(json.loads(file.read_text("utf-8")))
         except (FileNotFoundError, NotADirectoryError) as error:
-            raise self.missing(folder, self.name) from error
+            why, hint = f"it has no {self.name}", f"{self.made_by} makes one"
+            raise MissingPath(f"{folder} is not {self.what}", why, hint) from error
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             why = f"{type(error).__name__}: {error}"
             hint = "restore the file, or name another --out"
             raise ColligateError(f"{file} cannot be read", why, hint) from error
-
-    def missing(self, folder: Path, name: str) -> MissingPath:
-        """Return the error for a folder without a file."""
-        hint = f"{self.made_by} makes one"
-        return MissingPath(f"{folder} is not {self.what}", f"it has no {name}", hint)
 
     def write(self, folder: Path, record: Rec) -> None:
         """Write the record whole: a process killed meanwhile leaves the former one. Blocks."""
@@ -295,9 +287,6 @@ class ResultFile(Generic[K, R]):
         """Read the results of a folder, in the order in which their keys first came. Blocks.
 
         A last line that is not whole is left out, so a folder can be read while its job runs.
-
-        Raises:
-            FaultyRecord: a line is wrong.
         """
         return dict(self.lines.read(folder / self.name))
 
@@ -308,19 +297,10 @@ class ResultFile(Generic[K, R]):
 
     def open(self, folder: Path, results: dict[K, R]) -> JsonlWriter:
         """Open the file for appending and add what it holds to `results`. Blocks."""
-
-        def take(line: tuple[K, R]) -> None:
-            key, result = line
-            results[key] = result
-
-        return JsonlWriter(folder / self.name, self.lines, take)
+        return JsonlWriter(folder / self.name, self.lines, lambda line: results.update([line]))
 
 
 def parse_known(kind: type[T], record: Mapping[str, Any]) -> T:
     """Make a dataclass of JSON; fields that another version wrote are left out."""
     known = {each.name for each in fields(kind)}  # type: ignore[arg-type]
     return kind(**{name: value for name, value in record.items() if name in known})
-
-
-def _with(record: Rec, sessions: tuple[Invocation, ...]) -> Rec:
-    return replace(record, sessions=sessions)  # type: ignore[type-var]

@@ -97,12 +97,10 @@ class PaidJudge:
 
     @property
     def name(self) -> str:
-        """The model's name."""
         return self._model.name
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        """Those of the model's capabilities that a judge uses."""
         return self._model.capabilities & {
             Capability.CHAT,
             Capability.STRUCTURED,
@@ -111,13 +109,11 @@ class PaidJudge:
 
     @property
     def context_tokens(self) -> int | None:
-        """The model's window."""
         return self._model.context_tokens
 
     async def chat(
         self, messages: Sequence[Message], *, max_tokens: int, **options: Any
     ) -> Completion:
-        """Make one call; see `ChatModel.chat`. BudgetExceeded if not enough is left."""
         prompt = await self._model.count_prompt(messages)
         async with self._all.hold(prompt + max_tokens):
             began = time.perf_counter()
@@ -130,7 +126,6 @@ class PaidJudge:
     async def labels(
         self, messages: Sequence[Message], labels: Sequence[str], *, forced: str = ""
     ) -> LabelOdds:
-        """Return the odds of each label; see `LabelModel.labels`."""
         assert isinstance(self._model, LabelModel)
         prompt = await self._model.count_prompt(messages)
         async with self._all.hold(prompt):
@@ -143,15 +138,12 @@ class PaidJudge:
         return odds
 
     async def count_tokens(self, text: str) -> int:
-        """Count the tokens of a text."""
         return await self._model.count_tokens(text)
 
     async def count_prompt(self, messages: Sequence[Message]) -> int:
-        """Count the tokens of a prompt."""
         return await self._model.count_prompt(messages)
 
     async def token_spans(self, text: str) -> list[tuple[int, int]]:
-        """Return the spans of a text's tokens."""
         return await self._model.token_spans(text)
 
     async def aclose(self) -> None:

@@ -30,14 +30,13 @@ from colligate.errors import ColligateError, MissingPath, NoDocuments, UsageErro
 from colligate.jobs.files import JsonlReader, lock_folder
 from colligate.jobs.identity import (
     PROMPTS,
-    check_same,
     file_digest,
     model_records,
     path_digest,
     prompt_digests,
     versions,
 )
-from colligate.jobs.job import Invocation, Job, RecordFile, ResultFile, parse_known
+from colligate.jobs.job import IdentityRecord, Job, RecordFile, ResultFile
 from colligate.jobs.spending import MANY_CALLS, PaidJudge, SharedTokenBudget, Spending
 from colligate.library.library import AsyncLibrary
 from colligate.library.sources import Sources
@@ -53,7 +52,7 @@ _TEACHER = "teacher"  # what records call the reader of a curation
 
 @dataclass(frozen=True)
 class Curation:
-    """What is to be curated, and into which folder.
+    """A request to curate samples into a folder.
 
     Questions are asked over a `library`; without one over a `corpus` (passages, or a folder of
     documents; questions that name documents of it are asked over these); without both over the
@@ -107,12 +106,6 @@ async def open_curation(
     The teacher must meet `needs`, which also say whether documents are read and searched at all;
     if nothing is required no teacher is opened. `prompts_of` are the classes whose modules write
     prompts, `settings` the configuration of the system: both belong to the identity.
-
-    Raises:
-        UsageError: the request is wrong, or another process has the folder.
-        MissingPath, FaultyRecord: questions, library or corpus are missing or wrong.
-        UnknownModel, ModelError: a model cannot be opened, or lacks what is needed.
-        LibraryError: the library cannot be opened.
     """
     reader = request.names.models.get(Role.READER) or request.names.settings.reader
     if needs.required and reader is None:
@@ -173,7 +166,7 @@ async def open_curation(
 
 @dataclass
 class CurationContext:
-    """What the work on each item uses; made by `open_curation`.
+    """The models, documents and budget that the work on each item uses.
 
     `questions` are those that are asked, drawn by seed and id. `identity` is what the samples are
     made with. The documents are those of `library`, otherwise what `corpora` has of `dataset`.
@@ -208,17 +201,12 @@ class CurationContext:
 
         `filters` are sentences for the card: what is left out or changed, and why. `calls` is
         about how many model calls an item takes. Finished items are also written if the work ends
-        early.
-
-        Raises:
-            BudgetExceeded, EndpointUnreachable: the work ended before all was done.
-            UsageError: the folder was begun with something else.
-            ColligateError: something cannot be read.
+        early; see `Job.run`.
         """
         request, by_id = self.request, {item.id: item for item in items}
         if len(by_id) < len(items):
             raise ValueError("two items have the same id")
-        job: Job[str, CuratedItem, CurationRecord] = Job(
+        job: Job[str, CuratedItem, IdentityRecord] = Job(
             request.out,
             CURATION,
             JOURNAL,
@@ -230,7 +218,7 @@ class CurationContext:
             fail=CuratedItem.failed,
         )
         stopped: ColligateError | None = None
-        async with job.resume(CurationRecord(self.identity), request.arguments):
+        async with job.resume(IdentityRecord(self.identity), request.arguments):
             missing = {id_: item for id_, item in by_id.items() if job.is_missing(id_)}
             self._announce(len(missing), len(items), calls)
             try:
@@ -257,11 +245,7 @@ class CurationContext:
 
     @asynccontextmanager
     async def sources(self, question: Question) -> AsyncIterator[Sources]:
-        """Open the documents that a question is asked over.
-
-        Raises:
-            ColligateError: they cannot be read or indexed.
-        """
+        """Open the documents that a question is asked over."""
         if self.library is not None:
             yield self.library
             return
@@ -295,12 +279,7 @@ class CurationContext:
         return run.meter.report().to_json()
 
     async def load_documents(self) -> list[Document]:
-        """Load at most `limit` of the documents, drawn by seed and id as questions are.
-
-        Raises:
-            NoDocuments: there are no documents.
-            ColligateError: they cannot be read.
-        """
+        """Load at most `limit` of the documents, drawn by seed and id as questions are."""
         limit, seed = self.request.limit, self.request.seed
         if self.library is not None:
             infos = some(await self.library.documents(), limit, seed)
@@ -326,35 +305,12 @@ class CurationContext:
                     yield document
 
 
-# What the folder holds while the work is in progress: a record, and a line for each finished item.
-
-
-@dataclass(frozen=True)
-class CurationRecord:
-    """What the samples of a folder are made with, and each time that the command ran."""
-
-    identity: Mapping[str, Any]
-    sessions: tuple[Invocation, ...] = ()
-
-    def resume(self, now: CurationRecord, folder: Path) -> CurationRecord:
-        """Return this record; UsageError if `now` has another identity."""
-        check_same(self.identity, now.identity, folder)
-        return self
-
-    def to_json(self) -> dict[str, Any]:
-        """Return what the file holds."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, whole: Mapping[str, Any]) -> CurationRecord:
-        """Return what `to_json` gave."""
-        sessions = tuple(parse_known(Invocation, session) for session in whole["sessions"])
-        return cls(dict(whole["identity"]), sessions)
+# The files of a curation in progress: a record, and a line for each finished item.
 
 
 CURATION = RecordFile(
     "curation.json",
-    CurationRecord.from_json,
+    IdentityRecord.from_json,
     "a folder of curated samples",
     "colligate train curate --out",
 )

@@ -105,7 +105,7 @@ def _wrong(messages: tuple[Message, ...]) -> str:
 
 @dataclass(frozen=True)
 class CuratedItem:
-    """What one question or document gave.
+    """The samples that one question or document gave, with what was left out, and the cost.
 
     `discarded` says how many samples were left out, by reason; `counts` is what else the data card
     adds up. `usage` is a `UsageReport` as JSON. `error` is why the item failed, kind first; a

@@ -1,4 +1,4 @@
-"""What a run of DualRAG did, step by step, read from its own events and calls.
+"""The steps of a run of DualRAG, read from its own events and calls.
 
 Nothing is recorded a second time: the outline is built again from the events by the code that built
 it, and the calls themselves say what the model was asked.
@@ -67,7 +67,7 @@ class TrajectoryStep:
 
 @dataclass(frozen=True)
 class StepState:
-    """What is known when a step begins; `thoughts` ends with its own, `before` without it.
+    """The knowledge when a step begins; `thoughts` ends with its own, `before` without it.
 
     `outline` is as the prompts show it, `names` are its entities, `fragments` what it holds.
     """
