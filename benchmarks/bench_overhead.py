@@ -17,7 +17,6 @@ import shutil
 import tempfile
 import time
 from collections.abc import Sequence
-from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,11 +24,13 @@ from typing import Any
 from colligate.bench.corpus import CorpusResolver
 from colligate.bench.metrics.backends import Backends
 from colligate.bench.observe import Answering
-from colligate.bench.plan import contenders, plan
-from colligate.bench.rows import RowFile, read_rows
-from colligate.bench.run import Bench
+from colligate.bench.plan import configure_entries, plan
+from colligate.bench.provenance import RUN, Provenance
+from colligate.bench.rows import ROWS, read_rows
+from colligate.bench.run import Bench, RunJob
 from colligate.bench.suites import parse_suite
-from colligate.jobs.spending import Spending
+from colligate.core.events import Trace
+from colligate.jobs import Job, Spending
 from colligate.models import Role
 from colligate.testing import ScriptedModel
 
@@ -74,17 +75,16 @@ def record(number: int, chance: random.Random) -> dict[str, Any]:
 async def run(folder: Path, out: Path, *, traces: bool) -> tuple[float, Sequence[float]]:
     """Seconds of a run, and those of its answers."""
     suite = parse_suite(SUITE, "made", "made.toml")
-    asked = plan(suite, folder, taking_part=contenders(suite))
-    models = {Role.READER: ScriptedModel(lambda _: REPLY)}
-    async with AsyncExitStack() as stack:
-        rows = stack.enter_context(RowFile(out))
-        in_view = await stack.enter_async_context(CorpusResolver(folder, out / "corpus"))
-        answering = Answering(models, Spending())
-        bench = Bench(asked, out, answering, in_view, Backends(), traces=traces)
+    planned = plan(suite, folder, entries=configure_entries(suite))
+    answering = Answering({Role.READER: ScriptedModel(lambda _: REPLY)}, Spending())
+    job: RunJob = Job(out, RUN, ROWS, Trace(keep=False), phase="answering")
+    record = Provenance("made", SUITE, 0, {}, ("made",), ("full-context",))
+    async with CorpusResolver(folder, out / "corpus") as corpora, job.resume(record, {}):
+        bench = Bench(planned, answering, corpora, Backends(), traces=traces)
         began = time.perf_counter()
-        await bench.run(rows)
+        await bench.run(job)
         seconds = time.perf_counter() - began
-    return seconds, [row.outcome.seconds for row in rows.rows.values()]
+    return seconds, [row.outcome.seconds for row in job.results.values()]
 
 
 def say(figure: str, value: float, unit: str, against: str) -> None:

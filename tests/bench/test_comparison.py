@@ -9,10 +9,10 @@ import pytest
 
 from colligate.bench.compare import compared
 from colligate.bench.outcome import Outcome
-from colligate.bench.provenance import ModelRecord, Provenance, write_provenance
-from colligate.bench.rows import Row, RowFile
+from colligate.bench.rows import Row
 from colligate.bench.significance import paired_bootstrap
 from colligate.errors import UsageError
+from support.bench import write_run
 
 Values = Mapping[tuple[str, str, str], Mapping[str, float]]
 
@@ -26,14 +26,11 @@ strategies = [{ name = "a" }, { name = "b" }]
 
 def run(folder: Path, values: Values, suite: str = SUITE) -> Path:
     """A run whose rows have these metrics, by data set, question and strategy."""
-    folder.mkdir()
-    models = {"reader": ModelRecord("m")}
-    write_provenance(folder, Provenance("s", suite, 7, models, ("d",), ("a", "b")))
-    with RowFile(folder) as rows:
-        for (dataset, question, strategy), metrics in values.items():
-            key = (dataset, question, strategy)
-            rows.add(Row(*key, question_text="?", answers=(), outcome=Outcome(), metrics=metrics))
-    return folder
+    rows = [
+        Row(*key, question_text="?", answers=(), outcome=Outcome(), metrics=metrics)
+        for key, metrics in values.items()
+    ]
+    return write_run(folder, suite, rows)
 
 
 def of(strategy: str, *em: float, dataset: str = "d") -> Values:

@@ -9,10 +9,10 @@ from colligate.bench.compare import compared, counted
 from colligate.bench.metrics.evidence import evidence_measures
 from colligate.bench.metrics.retrieval import CUTS
 from colligate.bench.outcome import Outcome, Piece
-from colligate.bench.provenance import ModelRecord, Provenance, write_provenance
 from colligate.bench.question import Question
 from colligate.bench.report.contents import read_contents
-from colligate.bench.rows import Row, RowFile
+from colligate.bench.rows import Row
+from support.bench import write_run
 
 QUESTION = Question("q", "?", ("y",), gold=("g",))
 CAME_THROUGH = Outcome(
@@ -81,12 +81,9 @@ def test_what_broke_is_a_search_in_vain_only_of_a_strategy_that_searches() -> No
 
 
 def test_comparisons_and_reports_count_so(tmp_path: Path) -> None:
-    models = {"reader": ModelRecord("m")}
-    write_provenance(tmp_path, Provenance("s", SUITE, 7, models, ("d",), ("a", "b")))
-    with RowFile(tmp_path) as rows:
-        for question, outcome in (("1", CAME_THROUGH), ("2", BROKE)):
-            rows.add(row(question, outcome))
-            rows.add(row(question, CAME_THROUGH, strategy="b"))
+    rows = [row("1", CAME_THROUGH), row("2", BROKE)]
+    rows += [row(question, CAME_THROUGH, strategy="b") for question in "12"]
+    write_run(tmp_path, SUITE, rows)
 
     [found] = compared(tmp_path, metrics=["gold_any_kept"])
     assert (found.means, found.missing) == ((0.5, 1.0), (0, 0))

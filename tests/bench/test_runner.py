@@ -1,30 +1,34 @@
-"""The bench from within: what becomes of an answer, what is asked again, what is spent."""
+"""Running a suite: what an answer becomes, what is asked again, what is spent."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 
+from colligate.bench.corpus import CorpusResolver
+from colligate.bench.metrics.backends import Backends
 from colligate.bench.metrics.catalogue import CORPUS
 from colligate.bench.observe import Answering, stages
-from colligate.bench.participants import Named
-from colligate.bench.plan import SuiteEntry, contenders, plan
+from colligate.bench.participants import ModelNames
+from colligate.bench.plan import SuiteEntry, configure_entries, plan
+from colligate.bench.provenance import RUN, Provenance
 from colligate.bench.question import Question, Reading, Task
-from colligate.bench.rows import Row, read_rows
-from colligate.bench.run import Done, Request, run_suite
-from colligate.bench.suites import Method, Suite, parse_suite
+from colligate.bench.rows import ROWS, read_rows
+from colligate.bench.run import Bench, BenchRequest, RunJob, SuiteRun, run_suite
+from colligate.bench.suites import Dataset, Method, Suite, parse_suite
 from colligate.bench.totals import read_totals, right_answers
 from colligate.cli.bench_results import results
 from colligate.core.answer import Answer
 from colligate.core.citing import Evidence
-from colligate.core.events import Event, Noted
+from colligate.core.events import Event, Noted, Trace
 from colligate.core.reader import Form
 from colligate.core.run import Run
 from colligate.core.strategy import Needs
@@ -38,7 +42,7 @@ from colligate.errors import (
     ServerFailed,
     UsageError,
 )
-from colligate.jobs.spending import Paid, Spending
+from colligate.jobs import Job, Spending
 from colligate.library.in_memory import InMemorySources
 from colligate.models import ChatRequest, Message, Role
 from colligate.settings import Settings
@@ -48,7 +52,6 @@ from colligate.strategies.rdr2.events import Routed
 from colligate.strategies.rdr2.router import Action, Tag
 from colligate.strategies.spd_rag.events import AgentEnded, AgentTurn, FoundThere
 from colligate.testing import ScriptedModel
-from support.models import ask
 
 SUITE = """
 title = "Small"
@@ -65,6 +68,18 @@ FOUND = json.dumps(
 )
 
 
+def with_metrics(*names: str) -> str:
+    return SUITE.replace('["short", "judge_dual", "cost"]', json.dumps(names))
+
+
+def with_strategies(text: str, *names: str) -> str:
+    entries = (f'{{ name = "{name}", strategy = "full-context" }}' for name in names)
+    return text.replace('{ name = "full-context" }', ", ".join(entries))
+
+
+UNJUDGED = with_metrics("short", "cost")
+
+
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
     records = (
@@ -77,8 +92,7 @@ def data(tmp_path: Path) -> Path:
         }
         for n in range(3)
     )
-    text = "".join(json.dumps(record) + "\n" for record in records)
-    (tmp_path / "d.jsonl").write_text(text, "utf-8")
+    (tmp_path / "d.jsonl").write_text("".join(json.dumps(each) + "\n" for each in records))
     return tmp_path
 
 
@@ -86,54 +100,76 @@ def suite(text: str = SUITE) -> Suite:
     return parse_suite(text, "small", "small.toml")
 
 
+def finder() -> ScriptedModel:
+    return ScriptedModel(lambda _: FOUND)
+
+
+def start(
+    data: Path,
+    reader: ScriptedModel | None = None,
+    judge: ScriptedModel | None = None,
+    said: list[str] | None = None,
+    text: str = SUITE,
+    **more: Any,
+) -> Coroutine[Any, Any, SuiteRun]:
+    models = {Role.READER: reader or finder(), **({Role.JUDGE: judge} if judge else {})}
+    notes = [] if said is None else said
+
+    def see(event: Event) -> None:
+        if isinstance(event, Noted):
+            notes.append(event.text)
+
+    names = ModelNames(Settings(), models)
+    return run_suite(BenchRequest(suite(text), data, data / "out", names, **more), see)
+
+
+Ask = Callable[..., SuiteRun]
+
+
 @pytest.fixture
-def asked(data: Path) -> Callable[..., Done]:
-    """`asked(reader, judge)` runs the suite into a folder."""
-
-    def run(
-        reader: ScriptedModel,
-        judge: ScriptedModel | None = None,
-        said: list[str] | None = None,
-        text: str = SUITE,
-        **more: Any,
-    ) -> Done:
-        models = {Role.READER: reader, **({Role.JUDGE: judge} if judge else {})}
-        named = Named(Settings(), models)
-        notes = [] if said is None else said
-
-        def see(event: Event) -> None:
-            if isinstance(event, Noted):
-                notes.append(event.text)
-
-        request = Request(suite(text), data, data / "out", named, **more)
-        return asyncio.run(run_suite(request, see))
-
-    return run
+def asked(data: Path) -> Ask:
+    """`asked(reader, judge)` runs the suite into the folder `out`."""
+    return lambda *models, **more: asyncio.run(start(data, *models, **more))
 
 
 def document(id_: str, text: str = QUOTE) -> Document:
     return Document(id_, id_, text, text_tree(text, id_), language="en")
 
 
-# What becomes of an answer
+# What an answer becomes
 
 
 @dataclass(frozen=True)
-class Broken:
-    """A strategy that raises what it is made with, once it has searched."""
+class Then:
+    """A strategy that asks its model once and then does something else."""
 
-    error: BaseException
+    act: Callable[[str, Run], Answer]
+    max_tokens: int = 5
 
-    name: ClassVar[str] = "broken"
+    name: ClassVar[str] = "then"
     needs: ClassVar[Needs] = Needs(searches=False)
 
     async def answer(self, question: str, run: Run) -> Answer:
-        await run.chat([Message("user", question)], max_tokens=5)
-        raise self.error
+        try:
+            await run.chat([Message("user", question)], max_tokens=self.max_tokens)
+        except BudgetExceeded:
+            assert run.tokens.left is None  # the run cannot see the budget of all
+        return self.act(question, run)
 
 
-async def outcome_of(strategy: Any, model: ScriptedModel, **more: Any) -> Any:
-    answering = Answering({Role.READER: model}, more.pop("spending", Spending()), **more)
+def raising(error: BaseException) -> Then:
+    def act(question: str, run: Run) -> Answer:
+        raise error
+
+    return Then(act)
+
+
+def guess(question: str, run: Run) -> Answer:
+    return Answer(question, "then", "a guess", True)
+
+
+async def outcome_of(strategy: Any, model: ScriptedModel, spending: Spending | None = None) -> Any:
+    answering = Answering({Role.READER: model}, spending or Spending())
     async with InMemorySources([document("a")]) as sources:
         outcome, _ = await answering.answered(strategy, "How high?", sources)
     return outcome
@@ -155,15 +191,14 @@ async def test_a_refusal_has_no_text_and_no_citation_but_what_was_read() -> None
     outcome = await outcome_of(FullContext(), ScriptedModel([refusal]))
 
     assert (outcome.found, outcome.text, outcome.short) == (False, "", "")
-    assert outcome.citations == ()
-    assert len(outcome.evidence) == 1
+    assert (outcome.citations, len(outcome.evidence)) == ((), 1)
 
 
 @pytest.mark.parametrize(
     ("error", "said"),
     [
         (ServerFailed("it is down", "500"), "ServerFailed: it is down: 500"),
-        (KeyError("x"), "internal error: KeyError: 'x' (answer, line "),
+        (KeyError("x"), "internal error: KeyError: 'x' (act, line "),
         (
             ExceptionGroup("several", [ValueError("v"), ServerFailed("it is down")]),
             "ServerFailed: it is down",
@@ -174,62 +209,29 @@ async def test_a_refusal_has_no_text_and_no_citation_but_what_was_read() -> None
 async def test_whatever_a_strategy_raises_is_the_outcomes_error_with_what_it_cost(
     error: Exception, said: str
 ) -> None:
-    outcome = await outcome_of(Broken(error), ScriptedModel(["hm"]))
+    outcome = await outcome_of(raising(error), ScriptedModel(["hm"]))
 
     assert outcome.error.startswith(said)
-    assert outcome.found is False
-    assert outcome.usage["calls"] == 1
+    assert (outcome.found, outcome.usage["calls"]) == (False, 1)
 
 
 async def test_an_answer_that_cites_what_there_is_not_has_failed() -> None:
-    @dataclass(frozen=True)
-    class Inventive:
-        name: ClassVar[str] = "inventive"
-        needs: ClassVar[Needs] = Needs(searches=False)
-
-        async def answer(self, question: str, run: Run) -> Answer:
-            await run.chat([Message("user", question)], max_tokens=5)
-            evidence = (Evidence(Span("nowhere", 0, 5), 1.0, "so"),)
-            return Answer(question, self.name, "a guess", True, evidence=evidence)
-
-    outcome = await outcome_of(Inventive(), ScriptedModel(["hm"]))
+    evidence = (Evidence(Span("nowhere", 0, 5), 1.0, "so"),)
+    strategy = Then(lambda *asked: replace(guess(*asked), evidence=evidence))
+    outcome = await outcome_of(strategy, ScriptedModel(["hm"]))
 
     assert "nowhere" in outcome.error
     assert (outcome.found, outcome.text, outcome.usage["calls"]) == (False, "", 1)
 
 
-async def test_what_stops_the_process_is_no_outcome() -> None:
+async def test_what_stops_the_process_is_not_an_outcome() -> None:
     with pytest.raises(KeyboardInterrupt):
-        await outcome_of(Broken(KeyboardInterrupt()), ScriptedModel(["hm"]))
+        await outcome_of(raising(KeyboardInterrupt()), ScriptedModel(["hm"]))
 
 
-async def test_what_the_budget_of_all_refuses_is_no_outcome_even_if_the_strategy_goes_on() -> None:
-    @dataclass(frozen=True)
-    class Undaunted:
-        name: ClassVar[str] = "undaunted"
-        needs: ClassVar[Needs] = Needs(searches=False)
-
-        async def answer(self, question: str, run: Run) -> Answer:
-            assert run.tokens.left is None  # it does not feel the budget
-            try:
-                await run.chat([Message("user", question)], max_tokens=100)
-            except BudgetExceeded:
-                return Answer(question, self.name, "a guess", True)
-            raise AssertionError("the budget did not hold")
-
+async def test_what_the_budget_refuses_is_not_an_outcome_even_if_the_strategy_continues() -> None:
     with pytest.raises(BudgetExceeded, match="the limit is 50"):
-        await outcome_of(Undaunted(), ScriptedModel(["hm"]), spending=Spending(50))
-
-
-async def test_a_judge_spends_from_the_same_budget() -> None:
-    spending = Spending(200)
-    judge = Paid(ScriptedModel(["Yes", "No"]), spending)
-
-    await ask(judge, [Message("user", "Is it?")], max_tokens=10)
-
-    assert 0 < spending.tokens < 20
-    with pytest.raises(BudgetExceeded):
-        await ask(judge, [Message("user", "Is it?")], max_tokens=200)
+        await outcome_of(Then(guess, max_tokens=100), ScriptedModel(["hm"]), Spending(50))
 
 
 # Stages
@@ -284,11 +286,11 @@ def test_the_oracle_alone_is_told_the_gold() -> None:
         needs: ClassVar[Needs] = Needs()
 
     question = Question("q", "?", gold=("a",), gold_texts=(("a", "It is so."),))
-    told: Any = SuiteEntry(Method("oracle"), Oracle()).asked(question)  # type: ignore[arg-type]
+    told: Any = SuiteEntry(Method("oracle"), Oracle()).for_question(question)  # type: ignore[arg-type]
 
     assert (told.gold, told.sentences) == (("a",), (("a", "It is so."),))
     other = SuiteEntry(Method("full-context"), FullContext())
-    assert other.asked(question) is other.strategy
+    assert other.for_question(question) is other.strategy
 
 
 @pytest.mark.parametrize(
@@ -302,11 +304,11 @@ def test_a_strategy_answers_in_the_form_of_the_task_unless_the_suite_sets_one(
         '{ name = "full-context" }',
         '{ name = "duquad" }, { name = "short", strategy = "duquad", set = ["form=short"] }',
     )
-    free, held = contenders(suite(text))
+    free, held = configure_entries(suite(text))
     question = Question("q", "?", task=task)
 
-    assert free.asked(question).form == form  # type: ignore[attr-defined]
-    assert held.asked(question).form == Form.SHORT  # type: ignore[attr-defined]
+    assert free.for_question(question).form == form  # type: ignore[attr-defined]
+    assert held.for_question(question).form == Form.SHORT  # type: ignore[attr-defined]
 
 
 def test_questions_without_documents_are_for_strategies_that_read_none(data: Path) -> None:
@@ -315,13 +317,12 @@ def test_questions_without_documents_are_for_strategies_that_read_none(data: Pat
     (data / "d.jsonl").write_text(record, "utf-8")
 
     with pytest.raises(UsageError, match="full-context reads documents"):
-        plan(suite(), data, taking_part=contenders(suite()))
-    assert plan(suite(), data, taking_part=contenders(suite(), ["direct"])).answers == 1
+        plan(suite(), data, entries=configure_entries(suite()))
+    assert plan(suite(), data, entries=configure_entries(suite(), ["direct"])).answers == 1
 
 
-def test_only_who_reads_documents_needs_the_corpus(asked: Callable[..., Done], data: Path) -> None:
-    text = SUITE.replace('"judge_dual", ', "")
-    text = text.replace('name = "d",', 'name = "d", over = "corpus", corpus = "none.jsonl",')
+def test_only_who_reads_documents_needs_the_corpus(asked: Ask, data: Path) -> None:
+    text = UNJUDGED.replace('name = "d",', 'name = "d", over = "corpus", corpus = "none.jsonl",')
     told = json.dumps({"answer": "It is 41 metres high.", "short_answer": "41 metres"})
 
     with pytest.raises(MissingPath, match=r"no .*none\.jsonl"):
@@ -345,14 +346,10 @@ def test_right_answers_are_shown_for_every_kind_of_question() -> None:
 # Metrics that ask a model
 
 
-def test_a_metric_that_could_not_be_taken_is_taken_later_and_nothing_else_is_asked_again(
-    asked: Callable[..., Done], data: Path
-) -> None:
-    reader = ScriptedModel(lambda _: FOUND)
+def test_a_metric_that_could_not_be_taken_is_taken_later_and_nothing_else(asked: Ask) -> None:
+    reader = finder()
     failing = ScriptedModel(lambda _: ServerFailed("the judge is down"))
-    first = asked(reader, failing, limit=2)
-
-    for row in first.rows.values():
+    for row in asked(reader, failing, limit=2).rows.values():
         assert row.unmeasured == {"judge_dual": "ServerFailed: the judge is down"}
         assert row.metrics["containment"] == 1.0
         assert "judge_dual" not in str(row.metrics)
@@ -360,39 +357,75 @@ def test_a_metric_that_could_not_be_taken_is_taken_later_and_nothing_else_is_ask
 
     second = asked(reader, ScriptedModel(lambda _: "Yes"), limit=2)
 
-    assert len(reader.calls) == calls
-    assert second.asked == 2
+    assert (len(reader.calls), second.asked) == (calls, 2)
     for row in second.rows.values():
-        assert row.unmeasured == {}
+        assert (row.unmeasured, row.attempt) == ({}, 1)
         assert (row.metrics["judge_dual_max"], row.metrics["containment"]) == (1.0, 1.0)
-        assert row.attempt == 1
 
 
-def test_what_a_suite_wants_measured_needs_its_model_and_what_it_may_leaves_it_out(
-    asked: Callable[..., Done], data: Path
-) -> None:
-    reader = ScriptedModel(lambda _: FOUND)
+def test_a_metric_needs_its_model_unless_it_is_optional(asked: Ask, data: Path) -> None:
+    reader, said = finder(), list[str]()
     with pytest.raises(UsageError, match="give one with --judge"):
         asked(reader)
     assert reader.calls == []
-    assert read_rows_if_any(data / "out") == []
+    assert not (data / "out" / "rows.jsonl").exists()
 
     optional = SUITE.replace('"judge_dual", "cost"]', '"cost"], optional = ["judge_dual"]')
-    said: list[str] = []
-    done = asked(reader, said=said, text=optional, limit=1)
-    assert len(done.rows) == 1
+    assert len(asked(said=said, text=optional, limit=1).rows) == 1
     assert any(line.startswith("without judge_dual: ") for line in said)
 
 
-def read_rows_if_any(folder: Path) -> Sequence[Row]:
-    return read_rows(folder) if (folder / "rows.jsonl").exists() else []
+async def test_an_interrupted_measurement_keeps_the_answer(data: Path) -> None:
+    judging = asyncio.Event()
+
+    class Slow(ScriptedModel):
+        async def chat(self, *args: Any, **options: Any) -> Any:
+            judging.set()
+            await asyncio.Event().wait()
+
+    task = asyncio.create_task(start(data, judge=Slow([]), limit=1))
+    await judging.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+    [row] = read_rows(data / "out")
+    assert row.unmeasured == {"judge_dual": "interrupted"}
+    assert row.metrics["containment"] == 1.0
+    done = await start(data, ScriptedModel([]), ScriptedModel(lambda _: "Yes"), limit=1)
+    assert [row.unmeasured for row in done.rows.values()] == [{}]
+
+
+async def test_the_documents_of_a_question_are_opened_once_for_all_strategies(data: Path) -> None:
+    log: list[str] = []
+
+    class Logged(CorpusResolver):
+        @asynccontextmanager
+        async def of(self, dataset: Dataset, question: Question) -> AsyncIterator[Any]:
+            log.append(f"+{question.id}")
+            async with super().of(dataset, question) as sources:
+                yield sources
+            log.append(f"-{question.id}")
+
+    text = with_strategies(UNJUDGED, "one", "two", "three")
+    planned = plan(suite(text), data, entries=configure_entries(suite(text)))
+    answering = Answering({Role.READER: finder()}, Spending())
+    job: RunJob = Job(data, RUN, ROWS, Trace(), phase="answering", concurrency=2)
+    record = Provenance("small", text, 0, {}, ("d",), ())
+    async with Logged(data, data / "corpus") as corpora, job.resume(record, {}):
+        await Bench(planned, answering, corpora, Backends()).run(job)
+
+    assert sorted(log) == sorted(f"{sign}q{n}" for n in range(3) for sign in "+-")
+    assert log.index("-q0") < log.index("+q2")
+    assert len(job.results) == 9
+    assert not any(piece.text for row in job.results.values() for piece in row.outcome.retrieved)
 
 
 # Which strategies can run
 
 
-def test_of_the_default_strategies_those_that_cannot_run_are_left_out_and_said(
-    asked: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
+def test_of_the_default_strategies_those_that_cannot_run_are_left_out(
+    asked: Ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     @dataclass(frozen=True)
     class Greedy(FullContext):
@@ -403,75 +436,73 @@ def test_of_the_default_strategies_those_that_cannot_run_are_left_out_and_said(
 
     kinds = {"full-context": FullContext, "greedy": Greedy}
     monkeypatch.setattr("colligate.bench.plan.load_strategy", kinds.__getitem__)
-    text = SUITE.replace('["short", "judge_dual", "cost"]', '["short"]').replace(
-        '{ name = "full-context" }', '{ name = "full-context" }, { name = "greedy" }'
-    )
+    text = UNJUDGED.replace('"full-context" }', '"full-context" }, { name = "greedy" }')
     said: list[str] = []
 
-    done = asked(ScriptedModel(lambda _: FOUND), said=said, text=text, limit=1)
+    done = asked(said=said, text=text, limit=1)
 
     assert {row.strategy for row in done.rows.values()} == {"full-context"}
     assert any("left out: greedy needs attention" in line for line in said)
     with pytest.raises(MissingCapability, match="greedy needs attention"):
-        asked(ScriptedModel(lambda _: FOUND), text=text, limit=1, strategies=["greedy"])
+        asked(text=text, limit=1, strategies=["greedy"])
 
 
-def test_a_strategy_that_breaks_does_not_keep_the_others_from_their_rows(
-    asked: Callable[..., Done],
-) -> None:
+def test_an_answer_that_fails_does_not_keep_the_others_from_their_rows(asked: Ask) -> None:
     def reply(call: ChatRequest) -> Any:
         return ServerFailed("it is down") if "mast 1" in call.prompt else FOUND
 
-    text = SUITE.replace('["short", "judge_dual", "cost"]', '["short"]')
-    done = asked(ScriptedModel(reply), text=text)
+    done = asked(ScriptedModel(reply), text=UNJUDGED)
 
     errors = {row.question: row.outcome.error for row in done.rows.values()}
     assert errors == {"q0": "", "q1": "ServerFailed: it is down", "q2": ""}
     assert {row.metrics["containment"] for row in done.rows.values()} == {0.0, 1.0}
 
 
-def test_who_measures_takes_no_part_in_the_answers(asked: Callable[..., Done]) -> None:
+def test_the_judge_takes_no_part_in_the_answers(
+    asked: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
     @dataclass(frozen=True)
     class AsksTheJudge(FullContext):
         async def answer(self, question: str, run: Run) -> Answer:
             await run.chat([Message("user", "Settle it.")], role=Role.JUDGE, max_tokens=5)
             return await super().answer(question, run)
 
-    reader = ScriptedModel(lambda _: FOUND)
-    judge = ScriptedModel(lambda _: "Yes")
-    with pytest.MonkeyPatch.context() as patch:
-        kind = {"full-context": AsksTheJudge}.__getitem__
-        patch.setattr("colligate.bench.plan.load_strategy", kind)
-        asked(reader, judge, limit=1)
+    monkeypatch.setattr("colligate.bench.plan.load_strategy", lambda _: AsksTheJudge)
+    reader, judge = finder(), ScriptedModel(lambda _: "Yes")
+    asked(reader, judge, limit=1)
 
     assert [call.prompt == "Settle it." for call in reader.calls] == [True, False]
-    assert not any(call.prompt == "Settle it." for call in judge.calls)
     assert judge.calls
+    assert not any(call.prompt == "Settle it." for call in judge.calls)
 
 
-def test_a_metric_of_the_whole_run_that_cannot_be_taken_is_said_and_costs_no_row(
-    asked: Callable[..., Done], data: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_metric_of_the_whole_run_that_cannot_be_taken_is_reported_and_taken_later(
+    asked: Ask, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    installed: list[str] = []
+
     def share(pairs: Sequence[Any]) -> dict[str, float]:
         return {"share_found": sum(outcome.found for _, outcome in pairs) / len(pairs)}
 
     def heavy(pairs: Sequence[Any]) -> dict[str, float]:
-        raise MissingExtra("heavy needs torch", "it is not installed")
+        if not installed:
+            raise MissingExtra("heavy needs torch", "it is not installed")
+        return {"heavy": 0.5}
 
     monkeypatch.setitem(CORPUS, "share", share)
     monkeypatch.setitem(CORPUS, "heavy", heavy)
-    text = SUITE.replace('["short", "judge_dual", "cost"]', '["short", "share", "heavy"]')
-    said: list[str] = []
+    text, said = with_metrics("short", "share", "heavy"), list[str]()
 
-    done = asked(ScriptedModel(lambda _: FOUND), said=said, text=text)
-
-    assert len(done.rows) == 3
+    assert len(asked(said=said, text=text).rows) == 3
     assert "without heavy: heavy needs torch: it is not installed" in said
     assert read_totals(data / "out") == {("d", "full-context"): {"share_found": 1.0}}
+    installed.append("torch")
+    asked(ScriptedModel([]), text=text)
+    assert read_totals(data / "out")["d", "full-context"] == {"share_found": 1.0, "heavy": 0.5}
 
 
 def test_metrics_of_the_whole_run_are_never_those_of_fewer_rows(
-    asked: Callable[..., Done], data: Path, monkeypatch: pytest.MonkeyPatch
+    asked: Ask, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counted: list[int] = []
 
@@ -482,11 +513,11 @@ def test_metrics_of_the_whole_run_are_never_those_of_fewer_rows(
         return {"answers": float(len(pairs))}
 
     monkeypatch.setitem(CORPUS, "share", share)
-    text = SUITE.replace('["short", "judge_dual", "cost"]', '["short", "share"]')
-    asked(ScriptedModel(lambda _: FOUND), text=text, limit=2)
+    text = with_metrics("short", "share")
+    asked(text=text, limit=2)
     assert read_totals(data / "out") == {("d", "full-context"): {"answers": 2.0}}
     with pytest.raises(KeyboardInterrupt):
-        asked(ScriptedModel(lambda _: FOUND), text=text)
+        asked(text=text)
     assert len(read_rows(data / "out")) == 3
     assert read_totals(data / "out") == {}
 
@@ -498,70 +529,31 @@ def test_metrics_of_the_whole_run_are_never_those_of_fewer_rows(
     assert results(done[0])["cells"][0]["metrics"]["answers"] == 3.0
 
 
-def test_a_metric_of_the_whole_run_is_taken_once_it_can_be(
-    asked: Callable[..., Done], data: Path, monkeypatch: pytest.MonkeyPatch
+def test_runs_that_share_replies_ask_the_same_once_and_pay_for_it_once(
+    asked: Ask, data: Path
 ) -> None:
-    def heavy(pairs: Sequence[Any]) -> dict[str, float]:
-        if not installed:
-            raise MissingExtra("heavy needs torch", "it is not installed")
-        return {"heavy": 0.5}
-
-    installed: list[str] = []
-    monkeypatch.setitem(CORPUS, "heavy", heavy)
-    text = SUITE.replace('["short", "judge_dual", "cost"]', '["short", "heavy"]')
-    asked(ScriptedModel(lambda _: FOUND), text=text)
-    installed.append("torch")
-    asked(ScriptedModel([]), text=text)
-
-    assert read_totals(data / "out") == {("d", "full-context"): {"heavy": 0.5}}
-
-
-def test_runs_that_share_replies_ask_the_same_once_and_count_its_tokens_but_not_its_seconds(
-    asked: Callable[..., Done], data: Path
-) -> None:
-    text = SUITE.replace('"judge_dual", ', "")
-    replies = data / "replies.db"
-    first, second = ScriptedModel([FOUND] * 3), ScriptedModel([])
-
-    once = asked(first, text=text, replies=replies)
+    shared: dict[str, Any] = {"text": UNJUDGED, "replies": data / "replies.db"}
+    once = asked(ScriptedModel([FOUND]), limit=1, **shared)
     shutil.move(data / "out", data / "first")
-    again = asked(second, text=text, replies=replies)
-
-    assert not second.calls
-    assert once.tokens > 0
-    assert again.tokens == 0
-    for key, row in again.rows.items():
-        before = once.rows[key]
-        assert row.outcome.text == before.outcome.text
-        assert row.metrics["tokens"] == before.metrics["tokens"] > 0
-        assert row.metrics["calls"] == 1
-        assert "seconds" in before.metrics
-        assert "seconds" not in row.metrics
-
-
-def test_what_was_remembered_takes_nothing_from_a_budget(
-    asked: Callable[..., Done], data: Path
-) -> None:
-    text = SUITE.replace('"judge_dual", ', "")
-    replies = data / "replies.db"
-    spent = asked(ScriptedModel([FOUND]), text=text, replies=replies, limit=1).tokens
-    shutil.move(data / "out", data / "first")
-
     model = ScriptedModel([FOUND] * 2)
-    done = asked(model, text=text, replies=replies, max_tokens_total=100 * spent)
+
+    done = asked(model, max_tokens_total=100 * once.tokens, **shared)
 
     assert len(model.calls) == 2
-    assert done.tokens == 2 * spent
+    assert done.tokens == 2 * once.tokens > 0
+    [(key, first)] = once.rows.items()
+    again = done.rows[key]
+    assert again.outcome.text == first.outcome.text
+    # Its tokens are those of an answer alone; its seconds are not.
+    assert again.metrics["tokens"] == first.metrics["tokens"] > 0
+    assert (again.metrics["calls"], "seconds" in first.metrics) == (1, True)
+    assert "seconds" not in again.metrics
 
 
 def test_strategies_whose_names_look_alike_in_a_path_keep_their_own_traces(
-    asked: Callable[..., Done], data: Path
+    asked: Ask, data: Path
 ) -> None:
-    text = SUITE.replace("judge_dual", "cost").replace(
-        '{ name = "full-context" }',
-        '{ name = "a b", strategy = "full-context" }, { name = "a-b", strategy = "full-context" }',
-    )
-    done = asked(ScriptedModel(lambda _: FOUND), text=text, limit=1)
+    done = asked(text=with_strategies(UNJUDGED, "a b", "a-b"), limit=1)
 
     traces = {row.trace for row in done.rows.values()}
     assert len(traces) == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import threading
 from pathlib import Path
@@ -23,8 +24,11 @@ def count_handles(path):
 
 def list_children():
     """The child processes of this one, running or not."""
-    tasks = Path(f"/proc/{os.getpid()}/task")
-    return [pid for task in tasks.iterdir() for pid in (task / "children").read_text().split()]
+    found = []
+    for task in Path(f"/proc/{os.getpid()}/task").iterdir():
+        with contextlib.suppress(OSError):  # the thread has ended
+            found += (task / "children").read_text().split()
+    return found
 
 
 async def test_cancelled_work_in_a_thread_has_ended_when_its_task_ends():

@@ -11,8 +11,7 @@ import pytest
 from colligate.errors import ColligateError, MissingPath
 from colligate.models import Message
 from colligate.training.card import FILE, README, Card, read_card, summed, write_card
-from colligate.training.journal import Made
-from colligate.training.samples import Sample
+from colligate.training.samples import CuratedItem, Sample
 
 
 def sample(id_: str, task: str = "router", kind: str = "answer") -> Sample:
@@ -40,8 +39,8 @@ CARD = Card(
 
 def test_samples_are_counted_by_task_class_and_split_and_the_rest_is_added_up() -> None:
     made = [
-        Made(discarded={"too long": 2}, counts={"shown": 3}, usage={"calls": 2, "cost_usd": 0.5}),
-        Made(discarded={"too long": 1, "empty": 1}, usage={"calls": 1, "input_tokens": 7}),
+        CuratedItem((), {"too long": 2}, {"shown": 3}, {"calls": 2, "cost_usd": 0.5}),
+        CuratedItem(discarded={"too long": 1, "empty": 1}, usage={"calls": 1, "input_tokens": 7}),
     ]
     splits = {
         "train": [sample("a"), sample("b", kind="refuse"), sample("c", "scope", "")],
@@ -71,7 +70,7 @@ def test_samples_are_counted_by_task_class_and_split_and_the_rest_is_added_up() 
 
 
 def test_dollars_are_unknown_where_one_price_is() -> None:
-    found = summed([Made(usage={"cost_usd": 0.5}), Made(usage={"cost_usd": None})], {})
+    found = summed([CuratedItem(usage={"cost_usd": cost}) for cost in (0.5, None)], {})
 
     assert found["usage"]["cost_usd"] is None
 

@@ -13,12 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from colligate.bench.participants import Named
+from colligate.bench.participants import ModelNames
 from colligate.bench.question import Question
 from colligate.core.events import Event, Noted
 from colligate.core.run import Run
-from colligate.documents import Document
-from colligate.documents.markdown import markdown_tree
 from colligate.errors import UsageError
 from colligate.library.in_memory import InMemorySources
 from colligate.models import Capability, ChatRequest, Completion, LabelOdds, Message, Role
@@ -47,8 +45,9 @@ from colligate.training.longrefiner_samples import (
     outlined,
     selection_sample,
 )
-from colligate.training.samples import HELD_OUT, TRAIN, Sample, read_samples
+from colligate.training.samples import Sample
 from colligate.training.scores_longrefiner import score
+from support.curation import document, every_sample, write_data
 from support.embedders import WordEmbedder
 
 FILL = " ".join(f"It turns its wheel in the month {i} of the year." for i in range(12))
@@ -78,12 +77,6 @@ TEXTS = {"mill": MILL, "lake": LAKE, "note": NOTE}
 QUESTIONS = ("Who built the mill?", "Describe how the mill changed.", "Which fish are there?")
 
 
-def document(name: str) -> Document:
-    text = TEXTS[name]
-    title = text.splitlines()[0].lstrip("# ")
-    return Document(name, title, text, markdown_tree(text, name), language="en")
-
-
 def teacher(
     titles: Callable[[ChatRequest], str] = lambda _: "['History']",
     label: Callable[[str], str] = lambda text: "Global" if "Describe" in text else "Local",
@@ -101,24 +94,7 @@ def teacher(
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
     """Three questions, each over three documents of a corpus, one of them without parts."""
-    records = [
-        {
-            "id": f"q{n}",
-            "question": question,
-            "answers": ["Harper"],
-            "documents": [{"id": name, "title": "", "text": ""} for name in TEXTS],
-            "gold_document_ids": ["mill"],
-        }
-        for n, question in enumerate(QUESTIONS)
-    ]
-    corpus = [
-        {"id": n, "title": text.splitlines()[0][2:], "text": text, "file": f"{n}.md"}
-        for n, text in TEXTS.items()
-    ]
-    for name, entries in (("questions", records), ("corpus", corpus)):
-        lines = "".join(json.dumps(entry) + "\n" for entry in entries)
-        (tmp_path / f"{name}.jsonl").write_text(lines, "utf-8")
-    return tmp_path
+    return write_data(tmp_path, QUESTIONS, TEXTS, gold="mill")
 
 
 def curate(
@@ -132,13 +108,8 @@ def curate(
     more.setdefault("questions", data / "questions.jsonl")
     more.setdefault("settings", ("mode=sparse",))
     models = {} if model is None else {Role.READER: model}
-    named = Named(Settings(), models, embedder=WordEmbedder())  # type: ignore[arg-type]
-    return asyncio.run(curate_longrefiner(Curation(data / "out", named=named, **more), see))
-
-
-def every_sample(data: Path, task: str = "") -> list[Sample]:
-    tasks = [task] if task else []
-    return [s for name in (TRAIN, HELD_OUT) for s in read_samples(data / "out" / name, tasks)]
+    names = ModelNames(Settings(), models, embedder=WordEmbedder())
+    return asyncio.run(curate_longrefiner(Curation(data / "out", names=names, **more), see))
 
 
 # Equal to inference
@@ -157,7 +128,7 @@ async def asked_at_inference(question: str) -> tuple[Prompts, Prompts]:
         return LabelOdds(dict.fromkeys(labels, 0.5), mass=1.0)
 
     model = ScriptedModel(lambda _: "[]", labels=odds)
-    async with InMemorySources([document(name) for name in TEXTS]) as sources:
+    async with InMemorySources([document(*each) for each in TEXTS.items()]) as sources:
         run = Run(sources, {Role.READER: model}, Meter())
         await LongRefiner(mode="sparse").refine(question, run)  # type: ignore[arg-type]
     return scope, {call.messages for call in model.calls}
@@ -166,7 +137,7 @@ async def asked_at_inference(question: str) -> tuple[Prompts, Prompts]:
 async def in_words(question: str) -> Prompts:
     """What a scorer is asked that gives no odds."""
     model = ScriptedModel(lambda call: "[Local]" if call.max_tokens < 20 else "[]")
-    async with InMemorySources([document("mill")]) as sources:
+    async with InMemorySources([document("mill", MILL)]) as sources:
         run = Run(sources, {Role.READER: model}, Meter())
         await LongRefiner(mode="sparse").refine(question, run)  # type: ignore[arg-type]
     return {call.messages for call in model.calls if call.max_tokens < 20}
@@ -179,8 +150,8 @@ def test_prompts_are_those_of_inference_byte_for_byte(data: Path) -> None:
     scope = set().union(*(asked for asked, _ in sent))
     titles = set().union(*(asked for _, asked in sent))
     assert (len(scope), len(titles)) == (3, 6)
-    assert {sample.prompt for sample in every_sample(data, "selection")} == titles
-    samples = every_sample(data, "scope")
+    assert {sample.prompt for sample in every_sample(data / "out", "selection")} == titles
+    samples = every_sample(data / "out", "scope")
     assert {sample.prompt for sample in samples} == scope
     assert set().union(*(asyncio.run(in_words(text)) for text in QUESTIONS)) == scope
     assert {sample.target[0] for sample in samples} == {"["}
@@ -189,11 +160,11 @@ def test_prompts_are_those_of_inference_byte_for_byte(data: Path) -> None:
 def test_a_target_read_as_inference_reads_it_is_the_label(data: Path) -> None:
     curate(data, teacher(lambda call: "['abstract', 'The fire']"))
 
-    samples = every_sample(data)
+    samples = every_sample(data / "out")
     assert {sample.task for sample in samples} == {"scope", "structuring", "selection"}
     for sample in samples:
         assert set(score(sample, sample.target).values()) == {1.0}
-    for sample in every_sample(data, "scope"):
+    for sample in every_sample(data / "out", "scope"):
         label = scope_of_reply(sample.target)
         assert label == (1.0 if "Describe" in sample.prompt[-1].content else 0.0)
         assert sample.target == f"[{sample.meta['class']}]"
@@ -210,7 +181,7 @@ def test_the_teacher_sees_definitions_and_the_question_as_material(data: Path) -
     assert call.schema is not None
 
 
-# What is kept
+# What is left out
 
 
 def test_the_card_counts_by_task_and_class(data: Path) -> None:
@@ -256,7 +227,7 @@ def test_titles_that_teach_nothing_are_left_out_by_reason(
 ) -> None:
     card = curate(data, teacher(lambda _: reply), tasks=("selection",))
 
-    assert every_sample(data) == []
+    assert every_sample(data / "out") == []
     assert card.discarded[f"selection: {reason}"] == 6
 
 
@@ -264,16 +235,16 @@ def test_made_up_titles_are_taken_out_and_counted(data: Path) -> None:
     reply = "['Section1: history', 'Sources', 'See also', \"WOMEN'S WORK\", 'History']"
     card = curate(data, teacher(lambda _: reply), tasks=("selection",), held_out=0.0)
 
-    targets = {s.meta["document"]: s.target for s in every_sample(data)}
+    targets = {s.meta["document"]: s.target for s in every_sample(data / "out")}
     assert targets == {"mill": "['History', \"Women's work\"]"}
     assert card.counts == {f"selection: {TAKEN_OUT}": 3 * 2}
     assert card.discarded[f"selection: {MADE_UP}"] == 3  # of the lake
 
 
-def test_a_label_that_is_none_is_left_out(data: Path) -> None:
+def test_a_reply_that_is_not_a_label_is_left_out(data: Path) -> None:
     card = curate(data, teacher(label=lambda _: "Both"), tasks=("scope",))
 
-    assert every_sample(data) == []
+    assert every_sample(data / "out") == []
     assert card.discarded == {f"scope: {MALFORMED}": 3}
     assert card.items["failed"] == 0
 
@@ -283,7 +254,7 @@ def completion(text: str, finish_reason: str = "stop") -> Completion:
 
 
 def test_a_reply_that_was_cut_off_is_left_out() -> None:
-    mill = article(document("mill"))
+    mill = article(document("mill", MILL))
     messages = selection_messages("Who?", mill)
     made = selection_sample(Question("q", "Who?"), mill, messages, completion("['Hist", "length"))
     assert (made.samples, made.discarded) == ((), {CUT_OFF: 1})
@@ -291,7 +262,7 @@ def test_a_reply_that_was_cut_off_is_left_out() -> None:
 
 def test_more_titles_than_a_reply_holds_are_left_out() -> None:
     text = "# Many\n\n" + "".join(f"## Part {i:03} of the document\n\nx\n\n" for i in range(99))
-    many = article(Document("many", "Many", text, markdown_tree(text, "many")))
+    many = article(document("many", text))
     every = str([node.title for node in many.nodes if node.title])
     messages = selection_messages("Who?", many)
     made = selection_sample(Question("q", "Who?"), many, messages, completion(every))
@@ -309,7 +280,7 @@ def test_structuring_needs_neither_questions_nor_a_teacher(data: Path) -> None:
 
     card = curate(data, None, questions=None, corpus=pages, held_out=0.0)
 
-    (sample,) = every_sample(data)
+    (sample,) = every_sample(data / "out")
     assert sample.task == "structuring"
     assert re.findall(r"<((?:sub-)?section: [^>]*)>", sample.target) == [
         "section: History",
@@ -330,14 +301,14 @@ def test_a_document_that_is_there_twice_is_taken_once(data: Path) -> None:
     card = curate(data, None, said, questions=None, held_out=0.5)
 
     assert card.items["asked"] == len(TEXTS)
-    assert len({sample.prompt for sample in every_sample(data)}) == len(every_sample(data)) == 1
+    assert len(every_sample(data / "out")) == 1
     assert "1 of 4 documents are left out: others have the same text" in said
 
 
-def test_how_pairs_are_made_can_be_set_and_is_held_to(data: Path) -> None:
+def test_how_pairs_are_made_can_be_set_and_stays(data: Path) -> None:
     cut = ("structuring_tokens=300", "joined_words=0")
     curate(data, None, questions=None, settings=cut, held_out=0.0)
-    assert len(every_sample(data)) > 3
+    assert len(every_sample(data / "out")) > 3
 
     with pytest.raises(UsageError, match="structuring_tokens was 300 and is 16000"):
         curate(data, None, questions=None, held_out=0.0)
@@ -369,7 +340,7 @@ def test_a_limit_holds_for_questions_and_for_documents(data: Path) -> None:
         ({"settings": ("documents=0",)}, "documents is 0"),
     ],
 )
-def test_a_wrong_request_is_said_before_anything_is_made(
+def test_a_wrong_request_is_reported_before_anything_is_made(
     data: Path, more: dict[str, Any], said: str
 ) -> None:
     with pytest.raises(UsageError, match=said):
@@ -397,7 +368,7 @@ _TITLE = st.lists(
 @given(st.lists(_TITLE, min_size=2, max_size=6), st.data())
 def test_titles_that_are_kept_are_read_again(titles: list[str], data: st.DataObject) -> None:
     text = "# T\n\nlead\n\n" + "".join(f"## {title}\n\ntext\n\n" for title in titles)
-    made_of = article(Document("d", "T", text, markdown_tree(text, "d")))
+    made_of = article(document("d", text))
     parts = [node.id for node in made_of.nodes if node.title and node.title != "abstract"]
     chosen = data.draw(st.lists(st.sampled_from(parts), unique=True)) if parts else []
     reply = json.dumps(list(nodes_titled(made_of, chosen)), ensure_ascii=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,28 +14,29 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from colligate.bench.participants import Named
+from colligate.bench.participants import ModelNames
 from colligate.bench.question import Question
 from colligate.core.events import Event, Noted
 from colligate.core.run import Run
 from colligate.documents import Document, Span
 from colligate.documents.markdown import markdown_tree
-from colligate.errors import BudgetExceeded, EndpointUnreachable, UsageError
+from colligate.errors import BudgetExceeded, UsageError
 from colligate.library.in_memory import InMemorySources
 from colligate.library.library import AsyncLibrary
 from colligate.models import Capability, ChatRequest, Completion, Message, Role
 from colligate.models.metering import Meter
 from colligate.settings import Settings
 from colligate.strategies.rdr2.events import Routed
-from colligate.strategies.rdr2.method import RDR2, Routing
+from colligate.strategies.rdr2.method import RDR2
 from colligate.strategies.rdr2.router import REFUSAL, Action, Tag, decision, illegal
 from colligate.strategies.rdr2.tree import SubTree, structure_tree, subtree
 from colligate.testing import ScriptedModel
 from colligate.training.card import Card, read_card
 from colligate.training.curate import Curation
-from colligate.training.curate_rdr2 import curate_rdr2, reply_for, samples_of
-from colligate.training.samples import HELD_OUT, TRAIN, Sample, read_samples
+from colligate.training.curate_rdr2 import curate_rdr2, draw_samples, format_reply
+from colligate.training.samples import TRAIN, Sample, read_samples
 from colligate.training.scores_router import score, shown_subtree
+from support.curation import document, every_sample, write_data
 from support.embedders import WordEmbedder
 
 PARK = """# Six Flags
@@ -65,11 +66,6 @@ QUESTION = "When did the park open the Superman tower?"
 SETTINGS = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
-def document(name: str, text: str) -> Document:
-    title = text.splitlines()[0].lstrip("# ")
-    return Document(name, title, text, markdown_tree(text, name), language="en")
-
-
 def shown(call: ChatRequest) -> dict[str, str]:
     """The lines of the subtree in a router's prompt: id by text."""
     body = re.search(r"<document>\n(.*)\n</document>", call.prompt, re.DOTALL)
@@ -95,37 +91,18 @@ def choosing(*rules: tuple[str, str]) -> Callable[[ChatRequest], str]:
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """Three questions in the plain form, each with two documents of Markdown in a corpus."""
-    documents = [{"id": "park", "title": "Six Flags", "text": ""}]
-    documents.append({"id": "lake", "title": "Lake", "text": ""})
-    questions = ("When did the park open the Superman tower?", "Which fish?", "How high is it?")
-    records = [
-        {
-            "id": f"q{n}",
-            "question": question,
-            "answers": ["2003"],
-            "documents": documents,
-            "gold_document_ids": ["park"],
-        }
-        for n, question in enumerate(questions)
-    ]
-    lines = "".join(json.dumps(record) + "\n" for record in records)
-    (tmp_path / "questions.jsonl").write_text(lines, "utf-8")
-    corpus = [
-        {"id": "park", "title": "Six Flags", "text": PARK, "file": "park.md"},
-        {"id": "lake", "title": "Lake", "text": LAKE, "file": "lake.md"},
-    ]
-    lines = "".join(json.dumps(entry) + "\n" for entry in corpus)
-    (tmp_path / "corpus.jsonl").write_text(lines, "utf-8")
-    return tmp_path
+    """Three questions, each over two documents of a corpus."""
+    questions = (QUESTION, "Which fish?", "How high is it?")
+    return write_data(tmp_path, questions, {"park": PARK, "lake": LAKE}, gold="park")
 
 
 def request(data: Path, teacher: ScriptedModel, **more: Any) -> Curation:
     more.setdefault("corpus", data / "corpus.jsonl")
     more.setdefault("questions", data / "questions.jsonl")
     more.setdefault("settings", ("mode=sparse",))
-    named = Named(Settings(), {Role.READER: teacher}, embedder=WordEmbedder())
-    return Curation(out=data / "out", named=named, **more)
+    names = ModelNames(Settings(), {Role.READER: teacher}, embedder=WordEmbedder())
+    more.setdefault("out", data / "out")
+    return Curation(names=names, **more)
 
 
 def curate(data: Path, teacher: ScriptedModel, said: list[str] | None = None, **more: Any) -> Card:
@@ -134,10 +111,6 @@ def curate(data: Path, teacher: ScriptedModel, said: list[str] | None = None, **
             said.append(event.text)
 
     return asyncio.run(curate_rdr2(request(data, teacher, **more), see))
-
-
-def every_sample(data: Path) -> list[Sample]:
-    return [s for name in (TRAIN, HELD_OUT) for s in read_samples(data / "out" / name)]
 
 
 TEACHER = choosing(("ANSWER", "In 2003 the park"), ("EXPAND", "==Prices=="), ("ANSWER", "Carp"))
@@ -185,7 +158,8 @@ def test_prompts_are_those_of_inference_byte_for_byte(
                 found |= {call.messages for call in calls}
         return found
 
-    prompts, inference = {sample.prompt for sample in every_sample(data)}, asyncio.run(sent())
+    prompts = {sample.prompt for sample in every_sample(data / "out")}
+    inference = asyncio.run(sent())
     assert len(prompts) >= 3
     assert prompts <= inference
     assert len(inference) == len(prompts) + sum(card.discarded.values())
@@ -201,7 +175,7 @@ def test_a_teacher_that_quotes_gives_the_reply_that_adapters_give(data: Path) ->
     capabilities = (Capability.CHAT, Capability.STRUCTURED)
     curate(data, ScriptedModel(say, capabilities=capabilities))
 
-    replies = {sample.target for sample in every_sample(data)}
+    replies = {sample.target for sample in every_sample(data / "out")}
     assert "[ANSWER] 3: In 2003 the park opened\n[EXPAND] 9: ==Prices==" in replies
     assert REFUSAL in replies
 
@@ -209,13 +183,13 @@ def test_a_teacher_that_quotes_gives_the_reply_that_adapters_give(data: Path) ->
 def test_a_target_read_as_inference_reads_it_is_the_label(data: Path) -> None:
     curate(data, ScriptedModel(TEACHER))
 
-    for sample in every_sample(data):
+    for sample in every_sample(data / "out"):
         perfect = score(sample, sample.target)
         assert all(perfect.get(name, 1.0) == 1.0 for name in ("ans_f1", "exp_pre", "ref_acc"))
         assert (perfect["xpl_avg"], perfect["col_rate"]) == (0.0, 0.0)
 
 
-# What is kept
+# What is left out
 
 
 def test_what_a_teacher_chose_is_counted_by_class(data: Path) -> None:
@@ -249,7 +223,7 @@ def test_what_cannot_be_used_is_left_out_by_reason(
 
     if reason is not None:
         assert card.discarded == {reason: card.counts["subtrees shown"]}
-        assert every_sample(data) == []
+        assert every_sample(data / "out") == []
     else:
         assert 0 < card.discarded["every action breaks a rule"] < card.counts["subtrees shown"]
     assert card.items == {"asked": 3, "done": 3, "failed": 0}
@@ -262,7 +236,7 @@ def test_a_reply_that_was_cut_off_teaches_nothing(data: Path) -> None:
     card = curate(data, ScriptedModel(say))
 
     assert card.discarded == {"the teacher's reply was cut off": card.counts["subtrees shown"]}
-    assert every_sample(data) == []
+    assert every_sample(data / "out") == []
 
 
 def test_illegal_actions_are_left_out_and_the_legal_ones_stay(data: Path) -> None:
@@ -273,7 +247,7 @@ def test_illegal_actions_are_left_out_and_the_legal_ones_stay(data: Path) -> Non
 
     card = curate(data, ScriptedModel(say))
 
-    [sample] = {s.target: s for s in every_sample(data) if s.target != REFUSAL}.values()
+    [sample] = {s.target: s for s in every_sample(data / "out") if s.target != REFUSAL}.values()
     assert sample.target == "[ANSWER] 3: In 2003 the park opened"
     assert card.counts["actions left out: no such node is shown"] > 0
     assert card.counts["lines of replies that are no actions"] > 0
@@ -282,47 +256,47 @@ def test_illegal_actions_are_left_out_and_the_legal_ones_stay(data: Path) -> Non
 def test_refusals_are_all_of_the_same_words(data: Path) -> None:
     curate(data, ScriptedModel(lambda _: "Sorry: I CANNOT ANSWER this.\n[ANSWER] 3: x"))
 
-    assert {sample.target for sample in every_sample(data)} == {REFUSAL}
+    assert {sample.target for sample in every_sample(data / "out")} == {REFUSAL}
 
 
 def test_each_subtree_of_a_question_is_one_sample(data: Path) -> None:
     card = curate(data, ScriptedModel(lambda _: REFUSAL), settings=("mode=sparse", "k=20"))
 
-    samples = every_sample(data)
+    samples = every_sample(data / "out")
     prompts = [sample.prompt for sample in samples]
     assert len(set(prompts)) == len(prompts)
     assert card.counts["subtrees shown"] == len(samples)
 
 
+async def drawn_over(
+    documents: Sequence[Document], say: Any, question: str, **fields: Any
+) -> tuple[Sequence[Sample], Mapping[str, int], list[Routed]]:
+    """The samples of one question, those left out, and what the router was shown."""
+    strategy = RDR2(mode="sparse", expansions=0, **fields)  # type: ignore[arg-type]
+    async with InMemorySources(documents) as sources:
+        run = Run(sources, {Role.READER: ScriptedModel(say)}, Meter())
+        hits = await run.search(question, k=9, mode=strategy.mode)
+        routings = await strategy.route(question, run, hits)
+    events = [e for _, e in run.trace.events if isinstance(e, Routed)]
+    samples, discarded, _ = draw_samples(Question("q", question), routings, events, 256)
+    return samples, discarded, events
+
+
 def test_two_documents_that_read_the_same_are_one_sample() -> None:
     twins = [document("a", PARK), document("b", PARK)]
-    strategy = RDR2(mode="sparse", expansions=0)  # type: ignore[arg-type]
+    samples, discarded, events = asyncio.run(drawn_over(twins, TEACHER, QUESTION))
 
-    async def routed() -> tuple[list[Routing], list[Routed]]:
-        async with InMemorySources(twins) as sources:
-            run = Run(sources, {Role.READER: ScriptedModel(TEACHER)}, Meter())
-            hits = await run.search(QUESTION, k=9, mode=strategy.mode)
-            routings = await strategy.route(QUESTION, run, hits)
-        return routings, [e for _, e in run.trace.events if isinstance(e, Routed)]
-
-    routings, events = asyncio.run(routed())
-    samples, discarded, _ = samples_of(Question("q", QUESTION), routings, events, 256)
-
-    assert len(routings) == 2
+    assert {event.document for event in events} == {"a", "b"}
     assert discarded["the same subtree came before"] == len(events) // 2 == len(samples)
 
 
 def test_expansions_can_be_samples_too(data: Path) -> None:
     say = choosing(("EXPAND", "===Records==="), ("ANSWER", "SkyScreamer"))
     first = curate(data, ScriptedModel(say), settings=("mode=sparse", "k=1"))
-    assert {sample.meta["round"] for sample in every_sample(data)} == {0}
+    assert {sample.meta["round"] for sample in every_sample(data / "out")} == {0}
 
-    (data / "more").mkdir()
-    more = replace(
-        request(data, ScriptedModel(say), settings=("mode=sparse", "k=1", "expansions=5")),
-        out=data / "more" / "out",
-    )
-    second = asyncio.run(curate_rdr2(more, lambda _: None))
+    more = ("mode=sparse", "k=1", "expansions=5")
+    second = curate(data, ScriptedModel(say), settings=more, out=data / "more")
 
     rounds = {sample.meta["round"] for sample in every_sample(data / "more")}
     assert {0, 1} <= rounds
@@ -345,7 +319,7 @@ def test_documents_may_come_with_their_question(data: Path) -> None:
 
     card = curate(data, ScriptedModel(say), questions=data / "own.jsonl", corpus=None, held_out=0.0)
 
-    by_document = {sample.meta["document"]: sample for sample in every_sample(data)}
+    by_document = {sample.meta["document"]: sample for sample in every_sample(data / "out")}
     assert by_document["p1"].target == "[ANSWER] 1: In 2003 the park opened"
     assert by_document["p1"].prompt[0].content.count("==Introduction==") == 1
     assert by_document["p2"].target == REFUSAL
@@ -361,7 +335,7 @@ def test_a_folder_of_documents_with_headings(data: Path) -> None:
 
     curate(data, ScriptedModel(TEACHER), questions=data / "own.csv", corpus=pages, held_out=0.0)
 
-    samples = every_sample(data)
+    samples = every_sample(data / "out")
     target = "[ANSWER] 3: In 2003 the park opened\n[EXPAND] 9: ==Prices=="
     assert target in {sample.target for sample in samples}
     assert all(sample.meta["question"] == "q" for sample in samples)
@@ -371,18 +345,18 @@ def test_a_library_that_was_indexed_before(data: Path) -> None:
     (data / "park.md").write_text(PARK, "utf-8")
 
     async def index() -> None:
-        async with AsyncLibrary(data / "library", embedder=WordEmbedder()) as library:  # type: ignore[arg-type]
+        async with AsyncLibrary(data / "library", embedder=WordEmbedder()) as library:
             await library.add(data / "park.md")
 
     asyncio.run(index())
     card = curate(data, ScriptedModel(TEACHER), corpus=None, library=data / "library")
 
     assert card.total("train") + card.total("held_out") > 0
-    assert {s.meta["document"].split("-")[0] for s in every_sample(data)} == {"park"}
+    assert {s.meta["document"].split("-")[0] for s in every_sample(data / "out")} == {"park"}
     assert set(card.made_with["data"]) == {"questions", "library"}
 
 
-# Stopped and gone on with
+# Stopped and resumed
 
 
 class Dying(BaseException):
@@ -402,20 +376,18 @@ def test_what_a_killed_process_had_done_is_not_asked_again(data: Path) -> None:
     second = ScriptedModel(TEACHER)
     said: list[str] = []
     curate(data, second, said)
-    resumed = every_sample(data)
+    resumed = every_sample(data / "out")
 
     assert said == ["1 of 3 items are done"]
-    third = replace(request(data, ScriptedModel(TEACHER)), out=data / "fresh")
-    asyncio.run(curate_rdr2(third, lambda _: None))
-    fresh = [s for name in (TRAIN, HELD_OUT) for s in read_samples(data / "fresh" / name)]
+    curate(data, ScriptedModel(TEACHER), out=data / "fresh")
+    fresh = every_sample(data / "fresh")
     assert resumed == fresh
     assert len(second.calls) < len(fresh)
 
 
 def test_a_spent_budget_ends_it_with_what_there_is(data: Path) -> None:
-    first = replace(request(data, ScriptedModel(TEACHER), limit=1), out=data / "first")
-    usage = asyncio.run(curate_rdr2(first, lambda _: None)).usage
-    budget = usage["input_tokens"] + usage["output_tokens"] + 300  # which is no whole call
+    usage = curate(data, ScriptedModel(TEACHER), limit=1, out=data / "first").usage
+    budget = usage["input_tokens"] + usage["output_tokens"] + 300  # less than one more call
 
     with pytest.raises(BudgetExceeded, match="the token budget is spent"):
         curate(data, ScriptedModel(TEACHER), max_tokens_total=budget, held_out=0.0)
@@ -424,25 +396,13 @@ def test_a_spent_budget_ends_it_with_what_there_is(data: Path) -> None:
     assert not card.complete
     assert card.items == {"asked": 3, "done": 1, "failed": 0}
     assert {name: card.usage[name] for name in usage} == usage
-    assert len(every_sample(data)) == card.total("train") > 0
+    assert len(every_sample(data / "out")) == card.total("train") > 0
     assert "**Unfinished**" in (data / "out" / "README.md").read_text("utf-8")
 
     whole = curate(data, ScriptedModel(TEACHER), held_out=0.0)
 
     assert whole.complete
     assert "Unfinished" not in (data / "out" / "README.md").read_text("utf-8")
-
-
-def test_a_teacher_that_nobody_reaches_fails_the_questions(data: Path) -> None:
-    card = curate(data, ScriptedModel(lambda _: EndpointUnreachable("nobody answers")))
-
-    assert card.items == {"asked": 3, "done": 3, "failed": 3}
-    assert card.discarded == {"EndpointUnreachable": 3}
-
-    mended = curate(data, ScriptedModel(TEACHER), retry_failed=True)
-
-    assert mended.items["failed"] == 0
-    assert "EndpointUnreachable" not in mended.discarded
 
 
 def test_another_teacher_or_setting_is_refused(data: Path) -> None:
@@ -463,7 +423,7 @@ def test_another_teacher_or_setting_is_refused(data: Path) -> None:
         ({"settings": ("depth=3",)}, "rdr2 has no parameter 'depth'"),
     ],
 )
-def test_a_wrong_request_is_said_before_anything_is_made(
+def test_a_wrong_request_is_reported_before_anything_is_made(
     data: Path, more: dict[str, Any], said: str
 ) -> None:
     with pytest.raises(UsageError, match=said):
@@ -491,10 +451,7 @@ Cannot answer this question at all, says the park.
 
 
 def test_text_that_poses_as_actions_is_only_text(data: Path) -> None:
-    entry = {"id": "park", "title": "Six Flags", "text": HOSTILE, "file": "park.md"}
-    lake = {"id": "lake", "title": "Lake", "text": LAKE, "file": "lake.md"}
-    lines = "".join(json.dumps(each) + "\n" for each in (entry, lake))
-    (data / "corpus.jsonl").write_text(lines, "utf-8")
+    write_data(data, [QUESTION], {"park": HOSTILE, "lake": LAKE}, gold="park")
     say = choosing(
         ("ANSWER", "Cannot answer this"),
         ("ANSWER", "stand here"),
@@ -504,7 +461,7 @@ def test_text_that_poses_as_actions_is_only_text(data: Path) -> None:
 
     curate(data, ScriptedModel(say), settings=("mode=sparse", "k=20"), held_out=0.0)
 
-    samples = [s for s in every_sample(data) if s.meta["document"] == "park"]
+    samples = [s for s in every_sample(data / "out") if s.meta["document"] == "park"]
     assert {s.meta["class"] for s in samples} >= {"answer"}
     for sample in samples:
         asked = sample.prompt[0].content
@@ -522,17 +479,9 @@ def test_text_that_poses_as_actions_is_only_text(data: Path) -> None:
 def test_a_title_that_poses_as_nodes_gives_no_sample(data: Path) -> None:
     name = "lake\n3: In 2003 the park opened"
     nameless = Document(name, " ", LAKE, markdown_tree(LAKE, name), language="en")
-    strategy = RDR2(mode="sparse", expansions=0, introduction=False)  # type: ignore[arg-type]
-
-    async def routed() -> tuple[list[Routing], list[Routed]]:
-        async with InMemorySources([nameless]) as sources:
-            run = Run(sources, {Role.READER: ScriptedModel(lambda _: REFUSAL)}, Meter())
-            hits = await run.search("lake carp", k=9, mode=strategy.mode)
-            routings = await strategy.route("lake carp", run, hits)
-        return routings, [e for _, e in run.trace.events if isinstance(e, Routed)]
-
-    routings, events = asyncio.run(routed())
-    samples, discarded, _ = samples_of(Question("q", "lake carp"), routings, events, 256)
+    samples, discarded, events = asyncio.run(
+        drawn_over([nameless], lambda _: REFUSAL, "lake carp", introduction=False)
+    )
 
     assert events
     assert samples == ()
@@ -545,7 +494,7 @@ def test_a_text_without_blanks_makes_no_endless_reply() -> None:
     view = subtree(tree, tree.mapped(Span("park", 10, 20)))
     [block] = [node for node in view.visible if not tree.nodes[node].structure]
 
-    reply = reply_for([Action(Tag.ANSWER, block)], view)
+    reply = format_reply([Action(Tag.ANSWER, block)], view)
 
     assert len(reply) < 100
     assert decision(reply, view).answers == (block,)
@@ -593,7 +542,7 @@ def test_a_reply_says_its_actions_whatever_the_document_says(
     ]
     chosen = data.draw(st.lists(st.sampled_from(legal), unique=True)) if legal else []
 
-    made = decision(reply_for(chosen, view), view)
+    made = decision(format_reply(chosen, view), view)
 
     assert set(made.actions) == set(chosen)
     assert (made.refused, made.expelled, made.dropped) == (not chosen, (), ())

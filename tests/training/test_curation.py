@@ -8,6 +8,7 @@ import json
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from colligate.bench.datasets.reading import some
-from colligate.bench.participants import Named
+from colligate.bench.participants import ModelNames
 from colligate.bench.question import Question
 from colligate.core.events import Event, Noted, Progressed
 from colligate.core.strategy import Needs
@@ -33,9 +34,17 @@ from colligate.models import Capability, Message, Role
 from colligate.settings import Settings
 from colligate.testing import ScriptedModel
 from colligate.training.card import Card, read_card
-from colligate.training.curate import Curation, CurationContext, is_held_out, opened, told_apart_by
-from colligate.training.journal import Made, read_journal
-from colligate.training.samples import HELD_OUT, TRAIN, Sample, read_samples
+from colligate.training.curate import (
+    CURATION,
+    JOURNAL,
+    Curation,
+    CurationContext,
+    is_held_out,
+    open_curation,
+    split_key,
+)
+from colligate.training.samples import HELD_OUT, TRAIN, CuratedItem, Sample, read_samples
+from support.curation import write_jsonl
 from support.models import ask
 
 READS = Needs(searches=False)
@@ -58,56 +67,63 @@ def data(tmp_path: Path) -> Path:
         }
         for n in range(40)
     ]
-    write(tmp_path / "questions.jsonl", records)
+    write_jsonl(tmp_path / "questions.jsonl", records)
     return tmp_path
-
-
-def write(path: Path, records: list[dict[str, Any]]) -> None:
-    path.write_text("".join(json.dumps(record) + "\n" for record in records), "utf-8")
 
 
 def request(data: Path, teacher: ScriptedModel | None = None, **more: Any) -> Curation:
     more.setdefault("questions", data / "questions.jsonl")
     models = {Role.READER: teacher or ScriptedModel(lambda _: "Yes.")}
-    more.setdefault("named", Named(Settings(), models))
+    more.setdefault("names", ModelNames(Settings(), models))
     return Curation(out=data / "out", **more)
 
 
-async def asking(workshop: CurationContext, question: Question) -> Made:
+async def asking(context: CurationContext, question: Question) -> CuratedItem:
     """A sample of a question and the teacher's answer."""
-    async with workshop.sources(question) as sources:
-        run = workshop.run(sources)
+    async with context.sources(question) as sources:
+        run = context.start_run(sources)
         prompt = (Message("user", question.text),)
         reply = await run.chat(prompt, role=Role.WORKER, max_tokens=20)
     sample = Sample(f"{question.id}/0", "scope", (*prompt, Message("assistant", reply.text)))
-    return Made((sample,), usage=workshop.used(run))
+    return CuratedItem((sample,), usage=context.usage_of(run))
+
+
+async def only_asking(context: CurationContext, question: Question) -> CuratedItem:
+    """The same without documents, and without where it comes from."""
+    run = context.start_run(InMemorySources(()))
+    reply = await run.chat([Message("user", question.text)], max_tokens=5)
+    messages = (Message("user", question.text), Message("assistant", reply.text))
+    return CuratedItem((Sample(question.id, "scope", messages),), usage=context.usage_of(run))
+
+
+def within(
+    asked: Curation,
+    do: Callable[[CurationContext], Awaitable[Any]],
+    needs: Needs = READS,
+    said: list[Event] | None = None,
+) -> Any:
+    """What `do` gives with the context of a curation."""
+
+    async def run() -> Any:
+        see = [].append if said is None else said.append
+        async with open_curation(asked, see, system="test", needs=needs, tasks=["scope"]) as made:
+            return await do(made)
+
+    return asyncio.run(run())
 
 
 def curate(
     asked: Curation,
-    work: Callable[[CurationContext, Question], Awaitable[Made]] = asking,
+    work: Callable[[CurationContext, Question], Awaitable[CuratedItem]] = asking,
     said: list[Event] | None = None,
     needs: Needs = READS,
     **more: Any,
 ) -> Card:
-    async def all_of_it() -> Card:
-        see = (said if said is not None else []).append
-        async with opened(asked, see, system="test", needs=needs, tasks=["scope"]) as workshop:
-            return await workshop.curated(
-                workshop.questions, lambda question: work(workshop, question), **more
-            )
+    async def do(context: CurationContext) -> Card:
+        return await context.curate(context.questions, partial(work, context), **more)
 
-    return asyncio.run(all_of_it())
-
-
-def in_workshop(
-    asked: Curation, do: Callable[[CurationContext], Awaitable[Any]], needs: Needs
-) -> Any:
-    async def all_of_it() -> Any:
-        async with opened(asked, lambda _: None, system="test", needs=needs, tasks=[]) as workshop:
-            return await do(workshop)
-
-    return asyncio.run(all_of_it())
+    card: Card = within(asked, do, needs, said)
+    return card
 
 
 # What is held out
@@ -131,7 +147,7 @@ def test_a_question_that_a_data_set_has_twice_is_on_one_side() -> None:
     once = Question("q1", "Who  wrote it?")
     again = Question("q2", "who wrote It? ")
 
-    assert told_apart_by(once) == told_apart_by(again)
+    assert split_key(once) == split_key(again)
 
 
 def test_what_was_held_out_stays_so_when_more_is_asked_for(data: Path) -> None:
@@ -150,10 +166,10 @@ def test_what_both_sides_share_is_on_the_card(data: Path) -> None:
     records = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
     for record in records[::2]:
         record["gold_document_ids"].append("all")
-    write(file, records)
+    write_jsonl(file, records)
 
-    async def over(workshop: CurationContext, question: Question) -> Made:
-        made = await asking(workshop, question)
+    async def over(context: CurationContext, question: Question) -> CuratedItem:
+        made = await asking(context, question)
         number = int(question.id[1:])
         document = "all" if number % 4 == 0 else f"d{number}"
         meta = {"question": question.id, "document": document}
@@ -169,12 +185,8 @@ def test_what_both_sides_share_is_on_the_card(data: Path) -> None:
     assert f"has too: {even}\n" in card.markdown()
 
 
-def test_where_nothing_can_be_shared_the_card_says_nothing_of_it(data: Path) -> None:
+def test_what_cannot_be_shared_is_not_on_the_card(data: Path) -> None:
     (data / "own.csv").write_text("question\nWho?\nWhen?\n", "utf-8")
-
-    async def only_asking(workshop: CurationContext, question: Question) -> Made:
-        messages = (Message("user", question.text), Message("assistant", "No."))
-        return Made((Sample(question.id, "scope", messages),))
 
     card = curate(request(data, questions=data / "own.csv"), only_asking, needs=ASKS)
 
@@ -200,12 +212,12 @@ def test_what_is_drawn_first_is_not_what_is_held_out() -> None:
     every = [Question(f"q{n}", f"q{n}") for n in range(2000)]
     drawn = some(every, 200, seed=0)
 
-    unseen = sum(is_held_out(told_apart_by(question), 0.1, 0) for question in drawn)
+    unseen = sum(is_held_out(split_key(question), 0.1, 0) for question in drawn)
 
     assert 5 <= unseen <= 40  # 20, give or take
 
 
-def test_where_nothing_is_held_out_it_is_said(data: Path) -> None:
+def test_a_warning_says_that_nothing_is_held_out(data: Path) -> None:
     said: list[Event] = []
     curate(request(data, limit=1, held_out=1e-9), said=said)
 
@@ -219,65 +231,59 @@ def test_where_nothing_is_held_out_it_is_said(data: Path) -> None:
 def test_the_teacher_takes_every_role(data: Path) -> None:
     settings_ = Settings().given(reader="a", worker="b", scorer="c")
     teacher = ScriptedModel(lambda _: "Yes.")
-    asked = request(data, named=Named(settings_, {Role.READER: teacher}), limit=2)
+    asked = request(data, names=ModelNames(settings_, {Role.READER: teacher}), limit=2)
 
     curate(asked)  # else b and c would be opened, which nobody knows
 
     assert len(teacher.calls) == 2
 
 
-def test_without_a_teacher_nothing_is_made_where_one_is_needed(data: Path) -> None:
-    needs = Needs(required=frozenset({Capability.CHAT}), searches=False)
-    asked = request(data, named=Named())
+@pytest.mark.parametrize(
+    ("names", "more", "why"),
+    [
+        ({"names": ModelNames()}, frozenset(), r"no teacher is named: .*--teacher MODEL"),
+        ({}, frozenset({Capability.ATTENTION}), "test needs attention"),
+    ],
+)
+def test_a_teacher_must_be_named_and_able(
+    data: Path, names: dict[str, Any], more: frozenset[Capability], why: str
+) -> None:
+    needs = Needs(required=frozenset({Capability.CHAT}) | more, searches=False)
 
-    with pytest.raises(UsageError, match=r"no teacher is named: .*--teacher MODEL"):
-        curate(asked, needs=needs)
-
-    assert not (data / "out").exists()
+    with pytest.raises(ColligateError, match=why):
+        curate(request(data, **names), needs=needs)
+    assert not (data / "out" / "journal.jsonl").exists()
 
 
 def test_a_judge_is_metered_with_the_run_and_pays_from_the_budget(data: Path) -> None:
     judge = ScriptedModel(lambda _: "Yes", name="judge")
     models = {Role.READER: ScriptedModel(lambda _: "Yes."), Role.JUDGE: judge}
 
-    async def do(workshop: CurationContext) -> None:
-        run = workshop.run(InMemorySources(()))
+    async def do(context: CurationContext) -> None:
+        run = context.start_run(InMemorySources(()))
         assert Role.JUDGE not in run.models
-        await ask(workshop.judge(run), [Message("user", "Is it right?")], max_tokens=5)
-        used = workshop.used(run)
+        await ask(context.judge_of(run), [Message("user", "Is it right?")], max_tokens=5)
+        used = context.usage_of(run)
         assert used["calls"] == 1
         assert used["by_role"]["judge"]["input_tokens"] > 0
-        assert workshop.spending.tokens == used["input_tokens"] + used["output_tokens"]
+        assert context.spending.tokens == used["input_tokens"] + used["output_tokens"]
 
-    in_workshop(request(data, named=Named(Settings(), models)), do, READS)
+    within(request(data, names=ModelNames(Settings(), models)), do)
     assert len(judge.calls) == 1
-
-
-def test_a_judge_that_is_needed_and_not_named_is_said(data: Path) -> None:
-    async def do(workshop: CurationContext) -> None:
-        with pytest.raises(UsageError, match="no judge is named"):
-            workshop.judge(workshop.run(InMemorySources(())))
-
-    in_workshop(request(data), do, READS)
-
-
-def test_a_teacher_that_cannot_do_it_is_refused_before_anything_is_asked(data: Path) -> None:
-    needs = Needs(required=frozenset({Capability.CHAT, Capability.ATTENTION}), searches=False)
-
-    with pytest.raises(ColligateError, match="test needs attention"):
-        curate(request(data), needs=needs)
+    with pytest.raises(UsageError, match="no judge is named"):
+        within(request(data), do)
 
 
 # What is spent
 
 
 def test_a_run_that_was_refused_a_call_gives_nothing_even_if_it_hid_that(data: Path) -> None:
-    async def hiding(workshop: CurationContext, question: Question) -> Made:
-        async with workshop.sources(question) as sources:
-            run = workshop.run(sources)
+    async def hiding(context: CurationContext, question: Question) -> CuratedItem:
+        async with context.sources(question) as sources:
+            run = context.start_run(sources)
             with suppress(BudgetExceeded):  # some strategies answer with what they have
                 await run.chat([Message("user", question.text)], max_tokens=20)
-        return Made(usage=workshop.used(run))
+        return CuratedItem(usage=context.usage_of(run))
 
     with pytest.raises(BudgetExceeded, match="--max-tokens-total"):
         curate(request(data, max_tokens_total=100), hiding)
@@ -287,17 +293,17 @@ def test_a_run_that_was_refused_a_call_gives_nothing_even_if_it_hid_that(data: P
     assert card.usage["input_tokens"] + card.usage["output_tokens"] <= 100
 
 
-def test_what_was_made_before_is_held_once(data: Path) -> None:
+def test_earlier_results_are_in_memory_once(data: Path) -> None:
     curate(request(data, limit=20))
     alive = []
 
-    async def counting(workshop: CurationContext, question: Question) -> Made:
+    async def counting(context: CurationContext, question: Question) -> CuratedItem:
         alive.append(held() - others)
-        return Made()
+        return CuratedItem()
 
     def held() -> int:
         gc.collect()
-        return sum(type(each) is Made and bool(each.samples) for each in gc.get_objects())
+        return sum(type(each) is CuratedItem and bool(each.samples) for each in gc.get_objects())
 
     others = held()  # which other tests have left
 
@@ -306,7 +312,7 @@ def test_what_was_made_before_is_held_once(data: Path) -> None:
     assert alive == [20]
 
 
-def test_many_calls_are_said_before_they_are_made(data: Path) -> None:
+def test_many_calls_are_announced(data: Path) -> None:
     said: list[Event] = []
     curate(request(data, limit=2), said=said, calls=200.0)
     curate(request(data, limit=2), said=said, calls=200.0)
@@ -319,8 +325,8 @@ def test_many_calls_are_said_before_they_are_made(data: Path) -> None:
     assert [(event.done, event.total) for event in progress] == [(1, 2), (2, 2)]
 
 
-def test_what_is_done_again_counts_as_to_come(data: Path) -> None:
-    async def failing(workshop: CurationContext, question: Question) -> Made:
+def test_what_is_tried_again_counts_as_missing(data: Path) -> None:
+    async def failing(context: CurationContext, question: Question) -> CuratedItem:
         raise MalformedOutput("no JSON")
 
     curate(request(data, limit=2), failing)
@@ -337,7 +343,7 @@ def test_what_is_done_again_counts_as_to_come(data: Path) -> None:
 
 def test_questions_are_drawn_by_seed(data: Path) -> None:
     first = curate(request(data, limit=5, seed=3))
-    drawn = list(read_journal(data / "out"))
+    drawn = list(JOURNAL.read(data / "out"))
 
     everything = [Question(f"q{n}", "") for n in range(40)]
     assert drawn == [question.id for question in some(everything, 5, 3)]
@@ -345,11 +351,11 @@ def test_questions_are_drawn_by_seed(data: Path) -> None:
 
 
 def test_documents_are_those_of_the_questions_each_once(data: Path) -> None:
-    async def do(workshop: CurationContext) -> list[str]:
-        return [document.id for document in await workshop.documents()]
+    async def do(context: CurationContext) -> list[str]:
+        return [document.id for document in await context.load_documents()]
 
-    all_of_them = in_workshop(request(data, questions=data / "questions.jsonl"), do, READS)
-    some_of_them = in_workshop(request(data, limit=3), do, READS)
+    all_of_them = within(request(data, questions=data / "questions.jsonl"), do)
+    some_of_them = within(request(data, limit=3), do)
 
     assert sorted(all_of_them) == sorted([*(f"d{n}" for n in range(40)), "all"])
     assert len(some_of_them) == 3
@@ -363,25 +369,26 @@ def test_documents_of_a_folder_need_no_questions(data: Path) -> None:
     (pages / "bad.pdf").write_bytes(b"%PDF-1.4 and nothing else")
     said: list[Event] = []
 
-    async def titles(limit: int | None) -> list[str]:
-        asked = request(data, questions=None, corpus=pages, limit=limit)
-        async with opened(asked, said.append, system="t", needs=ASKS, tasks=[]) as workshop:
-            assert workshop.questions == ()
-            return [document.title for document in await workshop.documents()]
+    async def titles(context: CurationContext) -> list[str]:
+        assert context.questions == ()
+        return [document.title for document in await context.load_documents()]
 
-    everything = asyncio.run(titles(None))
+    everything, two = (
+        within(request(data, questions=None, corpus=pages, limit=limit), titles, ASKS, said)
+        for limit in (None, 2)
+    )
     assert sorted(everything) == [f"Page {n}" for n in range(5)]
-    assert asyncio.run(titles(2)) == everything[:2]
+    assert two == everything[:2]
     notes = [event.text for event in said if isinstance(event, Noted)]
     assert any("left out" in note and "bad.pdf" in note for note in notes)
 
 
-def test_without_any_documents_it_is_said(data: Path) -> None:
-    async def do(workshop: CurationContext) -> None:
+def test_missing_documents_are_reported(data: Path) -> None:
+    async def do(context: CurationContext) -> None:
         with pytest.raises(NoDocuments, match="name a --library or a --corpus"):
-            await workshop.documents()
+            await context.load_documents()
 
-    in_workshop(request(data, questions=None), do, ASKS)
+    within(request(data, questions=None), do, ASKS)
 
 
 def test_questions_without_documents_can_be_asked_what_needs_none(data: Path) -> None:
@@ -390,12 +397,6 @@ def test_questions_without_documents_can_be_asked_what_needs_none(data: Path) ->
 
     with pytest.raises(UsageError, match=r"nothing to read: .* has no documents"):
         curate(asked)
-
-    async def only_asking(workshop: CurationContext, question: Question) -> Made:
-        run = workshop.run(InMemorySources(()))
-        await run.chat([Message("user", question.text)], max_tokens=5)
-        return Made(usage=workshop.used(run))
-
     assert curate(asked, only_asking, needs=ASKS).items["done"] == 1
 
 
@@ -412,30 +413,22 @@ def test_a_file_that_changed_is_another_source(data: Path) -> None:
     ("more", "error", "said"),
     [
         ({"questions": Path("nowhere.jsonl")}, MissingPath, "nowhere.jsonl"),
-        ({"corpus": Path("nowhere")}, MissingPath, "there is no nowhere"),
-        ({"library": Path("nowhere")}, MissingPath, "there is no nowhere"),
+        ({"corpus": Path("nowhere")}, MissingPath, "there is no .*nowhere"),
+        ({"library": Path("nowhere")}, MissingPath, "there is no .*nowhere"),
+        ({"library": Path("empty")}, NoDocuments, "library .*empty is empty"),
+        ({"corpus": Path()}, UsageError, "would be among the documents"),
         ({"format": "xml"}, UsageError, "there is no format 'xml'"),
     ],
 )
-def test_what_is_not_there_is_said_before_anything_is_made(
+def test_what_cannot_be_read_is_reported_before_anything_is_made(
     data: Path, more: dict[str, Any], error: type[Exception], said: str
 ) -> None:
+    (data / "empty").mkdir()
+    more = {name: data / v if isinstance(v, Path) else v for name, v in more.items()}
+
     with pytest.raises(error, match=said):
         curate(request(data, **more))
-
-    assert not (data / "out").exists()
-
-
-def test_an_empty_library_is_said(data: Path) -> None:
-    (data / "library").mkdir()
-
-    with pytest.raises(NoDocuments, match=r"library .* is empty"):
-        curate(request(data, library=data / "library"))
-
-
-def test_the_folder_must_not_lie_among_the_documents(data: Path) -> None:
-    with pytest.raises(UsageError, match="would be among the documents"):
-        curate(request(data, corpus=data))
+    assert not (data / "out" / "journal.jsonl").exists()
 
 
 @pytest.mark.parametrize(
@@ -443,24 +436,54 @@ def test_the_folder_must_not_lie_among_the_documents(data: Path) -> None:
     [
         ({"library": Path("a"), "corpus": Path("b")}, "exclude each other"),
         ({"held_out": 1.0}, "cannot hold out 1.0"),
-        ({"held_out": -0.1}, "it is no share"),
+        ({"held_out": -0.1}, "expected a share"),
         ({"limit": 0}, "limit is 0"),
         ({"concurrency": 0}, "concurrency is 0"),  # nothing would ever begin
         ({"max_tokens_total": 0}, "max_tokens_total is 0"),
         ({"timeout": 0.0}, "timeout is 0"),
     ],
 )
-def test_what_cannot_be_meant_is_said(data: Path, more: dict[str, Any], said: str) -> None:
+def test_a_value_out_of_range_is_refused(data: Path, more: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         request(data, **more)
 
 
 def test_two_processes_do_not_curate_into_one_folder(data: Path) -> None:
     async def do(_: CurationContext) -> None:
-        async with opened(
-            replace(request(data), seed=1), lambda _: None, system="t", needs=READS, tasks=[]
-        ):
-            pass
+        again = replace(request(data), seed=1)
+        with pytest.raises(UsageError, match="another process works in it"):
+            await asyncio.to_thread(curate, again)
 
-    with pytest.raises(UsageError, match="another process works there"):
-        in_workshop(request(data), do, READS)
+    within(request(data), do)
+
+
+# On disk
+
+
+def test_a_journal_and_a_record_are_read_as_they_were_written(data: Path) -> None:
+    async def failing(context: CurationContext, question: Question) -> CuratedItem:
+        if question.id == "q1":
+            raise MalformedOutput("no JSON")
+        item = await asking(context, question)
+        return replace(item, discarded={"too long": 1}, counts={"shown": 2})
+
+    card = curate(request(data, arguments={"n": 1}), failing)
+
+    read = JOURNAL.read(data / "out")
+    failed = read.pop("q1")
+    assert failed == CuratedItem((), {"MalformedOutput": 1}, error="MalformedOutput: no JSON")
+    assert len(read) == 39
+    assert all(each.discarded == {"too long": 1} for each in read.values())
+    assert all(each.usage["calls"] == len(each.samples) == 1 for each in read.values())
+    assert all(each.counts == {"shown": 2} for each in read.values())
+    record = CURATION.read(data / "out")
+    assert record.identity == card.made_with
+    assert [session.arguments for session in record.sessions] == [{"n": 1}]
+
+
+def test_two_items_of_one_id_are_a_fault(data: Path) -> None:
+    async def do(context: CurationContext) -> None:
+        await context.curate([Question("q", "?")] * 2, partial(asking, context))
+
+    with pytest.raises(ValueError, match="two items have the same id"):
+        within(request(data), do)

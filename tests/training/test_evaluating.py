@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from colligate.bench.participants import Named
+from colligate.bench.participants import ModelNames
 from colligate.core.events import Event, Noted, Progressed
 from colligate.errors import (
     BudgetExceeded,
@@ -97,9 +97,8 @@ def evaluated(curated: Any, tmp_path: Path) -> Callable[..., Any]:
         model: Any, samples: Sequence[Sample] | None = None, **options: Any
     ) -> tuple[Report, list[Event]]:
         made = curated([scope(n) for n in range(QUESTIONS)] if samples is None else samples)
-        request = Evaluation(
-            data=made, out=tmp_path / "out", named=Named(models={Role.READER: model}), **options
-        )
+        names = ModelNames(models={Role.READER: model})
+        request = Evaluation(data=made, out=tmp_path / "out", names=names, **options)
         events: list[Event] = []
         return await evaluate(request, events.append), events
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from typer.main import get_command
 
-from colligate.bench.plan import contenders
+from colligate.bench.plan import configure_entries
 from colligate.bench.suites import parse_suite
 from colligate.cli.app import app
 from colligate.settings import Settings
@@ -29,7 +29,7 @@ def blocks(language: str) -> list[str]:
 
 def test_its_suite_runs_and_its_settings_are_read(tmp_path: Path) -> None:
     suite, settings = blocks("toml")
-    taking_part = contenders(parse_suite(suite, "adapters", "adapters.toml"))
+    taking_part = configure_entries(parse_suite(suite, "adapters", "adapters.toml"))
     assert [each.method.name for each in taking_part] == ["rdr2", "tagged", "adapted"]
     (tmp_path / "colligate.toml").write_text(settings, encoding="utf-8")
     loaded = Settings.load(tmp_path / "colligate.toml")

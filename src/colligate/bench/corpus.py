@@ -11,18 +11,21 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from colligate.bench.datasets.corpus import Corpus, called, documents_of, hold_to
-from colligate.bench.identity import path_digest
-from colligate.bench.plan import existing
+from colligate.bench.plan import require_path
 from colligate.bench.question import Candidate, Question
 from colligate.bench.suites import Dataset
 from colligate.concurrency import in_thread
 from colligate.core.events import Trace
 from colligate.errors import FaultyRecord, LibraryLocked
+from colligate.jobs.identity import path_digest
 from colligate.library.in_memory import InMemorySources
 from colligate.library.library import AsyncLibrary
 from colligate.library.sources import Sources
 from colligate.models import Embedder
 from colligate.session import ingest
+
+INDEXES = "corpus"
+"""The folder of indexed corpora, below that of a run or of samples."""
 
 _RECORDS = "corpus.jsonl"  # what a BEIR folder calls its passages
 _NO_FILE = "no file that could be read is called so"
@@ -66,7 +69,7 @@ class CorpusResolver:
             if dataset.over != "corpus":
                 await in_thread(hold_to, question, self._corpus(dataset))
             return question
-        folder = existing(self.data, dataset.corpus)
+        folder = require_path(self.data, dataset.corpus)
         if folder not in self._names:
             library = await self._library(dataset)
             files = ((Path(info.source), info.id) for info in await library.documents())
@@ -119,14 +122,14 @@ class CorpusResolver:
         """Whether the corpus is a folder of whole documents in files."""
         if dataset.corpus is None:
             return False
-        path = existing(self.data, dataset.corpus)
+        path = require_path(self.data, dataset.corpus)
         return path.is_dir() and not (path / _RECORDS).is_file()
 
     def _corpus(self, dataset: Dataset) -> Corpus | None:
         """Where the texts are that questions leave out."""
         if dataset.corpus is None:
             return None
-        path = existing(self.data, dataset.corpus)
+        path = require_path(self.data, dataset.corpus)
         if path not in self._corpora:
             self._corpora[path] = Corpus(path)
         return self._corpora[path]
@@ -134,7 +137,7 @@ class CorpusResolver:
     async def _library(self, dataset: Dataset) -> AsyncLibrary:
         """The corpus of a data set, indexed."""
         assert dataset.corpus is not None  # `suites.checked`
-        path = existing(self.data, dataset.corpus)
+        path = require_path(self.data, dataset.corpus)
         path = path / _RECORDS if (path / _RECORDS).is_file() else path
         async with self._opening:
             if path not in self._libraries:

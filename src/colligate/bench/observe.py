@@ -14,7 +14,7 @@ from colligate.core.events import Event, Retrieved, Trace
 from colligate.core.run import Run
 from colligate.core.strategy import Strategy
 from colligate.documents import Span
-from colligate.errors import BudgetExceeded, ColligateError
+from colligate.errors import BudgetExceeded, ColligateError, cause
 from colligate.jobs.spending import SharedTokenBudget, Spending
 from colligate.library.sources import Sources
 from colligate.models import ChatModel, Embedder, Reranker, Role
@@ -118,7 +118,7 @@ class Answering:
             ordinary, other = group.split(Exception)
             if other is not None:
                 raise
-            error = _said(first_of(ordinary or group))
+            error = _said(cause(ordinary or group))
         except Exception as trouble:  # a strategy may be another package's, and raise anything
             error = _said(trouble)
         usage = run.meter.report(seconds=time.perf_counter() - began)
@@ -129,14 +129,6 @@ class Answering:
         except Exception as trouble:  # the answer may cite what there is not
             broken = Outcome(usage=usage.to_json(), seconds=usage.seconds, error=_said(trouble))
             return broken, run.trace
-
-
-def first_of(error: BaseException) -> BaseException:
-    """The error itself where tasks have wrapped it in groups, ours before any other."""
-    while isinstance(error, BaseExceptionGroup):
-        inner: tuple[BaseException, ...] = error.exceptions
-        error = next((each for each in inner if isinstance(each, ColligateError)), inner[0])
-    return error
 
 
 def _said(error: BaseException) -> str:

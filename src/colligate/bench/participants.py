@@ -1,4 +1,4 @@
-"""Who takes part in a run: models by role, what they search with, what measures, on record."""
+"""Who takes part in a run: models by role, embedder and reranker, and what measures the answers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
-from colligate.bench.identity import model_record, server_says, weights_digest
 from colligate.bench.metrics.backends import (
     Backends,
     Entails,
@@ -22,11 +21,11 @@ from colligate.bench.metrics.backends import (
 )
 from colligate.bench.metrics.catalogue import require
 from colligate.bench.plan import Plan, SuiteEntry
-from colligate.bench.provenance import ModelRecord
 from colligate.bench.totals import of_run
 from colligate.core.events import Noted, Trace
 from colligate.errors import MissingCapability, MissingExtra, UsageError
-from colligate.jobs.spending import Paid, Spending
+from colligate.jobs.identity import ModelRecord, model_records, weights_digest
+from colligate.jobs.spending import PaidJudge, Spending
 from colligate.models import ChatModel, Embedder, Reranker, Role
 from colligate.models.cache import CachedChat, ResponseCache
 from colligate.session import Session
@@ -35,14 +34,14 @@ from colligate.settings import Settings
 B = TypeVar("B")
 
 JUDGE = "judge"
-"""In place of a trained model's name: the judge measures entailment, or reads answers."""
+"""As the name of a model for `nli` or `qa`: the judge does it."""
 
 
 @dataclass(frozen=True)
-class Named:
-    """Models as they were named, or given outright; `nli` and `qa` for the metrics that ask them.
+class ModelNames:
+    """Models by name in `settings`, or given as objects; `nli` and `qa` for metrics that need them.
 
-    A judge is only asked where one is named: a reader that judges itself measures little.
+    A judge is only asked if one is named: a reader that judges itself measures little.
     """
 
     settings: Settings = field(default_factory=Settings)
@@ -58,7 +57,7 @@ class Named:
 
 @dataclass(frozen=True)
 class Participants:
-    """Who takes part, and the record of each. `models` are those that answer, without the judge."""
+    """Who takes part, with the record of each. `models` answer; the judge is not among them."""
 
     models: Mapping[Role, ChatModel]
     embedder: Embedder | None
@@ -67,52 +66,68 @@ class Participants:
     records: Mapping[str, ModelRecord]
 
 
-async def opened_cast(
-    named: Named, plan: Plan, spending: Spending, stack: AsyncExitStack, trace: Trace
-) -> tuple[Participants, list[SuiteEntry]]:
-    """Open what a plan needs; closed with `stack`. Also those strategies that can run with it.
+async def open_participants(
+    names: ModelNames, plan: Plan, spending: Spending, stack: AsyncExitStack, trace: Trace
+) -> tuple[Participants, Plan]:
+    """Open what a plan needs, until `stack` closes; return it with what can be done of the plan.
 
-    Raises:
-        UnknownModel, ModelError: as `open_model`.
-        MissingBackend, UsageError: a metric's model was not given.
+    Strategies that the models cannot run, and optional metrics that cannot be taken, are left out
+    and reported; a strategy that was chosen by name, or another metric, is an error.
     """
-    session = await stack.enter_async_context(named.session())
+    session = await stack.enter_async_context(names.session())
     every = await session.open_models(trace)
-    # Who measures takes no part in the answers.
+    # The judge measures and takes no part in the answers.
     models: dict[Role, ChatModel] = {r: m for r, m in every.items() if r is not Role.JUDGE}
     embedder = await session.open_embedder(trace) if plan.searches else None
-    able = await _able(plan, models, session, trace)
+    entries = await _runnable_entries(plan, models, session, trace)
     reranker = await session.open_reranker(models, trace) if plan.searches else None
-    backends = await _backends(named, every.get(Role.JUDGE), session, spending)
-    records = await records_of(every, embedder, reranker)
-    for what, name in (("nli", named.nli), ("qa", named.qa)):
+    backends = await _open_backends(names, every.get(Role.JUDGE), session, spending)
+    records = await model_records(every, embedder, reranker)
+    for what, name in (("nli", names.nli), ("qa", names.qa)):
         if name is not None:
             digest = await asyncio.to_thread(weights_digest, f"hf:{name}")
             records[what] = ModelRecord(name, "" if name == JUDGE else digest)
-    return Participants(models, embedder, reranker, backends, records), able
+    plan = _with_optional_metrics(replace(plan, entries=tuple(entries)), backends, trace)
+    return Participants(models, embedder, reranker, backends, records), plan
 
 
-def remembering(cast: Participants, replies: Path, stack: AsyncExitStack) -> Participants:
-    """The cast with models that know what the file holds, and put down there what they say.
+def cache_replies(who: Participants, file: Path, stack: AsyncExitStack) -> Participants:
+    """Return the participants with models that store their replies in a file and reuse them.
 
-    What is not deterministic is never kept. The file is closed with `stack`.
+    Replies that are not deterministic are never stored. The file is closed with `stack`.
     """
-    cache = ResponseCache(replies)
+    cache = ResponseCache(file)
     stack.callback(cache.close)
-    models = {role: CachedChat(model, cache) for role, model in cast.models.items()}
-    return replace(cast, models=models)
+    models = {role: CachedChat(model, cache) for role, model in who.models.items()}
+    return replace(who, models=models)
 
 
-def measurable(plan: Plan, backends: Backends, trace: Trace) -> Plan:
-    """The plan with those of the optional metrics that can be taken; the others are said once.
+async def _runnable_entries(
+    plan: Plan, models: Mapping[Role, ChatModel], session: Session, trace: Trace
+) -> list[SuiteEntry]:
+    runnable = []
+    for entry in plan.entries:
+        name = entry.method.name
+        try:
+            without = await session.check(name, entry.strategy.needs, models)
+        except MissingCapability as error:
+            if plan.by_name:
+                raise
+            trace.emit(Noted(f"left out: {error}", warning=True))
+        else:
+            runnable.append(entry)
+            for line in without:
+                trace.emit(Noted(f"{name}: {line}", warning=True))
+    if not runnable:
+        raise UsageError("no strategy of the suite can run", "", "colligate strategies says why")
+    return runnable
 
-    Raises:
-        UsageError, MissingBackend, MissingExtra: a metric that is not optional cannot be.
-    """
+
+def _with_optional_metrics(plan: Plan, backends: Backends, trace: Trace) -> Plan:
     left_out: dict[str, str] = {}
     datasets = []
-    for asked in plan.datasets:
-        dataset = asked.dataset
+    for planned in plan.datasets:
+        dataset = planned.dataset
         _require(dataset.metrics, backends)
         taken = []
         for group in dataset.optional:
@@ -122,9 +137,8 @@ def measurable(plan: Plan, backends: Backends, trace: Trace) -> Plan:
                 left_out[group] = str(error)
             else:
                 taken.append(group)
-        datasets.append(
-            replace(asked, dataset=replace(dataset, metrics=(*dataset.metrics, *taken)))
-        )
+        dataset = replace(dataset, metrics=(*dataset.metrics, *taken))
+        datasets.append(replace(planned, dataset=dataset))
     for group, why in left_out.items():
         trace.emit(Noted(f"without {group}: {why}", warning=True))
     return replace(plan, datasets=tuple(datasets))
@@ -135,52 +149,14 @@ def _require(groups: Sequence[str], backends: Backends) -> None:
     require([group for group in groups if group not in whole], backends)
 
 
-async def records_of(
-    models: Mapping[Role, ChatModel], embedder: Embedder | None, reranker: Reranker | None
-) -> dict[str, ModelRecord]:
-    """The record of each model by role, and of what searches."""
-    searching = (("embedder", embedder), ("reranker", reranker))
-    records = {}
-    for what, each in (*((role.value, model) for role, model in models.items()), *searching):
-        if each is not None:
-            said = await server_says(each)
-            records[what] = await asyncio.to_thread(model_record, each, said)
-    return records
-
-
-async def _able(
-    plan: Plan,
-    models: Mapping[Role, ChatModel],
-    session: Session,
-    trace: Trace,
-) -> list[SuiteEntry]:
-    """The strategies that these models can run; what one named outright lacks is an error."""
-    able = []
-    for contender in plan.contenders:
-        name = contender.method.name
-        try:
-            without = await session.check(name, contender.strategy.needs, models)
-        except MissingCapability as error:
-            if plan.named_outright:
-                raise
-            trace.emit(Noted(f"left out: {error}", warning=True))
-        else:
-            able.append(contender)
-            for line in without:
-                trace.emit(Noted(f"{name}: {line}", warning=True))
-    if not able:
-        raise UsageError("no strategy of the suite can run", "", "colligate strategies says why")
-    return able
-
-
-async def _backends(
-    named: Named, judge: ChatModel | None, session: Session, spending: Spending
+async def _open_backends(
+    names: ModelNames, judge: ChatModel | None, session: Session, spending: Spending
 ) -> Backends:
-    paid = Paid(judge, spending) if judge is not None else None
-    if judge is not None and named.nli == JUDGE:
-        await session.probe(judge)  # a server's odds of labels are only known when it is asked
+    paid = PaidJudge(judge, spending) if judge is not None else None
+    if judge is not None and names.nli == JUDGE:
+        await session.probe(judge)  # whether a server gives odds of labels shows only a request
 
-    async def backend(
+    async def open_backend(
         what: str, name: str | None, of_judge: Callable[[ChatModel], B], trained: Callable[[str], B]
     ) -> B | None:
         if name is None:
@@ -191,6 +167,6 @@ async def _backends(
             raise UsageError(f"--{what} {JUDGE} needs a judge", "none is named", "name a --judge")
         return of_judge(paid)
 
-    nli: Entails | None = await backend("nli", named.nli, JudgeEntails, TrainedEntails)
-    qa: Reads | None = await backend("qa", named.qa, JudgeReads, TrainedReads)
+    nli: Entails | None = await open_backend("nli", names.nli, JudgeEntails, TrainedEntails)
+    qa: Reads | None = await open_backend("qa", names.qa, JudgeReads, TrainedReads)
     return Backends(paid, nli, qa)

@@ -1,8 +1,8 @@
-"""What a run asks: which questions of which data sets, of which strategies."""
+"""The plan of a run: which questions are asked of which strategies, and an estimate of the cost."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,37 +18,37 @@ from colligate.core.strategy import Strategy, estimate_calls, list_strategies, l
 from colligate.documents.tokens import estimate_tokens
 from colligate.errors import MissingPath, UsageError, closest
 
-_PACKED = 3  # times as large is a text that is unpacked
+_PACKED = 3  # a text is about so many times as large as its gzip archive
 _FORMS = {Task.SET: Form.LIST, Task.READINGS: Form.LONG, Task.LONG: Form.LONG}
 
 
 @dataclass(frozen=True)
 class SuiteEntry:
-    """A strategy that takes part, set up as the suite says."""
+    """A strategy that takes part, configured as the suite says."""
 
     method: Method
     strategy: Strategy
 
-    def asked(self, question: Question) -> Strategy:
-        """The strategy for one question: in the form that its task wants, the oracle with its gold.
+    def for_question(self, question: Question) -> Strategy:
+        """Return the strategy in the form that the question's task wants; the oracle with its gold.
 
-        A form that the suite sets stays.
+        A form that the suite sets is kept.
         """
-        told: dict[str, Any] = {}
+        changes: dict[str, Any] = {}
         if hasattr(self.strategy, "gold"):
-            told = {"gold": question.gold, "sentences": question.gold_texts}
+            changes = {"gold": question.gold, "sentences": question.gold_texts}
         is_set = any(text.partition("=")[0].strip() == "form" for text in self.method.set)
         has_form = isinstance(getattr(self.strategy, "form", None), Form)
         if has_form and not is_set and question.task in _FORMS:
-            told["form"] = _FORMS[question.task]
-        return replace(self.strategy, **told) if told else self.strategy  # type: ignore[type-var]
+            changes["form"] = _FORMS[question.task]
+        return replace(self.strategy, **changes) if changes else self.strategy  # type: ignore[type-var]
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A data set and those of its questions that are asked, in order.
+class PlannedDataset:
+    """A data set and the questions of it that are asked, in order.
 
-    `corpus_bytes` is how large its corpus is on the disk, unpacked as far as one can tell.
+    `corpus_bytes` is the size of its corpus, unpacked as far as that is known.
     """
 
     dataset: Dataset
@@ -58,37 +58,112 @@ class Asked:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a run asks, in the order in which it does.
+    """The questions and strategies of a run, in the order of the work.
 
-    `named_outright`: the strategies were chosen by name, so none of them may be left out.
+    `by_name`: the strategies were chosen by name, so none of them may be left out.
     """
 
     suite: Suite
-    datasets: tuple[Asked, ...]
-    contenders: tuple[SuiteEntry, ...]
-    named_outright: bool = False
+    datasets: tuple[PlannedDataset, ...]
+    entries: tuple[SuiteEntry, ...]
+    by_name: bool = False
 
     @property
     def answers(self) -> int:
-        """How many there will be."""
-        return sum(len(asked.questions) for asked in self.datasets) * len(self.contenders)
+        """The number of answers there will be."""
+        return sum(len(each.questions) for each in self.datasets) * len(self.entries)
 
     @property
     def searches(self) -> bool:
-        """Whether any strategy looks passages up."""
-        return any(contender.strategy.needs.searches for contender in self.contenders)
+        """Whether any strategy searches passages."""
+        return any(entry.strategy.needs.searches for entry in self.entries)
+
+    def row_keys(self) -> Iterator[Key]:
+        """Yield the key of each row, in the order of the work."""
+        for planned in self.datasets:
+            for question in planned.questions:
+                for entry in self.entries:
+                    yield Key(planned.dataset.name, question.id, entry.method.name)
 
 
-def contenders(
+def plan(
+    suite: Suite,
+    data: Path,
+    *,
+    entries: Sequence[SuiteEntry],
+    datasets: Sequence[str] = (),
+    limit: int | None = None,
+    seed: int = 0,
+) -> Plan:
+    """Read the questions to ask: `limit` of each data set, or as many as the suite says. Blocks.
+
+    `datasets` are names of the suite's; without any its default ones are asked.
+    """
+    chosen = [suite.dataset(name) for name in dict.fromkeys(datasets)]
+    chosen = chosen or [each for each in suite.datasets if each.default]
+    if not any(entry.strategy.needs.reads for entry in entries):
+        # Questions may come without documents, and their corpus may be missing.
+        chosen = [replace(each, over="candidates", corpus=None) for each in chosen]
+    planned = []
+    for dataset in chosen:
+        file = require_path(data, dataset.file)
+        corpus_bytes = 0
+        if dataset.over != "candidates" and dataset.corpus is not None:
+            corpus_bytes = _size(require_path(data, dataset.corpus))
+        most = limit if limit is not None else dataset.questions
+        questions = read_questions(file, format=dataset.format)
+        sample = tuple(some((q for q in questions if _matches(q, dataset)), most, seed))
+        if not sample:
+            where = ", ".join(f"{key} = {value}" for key, value in dataset.where.items())
+            why = f"none with {where}" if where else ""
+            raise UsageError(f"{file} holds no questions for {dataset.name}", why)
+        _require_documents(dataset, sample, entries)
+        planned.append(PlannedDataset(dataset, sample, corpus_bytes))
+    return Plan(suite, tuple(planned), tuple(entries))
+
+
+def _matches(question: Question, dataset: Dataset) -> bool:
+    return all(question.meta.get(key) == value for key, value in dataset.where.items())
+
+
+def require_path(data: Path, file: str) -> Path:
+    """Return the path of a file of the data; MissingPath if it is missing."""
+    path = data / file
+    if not path.exists():
+        why, hint = "the suite needs it", "check --data, or choose other --datasets"
+        raise MissingPath(f"there is no {path}", why, hint)
+    return path
+
+
+def _size(path: Path) -> int:
+    files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
+    return sum(file.stat().st_size * (_PACKED if file.suffix == ".gz" else 1) for file in files)
+
+
+def _require_documents(
+    dataset: Dataset, questions: Sequence[Question], entries: Sequence[SuiteEntry]
+) -> None:
+    """Check that no strategy is asked over nothing: its refusals would count against it."""
+    if dataset.over != "candidates":
+        return
+    bare = next((question for question in questions if not question.documents), None)
+    reading = next((each for each in entries if each.strategy.needs.reads), None)
+    if bare is not None and reading is not None:
+        raise UsageError(
+            f"{dataset.name} has questions without documents ({bare.id})",
+            f"{reading.method.name} reads documents",
+            "choose only strategies that read none, or name a corpus: --documents DIR for the "
+            'suite own, over = "corpus" in another',
+        )
+
+
+def configure_entries(
     suite: Suite, names: Sequence[str] = (), settings: Sequence[str] = ()
 ) -> tuple[SuiteEntry, ...]:
-    """The suite's strategies of these names, or its default ones; set up, in the order given.
+    """Configure the suite's strategies of these names, or its default ones, in the order given.
 
     A name that is not the suite's own may be any registered strategy's. `settings` are texts such
-    as "k=3" for those strategies that have the parameter, beneath what the suite itself sets.
-
-    Raises:
-        UsageError: there is no such strategy, or it has no such parameter, or none has.
+    as "k=3", for the strategies that have the parameter; what the suite itself sets wins.
     """
     own = {method.name: method for method in suite.strategies}
     wanted = names or [method.name for method in suite.strategies if method.default]
@@ -101,20 +176,18 @@ def contenders(
             raise UsageError(f"no strategy {name!r}", why, hint)
         methods.append(own.get(name) or Method(name, name, label=name))
     kinds = [load_strategy(method.strategy) for method in methods]
-    there = {kind: {each.name for each in list_parameters(kind)} for kind in kinds}
+    known = {kind: {each.name for each in list_parameters(kind)} for kind in kinds}
     for setting in settings:
-        name, known = _parameter(setting), set().union(*there.values())
-        if name not in known:
-            near = closest(name, sorted(known))
-            hint = (
-                f"did you mean {near}?" if near else "colligate strategies NAME shows what it has"
-            )
-            raise UsageError(f"--set {setting}", f"no strategy that is asked has {name!r}", hint)
+        name, every = _parameter(setting), set().union(*known.values())
+        if name not in every:
+            near = closest(name, sorted(every))
+            hint = f"did you mean {near}?" if near else "colligate strategies NAME lists them"
+            raise UsageError(f"--set {setting}", f"no strategy of this run has {name!r}", hint)
     return tuple(
         SuiteEntry(
             method,
             set_parameters(
-                kind, [*(s for s in settings if _parameter(s) in there[kind]), *method.set]
+                kind, [*(s for s in settings if _parameter(s) in known[kind]), *method.set]
             ),
         )
         for method, kind in zip(methods, kinds, strict=True)
@@ -125,105 +198,21 @@ def _parameter(setting: str) -> str:
     return setting.partition("=")[0].strip()
 
 
-def plan(
-    suite: Suite,
-    data: Path,
-    *,
-    taking_part: Sequence[SuiteEntry],
-    datasets: Sequence[str] = (),
-    limit: int | None = None,
-    seed: int = 0,
-) -> Plan:
-    """The questions that are asked: of each data set `limit` or as many as the suite says. Blocks.
+# The estimate: about how many model calls and tokens a run will take.
 
-    `datasets` are names of the suite's; without any its default ones are asked.
-
-    Raises:
-        UsageError: there is no such data set, or there is nothing that a strategy could read.
-        MissingPath, FaultyRecord: a file of questions is not there, or is wrong.
-    """
-    chosen = [suite.dataset(name) for name in dict.fromkeys(datasets)]
-    chosen = chosen or [each for each in suite.datasets if each.default]
-    if not any(contender.strategy.needs.reads for contender in taking_part):
-        # Questions may come without documents, and their corpus need not be there.
-        chosen = [replace(each, over="candidates", corpus=None) for each in chosen]
-    asked = []
-    for dataset in chosen:
-        file = existing(data, dataset.file)
-        corpus_bytes = 0
-        if dataset.over != "candidates" and dataset.corpus is not None:
-            corpus_bytes = _size(existing(data, dataset.corpus))
-        most = limit if limit is not None else dataset.questions
-        questions = read_questions(file, format=dataset.format)
-        there = (question for question in questions if _is_meant(question, dataset))
-        sample = tuple(some(there, most, seed))
-        if not sample:
-            where = ", ".join(f"{key} = {value}" for key, value in dataset.where.items())
-            why = f"none with {where}" if where else ""
-            raise UsageError(f"{file} holds no questions for {dataset.name}", why)
-        _hold_to_documents(dataset, sample, taking_part)
-        asked.append(Asked(dataset, sample, corpus_bytes))
-    return Plan(suite, tuple(asked), tuple(taking_part))
-
-
-def _is_meant(question: Question, dataset: Dataset) -> bool:
-    return all(question.meta.get(key) == value for key, value in dataset.where.items())
-
-
-def existing(data: Path, file: str) -> Path:
-    """The place of a file of the data.
-
-    Raises:
-        MissingPath: it is not there.
-    """
-    path = data / file
-    if not path.exists():
-        why = "the suite asks for it"
-        raise MissingPath(f"there is no {path}", why, "name its --data, or take other --datasets")
-    return path
-
-
-def _size(path: Path) -> int:
-    files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
-    return sum(file.stat().st_size * (_PACKED if file.suffix == ".gz" else 1) for file in files)
-
-
-def _hold_to_documents(
-    dataset: Dataset, questions: Sequence[Question], taking_part: Sequence[SuiteEntry]
-) -> None:
-    """Else a strategy would be asked over nothing, and its refusals counted against it."""
-    if dataset.over != "candidates":
-        return
-    bare = next((question for question in questions if not question.documents), None)
-    reading = next((each for each in taking_part if each.strategy.needs.reads), None)
-    if bare is not None and reading is not None:
-        raise UsageError(
-            f"{dataset.name} has questions without documents ({bare.id})",
-            f"{reading.method.name} reads documents",
-            "take only strategies that read none, or name a corpus: --documents DIR for the suite "
-            'own, over = "corpus" in another',
-        )
-
-
-# About how many model calls and tokens a run will take, said before anything is asked.
-
-MANY = 300
-"""So many calls are said before they are made."""
-
-_PASSAGES = 10  # that a prompt shows of a corpus
+_PASSAGES = 10  # of a corpus in one prompt
 _PASSAGE_TOKENS = 200
 _DOCUMENTS = 20  # of a corpus that a strategy looks at
-_INSTRUCTION_TOKENS = 600  # of a prompt, and what is replied
+_INSTRUCTION_TOKENS = 600  # of a prompt, with its reply
 _MOST_TOKENS = 16_000  # a prompt rarely has more: what does not fit is searched
 _BYTES_A_TOKEN = 4
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """Answers still to be given, and about what their calls will take together.
+    """The answers that are still missing, and about what their calls will take together.
 
-    `measured` are strategies whose figures are those of rows there are; of the others they are
-    rough.
+    `measured` are the strategies whose figures come from their rows; the others are rough.
     """
 
     answers: int
@@ -232,7 +221,7 @@ class Estimate:
     measured: Collection[str] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """The estimate for programs."""
+        """Return the estimate for programs."""
         return {
             "answers": self.answers,
             "calls": _round(self.calls),
@@ -247,57 +236,53 @@ class Estimate:
         )
 
 
-def estimated(plan: Plan, rows: Mapping[Key, Row]) -> Estimate:
-    """What the answers without a row will take: as those with one did, else by rule of thumb."""
+def estimate(plan: Plan, rows: Mapping[Key, Row]) -> Estimate:
+    """Estimate what the missing rows will take, from rows of the same strategy if there are any."""
     answers, calls, tokens = 0, 0.0, 0.0
     measured = set()
-    for asked in plan.datasets:
-        for contender in plan.contenders:
-            key = (asked.dataset.name, contender.method.name)
-            missing = [q for q in asked.questions if Key(key[0], q.id, key[1]) not in rows]
-            done = [row for row in rows.values() if (row.dataset, row.strategy) == key]
+    for planned in plan.datasets:
+        for entry in plan.entries:
+            cell = (planned.dataset.name, entry.method.name)
+            missing = [q for q in planned.questions if Key(cell[0], q.id, cell[1]) not in rows]
+            done = [row for row in rows.values() if (row.dataset, row.strategy) == cell]
             answers += len(missing)
             if done:
-                measured.add(contender.method.name)
-                calls += len(missing) * _mean(map(_calls_used, done))
-                tokens += len(missing) * _mean(map(_tokens_of, done))
+                measured.add(entry.method.name)
+                calls += len(missing) * _mean(_usage(row, "calls") for row in done)
+                tokens += len(missing) * _mean(
+                    _usage(row, "input_tokens") + _usage(row, "output_tokens") for row in done
+                )
             else:
                 for question in missing:
-                    each = _calls_of(contender, asked, question)
+                    each = _expected_calls(entry, planned, question)
                     calls += each
-                    tokens += each * _prompt_tokens(contender, asked, question)
+                    tokens += each * _prompt_tokens(entry, planned, question)
     return Estimate(answers, calls, tokens, measured)
 
 
-def _calls_of(contender: SuiteEntry, asked: Asked, question: Question) -> float:
-    calls = estimate_calls(contender.strategy)
-    documents = len(question.documents) if asked.dataset.over != "corpus" else _DOCUMENTS
+def _expected_calls(entry: SuiteEntry, planned: PlannedDataset, question: Question) -> float:
+    calls = estimate_calls(entry.strategy)
+    documents = len(question.documents) if planned.dataset.over != "corpus" else _DOCUMENTS
     return calls.question + calls.document * documents
 
 
-def _prompt_tokens(contender: SuiteEntry, asked: Asked, question: Question) -> float:
+def _prompt_tokens(entry: SuiteEntry, planned: PlannedDataset, question: Question) -> float:
+    needs, over = entry.strategy.needs, planned.dataset.over
     shown: float = _PASSAGES * _PASSAGE_TOKENS
-    whole = contender.strategy.needs.whole
-    if not contender.strategy.needs.reads:
+    if not needs.reads:
         shown = 0
-    elif asked.dataset.over == "candidates":
-        shown = sum(estimate_tokens(document.text) for document in question.documents)
-        if contender.strategy.needs.searches:
-            shown = min(shown, _PASSAGES * _PASSAGE_TOKENS)
-    elif whole and (asked.dataset.over == "corpus" or not question.documents):
-        shown = asked.corpus_bytes / _BYTES_A_TOKEN
-    elif not contender.strategy.needs.searches:
+    elif over == "candidates":
+        every = sum(estimate_tokens(document.text) for document in question.documents)
+        shown = min(every, shown) if needs.searches else every
+    elif needs.whole and (over == "corpus" or not question.documents):
+        shown = planned.corpus_bytes / _BYTES_A_TOKEN
+    elif not needs.searches:
         shown = _MOST_TOKENS
-    return (shown if whole else min(shown, _MOST_TOKENS)) + _INSTRUCTION_TOKENS
+    return (shown if needs.whole else min(shown, _MOST_TOKENS)) + _INSTRUCTION_TOKENS
 
 
-def _tokens_of(row: Row) -> float:
-    usage = row.outcome.usage
-    return float(usage.get("input_tokens", 0)) + float(usage.get("output_tokens", 0))
-
-
-def _calls_used(row: Row) -> float:
-    return float(row.outcome.usage.get("calls", 0))
+def _usage(row: Row, name: str) -> float:
+    return float(row.outcome.usage.get(name, 0))
 
 
 def _mean(values: Iterable[float]) -> float:
@@ -306,5 +291,5 @@ def _mean(values: Iterable[float]) -> float:
 
 
 def _round(number: float) -> int:
-    """To two digits: it is an estimate."""
+    """Round to two digits: it is an estimate."""
     return int(float(f"{number:.1e}"))

@@ -1,69 +1,33 @@
-"""What a run was made with: `run.json` in its folder, so that its numbers can be made again."""
+"""The record of what a run was made with (`run.json`), so that its numbers can be reproduced."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from colligate.bench.suites import Suite, parse_suite
-from colligate.errors import ColligateError, MissingPath, UsageError
-from colligate.jobs.files import write_whole
-
-FILE = "run.json"
-
-ADAPTER = "adapter"
-"""What the record of an adapter begins with, before its name."""
+from colligate.jobs.identity import ADAPTER, ModelRecord, prompt_differences, resume_error
+from colligate.jobs.job import Invocation, RecordFile, parse_known
 
 _WITH_STRATEGIES = ("embedder", "reranker", ADAPTER)
-_IN_PLACE_OF_NONE = ("worker", "scorer")  # roles that the reader has where nobody else has them
-_LINE = 100  # characters of a line that is quoted
-
-T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class ModelRecord:
-    """A model that took part: its name, and what tells its weights apart from others.
-
-    `digest` is the SHA-256 of weights in a file, or the commit of those fetched from a hub; where
-    a server holds them it is empty and `said` is what the server says of itself.
-    """
-
-    name: str
-    digest: str = ""
-    said: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Invocation:
-    """One time that the command ran: began and ended in UTC, where, and from which commit.
-
-    `ended` is empty where it was killed, or goes on. `arguments` are the command's.
-    """
-
-    began: str
-    ended: str = ""
-    commit: str = ""
-    hardware: Mapping[str, Any] = field(default_factory=dict)
-    arguments: Mapping[str, Any] = field(default_factory=dict)
+_READER_BY_DEFAULT = ("worker", "scorer")  # roles that the reader takes if no model is named
+_LINE = 100  # characters of a line that an error quotes
 
 
 @dataclass(frozen=True)
 class Provenance:
-    """What a run was made with.
+    """The record of what a run was made with.
 
     All but `sessions`, `questions`, `limit`, `datasets` and `strategies` is the same for every
-    row: a run goes on only with the same. `datasets` and `strategies` are names of the suite's
+    row: a run is resumed only with the same. `datasets` and `strategies` are names of the suite's
     that were asked so far, `questions` how many of each data set, `limit` the number last given
     for it (None, as many as the suite says). `models` are by role, and "embedder", "reranker" and
-    "adapter NAME" where they took part. `prompts` are SHA-256 digests of the texts in the source
-    that writes prompts, by module. `data` are those of the files of questions and passages, by
-    name.
-    `versions` are Python's and the packages'.
+    "adapter NAME" if they took part. `prompts` are `prompt_digests`, `data` the SHA-256 digests of
+    the files of questions and passages, by name. `versions` are Python's and the packages'.
     """
 
     suite: str
@@ -86,81 +50,54 @@ class Provenance:
         return self.sessions[0].began if self.sessions else ""
 
     def parsed_suite(self) -> Suite:
-        """The suite as it was when the run began, as far as this version knows its keys."""
-        return parse_suite(self.suite_text, self.suite, FILE, strict=False)
+        """Return the suite as it was when the run began, as far as this version knows its keys."""
+        return parse_suite(self.suite_text, self.suite, RUN.name, strict=False)
+
+    def resume(self, now: Provenance, folder: Path) -> Provenance:
+        """Return the record of this run, resumed with what is asked for now.
+
+        More questions, data sets and strategies may be asked for; all else must be the same.
+
+        Raises:
+            UsageError: something else differs; it names the difference.
+        """
+        if wrong := list(_differences(self, now)):
+            raise resume_error(folder, wrong)
+        return replace(
+            self,
+            questions={**self.questions, **now.questions},
+            limit=now.limit,
+            models={**self.models, **now.models},
+            datasets=tuple(dict.fromkeys((*self.datasets, *now.datasets))),
+            strategies=tuple(dict.fromkeys((*self.strategies, *now.strategies))),
+            prompts={**self.prompts, **now.prompts},
+            data={**self.data, **now.data},
+        )
 
     def to_json(self) -> dict[str, Any]:
-        """What the file holds."""
+        """Return what the file holds."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, whole: Mapping[str, Any]) -> Provenance:
-        """What `to_json` gave; what another version put down beside it is passed over.
-
-        Raises:
-            KeyError, TypeError: it is none.
-        """
-        models = {role: _made(ModelRecord, record) for role, record in whole["models"].items()}
-        sessions = tuple(_made(Invocation, session) for session in whole["sessions"])
+        """Return what `to_json` gave; fields that another version wrote are left out."""
+        models = {role: parse_known(ModelRecord, each) for role, each in whole["models"].items()}
+        sessions = tuple(parse_known(Invocation, session) for session in whole["sessions"])
         names = {name: tuple(whole[name]) for name in ("datasets", "strategies")}
-        return _made(cls, {**whole, **names, "models": models, "sessions": sessions})
+        return parse_known(cls, {**whole, **names, "models": models, "sessions": sessions})
 
 
-def _made(kind: type[T], record: Mapping[str, Any]) -> T:
-    known = {each.name for each in fields(kind)}  # type: ignore[arg-type]
-    return kind(**{name: value for name, value in record.items() if name in known})
+RUN = RecordFile("run.json", Provenance.from_json, "a run", "colligate bench run --out")
 
 
-def read_provenance(directory: Path) -> Provenance:
-    """What the run in a folder was made with.
+def read_provenance(folder: Path) -> Provenance:
+    """Read what the run in a folder was made with. Blocks.
 
     Raises:
-        MissingPath: there is no run there.
+        MissingPath: there is no run.
         ColligateError: its `run.json` cannot be read.
     """
-    file = directory / FILE
-    try:
-        return Provenance.from_json(json.loads(file.read_text("utf-8")))
-    except (FileNotFoundError, NotADirectoryError) as error:
-        hint = "colligate bench run --out makes one"
-        raise MissingPath(f"{directory} is no run", f"it has no {FILE}", hint) from error
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        why = f"{type(error).__name__}: {error}"
-        hint = "put back what stood there, or begin anew in another folder"
-        raise ColligateError(f"{file} cannot be read", why, hint) from error
-
-
-def write_provenance(directory: Path, provenance: Provenance) -> None:
-    """Put it down whole: a process killed meanwhile leaves what was there before. Blocks."""
-    text = json.dumps(provenance.to_json(), ensure_ascii=False, indent=1)
-    write_whole(directory / FILE, [text])
-
-
-def going_on(before: Provenance, now: Provenance, place: Path) -> Provenance:
-    """The run that goes on: what it was begun with, with what is now asked for beside it.
-
-    More questions, data sets and strategies may be asked for; all else must be the same.
-
-    Raises:
-        UsageError: something else is not; it is said what.
-    """
-    if wrong := list(_differences(before, now)):
-        raise UsageError(
-            f"{place} holds a run made otherwise",
-            "; ".join(wrong),
-            "take what it was begun with, or name another --out",
-        )
-    return replace(
-        before,
-        questions={**before.questions, **now.questions},
-        limit=now.limit,
-        models={**before.models, **now.models},
-        datasets=tuple(dict.fromkeys((*before.datasets, *now.datasets))),
-        strategies=tuple(dict.fromkeys((*before.strategies, *now.strategies))),
-        prompts={**before.prompts, **now.prompts},
-        data={**before.data, **now.data},
-        sessions=(*before.sessions, *now.sessions),
-    )
+    return RUN.read(folder)
 
 
 def _differences(before: Provenance, now: Provenance) -> Iterator[str]:
@@ -168,7 +105,7 @@ def _differences(before: Provenance, now: Provenance) -> Iterator[str]:
         yield f"the suite was {before.suite} and is {now.suite}"
     elif before.suite_text != now.suite_text:
         where = _first_difference(before.suite_text, now.suite_text)
-        yield f"the suite {now.suite} reads otherwise now ({where})"
+        yield f"the text of the suite {now.suite} has changed ({where})"
     if before.seed != now.seed:
         yield f"the seed was {before.seed} and is {now.seed}"
     for dataset, count in before.questions.items():
@@ -177,33 +114,31 @@ def _differences(before: Provenance, now: Provenance) -> Iterator[str]:
             yield f"{count} questions of {dataset} were asked and now {fewer}: they may only grow"
     for role in sorted({*before.models, *now.models}):
         first, second = before.models.get(role), now.models.get(role)
-        # What only some strategies need may come and go with them; a role says who was asked.
+        # Models that only some strategies need may come and go with them; roles may not.
         if role.partition(" ")[0] in _WITH_STRATEGIES and (first is None or second is None):
             continue
         if first != second:
-            nobody = "the reader" if role in _IN_PLACE_OF_NONE else "none"
-            was, is_now = (_called(each) if each else nobody for each in (first, second))
+            nobody = "the reader" if role in _READER_BY_DEFAULT else "none"
+            was, is_now = (_described(each) if each else nobody for each in (first, second))
             yield f"the {role} was {was} and is {is_now}"
     for name in dict.fromkeys((*before.settings, *now.settings)):
         value, other = before.settings.get(name), now.settings.get(name)
         if value != other:
             yield f"{name} was {value} and is {other}"
-    for module, digest in before.prompts.items():
-        if now.prompts.get(module, digest) != digest:
-            yield f"the prompts of {module} have changed"
+    yield from prompt_differences(before.prompts, now.prompts, partial=True)
     for file, digest in before.data.items():
         if now.data.get(file, digest) != digest:
             yield f"{file} has changed"
 
 
 def _first_difference(before: str, now: str) -> str:
-    """The first line of a suite's file that is not the same."""
-    for was, says in zip_longest(before.splitlines(), now.splitlines(), fillvalue=""):
-        if was != says:
-            return f"it said {was[:_LINE]!r} and says {says[:_LINE]!r}"
+    """Describe the first line of a suite's file that differs."""
+    for was, is_now in zip_longest(before.splitlines(), now.splitlines(), fillvalue=""):
+        if was != is_now:
+            return f"a line was {was[:_LINE]!r} and is {is_now[:_LINE]!r}"
     return "at its end"
 
 
-def _called(model: ModelRecord) -> str:
+def _described(model: ModelRecord) -> str:
     said = f" {json.dumps(dict(model.said))}" if model.said else ""
     return f"{model.name}{said}" + (f" ({model.digest[:12]})" if model.digest else "")

@@ -1,4 +1,9 @@
-"""`colligate bench run`: from a suite to rows on disk, begun or gone on with."""
+"""Run a suite: `colligate bench run`, which begins a run or resumes it.
+
+Every question is asked of every strategy, question by question. An answer is a row on disk as soon
+as it is measured; what has a row is not asked again, so the same command resumes a run, however it
+was stopped.
+"""
 
 from __future__ import annotations
 
@@ -7,41 +12,30 @@ import gzip
 import hashlib
 import json
 import re
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from colligate.bench.corpus import CorpusResolver
-from colligate.bench.identity import adapter_records, path_digest, prompt_digests
+from colligate.bench.corpus import INDEXES, CorpusResolver
 from colligate.bench.metrics.backends import Backends
 from colligate.bench.metrics.catalogue import CORPUS
-from colligate.bench.observe import Answering, first_of
-from colligate.bench.outcome import Outcome
-from colligate.bench.participants import Named, Participants, measurable, opened_cast, remembering
+from colligate.bench.observe import Answering
+from colligate.bench.participants import ModelNames, Participants, cache_replies, open_participants
 from colligate.bench.plan import (
-    MANY,
     Estimate,
     Plan,
     SuiteEntry,
-    contenders,
-    estimated,
-    existing,
+    configure_entries,
+    estimate,
     plan,
+    require_path,
 )
-from colligate.bench.provenance import FILE as RUN
-from colligate.bench.provenance import (
-    Invocation,
-    Provenance,
-    going_on,
-    read_provenance,
-    write_provenance,
-)
+from colligate.bench.provenance import RUN, Provenance
 from colligate.bench.question import Question
-from colligate.bench.rows import FILE as ROWS
-from colligate.bench.rows import Key, Row, RowFile, read_rows
+from colligate.bench.rows import ROWS, Key, Row, read_rows
 from colligate.bench.suites import Dataset, Suite
 from colligate.bench.totals import (
     Totals,
@@ -52,244 +46,34 @@ from colligate.bench.totals import (
     take_totals,
 )
 from colligate.concurrency import in_thread
-from colligate.core.events import Listener, Noted, Progressed, Trace
-from colligate.errors import (
-    BudgetExceeded,
-    ColligateError,
-    EndpointUnreachable,
-    NotAuthorised,
-    UsageError,
-)
-from colligate.jobs import identity as machine
-from colligate.jobs.files import held, make
-from colligate.jobs.spending import Spending
+from colligate.core.events import Listener, Noted, Trace
+from colligate.errors import UsageError
+from colligate.jobs.files import lock_folder
+from colligate.jobs.identity import adapter_records, path_digest, prompt_digests, versions
+from colligate.jobs.job import Job, utc_now
+from colligate.jobs.spending import MANY_CALLS, Spending
 from colligate.library.sources import Sources
 
-# The bench: every question of every strategy, a row as each is answered.
-#
-# Work goes question by question, the strategies of one side by side. What stands in a row is not
-# asked again, so a run that was stopped, however, goes on with the same command.
-
-TRACES = "traces"
-
-_IN_VAIN = 10  # answers in a row without any model to ask
-_NOBODY_THERE = tuple(kind.__name__ for kind in (EndpointUnreachable, NotAuthorised))
-_COMPRESSION = 3
-
-OnRow = Callable[[Row], None]
-
-
-@dataclass
-class Bench:
-    """A run into a folder. `concurrency` is how many answers are under way at once.
-
-    With `retry_failed` what broke before is asked again. Without `traces` the events of the
-    answers are not kept. `on_row` is told of each row as it stands.
-    """
-
-    plan: Plan
-    folder: Path
-    answering: Answering
-    in_view: CorpusResolver
-    backends: Backends
-    concurrency: int = 1
-    retry_failed: bool = False
-    traces: bool = True
-    on_row: OnRow = field(default=lambda _: None)
-    _stopped: ColligateError | None = field(default=None, init=False)
-    _in_vain: int = field(default=0, init=False)
-
-    async def run(self, rows: RowFile) -> None:
-        """Ask what has no row yet.
-
-        Raises:
-            BudgetExceeded: the budget of the whole run is spent.
-            EndpointUnreachable, NotAuthorised: nobody can be asked any more.
-            FaultyRecord, LibraryError: documents that cannot be shown.
-        """
-        work = _Work(rows, asyncio.Semaphore(self.concurrency), asyncio.Lock())
-        try:
-            await self._all(work)
-        except BaseExceptionGroup as group:
-            raise first_of(group) from group
-        if self._stopped is not None:
-            raise self._stopped
-
-    async def _all(self, work: _Work) -> None:
-        at_once = asyncio.Semaphore(self.concurrency)
-        wanted = [each for each in self._questions() if self._wanted(*each, work.rows)]
-        for dataset, question in wanted:
-            await self.in_view.named(dataset, question)  # or say what is wrong, before any is asked
-        async with asyncio.TaskGroup() as group:
-            for dataset, question in wanted:
-                await at_once.acquire()
-                if self._stopped is not None:
-                    break
-                asking = group.create_task(self._question(dataset, question, work))
-                asking.add_done_callback(lambda _: at_once.release())
-
-    def missing(self, rows: RowFile) -> list[Key]:
-        """The answers that are still to be asked for, or measured."""
-        return [
-            Key(dataset.name, question.id, contender.method.name)
-            for dataset, question in self._questions()
-            for contender in self._wanted(dataset, question, rows)
-        ]
-
-    def _questions(self) -> list[tuple[Dataset, Question]]:
-        return [
-            (asked.dataset, question)
-            for asked in self.plan.datasets
-            for question in asked.questions
-        ]
-
-    def _wanted(self, dataset: Dataset, question: Question, rows: RowFile) -> list[SuiteEntry]:
-        """The strategies whose row is missing, is to be tried again, or lacks metrics."""
-
-        def wanted(contender: SuiteEntry) -> bool:
-            row = rows.rows.get(Key(dataset.name, question.id, contender.method.name))
-            return row is None or self._again(row) or bool(_untaken(dataset, row))
-
-        return [contender for contender in self.plan.contenders if wanted(contender)]
-
-    def _again(self, row: Row) -> bool:
-        return self.retry_failed and bool(row.outcome.error)
-
-    async def _question(self, dataset: Dataset, question: Question, work: _Work) -> None:
-        question = await self.in_view.named(dataset, question)
-        unasked = []
-        for contender in self._wanted(dataset, question, work.rows):
-            row = work.rows.rows.get(Key(dataset.name, question.id, contender.method.name))
-            if row is None or self._again(row):
-                unasked.append((contender, row.attempt + 1 if row is not None else 1))
-            else:
-                await self._measured_again(dataset, question, row, work)
-        if not unasked:
-            return
-        async with self.in_view.of(dataset, question) as sources, asyncio.TaskGroup() as group:
-            for contender, attempt in unasked:
-                await work.slots.acquire()
-                if self._stopped is not None:
-                    work.slots.release()
-                    break
-                answering = self._answer(dataset, question, contender, sources, attempt, work)
-                group.create_task(answering).add_done_callback(lambda _: work.slots.release())
-
-    async def _answer(
-        self,
-        dataset: Dataset,
-        question: Question,
-        contender: SuiteEntry,
-        sources: Sources,
-        attempt: int,
-        work: _Work,
-    ) -> None:
-        began = datetime.now(UTC).isoformat(timespec="seconds")
-        strategy = contender.asked(question)
-        try:
-            outcome, trace = await self.answering.answered(strategy, question.text, sources)
-        except BudgetExceeded as error:
-            self._stopped = self._stopped or error
-            return
-        key = Key(dataset.name, question.id, contender.method.name)
-        row = Row(
-            *key,
-            question_text=question.text,
-            answers=right_answers(question),
-            outcome=outcome,
-            metrics={},
-            gold_at=question.gold_at,
-            answerable=question.answerable,
-            trace=await in_thread(self._keep, trace, key) if self.traces else None,
-            began=began,
-            attempt=attempt,
-        )
-        groups = [group for group in dataset.metrics if group not in CORPUS]
-        await self._put(row, groups, question, work)
-        self._look_out(outcome)
-
-    async def _measured_again(
-        self, dataset: Dataset, question: Question, row: Row, work: _Work
-    ) -> None:
-        async with work.slots:
-            await self._put(row, _untaken(dataset, row), question, work)
-
-    async def _put(self, row: Row, groups: Sequence[str], question: Question, work: _Work) -> None:
-        """Measure a row and put it down; one interrupted meanwhile is put down all the same."""
-        metrics = dict(row.metrics)
-        unmeasured = {**row.unmeasured, **dict.fromkeys(groups, "interrupted")}
-        try:
-            async with aclosing(
-                measured_groups(groups, question, row.outcome, self.backends)
-            ) as taken:
-                async for group, values, why in taken:
-                    metrics.update(values)
-                    unmeasured[group] = why
-        finally:
-            left = {group: why for group, why in unmeasured.items() if why}
-            row = replace(row, metrics=metrics, unmeasured=left)
-            async with work.writing:
-                await in_thread(work.rows.add, row)
-        self.on_row(row)
-
-    def _keep(self, trace: Trace, key: Key) -> str:
-        """Write the events of an answer; the place below the run's folder."""
-        whole = hashlib.sha256("\0".join(key).encode("utf-8", "replace")).hexdigest()
-        name = f"{_slug(key.question)}-{whole[:8]}"  # names that differ may have one slug
-        place = Path(TRACES, _slug(key.dataset), _slug(key.strategy), f"{name}.jsonl.gz")
-        file = self.folder / place
-        file.parent.mkdir(parents=True, exist_ok=True)
-        lines = "".join(json.dumps(event) + "\n" for event in trace.to_json())
-        file.write_bytes(gzip.compress(lines.encode(), _COMPRESSION, mtime=0))
-        return place.as_posix()
-
-    def _look_out(self, outcome: Outcome) -> None:
-        """Stop where nobody answers any more: hours of failures would tell nothing."""
-        kind, _, why = outcome.error.partition(": ")
-        self._in_vain = self._in_vain + 1 if kind in _NOBODY_THERE else 0
-        if self._in_vain >= _IN_VAIN:
-            what = f"the last {_IN_VAIN} answers all failed"
-            hint = "the same command with --retry-failed goes on"
-            self._stopped = self._stopped or EndpointUnreachable(what, why, hint)
+RunJob = Job[Key, Row, Provenance]
 
 
 @dataclass(frozen=True)
-class _Work:
-    """What the tasks of a run share: the rows, places for answers, who writes."""
-
-    rows: RowFile
-    slots: asyncio.Semaphore
-    writing: asyncio.Lock
-
-
-def _untaken(dataset: Dataset, row: Row) -> list[str]:
-    """The groups of metrics that could not be taken of a row before."""
-    return [group for group in dataset.metrics if group in row.unmeasured]
-
-
-def _slug(text: str) -> str:
-    return re.sub(r"[^\w.-]+", "-", text)[:60].strip(".-") or "unnamed"
-
-
-INDEXES = "corpus"
-
-
-@dataclass(frozen=True)
-class Request:
-    """What is to be run, and into which folder.
+class BenchRequest:
+    """A request to run a suite into a folder.
 
     `strategies` and `datasets` are names; without any the suite's default ones. `settings` are
     texts such as "k=3", for the strategies that have the parameter. `limit` is how many questions
-    of each data set, None as many as the suite says. `max_tokens_total` bounds what this process
-    spends, `timeout` the seconds of each answer. `indexes` is where corpora are kept; by default
-    in `out`. `replies` is a file of models' replies, for runs to share. `arguments` are kept on
-    record as they are.
+    of each data set, None as many as the suite says. `max_tokens_total` limits what this process
+    spends, `timeout` the seconds of each answer. With `retry_failed` failed answers are asked
+    again; without `traces` the events of the answers are not kept. `indexes` is the folder for
+    indexed corpora, by default in `out`. `replies` is a file of models' replies that runs can
+    share. `arguments` are recorded as they are.
     """
 
     suite: Suite
     data: Path
     out: Path
-    named: Named = field(default_factory=Named)
+    names: ModelNames = field(default_factory=ModelNames)
     strategies: Sequence[str] = ()
     datasets: Sequence[str] = ()
     settings: Sequence[str] = ()
@@ -306,10 +90,10 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Done:
-    """What a run made: all its rows that the request asked for, and what this process spent.
+class SuiteRun:
+    """The rows that a request asked for, the metrics of the whole run, and what this process did.
 
-    `totals` are the metrics of a whole run that stand in its folder.
+    `asked` is how many rows this process wrote, `tokens` what it spent.
     """
 
     plan: Plan
@@ -319,185 +103,263 @@ class Done:
     tokens: int
 
 
-def planned(request: Request) -> Plan:
-    """What the request asks. Blocks.
-
-    Raises:
-        UsageError: there is no such strategy or data set.
-        MissingPath, FaultyRecord: a file of questions or a corpus is not there, or is wrong.
-    """
-    taking_part = contenders(request.suite, request.strategies, request.settings)
+def make_plan(request: BenchRequest) -> Plan:
+    """Return what the request asks. Blocks."""
+    entries = configure_entries(request.suite, request.strategies, request.settings)
     made = plan(
         request.suite,
         request.data,
-        taking_part=taking_part,
+        entries=entries,
         datasets=request.datasets,
         limit=request.limit,
         seed=request.seed,
     )
-    return replace(made, named_outright=bool(request.strategies))
+    return replace(made, by_name=bool(request.strategies))
 
 
-def estimate(request: Request) -> Estimate:
-    """What the request would take, with nothing asked or written. Blocks.
-
-    Raises:
-        UsageError, MissingPath, FaultyRecord: as `planned`.
-    """
-    there = (request.out / ROWS).is_file()
-    rows = {row.key: row for row in read_rows(request.out)} if there else {}
-    return estimated(planned(request), rows)
+def estimate_run(request: BenchRequest) -> Estimate:
+    """Estimate what the request would take; asks and writes nothing. Blocks."""
+    rows = read_rows(request.out) if (request.out / ROWS.name).is_file() else []
+    return estimate(make_plan(request), {row.key: row for row in rows})
 
 
-async def run_suite(request: Request, on_event: Listener) -> Done:
-    """Ask what has no row yet. Rows stand in the folder as they are made, whatever happens.
+async def run_suite(request: BenchRequest, on_event: Listener) -> SuiteRun:
+    """Ask and measure what has no row yet. Finished rows are kept, whatever happens.
 
     Raises:
-        UsageError: the request is wrong, or the folder holds a run made otherwise.
+        UsageError: the request is wrong, or the folder holds a run of something else.
         BudgetExceeded: the budget is spent.
-        ColligateError: what could not be opened, read or asked.
+        EndpointUnreachable: no model can be reached any more.
+        ColligateError: something cannot be opened or read.
     """
     trace = Trace([on_event], keep=False)
-    asked = await asyncio.to_thread(planned, request)
+    planned = await asyncio.to_thread(make_plan, request)
     spending = Spending(request.max_tokens_total)
-    _make_folder(request, asked)
-    with held(request.out, "runs a bench"):
+    _check_places(request, planned)
+    with lock_folder(request.out):
         async with AsyncExitStack() as stack:
-            cast, able = await opened_cast(request.named, asked, spending, stack, trace)
+            who, planned = await open_participants(request.names, planned, spending, stack, trace)
             if request.replies is not None:
-                cast = remembering(cast, request.replies, stack)
-            asked = measurable(replace(asked, contenders=tuple(able)), cast.backends, trace)
-            await stack.enter_async_context(_on_record(request, asked, cast))
-            rows = stack.enter_context(RowFile(request.out))
-            answers = await _asked(request, asked, cast, spending, rows, stack, trace)
-            wanted = _of_plan(asked, rows.rows)
-            problems = await in_thread(take_totals, request.out, asked, wanted)
+                who = cache_replies(who, request.replies, stack)
+            record = await asyncio.to_thread(_provenance, request, planned, who)
+            indexes = request.indexes or request.out / INDEXES
+            corpora = CorpusResolver(request.data, indexes, who.embedder, trace)
+            await stack.enter_async_context(corpora)
+            answering = Answering(who.models, spending, who.embedder, who.reranker, request.timeout)
+            bench = Bench(planned, answering, corpora, who.backends, request.traces)
+            job: RunJob = Job(
+                request.out,
+                RUN,
+                ROWS,
+                trace,
+                phase="answering",
+                concurrency=request.concurrency,
+                retry_failed=request.retry_failed,
+            )
+            await stack.enter_async_context(job.resume(record, request.arguments))
+            _announce(planned, job, len(bench.missing(job)), trace)
+            await bench.run(job)
+            rows = {key: job.results[key] for key in planned.row_keys() if key in job.results}
+            problems = await in_thread(take_totals, request.out, planned, rows)
             for metric, why in problems.items():
                 trace.emit(Noted(f"without {metric}: {why}", warning=True))
             totals = await in_thread(read_totals, request.out)
-    return Done(asked, wanted, totals, answers, spending.tokens)
+    return SuiteRun(planned, rows, totals, job.done, spending.tokens)
 
 
-async def _asked(
-    request: Request,
-    asked: Plan,
-    cast: Participants,
-    spending: Spending,
-    rows: RowFile,
-    stack: AsyncExitStack,
-    trace: Trace,
-) -> int:
-    """Have the bench ask; how many answers it was asked for."""
-    indexes = request.indexes or request.out / INDEXES
-    in_view = CorpusResolver(request.data, indexes, cast.embedder, trace)
-    await stack.enter_async_context(in_view)
-    answering = Answering(cast.models, spending, cast.embedder, cast.reranker, request.timeout)
-    done = 0
-
-    def on_row(row: Row) -> None:
-        nonlocal done
-        done += 1
-        what = f"{row.dataset} {row.question}: {row.strategy}"
-        trace.emit(Progressed("answering", done, len(missing), what))
-
-    bench = Bench(
-        asked,
-        request.out,
-        answering,
-        in_view,
-        cast.backends,
-        concurrency=request.concurrency,
-        retry_failed=request.retry_failed,
-        traces=request.traces,
-        on_row=on_row,
-    )
-    missing = bench.missing(rows)
-    expected = estimated(asked, rows.rows)
-    if missing and expected.calls > MANY:
-        trace.emit(Noted(str(expected)))
-    elif len(missing) < asked.answers:
-        trace.emit(Noted(f"{asked.answers - len(missing):,} of {asked.answers:,} rows are there"))
-    await in_thread(forget_totals, request.out, {(key.dataset, key.strategy) for key in missing})
-    await bench.run(rows)
-    return done
-
-
-def _make_folder(request: Request, asked: Plan) -> None:
-    """Make the run's folder, which must not lie among the documents.
-
-    Raises:
-        UsageError: it does, or it cannot be made.
-    """
-    for dataset in (each.dataset for each in asked.datasets if each.dataset.corpus is not None):
-        corpus = existing(request.data, str(dataset.corpus)).resolve()
+def _check_places(request: BenchRequest, planned: Plan) -> None:
+    """Check that nothing will be written among the documents."""
+    for dataset in (each.dataset for each in planned.datasets if each.dataset.corpus is not None):
+        corpus = require_path(request.data, str(dataset.corpus)).resolve()
         for place in (request.out, request.indexes or request.out):
             if place.resolve().is_relative_to(corpus):
                 why = f"what is written there would be among the documents of {dataset.name}"
                 raise UsageError(f"{place} lies in {corpus}", why, "name a folder outside it")
-    make(request.out)
 
 
-@asynccontextmanager
-async def _on_record(request: Request, asked: Plan, cast: Participants) -> AsyncIterator[None]:
-    """Put down what the run is made with, held to what stands there, and when it ended."""
-    now = await asyncio.to_thread(_provenance, request, asked, cast)
-    rows = request.out / ROWS
-    if rows.exists() and rows.stat().st_size:  # else there is nothing to go on with
-        if not (request.out / RUN).exists():
-            why = f"without {RUN} nobody knows what they were made with"
-            raise UsageError(f"{request.out} holds rows", why, "name another --out")
-        before = await asyncio.to_thread(read_provenance, request.out)
-        now = going_on(before, now, request.out)
-    await in_thread(write_provenance, request.out, now)
-    try:
-        yield
-    finally:
-        session = replace(now.sessions[-1], ended=_now())
-        ended = replace(now, sessions=(*now.sessions[:-1], session))
-        await in_thread(write_provenance, request.out, ended)
-
-
-def _provenance(request: Request, asked: Plan, cast: Participants) -> Provenance:
-    files = {each.dataset.file for each in asked.datasets}
-    files |= {each.dataset.corpus for each in asked.datasets if each.dataset.corpus is not None}
-    data = {file: path_digest(existing(request.data, file)) for file in sorted(files)}
-    kinds = [type(contender.strategy) for contender in asked.contenders]
-    session = Invocation(
-        began=_now(),
-        commit=machine.commit(),
-        hardware=machine.hardware(),
-        arguments=dict(request.arguments),
-    )
+def _provenance(request: BenchRequest, planned: Plan, who: Participants) -> Provenance:
+    """Return the record of a run that begins now; reads every file of the data."""
+    files = {each.dataset.file for each in planned.datasets}
+    files |= {each.dataset.corpus for each in planned.datasets if each.dataset.corpus is not None}
+    strategies = [entry.strategy for entry in planned.entries]
+    set_ = {"set": list(request.settings)} if request.settings else {}
     return Provenance(
         suite=request.suite.name,
         suite_text=request.suite.text,
         seed=request.seed,
-        models={**cast.records, **adapter_records(each.strategy for each in asked.contenders)},
-        datasets=tuple(each.dataset.name for each in asked.datasets),
-        strategies=tuple(contender.method.name for contender in asked.contenders),
-        questions={each.dataset.name: len(each.questions) for each in asked.datasets},
+        models={**who.records, **adapter_records(strategies)},
+        datasets=tuple(each.dataset.name for each in planned.datasets),
+        strategies=tuple(entry.method.name for entry in planned.entries),
+        questions={each.dataset.name: len(each.questions) for each in planned.datasets},
         limit=request.limit,
-        settings={"timeout": request.timeout, **_settings(request)},
-        prompts=prompt_digests(kinds),
-        data=data,
-        versions=machine.versions(),
-        sessions=(session,),
+        settings={"timeout": request.timeout, **set_},
+        prompts=prompt_digests(map(type, strategies)),
+        data={file: path_digest(require_path(request.data, file)) for file in sorted(files)},
+        versions=versions(),
     )
 
 
-def _settings(request: Request) -> dict[str, Any]:
-    return {"set": list(request.settings)} if request.settings else {}
+def _announce(planned: Plan, job: RunJob, missing: int, trace: Trace) -> None:
+    expected = estimate(planned, job.results)
+    if missing and expected.calls > MANY_CALLS:
+        trace.emit(Noted(str(expected)))
+    elif missing < planned.answers:
+        trace.emit(Noted(f"{planned.answers - missing:,} of {planned.answers:,} rows are there"))
 
 
-def _of_plan(asked: Plan, rows: Mapping[Key, Row]) -> dict[Key, Row]:
-    keys = [
-        Key(each.dataset.name, question.id, contender.method.name)
-        for each in asked.datasets
-        for question in each.questions
-        for contender in asked.contenders
-    ]
-    return {key: rows[key] for key in keys if key in rows}
+@dataclass(frozen=True)
+class Bench:
+    """The work of a run: answers that are missing, and metrics that could not be taken before."""
+
+    plan: Plan
+    answering: Answering
+    corpora: CorpusResolver
+    backends: Backends
+    traces: bool = True
+
+    def missing(self, job: RunJob) -> list[_Item]:
+        """Return what is to be asked, or measured again, in the order of the plan."""
+        items = []
+        for planned in self.plan.datasets:
+            for question in planned.questions:
+                for entry in self.plan.entries:
+                    item = _Item(planned.dataset, question, entry)
+                    row = job.results.get(item.key)
+                    if row is None or job.is_missing(item.key):
+                        items.append(replace(item, attempt=row.attempt + 1 if row else 1))
+                    elif groups := [g for g in planned.dataset.metrics if g in row.unmeasured]:
+                        items.append(replace(item, unmeasured=tuple(groups)))
+        return items
+
+    async def run(self, job: RunJob) -> None:
+        """Do what is missing; see `Job.run` for what ends it early."""
+        items = {item.key: item for item in self.missing(job)}
+        documents: dict[tuple[str, str], _SharedSources] = {}
+        for key, item in items.items():
+            if key[:2] not in documents:
+                # All documents are looked up now, so that a wrong name is found before any call.
+                question = await self.corpora.named(item.dataset, item.question)
+                documents[key[:2]] = _SharedSources(question, item.dataset, self.corpora)
+            documents[key[:2]].users += not item.unmeasured
+        cells = {(key.dataset, key.strategy) for key in items}
+        await in_thread(forget_totals, job.folder, cells)
+
+        async def work(item: _Item) -> Row:
+            shared = documents[item.key[:2]]
+            if item.unmeasured:
+                row, groups = job.results[item.key], item.unmeasured
+            else:
+                row = await self._answer(item, shared, job.folder)
+                groups = tuple(each for each in item.dataset.metrics if each not in CORPUS)
+            return await self._measure(row, groups, shared.question, job)
+
+        try:
+            await job.run(items, work)
+        finally:
+            for each in documents.values():
+                await each.close()
+
+    async def _answer(self, item: _Item, shared: _SharedSources, folder: Path) -> Row:
+        began, question = utc_now(), shared.question
+        async with shared as sources:
+            strategy = item.entry.for_question(question)
+            outcome, trace = await self.answering.answered(strategy, question.text, sources)
+        return Row(
+            *item.key,
+            question_text=question.text,
+            answers=right_answers(question),
+            outcome=outcome,
+            metrics={},
+            gold_at=question.gold_at,
+            answerable=question.answerable,
+            trace=await in_thread(_write_trace, folder, item.key, trace) if self.traces else None,
+            began=began,
+            attempt=item.attempt,
+        )
+
+    async def _measure(
+        self, row: Row, groups: Sequence[str], question: Question, job: RunJob
+    ) -> Row:
+        metrics = dict(row.metrics)
+        unmeasured = {**row.unmeasured, **dict.fromkeys(groups, "interrupted")}
+
+        def measured_row() -> Row:
+            left = {group: why for group, why in unmeasured.items() if why}
+            # Bare, because all rows of a long run are in memory.
+            return replace(row, metrics=metrics, unmeasured=left).bare()
+
+        try:
+            async with aclosing(
+                measured_groups(groups, question, row.outcome, self.backends)
+            ) as taken:
+                async for group, values, why in taken:
+                    metrics.update(values)
+                    unmeasured[group] = why
+        except BaseException:  # interrupted: the answer is kept, its metrics are taken later
+            await job.put(row.key, measured_row())
+            raise
+        return measured_row()
 
 
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
+@dataclass(frozen=True)
+class _Item:
+    """A question for a strategy. `unmeasured` are the metrics to take if it has an answer."""
+
+    dataset: Dataset
+    question: Question
+    entry: SuiteEntry
+    attempt: int = 1
+    unmeasured: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> Key:
+        return Key(self.dataset.name, self.question.id, self.entry.method.name)
+
+
+class _SharedSources:
+    """The documents of a question, opened for its first strategy and closed after its last.
+
+    `question` names its documents as the corpus does.
+    """
+
+    def __init__(self, question: Question, dataset: Dataset, corpora: CorpusResolver) -> None:
+        self.question = question
+        self.users = 0
+        self._open = partial(corpora.of, dataset, question)
+        self._lock = asyncio.Lock()
+        self._stack = AsyncExitStack()
+        self._sources: Sources | None = None
+
+    async def __aenter__(self) -> Sources:
+        async with self._lock:
+            if self._sources is None:
+                self._sources = await self._stack.enter_async_context(self._open())
+            return self._sources
+
+    async def __aexit__(self, *_: object) -> None:
+        self.users -= 1
+        if not self.users:
+            await self.close()
+
+    async def close(self) -> None:
+        self._sources = None
+        await self._stack.aclose()
+
+
+_COMPRESSION = 3  # of gzip: most of the gain for little time
+
+
+def _write_trace(folder: Path, key: Key, trace: Trace) -> str:
+    """Write the events of an answer; return the file's place below the run's folder. Blocks."""
+    whole = hashlib.sha256("\0".join(key).encode("utf-8", "replace")).hexdigest()
+    name = f"{_slug(key.question)}-{whole[:8]}"  # different names may have one slug
+    place = Path("traces", _slug(key.dataset), _slug(key.strategy), f"{name}.jsonl.gz")
+    file = folder / place
+    file.parent.mkdir(parents=True, exist_ok=True)
+    lines = "".join(json.dumps(event) + "\n" for event in trace.to_json())
+    file.write_bytes(gzip.compress(lines.encode(), _COMPRESSION, mtime=0))
+    return place.as_posix()
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^\w.-]+", "-", text)[:60].strip(".-") or "unnamed"

@@ -37,8 +37,8 @@ def take_totals(directory: Path, plan: Plan, rows: Mapping[Key, Row]) -> Mapping
     kept, problems, changed = _read(directory), dict[str, str](), False
     for asked in plan.datasets:
         dataset, questions = asked.dataset, {each.id: each for each in asked.questions}
-        for contender in plan.contenders:
-            strategy = contender.method.name
+        for entry in plan.entries:
+            strategy = entry.method.name
             cell = kept.get((dataset.name, strategy), _Cell())
             wanted = [name for name in of_run(dataset.metrics) if name not in cell.taken]
             pairs = [

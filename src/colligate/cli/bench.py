@@ -13,7 +13,7 @@ from colligate.cli.display import counted, note, say, say_json, warn
 from colligate.cli.failures import ANSWERED, INTERRUPTED
 
 if TYPE_CHECKING:
-    from colligate.bench.run import Request
+    from colligate.bench.run import BenchRequest
     from colligate.bench.suites import Suite
 app = typer.Typer(help="Compare strategies on data sets, or on your own questions.")
 
@@ -66,8 +66,8 @@ def run_bench(
 
     Exit status: 0 all rows are there, 2 wrong usage, 1 a fault.
     """
-    from colligate.bench.participants import Named
-    from colligate.bench.run import Request
+    from colligate.bench.participants import ModelNames
+    from colligate.bench.run import BenchRequest
     from colligate.settings import Settings
 
     settings = Settings.load(config).given(
@@ -99,11 +99,11 @@ def run_bench(
         "retry_failed": retry_failed,
         "replies": str(replies) if replies is not None else None,
     }
-    request = Request(
+    request = BenchRequest(
         suite=_suite(suite, data, questions, documents, format),
         data=data or Path(),
         out=out,
-        named=Named(settings, nli=nli, qa=qa),
+        names=ModelNames(settings, nli=nli, qa=qa),
         strategies=_names(strategies),
         datasets=_names(datasets),
         settings=parameters or (),
@@ -146,10 +146,10 @@ def _names(given: str | None) -> tuple[str, ...]:
     return tuple(name.strip() for name in (given or "").split(",") if name.strip())
 
 
-def _estimate(request: Request, as_json: bool) -> int:
-    from colligate.bench.run import estimate
+def _estimate(request: BenchRequest, as_json: bool) -> int:
+    from colligate.bench.run import estimate_run
 
-    expected = estimate(request)
+    expected = estimate_run(request)
     if as_json:
         say_json(expected.to_json())
     else:
@@ -157,7 +157,7 @@ def _estimate(request: Request, as_json: bool) -> int:
     return ANSWERED
 
 
-def _run(request: Request, as_json: bool) -> int:
+def _run(request: BenchRequest, as_json: bool) -> int:
     from colligate.bench.run import run_suite
     from colligate.cli.bench_results import results, show_results
     from colligate.cli.failures import run

@@ -10,23 +10,23 @@ from colligate.cli.display import counted, note, say, table
 if TYPE_CHECKING:
     from colligate.bench.compare import Compared
     from colligate.bench.rows import Row
-    from colligate.bench.run import Done
+    from colligate.bench.run import SuiteRun
 # Of a suite without columns: these of the metrics that were taken.
 _SHOWN = ("containment", "f1", "em", "str_em", "claim_recall", "tokens", "seconds")
 
 
-def results(done: Done) -> dict[str, Any]:
+def results(done: SuiteRun) -> dict[str, Any]:
     """The means by data set and strategy, for programs."""
     cells = []
     for asked in done.plan.datasets:
-        for contender in done.plan.contenders:
-            cell = (asked.dataset.name, contender.method.name)
+        for entry in done.plan.entries:
+            cell = (asked.dataset.name, entry.method.name)
             rows = _rows(done, *cell)
             means = {name: _mean(rows, name) for name in _measured(rows)}
             cells.append(
                 {
                     "dataset": asked.dataset.name,
-                    "strategy": contender.method.name,
+                    "strategy": entry.method.name,
                     "questions": len(rows),
                     "failed": sum(bool(row.outcome.error) for row in rows),
                     "metrics": {**means, **done.totals.get(cell, {})},
@@ -35,7 +35,7 @@ def results(done: Done) -> dict[str, Any]:
     return {"suite": done.plan.suite.name, "asked": done.asked, "cells": cells}
 
 
-def show_results(done: Done) -> None:
+def show_results(done: SuiteRun) -> None:
     """A table a data set: those of the suite's columns that were taken, or what says most."""
     suite = done.plan.suite
     for asked in done.plan.datasets:
@@ -47,15 +47,15 @@ def show_results(done: Done) -> None:
         columns = [each for each in columns if each[0] in measured]
         columns = columns or [(each, each, 1.0) for each in _SHOWN if each in measured]
         cells = []
-        for contender in done.plan.contenders:
-            rows = _rows(done, name, contender.method.name)
-            total = whole.get(contender.method.name, {})
+        for entry in done.plan.entries:
+            rows = _rows(done, name, entry.method.name)
+            total = whole.get(entry.method.name, {})
             values = [
                 _shown(total.get(metric, _mean(rows, metric)), scale)
                 for metric, _, scale in columns
             ]
             failed = sum(bool(row.outcome.error) for row in rows)
-            cells.append((contender.method.label, *values, str(len(rows)), str(failed or "")))
+            cells.append((entry.method.label, *values, str(len(rows)), str(failed or "")))
         headings = [label for _, label, _ in columns]
         say(table([name, *headings, "questions", "failed"], cells))
 
@@ -87,7 +87,7 @@ def show_comparison(found: Sequence[Compared]) -> None:
                 note(f"{each.dataset}, {each.metric}: {side} lacks {questions} of the other's")
 
 
-def _rows(done: Done, dataset: str, strategy: str) -> list[Row]:
+def _rows(done: SuiteRun, dataset: str, strategy: str) -> list[Row]:
     return [r for r in done.rows.values() if (r.dataset, r.strategy) == (dataset, strategy)]
 
 

@@ -71,7 +71,7 @@ def curate(
 
     Exit status: 0 all is done, 2 wrong usage, 1 a fault.
     """
-    from colligate.bench.participants import Named
+    from colligate.bench.participants import ModelNames
     from colligate.errors import UsageError
     from colligate.settings import Settings
     from colligate.training.curate import Curation
@@ -110,7 +110,7 @@ def curate(
         format=format,
         library=library,
         corpus=corpus,
-        named=Named(settings),
+        names=ModelNames(settings),
         tasks=_names(tasks),
         limit=limit,
         seed=seed,
@@ -184,7 +184,7 @@ def evaluate(
 
     Exit status: 0 all is measured, 2 wrong usage, 1 a fault.
     """
-    from colligate.bench.participants import Named
+    from colligate.bench.participants import ModelNames
     from colligate.settings import Settings
     from colligate.training.evaluate import Evaluation
     from colligate.training.evaluate import evaluate as carry_out
@@ -200,7 +200,7 @@ def evaluate(
     request = Evaluation(
         data=data,
         out=out,
-        named=Named(Settings.load(config).given(reader=model)),
+        names=ModelNames(Settings.load(config).given(reader=model)),
         adapters=tuple(adapter or ()),
         tasks=_names(tasks),
         split=split,

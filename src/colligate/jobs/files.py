@@ -1,7 +1,7 @@
-"""Files that a process killed at any moment leaves readable.
+"""Files that stay readable if the process is killed at any moment, and the folder's lock.
 
-What is known at once is put down whole (`write_whole`); what comes piece by piece is a line of JSON
-each, on the disk before the next is put down (`Growing`).
+A file whose content is known at once is written whole (`write_whole`). Results that come one by one
+are lines of JSON, each flushed to the disk before the next is written (`JsonlWriter`).
 """
 
 from __future__ import annotations
@@ -23,12 +23,9 @@ T = TypeVar("T")
 
 
 def write_whole(file: Path, texts: Iterable[str]) -> None:
-    """Put texts into a file, all of them or, where the process is killed, none. Blocks.
+    """Write texts to a file: all of them or, if the process is killed, none. Blocks.
 
-    Half a surrogate pair, which a model can write in JSON and no encoding can, becomes "?".
-
-    Raises:
-        OSError: it cannot be written.
+    Half a surrogate pair, which a model can write in JSON but no encoding can, becomes "?".
     """
     fresh = file.with_name(f"{file.name}.new")
     with fresh.open("wb") as stream:
@@ -39,8 +36,8 @@ def write_whole(file: Path, texts: Iterable[str]) -> None:
     fresh.replace(file)
 
 
-def sync(path: Path) -> None:
-    """See that a file's content, or the names in a folder, are on the disk. Blocks."""
+def sync_path(path: Path) -> None:
+    """Flush a file's content, or the names in a folder, to the disk. Blocks."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -49,20 +46,16 @@ def sync(path: Path) -> None:
 
 
 def json_line(value: Mapping[str, Any]) -> str:
-    """An object as a line of JSON.
-
-    Raises:
-        ValueError: a number in it is none.
-    """
+    """Return an object as a line of JSON; ValueError for a number that is not finite."""
     return json.dumps(value, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 @dataclass(frozen=True)
-class Lines(Generic[T]):
-    """How the lines of a file are read, and what is said of one that cannot be.
+class JsonlReader(Generic[T]):
+    """Reads a file of JSON lines, also one whose last line was cut off.
 
-    `parse` raises ValueError, KeyError, TypeError or AttributeError of an object that is none.
-    `what` is what such a line is called ("no row"), `hint` what to do about it.
+    `parse` raises ValueError, KeyError, TypeError or AttributeError for a wrong object. `what`
+    names a line for the error ("a row"), `hint` says what to do about a wrong one.
     """
 
     parse: Callable[[Any], T]
@@ -70,17 +63,15 @@ class Lines(Generic[T]):
     hint: str
 
     def read(self, file: Path) -> Iterator[T]:
-        """What stands in a file. A last line that is not whole is passed over.
+        """Yield the lines of a file; a last line that is not whole is left out.
 
-        Raises:
-            FaultyRecord: a line is none of it.
-            OSError: the file cannot be read.
+        FaultyRecord if a line is wrong.
         """
         with file.open("rb") as lines:
-            yield from (each.value for each in self.places(file, lines))
+            yield from (each.value for each in self.scan(file, lines))
 
-    def places(self, file: Path, lines: BinaryIO) -> Iterator[_Place[T]]:
-        """The same with where each line ends."""
+    def scan(self, file: Path, lines: BinaryIO) -> Iterator[_Line[T]]:
+        """Yield the lines with the place where each ends."""
         at = 0
         for number, line in enumerate(lines, 1):
             ended = line.endswith(b"\n")
@@ -90,46 +81,41 @@ class Lines(Generic[T]):
                 if not ended:
                     return
                 why = f"{type(error).__name__}: {error}"
-                raise FaultyRecord(
-                    f"line {number} of {file} is {self.what}", why, self.hint
-                ) from error
+                what = f"line {number} of {file} is not {self.what}"
+                raise FaultyRecord(what, why, self.hint) from error
             at += len(line)
-            yield _Place(value, at, ended)
+            yield _Line(value, at, ended)
 
 
-class _Place(NamedTuple, Generic[T]):
+class _Line(NamedTuple, Generic[T]):
     value: T
-    after: int  # bytes
-    ended: bool  # by a line's end
+    end: int  # bytes from the start of the file
+    ended: bool  # with a line break
 
 
-class Growing:
-    """A file of JSON lines, open to put more down. One process has it open at a time.
+class JsonlWriter:
+    """A file of JSON lines that is open for appending, in one process at a time.
 
-    `take` is given what stands in it. What a process that was killed left of its last line is cut
-    off.
-
-    Raises:
-        FaultyRecord: a line is none of it.
-        OSError: the file cannot be opened.
+    `take` receives the lines that are already there. The part of a last line that a killed process
+    left is cut off.
     """
 
-    def __init__(self, file: Path, lines: Lines[T], take: Callable[[T], None]) -> None:
-        fresh = not file.exists()
+    def __init__(self, file: Path, reader: JsonlReader[T], take: Callable[[T], None]) -> None:
+        is_new = not file.exists()
         self._file = file.open("a+b")
         try:
             self._file.seek(0)
             last = None
-            for last in lines.places(file, self._file):
+            for last in reader.scan(file, self._file):
                 take(last.value)
-            self._file.truncate(last.after if last else 0)
+            self._file.truncate(last.end if last else 0)
             if last and not last.ended:
                 self._write(b"\n")  # all but its last byte had reached the disk
         except BaseException:
             self._file.close()
             raise
-        if fresh:
-            sync(file.parent)
+        if is_new:
+            sync_path(file.parent)
 
     def __enter__(self) -> Self:
         return self
@@ -142,13 +128,8 @@ class Growing:
     ) -> None:
         self._file.close()
 
-    def put(self, value: Mapping[str, Any]) -> None:
-        """Put an object down; it is on the disk when this returns. Blocks.
-
-        Raises:
-            ValueError: a number in it is none; nothing is written.
-            OSError: it cannot be written.
-        """
+    def append(self, value: Mapping[str, Any]) -> None:
+        """Write an object; it is on the disk when this returns. Blocks."""
         self._write(json_line(value).encode("utf-8", "replace"))
 
     def _write(self, line: bytes) -> None:
@@ -157,36 +138,33 @@ class Growing:
         os.fsync(self._file.fileno())
 
 
-# The folder that `--out` names: made where it is not there, and one process's at a time.
+# The folder that `--out` names.
 
 
-def make(folder: Path) -> None:
-    """Make the folder, unless it is there. Blocks.
-
-    Raises:
-        UsageError: it cannot be made.
-    """
+def make_folder(folder: Path) -> None:
+    """Make the folder if it is missing; UsageError if it cannot be made. Blocks."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        in_its_place = isinstance(error, FileExistsError)
-        why = "a file is in its place" if in_its_place else error.strerror or str(error)
+        is_file = isinstance(error, FileExistsError)
+        why = "a file is in its place" if is_file else error.strerror or str(error)
         what = f"cannot make the folder {folder}"
         raise UsageError(what, why, "name another --out") from error
 
 
 @contextmanager
-def held(folder: Path, doing: str = "works") -> Iterator[None]:
-    """The folder, which must be there, for this process alone; `doing` is what another does there.
+def lock_folder(folder: Path) -> Iterator[None]:
+    """Hold the folder, made if it is missing, for this process alone.
 
     Raises:
-        UsageError: another has it.
+        UsageError: another process holds it, or it cannot be made.
     """
+    make_folder(folder)
     lock = FileLock(folder / "lock", thread_local=False)
     try:
         lock.acquire(timeout=0)
     except Timeout as error:
-        why, hint = f"another process {doing} there", "wait for it, or name another --out"
+        why, hint = "another process works in it", "wait for it, or name another --out"
         raise UsageError(f"{folder} is in use", why, hint) from error
     try:
         yield

@@ -1,27 +1,311 @@
-"""What a run ran on: hardware, versions, and the commit of a working copy."""
+"""The identity of results: models, prompts, data and machine, recorded and compared.
+
+A folder of results is resumed only with what it was begun with (`check_same`).
+"""
 
 from __future__ import annotations
 
+import ast
+import asyncio
+import hashlib
+import inspect
+import json
 import os
 import platform
 import shutil
 import subprocess
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
+from importlib import import_module, resources
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
-# Those whose version can change an answer.
+from colligate.core.parameters import list_parameters
+from colligate.errors import ColligateError, UsageError
+from colligate.models import ChatModel, Embedder, Reranker, Role
+from colligate.models.names import redact_name, split_adapter, split_name
+from colligate.models.weights import BUNDLED, PINNED
+
+PROMPTS = "prompts"
+"""The key of an identity that holds `prompt_digests`."""
+
+ADAPTER = "adapter"
+"""The record of an adapter is named by this word and the adapter's name."""
+
+_SHARED = "core/"  # prompts of these modules take part in every run
+_NAMED = 3  # differences of one kind that an error lists
+_LONGEST = 60  # characters of a value that an error quotes
+_DIGEST = 64  # characters of a SHA-256, which mean nothing to a person
+
+
+# Resuming: compare an identity with that of the folder.
+
+
+def check_same(before: Mapping[str, Any], now: Mapping[str, Any], folder: Path) -> None:
+    """Check that a folder begun with one identity is resumed with the same; both are JSON.
+
+    Raises:
+        UsageError: they differ; it names the differences.
+    """
+    was, is_now = dict(before), json.loads(json.dumps(now))
+    prompts = [each.pop(PROMPTS, {}) for each in (was, is_now)]
+    first, second = (dict(_flat(each)) for each in (was, is_now))
+    wrong = [
+        _difference(name, first.get(name), second.get(name))
+        for name in dict.fromkeys((*first, *second))
+        if first.get(name) != second.get(name)
+    ]
+    if wrong := [*wrong, *prompt_differences(*prompts)]:
+        raise resume_error(folder, wrong)
+
+
+def resume_error(folder: Path, differences: Sequence[str]) -> UsageError:
+    """Return the error that names why a folder cannot be resumed."""
+    hint = "use what it was begun with, or name another --out"
+    return UsageError(f"cannot resume {folder}", "; ".join(differences), hint)
+
+
+def prompt_differences(
+    before: Mapping[str, str], now: Mapping[str, str], *, partial: bool = False
+) -> list[str]:
+    """Say how prompts differ from those a folder was begun with; both are `prompt_digests`.
+
+    With `partial` a strategy that only one of them has is not a difference.
+    """
+    shared = [{name for name in each if name.startswith(_SHARED)} for each in (before, now)]
+    if shared[0] != shared[1]:
+        return [
+            "it was begun with another version of colligate, whose prompts cannot be compared "
+            "with this version's"
+        ]
+    names = [name for name in {**before, **now} if not partial or (name in before and name in now)]
+    changed = [name for name in names if before.get(name) != now.get(name)]
+    more = f" and {len(changed) - _NAMED} more" if len(changed) > _NAMED else ""
+    return [f"the prompts of {', '.join(changed[:_NAMED])}{more} have changed"] if changed else []
+
+
+def _flat(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, inner in value.items():
+        if isinstance(inner, Mapping):
+            yield from _flat(inner, f"{prefix}{name}: ")
+        else:
+            yield f"{prefix}{name}", inner
+
+
+def _difference(name: str, was: Any, is_now: Any) -> str:
+    if all(isinstance(each, str) and len(each) == _DIGEST for each in (was, is_now)):
+        return f"{name} has changed"
+    return f"{name} was {_quoted(was)} and is {_quoted(is_now)}"
+
+
+def _quoted(value: Any) -> str:
+    text = "none" if value is None else str(value)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+
+
+# Models: a name and what tells its weights apart from others.
+
+
+@dataclass(frozen=True)
+class ModelRecord:
+    """A model that took part.
+
+    `digest` is the SHA-256 of weights in a file, or the commit of those from a hub. If a server
+    holds them it is empty, and `said` is what the server reports about the model.
+    """
+
+    name: str
+    digest: str = ""
+    said: Mapping[str, Any] = field(default_factory=dict)
+
+
+class _HasName(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+@runtime_checkable
+class _Served(Protocol):
+    async def listed(self) -> dict[str, Any]: ...
+
+
+async def model_records(
+    models: Mapping[Role, ChatModel], embedder: Embedder | None, reranker: Reranker | None
+) -> dict[str, ModelRecord]:
+    """Return the record of each model by role, and of embedder and reranker."""
+    named: dict[str, _HasName | None] = {role.value: model for role, model in models.items()}
+    named |= {"embedder": embedder, "reranker": reranker}
+    return {what: await _model_record(each) for what, each in named.items() if each is not None}
+
+
+async def _model_record(model: _HasName) -> ModelRecord:
+    said = await server_info(model)
+    digest = "" if said else await asyncio.to_thread(weights_digest, model.name)
+    return ModelRecord(redact_name(model.name), digest, said)
+
+
+async def server_info(model: object) -> dict[str, Any]:
+    """Return what a model's server reports about it; empty for a model in this process."""
+    if not isinstance(model, _Served):
+        return {}
+    try:
+        said = await model.listed()
+    except ColligateError:  # not every server lists its models
+        return {}
+    return {key: value for key, value in said.items() if key not in _VOLATILE}
+
+
+def adapter_records(strategies: Iterable[object]) -> dict[str, ModelRecord]:
+    """Return the record of each adapter that the strategies are configured with. Blocks."""
+    names = (
+        getattr(strategy, parameter.name)
+        for strategy in strategies
+        for parameter in list_parameters(type(strategy))
+        if parameter.name.endswith("_adapter")
+    )
+    return {
+        f"{ADAPTER} {name}": ModelRecord(name, weights_digest(f"hf:{name}"))
+        for name in names
+        if name
+    }
+
+
+_VOLATILE = frozenset({"created", "permission"})  # a server reports others at each request
+_BEHIND = {"bundled": BUNDLED, "minilm": "minilm-l6-v2-int8", "static": "wordllama-256"}
+_WEIGHTS = ("*.safetensors", "*.bin", "*.gguf", "*.onnx")
+
+
+def weights_digest(name: str) -> str:
+    """Return the SHA-256 of the weights behind a name, or a hub's commit. Blocks.
+
+    Of several files it is the SHA-256 of their digests in the order of their names; an adapter's
+    follows its base's after a "+". It is empty if a server holds the weights.
+    """
+    base, adapter = split_adapter(name)
+    if adapter is not None:
+        return f"{weights_digest(base)}+{_digest_at(adapter)}"
+    kind, rest = split_name(base)
+    pinned = _BEHIND.get(base, rest if kind in ("gguf", "hf") and rest in PINNED else base)
+    if pinned in PINNED and not (rest and Path(rest).exists()):
+        return PINNED[pinned].files["model"].sha256
+    return _digest_at(rest) if kind in ("gguf", "hf", "st", "cross-encoder") else ""
+
+
+def _digest_at(place: str) -> str:
+    path = Path(place).expanduser()
+    if path.is_file():
+        return file_digest(path)
+    if path.is_dir():
+        files = sorted(file for pattern in _WEIGHTS for file in path.glob(pattern))
+        return _combined(map(file_digest, files)) if files else ""
+    return _hub_commit(place)
+
+
+def _hub_commit(name: str) -> str:
+    """Return the commit of the local copy of a hub's repository; empty without one."""
+    try:
+        hub = import_module("huggingface_hub")
+    except ImportError:
+        return ""
+    try:
+        file = hub.try_to_load_from_cache(name, "config.json")
+    except ValueError:  # not the name of a repository
+        return ""
+    return Path(file).parent.name if isinstance(file, str) else ""
+
+
+# Files of data.
+
+
+def file_digest(file: Path) -> str:
+    """Return the SHA-256 of a file. Blocks."""
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def path_digest(path: Path) -> str:
+    """Return the SHA-256 of a file, or of a folder's files with their names below it. Blocks.
+
+    Hidden files of a folder do not count: no strategy reads them, and systems write their own.
+    """
+    if path.is_file():
+        return file_digest(path)
+    files = sorted(file for file in path.rglob("*") if file.is_file())
+    below = [(file.relative_to(path), file) for file in files]
+    seen = [(name, file) for name, file in below if not any(p.startswith(".") for p in name.parts)]
+    return _combined(f"{name.as_posix()} {file_digest(file)}" for name, file in seen)
+
+
+def _combined(texts: Iterable[str]) -> str:
+    whole = hashlib.sha256()
+    for text in texts:
+        whole.update(text.encode("utf-8", "backslashreplace") + b"\0")
+    return whole.hexdigest()
+
+
+# Prompts: every text in the modules that write them.
+
+
+def prompt_digests(kinds: Iterable[type]) -> dict[str, str]:
+    """Return a digest of every string literal, by module, of the modules that hold prompts.
+
+    These are the modules of `colligate.core` and those of the classes: all files of a strategy's
+    folder, otherwise the class's own file. Docstrings, comments and code do not count.
+    """
+    found = {}
+    for file in sorted(resources.files("colligate.core").iterdir(), key=lambda f: f.name):
+        if file.name.endswith(".py"):
+            found[f"{_SHARED}{file.name}"] = _texts_digest(file.read_text("utf-8"))
+    for kind in kinds:
+        module = inspect.getmodule(kind)
+        if module is None:
+            continue
+        try:
+            source = Path(inspect.getsourcefile(module) or "")
+            folder = source.parent
+            own = hasattr(kind, "answer") and (folder / "__init__.py").is_file()
+            own = own and folder.name != "baselines"
+            for file in sorted(folder.glob("*.py")) if own else [source]:
+                name = f"{folder.name}/{file.name}"
+                found[name] = _texts_digest(file.read_text("utf-8"))
+        except (OSError, TypeError):  # a class defined in a session has no source file
+            continue
+    return found
+
+
+def _texts_digest(source: str) -> str:
+    tree = ast.parse(source)
+    docstrings = {
+        id(node.body[0].value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.body
+        and isinstance(node.body[0], ast.Expr)
+    }
+    return _combined(
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and id(node) not in docstrings
+    )
+
+
+# The machine, and the versions on it.
+
+# Packages whose version can change an answer.
 _PACKAGES = (
     *("colligate", "numpy", "scipy", "onnxruntime", "tokenizers", "qdrant-edge-py", "xllamacpp"),
     *("torch", "transformers", "peft", "llguidance", "sentence-transformers"),
     *("ir-measures", "rouge-score", "rouge"),
 )
-_SECONDS = 10
+_SECONDS = 10  # for a program that describes the machine
 
 
 def hardware() -> dict[str, Any]:
-    """Processor, cores, memory and graphics cards, as far as the system says. Blocks."""
+    """Return processor, cores, memory and graphics cards, as far as they are known. Blocks."""
     return {
         "system": platform.platform(),
         "processor": _processor(),
@@ -32,7 +316,7 @@ def hardware() -> dict[str, Any]:
 
 
 def versions() -> dict[str, str]:
-    """Python's version, and those of the packages that take part where they are installed."""
+    """Return the versions of Python and of the installed packages that take part."""
     found = {"python": platform.python_version()}
     for name in _PACKAGES:
         with suppress(PackageNotFoundError):
@@ -41,13 +325,16 @@ def versions() -> dict[str, str]:
 
 
 def commit() -> str:
-    """The commit of colligate's working copy, with "+" where files differ; empty elsewhere."""
+    """Return the commit of colligate's working copy, with "+" if files differ. Blocks.
+
+    Empty if colligate is not run from a working copy.
+    """
     source = Path(__file__).parents[1]
-    head = _said("git", "-C", str(source), "rev-parse", "HEAD")
-    # An installed copy may lie in somebody else's repository.
-    if not head or _said("git", "-C", str(source), "ls-files", "--", "__init__.py") == "":
+    head = _output_of("git", "-C", str(source), "rev-parse", "HEAD")
+    # An installed copy may lie in another project's repository.
+    if not head or _output_of("git", "-C", str(source), "ls-files", "--", "__init__.py") == "":
         return ""
-    changed = _said("git", "-C", str(source), "status", "--porcelain", "--", ".")
+    changed = _output_of("git", "-C", str(source), "status", "--porcelain", "--", ".")
     return head + ("+" if changed else "")
 
 
@@ -67,12 +354,12 @@ def _memory_gb() -> float | None:
 
 
 def _gpus() -> list[str]:
-    listed = _said("nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader")
+    listed = _output_of("nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader")
     return [line.strip() for line in listed.splitlines() if line.strip()]
 
 
-def _said(*command: str) -> str:
-    """What a program prints; empty where there is no such program, or it fails."""
+def _output_of(*command: str) -> str:
+    """Return what a program prints; empty if it is missing or fails."""
     if shutil.which(command[0]) is None:
         return ""
     try:

@@ -1,8 +1,8 @@
-"""One budget of tokens for a whole bench, that no row feels.
+"""One token budget for all items of a job, which no item can see.
 
-A strategy that saw what is left of the bench's budget would answer otherwise near its end. So
-each run has no limit of its own; where the bench's is spent its calls are refused, and what comes
-of a run that was refused one is no row.
+A strategy that saw what is left of the job's budget would answer differently near its end. So each
+run has no limit of its own. When the job's budget is spent, calls are refused, and the result of a
+run that was refused a call is not kept.
 """
 
 from __future__ import annotations
@@ -30,9 +30,12 @@ from colligate.models import (
 from colligate.models.base import WrappedModel
 from colligate.models.metering import Call, Meter, Prices, UsageReport
 
+MANY_CALLS = 300
+"""A job that expects more model calls than this reports it before the first one."""
+
 
 class Spending:
-    """The tokens of all runs together, in and out; `limit` None is without limit."""
+    """The tokens of all runs together, in and out; `limit` None means no limit."""
 
     def __init__(self, limit: int | None = None) -> None:
         self.prices = Prices.load()
@@ -41,11 +44,11 @@ class Spending:
 
     @property
     def tokens(self) -> int:
-        """What was spent so far."""
+        """The tokens spent so far."""
         return self._total.tokens
 
     def meter(self) -> Meter:
-        """A meter for one run, which also counts here."""
+        """Return a meter for one run, which also counts here."""
         return _Metered(prices=self.prices, total=self._total)
 
 
@@ -53,8 +56,8 @@ class Spending:
 class _Metered(Meter):
     """A run's meter that adds its tokens to those of all runs.
 
-    What was remembered from another run costs this one nothing, but the answer as much as ever: it
-    counts in the row's usage and not in what was spent.
+    A cached reply costs the job nothing, but the answer as much as ever: it counts in the usage of
+    its row and not in what was spent.
     """
 
     total: Meter = field(default_factory=Meter)
@@ -73,9 +76,9 @@ class _Metered(Meter):
 
 
 class SharedTokenBudget(TokenBudget):
-    """A run's token budget: without a limit, its calls are paid from the bench's.
+    """A run's token budget: no limit of its own, its calls are paid from the job's.
 
-    `refused` is the error of the first call that the bench's budget did not allow.
+    `refused` is the error of the first call that the job's budget did not allow.
     """
 
     def __init__(self, spending: Spending, meter: Meter) -> None:
@@ -85,11 +88,7 @@ class SharedTokenBudget(TokenBudget):
 
     @asynccontextmanager
     async def hold(self, tokens: int) -> AsyncIterator[None]:
-        """Set the most a call may take aside, of the bench's budget.
-
-        Raises:
-            BudgetExceeded: not enough is left.
-        """
+        """Reserve the most a call may take from the job's budget until it is done."""
         async with AsyncExitStack() as stack:
             try:
                 await stack.enter_async_context(self._all.hold(tokens))
@@ -99,11 +98,8 @@ class SharedTokenBudget(TokenBudget):
             yield
 
 
-class Paid(WrappedModel):
-    """A model that metrics ask, paid from the bench's budget.
-
-    Its calls are noted in a meter of its own, or in one of `spending` that is given.
-    """
+class PaidJudge(WrappedModel):
+    """A judge, paid from the job's budget; its calls count in a meter of its own, or in `meter`."""
 
     def __init__(self, model: ChatModel, spending: Spending, meter: Meter | None = None) -> None:
         super().__init__(model)
@@ -112,7 +108,6 @@ class Paid(WrappedModel):
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        """Those of the model that metrics use."""
         return self._model.capabilities & {
             Capability.CHAT,
             Capability.STRUCTURED,
@@ -137,11 +132,6 @@ class Paid(WrappedModel):
     async def labels(
         self, messages: Sequence[Message], labels: Sequence[str], *, forced: str = ""
     ) -> LabelOdds:
-        """Odds of each label; see `LabelModel.labels`.
-
-        Raises:
-            BudgetExceeded: not enough is left.
-        """
         assert isinstance(self._model, LabelModel)
         prompt = await self._model.count_prompt(messages)
         async with self._all.hold(prompt):
@@ -154,4 +144,4 @@ class Paid(WrappedModel):
         return odds
 
     async def aclose(self) -> None:
-        """Nothing: the model is its owner's to close."""
+        """Do nothing: the owner of the model closes it."""

@@ -12,8 +12,7 @@ from typing import Any
 from colligate.core.events import to_plain
 from colligate.errors import ColligateError, MissingPath
 from colligate.jobs.files import write_whole
-from colligate.training.journal import Made
-from colligate.training.samples import HELD_OUT, TRAIN, Sample
+from colligate.training.samples import HELD_OUT, TRAIN, CuratedItem, Sample
 
 FILE = "card.json"
 README = "README.md"
@@ -82,7 +81,7 @@ class Card:
 
 
 def summed(
-    made: Iterable[Made], splits: Mapping[str, Sequence[Sample]]
+    made: Iterable[CuratedItem], splits: Mapping[str, Sequence[Sample]]
 ) -> dict[str, Mapping[str, Any]]:
     """The fields of a card that are sums, of what was made and of the samples by split."""
     samples: defaultdict[str, Counter[str]] = defaultdict(Counter)
@@ -187,7 +186,7 @@ def _page(card: Card) -> Iterable[str]:
     yield from ("", "## How they were made", "")
     yield from (f"- {sentence}" for sentence in card.filters)
     yield from (f"- {what}: {value}" for what, value in card.split.items())
-    yield from ("", "## Made with", "")
+    yield from ("", "## CuratedItem with", "")
     yield from _table(("what", "value"), [*card.sources.items(), *_flat(card.made_with)])
     yield from ("", "## Cost", "")
     dollars = card.usage.get("cost_usd")

@@ -1,7 +1,7 @@
-"""Samples for RDR2's router: what the strategy shows it, and the actions that a teacher takes.
+"""Curate samples for RDR2's router: what the strategy shows it, and the actions a teacher takes.
 
-The strategy itself asks the teacher, so the subtrees are those of inference. Whatever form the
-teacher replies in, the sample is in the one that adapters are trained on: tags and ids.
+The strategy itself asks the teacher, so the subtrees are those of inference. Whatever the form of
+the teacher's reply, the sample has the form that adapters are trained on: tags and ids.
 """
 
 from __future__ import annotations
@@ -22,30 +22,11 @@ from colligate.strategies.rdr2.method import RDR2, Routing
 from colligate.strategies.rdr2.router import REFUSAL, Action, Tag, decision, router_messages
 from colligate.strategies.rdr2.tree import StructureTree, SubTree
 from colligate.training.card import Card
-from colligate.training.curate import Curation, CurationContext, opened
-from colligate.training.journal import Made
-from colligate.training.samples import Sample
+from colligate.training.curate import Curation, CurationContext, open_curation
+from colligate.training.samples import CuratedItem, Sample
 from colligate.training.scores_router import shown_subtree
 
-SYSTEM = "rdr2"
-TASK = "router"
-
-FILTERS = (
-    "Of each question the best passages are searched; of each document that they stand in, the "
-    "subtree around each passage is one sample, each subtree once. No answers are used.",
-    "The teacher's actions are held to the router's rules: an action on what is not shown, an "
-    "ANSWER on a heading, an EXPAND on a paragraph or on a heading with a paragraph shown under "
-    "it is left out. A sample with none left is left out.",
-    f"A teacher that chooses nothing gives a sample of the words {REFUSAL!r}; a reply of which "
-    "nothing could be made, or that was cut off, is left out.",
-    "The wanted reply has an action a line in the order of the document, each with the first words "
-    "of its part. It is read as inference reads it before it is kept.",
-    "The class of a sample is answer where any paragraph is chosen, else expand where any heading "
-    "is, else refuse.",
-)
-
-_WORDS = 5  # as the prompt asks
-_LONGEST = 60  # characters of them: some languages write no blanks
+_TASK = "router"
 
 
 async def curate_rdr2(request: Curation, on_event: Listener) -> Card:
@@ -55,59 +36,75 @@ async def curate_rdr2(request: Curation, on_event: Listener) -> Card:
     also takes those that its expansions lead to.
 
     Raises:
-        UsageError: the request is wrong, or the folder holds what was made with something else.
+        UsageError: the request is wrong, or the folder was begun with something else.
         BudgetExceeded, EndpointUnreachable: the work ended before all was done.
-        ColligateError: what could not be opened or read.
+        ColligateError: something cannot be opened or read.
     """
-    strategy = _set_up(request)
-    async with opened(
+    strategy = _configure(request)
+    async with open_curation(
         request,
         on_event,
-        system=SYSTEM,
+        system=RDR2.name,
         needs=RDR2.needs,
-        tasks=(TASK,),
-        made_by=(RDR2,),
+        tasks=(_TASK,),
+        prompts_of=(RDR2,),
         settings=asdict(strategy),
-    ) as workshop:
+    ) as context:
 
-        async def work(question: Question) -> Made:
-            return await _made(question, strategy, workshop)
+        async def work(question: Question) -> CuratedItem:
+            return await _curate_question(question, strategy, context)
 
         calls = strategy.k * (1 + strategy.expansions / 2)
-        return await workshop.curated(workshop.questions, work, filters=FILTERS, calls=calls)
+        return await context.curate(context.questions, work, filters=_FILTERS, calls=calls)
 
 
-def _set_up(request: Curation) -> RDR2:
-    if unknown := [task for task in request.tasks if task != TASK]:
-        raise UsageError(f"{SYSTEM} has no task {unknown[0]!r}", f"it has {TASK} alone")
+_FILTERS = (
+    "Of each question the best passages are searched; of each document that has any, the subtree "
+    "around each passage is one sample, each subtree once. No answers are used.",
+    "The teacher's actions must follow the router's rules: an action on what is not shown, an "
+    "ANSWER on a heading, an EXPAND on a paragraph or on a heading with a paragraph shown under "
+    "it is left out. A sample with no action left is left out.",
+    f"A teacher that chooses nothing gives a sample of the words {REFUSAL!r}; a reply of which "
+    "nothing could be made, or that was cut off, is left out.",
+    "The wanted reply has one action a line in the order of the document, each with the first "
+    "words of its part. It is read as inference reads it before it is used.",
+    "The class of a sample is answer if any paragraph is chosen, otherwise expand if any heading "
+    "is, otherwise refuse.",
+)
+
+
+def _configure(request: Curation) -> RDR2:
+    if unknown := [task for task in request.tasks if task != _TASK]:
+        raise UsageError(f"{RDR2.name} has no task {unknown[0]!r}", f"it has {_TASK} alone")
     if request.questions is None:
         why = "a router chooses for a question"
         raise UsageError("no questions are named", why, "give --questions FILE")
     strategy = set_parameters(RDR2, ("expansions=0", *request.settings))
     if strategy.no_router:
-        raise UsageError("cannot curate with no_router", "then nothing is asked of a router")
+        raise UsageError("cannot curate with no_router", "then no router is asked")
     return strategy
 
 
-async def _made(question: Question, strategy: RDR2, workshop: CurationContext) -> Made:
-    """The samples of one question."""
-    async with workshop.sources(question) as sources:
-        run = workshop.run(sources)
+async def _curate_question(
+    question: Question, strategy: RDR2, context: CurationContext
+) -> CuratedItem:
+    async with context.sources(question) as sources:
+        run = context.start_run(sources)
         hits = await run.search(question.text, k=strategy.k, pool=strategy.pool, mode=strategy.mode)
         routings = await strategy.route(question.text, run, hits)
     events = [event for _, event in run.trace.events if isinstance(event, Routed)]
-    samples, discarded, counts = samples_of(question, routings, events, strategy.reply_tokens)
+    samples, discarded, counts = draw_samples(question, routings, events, strategy.reply_tokens)
     if not hits:
         discarded["no passage was found"] += 1
-    return Made(samples, discarded, counts, workshop.used(run))
+    return CuratedItem(samples, discarded, counts, context.usage_of(run))
 
 
-def samples_of(
+def draw_samples(
     question: Question, routings: Sequence[Routing], events: Sequence[Routed], reply_tokens: int
 ) -> tuple[tuple[Sample, ...], Counter[str], Counter[str]]:
-    """The samples of what a router was shown and chose, those left out by reason, and counts.
+    """Return samples of what a router was shown and chose, those left out by reason, and counts.
 
-    They come document by document as these were found; `reply_tokens` is the most a reply has.
+    They are in the order in which documents were found; `reply_tokens` is the longest reply.
     """
     trees = {routing.tree.document.id: routing.tree for routing in routings}
     order = list(trees)
@@ -122,8 +119,8 @@ def samples_of(
         nodes = trees[event.document].nodes
         headings = [node for node in nodes if nodes[node].structure]
         try:
-            view = _shown(event, trees[event.document], headings)
-            wanted = reply_for(event.actions, view, refused=event.verdict == "refused")
+            view = _parse_shown(event, trees[event.document], headings)
+            wanted = format_reply(event.actions, view, refused=event.verdict == "refused")
         except ValueError:
             discarded["the subtree cannot be read back"] += 1
             continue
@@ -138,7 +135,7 @@ def samples_of(
         counts.update(f"actions: {action.tag.value}" for action in event.actions)
         samples[prompt] = Sample(
             id=f"{question.id}/{number}",
-            task=TASK,
+            task=_TASK,
             messages=(*prompt, Message("assistant", wanted)),
             meta={
                 "question": question.id,
@@ -152,21 +149,24 @@ def samples_of(
     return tuple(samples.values()), discarded, +counts
 
 
-def _shown(event: Routed, tree: StructureTree, headings: Collection[int]) -> SubTree:
-    """The subtree of an event.
+def _parse_shown(event: Routed, tree: StructureTree, headings: Collection[int]) -> SubTree:
+    """Return the subtree of an event; ValueError if its text is ambiguous.
 
-    Raises:
-        ValueError: its text does not say it, as where a document's name has several lines.
+    It is if, for example, the document's name has several lines.
     """
     view = shown_subtree(event.shown, headings)
     depths = {node: view.tree.nodes[node].depth for node in view.visible}
     if any(node not in tree.nodes or tree.nodes[node].depth != depths[node] for node in depths):
-        raise ValueError("it shows a node that there is not")
+        raise ValueError("it shows a node that the tree does not have")
     return view
 
 
-def reply_for(actions: Collection[Action], view: SubTree, *, refused: bool = False) -> str:
-    """The reply that says these actions as the prompt asks: a line each, in document order.
+_WORDS = 5  # as the prompt asks
+_LONGEST = 60  # characters of them: some languages write no spaces
+
+
+def format_reply(actions: Collection[Action], view: SubTree, *, refused: bool = False) -> str:
+    """Return the reply with these actions as the prompt asks: a line each, in document order.
 
     The words are those shown, as the prompt shows them.
     """
@@ -181,8 +181,8 @@ def reply_for(actions: Collection[Action], view: SubTree, *, refused: bool = Fal
 
 
 def _unusable(event: Routed, wanted: str, view: SubTree, reply_tokens: int) -> str:
-    """Why what a teacher replied teaches nothing; empty where it does."""
-    if event.cut:  # what it would have chosen besides would be taught as nothing to choose
+    """Say why a teacher's reply teaches nothing; empty if it does teach."""
+    if event.cut:  # what it would have chosen next would be taught as not to be chosen
         return "the teacher's reply was cut off"
     if event.verdict == "collapsed":
         return "nothing could be made of the reply"

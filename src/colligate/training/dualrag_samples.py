@@ -40,7 +40,13 @@ from colligate.strategies.dualrag.prompts import (
     summarizer_messages,
 )
 from colligate.training.samples import Sample
-from colligate.training.trajectories import Looked, State, Step, Trajectory, replayed
+from colligate.training.trajectories import (
+    EntityLookup,
+    StepState,
+    Trajectory,
+    TrajectoryStep,
+    replay,
+)
 
 # Which gold document an entity of a DualRAG trajectory means.
 #
@@ -310,7 +316,7 @@ class _Reasoner:
     def draw(self) -> None:
         steps = self.trajectory.steps
         corrected = False
-        for step, state in zip(steps, replayed(steps), strict=True):
+        for step, state in zip(steps, replay(steps), strict=True):
             why = self._unusable(step, state) or self._wrong(step, state)
             if why in _CORRECTED:
                 why = why if corrected else self._correct(step, state, why)
@@ -321,7 +327,7 @@ class _Reasoner:
             if why:
                 self.found.discarded[f"reasoner: {why}"] += 1
 
-    def _unusable(self, step: Step, state: State) -> str:
+    def _unusable(self, step: TrajectoryStep, state: StepState) -> str:
         if not step.readable:
             return "its reply could not be read"
         prompt = reasoner_messages(self.trajectory.question, state.outline, state.before)
@@ -333,12 +339,12 @@ class _Reasoner:
             return "nothing missing before anything was found"
         return ""
 
-    def _wrong(self, step: Step, state: State) -> str:
+    def _wrong(self, step: TrajectoryStep, state: StepState) -> str:
         if step.thought in state.before:
             return _REPEATED
         return _TOO_MUCH if step.need_retrieve and self._all_known(state) else ""
 
-    def _correct(self, step: Step, state: State, why: str) -> str:
+    def _correct(self, step: TrajectoryStep, state: StepState, why: str) -> str:
         cited = self.trajectory.cited
         telling = [
             each.text
@@ -352,8 +358,8 @@ class _Reasoner:
 
     def _put(
         self,
-        step: Step,
-        state: State,
+        step: TrajectoryStep,
+        state: StepState,
         facts: Sequence[str],
         thought: str,
         need: bool,
@@ -374,7 +380,7 @@ class _Reasoner:
         _add(self.found, self.trajectory, "reasoner", f"{step.round}", messages, reply, label)
         return ""
 
-    def _all_known(self, state: State) -> bool:
+    def _all_known(self, state: StepState) -> bool:
         known = {span.document_id for each in state.fragments for span in each.spans}
         return bool(self.golds) and all(gold.id in known for gold in self.golds)
 
@@ -390,7 +396,7 @@ def _identifier(trajectory: Trajectory, match: Mapping[str, Match], found: Drawn
     steps = trajectory.steps
     called = _names(_rests(steps), match)
     linked = any(name != entity for entity, name in called.items())
-    for step, state in zip(steps, replayed(steps, called.get), strict=True):
+    for step, state in zip(steps, replay(steps, called.get), strict=True):
         if not step.looked:
             continue
         messages = identifier_messages(
@@ -430,7 +436,7 @@ def _names(entities: Collection[str], match: Mapping[str, Match]) -> dict[str, s
     return {e: best[match[e].gold.id] if e in match else None for e in entities}
 
 
-def _brought(looked: Looked, state: State) -> bool:
+def _brought(looked: EntityLookup, state: StepState) -> bool:
     """Whether what was found rests on words that the outline did not rest on."""
     known = [span for each in state.fragments for span in each.spans]
     spans = [span for each in looked.fragments for span in each.spans]
@@ -452,7 +458,7 @@ def _summarizer(
     """
     steps = trajectory.steps
     ids = {gold.id for gold in golds}
-    for step, state in zip(steps, replayed(steps), strict=True):
+    for step, state in zip(steps, replay(steps), strict=True):
         for number, looked in enumerate(step.looked, 1):
             if not looked.passages:
                 continue
@@ -507,7 +513,7 @@ def _add(
     )
 
 
-def _rests(steps: Sequence[Step]) -> dict[str, list[Span]]:
+def _rests(steps: Sequence[TrajectoryStep]) -> dict[str, list[Span]]:
     """The entities that were looked for, each with the spans that its knowledge rests on."""
     rests: dict[str, list[Span]] = defaultdict(list)
     for step in steps:

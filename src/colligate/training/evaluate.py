@@ -22,9 +22,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from colligate.bench.datasets.reading import some
-from colligate.bench.identity import file_digest
-from colligate.bench.participants import Named, records_of
-from colligate.bench.plan import MANY
+from colligate.bench.participants import ModelNames
 from colligate.bench.significance import Difference, paired_bootstrap
 from colligate.concurrency import in_thread
 from colligate.core.events import Event, Listener, Noted, Progressed, Trace
@@ -40,9 +38,9 @@ from colligate.errors import (
     UsageError,
     cause,
 )
-from colligate.jobs import identity as machine
-from colligate.jobs.files import write_whole
-from colligate.jobs.spending import SharedTokenBudget, Spending
+from colligate.jobs.files import lock_folder, write_whole
+from colligate.jobs.identity import file_digest, hardware, model_records, versions
+from colligate.jobs.spending import MANY_CALLS, SharedTokenBudget, Spending
 from colligate.library.in_memory import InMemorySources
 from colligate.models import Capability, ChatModel, Completion, Role
 from colligate.models.cache import CachedChat, ResponseCache
@@ -67,7 +65,6 @@ from colligate.strategies.longrefiner.method import (
 )
 from colligate.strategies.rdr2.method import RDR2
 from colligate.training import scores_dualrag, scores_longrefiner, scores_router
-from colligate.training.curate import held_rows
 from colligate.training.samples import Sample, read_samples
 
 # How inference asks for what a sample trains: the form the reply is held to, and its length.
@@ -333,14 +330,14 @@ class Evaluation:
     """What is to be evaluated, and into which folder.
 
     `data` is a folder of curated samples and `split` one of its files ("held_out"). The reader
-    that `named` names is the base. An adapter is a folder or a name, for all tasks, or
+    of `names` is the base. An adapter is a folder or a name, for all tasks, or
     "TASK=ADAPTER" for one; the folder of a model that was trained whole counts as well. `limit` is
     how many samples of each task, None all. `max_tokens_total` bounds what this process spends.
     """
 
     data: Path
     out: Path
-    named: Named = field(default_factory=Named)
+    names: ModelNames = field(default_factory=ModelNames)
     adapters: Sequence[str] = ()
     tasks: Sequence[str] = ()
     split: str = "held_out"
@@ -375,15 +372,15 @@ async def evaluate(request: Evaluation, on_event: Listener) -> Report:
     samples, digest = await in_thread(_samples, request)
     spending = Spending(request.max_tokens_total)
     async with AsyncExitStack() as stack:
-        stack.enter_context(held_rows(request.out))
-        session = await stack.enter_async_context(request.named.session())
+        stack.enter_context(lock_folder(request.out))
+        session = await stack.enter_async_context(request.names.session())
         tasks = tuple(dict.fromkeys(sample.task for sample in samples))
         base = await _base(session, tasks, trace)
         made_with = {
-            "base": asdict((await records_of({Role.READER: base}, None, None))["reader"]),
+            "base": asdict((await model_records({Role.READER: base}, None, None))["reader"]),
             "samples": {"file": str(_file(request)), "sha256": digest},
-            "versions": await in_thread(machine.versions),
-            "hardware": await in_thread(machine.hardware),
+            "versions": await in_thread(versions),
+            "hardware": await in_thread(hardware),
             "arguments": dict(request.arguments),
         }
         cache = ResponseCache(request.out / _REMEMBERED)
@@ -514,7 +511,7 @@ async def _replies(
 ) -> list[Reply]:
     """What each side replies to each sample of its tasks, and what that is worth."""
     wanted = [(sample, side) for sample in samples for side in sides if sample.task in side.tasks]
-    if len(wanted) > MANY:
+    if len(wanted) > MANY_CALLS:
         tokens = sum(estimate_tokens(m.content) for each, _ in wanted for m in each.messages)
         trace.emit(Noted(f"at most {len(wanted):,} calls, about {tokens:,} tokens"))
     at_once, done = asyncio.Semaphore(concurrency), 0

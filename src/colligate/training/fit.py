@@ -16,25 +16,37 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
-from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from colligate.bench.identity import file_digest, weights_digest
 from colligate.bench.report.charts import Axis, Line, Point, lines
 from colligate.core.events import Event, Listener, Noted, Progressed, Trace
 from colligate.errors import ColligateError, MissingPath, UnknownModel, UsageError
-from colligate.jobs.files import Lines, held, json_line, make, sync, write_whole
-from colligate.jobs.identity import commit, hardware, versions
+from colligate.jobs.files import (
+    JsonlReader,
+    json_line,
+    lock_folder,
+    make_folder,
+    sync_path,
+    write_whole,
+)
+from colligate.jobs.identity import (
+    check_same,
+    commit,
+    file_digest,
+    hardware,
+    versions,
+    weights_digest,
+)
+from colligate.jobs.job import utc_now
 from colligate.models.hf.loading import ModelSource, find_source, load_tokenizer, read_sizes
 from colligate.models.hf.prompts import Prompts
 from colligate.models.names import split_adapter, split_name
 from colligate.models.weights import PINNED, hash_file, pull
 from colligate.session import report_pull
 from colligate.training import sft
-from colligate.training.going_on import hold_to
 from colligate.training.launch import Place, any_of, configurations, place, stopping, wait_for_all
 from colligate.training.recipes import Recipe, changed, read_recipe
 from colligate.training.samples import HELD_OUT, TRAIN, read_samples
@@ -87,7 +99,7 @@ def seal(checkpoint: Path) -> None:
     """
     files = sorted(f for f in checkpoint.rglob("*") if f.is_file() and f.name != SEAL)
     for file in files:
-        sync(file)
+        sync_path(file)
     said = {
         file.relative_to(checkpoint).as_posix(): {
             "bytes": file.stat().st_size,
@@ -210,7 +222,9 @@ def read_curve(file: Path) -> list[Measured]:
     return list(_LINES.read(file)) if file.is_file() else []
 
 
-_LINES = Lines(lambda line: Measured(**line), "none of a curve", "take it out, or delete the file")
+_LINES = JsonlReader(
+    lambda line: Measured(**line), "a line of a curve", "delete the line, or the file"
+)
 
 
 def picture(measured: Sequence[Measured], title: str) -> str:
@@ -663,7 +677,7 @@ def _record(made: Material, out: Path) -> Fit:
     made_with = _made_with(made)
     if before is None:
         return Fit(made_with, made.base, made.recipe.text)
-    hold_to(before.made_with, made_with, out, "a training")
+    check_same(before.made_with, made_with, out)
     return before
 
 
@@ -742,13 +756,13 @@ def _begin(record: Fit, made: Material, done: int, arguments: Mapping[str, Any])
     record.samples = {TRAIN: len(made.train.fitting), HELD_OUT: len(made.held_out.fitting)}
     record.left_out = {TRAIN: len(made.train.too_long), HELD_OUT: len(made.held_out.too_long)}
     record.versions = all_versions()
-    session = {"began": _now(), "ended": "", "from_step": done, "commit": commit()}
+    session = {"began": utc_now(), "ended": "", "from_step": done, "commit": commit()}
     record.sessions.append({**session, "hardware": hardware(), "arguments": dict(arguments)})
 
 
 def _end(record: Fit, recipe: Recipe, out: Path) -> None:
     """Put down what came of a session; at the end of all, the model too."""
-    record.sessions[-1]["ended"] = _now()
+    record.sessions[-1]["ended"] = utc_now()
     title = f"{recipe.title}: loss by step"
     (out / PICTURE).write_text(picture(read_curve(out / CURVES_FILE), title), "utf-8")
     if record.finished:
@@ -792,7 +806,7 @@ def _fitted(made: Material, out: Path, record: Fit) -> Fitted:
 
 def _writable(out: Path) -> None:
     """Make the folder, unless it holds a model that no training of colligate's made."""
-    make(out)
+    make_folder(out)
     foreign = [name for name in ("config.json", _ADAPTER[0]) if (out / name).exists()]
     if foreign and read_fit(out) is None:
         why = f"it has a {foreign[0]} and no record of a training"
@@ -809,12 +823,8 @@ def _held(out: Path, made: Material) -> Iterator[None]:
     if not made.place.first:
         yield
         return
-    with held(out, "trains"):
+    with lock_folder(out):
         yield
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 _STOPPING: Event = Noted("stopping after this step, which is saved; again stops at once", True)

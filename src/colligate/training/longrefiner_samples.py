@@ -41,8 +41,7 @@ from colligate.strategies.longrefiner.tree import (
     selected,
     unknown,
 )
-from colligate.training.journal import Made
-from colligate.training.samples import Sample
+from colligate.training.samples import CuratedItem, Sample
 
 # Pairs to learn structuring from: a document without its headings, and the skeleton of it.
 #
@@ -88,7 +87,7 @@ class Pairing:
             raise UsageError(f"recovered is {self.recovered:g}", why, "name one such as 0.99")
 
 
-def structuring_pairs(document: Document, pairing: Pairing) -> Made:
+def structuring_pairs(document: Document, pairing: Pairing) -> CuratedItem:
     """A sample for each stretch that inference would ask about, were the headings not there.
 
     A stretch that begins inside a section has that section's title again, since nothing else
@@ -96,13 +95,13 @@ def structuring_pairs(document: Document, pairing: Pairing) -> Made:
     """
     body = body_of(document)
     if len(body.bare.text.split()) <= MOST_WORDS:
-        return Made(discarded={SHORT: 1})
+        return CuratedItem(discarded={SHORT: 1})
     if body.bare.tree.sections:
-        return Made(discarded={HEADED: 1})
+        return CuratedItem(discarded={HEADED: 1})
     spans = list(stretches(body.bare, pairing.structuring_tokens))
     replies = [_reply(document, body.source(span), pairing) for span in spans]
     if len({tag for reply in replies for tag in _SECTION.findall(reply)}) < _LEAST_SECTIONS:
-        return Made(discarded={UNSECTIONED: 1})
+        return CuratedItem(discarded={UNSECTIONED: 1})
     samples = []
     discarded: Counter[str] = Counter()
     for place, (span, reply) in enumerate(zip(spans, replies, strict=True)):
@@ -113,7 +112,7 @@ def structuring_pairs(document: Document, pairing: Pairing) -> Made:
             discarded[LOST] += 1
         else:
             samples.append(_sample(document, text, reply, place, len(spans)))
-    return Made(tuple(samples), discarded)
+    return CuratedItem(tuple(samples), discarded)
 
 
 def shown(sample: Sample) -> str:
@@ -265,7 +264,7 @@ def scope_sample(question: Question, label: Label) -> Sample:
 
 def selection_sample(
     question: Question, article: Article, messages: Sequence[Message], reply: Completion
-) -> Made:
+) -> CuratedItem:
     """What inference asks of a document's outline, and a list of titles out of the reply to it.
 
     The titles are those of the document that inference would read out of the reply, each once, in
@@ -297,11 +296,11 @@ def selection_sample(
             "nodes": _nodes(article),
         },
     )
-    return Made((sample,), counts={TAKEN_OUT: len(made_up)} if made_up else {})
+    return CuratedItem((sample,), counts={TAKEN_OUT: len(made_up)} if made_up else {})
 
 
-def _discarded(why: str) -> Made:
-    return Made(discarded={why: 1})
+def _discarded(why: str) -> CuratedItem:
+    return CuratedItem(discarded={why: 1})
 
 
 def _nodes(article: Article) -> list[list[str]]:

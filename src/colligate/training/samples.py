@@ -103,6 +103,48 @@ def _wrong(messages: tuple[Message, ...]) -> str:
     return ""
 
 
+@dataclass(frozen=True)
+class CuratedItem:
+    """The samples that one question or document gave, with what was left out, and the cost.
+
+    `discarded` says how many samples were left out, by reason; `counts` is what else the data card
+    adds up. `usage` is a `UsageReport` as JSON. `error` is why the item failed, kind first; a
+    failed item can be tried again.
+    """
+
+    samples: tuple[Sample, ...] = ()
+    discarded: Mapping[str, int] = field(default_factory=dict)
+    counts: Mapping[str, int] = field(default_factory=dict)
+    usage: Mapping[str, Any] = field(default_factory=dict)
+    error: str = ""
+
+    @classmethod
+    def failed(cls, kind: str, why: str) -> CuratedItem:
+        """Return the result of an item that failed."""
+        return cls(discarded={kind: 1}, error=f"{kind}: {why}")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the item as the journal holds it."""
+        return {
+            "samples": [sample.to_json() for sample in self.samples],
+            "discarded": dict(self.discarded),
+            "counts": dict(self.counts),
+            "usage": dict(self.usage),
+            "error": self.error,
+        }
+
+    @classmethod
+    def from_json(cls, item: Mapping[str, Any]) -> CuratedItem:
+        """Return the item that `to_json` gave."""
+        return cls(
+            samples=tuple(Sample.from_json(sample) for sample in item["samples"]),
+            discarded={str(why): int(n) for why, n in item["discarded"].items()},
+            counts={str(what): int(n) for what, n in item["counts"].items()},
+            usage=dict(item["usage"]),
+            error=str(item["error"]),
+        )
+
+
 def read_samples(path: Path, tasks: Collection[str] = ()) -> Iterator[Sample]:
     """The samples of a file in order; of these tasks alone where any are named.
 

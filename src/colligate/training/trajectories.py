@@ -1,7 +1,7 @@
-"""What a run of DualRAG did, step by step, drawn from its own events and calls.
+"""The steps of a run of DualRAG, read from its own events and calls.
 
-Nothing of it is written down a second time: the outline is grown again from the events by the
-code that grew it, and what was asked of the model is known from the calls themselves.
+Nothing is recorded a second time: the outline is built again from the events by the code that built
+it, and the calls themselves say what the model was asked.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Calls = Collection[tuple[Message, ...]]
 
 
 @dataclass(frozen=True)
-class Looked:
+class EntityLookup:
     """An entity of a step, its queries, the passages read for it, and what they say of it.
 
     Without passages nothing was asked: none were found, or all had been read for it before.
@@ -49,11 +49,11 @@ class Looked:
 
 
 @dataclass(frozen=True)
-class Step:
-    """A round: a thought, and what was looked up for it; nothing where it sufficed.
+class TrajectoryStep:
+    """A round: a thought, and what was looked up for it; nothing if it was enough.
 
-    `readable` and `identified` are False where the reply of the Reasoner, or of the Entity
-    Identifier, could not be read and the run helped itself.
+    `readable` and `identified` are False if the reply of the Reasoner, or of the Entity
+    Identifier, could not be read and the run used its fallback.
     """
 
     round: int
@@ -62,12 +62,12 @@ class Step:
     facts: tuple[str, ...] = ()
     readable: bool = True
     identified: bool = True
-    looked: tuple[Looked, ...] = ()
+    looked: tuple[EntityLookup, ...] = ()
 
 
 @dataclass(frozen=True)
-class State:
-    """What is known as a step begins; `thoughts` ends with its own, `before` without it.
+class StepState:
+    """The knowledge when a step begins; `thoughts` ends with its own, `before` without it.
 
     `outline` is as the prompts show it, `names` are its entities, `fragments` what it holds.
     """
@@ -81,14 +81,14 @@ class State:
 
 @dataclass(frozen=True)
 class Trajectory:
-    """A run from its question to its answer, which has no marks here, and the places it `cited`.
+    """A run from its question to its answer (without citation marks) and the places it `cited`.
 
     `calls` are what the model was asked on the way.
     """
 
     id: str
     question: str
-    steps: tuple[Step, ...]
+    steps: tuple[TrajectoryStep, ...]
     stop: str = ""
     answer: str = ""
     short: str = ""
@@ -97,12 +97,12 @@ class Trajectory:
     calls: Calls = frozenset()
 
     def was_asked(self, messages: Sequence[Message], schema: type[BaseModel]) -> bool:
-        """Whether the run asked just this for a `schema`."""
-        return _asked(self.calls, messages, schema)
+        """Whether the run made exactly this call for a `schema`."""
+        return _was_asked(self.calls, messages, schema)
 
     def to_json(self) -> dict[str, Any]:
-        """All but the calls, with the outline that each step began with."""
-        states = replayed(self.steps)
+        """Return all but the calls, with the outline that each step began with."""
+        states = replay(self.steps)
         steps = [
             {"outline": state.outline, **to_plain(step)}
             for step, state in zip(self.steps, states, strict=True)
@@ -119,14 +119,14 @@ class Trajectory:
         }
 
 
-async def trajectory(id_: str, question: str, run: Run, answer: Answer) -> Trajectory:
-    """What the run did for its question."""
+async def read_trajectory(id_: str, question: str, run: Run, answer: Answer) -> Trajectory:
+    """Return what the run did for its question, from its events."""
     events = [event for _, event in run.trace.events]
     calls = frozenset(event.messages for event in _of(Asked, events))
-    steps: list[Step] = []
+    steps: list[TrajectoryStep] = []
     for reasoned in _of(Reasoned, events):
         of_round = [each for each in events if getattr(each, "round", None) == reasoned.round]
-        step = Step(
+        step = TrajectoryStep(
             round=reasoned.round,
             thought=reasoned.thought,
             need_retrieve=reasoned.need_retrieve,
@@ -134,10 +134,10 @@ async def trajectory(id_: str, question: str, run: Run, answer: Answer) -> Traje
             readable=reasoned.readable,
             identified=all(each.readable for each in _of(Identified, of_round)),
         )
-        *_, state = replayed([*steps, step])
+        *_, state = replay([*steps, step])
         summaries = {each.entity: each for each in _of(Summarised, of_round)}
         looked = [
-            await _looked(question, state.thoughts, each, summaries.get(each.entity), run, calls)
+            await _lookup(question, state.thoughts, each, summaries.get(each.entity), run, calls)
             for each in _of(Gathered, of_round)
         ]
         steps.append(replace(step, looked=tuple(looked)))
@@ -154,13 +154,13 @@ async def trajectory(id_: str, question: str, run: Run, answer: Answer) -> Traje
     )
 
 
-def replayed(
-    steps: Iterable[Step], called: Callable[[str], str | None] = lambda entity: entity
-) -> Iterator[State]:
-    """What is known as each of the steps begins.
+def replay(
+    steps: Iterable[TrajectoryStep], called: Callable[[str], str | None] = lambda entity: entity
+) -> Iterator[StepState]:
+    """Yield what is known when each of the steps begins.
 
-    `called` gives an entity another name, under which what is known of both stands together; None
-    leaves what is known of it out.
+    `called` gives an entity another name, under which what is known of both is put together; None
+    leaves out what is known of it.
     """
     outline = KnowledgeOutline()
     thoughts: list[str] = []
@@ -168,7 +168,7 @@ def replayed(
         before = tuple(thoughts)
         if step.thought and step.thought not in thoughts:
             thoughts.append(step.thought)
-        yield State(
+        yield StepState(
             outline=outline.render(),
             names=tuple(name for name in outline.entities if name != ELSE),
             fragments=tuple(f for each in outline.entities.values() for f in each.fragments),
@@ -181,35 +181,35 @@ def replayed(
                 outline.merge(name, looked.fragments, looked.passages)
 
 
-async def _looked(
+async def _lookup(
     question: str,
     thoughts: Sequence[str],
     gathered: Gathered,
     summary: Summarised | None,
     run: Run,
     calls: Calls,
-) -> Looked:
-    """An entity with the passages that the call for its summary shows.
+) -> EntityLookup:
+    """Return an entity with the passages that the call for its summary shows.
 
-    Where not all of them fitted the model's window it was asked about the first.
+    If not all of them fitted the model's window it was asked about the first.
     """
     if summary is None:
-        return Looked(gathered.entity, gathered.queries)
+        return EntityLookup(gathered.entity, gathered.queries)
     passages = [(await run.document(s.document_id)).passage(s) for s in gathered.unseen]
     while passages:
         messages = summarizer_messages(
             question, thoughts, gathered.entity, gathered.queries, passages
         )
-        if _asked(calls, messages, Summary):
+        if _was_asked(calls, messages, Summary):
             break
         passages.pop()
-    return Looked(gathered.entity, gathered.queries, tuple(passages), summary.fragments)
+    return EntityLookup(gathered.entity, gathered.queries, tuple(passages), summary.fragments)
 
 
-def _asked(calls: Calls, messages: Sequence[Message], schema: type[BaseModel]) -> bool:
-    """Whether there is such a call; a model that cannot be held to a schema is told it besides."""
-    told = with_schema(messages, json_schema_of(schema))
-    return tuple(messages) in calls or tuple(told) in calls
+def _was_asked(calls: Calls, messages: Sequence[Message], schema: type[BaseModel]) -> bool:
+    """Whether there is such a call; a model without structured output has the schema in it."""
+    with_it = with_schema(messages, json_schema_of(schema))
+    return tuple(messages) in calls or tuple(with_it) in calls
 
 
 def _of(kind: type[E], events: Iterable[Event]) -> list[E]:

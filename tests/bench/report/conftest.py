@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from colligate.bench.outcome import Outcome, Piece
-from colligate.bench.provenance import Invocation, ModelRecord, Provenance, write_provenance
-from colligate.bench.rows import FILE, Row
+from colligate.bench.provenance import RUN, Provenance
+from colligate.bench.rows import ROWS, Row
+from colligate.jobs import Invocation, ModelRecord
 
 METHODS = (
     ("full-context", "Vanilla LLM", 0.55, 3200),
@@ -91,7 +92,7 @@ class MadeRun:
         self.folder.mkdir(parents=True, exist_ok=True)
         text = self.suite or suite_text(self.places, self.methods)
         names = [f"NQ-{place + 1}" for place in self.places] + ["MuSiQue", "HotpotQA"]
-        with (self.folder / FILE).open("w", encoding="utf-8") as lines:
+        with (self.folder / ROWS.name).open("w", encoding="utf-8") as lines:
             for at, name in enumerate(names):
                 gold = self.places[at] if at < len(self.places) else None
                 for number in range(self.questions):
@@ -107,7 +108,7 @@ class MadeRun:
             "gpus": ["NVIDIA H200"],
         }
         arguments = {"suite": "duquad-table1", "limit": 50, "seed": 7, "data": "data"}
-        write_provenance(
+        RUN.write(
             self.folder,
             Provenance(
                 suite="duquad-table1",

@@ -475,7 +475,7 @@ def test_where_it_is_written(made_run: Make, tmp_path: Path) -> None:
 
 
 def test_no_run_and_no_room_are_said_in_a_line(made_run: Make, tmp_path: Path) -> None:
-    with pytest.raises(MissingPath, match="is no run"):
+    with pytest.raises(MissingPath, match="is not a run"):
         write_report(tmp_path)
     (tmp_path / "file").write_text("")
     with pytest.raises(ColligateError, match="cannot write"):

@@ -65,7 +65,7 @@ def test_two_runs_are_compared_over_common_questions_and_the_missing_are_said(
 
 def test_what_cannot_be_compared_is_said(colligate: Any, out: Path, tmp_path: Path) -> None:
     for arguments, said in [
-        ([tmp_path], "is no run"),
+        ([tmp_path], "is not a run"),
         ([out, "--strategies", "nothin,full-context"], "did you mean nothing?"),
         ([out, "--metric", "elegance"], "no question has elegance on both sides"),
         ([out, out, out], "3 runs are named"),

@@ -148,7 +148,7 @@ def test_rows_of_which_nobody_knows_what_they_were_made_with_are_not_gone_on_wit
     done = colligate.here(*running(tmp_path / "out", "--seed", "4"))
 
     assert done.returncode == 2
-    assert "without run.json nobody knows what they were made with" in done.stderr
+    assert "holds rows.jsonl but no run.json" in done.stderr
     assert (tmp_path / "out" / "rows.jsonl").read_bytes() == before
 
 
@@ -295,8 +295,8 @@ def test_where_nobody_answers_any_more_the_run_stops(
     done = colligate.here(*running(tmp_path / "out"))
 
     assert done.returncode == 1
-    assert "the last 10 answers all failed" in done.stderr
-    assert "--retry-failed goes on" in done.stderr
+    assert "the last 10 items all failed" in done.stderr
+    assert "--retry-failed tries them again" in done.stderr
     assert len(rows_of(tmp_path / "out")) == 10
 
 
@@ -436,7 +436,7 @@ def test_a_second_process_is_kept_out(
         first.communicate(timeout=60)
 
     assert second.returncode == 2
-    assert "another process runs a bench there" in second.stderr
+    assert "another process works in it" in second.stderr
     assert first.returncode == 0
 
 

@@ -16,7 +16,7 @@ from colligate.models.metering import Meter
 from colligate.strategies.dualrag.method import DualRAG
 from colligate.testing import ScriptedModel
 from colligate.training.dualrag_samples import Gold
-from colligate.training.trajectories import trajectory
+from colligate.training.trajectories import read_trajectory
 
 TEXTS = {
     "film": "Silver Harbour is a film of 1971. Its director was Ada Mercer.\n",
@@ -123,10 +123,11 @@ def golds() -> list[Gold]:
 
 @pytest.fixture
 async def sources():
-    def document(name, text):
-        return Document(name, TITLES[name], text, markdown_tree(text, name), language="en")
-
-    async with InMemorySources([document(*each) for each in TEXTS.items()]) as given:
+    documents = (
+        Document(name, TITLES[name], text, markdown_tree(text, name), language="en")
+        for name, text in TEXTS.items()
+    )
+    async with InMemorySources(list(documents)) as given:
         yield given
 
 
@@ -140,6 +141,6 @@ def answered(sources):
         run = Run(sources, {Role.READER: model}, Meter())
         strategy = DualRAG(**{"mode": "sparse", "linking": "name", "k": 2} | fields)
         found = await strategy.answer(QUESTION, run)
-        return await trajectory("q1", QUESTION, run, found), model
+        return await read_trajectory("q1", QUESTION, run, found), model
 
     return answer

@@ -3,12 +3,12 @@ import json
 
 import pytest
 
-from colligate.bench.participants import Named
+from colligate.bench.participants import ModelNames
 from colligate.errors import BudgetExceeded, MalformedOutput, UsageError
 from colligate.models.base import Capability, Role
 from colligate.testing import ScriptedModel
 from colligate.training.curate import Curation
-from colligate.training.curate_dualrag import Linking, curate_dualrag, holds
+from colligate.training.curate_dualrag import TitleMatching, contains_answer, curate_dualrag
 from colligate.training.samples import read_samples
 from support.embedders import SameEmbedder
 
@@ -46,7 +46,7 @@ def curate(tmp_path):
         request = Curation(
             out=tmp_path / "out",
             questions=questions,
-            named=Named(models=models, embedder=SameEmbedder()),
+            names=ModelNames(models=models, embedder=SameEmbedder()),
             **{"settings": SETTINGS, "held_out": 0.5} | fields,
         )
         return await curate_dualrag(request, lambda event: None), teacher
@@ -122,7 +122,7 @@ async def test_a_judge_says_what_is_right_where_one_is_named(curate, records, wo
     assert "judge says" in card.filters[0]
 
 
-async def test_the_same_command_goes_on_and_another_is_refused(curate, records, world):
+async def test_the_same_command_resumes_and_another_is_refused(curate, records, world):
     both = [records("a", "Sweden"), records("b", "Sweden")]
     with pytest.raises(BudgetExceeded):
         await curate(both, world(), max_tokens_total=9000)
@@ -133,7 +133,7 @@ async def test_the_same_command_goes_on_and_another_is_refused(curate, records, 
         await curate(both, world(), settings=("mode=sparse", "linking=name", "k=1"))
 
 
-async def test_a_question_that_breaks_is_put_down_and_can_be_tried_again(curate, records, world):
+async def test_a_question_that_fails_can_be_tried_again(curate, records, world):
     broken = MalformedOutput("teacher gives no valid JoinedReply")
     card, _ = await curate([records("a", "Sweden")], world(JoinedReply=broken))
     assert card.items == {"asked": 1, "done": 1, "failed": 1}
@@ -148,7 +148,7 @@ async def test_only_the_tasks_asked_for_are_made(curate, records, world):
     assert set(card.samples) == {"identifier"}
 
 
-async def test_what_cannot_be_curated_is_said(curate, records, world, tmp_path):
+async def test_what_cannot_be_curated_is_reported(curate, records, world, tmp_path):
     with pytest.raises(UsageError, match="no task 'router'"):
         await curate([records("a", "Sweden")], world(), tasks=("router",))
     with pytest.raises(UsageError, match="no parameter 'hops'"):
@@ -171,7 +171,7 @@ async def test_what_cannot_be_curated_is_said(curate, records, world, tmp_path):
     ],
 )
 def test_a_right_answer_is_told_by_its_words(answer, short, gold, right):
-    assert holds(answer, short, gold) is right
+    assert contains_answer(answer, short, gold) is right
 
 
 class Ranked:
@@ -196,6 +196,6 @@ class Ranked:
 )
 def test_only_a_reranker_whose_scores_mean_something_decides_on_titles(name, over, used):
     reranker = Ranked(name) if name else None
-    scored, threshold = Linking(over).scored(reranker)
+    scored, threshold = TitleMatching(over).scores(reranker)
     assert (scored is not None) == (used is not None)
     assert threshold == (used or 0.0)

@@ -11,7 +11,7 @@ from colligate.strategies.dualrag.prompts import (
     reasoner_messages,
     summarizer_messages,
 )
-from colligate.training.trajectories import replayed
+from colligate.training.trajectories import replay
 
 
 async def test_a_run_is_kept_step_by_step(answered, world, texts, facts):
@@ -36,7 +36,7 @@ async def test_a_run_is_kept_step_by_step(answered, world, texts, facts):
 
 async def test_the_outline_grows_again_as_it_grew(answered, world):
     found, model = await answered(world())
-    states = list(replayed(found.steps))
+    states = list(replay(found.steps))
     outlines = [world.outline(call) for call in model.calls if "Facts found" in call.prompt]
     assert [state.outline for state in states] == list(dict.fromkeys(outlines))
     assert states[0].outline == NOTHING
@@ -48,7 +48,7 @@ async def test_the_outline_grows_again_as_it_grew(answered, world):
 async def test_every_call_but_the_readers_is_rendered_again_byte_by_byte(answered, world):
     found, model = await answered(world())
     rendered = []
-    for step, state in zip(found.steps, replayed(found.steps), strict=True):
+    for step, state in zip(found.steps, replay(found.steps), strict=True):
         rendered.append(reasoner_messages(found.question, state.outline, state.before))
         if step.looked:
             rendered.append(
@@ -70,7 +70,7 @@ async def test_every_call_but_the_readers_is_rendered_again_byte_by_byte(answere
 async def test_a_call_with_the_schema_in_its_prompt_is_the_same_call(answered, world):
     found, model = await answered(world(), capabilities=[Capability.CHAT])
     assert "JSON schema" in model.calls[0].prompt
-    first, *_ = replayed(found.steps)
+    first, *_ = replay(found.steps)
     prompt = reasoner_messages(found.question, first.outline, first.before)
     assert found.was_asked(prompt, Reasoning)
     assert not found.was_asked(prompt, FactsFirst)
@@ -93,7 +93,7 @@ async def test_only_the_passages_that_the_call_had_room_for_are_kept(answered, w
 async def test_what_an_entity_is_called_instead_moves_what_is_known_of_it(answered, world):
     found, _ = await answered(world())
     called = {"Silver Harbour": "Ada Mercer", "Ada Mercer": "Ada Mercer", "Lund": None}
-    *_, last = replayed(found.steps, called.get)
+    *_, last = replay(found.steps, called.get)
     assert last.names == ("Ada Mercer",)
     assert last.outline == (
         "#### Ada Mercer\n\nThe director of Silver Harbour was Ada Mercer.\n\n"

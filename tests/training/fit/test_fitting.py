@@ -333,7 +333,7 @@ def test_a_finished_training_is_left_alone(whole: Fitted, base: str, data: Path)
 def test_one_made_otherwise(
     whole: Fitted, base: str, data: Path, settings: tuple[str, ...], why: str
 ) -> None:
-    with pytest.raises(UsageError, match=f"holds a training made otherwise: .*{why}"):
+    with pytest.raises(UsageError, match=f"cannot resume .*{why}"):
         fit("rdr2-router-small", data, base, whole.out, (*QUICK, *settings))
 
 
@@ -468,7 +468,7 @@ def test_a_batch_that_cannot_be_shared(base: str, data: Path, tmp_path: Path) ->
 def test_a_folder_in_use(whole: Fitted, base: str, data: Path) -> None:
     from filelock import FileLock
 
-    with FileLock(whole.out / "lock"), pytest.raises(UsageError, match="another process trains"):
+    with FileLock(whole.out / "lock"), pytest.raises(UsageError, match="another process works"):
         fit("rdr2-router-small", data, base, whole.out, QUICK)
 
 
