@@ -24,7 +24,7 @@ from typing import Any
 
 from colligate.bench.corpus import CorpusResolver
 from colligate.bench.metrics.backends import Backends
-from colligate.bench.observe import Answering
+from colligate.bench.outcome import Answerer
 from colligate.bench.plan import contenders, plan
 from colligate.bench.rows import RowFile, read_rows
 from colligate.bench.run import Bench
@@ -79,7 +79,7 @@ async def run(folder: Path, out: Path, *, traces: bool) -> tuple[float, Sequence
     async with AsyncExitStack() as stack:
         rows = stack.enter_context(RowFile(out))
         in_view = await stack.enter_async_context(CorpusResolver(folder, out / "corpus"))
-        answering = Answering(models, Spending())
+        answering = Answerer(models, Spending())
         bench = Bench(asked, out, answering, in_view, Backends(), traces=traces)
         began = time.perf_counter()
         await bench.run(rows)

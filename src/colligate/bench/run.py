@@ -17,9 +17,8 @@ from typing import Any
 from colligate.bench.corpus import CorpusResolver
 from colligate.bench.identity import adapter_records, path_digest, prompt_digests
 from colligate.bench.metrics.backends import Backends
-from colligate.bench.metrics.catalogue import CORPUS
-from colligate.bench.observe import Answering, first_of
-from colligate.bench.outcome import Outcome
+from colligate.bench.metrics.catalogue import is_of_run, measure_each
+from colligate.bench.outcome import Answerer, Outcome
 from colligate.bench.participants import Named, Participants, measurable, opened_cast, remembering
 from colligate.bench.plan import (
     MANY,
@@ -43,14 +42,7 @@ from colligate.bench.question import Question
 from colligate.bench.rows import FILE as ROWS
 from colligate.bench.rows import Key, Row, RowFile, read_rows
 from colligate.bench.suites import Dataset, Suite
-from colligate.bench.totals import (
-    Totals,
-    forget_totals,
-    measured_groups,
-    read_totals,
-    right_answers,
-    take_totals,
-)
+from colligate.bench.totals import Totals, forget_totals, read_totals, take_totals
 from colligate.concurrency import in_thread
 from colligate.core.events import Listener, Noted, Progressed, Trace
 from colligate.errors import (
@@ -59,6 +51,7 @@ from colligate.errors import (
     EndpointUnreachable,
     NotAuthorised,
     UsageError,
+    cause,
 )
 from colligate.jobs import identity as machine
 from colligate.jobs.files import held, make
@@ -89,7 +82,7 @@ class Bench:
 
     plan: Plan
     folder: Path
-    answering: Answering
+    answering: Answerer
     in_view: CorpusResolver
     backends: Backends
     concurrency: int = 1
@@ -111,7 +104,7 @@ class Bench:
         try:
             await self._all(work)
         except BaseExceptionGroup as group:
-            raise first_of(group) from group
+            raise cause(group) from group
         if self._stopped is not None:
             raise self._stopped
 
@@ -119,7 +112,7 @@ class Bench:
         at_once = asyncio.Semaphore(self.concurrency)
         wanted = [each for each in self._questions() if self._wanted(*each, work.rows)]
         for dataset, question in wanted:
-            await self.in_view.named(dataset, question)  # or say what is wrong, before any is asked
+            await self.in_view.resolve(dataset, question)  # raises before any is asked
         async with asyncio.TaskGroup() as group:
             for dataset, question in wanted:
                 await at_once.acquire()
@@ -156,7 +149,7 @@ class Bench:
         return self.retry_failed and bool(row.outcome.error)
 
     async def _question(self, dataset: Dataset, question: Question, work: _Work) -> None:
-        question = await self.in_view.named(dataset, question)
+        question = await self.in_view.resolve(dataset, question)
         unasked = []
         for contender in self._wanted(dataset, question, work.rows):
             row = work.rows.rows.get(Key(dataset.name, question.id, contender.method.name))
@@ -166,7 +159,10 @@ class Bench:
                 await self._measured_again(dataset, question, row, work)
         if not unasked:
             return
-        async with self.in_view.of(dataset, question) as sources, asyncio.TaskGroup() as group:
+        async with (
+            self.in_view.open_sources(dataset, question) as sources,
+            asyncio.TaskGroup() as group,
+        ):
             for contender, attempt in unasked:
                 await work.slots.acquire()
                 if self._stopped is not None:
@@ -187,7 +183,7 @@ class Bench:
         began = datetime.now(UTC).isoformat(timespec="seconds")
         strategy = contender.asked(question)
         try:
-            outcome, trace = await self.answering.answered(strategy, question.text, sources)
+            outcome, trace = await self.answering.answer(strategy, question.text, sources)
         except BudgetExceeded as error:
             self._stopped = self._stopped or error
             return
@@ -195,7 +191,7 @@ class Bench:
         row = Row(
             *key,
             question_text=question.text,
-            answers=right_answers(question),
+            answers=question.right_answers,
             outcome=outcome,
             metrics={},
             gold_at=question.gold_at,
@@ -204,7 +200,7 @@ class Bench:
             began=began,
             attempt=attempt,
         )
-        groups = [group for group in dataset.metrics if group not in CORPUS]
+        groups = [group for group in dataset.metrics if not is_of_run(group)]
         await self._put(row, groups, question, work)
         self._look_out(outcome)
 
@@ -220,7 +216,7 @@ class Bench:
         unmeasured = {**row.unmeasured, **dict.fromkeys(groups, "interrupted")}
         try:
             async with aclosing(
-                measured_groups(groups, question, row.outcome, self.backends)
+                measure_each(groups, question, row.outcome, self.backends)
             ) as taken:
                 async for group, values, why in taken:
                     metrics.update(values)
@@ -391,7 +387,7 @@ async def _asked(
     indexes = request.indexes or request.out / INDEXES
     in_view = CorpusResolver(request.data, indexes, cast.embedder, trace)
     await stack.enter_async_context(in_view)
-    answering = Answering(cast.models, spending, cast.embedder, cast.reranker, request.timeout)
+    answering = Answerer(cast.models, spending, cast.embedder, cast.reranker, request.timeout)
     done = 0
 
     def on_row(row: Row) -> None:

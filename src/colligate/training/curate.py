@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from colligate.bench.corpus import CorpusResolver
-from colligate.bench.datasets.corpus import Corpus, documents_of
 from colligate.bench.datasets.formats import read_questions
-from colligate.bench.datasets.reading import HasId, some
+from colligate.bench.datasets.passages import iterate_documents, load_documents
+from colligate.bench.datasets.sampling import HasId, draw_sample
 from colligate.bench.identity import file_digest, path_digest, prompt_digests
 from colligate.bench.participants import Named, records_of
 from colligate.bench.plan import MANY
@@ -283,7 +283,7 @@ def written(
 
 def is_held_out(what: str, share: float, seed: int) -> bool:
     """Whether a question or document is kept from training: the same at every size of a set."""
-    # Not hashed as `sampling.some` does: the first that it draws would all be held out.
+    # Not hashed as `sampling.draw_sample` does: the first that it draws would all be held out.
     whole = hashlib.sha256(f"held out\n{seed}\n{what}".encode("utf-8", "surrogatepass")).digest()
     return int.from_bytes(whole[:8], "big") < share * 2**64
 
@@ -375,7 +375,7 @@ class CurationContext:
             yield self.library
             return
         assert self.in_view is not None
-        async with self.in_view.of(self.dataset, question) as sources:
+        async with self.in_view.open_sources(self.dataset, question) as sources:
             yield sources
 
     def run(self, sources: Sources) -> Run:
@@ -421,10 +421,10 @@ class CurationContext:
         """
         limit, seed = self.request.limit, self.request.seed
         if self.library is not None:
-            infos = some(await self.library.documents(), limit, seed)
+            infos = draw_sample(await self.library.documents(), limit, seed)
             found = [await self.library.document(info.id) for info in infos]
         else:
-            found = await in_thread(lambda: some(self._every_document(), limit, seed))
+            found = await in_thread(lambda: draw_sample(self._every_document(), limit, seed))
         if not found:
             raise NoDocuments("there are no documents", "", "name a --library or a --corpus")
         return found
@@ -432,13 +432,13 @@ class CurationContext:
     def _every_document(self) -> Iterator[Document]:
         if self.request.corpus is not None:
             unread: list[ColligateError] = []
-            yield from Corpus(self.request.corpus).passages(unread.append)
+            yield from iterate_documents(self.request.corpus, unread.append)
             for error in unread:
                 self.trace.emit(Noted(f"left out: {error}", warning=True))
             return
         seen = set()
         for question in self.questions:
-            for document in documents_of(question):
+            for document in load_documents(question):
                 if document.id not in seen:
                     seen.add(document.id)
                     yield document
@@ -608,7 +608,7 @@ async def opened(
             in_view = CorpusResolver(Path(), request.out / INDEXES, embedder, trace)
             await stack.enter_async_context(in_view)
             if needs.reads:
-                asked = [await in_view.named(dataset, question) for question in asked]
+                asked = [await in_view.resolve(dataset, question) for question in asked]
         identity = {
             "system": system,
             "tasks": sorted(tasks),
@@ -666,7 +666,7 @@ def _questions(request: Curation, needs: Needs) -> list[Question]:
     if request.questions is None:
         return []
     questions = read_questions(request.questions, request.format)
-    asked = some(questions, request.limit, request.seed)
+    asked = draw_sample(questions, request.limit, request.seed)
     if not asked:
         raise UsageError(f"{request.questions} holds no questions")
     if needs.reads and request.library is None and request.corpus is None:

@@ -15,8 +15,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from colligate.bench.metrics.answers import normalise_dual
 from colligate.bench.metrics.judging import implies
-from colligate.bench.metrics.short_answers import dual
 from colligate.bench.question import Question
 from colligate.concurrency import in_thread
 from colligate.core.events import Listener
@@ -205,14 +205,14 @@ def holds(answer: str, short: str, gold: str) -> bool:
 
     Yes and no stand in many a sentence: of them the short answer's first word is asked for.
     """
-    wanted = dual(gold).split()
+    wanted = normalise_dual(gold).split()
     if not wanted:
         return False
     if wanted[0] in _CLOSED and len(wanted) == 1:
-        return dual(short).split()[:1] == wanted
+        return normalise_dual(short).split()[:1] == wanted
     return any(
         words[at : at + len(wanted)] == wanted
-        for words in (dual(answer).split(), dual(short).split())
+        for words in (normalise_dual(answer).split(), normalise_dual(short).split())
         for at in range(len(words) - len(wanted) + 1)
     )
 

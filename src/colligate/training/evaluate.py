@@ -21,7 +21,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from colligate.bench.datasets.reading import some
+from colligate.bench.datasets.sampling import draw_sample
 from colligate.bench.identity import file_digest
 from colligate.bench.participants import Named, records_of
 from colligate.bench.plan import MANY
@@ -441,7 +441,7 @@ def _samples(request: Evaluation) -> tuple[list[Sample], str]:
     found = [
         sample
         for task in TASKS
-        for sample in some((s for s in read if s.task == task), request.limit, request.seed)
+        for sample in draw_sample((s for s in read if s.task == task), request.limit, request.seed)
     ]
     if not found:
         there = ", ".join(dict.fromkeys(sample.task for sample in read_samples(file)))
