@@ -12,16 +12,17 @@ from typing import Any, ClassVar
 
 import pytest
 
-from colligate.bench.metrics.catalogue import CORPUS
-from colligate.bench.observe import Answering, stages
+from colligate.bench.metrics.catalogue import all_groups
+from colligate.bench.metrics.groups import MetricGroup
+from colligate.bench.outcome import Answerer, collect_stages
 from colligate.bench.participants import Named
 from colligate.bench.plan import SuiteEntry, contenders, plan
-from colligate.bench.question import Question, Reading, Task
+from colligate.bench.question import Question, QuestionTask
 from colligate.bench.rows import Row, read_rows
 from colligate.bench.run import Done, Request, run_suite
 from colligate.bench.suites import Method, Suite, parse_suite
-from colligate.bench.totals import read_totals, right_answers
-from colligate.cli.bench_results import results
+from colligate.bench.totals import read_totals
+from colligate.cli.bench_results import collect_means
 from colligate.core.answer import Answer
 from colligate.core.citing import Evidence
 from colligate.core.events import Event, Noted
@@ -132,9 +133,9 @@ class Broken:
 
 
 async def outcome_of(strategy: Any, model: ScriptedModel, **more: Any) -> Any:
-    answering = Answering({Role.READER: model}, more.pop("spending", Spending()), **more)
+    answering = Answerer({Role.READER: model}, more.pop("spending", Spending()), **more)
     async with InMemorySources([document("a")]) as sources:
-        outcome, _ = await answering.answered(strategy, "How high?", sources)
+        outcome, _ = await answering.answer(strategy, "How high?", sources)
     return outcome
 
 
@@ -250,7 +251,7 @@ def test_the_stages_of_duquad_are_documents_by_what_its_events_number() -> None:
         Gated(0.4, scores),
     ]
 
-    assert stages(events) == {
+    assert collect_stages(events) == {
         "global": ("a", "b", "c"),
         "named": ("a", "c"),
         "local": ("c", "b"),
@@ -264,11 +265,14 @@ def test_a_stage_that_left_nothing_is_there_and_empty() -> None:
     turn = AgentTurn("a", "A", 1, (), "finalize", "", ())
     ended = AgentEnded("a", "A", "done", (), 0.0, 1, 1, 0)
 
-    assert stages([nothing]) == {"routed": ()}
-    assert stages([nothing, routed]) == {"routed": ("b",)}
-    assert stages([turn, ended]) == {"read": (), "found": ()}
+    assert collect_stages([nothing]) == {"routed": ()}
+    assert collect_stages([nothing, routed]) == {"routed": ("b",)}
+    assert collect_stages([turn, ended]) == {"read": (), "found": ()}
     found = replace(ended, document="b", findings=(FoundThere("x", of("b")),))
-    assert stages([replace(turn, shown=of("a")), ended, found]) == {"read": ("a",), "found": ("b",)}
+    assert collect_stages([replace(turn, shown=of("a")), ended, found]) == {
+        "read": ("a",),
+        "found": ("b",),
+    }
 
 
 # Who is asked, and how
@@ -292,10 +296,14 @@ def test_the_oracle_alone_is_told_the_gold() -> None:
 
 @pytest.mark.parametrize(
     ("task", "form"),
-    [(Task.SHORT, Form.SHORT), (Task.SET, Form.LIST), (Task.LONG, Form.LONG)],
+    [
+        (QuestionTask.SHORT, Form.SHORT),
+        (QuestionTask.SET, Form.LIST),
+        (QuestionTask.LONG, Form.LONG),
+    ],
 )
 def test_a_strategy_answers_in_the_form_of_the_task_unless_the_suite_sets_one(
-    task: Task, form: Form
+    task: QuestionTask, form: Form
 ) -> None:
     text = SUITE.replace(
         '{ name = "full-context" }',
@@ -328,17 +336,6 @@ def test_only_who_reads_documents_needs_the_corpus(asked: Callable[..., Done], d
     done = asked(ScriptedModel([told] * 3), text=text, strategies=["direct"])
 
     assert [row.outcome.error for row in done.rows.values()] == ["", "", ""]
-
-
-def test_right_answers_are_shown_for_every_kind_of_question() -> None:
-    question = Question("q", "?", answers=("a", "b"))
-    readings = (Reading("x?", ("x", "ex")), Reading("y?", ()))
-    members = (("m", "em"), ("n",))
-
-    assert right_answers(question) == ("a", "b")
-    assert right_answers(replace(question, task=Task.READINGS, readings=readings)) == ("x",)
-    assert right_answers(replace(question, task=Task.SET, members=members)) == ("m", "n")
-    assert right_answers(Question("q", "?", task=Task.LONG, claims=("c",))) == ("c",)
 
 
 # Metrics that ask a model
@@ -457,8 +454,8 @@ def test_a_metric_of_the_whole_run_that_cannot_be_taken_is_said_and_costs_no_row
     def heavy(pairs: Sequence[Any]) -> dict[str, float]:
         raise MissingExtra("heavy needs torch", "it is not installed")
 
-    monkeypatch.setitem(CORPUS, "share", share)
-    monkeypatch.setitem(CORPUS, "heavy", heavy)
+    monkeypatch.setitem(all_groups(), "share", MetricGroup("share", "", of_run=share))
+    monkeypatch.setitem(all_groups(), "heavy", MetricGroup("heavy", "", of_run=heavy))
     text = SUITE.replace('["short", "judge_dual", "cost"]', '["short", "share", "heavy"]')
     said: list[str] = []
 
@@ -480,7 +477,7 @@ def test_metrics_of_the_whole_run_are_never_those_of_fewer_rows(
             raise KeyboardInterrupt  # all is asked, and then it is stopped
         return {"answers": float(len(pairs))}
 
-    monkeypatch.setitem(CORPUS, "share", share)
+    monkeypatch.setitem(all_groups(), "share", MetricGroup("share", "", of_run=share))
     text = SUITE.replace('["short", "judge_dual", "cost"]', '["short", "share"]')
     asked(ScriptedModel(lambda _: FOUND), text=text, limit=2)
     assert read_totals(data / "out") == {("d", "full-context"): {"answers": 2.0}}
@@ -494,7 +491,7 @@ def test_metrics_of_the_whole_run_are_never_those_of_fewer_rows(
     assert [each.asked for each in done] == [0, 0]
     assert read_totals(data / "out") == {("d", "full-context"): {"answers": 3.0}}
     assert counted == [2, 3, 3]
-    assert results(done[0])["cells"][0]["metrics"]["answers"] == 3.0
+    assert collect_means(done[0])["cells"][0]["metrics"]["answers"] == 3.0
 
 
 def test_a_metric_of_the_whole_run_is_taken_once_it_can_be(
@@ -506,7 +503,7 @@ def test_a_metric_of_the_whole_run_is_taken_once_it_can_be(
         return {"heavy": 0.5}
 
     installed: list[str] = []
-    monkeypatch.setitem(CORPUS, "heavy", heavy)
+    monkeypatch.setitem(all_groups(), "heavy", MetricGroup("heavy", "", of_run=heavy))
     text = SUITE.replace('["short", "judge_dual", "cost"]', '["short", "heavy"]')
     asked(ScriptedModel(lambda _: FOUND), text=text)
     installed.append("torch")

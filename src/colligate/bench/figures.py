@@ -65,11 +65,11 @@ def draw_lines(
     logarithmic: bool = False,
     ticks_at_points: bool = False,
 ) -> str:
-    """Draw the lines of each panel over common axes; "" where there are no finite points.
+    """Draw the lines of each panel over common axes; "" where there is no point to draw.
 
     `limits` are those of the vertical axis, `logarithmic` is about the horizontal one.
     """
-    panels = [kept for panel in panels if (kept := _drop_infinite(panel)).series]
+    panels = [kept for panel in panels if (kept := _drop_absurd(panel)).series]
     with _canvas(len(panels), 3.9 if len(panels) == 1 else 2.2) as canvas:
         if canvas is None:
             return ""
@@ -93,7 +93,9 @@ def draw_lines(
             if limits is not None:
                 ax.set_ylim(*limits)
             elif len(panels) > 1:
-                ends = [v for p in every for v in (p.y, p.low, p.high) if v is not None]
+                ends = [
+                    v for p in every for v in (p.y, p.low, p.high) if v is not None and _can_plot(v)
+                ]
                 margin = 0.06 * (max(ends) - min(ends) or 1)
                 ax.set_ylim(min(ends) - margin, max(ends) + margin)
         named = {(each.label, each.style): each for panel in panels for each in panel.series}
@@ -102,14 +104,19 @@ def draw_lines(
         return _save(canvas, title)
 
 
-def _drop_infinite(panel: Panel) -> Panel:
+def _drop_absurd(panel: Panel) -> Panel:
     """Return the panel without points that cannot be drawn, and series without any left."""
+    marked = panel.marked if panel.marked is not None and _can_plot(panel.marked) else None
     series = []
     for each in panel.series:
-        points = [p for p in each.points if math.isfinite(p.x) and math.isfinite(p.y)]
-        if points:
+        if points := [point for point in each.points if _can_plot(point.x, point.y)]:
             series.append(replace(each, points=tuple(points)))
-    return replace(panel, series=tuple(series))
+    return replace(panel, series=tuple(series), marked=marked)
+
+
+def _can_plot(*values: float) -> bool:
+    """Tell whether an axis can have ticks for the values: not NaN, infinite or near it."""
+    return all(abs(value) < 1e100 for value in values)
 
 
 def _plot(ax: Axes, series: Sequence[Series], *, shift: bool) -> None:
@@ -125,11 +132,10 @@ def _plot(ax: Axes, series: Sequence[Series], *, shift: bool) -> None:
 
 
 def _add_whiskers(ax: Axes, points: Sequence[Point], aside: float, colour: str) -> None:
-    whole = [p for p in points if p.low is not None and p.high is not None and p.low < p.high]
-    if whole:
-        x = [point.x + aside for point in whole]
-        lows, highs = [point.low or 0.0 for point in whole], [point.high or 0.0 for point in whole]
-        ax.vlines(x, lows, highs, colors=colour, linewidth=1.1, alpha=0.4)
+    for point in points:
+        low, high = point.low, point.high
+        if low is not None and high is not None and _can_plot(low, high):
+            ax.vlines(point.x + aside, low, high, colors=colour, linewidth=1.1, alpha=0.4)
 
 
 def _marker(style: int) -> dict[str, Any]:
@@ -254,11 +260,13 @@ def draw_intervals(panels: Sequence[IntervalPanel], *, title: str) -> str:
         for ax, panel in zip(canvas.axes, panels, strict=True):
             ax.axvline(0, color=_INK, linewidth=1)
             for at, row in enumerate(panel.rows):
+                if not _can_plot(row.value, row.low, row.high):
+                    continue
                 ax.hlines(at, row.low, row.high, color=COLOURS[0], linewidth=1.6, alpha=0.7)
                 face = COLOURS[0] if row.filled else "white"
                 ax.plot([row.value], [at], "o", color=COLOURS[0], markerfacecolor=face)
-                place: Any = ("axes fraction", "data")
-                ax.annotate(row.note, (1, at), xycoords=place, va="center", annotation_clip=False)
+                end = ax.get_yaxis_transform()  # x as a share of the axes
+                ax.text(1.01, at, _clean(row.note), transform=end, va="center")
             ax.set_yticks(range(len(panel.rows)), [_clean(row.label) for row in panel.rows])
             ax.tick_params(axis="y", length=0, labelcolor=_INK)
             ax.set_ylim(len(panel.rows) - 0.4, -0.6)

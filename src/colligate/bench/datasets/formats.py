@@ -19,7 +19,7 @@ from colligate.bench.datasets.plain import PLAIN
 from colligate.bench.datasets.records import DatasetFormat, load_records
 from colligate.bench.datasets.two_wiki import TWO_WIKI
 from colligate.bench.question import Question
-from colligate.errors import FaultyRecord, MissingPath, UsageError, closest
+from colligate.errors import FaultyRecord, MissingPath, UsageError
 from colligate.plugins import plugins
 
 AUTO = "auto"
@@ -67,9 +67,7 @@ def find_format(path: Path, format: str = AUTO) -> DatasetFormat:
     formats = all_formats()
     if format != AUTO:
         if format not in formats:
-            near = closest(format, list(formats))
-            hint = f"did you mean {near}?" if near else _choices()
-            raise UsageError(f"there is no format {format!r}", "", hint)
+            raise UsageError(f"there is no format {format!r}", "", _choices())
         return formats[format]
     if path.is_dir():
         if (path / QUERIES_FILE).is_file():

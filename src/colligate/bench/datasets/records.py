@@ -70,7 +70,8 @@ def load_records(path: Path) -> Iterator[tuple[str, JsonObject]]:
             head: bytes = stream.peek(1 << 10)
             if head.removeprefix(BYTE_ORDER_MARK).lstrip().startswith(b"["):
                 place = "the array"
-                yield from _read_array(path, stream.read())
+                values = _check(path, place, parse_json, stream.read())
+                yield from _number_values(path, values)
                 return
             # Split at b"\n" alone: a JSON string may hold other line separators.
             for number, line in enumerate(stream, 1):
@@ -85,8 +86,8 @@ def load_records(path: Path) -> Iterator[tuple[str, JsonObject]]:
             raise record_error(path, place, why) from None
 
 
-def _read_array(path: Path, data: bytes) -> Iterator[tuple[str, JsonObject]]:
-    for number, value in enumerate(_check(path, "the array", parse_json, data), 1):
+def _number_values(path: Path, values: Iterable[Any]) -> Iterator[tuple[str, JsonObject]]:
+    for number, value in enumerate(values, 1):
         if not isinstance(value, dict):
             raise record_error(path, f"record {number}", "it is not a JSON object")
         yield f"record {number}", value

@@ -98,7 +98,7 @@ _TOP = 5
 _BULLET = re.compile(r"\s*(?:[-*•]|\d+[.)])\s+")
 
 
-def _measure_qampari(question: Question, outcome: Outcome) -> Measures | None:
+def qampari_measures(question: Question, outcome: Outcome) -> Measures | None:
     if not question.members:
         return None
     whole = take_whole(outcome)
@@ -147,7 +147,7 @@ def _harmonic_mean(first: float, second: float) -> float:
 
 
 QAMPARI = MetricGroup(
-    "qampari", "a list separated by commas against a set with aliases", "ALCE", _measure_qampari
+    "qampari", "a list separated by commas against a set with aliases", "ALCE", qampari_measures
 )
 
 
