@@ -99,6 +99,7 @@ _BULLET = re.compile(r"\s*(?:[-*•]|\d+[.)])\s+")
 
 
 def qampari_measures(question: Question, outcome: Outcome) -> Measures | None:
+    """Return the scores of the short answer as a list, and of the whole as `NAME_raw`."""
     if not question.members:
         return None
     whole = take_whole(outcome)
