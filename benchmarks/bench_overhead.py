@@ -23,7 +23,7 @@ from typing import Any
 
 from colligate.bench.corpus import CorpusResolver
 from colligate.bench.metrics.backends import Backends
-from colligate.bench.observe import Answering
+from colligate.bench.outcome import Answerer
 from colligate.bench.plan import configure_entries, plan
 from colligate.bench.provenance import RUN, Provenance
 from colligate.bench.rows import ROWS, read_rows
@@ -76,7 +76,7 @@ async def run(folder: Path, out: Path, *, traces: bool) -> tuple[float, Sequence
     """Seconds of a run, and those of its answers."""
     suite = parse_suite(SUITE, "made", "made.toml")
     planned = plan(suite, folder, entries=configure_entries(suite))
-    answering = Answering({Role.READER: ScriptedModel(lambda _: REPLY)}, Spending())
+    answering = Answerer({Role.READER: ScriptedModel(lambda _: REPLY)}, Spending())
     job: RunJob = Job(out, RUN, ROWS, Trace(keep=False), phase="answering")
     record = Provenance("made", SUITE, 0, {}, ("made",), ("full-context",))
     async with CorpusResolver(folder, out / "corpus") as corpora, job.resume(record, {}):

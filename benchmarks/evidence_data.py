@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from colligate.bench.metrics.short_answers import squad
+from colligate.bench.metrics.answers import normalise_squad
 from colligate.documents import Document, Page, Passage, Span
 from colligate.documents.markdown import markdown_tree
 from colligate.documents.reading import read_file
@@ -97,8 +97,8 @@ class Answers:
     passages: frozenset[str] = frozenset()  # ids of documents that are the gold passages
 
     def __call__(self, shown: Shown) -> dict[str, float]:
-        plain = squad(shown.text)
-        normalised = [answer for answer in map(squad, self.answers) if answer]
+        plain = normalise_squad(shown.text)
+        normalised = [answer for answer in map(normalise_squad, self.answers) if answer]
         measures = {
             "answer": float(any(answer in plain for answer in normalised)),
             "answer in whole words": float(any(holds(shown.text, a) for a in self.answers)),

@@ -6,7 +6,7 @@ Above, the mean of each number at each place among the 20 documents, for the gol
 the others, as in Figure 1 of the DuQUAD paper; below, how often the gold document is among the
 best six by each score, by its place. Rows of several models or prompts are not put together:
 `--model` and `--prompt` choose. The same rows give the same file. It needs matplotlib:
-`pip install --group plots`.
+`pip install 'colligate[bench]'`.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from colligate.bench.compare import compared
+from colligate.bench.compare import compare_runs
 from colligate.bench.outcome import Outcome
 from colligate.bench.rows import Row
 from colligate.bench.significance import paired_bootstrap
@@ -41,7 +41,7 @@ def test_pairs_are_of_one_question_whatever_the_order_of_rows(tmp_path: Path) ->
     first = {("d", "q1", "a"): {"em": 1.0}, ("d", "q0", "a"): {"em": 0.0}}
     made = run(tmp_path / "run", {**first, **of("b", 0.0, 0.0)})
 
-    [found] = compared(made, strategies=["a", "b"])
+    [found] = compare_runs(made, strategies=["a", "b"])
 
     assert found.means == (0.5, 0.0)
     assert found.difference == paired_bootstrap([1.0, 0.0], [0.0, 0.0], 7)
@@ -51,7 +51,7 @@ def test_pairs_are_of_one_question_whatever_the_order_of_rows(tmp_path: Path) ->
 def test_questions_of_one_side_are_counted_and_left_out_of_both_means(tmp_path: Path) -> None:
     made = run(tmp_path / "run", {**of("a", 1, 1, 0, 0), **of("b", 0, 1)})
 
-    [found] = compared(made)
+    [found] = compare_runs(made)
 
     assert found.means == (1.0, 0.5)
     assert (found.difference.questions, found.missing) == (2, (0, 2))
@@ -60,7 +60,7 @@ def test_questions_of_one_side_are_counted_and_left_out_of_both_means(tmp_path: 
 def test_the_first_strategy_is_compared_with_each_of_the_others(tmp_path: Path) -> None:
     made = run(tmp_path / "run", {**of("a", 1, 0), **of("b", 0, 1), **of("c", 1, 1)})
 
-    assert [(each.first, each.second) for each in compared(made)] == [("a", "b"), ("a", "c")]
+    assert [(each.first, each.second) for each in compare_runs(made)] == [("a", "b"), ("a", "c")]
 
 
 def test_two_runs_are_compared_strategy_by_strategy_and_data_set_by_data_set(
@@ -69,7 +69,7 @@ def test_two_runs_are_compared_strategy_by_strategy_and_data_set_by_data_set(
     one = run(tmp_path / "one", {**of("a", 1), **of("a", 1, dataset="e"), **of("b", 1)})
     two = run(tmp_path / "two", {**of("a", 0), **of("a", 1, dataset="e"), **of("c", 1)})
 
-    found = compared(one, two)
+    found = compare_runs(one, two)
 
     assert [(each.dataset, each.first, each.second) for each in found] == [
         ("d", "one: a", "two: a"),
@@ -82,17 +82,19 @@ def test_the_metric_that_says_most_is_taken_unless_others_are_named(tmp_path: Pa
     metrics = {"tokens": 5.0, "f1": 0.5, "containment": 1.0}
     made = run(tmp_path / "run", {("d", "q", s): metrics for s in ("a", "b")})
 
-    assert [each.metric for each in compared(made)] == ["containment"]
+    assert [each.metric for each in compare_runs(made)] == ["containment"]
     table = SUITE + 'columns = [{ dataset = "d", metric = "em" }, { dataset = "d", metric = "f1" }]'
     printed = run(tmp_path / "printed", {("d", "q", s): metrics for s in ("a", "b")}, table)
-    assert [each.metric for each in compared(printed)] == ["f1"]  # no em was measured
-    named = compared(made, metrics=["tokens", "f1"])
+    assert [each.metric for each in compare_runs(printed)] == ["f1"]  # no em was measured
+    named = compare_runs(made, metrics=["tokens", "f1"])
     assert [each.metric for each in named] == ["tokens", "f1"]
 
 
 def test_too_few_questions_have_neither_p_nor_stars(tmp_path: Path) -> None:
     sides = {n: {**of("a", *[1.0] * n), **of("b", *[0.0] * n)} for n in (5, 6)}
-    five, six = (compared(run(tmp_path / str(n), side))[0].to_json() for n, side in sides.items())
+    five, six = (
+        compare_runs(run(tmp_path / str(n), side))[0].to_json() for n, side in sides.items()
+    )
 
     assert (five["p"], five["stars"], five["difference"]) == (None, "", 1.0)
     assert six["p"] < 0.001
@@ -103,11 +105,11 @@ def test_what_there_is_not_is_said(tmp_path: Path) -> None:
     made = run(tmp_path / "run", {**of("alpha", 1), **of("beta", 1, dataset="e")})
 
     with pytest.raises(UsageError, match="did you mean alpha"):
-        compared(made, strategies=["alhpa", "beta"])
+        compare_runs(made, strategies=["alhpa", "beta"])
     with pytest.raises(UsageError, match="no question was asked on both sides"):
-        compared(made)
-    with pytest.raises(UsageError, match="two strategies of a run are compared: 1 are named"):
-        compared(made, strategies=["alpha"])
+        compare_runs(made)
+    with pytest.raises(UsageError, match="expected the names of two strategies, got 1"):
+        compare_runs(made, strategies=["alpha"])
 
 
 def test_runs_in_folders_of_one_name_are_told_apart(tmp_path: Path) -> None:
@@ -115,7 +117,7 @@ def test_runs_in_folders_of_one_name_are_told_apart(tmp_path: Path) -> None:
     (tmp_path / "y").mkdir()
     one, two = run(tmp_path / "x" / "out", of("a", 1)), run(tmp_path / "y" / "out", of("a", 0))
 
-    [found] = compared(one, two)
+    [found] = compare_runs(one, two)
 
     assert (found.first, found.second) == (f"{one}: a", f"{two}: a")
 
@@ -133,7 +135,7 @@ def test_why_there_is_nothing_to_compare_is_said(tmp_path: Path) -> None:
         ((unanswered,), "was measured on both sides; name one with --metric, such as tokens"),
     ]:
         with pytest.raises(UsageError, match=said):
-            compared(*arguments)
-    with pytest.raises(UsageError, match="1 are named"):
-        compared(run(tmp_path / "two", {**of("a", 1), **of("b", 1)}), strategies=["a", "a"])
-    assert [each.means for each in compared(unanswered, metrics=["tokens"])] == [(5.0, 5.0)]
+            compare_runs(*arguments)
+    with pytest.raises(UsageError, match="got 1"):
+        compare_runs(run(tmp_path / "two", {**of("a", 1), **of("b", 1)}), strategies=["a", "a"])
+    assert [each.means for each in compare_runs(unanswered, metrics=["tokens"])] == [(5.0, 5.0)]

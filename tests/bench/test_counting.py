@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from colligate.bench.compare import compared, counted
+from colligate.bench.compare import collect_values, compare_runs
 from colligate.bench.metrics.evidence import evidence_measures
 from colligate.bench.metrics.retrieval import CUTS
 from colligate.bench.outcome import Outcome, Piece
 from colligate.bench.question import Question
-from colligate.bench.report.contents import read_contents
+from colligate.bench.results import read_results
 from colligate.bench.rows import Row
 from support.bench import write_run
 
@@ -40,8 +40,8 @@ def test_what_broke_before_a_stage_kept_no_gold_in_it() -> None:
     rows = [row("1", CAME_THROUGH), row("2", BROKE)]
 
     assert "gold_any_kept" not in rows[1].metrics
-    assert counted(rows, "gold_any_kept") == {"1": 1.0, "2": 0.0}
-    assert counted(rows[1:], "gold_any_kept") == {}  # nobody knows of such a stage
+    assert collect_values(rows, "gold_any_kept") == {"1": 1.0, "2": 0.0}
+    assert collect_values(rows[1:], "gold_any_kept") == {}  # nobody knows of such a stage
 
 
 def test_what_ended_without_evidence_kept_none_and_what_read_on_without_the_stage_is_left_out() -> (
@@ -51,13 +51,13 @@ def test_what_ended_without_evidence_kept_none_and_what_read_on_without_the_stag
     without_stage = Outcome(text="y", found=True, evidence=(Piece("g", 0, 1, "y"),))
     rows = [row("1", CAME_THROUGH), row("2", refused), row("3", without_stage)]
 
-    assert counted(rows, "gold_share_kept") == {"1": 1.0, "2": 0.0}
+    assert collect_values(rows, "gold_share_kept") == {"1": 1.0, "2": 0.0}
 
 
 def test_a_stage_is_not_counted_where_the_gold_is_unknown() -> None:
     rows = [row("1", CAME_THROUGH), row("2", BROKE, {"answer_in_evidence": 0.0})]
 
-    assert counted(rows, "gold_any_kept") == {"1": 1.0}
+    assert collect_values(rows, "gold_any_kept") == {"1": 1.0}
 
 
 def test_a_role_that_was_not_asked_took_nothing() -> None:
@@ -67,17 +67,17 @@ def test_a_role_that_was_not_asked_took_nothing() -> None:
         row("3", CAME_THROUGH, {"em": 1.0}),  # what it took was not measured
     ]
 
-    assert counted(rows, "calls_worker") == {"1": 2.0, "2": 0.0}
+    assert collect_values(rows, "calls_worker") == {"1": 2.0, "2": 0.0}
 
 
 def test_what_broke_is_a_search_in_vain_only_of_a_strategy_that_searches() -> None:
     broken = row("2", BROKE, {f"recall_at_{k}": 0.0 for k in CUTS} | {"gold_any_retrieved": 0.0})
     reads, searches = row("1", CAME_THROUGH, {}), row("1", CAME_THROUGH, {"recall_at_5": 1.0})
 
-    assert counted([reads, broken], "recall_at_5") == {}
-    assert counted([reads, broken], "gold_any_retrieved") == {}
-    assert counted([searches, broken], "recall_at_5") == {"1": 1.0, "2": 0.0}
-    assert counted([broken], "recall_at_5") == {"2": 0.0}
+    assert collect_values([reads, broken], "recall_at_5") == {}
+    assert collect_values([reads, broken], "gold_any_retrieved") == {}
+    assert collect_values([searches, broken], "recall_at_5") == {"1": 1.0, "2": 0.0}
+    assert collect_values([broken], "recall_at_5") == {"2": 0.0}
 
 
 def test_comparisons_and_reports_count_so(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_comparisons_and_reports_count_so(tmp_path: Path) -> None:
     rows += [row(question, CAME_THROUGH, strategy="b") for question in "12"]
     write_run(tmp_path, SUITE, rows)
 
-    [found] = compared(tmp_path, metrics=["gold_any_kept"])
+    [found] = compare_runs(tmp_path, metrics=["gold_any_kept"])
     assert (found.means, found.missing) == ((0.5, 1.0), (0, 0))
-    asked = read_contents(tmp_path).asked("d", "a", "gold_any_kept")
+    asked = read_results(tmp_path).values("d", "a", "gold_any_kept")
     assert asked == {("d", "1"): 1.0, ("d", "2"): 0.0}

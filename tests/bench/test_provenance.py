@@ -57,7 +57,7 @@ def test_what_another_version_wrote_is_left_out(tmp_path: Path) -> None:
     assert read == replace(BEGUN, suite_text=text)
     assert [each.file for each in read.parsed_suite().datasets] == ["f"]
     assert [each.kind for each in read.parsed_suite().pictures] == ["pareto"]
-    with pytest.raises(UsageError, match="there is no such key"):
+    with pytest.raises(UsageError, match="unknown key"):
         parse_suite(text, "t", "t.toml")
 
 

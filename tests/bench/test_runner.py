@@ -15,17 +15,18 @@ import pytest
 
 from colligate.bench.corpus import CorpusResolver
 from colligate.bench.metrics.backends import Backends
-from colligate.bench.metrics.catalogue import CORPUS
-from colligate.bench.observe import Answering, stages
+from colligate.bench.metrics.catalogue import all_groups
+from colligate.bench.metrics.groups import MetricGroup
+from colligate.bench.outcome import Answerer, collect_stages
 from colligate.bench.participants import ModelNames
 from colligate.bench.plan import SuiteEntry, configure_entries, plan
 from colligate.bench.provenance import RUN, Provenance
-from colligate.bench.question import Question, Reading, Task
+from colligate.bench.question import Question, QuestionTask
 from colligate.bench.rows import ROWS, read_rows
 from colligate.bench.run import Bench, BenchRequest, RunJob, SuiteRun, run_suite
 from colligate.bench.suites import Dataset, Method, Suite, parse_suite
-from colligate.bench.totals import read_totals, right_answers
-from colligate.cli.bench_results import results
+from colligate.bench.totals import read_totals
+from colligate.cli.bench_results import collect_means
 from colligate.core.answer import Answer
 from colligate.core.citing import Evidence
 from colligate.core.events import Event, Noted, Trace
@@ -169,9 +170,9 @@ def guess(question: str, run: Run) -> Answer:
 
 
 async def outcome_of(strategy: Any, model: ScriptedModel, spending: Spending | None = None) -> Any:
-    answering = Answering({Role.READER: model}, spending or Spending())
+    answering = Answerer({Role.READER: model}, spending or Spending())
     async with InMemorySources([document("a")]) as sources:
-        outcome, _ = await answering.answered(strategy, "How high?", sources)
+        outcome, _ = await answering.answer(strategy, "How high?", sources)
     return outcome
 
 
@@ -253,7 +254,7 @@ def test_the_stages_of_duquad_are_documents_by_what_its_events_number() -> None:
         Gated(0.4, scores),
     ]
 
-    assert stages(events) == {
+    assert collect_stages(events) == {
         "global": ("a", "b", "c"),
         "named": ("a", "c"),
         "local": ("c", "b"),
@@ -267,11 +268,14 @@ def test_a_stage_that_left_nothing_is_there_and_empty() -> None:
     turn = AgentTurn("a", "A", 1, (), "finalize", "", ())
     ended = AgentEnded("a", "A", "done", (), 0.0, 1, 1, 0)
 
-    assert stages([nothing]) == {"routed": ()}
-    assert stages([nothing, routed]) == {"routed": ("b",)}
-    assert stages([turn, ended]) == {"read": (), "found": ()}
+    assert collect_stages([nothing]) == {"routed": ()}
+    assert collect_stages([nothing, routed]) == {"routed": ("b",)}
+    assert collect_stages([turn, ended]) == {"read": (), "found": ()}
     found = replace(ended, document="b", findings=(FoundThere("x", of("b")),))
-    assert stages([replace(turn, shown=of("a")), ended, found]) == {"read": ("a",), "found": ("b",)}
+    assert collect_stages([replace(turn, shown=of("a")), ended, found]) == {
+        "read": ("a",),
+        "found": ("b",),
+    }
 
 
 # Who is asked, and how
@@ -295,10 +299,14 @@ def test_the_oracle_alone_is_told_the_gold() -> None:
 
 @pytest.mark.parametrize(
     ("task", "form"),
-    [(Task.SHORT, Form.SHORT), (Task.SET, Form.LIST), (Task.LONG, Form.LONG)],
+    [
+        (QuestionTask.SHORT, Form.SHORT),
+        (QuestionTask.SET, Form.LIST),
+        (QuestionTask.LONG, Form.LONG),
+    ],
 )
 def test_a_strategy_answers_in_the_form_of_the_task_unless_the_suite_sets_one(
-    task: Task, form: Form
+    task: QuestionTask, form: Form
 ) -> None:
     text = SUITE.replace(
         '{ name = "full-context" }',
@@ -330,17 +338,6 @@ def test_only_who_reads_documents_needs_the_corpus(asked: Ask, data: Path) -> No
     done = asked(ScriptedModel([told] * 3), text=text, strategies=["direct"])
 
     assert [row.outcome.error for row in done.rows.values()] == ["", "", ""]
-
-
-def test_right_answers_are_shown_for_every_kind_of_question() -> None:
-    question = Question("q", "?", answers=("a", "b"))
-    readings = (Reading("x?", ("x", "ex")), Reading("y?", ()))
-    members = (("m", "em"), ("n",))
-
-    assert right_answers(question) == ("a", "b")
-    assert right_answers(replace(question, task=Task.READINGS, readings=readings)) == ("x",)
-    assert right_answers(replace(question, task=Task.SET, members=members)) == ("m", "n")
-    assert right_answers(Question("q", "?", task=Task.LONG, claims=("c",))) == ("c",)
 
 
 # Metrics that ask a model
@@ -401,15 +398,15 @@ async def test_the_documents_of_a_question_are_opened_once_for_all_strategies(da
 
     class Logged(CorpusResolver):
         @asynccontextmanager
-        async def of(self, dataset: Dataset, question: Question) -> AsyncIterator[Any]:
+        async def open_sources(self, dataset: Dataset, question: Question) -> AsyncIterator[Any]:
             log.append(f"+{question.id}")
-            async with super().of(dataset, question) as sources:
+            async with super().open_sources(dataset, question) as sources:
                 yield sources
             log.append(f"-{question.id}")
 
     text = with_strategies(UNJUDGED, "one", "two", "three")
     planned = plan(suite(text), data, entries=configure_entries(suite(text)))
-    answering = Answering({Role.READER: finder()}, Spending())
+    answering = Answerer({Role.READER: finder()}, Spending())
     job: RunJob = Job(data, RUN, ROWS, Trace(), phase="answering", concurrency=2)
     record = Provenance("small", text, 0, {}, ("d",), ())
     async with Logged(data, data / "corpus") as corpora, job.resume(record, {}):
@@ -489,8 +486,8 @@ def test_a_metric_of_the_whole_run_that_cannot_be_taken_is_reported_and_taken_la
             raise MissingExtra("heavy needs torch", "it is not installed")
         return {"heavy": 0.5}
 
-    monkeypatch.setitem(CORPUS, "share", share)
-    monkeypatch.setitem(CORPUS, "heavy", heavy)
+    monkeypatch.setitem(all_groups(), "share", MetricGroup("share", "", of_run=share))
+    monkeypatch.setitem(all_groups(), "heavy", MetricGroup("heavy", "", of_run=heavy))
     text, said = with_metrics("short", "share", "heavy"), list[str]()
 
     assert len(asked(said=said, text=text).rows) == 3
@@ -512,7 +509,7 @@ def test_metrics_of_the_whole_run_are_never_those_of_fewer_rows(
             raise KeyboardInterrupt  # all is asked, and then it is stopped
         return {"answers": float(len(pairs))}
 
-    monkeypatch.setitem(CORPUS, "share", share)
+    monkeypatch.setitem(all_groups(), "share", MetricGroup("share", "", of_run=share))
     text = with_metrics("short", "share")
     asked(text=text, limit=2)
     assert read_totals(data / "out") == {("d", "full-context"): {"answers": 2.0}}
@@ -526,7 +523,7 @@ def test_metrics_of_the_whole_run_are_never_those_of_fewer_rows(
     assert [each.asked for each in done] == [0, 0]
     assert read_totals(data / "out") == {("d", "full-context"): {"answers": 3.0}}
     assert counted == [2, 3, 3]
-    assert results(done[0])["cells"][0]["metrics"]["answers"] == 3.0
+    assert collect_means(done[0])["cells"][0]["metrics"]["answers"] == 3.0
 
 
 def test_runs_that_share_replies_ask_the_same_once_and_pay_for_it_once(

@@ -9,10 +9,10 @@ from itertools import chain
 import pytest
 
 from colligate.bench.metrics.backends import Backends
-from colligate.bench.metrics.catalogue import GROUPS, measured
+from colligate.bench.metrics.catalogue import GROUPS, measure
 from colligate.bench.outcome import Outcome, Piece
-from colligate.bench.question import Question, Reading, Task
-from colligate.bench.suites import Dataset, Suite, names, read_suite
+from colligate.bench.question import Question, QuestionReading, QuestionTask
+from colligate.bench.suites import Dataset, Suite, list_suites, read_suite
 from colligate.core.parameters import set_parameters
 from colligate.core.strategy import list_strategies, load_strategy
 from colligate.testing import ScriptedModel
@@ -29,7 +29,7 @@ PAPERS = {
     "LongRefiner": "table2 table4 ablation",
 }
 
-suites = pytest.mark.parametrize("name", names())
+suites = pytest.mark.parametrize("name", list_suites())
 
 
 def test_every_table_has_its_file() -> None:
@@ -38,8 +38,8 @@ def test_every_table_has_its_file() -> None:
     expected = {
         f"{prefixes[paper]}-{table}" for paper, tables in PAPERS.items() for table in tables.split()
     }
-    assert set(names()) == expected
-    for name in names():
+    assert set(list_suites()) == expected
+    for name in list_suites():
         suite = read_suite(name)
         assert name.startswith(prefixes[suite.paper])
         assert suite.title.startswith(suite.paper)
@@ -216,10 +216,10 @@ def _value(suite: Suite, row: str, dataset: str, metric: str, model: str | None 
 # Which metrics a group gives for a kind of question: measured once on a made-up answer.
 
 TASKS = {
-    "asqa": Task.READINGS,
-    "qampari": Task.SET,
-    "eli5": Task.LONG,
-    "loong_en": Task.JUDGED,
+    "asqa": QuestionTask.READINGS,
+    "qampari": QuestionTask.SET,
+    "eli5": QuestionTask.LONG,
+    "loong_en": QuestionTask.JUDGED,
 }
 
 
@@ -237,21 +237,25 @@ class _Sure:
 
 def _metrics_of(dataset: Dataset) -> frozenset[str]:
     """The metrics that a suite measures of a data set, and those of a whole run."""
-    task = TASKS.get(dataset.file.partition(".")[0], Task.SHORT)
+    task = TASKS.get(dataset.file.partition(".")[0], QuestionTask.SHORT)
     groups = (*dataset.metrics, *dataset.optional)
     return frozenset(chain.from_iterable(_metrics(group, task) for group in groups)) | OF_A_RUN
 
 
 @cache
-def _metrics(group: str, task: Task) -> frozenset[str]:
+def _metrics(group: str, task: QuestionTask) -> frozenset[str]:
     question = Question(
         *("1", "Where is it?", ("Rome",)),
         gold=("a",),
         task=task,
-        readings=(Reading("Where is it?", ("Rome",)),) if task is Task.READINGS else (),
-        members=(("Rome",),) if task is Task.SET else (),
-        claims=("It is Rome.",) if task is Task.LONG else (),
-        long_answers=("It is in Rome.",) if task in (Task.READINGS, Task.LONG) else (),
+        readings=(QuestionReading("Where is it?", ("Rome",)),)
+        if task is QuestionTask.READINGS
+        else (),
+        members=(("Rome",),) if task is QuestionTask.SET else (),
+        claims=("It is Rome.",) if task is QuestionTask.LONG else (),
+        long_answers=("It is in Rome.",)
+        if task in (QuestionTask.READINGS, QuestionTask.LONG)
+        else (),
     )
     piece = Piece("a", 0, 11, "It is Rome.", "Rome", ((0, 11),))
     outcome = Outcome(
@@ -264,4 +268,4 @@ def _metrics(group: str, task: Task) -> frozenset[str]:
     )
     judge = ScriptedModel(lambda call: "Yes [[80]]")
     given = Backends(judge=judge, nli=_Sure(), qa=_Sure())
-    return frozenset(asyncio.run(measured([group], question, outcome, given)))
+    return frozenset(asyncio.run(measure([group], question, outcome, given)))

@@ -8,11 +8,11 @@ import pytest
 
 from colligate.bench.suites import (
     Column,
-    Group,
+    DatasetGroup,
     Picture,
     Published,
-    names,
-    own_suite,
+    list_suites,
+    make_own_suite,
     parse_suite,
     read_suite,
 )
@@ -40,7 +40,7 @@ def test_what_a_file_leaves_out_has_its_default() -> None:
     assert (direct.strategy, direct.label, direct.set) == ("direct", "direct", ())
     assert (dq.strategy, dq.label, dq.set) == ("duquad", "dq", ("alpha=1",))
     assert suite.columns == (Column("a", "em", "em", 1.0), Column("both", "f1", "f1", 100.0))
-    assert suite.groups == (Group("both", ("a", "b")),)
+    assert suite.groups == (DatasetGroup("both", ("a", "b")),)
     assert (suite.name, suite.text) == ("small", SMALL)
 
 
@@ -58,32 +58,35 @@ def test_a_printed_line_is_a_number_a_column() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("x", "s.toml is no TOML"),
+        ("x", "s.toml is not valid TOML"),
         ("title = 'x'", "s.toml: datasets: field required"),
         (
             SMALL.replace("title", "titel"),
-            "s.toml: titel: there is no such key; did you mean title",
+            "s.toml: titel: unknown key; did you mean title",
         ),
         (SMALL.replace("file = ", "fiel = "), "did you mean file?"),
-        (SMALL + 'text = "x"', "s.toml: text: there is no such key"),
+        (SMALL + 'text = "x"', "s.toml: text: unknown key"),
         (SMALL.replace('"em"', "3"), "s.toml: columns.1.metric: input should be a valid string"),
-        (SMALL.replace('dataset = "a"', 'dataset = "c"'), "columns.1.dataset: no data set 'c'"),
+        (
+            SMALL.replace('dataset = "a"', 'dataset = "c"'),
+            "columns.1.dataset: unknown data set 'c'",
+        ),
         (SMALL.replace('["a", "b"]', '["a", "c"]'), "groups.1.datasets: a, c is not among"),
         (SMALL.replace('name = "both"', 'name = "b"'), "groups.name: 'b' comes twice"),
         (SMALL.replace('name = "dq"', 'name = "direct"'), "strategies.name: 'direct' comes twice"),
         (SMALL.replace('{ name = "direct" }, { name = "dq", strategy = "duquad", ', "#"), "TOML"),
         (
             SMALL + 'published = [{ row = "r", values = [1] }]',
-            "there are 2 columns and 1 values (r)",
+            "expected 2 values, one a column, got 1 values (r)",
         ),
         (
             SMALL + 'published = [{ row = "r", values = [1, "x"] }]',
-            "'x' is neither a number nor '-' (r)",
+            "expected a number or '-', got 'x' (r)",
         ),
         (SMALL + 'pictures = [{ kind = "pie" }]', "pictures.1.kind: input should be 'recall-at-k'"),
-        (SMALL + 'pictures = [{ kind = "pareto", dataset = "c" }]', "no data set 'c'"),
+        (SMALL + 'pictures = [{ kind = "pareto", dataset = "c" }]', "unknown data set 'c'"),
         (SMALL.replace('"a.jsonl"', '"a.jsonl", over = "corpus"'), "a is asked over its corpus"),
-        (SMALL.replace('"a.jsonl"', '"a.jsonl", questions = 0'), "a would be asked nothing"),
+        (SMALL.replace('"a.jsonl"', '"a.jsonl", questions = 0'), "a needs at least 1 question"),
     ],
 )
 def test_what_a_file_cannot_mean_is_said_with_its_key(text: str, said: str) -> None:
@@ -95,7 +98,7 @@ def test_what_a_file_cannot_mean_is_said_with_its_key(text: str, said: str) -> N
 
 
 def test_a_suite_is_found_by_name_or_by_path(tmp_path: Path) -> None:
-    assert "duquad-table1" in names()
+    assert "duquad-table1" in list_suites()
     assert read_suite("duquad-table1").name == "duquad-table1"
     (tmp_path / "mine.toml").write_text(SMALL, "utf-8")
     assert read_suite(str(tmp_path / "mine.toml")).name == "mine"
@@ -118,11 +121,11 @@ def test_a_name_that_the_suite_does_not_have_is_said_with_the_nearest() -> None:
 
 def test_own_questions_are_a_suite_whatever_their_file_is_called(tmp_path: Path) -> None:
     questions = tmp_path / 'odd "name" ü.csv'
-    suite = own_suite(questions, tmp_path)
+    suite = make_own_suite(questions, tmp_path)
 
     [dataset] = suite.datasets
     assert dataset.file == str(questions)
     assert (dataset.over, dataset.corpus) == ("documents", str(tmp_path))
-    assert own_suite(questions, None).datasets[0].over == "candidates"
+    assert make_own_suite(questions, None).datasets[0].over == "candidates"
     assert suite.pictures == (Picture("pareto"),)
     assert parse_suite(suite.text, "own", "run.json") == suite

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from colligate.bench.datasets.reading import some
+from colligate.bench.datasets import draw_sample
 from colligate.bench.participants import ModelNames
 from colligate.bench.question import Question
 from colligate.core.events import Event, Noted, Progressed
@@ -210,7 +210,7 @@ def test_a_larger_share_holds_out_what_a_smaller_one_does(
 
 def test_what_is_drawn_first_is_not_what_is_held_out() -> None:
     every = [Question(f"q{n}", f"q{n}") for n in range(2000)]
-    drawn = some(every, 200, seed=0)
+    drawn = draw_sample(every, 200, seed=0)
 
     unseen = sum(is_held_out(split_key(question), 0.1, 0) for question in drawn)
 
@@ -346,7 +346,7 @@ def test_questions_are_drawn_by_seed(data: Path) -> None:
     drawn = list(JOURNAL.read(data / "out"))
 
     everything = [Question(f"q{n}", "") for n in range(40)]
-    assert drawn == [question.id for question in some(everything, 5, 3)]
+    assert drawn == [question.id for question in draw_sample(everything, 5, 3)]
     assert first.made_with["seed"] == 3
 
 

@@ -1,4 +1,4 @@
-"""The documents that the questions of a data set are asked over, opened and indexed once each."""
+"""The documents that questions are asked over, opened and indexed once each."""
 
 from __future__ import annotations
 
@@ -10,7 +10,13 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from colligate.bench.datasets.corpus import Corpus, called, documents_of, hold_to
+from colligate.bench.datasets.passages import (
+    PassageFile,
+    check_documents,
+    find_passages,
+    load_documents,
+    name_files,
+)
 from colligate.bench.plan import require_path
 from colligate.bench.question import Candidate, Question
 from colligate.bench.suites import Dataset
@@ -27,18 +33,16 @@ from colligate.session import ingest
 INDEXES = "corpus"
 """The folder of indexed corpora, below that of a run or of samples."""
 
-_RECORDS = "corpus.jsonl"  # what a BEIR folder calls its passages
-_NO_FILE = "no file that could be read is called so"
-_READER = "colligate.bench.datasets.corpus:reading"
+_READER = "colligate.bench.datasets.passages:read_corpus_file"
 
 
 @dataclass
 class CorpusResolver:
-    """What is in view of a question: its own documents, or a corpus kept in a library.
+    """Finds the documents of a question: those that it brings, or a corpus kept in a library.
 
-    `data` is the folder of the data sets' files. Corpora are kept below `indexes`, and what a
-    process that was killed had indexed is not indexed again. Without an embedder nothing can be
-    searched. Use it with `async with`.
+    `data` is the folder of the data sets' files. Corpora are indexed below `indexes`, once: what a
+    killed process has indexed is kept. Without an embedder nothing can be searched. Use it with
+    `async with`.
     """
 
     data: Path
@@ -47,7 +51,7 @@ class CorpusResolver:
     trace: Trace = field(default_factory=Trace)
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack, init=False)
     _libraries: dict[Path, AsyncLibrary] = field(default_factory=dict, init=False)
-    _corpora: dict[Path, Corpus] = field(default_factory=dict, init=False)
+    _passages: dict[Path, PassageFile] = field(default_factory=dict, init=False)
     _names: dict[Path, Mapping[str, Sequence[str]]] = field(default_factory=dict, init=False)
     _opening: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
 
@@ -57,31 +61,32 @@ class CorpusResolver:
     async def __aexit__(self, *_: object) -> None:
         await self._stack.aclose()
 
-    async def named(self, dataset: Dataset, question: Question) -> Question:
-        """The question with documents and gold called as they are in view.
+    async def resolve(self, dataset: Dataset, question: Question) -> Question:
+        """Return the question with its documents and gold under the ids that its sources use.
 
-        In a folder of files a question calls them by path, name or stem, the library by an id.
+        In a folder of files a question names them by path, name or stem, the library by an id.
 
         Raises:
-            FaultyRecord: a document that the question names is nowhere.
+            FaultyRecord: a document that the question names does not exist.
         """
-        if dataset.corpus is None or not self._in_files(dataset):
+        if not self._is_folder(dataset):
             if dataset.over != "corpus":
-                await in_thread(hold_to, question, self._corpus(dataset))
+                await in_thread(check_documents, question, self._passage_file(dataset))
             return question
-        folder = require_path(self.data, dataset.corpus)
+        folder = require_path(self.data, str(dataset.corpus))
         if folder not in self._names:
             library = await self._library(dataset)
             files = ((Path(info.source), info.id) for info in await library.documents())
-            self._names[folder] = called(folder.absolute(), files)
+            self._names[folder] = name_files(folder.absolute(), files)
         names = self._names[folder]
 
         def ids(given: Collection[str]) -> list[str]:
-            if strange := next((name for name in given if len(names.get(name, ())) != 1), None):
-                why = "several files are called so" if strange in names else _NO_FILE
+            if wrong := next((name for name in given if len(names.get(name, ())) != 1), None):
+                several = "several files have this name" if wrong in names else ""
+                why = several or "no readable file has this name"
                 raise FaultyRecord(
                     f"cannot ask question {question.id}",
-                    f"it names {strange!r} in {folder}, and {why}",
+                    f"it names {wrong!r} in {folder}, and {why}",
                     "name it with its path below the folder",
                 )
             return [names[name][0] for name in given]
@@ -99,51 +104,48 @@ class CorpusResolver:
         )
 
     @asynccontextmanager
-    async def of(self, dataset: Dataset, question: Question) -> AsyncIterator[Sources]:
-        """The documents that a question (as `named` gives it) is asked over, ready to be searched.
+    async def open_sources(self, dataset: Dataset, question: Question) -> AsyncIterator[Sources]:
+        """Open the documents that a resolved question is asked over, ready to be searched.
 
         Raises:
-            FaultyRecord: a document that the question names is nowhere, or the corpus is faulty.
+            FaultyRecord: a document of the question does not exist, or the corpus is faulty.
             ColligateError: the corpus cannot be read or indexed.
         """
         if dataset.over == "corpus" or (dataset.over == "documents" and not question.documents):
             yield await self._library(dataset)
-        elif self._in_files(dataset):
+        elif self._is_folder(dataset):
             library = await self._library(dataset)
             yield library.view([document.id for document in question.documents])
         else:
-            documents = await in_thread(documents_of, question, self._corpus(dataset))
+            documents = await in_thread(load_documents, question, self._passage_file(dataset))
             async with InMemorySources(documents, self.embedder) as sources:
                 if self.embedder is not None and documents:
-                    await sources.search("index", k=1)  # so that no answer's time has it
+                    await sources.search("index", k=1)  # so that no answer's time includes it
                 yield sources
 
-    def _in_files(self, dataset: Dataset) -> bool:
-        """Whether the corpus is a folder of whole documents in files."""
+    def _is_folder(self, dataset: Dataset) -> bool:
+        """Tell whether the corpus is a folder of whole documents in files."""
         if dataset.corpus is None:
             return False
-        path = require_path(self.data, dataset.corpus)
-        return path.is_dir() and not (path / _RECORDS).is_file()
+        return find_passages(require_path(self.data, dataset.corpus)).is_dir()
 
-    def _corpus(self, dataset: Dataset) -> Corpus | None:
-        """Where the texts are that questions leave out."""
+    def _passage_file(self, dataset: Dataset) -> PassageFile | None:
+        """Return the file that has the texts which questions leave out."""
         if dataset.corpus is None:
             return None
         path = require_path(self.data, dataset.corpus)
-        if path not in self._corpora:
-            self._corpora[path] = Corpus(path)
-        return self._corpora[path]
+        if path not in self._passages:
+            self._passages[path] = PassageFile(path)
+        return self._passages[path]
 
     async def _library(self, dataset: Dataset) -> AsyncLibrary:
-        """The corpus of a data set, indexed."""
-        assert dataset.corpus is not None  # `suites.checked`
-        path = require_path(self.data, dataset.corpus)
-        path = path / _RECORDS if (path / _RECORDS).is_file() else path
+        """Return the corpus of a data set, indexed."""
+        path = find_passages(require_path(self.data, str(dataset.corpus)))
         async with self._opening:
             if path not in self._libraries:
                 embedder: Embedder | str = "minilm" if self.embedder is None else self.embedder
                 by = embedder if isinstance(embedder, str) else embedder.name
-                folder = self.indexes / await in_thread(_index_name, path, by)
+                folder = self.indexes / await in_thread(_name_index, path, by)
                 library = AsyncLibrary(folder, embedder=embedder, reader=_READER)
                 self._stack.push_async_callback(library.close)
                 try:
@@ -155,11 +157,10 @@ class CorpusResolver:
             return self._libraries[path]
 
 
-def _index_name(path: Path, embedder: str) -> str:
-    """What the index of a corpus is called: another for other files, and for the same elsewhere.
+def _name_index(path: Path, embedder: str) -> str:
+    """Return the folder name of a corpus's index: another one when a file of it changes.
 
-    Else what was taken out of a corpus would still be found, or what another of its name holds.
-    Blocks.
+    Otherwise a search would find what was taken out of the corpus. Blocks.
     """
     whole = f"{path.absolute()}\0{embedder}\0{path_digest(path)}"
     readable = re.sub(r"[^\w.-]+", "-", path.name)[-60:]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,9 +19,8 @@ from colligate.bench.metrics.backends import (
     TrainedEntails,
     TrainedReads,
 )
-from colligate.bench.metrics.catalogue import require
+from colligate.bench.metrics.catalogue import require_groups
 from colligate.bench.plan import Plan, SuiteEntry
-from colligate.bench.totals import of_run
 from colligate.core.events import Noted, Trace
 from colligate.errors import MissingCapability, MissingExtra, UsageError
 from colligate.jobs.identity import ModelRecord, model_records, weights_digest
@@ -128,11 +127,11 @@ def _with_optional_metrics(plan: Plan, backends: Backends, trace: Trace) -> Plan
     datasets = []
     for planned in plan.datasets:
         dataset = planned.dataset
-        _require(dataset.metrics, backends)
+        require_groups(dataset.metrics, backends)
         taken = []
         for group in dataset.optional:
             try:
-                _require([group], backends)
+                require_groups([group], backends)
             except (MissingBackend, MissingExtra) as error:
                 left_out[group] = str(error)
             else:
@@ -142,11 +141,6 @@ def _with_optional_metrics(plan: Plan, backends: Backends, trace: Trace) -> Plan
     for group, why in left_out.items():
         trace.emit(Noted(f"without {group}: {why}", warning=True))
     return replace(plan, datasets=tuple(datasets))
-
-
-def _require(groups: Sequence[str], backends: Backends) -> None:
-    whole = of_run(groups)
-    require([group for group in groups if group not in whole], backends)
 
 
 async def _open_backends(

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from colligate.bench.datasets.formats import read_questions
-from colligate.bench.datasets.reading import some
-from colligate.bench.question import Question, Task
+from colligate.bench.datasets.sampling import draw_sample
+from colligate.bench.question import Question, QuestionTask
 from colligate.bench.rows import Key, Row
 from colligate.bench.suites import Dataset, Method, Suite
 from colligate.core.parameters import list_parameters, set_parameters
@@ -19,7 +19,11 @@ from colligate.documents.tokens import estimate_tokens
 from colligate.errors import MissingPath, UsageError, closest
 
 _PACKED = 3  # a text is about so many times as large as its gzip archive
-_FORMS = {Task.SET: Form.LIST, Task.READINGS: Form.LONG, Task.LONG: Form.LONG}
+_FORMS = {
+    QuestionTask.SET: Form.LIST,
+    QuestionTask.READINGS: Form.LONG,
+    QuestionTask.LONG: Form.LONG,
+}
 
 
 @dataclass(frozen=True)
@@ -112,7 +116,7 @@ def plan(
             corpus_bytes = _size(require_path(data, dataset.corpus))
         most = limit if limit is not None else dataset.questions
         questions = read_questions(file, format=dataset.format)
-        sample = tuple(some((q for q in questions if _matches(q, dataset)), most, seed))
+        sample = tuple(draw_sample((q for q in questions if _matches(q, dataset)), most, seed))
         if not sample:
             where = ", ".join(f"{key} = {value}" for key, value in dataset.where.items())
             why = f"none with {where}" if where else ""

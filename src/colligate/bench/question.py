@@ -8,14 +8,52 @@ from enum import StrEnum
 from typing import Any
 
 
-class Task(StrEnum):
-    """What kind of answer is asked for; it decides which metrics apply."""
+class QuestionTask(StrEnum):
+    """The kind of answer that is asked for; it decides which metrics apply."""
 
     SHORT = "short"  # a few words, any of several aliases
     READINGS = "readings"  # several readings of one question, each with its answers (ASQA)
     SET = "set"  # a list, each member with its aliases (QAMPARI)
     LONG = "long"  # a paragraph (ELI5)
     JUDGED = "judged"  # anything that only a judge can compare (Loong, FinanceBench)
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question, the documents it is asked over, and its gold.
+
+    Any of `answers` is right; `answerable` False means that the documents hold none. `documents`
+    come with the question, in their order; without any it is asked over the whole corpus. `gold`
+    are the ids of the documents that hold the answer, in the order of the data set, and
+    `gold_texts` sentences or passages of them as (document id, text), where it names some.
+    `gold_at` is the place of the gold document among `documents`, from 0, where the data set
+    moves it. `members` are the members of a set with their aliases, `claims` what a long answer
+    should say, `long_answers` whole answers. `meta` is the rest of the record.
+    """
+
+    id: str
+    text: str
+    answers: tuple[str, ...] = ()
+    documents: tuple[Candidate, ...] = ()
+    gold: tuple[str, ...] = ()
+    gold_texts: tuple[tuple[str, str], ...] = ()
+    gold_at: int | None = None
+    task: QuestionTask = QuestionTask.SHORT
+    answerable: bool = True
+    readings: tuple[QuestionReading, ...] = ()
+    members: tuple[tuple[str, ...], ...] = ()
+    claims: tuple[str, ...] = ()
+    long_answers: tuple[str, ...] = ()
+    meta: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def right_answers(self) -> tuple[str, ...]:
+        """The right answers as a person reads them, whatever the task."""
+        if self.task is QuestionTask.READINGS:
+            return tuple(reading.answers[0] for reading in self.readings if reading.answers)
+        if self.task is QuestionTask.SET:
+            return tuple(member[0] for member in self.members if member)
+        return self.answers or self.long_answers or self.claims
 
 
 @dataclass(frozen=True)
@@ -28,37 +66,8 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Reading:
+class QuestionReading:
     """One reading of an ambiguous question, and its answer with its aliases."""
 
     question: str
     answers: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Question:
-    """A question, what it is asked of, and its gold.
-
-    `answers` are right answers, any of which will do; an `answerable` False says that the
-    documents hold none. `documents` come with the question, in their order; without any it is
-    asked over the whole corpus. `gold` are the ids of the documents that hold the answer, in the
-    order of the data set, and `gold_texts` sentences or passages of them where it names some.
-    `gold_at` is the place of the gold document among `documents`, from 0, where the data set
-    moves it about. `members` are the members of a set with their aliases, `claims` what a long
-    answer should say, `long_answers` whole answers. `meta` is the rest of the record.
-    """
-
-    id: str
-    text: str
-    answers: tuple[str, ...] = ()
-    documents: tuple[Candidate, ...] = ()
-    gold: tuple[str, ...] = ()
-    gold_texts: tuple[tuple[str, str], ...] = ()  # (document id, its sentence)
-    gold_at: int | None = None
-    task: Task = Task.SHORT
-    answerable: bool = True
-    readings: tuple[Reading, ...] = ()
-    members: tuple[tuple[str, ...], ...] = ()
-    claims: tuple[str, ...] = ()
-    long_answers: tuple[str, ...] = ()
-    meta: Mapping[str, Any] = field(default_factory=dict)

@@ -21,8 +21,8 @@ from typing import Any
 
 from colligate.bench.corpus import INDEXES, CorpusResolver
 from colligate.bench.metrics.backends import Backends
-from colligate.bench.metrics.catalogue import CORPUS
-from colligate.bench.observe import Answering
+from colligate.bench.metrics.catalogue import is_of_run, measure_each
+from colligate.bench.outcome import Answerer
 from colligate.bench.participants import ModelNames, Participants, cache_replies, open_participants
 from colligate.bench.plan import (
     Estimate,
@@ -37,14 +37,7 @@ from colligate.bench.provenance import RUN, Provenance
 from colligate.bench.question import Question
 from colligate.bench.rows import ROWS, Key, Row, read_rows
 from colligate.bench.suites import Dataset, Suite
-from colligate.bench.totals import (
-    Totals,
-    forget_totals,
-    measured_groups,
-    read_totals,
-    right_answers,
-    take_totals,
-)
+from colligate.bench.totals import Totals, forget_totals, read_totals, take_totals
 from colligate.concurrency import in_thread
 from colligate.core.events import Listener, Noted, Trace
 from colligate.errors import UsageError
@@ -145,7 +138,7 @@ async def run_suite(request: BenchRequest, on_event: Listener) -> SuiteRun:
             indexes = request.indexes or request.out / INDEXES
             corpora = CorpusResolver(request.data, indexes, who.embedder, trace)
             await stack.enter_async_context(corpora)
-            answering = Answering(who.models, spending, who.embedder, who.reranker, request.timeout)
+            answering = Answerer(who.models, spending, who.embedder, who.reranker, request.timeout)
             bench = Bench(planned, answering, corpora, who.backends, request.traces)
             job: RunJob = Job(
                 request.out,
@@ -212,7 +205,7 @@ class Bench:
     """The work of a run: answers that are missing, and metrics that could not be taken before."""
 
     plan: Plan
-    answering: Answering
+    answering: Answerer
     corpora: CorpusResolver
     backends: Backends
     traces: bool = True
@@ -238,7 +231,7 @@ class Bench:
         for key, item in items.items():
             if key[:2] not in documents:
                 # All documents are looked up now, so that a wrong name is found before any call.
-                question = await self.corpora.named(item.dataset, item.question)
+                question = await self.corpora.resolve(item.dataset, item.question)
                 documents[key[:2]] = _SharedSources(question, item.dataset, self.corpora)
             documents[key[:2]].users += not item.unmeasured
         cells = {(key.dataset, key.strategy) for key in items}
@@ -250,7 +243,7 @@ class Bench:
                 row, groups = job.results[item.key], item.unmeasured
             else:
                 row = await self._answer(item, shared, job.folder)
-                groups = tuple(each for each in item.dataset.metrics if each not in CORPUS)
+                groups = tuple(each for each in item.dataset.metrics if not is_of_run(each))
             return await self._measure(row, groups, shared.question, job)
 
         try:
@@ -263,11 +256,11 @@ class Bench:
         began, question = utc_now(), shared.question
         async with shared as sources:
             strategy = item.entry.for_question(question)
-            outcome, trace = await self.answering.answered(strategy, question.text, sources)
+            outcome, trace = await self.answering.answer(strategy, question.text, sources)
         return Row(
             *item.key,
             question_text=question.text,
-            answers=right_answers(question),
+            answers=question.right_answers,
             outcome=outcome,
             metrics={},
             gold_at=question.gold_at,
@@ -290,7 +283,7 @@ class Bench:
 
         try:
             async with aclosing(
-                measured_groups(groups, question, row.outcome, self.backends)
+                measure_each(groups, question, row.outcome, self.backends)
             ) as taken:
                 async for group, values, why in taken:
                     metrics.update(values)
@@ -325,7 +318,7 @@ class _SharedSources:
     def __init__(self, question: Question, dataset: Dataset, corpora: CorpusResolver) -> None:
         self.question = question
         self.users = 0
-        self._open = partial(corpora.of, dataset, question)
+        self._open = partial(corpora.open_sources, dataset, question)
         self._lock = asyncio.Lock()
         self._stack = AsyncExitStack()
         self._sources: Sources | None = None

@@ -1,4 +1,4 @@
-"""Intervals and differences over questions, by bootstrap, seeded.
+"""Intervals and differences over questions, by a seeded bootstrap.
 
 Questions are drawn with replacement; for a difference the same ones for both sides. The draws are
 made in pieces, so that 10,000 samples of 10,000 questions need tens of megabytes.
@@ -24,10 +24,10 @@ _STARS = ((0.001, "***"), (0.01, "**"), (0.05, "*"))
 
 @dataclass(frozen=True)
 class Difference:
-    """How much more the first has than the second: mean, 95% interval, two-sided p.
+    """The difference of the first from the second: mean, 95% interval, two-sided p.
 
-    `questions` is how many pairs there were. Resamples of a few questions agree by chance, so below
-    `FEWEST` of them the p says nothing and there are no stars.
+    `questions` is the number of pairs. Resamples of a few questions agree by chance, so below
+    `FEWEST` pairs the p means nothing and there are no stars.
     """
 
     mean: float
@@ -38,12 +38,12 @@ class Difference:
 
     @property
     def enough(self) -> bool:
-        """Whether there are pairs enough for the p to say anything."""
+        """Whether there are enough pairs for the p to mean anything."""
         return self.questions >= FEWEST
 
     @property
     def stars(self) -> str:
-        """`***` for p below .001, `**` below .01, `*` below .05; none of too few pairs."""
+        """`***` for p below .001, `**` below .01, `*` below .05; empty for too few pairs."""
         found = (stars for below, stars in _STARS if self.p < below)
         return next(found, "") if self.enough else ""
 
@@ -54,15 +54,15 @@ def bootstrap(
     resamples: int = RESAMPLES,
     strata: Sequence[Hashable] | None = None,
 ) -> tuple[float, float]:
-    """The 95% interval of a mean over questions.
+    """Return the 95% interval of a mean over questions.
 
-    Where all values are equal it has no width: it says nothing of questions that were not asked.
-    With `strata`, one a value, each stratum is drawn from by itself and keeps its size.
+    Where all values are equal it has no width: it tells nothing about questions not asked. With
+    `strata`, one for each value, each stratum is drawn from separately and keeps its size.
 
     Raises:
-        ValueError: there are no values, some is not finite, or there are not as many strata.
+        ValueError: there are no values, one is not finite, or there are not as many strata.
     """
-    means = resampled_means(_values(values), seed, resamples, strata)
+    means = resampled_means(_check(values), seed, resamples, strata)
     low, high = np.percentile(means, [2.5, 97.5])
     return float(low), float(high)
 
@@ -74,16 +74,16 @@ def paired_bootstrap(
     resamples: int = RESAMPLES,
     strata: Sequence[Hashable] | None = None,
 ) -> Difference:
-    """mean(first) - mean(second) over questions that both answered, in the same order.
+    """Return mean(first) - mean(second) over questions that both answered, in the same order.
 
-    p is twice the share of samples whose difference contradicts the observed one in sign, those
-    without any counted half; at most 1, at least one in the number of samples.
+    p is twice the share of samples whose difference has the opposite sign of the observed one,
+    samples without a difference counted half; at most 1, at least one in the number of samples.
 
     Raises:
-        ValueError: there are no questions, not as many on both sides, some value is not finite, or
+        ValueError: there are no questions, not as many on both sides, a value is not finite, or
             there are not as many strata.
     """
-    ours, theirs = _values(first), _values(second)
+    ours, theirs = _check(first), _check(second)
     if ours.shape != theirs.shape:
         raise ValueError(f"{len(ours)} values cannot be paired with {len(theirs)}")
     differences = ours - theirs
@@ -99,12 +99,12 @@ def paired_bootstrap(
     return Difference(mean, float(low), float(high), p, len(differences))
 
 
-def _values(given: ArrayLike) -> NDArray[np.float64]:
+def _check(given: ArrayLike) -> NDArray[np.float64]:
     values = np.asarray(given, np.float64)
     if values.ndim != 1 or not len(values):
-        raise ValueError("there must be at least one value, in one row")
+        raise ValueError("expected at least one value, in one row")
     if not np.isfinite(values).all():
-        raise ValueError("values must be finite numbers")
+        raise ValueError("expected finite numbers")
     return values
 
 
@@ -114,7 +114,7 @@ def resampled_means(
     resamples: int = RESAMPLES,
     strata: Sequence[Hashable] | None = None,
 ) -> NDArray[np.float64]:
-    """The mean of each resample, [resamples]."""
+    """Return the mean of each resample, [resamples]."""
     generator = np.random.default_rng(seed)
     sums = np.zeros(resamples)
     for members in _by_stratum(values, strata):

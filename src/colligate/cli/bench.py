@@ -124,10 +124,10 @@ def run_bench(
 def _suite(
     name: str, data: Path | None, questions: Path | None, documents: Path | None, format: str
 ) -> Suite:
-    from colligate.bench.suites import NAME, own_suite, read_suite
+    from colligate.bench.suites import OWN, make_own_suite, read_suite
     from colligate.errors import MissingPath, UsageError
 
-    if name != NAME:
+    if name != OWN:
         if questions is not None or documents is not None:
             raise UsageError("--questions and --documents are for the suite own", "", "leave them")
         if data is None:
@@ -139,7 +139,7 @@ def _suite(
     for path in (questions, documents):
         if path is not None and not path.exists():
             raise MissingPath(f"there is no {path}", "", "check the path")
-    return own_suite(questions, documents, format)
+    return make_own_suite(questions, documents, format)
 
 
 def _names(given: str | None) -> tuple[str, ...]:
@@ -159,7 +159,7 @@ def _estimate(request: BenchRequest, as_json: bool) -> int:
 
 def _run(request: BenchRequest, as_json: bool) -> int:
     from colligate.bench.run import run_suite
-    from colligate.cli.bench_results import results, show_results
+    from colligate.cli.bench_results import collect_means, show_results
     from colligate.cli.failures import run
     from colligate.cli.progress import watching
     from colligate.core.events import Event, Progressed
@@ -185,7 +185,7 @@ def _run(request: BenchRequest, as_json: bool) -> int:
                 raise
             return INTERRUPTED
     if as_json:
-        say_json(results(done))
+        say_json(collect_means(done))
     else:
         show_results(done)
         note(f"{counted(done.asked, 'new row')}, {done.tokens:,} tokens; {request.out}")
@@ -244,13 +244,13 @@ def compare(
     Mean difference, its 95% interval and two-sided p of the paired bootstrap (10,000 samples).
     * is p below .05, ** below .01, *** below .001; no correction is made for comparing often.
     """
-    from colligate.bench.compare import compared
+    from colligate.bench.compare import compare_runs
     from colligate.cli.bench_results import show_comparison
     from colligate.errors import UsageError
 
     if len(runs) > 2:
         raise UsageError(f"{len(runs)} runs are named", "", "compare two, or the strategies of one")
-    found = compared(*runs, metrics=metric or (), strategies=_names(strategies), seed=seed)
+    found = compare_runs(*runs, metrics=metric or (), strategies=_names(strategies), seed=seed)
     if as_json:
         say_json([each.to_json() for each in found])
     else:
@@ -272,7 +272,7 @@ def report(
     ] = None,
 ) -> int:
     """Write a run's report: one HTML page that needs nothing else, and the same as Markdown."""
-    from colligate.bench.report.writing import write_report
+    from colligate.bench.report import write_report
 
     for file in write_report(run, out):
         say(str(file))
@@ -282,10 +282,10 @@ def report(
 @app.command("suites")
 def suites(as_json: options.AsJson = False) -> int:
     """List the suites: a table or figure of a paper each."""
-    from colligate.bench.suites import names, read_suite
+    from colligate.bench.suites import list_suites, read_suite
     from colligate.cli.display import table
 
-    every = [read_suite(name) for name in names()]
+    every = [read_suite(name) for name in list_suites()]
     if as_json:
         say_json(
             [

@@ -1,4 +1,4 @@
-"""What a bench found, as tables on standard output."""
+"""The results of a bench as tables on standard output."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING, Any
 from colligate.cli.display import counted, note, say, table
 
 if TYPE_CHECKING:
-    from colligate.bench.compare import Compared
+    from colligate.bench.compare import MetricComparison
     from colligate.bench.rows import Row
     from colligate.bench.run import SuiteRun
 # Of a suite without columns: these of the metrics that were taken.
 _SHOWN = ("containment", "f1", "em", "str_em", "claim_recall", "tokens", "seconds")
 
 
-def results(done: SuiteRun) -> dict[str, Any]:
+def collect_means(done: SuiteRun) -> dict[str, Any]:
     """The means by data set and strategy, for programs."""
     cells = []
     for asked in done.plan.datasets:
         for entry in done.plan.entries:
             cell = (asked.dataset.name, entry.method.name)
-            rows = _rows(done, *cell)
-            means = {name: _mean(rows, name) for name in _measured(rows)}
+            rows = _select(done, *cell)
+            means = {name: _mean(rows, name) for name in _list_metrics(rows)}
             cells.append(
                 {
                     "dataset": asked.dataset.name,
@@ -42,16 +42,16 @@ def show_results(done: SuiteRun) -> None:
         name = asked.dataset.name
         every = [row for row in done.rows.values() if row.dataset == name]
         whole = {cell[1]: values for cell, values in done.totals.items() if cell[0] == name}
-        measured = {*_measured(every), *(metric for each in whole.values() for metric in each)}
+        measured = {*_list_metrics(every), *(metric for each in whole.values() for metric in each)}
         columns = [(c.metric, c.label, c.scale) for c in suite.columns_of(name)]
         columns = [each for each in columns if each[0] in measured]
         columns = columns or [(each, each, 1.0) for each in _SHOWN if each in measured]
         cells = []
         for entry in done.plan.entries:
-            rows = _rows(done, name, entry.method.name)
+            rows = _select(done, name, entry.method.name)
             total = whole.get(entry.method.name, {})
             values = [
-                _shown(total.get(metric, _mean(rows, metric)), scale)
+                _format_scaled(total.get(metric, _mean(rows, metric)), scale)
                 for metric, _, scale in columns
             ]
             failed = sum(bool(row.outcome.error) for row in rows)
@@ -60,18 +60,18 @@ def show_results(done: SuiteRun) -> None:
         say(table([name, *headings, "questions", "failed"], cells))
 
 
-def show_comparison(found: Sequence[Compared]) -> None:
-    """A line a comparison."""
+def show_comparison(found: Sequence[MetricComparison]) -> None:
+    """Print a line for each comparison."""
     rows = [
         (
             each.dataset,
             each.metric,
             each.first,
             each.second,
-            _shown(each.means[0], 1),
-            _shown(each.means[1], 1),
-            _number(each.difference.mean, "+"),
-            f"{_number(each.difference.low, '+')} to {_number(each.difference.high, '+')}",
+            _format_scaled(each.means[0], 1),
+            _format_scaled(each.means[1], 1),
+            _format(each.difference.mean, "+"),
+            f"{_format(each.difference.low, '+')} to {_format(each.difference.high, '+')}",
             f"{each.difference.p:.4f}" if each.difference.enough else "",
             each.difference.stars,
             str(each.difference.questions),
@@ -84,28 +84,28 @@ def show_comparison(found: Sequence[Compared]) -> None:
         for side, count in zip((each.first, each.second), each.missing, strict=True):
             if count:
                 questions = counted(count, "question")
-                note(f"{each.dataset}, {each.metric}: {side} lacks {questions} of the other's")
+                note(f"{each.dataset}, {each.metric}: {side} lacks {questions} of the other side")
 
 
-def _rows(done: SuiteRun, dataset: str, strategy: str) -> list[Row]:
+def _select(done: SuiteRun, dataset: str, strategy: str) -> list[Row]:
     return [r for r in done.rows.values() if (r.dataset, r.strategy) == (dataset, strategy)]
 
 
-def _measured(rows: Sequence[Row]) -> list[str]:
+def _list_metrics(rows: Sequence[Row]) -> list[str]:
     return list(dict.fromkeys(name for row in rows for name in row.metrics))
 
 
 def _mean(rows: Sequence[Row], metric: str) -> float | None:
-    from colligate.bench.compare import counted
+    from colligate.bench.compare import collect_values
 
-    values = counted(rows, metric).values()
+    values = collect_values(rows, metric).values()
     return sum(values) / len(values) if values else None
 
 
-def _shown(value: float | None, scale: float) -> str:
-    return "" if value is None else _number(value * scale)
+def _format_scaled(value: float | None, scale: float) -> str:
+    return "" if value is None else _format(value * scale)
 
 
-def _number(value: float, sign: str = "") -> str:
-    """Four figures, and of thousands all before the point."""
+def _format(value: float, sign: str = "") -> str:
+    """Return a number with four figures; of thousands all before the point."""
     return f"{value:{sign},.0f}" if abs(value) >= 1000 else f"{value:{sign}.4g}"

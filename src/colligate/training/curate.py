@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from colligate.bench.corpus import INDEXES, CorpusResolver
-from colligate.bench.datasets.corpus import Corpus, documents_of
 from colligate.bench.datasets.formats import read_questions
-from colligate.bench.datasets.reading import HasId, some
+from colligate.bench.datasets.passages import iterate_documents, load_documents
+from colligate.bench.datasets.sampling import HasId, draw_sample
 from colligate.bench.participants import ModelNames
 from colligate.bench.question import Question
 from colligate.bench.suites import Dataset
@@ -134,7 +134,7 @@ async def open_curation(
             corpora = CorpusResolver(Path(), request.out / INDEXES, embedder, trace)
             await stack.enter_async_context(corpora)
             if needs.reads:
-                asked = [await corpora.named(dataset, question) for question in asked]
+                asked = [await corpora.resolve(dataset, question) for question in asked]
         identity = {
             "system": system,
             "tasks": sorted(tasks),
@@ -250,7 +250,7 @@ class CurationContext:
             yield self.library
             return
         assert self.corpora is not None
-        async with self.corpora.of(self.dataset, question) as sources:
+        async with self.corpora.open_sources(self.dataset, question) as sources:
             yield sources
 
     def start_run(self, sources: Sources) -> Run:
@@ -282,10 +282,10 @@ class CurationContext:
         """Load at most `limit` of the documents, drawn by seed and id as questions are."""
         limit, seed = self.request.limit, self.request.seed
         if self.library is not None:
-            infos = some(await self.library.documents(), limit, seed)
+            infos = draw_sample(await self.library.documents(), limit, seed)
             found = [await self.library.document(info.id) for info in infos]
         else:
-            found = await in_thread(lambda: some(self._every_document(), limit, seed))
+            found = await in_thread(lambda: draw_sample(self._every_document(), limit, seed))
         if not found:
             raise NoDocuments("there are no documents", "", "name a --library or a --corpus")
         return found
@@ -293,13 +293,13 @@ class CurationContext:
     def _every_document(self) -> Iterator[Document]:
         if self.request.corpus is not None:
             unread: list[ColligateError] = []
-            yield from Corpus(self.request.corpus).passages(unread.append)
+            yield from iterate_documents(self.request.corpus, unread.append)
             for error in unread:
                 self.trace.emit(Noted(f"left out: {error}", warning=True))
             return
         seen = set()
         for question in self.questions:
-            for document in documents_of(question):
+            for document in load_documents(question):
                 if document.id not in seen:
                     seen.add(document.id)
                     yield document
@@ -342,7 +342,7 @@ def _read_questions(request: Curation, needs: Needs) -> list[Question]:
     if request.questions is None:
         return []
     questions = read_questions(request.questions, request.format)
-    asked = some(questions, request.limit, request.seed)
+    asked = draw_sample(questions, request.limit, request.seed)
     if not asked:
         raise UsageError(f"{request.questions} holds no questions")
     if needs.reads and request.library is None and request.corpus is None:

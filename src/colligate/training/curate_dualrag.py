@@ -15,8 +15,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from colligate.bench.metrics.answers import normalise_dual
 from colligate.bench.metrics.judging import implies
-from colligate.bench.metrics.short_answers import dual
 from colligate.bench.question import Question
 from colligate.concurrency import in_thread
 from colligate.core.events import Listener
@@ -210,14 +210,14 @@ def contains_answer(answer: str, short: str, gold: str) -> bool:
 
     Yes and no are in many sentences: for them the short answer's first word counts.
     """
-    wanted = dual(gold).split()
+    wanted = normalise_dual(gold).split()
     if not wanted:
         return False
     if wanted in (["yes"], ["no"]):
-        return dual(short).split()[:1] == wanted
+        return normalise_dual(short).split()[:1] == wanted
     return any(
         words[at : at + len(wanted)] == wanted
-        for words in (dual(answer).split(), dual(short).split())
+        for words in (normalise_dual(answer).split(), normalise_dual(short).split())
         for at in range(len(words) - len(wanted) + 1)
     )
 

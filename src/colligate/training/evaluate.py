@@ -21,7 +21,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from colligate.bench.datasets.reading import some
+from colligate.bench.datasets.sampling import draw_sample
 from colligate.bench.participants import ModelNames
 from colligate.bench.significance import Difference, paired_bootstrap
 from colligate.concurrency import in_thread
@@ -438,7 +438,7 @@ def _samples(request: Evaluation) -> tuple[list[Sample], str]:
     found = [
         sample
         for task in TASKS
-        for sample in some((s for s in read if s.task == task), request.limit, request.seed)
+        for sample in draw_sample((s for s in read if s.task == task), request.limit, request.seed)
     ]
     if not found:
         there = ", ".join(dict.fromkeys(sample.task for sample in read_samples(file)))

@@ -21,7 +21,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from colligate.bench.report.charts import Axis, Line, Point, lines
+from colligate.bench.figures import Panel, Point, Series, draw_lines
 from colligate.core.events import Event, Listener, Noted, Progressed, Trace
 from colligate.errors import ColligateError, MissingPath, UnknownModel, UsageError
 from colligate.jobs.files import (
@@ -228,27 +228,23 @@ _LINES = JsonlReader(
 
 
 def picture(measured: Sequence[Measured], title: str) -> str:
-    """The losses against the steps, as an SVG that stands alone.
+    """Return the losses against the steps as SVG; "" without values, or without matplotlib.
 
     Of many steps neighbours are drawn as their mean.
     """
     learnt = [(m.step, m.loss) for m in measured if m.loss is not None]
     kept = [(m.step, m.held_out_loss) for m in measured if m.held_out_loss is not None]
-    drawn = lines(
-        [
-            Line("training", _points(_thinned(learnt), "training"), 0),
-            Line("held out", _points(kept, "held out"), 1),
-        ],
-        Axis("step", floor=0.0),
-        Axis("loss (nats a token)", floor=0.0),
-        title=title,
-    )
-    head, _, rest = drawn.partition(">")
-    return f"{head}><style>{_STYLE}</style>{rest}\n"
-
-
-def _points(values: Sequence[tuple[float, float]], label: str) -> tuple[Point, ...]:
-    return tuple(Point(x, y, title=f"{label}, step {x:g}: {y:.3f}") for x, y in values)
+    named: dict[str, Sequence[tuple[float, float]]] = {
+        "training": _thinned(learnt),
+        "held out": kept,
+    }
+    series = [
+        Series(label, tuple(Point(step, loss) for step, loss in values), style)
+        for style, (label, values) in enumerate(named.items())
+    ]
+    panel = Panel("", tuple(series))
+    y_label = "loss (nats a token)"
+    return draw_lines([panel], title=title, x_label="step", y_label=y_label, limits=(0.0, None))
 
 
 def _thinned(values: Sequence[tuple[int, float]]) -> list[tuple[float, float]]:
@@ -258,18 +254,6 @@ def _thinned(values: Sequence[tuple[int, float]]) -> list[tuple[float, float]]:
         (sum(step for step, _ in group) / len(group), sum(loss for _, loss in group) / len(group))
         for group in groups
     ]
-
-
-_STYLE = """
-svg { background: #fff; font-family: sans-serif; --ink: #1c1c1c; --soft: #666; --rule: #e3e3e3;
---c0: #1b5ea6; --c1: #b3541e; }
-@media (prefers-color-scheme: dark) { svg { background: #16181b; --ink: #eee; --soft: #aaa;
---rule: #34383e; --c0: #82b6f2; --c1: #f0a172; } }
-text { font-size: 12.5px; fill: var(--ink); } .tick, .quiet, .name { fill: var(--soft); }
-line, polyline { fill: none; stroke: var(--soft); } .grid { stroke: var(--rule); }
-.c0 { --c: var(--c0); } .c1 { --c: var(--c1); } .lead { stroke-width: .75; }
-.series .stroke { stroke: var(--c); stroke-width: 2; } .mark { fill: var(--c); }
-""".replace("\n", " ")
 
 
 # What a training works with: its samples as tokens of its base, and how it is computed here.
@@ -764,7 +748,8 @@ def _end(record: Fit, recipe: Recipe, out: Path) -> None:
     """Put down what came of a session; at the end of all, the model too."""
     record.sessions[-1]["ended"] = utc_now()
     title = f"{recipe.title}: loss by step"
-    (out / PICTURE).write_text(picture(read_curve(out / CURVES_FILE), title), "utf-8")
+    if drawn := picture(read_curve(out / CURVES_FILE), title):
+        (out / PICTURE).write_text(drawn, "utf-8")
     if record.finished:
         _keep_model(recipe, out / CHECKPOINTS / f"checkpoint-{record.step}", out)
     write_fit(out, record)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from colligate.bench.datasets.reading import Record, faulty, lines, place_of
+from colligate.bench.datasets.records import JsonObject, load_records, record_error
 from colligate.jobs.files import json_line, write_whole
 from colligate.models import Message
 
@@ -152,22 +152,22 @@ def read_samples(path: Path, tasks: Collection[str] = ()) -> Iterator[Sample]:
         MissingPath: there is no such file.
         FaultyRecord: a line is no sample, or has an id that came before.
     """
-    seen: dict[str, int] = {}
-    for number, record in lines(path):
-        sample = _read(path, number, record)
+    seen: dict[str, str] = {}
+    for place, record in load_records(path):
+        sample = _read(path, place, record)
         if sample.id in seen:
-            why = f"its id {sample.id!r} came before, as number {seen[sample.id]}"
-            raise faulty(path, place_of(path, number), why)
-        seen[sample.id] = number
+            why = f"its id {sample.id!r} came before, in {seen[sample.id]}"
+            raise record_error(path, place, why)
+        seen[sample.id] = place
         if not tasks or sample.task in tasks:
             yield sample
 
 
-def _read(path: Path, number: int, record: Record) -> Sample:
+def _read(path: Path, place: str, record: JsonObject) -> Sample:
     try:
         return Sample.from_json(record)
     except ValueError as error:
-        raise faulty(path, place_of(path, number), str(error)) from None
+        raise record_error(path, place, str(error)) from None
 
 
 def write_samples(path: Path, samples: Iterable[Sample]) -> None:

@@ -22,7 +22,7 @@ from typing import TypeVar
 
 from pydantic import BaseModel
 
-from colligate.bench.metrics.short_answers import overlap
+from colligate.bench.metrics.short_answers import word_overlap
 from colligate.core.prompts import Reasoning
 from colligate.core.support import split_content_words
 from colligate.models.structured import parse
@@ -97,7 +97,7 @@ def _summarizer(sample: Sample, reply: str) -> dict[str, float]:
     values = {"none_accuracy": float(said is not None and bool(statements) == bool(right))}
     if right:
         stated = " ".join(each.sentence for each in statements)
-        values["token_f1"] = overlap(stated, [" ".join(each.sentence for each in right)]).f1
+        values["token_f1"] = word_overlap(stated, [" ".join(each.sentence for each in right)]).f1
     else:
         values["none_recall"] = values["none_accuracy"]
     if statements:

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from colligate.bench.datasets import FORMATS, format_of, read_questions
-from colligate.bench.question import Question, Reading, Task
+from colligate.bench.datasets import FORMATS, find_format, read_questions
+from colligate.bench.question import Question, QuestionReading, QuestionTask
 from colligate.errors import FaultyRecord, MissingPath, UsageError
 
 Record = dict[str, Any]
@@ -157,7 +157,7 @@ def test_the_format_is_told_from_the_first_record(tmp_path: Path, name: str) -> 
     lines, array = tmp_path / "q.jsonl.gz", tmp_path / "q.json"
     lines.write_bytes(gzip.compress(json.dumps(FIRST_RECORDS[name]).encode()))
     array.write_text(json.dumps([FIRST_RECORDS[name]]))
-    assert format_of(lines).name == format_of(array).name == name
+    assert find_format(lines).name == find_format(array).name == name
     assert list(read_questions(lines)) == list(read_questions(array, name))
 
 
@@ -219,31 +219,36 @@ def test_plain(tmp_path: Path) -> None:
     assert question.answers == ("Jane Austen", "Austen")
     assert [document.id for document in question.documents] == ["d1", "d2"]
     assert (question.gold, question.gold_at, question.answerable) == (("d1",), 0, True)
-    assert question.task is Task.SHORT
+    assert question.task is QuestionTask.SHORT
     assert question.meta["dataset"] == "nq"
 
 
 @pytest.mark.parametrize(
     ("meta", "task"),
     [
-        ({"qa_pairs": [{"question": "In Asia?", "short_answers": ["1941"]}]}, Task.READINGS),
-        ({"answer_list": [["a", "A"], ["b"]]}, Task.SET),
-        ({"claims": ["It pins."]}, Task.LONG),
-        ({"evidence_text": ["PP&E 9,178"]}, Task.JUDGED),
-        ({"prompt_template": "{docs}\n\n{instruction}\n\n{question}"}, Task.JUDGED),
-        ({}, Task.SHORT),
+        (
+            {"qa_pairs": [{"question": "In Asia?", "short_answers": ["1941"]}]},
+            QuestionTask.READINGS,
+        ),
+        ({"answer_list": [["a", "A"], ["b"]]}, QuestionTask.SET),
+        ({"claims": ["It pins."]}, QuestionTask.LONG),
+        ({"evidence_text": ["PP&E 9,178"]}, QuestionTask.JUDGED),
+        ({"prompt_template": "{docs}\n\n{instruction}\n\n{question}"}, QuestionTask.JUDGED),
+        ({}, QuestionTask.SHORT),
     ],
 )
 def test_the_plain_form_tells_the_task_from_its_gold(
-    tmp_path: Path, meta: Record, task: Task
+    tmp_path: Path, meta: Record, task: QuestionTask
 ) -> None:
     meta = {"instruction": "Read.", "question_field": "What?"} | meta
     question = one(tmp_path, PLAIN, meta=meta)
     assert question.task is task
-    assert question.readings == ((Reading("In Asia?", ("1941",)),) if "qa_pairs" in meta else ())
+    assert question.readings == (
+        (QuestionReading("In Asia?", ("1941",)),) if "qa_pairs" in meta else ()
+    )
     assert question.members == ((("a", "A"), ("b",)) if "answer_list" in meta else ())
     assert question.claims == (("It pins.",) if "claims" in meta else ())
-    assert question.long_answers == (PLAIN_ANSWERS if task is Task.LONG else ())
+    assert question.long_answers == (PLAIN_ANSWERS if task is QuestionTask.LONG else ())
     assert question.gold_texts == ((("d1", "PP&E 9,178"),) if "evidence_text" in meta else ())
     if "prompt_template" in meta:
         assert question.text == "Read.\n\nWhat?"
@@ -284,7 +289,7 @@ def test_what_is_wrong_with_a_plain_record(tmp_path: Path, changes: Record, reas
 def test_two_questions_with_one_id(tmp_path: Path) -> None:
     path = tmp_path / "q.jsonl"
     path.write_text(f"{json.dumps(PLAIN)}\n{json.dumps(PLAIN)}\n")
-    with pytest.raises(FaultyRecord, match=r"line 2 of .* the id 'q1' stood before"):
+    with pytest.raises(FaultyRecord, match=r"line 2 of .* the id 'q1' came before"):
         list(read_questions(path))
 
 
@@ -390,10 +395,10 @@ def test_flashrag(tmp_path: Path) -> None:
 
 def test_asqa(tmp_path: Path) -> None:
     question = one(tmp_path, ASQA)
-    assert (question.id, question.task) == ("-31", Task.READINGS)
+    assert (question.id, question.task) == ("-31", QuestionTask.READINGS)
     assert question.readings == (
-        Reading("In Europe?", ("1941", "11 December 1941")),
-        Reading("In Asia?", ("1941",)),
+        QuestionReading("In Europe?", ("1941", "11 December 1941")),
+        QuestionReading("In Asia?", ("1941",)),
     )
     assert question.answers == ("1941", "11 December 1941")
     assert question.long_answers == ("It did.", "It did so.")
@@ -403,14 +408,14 @@ def test_asqa(tmp_path: Path) -> None:
 
 def test_qampari(tmp_path: Path) -> None:
     question = one(tmp_path, QAMPARI)
-    assert question.task is Task.SET
+    assert question.task is QuestionTask.SET
     assert question.members == (("Marie Sharp",), ("Mirtha Colón", "M. Colón"))
     assert question.answers == ("Marie Sharp", "Mirtha Colón", "M. Colón")
 
 
 def test_eli5(tmp_path: Path) -> None:
     question = one(tmp_path, ELI5)
-    assert question.task is Task.LONG
+    assert question.task is QuestionTask.LONG
     assert question.claims == ("It is for undoing.", "It is old.", "It pins.")
     assert question.long_answers == ("To undo them later.",)
     assert len({document.id for document in question.documents}) == 2
@@ -420,7 +425,7 @@ def test_eli5(tmp_path: Path) -> None:
 def test_loong_is_asked_in_the_words_of_its_prompt(tmp_path: Path) -> None:
     question = one(tmp_path, LOONG)
     assert question.text == "Find what the paper cites.\n\n#The paper to analyze:\nOn Voyages"
-    assert question.task is Task.JUDGED
+    assert question.task is QuestionTask.JUDGED
     assert json.loads(question.answers[0]) == LOONG["answer"] == question.meta["answer"]
     assert question.meta["question_field"] == "On Voyages"
     assert (question.meta["set"], question.meta["type"], question.meta["level"]) == (1, "paper", 3)
@@ -442,7 +447,7 @@ def test_loong_finds_its_documents_below_the_folder_beside_it(tmp_path: Path) ->
 
 def test_financebench(tmp_path: Path) -> None:
     question = one(tmp_path, FINANCEBENCH)
-    assert question.task is Task.JUDGED
+    assert question.task is QuestionTask.JUDGED
     assert [document.id for document in question.documents] == ["3M_2022_10K"]
     assert question.gold == ("3M_2022_10K",)
     assert question.gold_texts == (("3M_2022_10K", "PP&E 9,178"), ("3M_2022_10K", "Sales 34,229"))
@@ -462,7 +467,7 @@ def beir(tmp_path: Path) -> Path:
 
 
 def test_beir(beir: Path) -> None:
-    assert format_of(beir).name == "beir"
+    assert find_format(beir).name == "beir"
     (question,) = read_questions(beir)
     assert (question.id, question.text) == ("1", "What is it?")
     assert question.gold == ("d2", "d3")

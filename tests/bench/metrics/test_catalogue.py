@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from colligate.bench.metrics.backends import Backends, JudgeReads, MissingBackend
-from colligate.bench.metrics.catalogue import CORPUS, GROUPS, higher_is_better, measured, require
+from colligate.bench.metrics.catalogue import GROUPS, higher_is_better, measure, require_groups
 from colligate.bench.outcome import Outcome, Piece
-from colligate.bench.question import Candidate, Question, Reading, Task
+from colligate.bench.question import Candidate, Question, QuestionReading, QuestionTask
 from colligate.errors import MissingExtra, UsageError
 from colligate.testing import ScriptedModel
 
@@ -36,15 +36,19 @@ QUESTIONS = {
     "readings": Question(
         "r",
         "who?",
-        task=Task.READINGS,
-        readings=(Reading("who?", ("Ann Lee", "Lee")), Reading("when?", ("1932",))),
+        task=QuestionTask.READINGS,
+        readings=(QuestionReading("who?", ("Ann Lee", "Lee")), QuestionReading("when?", ("1932",))),
         long_answers=("Ann Lee wrote it in 1932.",),
     ),
-    "set": Question("m", "who?", task=Task.SET, members=(("Ann Lee",), ("Bo",))),
+    "set": Question("m", "who?", task=QuestionTask.SET, members=(("Ann Lee",), ("Bo",))),
     "long": Question(
-        "l", "why?", task=Task.LONG, long_answers=("Ann Lee wrote it.",), claims=("it was Ann",)
+        "l",
+        "why?",
+        task=QuestionTask.LONG,
+        long_answers=("Ann Lee wrote it.",),
+        claims=("it was Ann",),
     ),
-    "judged": Question("j", "who?", ("Ann",), task=Task.JUDGED),
+    "judged": Question("j", "who?", ("Ann",), task=QuestionTask.JUDGED),
     "unanswerable": Question("u", "who?", ("kept",), gold=("g",), answerable=False),
 }
 COSTS_AND_REFUSALS = {"abstention", "cost"}
@@ -71,7 +75,7 @@ def _needs_the_extra() -> None:
 
 
 async def every(question: Question, outcome: Outcome) -> dict[str, float]:
-    return await measured(list(GROUPS), question, outcome, backends())
+    return await measure(list(GROUPS), question, outcome, backends())
 
 
 @pytest.mark.parametrize("kind", QUESTIONS)
@@ -80,7 +84,7 @@ async def test_a_refusal_or_a_failure_has_every_measure_of_an_answer_and_scores_
 ) -> None:
     question = QUESTIONS[kind]
     answer_groups = [name for name in GROUPS if name not in COSTS_AND_REFUSALS]
-    answered = await measured(answer_groups, question, ANSWERED, backends())
+    answered = await measure(answer_groups, question, ANSWERED, backends())
     # What only a judge's reply or the strategy's own stages bring is not known of a refusal.
     known = {
         name
@@ -88,14 +92,14 @@ async def test_a_refusal_or_a_failure_has_every_measure_of_an_answer_and_scores_
         if not re.search("_kept$|_success$|^compression$|^evidence_words$", name)
     }
     for outcome in WITHOUT_ANSWER:
-        found = await measured(answer_groups, question, outcome, backends())
+        found = await measure(answer_groups, question, outcome, backends())
         assert known <= set(found)
         assert set(found.values()) <= {0.0}
 
 
 async def test_unanswerable_questions_are_measured_by_refusals_alone() -> None:
     found = await every(QUESTIONS["unanswerable"], ANSWERED)
-    cost = await measured(["cost"], QUESTIONS["unanswerable"], ANSWERED)
+    cost = await measure(["cost"], QUESTIONS["unanswerable"], ANSWERED)
     assert set(found) - set(cost) == {"right_refusal", "failed"}
 
 
@@ -121,7 +125,7 @@ async def test_marks_of_citations_never_count() -> None:
 
 async def test_a_long_form_ends_in_its_final_answer_for_longrefiner() -> None:
     text = "Many words before. So the final answer is: Ann Lee"
-    found = await measured(["flashrag"], QUESTIONS["short"], Outcome(text, found=True))
+    found = await measure(["flashrag"], QUESTIONS["short"], Outcome(text, found=True))
     assert found["f1_flashrag"] == 1
     assert found["f1_flashrag_raw"] < 1
 
@@ -129,7 +133,7 @@ async def test_a_long_form_ends_in_its_final_answer_for_longrefiner() -> None:
 async def test_the_judge_is_asked_once_where_both_texts_are_one() -> None:
     judge = ScriptedModel(lambda call: "No")
     outcome = Outcome("Ann Lee [1]", "Ann Lee", found=True)
-    await measured(["judge_dual"], QUESTIONS["short"], outcome, Backends(judge=judge))
+    await measure(["judge_dual"], QUESTIONS["short"], outcome, Backends(judge=judge))
     assert len(judge.calls) == 1
 
 
@@ -137,18 +141,18 @@ async def test_missing_models_and_unknown_groups_are_told_before_anything_is_ask
     judge = ScriptedModel(lambda call: "Yes")
     question = QUESTIONS["short"]
     with pytest.raises(MissingBackend, match=r"eli5.*nli"):
-        await measured(["judge_dual", "eli5"], question, ANSWERED, Backends(judge=judge))
+        await measure(["judge_dual", "eli5"], question, ANSWERED, Backends(judge=judge))
     with pytest.raises(MissingBackend, match="--judge"):
-        require(["loong_spd"], Backends())
+        require_groups(["loong_spd"], Backends())
     with pytest.raises(UsageError, match=r"no metrics rogue.*short"):
-        await measured(["judge_dual", "rogue"], question, ANSWERED, Backends(judge=judge))
+        await measure(["judge_dual", "rogue"], question, ANSWERED, Backends(judge=judge))
     assert not judge.calls
 
 
 def test_a_missing_package_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "rouge_score", None)
     with pytest.raises(MissingExtra, match=r"long.*colligate\[bench\]"):
-        require(["long"], Backends())
+        require_groups(["long"], Backends())
 
 
 @pytest.mark.parametrize(
@@ -169,12 +173,12 @@ def test_less_cost_is_better_and_more_of_the_rest(
 async def test_the_guide_names_every_group_and_every_measure() -> None:
     text = DOCS.read_text("utf-8")
     named = set(re.findall(r"`([^`\s]+)`", text))
-    assert set(GROUPS) | set(CORPUS) <= named
+    assert set(GROUPS) <= named
     for question in QUESTIONS.values():
-        for measure in await every(question, ANSWERED):
-            general = re.sub(r"(?<=_at_)\d+$", "K", measure)
+        for name in await every(question, ANSWERED):
+            general = re.sub(r"(?<=_at_)\d+$", "K", name)
             general = re.sub(r"_(raw|short|max|kept)$", "", general)
             general = re.sub(r"_(retrieved|evidence)$", "_STAGE", general)
             if general.startswith("gold_") and not general.endswith("_STAGE"):
                 general += "_STAGE"
-            assert {measure, general} & named, f"{measure} is not in docs/metrics.md"
+            assert {name, general} & named, f"{name} is not in docs/metrics.md"

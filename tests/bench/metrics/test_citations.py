@@ -3,10 +3,10 @@ from __future__ import annotations
 import pytest
 
 from colligate.bench.metrics.citations import (
-    Cited,
+    CitedStatement,
     citation_measures,
-    cited_statements,
     nli_citation_measures,
+    split_statements,
 )
 from colligate.bench.outcome import Outcome, Piece
 from colligate.bench.question import Question
@@ -31,14 +31,14 @@ def answer(text: str, *cited: tuple[str, str]) -> Outcome:
 
 
 def test_statements_end_with_their_marks_and_the_rest_by_sentences() -> None:
-    assert cited_statements("Dr. A came. He left [1][3]. So did B [uncited]. C stayed. D too.") == [
-        Cited("Dr. A came. He left", (1, 3)),
-        Cited("So did B", ()),
-        Cited("C stayed.", ()),
-        Cited("D too.", ()),
+    assert split_statements("Dr. A came. He left [1][3]. So did B [uncited]. C stayed. D too.") == [
+        CitedStatement("Dr. A came. He left", (1, 3)),
+        CitedStatement("So did B", ()),
+        CitedStatement("C stayed.", ()),
+        CitedStatement("D too.", ()),
     ]
-    assert cited_statements("It rained. [2, 1]") == [Cited("It rained.", (2, 1))]
-    assert cited_statements("") == []
+    assert split_statements("It rained. [2, 1]") == [CitedStatement("It rained.", (2, 1))]
+    assert split_statements("") == []
 
 
 def test_documents_cited_against_the_gold() -> None:

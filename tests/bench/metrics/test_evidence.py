@@ -2,12 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from colligate.bench.metrics.by_question import abstention_measures, cost_measures
-from colligate.bench.metrics.evidence import evidence_measures, gold_recall
+from colligate.bench.metrics.evidence import evidence_measures, gold_recall, passage_scores
 from colligate.bench.outcome import Outcome, Piece
-from colligate.bench.question import Candidate, Question, Task
-from colligate.models.base import Price, Usage
-from colligate.models.metering import Meter, Prices
+from colligate.bench.question import Candidate, Question, QuestionReading, QuestionTask
 
 
 def piece(document: str, text: str = "some words here", title: str = "") -> Piece:
@@ -67,8 +64,8 @@ def test_without_gold_the_size_of_the_evidence_is_all_that_is_said() -> None:
     assert evidence_measures(Question("q", "who?"), shown) == {"evidence_words": 3}
 
 
-@pytest.mark.parametrize("task", [Task.LONG, Task.JUDGED])
-def test_whole_paragraphs_are_not_sought_in_the_evidence(task: Task) -> None:
+@pytest.mark.parametrize("task", [QuestionTask.LONG, QuestionTask.JUDGED])
+def test_whole_paragraphs_are_not_sought_in_the_evidence(task: QuestionTask) -> None:
     question = Question("q", "why?", ("some words here",), task=task)
     assert "answer_in_evidence" not in evidence_measures(question, Outcome(evidence=(piece("a"),)))
 
@@ -79,44 +76,26 @@ def test_the_evidence_of_what_broke_is_not_the_shortest() -> None:
     assert "evidence_words" not in evidence_measures(question, Outcome(error="ModelError: no"))
 
 
-@pytest.mark.parametrize(
-    ("answerable", "outcome", "expected"),
-    [
-        (True, Outcome("x", found=True), {"wrong_refusal": 0, "failed": 0}),
-        (True, Outcome(), {"wrong_refusal": 1, "failed": 0}),
-        (True, Outcome(error="broke"), {"wrong_refusal": 0, "failed": 1}),
-        (False, Outcome("x", found=True), {"right_refusal": 0, "failed": 0}),
-        (False, Outcome(), {"right_refusal": 1, "failed": 0}),
-        (False, Outcome(error="broke"), {"right_refusal": 0, "failed": 1}),
-    ],
-)
-def test_refusals_are_right_or_wrong_and_what_broke_is_neither(
-    answerable: bool, outcome: Outcome, expected: dict[str, float]
-) -> None:
-    answers = ("Ann",) if answerable else ()
-    question = Question("q", "who?", answers, answerable=answerable)
-    assert abstention_measures(question, outcome) == expected
+# RDR2's passages: worked by hand from its rules
+
+READINGS = (QuestionReading("when?", ("1932",)), QuestionReading("where?", ("Paris",)))
 
 
-def test_without_any_gold_nobody_knows_whether_a_refusal_is_wrong() -> None:
-    assert abstention_measures(Question("q", "who?"), Outcome()) == {"failed": 0}
-    assert "wrong_refusal" in abstention_measures(Question("q", "who?", gold=("g",)), Outcome())
+def test_passages_of_rdr2() -> None:
+    first, second = "He left in 1932 for home", "Paris"
+    found = passage_scores([first, second], READINGS, k=5)
+    assert found["p_em"] == found["p_hit"] == 1
+    assert found["p_score"] == pytest.approx((0.5 / 1 + 0.5 / 2) / 5)
+    assert found["p_len"] == (6 + 1) / 5
 
 
-def test_costs_are_those_of_the_meter() -> None:
-    meter = Meter(Prices([("dear", Price(input=2, output=10))]))
-    meter.chat("reader", "dear", Usage(1000, 100), seconds=1)
-    meter.chat("worker", "dear", Usage(500, 10), seconds=1)
-    meter.scoring("scorer", "dear", passes=7, seconds=1)
-    meter.retrieval()
-    found = cost_measures(Outcome(usage=meter.report().to_json(), seconds=2.5))
-    assert (found["calls"], found["tokens"], found["rounds"]) == (2, 1610, 1)
-    assert (found["scoring_passes"], found["seconds"]) == (7, 2.5)
-    assert found["usd"] == pytest.approx(0.0041)
-    assert (found["output_tokens_reader"], found["calls_worker"]) == (100, 1)
+def test_the_best_p_score_for_five_is_its_published_bound() -> None:
+    passages = ["Paris 1932"] * 7
+    assert 100 * passage_scores(passages, READINGS, k=5)["p_score"] == pytest.approx(
+        45.67, abs=0.01
+    )
 
 
-def test_an_unknown_price_is_no_price() -> None:
-    meter = Meter(Prices([]))
-    meter.chat("reader", "free?", Usage(1, 1), seconds=1)
-    assert "usd" not in cost_measures(Outcome(usage=meter.report().to_json()))
+def test_no_passages_serve_nobody() -> None:
+    assert set(passage_scores([], READINGS).values()) == {0}
+    assert passage_scores(["x"] * 5 + ["1932 Paris"], READINGS)["p_em"] == 0  # beyond k

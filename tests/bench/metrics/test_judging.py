@@ -4,16 +4,16 @@ from collections.abc import Sequence
 
 import pytest
 
+from colligate.bench.metrics.alce import claim_recall, disambiguation_scores
 from colligate.bench.metrics.backends import JudgeEntails, JudgeReads, TrainedEntails
-from colligate.bench.metrics.by_question import claim_recall, disambiguation_scores
 from colligate.bench.metrics.judging import (
+    format_loong_gold,
     implies,
-    loong_gold,
     loong_official,
-    loong_question,
     loong_spd,
+    make_loong_question,
 )
-from colligate.bench.question import Question, Reading, Task
+from colligate.bench.question import Question, QuestionReading, QuestionTask
 from colligate.errors import MissingCapability, ModelError
 from colligate.models import ChatRequest
 from colligate.models.base import Completion, LabelOdds, Message
@@ -48,7 +48,7 @@ async def test_yes_is_read_before_no_and_neither_is_asked_again_three_times() ->
 async def test_a_verdict_that_was_cut_off_is_no_zero() -> None:
     # A judge that thinks away its tokens says nothing of the answer.
     cut = Completion("The prediction", finish_reason="length")
-    question = Question("q", "who?", ("Ann",), task=Task.JUDGED)
+    question = Question("q", "who?", ("Ann",), task=QuestionTask.JUDGED)
     for judged in (loong_official, loong_spd):
         with pytest.raises(ModelError, match="cut off after"):
             await judged(ScriptedModel([cut]), question, "Ann")
@@ -63,7 +63,7 @@ async def test_a_verdict_that_was_cut_off_is_no_zero() -> None:
 
 async def test_nobody_is_asked_about_a_refusal() -> None:
     model = ScriptedModel([])
-    question = Question("q", "who?", ("Ann",), task=Task.JUDGED)
+    question = Question("q", "who?", ("Ann",), task=QuestionTask.JUDGED)
     assert await implies(model, "who?", " ", ["Ann"]) == 0
     assert await loong_official(model, question, "") == {
         "loong_official": 0,
@@ -97,7 +97,7 @@ async def test_the_two_protocols_of_loong_read_a_reply_each_in_its_way(
     official: float | None,
     spd: float,
 ) -> None:
-    question = Question("q", "who?", ("Ann",), task=Task.JUDGED)
+    question = Question("q", "who?", ("Ann",), task=QuestionTask.JUDGED)
     model = ScriptedModel([reply, reply])
     found = await loong_official(model, question, "Ann")
     assert found.get("loong_official") == official
@@ -114,7 +114,7 @@ async def test_the_two_protocols_ask_differently() -> None:
         "instruction": "Read the reports.",
         "answer": {"Ann": ["1", "2"]},
     }
-    question = Question("q", "who?", ("ignored",), task=Task.JUDGED, meta=meta)
+    question = Question("q", "who?", ("ignored",), task=QuestionTask.JUDGED, meta=meta)
     model = ScriptedModel(["[[1]]", "[[1]]"])
     await loong_official(model, question, "Ann")
     await loong_spd(model, question, "Ann")
@@ -128,10 +128,10 @@ async def test_the_two_protocols_ask_differently() -> None:
 
 def test_papers_keep_the_place_of_their_documents_and_a_bare_record_is_its_question() -> None:
     meta = {"type": "paper", "prompt_template": "{docs} {question}", "question_field": "which?"}
-    assert loong_question(Question("q", "longer", meta=meta)) == "{docs} which?"
-    assert loong_question(Question("q", "who?")) == "who?"
-    assert loong_gold(Question("q", "who?", ("Ann",))) == "Ann"
-    assert loong_gold(Question("q", "who?", ("Ann", "Bea"))) == '["Ann", "Bea"]'
+    assert make_loong_question(Question("q", "longer", meta=meta)) == "{docs} which?"
+    assert make_loong_question(Question("q", "who?")) == "who?"
+    assert format_loong_gold(Question("q", "who?", ("Ann",))) == "Ann"
+    assert format_loong_gold(Question("q", "who?", ("Ann", "Bea"))) == '["Ann", "Bea"]'
 
 
 async def test_entailment_by_odds_is_named_as_such() -> None:
@@ -154,9 +154,9 @@ async def test_what_a_reader_finds_for_each_reading() -> None:
         return next(said for question, said in replies.items() if question in call.prompt)
 
     readings = (
-        Reading("when?", ("in 1932", "1932")),
-        Reading("where?", ("Paris",)),
-        Reading("who?", ("Ann",)),
+        QuestionReading("when?", ("in 1932", "1932")),
+        QuestionReading("where?", ("Paris",)),
+        QuestionReading("who?", ("Ann",)),
     )
     reader = JudgeReads(ScriptedModel(reply, name="small"))
     assert "small" in reader.name

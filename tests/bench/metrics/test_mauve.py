@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from colligate.bench.metrics.mauve import mauve, mauve_of_run, under_curve
+from colligate.bench.metrics.mauve import area_under_curve, mauve, mauve_of_run
 from colligate.bench.question import Question
 
 
@@ -18,7 +18,7 @@ from colligate.bench.question import Question
     ],
 )
 def test_the_area_under_the_curve(right: list[float], given: list[float], area: float) -> None:
-    assert under_curve(np.array(right), np.array(given)) == pytest.approx(area, abs=1e-9)
+    assert area_under_curve(np.array(right), np.array(given)) == pytest.approx(area, abs=1e-9)
 
 
 def test_the_same_texts_are_as_near_as_can_be_and_others_far() -> None:
@@ -34,7 +34,7 @@ def test_some_overlap_is_in_between_and_repeats_itself() -> None:
     right = centres[np.repeat([0, 1], 10)] + generator.normal(size=(20, 8)) * 0.01
     given = centres[np.repeat([0, 1], [2, 18])] + generator.normal(size=(20, 8)) * 0.01
     # Two clusters, as many as the default makes of 20 texts: halves against a tenth.
-    expected = under_curve(np.array([0.5, 0.5]), np.array([0.1, 0.9]))
+    expected = area_under_curve(np.array([0.5, 0.5]), np.array([0.1, 0.9]))
     assert mauve(right, given) == pytest.approx(expected)
     assert mauve(right, given) == mauve(right, given)
 

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colligate.bench.metrics.by_question import retrieval
-from colligate.bench.metrics.retrieval import CUTS, hit_scores, retrieval_scores
+from colligate.bench.metrics.retrieval import CUTS, hit_scores, retrieval_measures, retrieval_scores
 from colligate.bench.outcome import Outcome, Piece
 from colligate.bench.question import Question
 from colligate.errors import ColligateError
@@ -41,7 +40,7 @@ def test_grades_count_in_ndcg_alone() -> None:
     # By hand, as BEIR's published nDCG@10 is: gains are the grades.
     question = Question("q", "?", gold=("a", "b"), meta={"qrels": {"a": 1, "b": 2, "c": 0}})
     pieces = tuple(Piece(document, 0, 1, "x") for document in ("c", "a", "b"))
-    found = retrieval(question, Outcome(retrieved=pieces))
+    found = retrieval_measures(question, Outcome(retrieved=pieces))
     assert found is not None
     gain = 1 / math.log2(3) + 2 / math.log2(4)
     assert found["ndcg_at_10"] == pytest.approx(gain / (2 + 1 / math.log2(3)))
@@ -52,7 +51,7 @@ def test_hits_are_not_measured_of_passages_that_lost_their_texts() -> None:
     question = Question("q", "?", ("Ann",), gold=("a",))
     of_a_row = Outcome(retrieved=(Piece("a", 0, 9, ""),))
     with pytest.raises(ColligateError, match="without their texts"):
-        retrieval(question, of_a_row)
+        retrieval_measures(question, of_a_row)
 
 
 @pytest.mark.parametrize("rank", [1, 5, 10, 20, 50, 100])

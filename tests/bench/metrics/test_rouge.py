@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from colligate.bench.metrics.rouge import dual_rouge, long_rouge, rouge_of_run
+from colligate.bench.metrics.rouge import rouge_dual, rouge_long, rouge_of_run
 from colligate.bench.outcome import Outcome
-from colligate.bench.question import Question, Task
+from colligate.bench.question import Question, QuestionTask
 
 pytest.importorskip("rouge_score")
 
@@ -24,13 +24,13 @@ REFERENCE = (
 
 
 def test_the_example_of_the_package_rouge() -> None:
-    assert dual_rouge(HYPOTHESIS, [REFERENCE])["rouge_2_dual"] == pytest.approx(0.23423422957552154)
+    assert rouge_dual(HYPOTHESIS, [REFERENCE])["rouge_2_dual"] == pytest.approx(0.23423422957552154)
 
 
 def test_dual_rouge_is_the_best_over_golds_measure_by_measure() -> None:
     golds = ["the cat sat", "a dog ran off"]
-    assert dual_rouge("the cat sat", golds)["rouge_l_dual"] == pytest.approx(1, abs=1e-6)
-    assert dual_rouge("the cat sat", golds[::-1])["rouge_2_dual"] == pytest.approx(1, abs=1e-6)
+    assert rouge_dual("the cat sat", golds)["rouge_l_dual"] == pytest.approx(1, abs=1e-6)
+    assert rouge_dual("the cat sat", golds[::-1])["rouge_2_dual"] == pytest.approx(1, abs=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -46,46 +46,46 @@ def test_dual_rouge_is_the_best_over_golds_measure_by_measure() -> None:
 def test_the_rules_of_the_package_rouge(
     said: str, gold: str, rouge_2: float, rouge_l: float
 ) -> None:
-    found = dual_rouge(said, [gold])
+    found = rouge_dual(said, [gold])
     assert (found["rouge_2_dual"], found["rouge_l_dual"]) == pytest.approx((rouge_2, rouge_l))
 
 
 def test_a_long_text_breaks_nothing() -> None:
     # The package's recursion fails from about a thousand words on.
     text = " ".join(f"w{i}" for i in range(3000))
-    assert dual_rouge(text, ["w1 w2"])["rouge_2_dual"] == pytest.approx(2 / 3000, rel=0.01)
+    assert rouge_dual(text, ["w1 w2"])["rouge_2_dual"] == pytest.approx(2 / 3000, rel=0.01)
 
 
 @pytest.mark.parametrize("empty", ["", ".", " . .", "...", "\n"])
 def test_a_text_without_words_scores_nothing_and_breaks_nothing(empty: str) -> None:
-    assert set(dual_rouge(empty, ["a b"]).values()) == {0}
-    assert set(dual_rouge("a b", [empty]).values()) == {0}
-    assert set(long_rouge(empty, ["a b"]).values()) == {0}
-    assert set(long_rouge("a b", [empty]).values()) == {0}
+    assert set(rouge_dual(empty, ["a b"]).values()) == {0}
+    assert set(rouge_dual("a b", [empty]).values()) == {0}
+    assert set(rouge_long(empty, ["a b"]).values()) == {0}
+    assert set(rouge_long("a b", [empty]).values()) == {0}
 
 
 def test_the_example_of_rouge_score() -> None:
     # Its README: ROUGE-L of precision 0.625 and recall 0.5556.
     gold = "The quick brown fox jumps over the lazy dog"
-    found = long_rouge("The quick brown dog jumps on the log.", [gold])
+    found = rouge_long("The quick brown dog jumps on the log.", [gold])
     assert found["rouge_l"] == pytest.approx(2 * 0.625 * (5 / 9) / (0.625 + 5 / 9))
 
 
 def test_lsum_does_not_mind_the_order_of_sentences() -> None:
     said, gold = "The cats sat. It rained!", "It rains. A cat sat."
-    found = long_rouge(said, [gold, "nothing shared"])
+    found = rouge_long(said, [gold, "nothing shared"])
     # Stemmed and by sentence: it rain / the cat sat against it rain / a cat sat: 4 of 5 words.
     assert found["rouge_lsum"] == pytest.approx(0.8)
     assert found["rouge_l"] < found["rouge_lsum"]
 
 
 def test_only_the_first_line_without_its_citations_is_scored() -> None:
-    assert long_rouge("A cat sat [1].\nMuch more.", ["a cat sat"])["rouge_lsum"] == 1
+    assert rouge_long("A cat sat [1].\nMuch more.", ["a cat sat"])["rouge_lsum"] == 1
 
 
 def test_a_run_has_the_median_of_its_bootstrapped_means() -> None:
     def answered(text: str) -> tuple[Question, Outcome]:
-        question = Question("q", "what?", task=Task.LONG, long_answers=("a cat sat",))
+        question = Question("q", "what?", task=QuestionTask.LONG, long_answers=("a cat sat",))
         return question, Outcome(text, found=bool(text))
 
     run = [answered("a cat sat"), answered(""), answered("a cat sat"), answered("")]

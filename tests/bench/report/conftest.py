@@ -30,11 +30,7 @@ ASKED = (
     ("When does the next Deadpool movie come out?", "May 18, 2018"),
     ("What does the word China mean in Chinese?", "Middle Kingdom"),
     ("How many episodes are in series 7 of Game of Thrones?", "seven"),
-    (
-        "Where did the Confederate general who was shot by his own men in the woods die?",
-        "Guinea Station",
-    ),
-    ("South Indian film that was remade as Bhool Bhulaiyaa", "Manichitrathazhu"),
+    ("Where did the general who was shot by his own men die?", "Guinea Station"),
 )
 MODELS = ("Llama 3.1 8B", "Qwen2.5 7B")
 
@@ -100,41 +96,31 @@ class MadeRun:
                         row = self.change(self.row(name, number, gold, method))
                         if row is not None:
                             lines.write(json.dumps(row.to_json()) + "\n")
-        hardware = {
-            "system": "Linux-6.1-x86_64",
-            "processor": "AMD EPYC 9354 32-Core Processor",
-            "cores": 16,
-            "memory_gb": 128,
-            "gpus": ["NVIDIA H200"],
-        }
-        arguments = {"suite": "duquad-table1", "limit": 50, "seed": 7, "data": "data"}
-        RUN.write(
-            self.folder,
-            Provenance(
-                suite="duquad-table1",
-                suite_text=text,
-                seed=7,
-                models={
-                    "reader": ModelRecord(
-                        "gguf:models/qwen2.5-1.5b-instruct-q4_k_m.gguf", "ab12" * 16
-                    ),
-                    "scorer": ModelRecord("hf:Qwen/Qwen2.5-0.5B-Instruct", "cd34" * 10),
-                    "embedder": ModelRecord("minilm", "ef56" * 16),
-                },
-                datasets=tuple(names),
-                strategies=tuple(name for name, *_ in METHODS[: self.methods]),
-                questions=dict.fromkeys(names, self.questions),
-                limit=50,
-                settings={"max_tokens": 300, "temperature": 0.0},
-                prompts={"colligate.core.reader": "77aa" * 16},
-                data={"nq20.jsonl.gz": "99bb" * 16},
-                versions={"python": "3.11.9", "colligate": "0.1.0", "numpy": "2.1.0"},
-                sessions=(
-                    Invocation("2026-11-21T20:01:07+00:00", "2026-11-21T20:40:00+00:00", "abc1234"),
-                    Invocation("2026-11-21T20:55:00+00:00", "", "abc1234", hardware, arguments),
-                ),
+        hardware = {"processor": "AMD EPYC", "cores": 16, "memory_gb": 128, "gpus": ["NVIDIA H200"]}
+        began = "2026-11-21T20:01:07+00:00"
+        made = Provenance(
+            suite="duquad-table1",
+            suite_text=text,
+            seed=7,
+            models={
+                "reader": ModelRecord("gguf:models/qwen2.5-1.5b-q4_k_m.gguf", "ab12" * 16),
+                "scorer": ModelRecord("hf:Qwen/Qwen2.5-0.5B-Instruct", "cd34" * 10),
+                "embedder": ModelRecord("minilm", "ef56" * 16),
+            },
+            datasets=tuple(names),
+            strategies=tuple(name for name, *_ in METHODS[: self.methods]),
+            questions=dict.fromkeys(names, self.questions),
+            limit=50,
+            settings={"max_tokens": 300},
+            prompts={"core/reader.py": "77aa" * 16},
+            data={"nq20.jsonl.gz": "99bb" * 16},
+            versions={"python": "3.11.9", "colligate": "0.1.0"},
+            sessions=(
+                Invocation(began, "2026-11-21T20:40:00+00:00", "abc1234"),
+                Invocation(began, "", "abc1234", hardware, {"limit": 50, "seed": 7}),
             ),
         )
+        RUN.write(self.folder, made)
         return self.folder
 
     def row(
@@ -155,15 +141,8 @@ class MadeRun:
         elif not right and draws.random() < 0.3:
             found = False
         documents = [f"{dataset}:{number}:{place}" for place in range(20)]
-        first = Piece(
-            documents[gold or 3],
-            0,
-            90,
-            f"This is what the document says of it. The answer is {right_answer}, as is well "
-            "known, and it goes on for a while about other things that matter less.",
-            "List of things of that kind",
-            ((0, 20),),
-        )
+        quote = f"This is what the document says of it. The answer is {right_answer}."
+        first = Piece(documents[gold or 3], 0, 90, quote, "List of things", ((0, 20),))
         second = Piece(documents[7], 5, 60, "Another passage, of something else.", "Something else")
         said = right_answer if right else "Marie Curie"
         values = {
@@ -215,21 +194,11 @@ class MadeRun:
         """A trace with the attention of twenty documents: high at both ends and at the gold."""
         file.parent.mkdir(exist_ok=True)
         values = [
-            0.01
-            + 0.03 * abs(place - 9.5) / 9.5
-            + (0.03 if place == gold else 0)
-            + draws.uniform(0, 0.012)
+            0.01 + abs(place - 9.5) / 300 + 0.03 * (place == gold) + draws.uniform(0, 0.012)
             for place in range(20)
         ]
-        events = [
-            {"at": 0.0, "event": "asked", "reply": "so"},
-            {
-                "at": 0.1,
-                "event": "weighted",
-                "fusion": self.fusion,
-                "signals": {"attention": values},
-            },
-        ]
+        weighted = {"event": "weighted", "fusion": self.fusion, "signals": {"attention": values}}
+        events = [{"event": "asked", "reply": "so"}, weighted]
         with gzip.open(file, "wt", encoding="utf-8") as lines:
             lines.writelines(json.dumps(event) + "\n" for event in events)
 

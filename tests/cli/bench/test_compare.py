@@ -60,7 +60,7 @@ def test_two_runs_are_compared_over_common_questions_and_the_missing_are_said(
 
     assert done.returncode == 0
     assert "out: full-context" in done.stdout
-    assert "less: full-context lacks 5 questions of the other's" in done.stderr
+    assert "less: full-context lacks 5 questions of the other side" in done.stderr
 
 
 def test_what_cannot_be_compared_is_said(colligate: Any, out: Path, tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ def test_a_file_that_is_not_there_is_named_before_anything_is_asked(
 
         assert done.returncode == 1
         assert f"it names '{name}'" in done.stderr
-        assert "no file that could be read is called so" in done.stderr
+        assert "no readable file has this name" in done.stderr
     assert not [each for each in keeper.requests if each["path"].endswith("completions")]
 
 

@@ -1,18 +1,30 @@
-"""Data sets in their public formats, corpora, and drawing some of the questions.
+"""Data sets in their public formats, one module a format, and files of passages."""
 
-One module a format; `formats` has them by name.
-"""
-
-from colligate.bench.datasets.corpus import Corpus, documents_of
-from colligate.bench.datasets.formats import FORMATS, Format, format_of, read_questions
-from colligate.bench.datasets.reading import some
+from colligate.bench.datasets.formats import FORMATS, find_format, read_questions
+from colligate.bench.datasets.passages import PassageFile, load_documents
+from colligate.bench.datasets.records import (
+    DatasetFormat,
+    RecordModel,
+    has_fields,
+    load_records,
+    make_candidates,
+    make_format,
+    parse_questions,
+)
+from colligate.bench.datasets.sampling import draw_sample
 
 __all__ = [
     "FORMATS",
-    "Corpus",
-    "Format",
-    "documents_of",
-    "format_of",
+    "DatasetFormat",
+    "PassageFile",
+    "RecordModel",
+    "draw_sample",
+    "find_format",
+    "has_fields",
+    "load_documents",
+    "load_records",
+    "make_candidates",
+    "make_format",
+    "parse_questions",
     "read_questions",
-    "some",
 ]

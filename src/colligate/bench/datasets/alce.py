@@ -6,122 +6,123 @@ Read as published in princeton-nlp/ALCE-data: `asqa_eval_gtr_top100.json`,
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 from pydantic import AliasChoices, Field
 
-from colligate.bench.datasets.reading import Shape, Text, candidates, distinct, parsed
-from colligate.bench.datasets.tasks import Pair, readings
-from colligate.bench.question import Candidate, Question, Task
+from colligate.bench.datasets.records import (
+    JsonObject,
+    NullableText,
+    RecordModel,
+    has_fields,
+    make_candidates,
+    make_format,
+    unique,
+)
+from colligate.bench.datasets.tasks import ShortAnswers, make_readings
+from colligate.bench.question import Candidate, Question, QuestionTask
 
 
-class _Passage(Shape):
-    id: Text = ""  # ELI5's have none
-    title: Text = ""
+class _Passage(RecordModel):
+    id: NullableText = ""  # ELI5's have none
+    title: NullableText = ""
     text: str
 
 
-class _Record(Shape):
+class _Record(RecordModel):
     question: str
     docs: tuple[_Passage, ...] = ()
 
     @property
     def documents(self) -> tuple[Candidate, ...]:
         """The passages, best first."""
-        return candidates((each.id, each.title, each.text) for each in self.docs)
+        return make_candidates((each.id, each.title, each.text) for each in self.docs)
 
 
-class _Annotation(Shape):
+# ASQA: readings of an ambiguous question with their short answers, and long answers
+
+
+class _Annotation(RecordModel):
     long_answer: str
 
 
 class _Asqa(_Record):
-    id: Text = Field("", validation_alias=AliasChoices("sample_id", "id"))
-    qa_pairs: list[Pair]
+    id: NullableText = Field("", validation_alias=AliasChoices("sample_id", "id"))
+    qa_pairs: list[ShortAnswers]
     annotations: tuple[_Annotation, ...] = ()
-    answer: Text = ""
+    answer: NullableText = ""
 
 
-class _Qampari(_Record):
-    id: Text = ""
-    answers: list[list[str]]
-
-
-class _Eli5(_Record):
-    id: Text = ""
-    answer: str
-    claims: list[str]
-
-
-def asqa(path: Path) -> Iterator[Question]:
-    """The questions of a file of ASQA: readings with their short answers, long answers.
-
-    Raises:
-        FaultyRecord: if a record is wrong or cut off.
-    """
-    return parsed(path, _Asqa, _asqa)
-
-
-def qampari(path: Path) -> Iterator[Question]:
-    """The questions of a file of QAMPARI: sets, each member with its aliases.
-
-    Raises:
-        FaultyRecord: if a record is wrong or cut off.
-    """
-    return parsed(path, _Qampari, _qampari)
-
-
-def eli5(path: Path) -> Iterator[Question]:
-    """The questions of a file of ELI5: a long answer and the claims it makes.
-
-    Raises:
-        FaultyRecord: if a record is wrong or cut off.
-    """
-    return parsed(path, _Eli5, _eli5)
-
-
-def _asqa(record: _Asqa) -> Question:
+def _asqa_question(record: _Asqa) -> Question:
     return Question(
         record.id,
         record.question,
-        answers=distinct(answer for pair in record.qa_pairs for answer in pair.short_answers),
+        answers=unique(answer for pair in record.qa_pairs for answer in pair.short_answers),
         documents=record.documents,
-        task=Task.READINGS,
-        readings=readings(record.qa_pairs),
+        task=QuestionTask.READINGS,
+        readings=make_readings(record.qa_pairs),
         long_answers=_long_answers(record),
         meta=record.rest,
     )
 
 
 def _long_answers(record: _Asqa) -> tuple[str, ...]:
-    """Both annotators' answers; `answer` is one of them and first, for it is MAUVE's."""
+    """Return both annotators' answers, first `answer`, which is one of them: MAUVE takes it."""
     annotated = [each.long_answer for each in record.annotations]
     if not annotated or record.answer in annotated:
         annotated = [record.answer, *annotated]
-    return distinct(annotated)
+    return unique(annotated)
 
 
-def _qampari(record: _Qampari) -> Question:
+# QAMPARI: sets, each member with its aliases
+
+
+class _Qampari(_Record):
+    id: NullableText = ""
+    answers: list[list[str]]
+
+
+def _qampari_question(record: _Qampari) -> Question:
     return Question(
         record.id,
         record.question,
-        answers=distinct(alias for member in record.answers for alias in member),
+        answers=unique(alias for member in record.answers for alias in member),
         documents=record.documents,
-        task=Task.SET,
-        members=tuple(distinct(member) for member in record.answers),
+        task=QuestionTask.SET,
+        members=tuple(unique(member) for member in record.answers),
         meta=record.rest,
     )
 
 
-def _eli5(record: _Eli5) -> Question:
+def _is_qampari(record: JsonObject) -> bool:
+    answers = record.get("answers")
+    return isinstance(answers, list) and bool(answers) and isinstance(answers[0], list)
+
+
+# ELI5: a long answer and the claims it makes
+
+
+class _Eli5(_Record):
+    id: NullableText = ""
+    answer: str
+    claims: list[str]
+
+
+def _eli5_question(record: _Eli5) -> Question:
     return Question(
         record.id,
         record.question,
-        answers=distinct([record.answer]),
+        answers=unique([record.answer]),
         documents=record.documents,
-        task=Task.LONG,
-        claims=distinct(record.claims),
-        long_answers=distinct([record.answer]),
+        task=QuestionTask.LONG,
+        claims=unique(record.claims),
+        long_answers=unique([record.answer]),
         meta=record.rest,
     )
+
+
+ASQA = make_format(
+    "asqa", "ASQA in ALCE's form", _Asqa, _asqa_question, has_fields("question", "qa_pairs")
+)
+QAMPARI = make_format("qampari", "QAMPARI in ALCE's form", _Qampari, _qampari_question, _is_qampari)
+ELI5 = make_format(
+    "eli5", "ELI5 in ALCE's form", _Eli5, _eli5_question, has_fields("question", "claims")
+)

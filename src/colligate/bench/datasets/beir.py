@@ -1,7 +1,7 @@
 """BEIR: a folder of queries, judged documents and a corpus.
 
-Read as published: `queries.jsonl`, `qrels/test.tsv` (else `dev.tsv` or `train.tsv`), and
-`corpus.jsonl`, which `corpus.passages` reads. There are no answers: retrieval is measured.
+Read as published: `queries.jsonl`, `qrels/test.tsv` (or `dev.tsv`, or `train.tsv`), and
+`corpus.jsonl`, which `passages` reads. BEIR has no answers: retrieval is measured.
 """
 
 from __future__ import annotations
@@ -12,46 +12,40 @@ from pathlib import Path
 
 from pydantic import AliasChoices, Field
 
-from colligate.bench.datasets.reading import Shape, faulty, parsed
+from colligate.bench.datasets.records import (
+    DatasetFormat,
+    RecordModel,
+    parse_questions,
+    record_error,
+)
 from colligate.bench.question import Question
 from colligate.errors import MissingPath
 
-QUERIES, CORPUS, JUDGEMENTS = "queries.jsonl", "corpus.jsonl", "qrels"
+QUERIES_FILE, CORPUS_FILE = "queries.jsonl", "corpus.jsonl"
+_JUDGEMENTS = "qrels"
 _SPLITS = ("test", "dev", "train")
 
 
-class _Query(Shape):
+class _Query(RecordModel):
     id: str = Field(validation_alias=AliasChoices("_id", "id"))
     text: str
 
 
-def questions(path: Path) -> Iterator[Question]:
-    """The queries of a folder that have a judged document; `meta["qrels"]` keeps the grades.
+def _read(path: Path) -> Iterator[Question]:
+    """Yield the queries that have a judged document; `meta["qrels"]` keeps the grades."""
+    judged = _read_judgements(path)
 
-    Raises:
-        MissingPath: if the folder lacks queries or judgements.
-        FaultyRecord: if a record is wrong or cut off.
-    """
-    judged = judgements(path)
-
-    def question(query: _Query) -> Question:
+    def make(query: _Query) -> Question:
         grades = judged.get(query.id, {})
         gold = tuple(document for document, grade in grades.items() if grade > 0)
         return Question(query.id, query.text, gold=gold, meta={**query.rest, "qrels": grades})
 
-    for found in parsed(path / QUERIES, _Query, question):
-        if found.gold:
-            yield found
+    return (found for found in parse_questions(path / QUERIES_FILE, _Query, make) if found.gold)
 
 
-def judgements(folder: Path) -> dict[str, dict[str, int]]:
-    """The grade of each judged document by query.
-
-    Raises:
-        MissingPath: if there is no file of judgements.
-        FaultyRecord: if a line of it is wrong.
-    """
-    paths = [folder / JUDGEMENTS / f"{split}.tsv" for split in _SPLITS]
+def _read_judgements(folder: Path) -> dict[str, dict[str, int]]:
+    """Return the grade of each judged document by query."""
+    paths = [folder / _JUDGEMENTS / f"{split}.tsv" for split in _SPLITS]
     path = next((path for path in paths if path.is_file()), None)
     if path is None:
         raise MissingPath(f"cannot read {folder}", "it has no qrels/test.tsv", "check the folder")
@@ -65,6 +59,9 @@ def judgements(folder: Path) -> dict[str, dict[str, int]]:
                 query, document, grade = row
                 judged.setdefault(query, {})[document] = int(grade)
             except ValueError:
-                reason = "it is not a query, a document and a whole number, between tabs"
-                raise faulty(path, f"line {rows.line_num}", reason) from None
+                reason = "expected a query, a document and a whole number, between tabs"
+                raise record_error(path, f"line {rows.line_num}", reason) from None
     return judged
+
+
+BEIR = DatasetFormat("beir", "a BEIR folder", _read)

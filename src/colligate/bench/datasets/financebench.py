@@ -1,27 +1,31 @@
 """FinanceBench: questions over a company's filing, with the pages that answer them.
 
 Read as published in github.com/patronus-ai/financebench: `financebench_open_source.jsonl`; the
-filings are the PDFs of the folder `pdfs`, which is the corpus.
+filings are the PDFs of the folder `pdfs`, which is the corpus. A document's id is the name of its
+filing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 from pydantic import AliasChoices, Field
 
-from colligate.bench.datasets.reading import Shape, candidates, distinct, parsed
-from colligate.bench.question import Question, Task
+from colligate.bench.datasets.records import (
+    RecordModel,
+    has_fields,
+    make_candidates,
+    make_format,
+    unique,
+)
+from colligate.bench.question import Question, QuestionTask
 
 
-class _Evidence(Shape):
+class _Evidence(RecordModel):
     evidence_text: str
     doc_name: str = Field("", validation_alias=AliasChoices("doc_name", "evidence_doc_name"))
     evidence_page_num: int | None = None  # from 0
 
 
-class _Record(Shape):
+class _Record(RecordModel):
     financebench_id: str
     question: str
     answer: str
@@ -29,25 +33,25 @@ class _Record(Shape):
     evidence: list[_Evidence]
 
 
-def questions(path: Path) -> Iterator[Question]:
-    """The questions of a file; a document's id is the name of its filing.
-
-    Raises:
-        FaultyRecord: if a record is wrong or cut off.
-    """
-    return parsed(path, _Record, _question)
-
-
-def _question(record: _Record) -> Question:
+def _make_question(record: _Record) -> Question:
     evidence = [(each.doc_name or record.doc_name, each) for each in record.evidence]
     pages = [each.evidence_page_num for each in record.evidence]
     return Question(
         record.financebench_id,
         record.question,
         answers=(record.answer,),
-        documents=candidates((name, name, "") for name in {record.doc_name: None}),
-        gold=distinct(name for name, _ in evidence),
+        documents=make_candidates([(record.doc_name, record.doc_name, "")]),
+        gold=unique(name for name, _ in evidence),
         gold_texts=tuple((name, each.evidence_text) for name, each in evidence),
-        task=Task.JUDGED,
+        task=QuestionTask.JUDGED,
         meta={**record.rest, "doc_name": record.doc_name, "evidence_pages": pages},
     )
+
+
+FINANCEBENCH = make_format(
+    "financebench",
+    "FinanceBench",
+    _Record,
+    _make_question,
+    has_fields("financebench_id"),
+)

@@ -1,138 +1,108 @@
-"""The formats of data sets by name, and telling one from its first record."""
+"""The formats of data sets by name: colligate's own and those that other packages register."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
-from colligate.bench.datasets import (
-    alce,
-    beir,
-    financebench,
-    flashrag,
-    loong,
-    lost_in_the_middle,
-    musique,
-    own,
-    plain,
-    two_wiki,
-)
-from colligate.bench.datasets.hotpotqa import questions
-from colligate.bench.datasets.reading import Record, lines
+from colligate.bench.datasets import own
+from colligate.bench.datasets.alce import ASQA, ELI5, QAMPARI
+from colligate.bench.datasets.beir import BEIR, QUERIES_FILE
+from colligate.bench.datasets.financebench import FINANCEBENCH
+from colligate.bench.datasets.flashrag import FLASHRAG
+from colligate.bench.datasets.hotpotqa import HOTPOTQA
+from colligate.bench.datasets.loong import LOONG
+from colligate.bench.datasets.lost_in_the_middle import LOST_IN_THE_MIDDLE
+from colligate.bench.datasets.musique import MUSIQUE
+from colligate.bench.datasets.plain import PLAIN
+from colligate.bench.datasets.records import DatasetFormat, load_records
+from colligate.bench.datasets.two_wiki import TWO_WIKI
 from colligate.bench.question import Question
 from colligate.errors import FaultyRecord, MissingPath, UsageError
+from colligate.plugins import plugins
 
 AUTO = "auto"
 
-
-@dataclass(frozen=True)
-class Format:
-    """How a data set is published: what reads it, and by what its records are known."""
-
-    name: str
-    about: str
-    questions: Callable[[Path], Iterator[Question]]
-    fits: Callable[[Record], bool]
-
-
-def _with(*fields: str) -> Callable[[Record], bool]:
-    """Whether a record has these fields."""
-    return lambda record: all(field in record for field in fields)
-
-
-def _is_qampari(record: Record) -> bool:
-    answers = record.get("answers")
-    return isinstance(answers, list) and bool(answers) and isinstance(answers[0], list)
-
-
-def _is_own(record: Record) -> bool:
-    # Other fields may well be gold that would be passed over; `--format own` takes them.
-    return "question" in record and record.keys() <= own.COLUMNS
-
-
-# In the order in which they are tried.
-FORMATS: Mapping[str, Format] = {
+# In the order in which a file's first record is tried on them.
+FORMATS: Mapping[str, DatasetFormat] = {
     each.name: each
     for each in (
-        Format(
-            "plain",
-            "one uniform form: id, question, answers, documents, gold_document_ids, meta",
-            plain.questions,
-            _with("question", "answers", "documents", "gold_document_ids"),
-        ),
-        Format(
-            "lost-in-the-middle",
-            "NQ with the gold passage at a known place (ctxs)",
-            lost_in_the_middle.questions,
-            _with("question", "answers", "ctxs"),
-        ),
-        Format("musique", "MuSiQue-Ans, -Full", musique.questions, _with("question", "paragraphs")),
-        Format(
-            "2wikimultihopqa",
-            "2WikiMultihopQA",
-            two_wiki.questions,
-            _with("context", "supporting_facts", "evidences"),
-        ),
-        Format("hotpotqa", "HotpotQA", questions, _with("context", "supporting_facts")),
-        Format("asqa", "ASQA in ALCE's form", alce.asqa, _with("question", "qa_pairs")),
-        Format("eli5", "ELI5 in ALCE's form", alce.eli5, _with("question", "claims")),
-        Format("qampari", "QAMPARI in ALCE's form", alce.qampari, _is_qampari),
-        Format("loong", "Loong", loong.questions, _with("prompt_template", "doc")),
-        Format("financebench", "FinanceBench", financebench.questions, _with("financebench_id")),
-        Format(
-            "flashrag",
-            "FlashRAG's form (NQ, TriviaQA, PopQA and others)",
-            flashrag.questions,
-            _with("question", "golden_answers"),
-        ),
-        Format("beir", "a BEIR folder", beir.questions, lambda record: False),
-        Format("own", "your own questions: CSV or JSON Lines", own.questions, _is_own),
+        PLAIN,
+        LOST_IN_THE_MIDDLE,
+        MUSIQUE,
+        TWO_WIKI,
+        HOTPOTQA,
+        ASQA,
+        ELI5,
+        QAMPARI,
+        LOONG,
+        FINANCEBENCH,
+        FLASHRAG,
+        BEIR,
+        own.OWN,
     )
 }
 
 
 def read_questions(path: Path, format: str = AUTO) -> Iterator[Question]:
-    """The questions of a file or a folder, each with an id of its own.
+    """Return the questions of a file or a folder, each with an id of its own.
 
     Raises:
-        UsageError: if there is no such format, or none fits the first record.
-        MissingPath: if there is no such file.
-        FaultyRecord: if a record is wrong or cut off; it says which.
+        UsageError: there is no such format, or none fits the first record.
+        MissingPath: there is no such file.
+        FaultyRecord: a record is wrong or cut off; the error says which.
     """
-    return format_of(path, format).questions(path)
+    return find_format(path, format).read(path)
 
 
-def format_of(path: Path, format: str = AUTO) -> Format:
-    """The format of that name; with "auto" the one that the first record is of.
+def find_format(path: Path, format: str = AUTO) -> DatasetFormat:
+    """Return the format of that name; with "auto" the first that fits the file's first record.
 
     Raises:
-        UsageError: if there is no such format, or none fits.
-        MissingPath: if there is no such file.
-        FaultyRecord: if the first record cannot be read, or there is none.
+        UsageError: there is no such format, or none fits.
+        MissingPath: there is no such file.
+        FaultyRecord: the first record cannot be read.
     """
+    formats = all_formats()
     if format != AUTO:
-        if format not in FORMATS:
-            raise UsageError(f"there is no format {format!r}", "", _choice())
-        return FORMATS[format]
+        if format not in formats:
+            raise UsageError(f"there is no format {format!r}", "", _choices())
+        return formats[format]
     if path.is_dir():
-        if (path / beir.QUERIES).is_file():
-            return FORMATS["beir"]
-        raise MissingPath(f"cannot read {path}", f"it has no {beir.QUERIES}", "name a file")
+        if (path / QUERIES_FILE).is_file():
+            return BEIR
+        raise MissingPath(f"cannot read {path}", f"it has no {QUERIES_FILE}", "name a file")
     if path.suffix.lower() in own.TABLES:
-        return FORMATS["own"]
-    first = next(lines(path), None)
+        return own.OWN
+    first = next(load_records(path), None)
     if first is None:
         raise FaultyRecord(f"cannot read {path}", "it holds no records", "check the path")
     _, record = first
-    for each in FORMATS.values():
+    for each in formats.values():
         if each.fits(record):
             return each
     fields = ", ".join(list(record)[:8])
-    raise UsageError(
-        f"cannot tell the format of {path}", f"its first record has the fields {fields}", _choice()
-    )
+    why = f"its first record has the fields {fields}"
+    raise UsageError(f"cannot tell the format of {path}", why, _choices())
 
 
-def _choice() -> str:
-    return f"name one of {', '.join(FORMATS)}"
+@cache
+def all_formats() -> Mapping[str, DatasetFormat]:
+    """Return every format by name; a registered one never replaces one of colligate's own.
+
+    Raises:
+        UsageError: an entry point of `colligate.datasets` is not a `DatasetFormat`.
+    """
+    found = dict(FORMATS)
+    for name, entry in plugins("datasets").items():
+        loaded = entry.load()
+        if not isinstance(loaded, DatasetFormat):
+            why = f"expected a DatasetFormat, got {type(loaded).__name__}"
+            raise UsageError(f"cannot load the data set {name!r} ({entry.value})", why)
+        found.setdefault(name, loaded)
+    return found
+
+
+def _choices() -> str:
+    return f"name one of {', '.join(all_formats())}"

@@ -1,9 +1,9 @@
 """A user's own questions: a table (CSV) or JSON Lines, asked of documents in a folder.
 
-Columns: `question`; and if wanted `id`, `answer` (one), `answers` (several, any of which will do),
+Columns: `question`; and if wanted `id`, `answer` (one), `answers` (several, any of which is right),
 `documents` (names of files; without them the whole folder is asked), `gold` (those of them that
 hold the answer), `answerable` (no where the documents do not answer it). In a table several values
-of one cell stand apart by "|"; in JSON they are lists.
+of one cell are separated by "|"; in JSON they are lists.
 """
 
 from __future__ import annotations
@@ -16,68 +16,63 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator
 
-from colligate.bench.datasets.reading import (
-    Numbered,
-    Shape,
-    Text,
-    candidates,
-    distinct,
-    faulty,
-    parsed,
-    understood,
+from colligate.bench.datasets.records import (
+    DatasetFormat,
+    JsonObject,
+    NullableText,
+    QuestionIds,
+    RecordModel,
+    make_candidates,
+    parse_questions,
+    record_error,
+    unique,
+    validate,
 )
 from colligate.bench.question import Question
 from colligate.errors import MissingPath
 
 TABLES = (".csv", ".tsv")
-_SEVERAL = "|"
+_SEPARATOR = "|"
 
 
-def _several(value: Any) -> Any:
+def _split(value: Any) -> Any:
     if isinstance(value, str):
-        return [part.strip() for part in value.split(_SEVERAL) if part.strip()]
+        return [part.strip() for part in value.split(_SEPARATOR) if part.strip()]
     return [] if value is None else value
 
 
-def _yes_if_unsaid(value: Any) -> Any:
+def _default_to_yes(value: Any) -> Any:
     value = value.strip() if isinstance(value, str) else value
     return True if value is None or value == "" else value
 
 
-Several = Annotated[tuple[str, ...], BeforeValidator(_several)]
+_Several = Annotated[tuple[str, ...], BeforeValidator(_split)]
 
 
-class _Record(Shape):
+class _Record(RecordModel):
     question: str
-    id: Text = ""
-    answer: Text = ""
-    answers: Several = ()
-    documents: Several = ()
-    gold: Several = ()
-    answerable: Annotated[bool, BeforeValidator(_yes_if_unsaid)] = True
+    id: NullableText = ""
+    answer: NullableText = ""
+    answers: _Several = ()
+    documents: _Several = ()
+    gold: _Several = ()
+    answerable: Annotated[bool, BeforeValidator(_default_to_yes)] = True
 
 
-COLUMNS = frozenset(_Record.model_fields)
+def _read(path: Path) -> Iterator[Question]:
+    if path.suffix.lower() in TABLES:
+        return _read_table(path)
+    return parse_questions(path, _Record, _make_question)
 
 
-def questions(path: Path) -> Iterator[Question]:
-    """The questions of a table or a file of records.
-
-    Raises:
-        MissingPath: if there is no such file.
-        FaultyRecord: if a row or a record is wrong or cut off.
-    """
-    return _table(path) if path.suffix.lower() in TABLES else parsed(path, _Record, _question)
-
-
-def _question(record: _Record) -> Question:
-    documents = candidates((name, "", "") for name in record.documents)
-    gold = distinct(record.gold)
+def _make_question(record: _Record) -> Question:
+    documents = make_candidates((name, "", "") for name in record.documents)
+    gold = unique(record.gold)
     if stray := [name for name in gold if record.documents and name not in record.documents]:
         raise ValueError(f"gold {stray[0]!r} is not among its documents")
-    answers = distinct([record.answer, *record.answers])
+    answers = unique([record.answer, *record.answers])
     if answers and not record.answerable:
-        raise ValueError("it has an answer and is said not to be answerable")
+        raise ValueError("it has an answer and is marked as not answerable")
     return Question(
         record.id,
         record.question,
@@ -89,36 +84,37 @@ def _question(record: _Record) -> Question:
     )
 
 
-def _table(path: Path) -> Iterator[Question]:
+def _read_table(path: Path) -> Iterator[Question]:
     if not path.is_file():
         raise MissingPath(f"cannot read {path}", "there is no such file", "check the path")
-    numbered, number = Numbered(), 1
+    ids, number = QuestionIds(), 1
     with path.open(encoding="utf-8-sig", newline="") as stream:
         try:
             header = stream.readline()
             stream.seek(0)
-            rows = csv.reader(stream, delimiter=_delimiter(header), strict=True)
-            names = _columns(next(rows, []))
+            rows = csv.reader(stream, delimiter=_find_delimiter(header), strict=True)
+            names = _parse_header(next(rows, []))
             for row in rows:
                 number = rows.line_num
                 if any(cell.strip() for cell in row):
-                    record = _understood(names, row)
-                    yield numbered(_question(record))
+                    yield ids.assign(_make_question(_parse_row(names, row)))
         except csv.Error as error:
-            raise faulty(path, f"line {rows.line_num}", f"it is not a table ({error})") from None
+            why = f"it is not a table ({error})"
+            raise record_error(path, f"line {rows.line_num}", why) from None
         except UnicodeDecodeError:
-            place = f"line {_undecodable(path)}"
-            raise faulty(path, place, "it is not UTF-8, which spreadsheets can save") from None
+            place = f"line {_undecodable_line(path)}"
+            raise record_error(path, place, "it is not UTF-8; save it as such") from None
         except ValueError as error:
-            raise faulty(path, f"line {number}", str(error)) from None
+            raise record_error(path, f"line {number}", str(error)) from None
 
 
-def _columns(header: list[str]) -> list[str]:
-    """The names of the columns; of a table without a line none.
+def _find_delimiter(header: str) -> str:
+    """Return what separates the names of the columns most often: spreadsheets do not agree."""
+    return max(",;\t", key=header.count)
 
-    Raises:
-        ValueError: if two are called alike, or none is the question.
-    """
+
+def _parse_header(header: list[str]) -> list[str]:
+    """Return the names of the columns; an empty file has none."""
     names = [re.sub(r"\W+", "_", name.strip().lower()) for name in header]
     if twice := next((name for name in names if name and names.count(name) > 1), None):
         raise ValueError(f"two columns are called {twice}")
@@ -127,8 +123,14 @@ def _columns(header: list[str]) -> list[str]:
     return names
 
 
-def _undecodable(path: Path) -> int:
-    """The number of the first line that is not UTF-8."""
+def _parse_row(names: list[str], row: list[str]) -> _Record:
+    if len(row) != len(names):
+        raise ValueError(f"it has {len(row)} cells and the first line {len(names)}")
+    return validate(_Record, dict(zip(names, row, strict=True)))
+
+
+def _undecodable_line(path: Path) -> int:
+    """Return the number of the first line that is not UTF-8."""
     with path.open("rb") as lines:
         for number, line in enumerate(lines, 1):
             try:
@@ -138,12 +140,9 @@ def _undecodable(path: Path) -> int:
     return number
 
 
-def _understood(names: list[str], row: list[str]) -> _Record:
-    if len(row) != len(names):
-        raise ValueError(f"it has {len(row)} cells and the first line {len(names)}")
-    return understood(_Record, dict(zip(names, row, strict=True)))
+def _fits(record: JsonObject) -> bool:
+    # Other fields may be gold that this format would pass over; `--format own` takes them anyway.
+    return "question" in record and record.keys() <= _Record.model_fields.keys()
 
 
-def _delimiter(header: str) -> str:
-    """What stands between the names of the columns most often: spreadsheets do not agree."""
-    return max(",;\t", key=header.count)
+OWN = DatasetFormat("own", "your own questions: CSV or JSON Lines", _read, _fits)

@@ -11,36 +11,42 @@ know: `qa_pairs` (readings, as in ASQA), `answer_list` (members of a set, each a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from pydantic import Field
 
-from colligate.bench.datasets.corpus import document_of_page
-from colligate.bench.datasets.loong import wording
-from colligate.bench.datasets.reading import Shape, Text, candidates, distinct, parsed, understood
-from colligate.bench.datasets.tasks import asked
+from colligate.bench.datasets.loong import make_wording
+from colligate.bench.datasets.passages import find_document
+from colligate.bench.datasets.records import (
+    NullableText,
+    RecordModel,
+    has_fields,
+    make_candidates,
+    make_format,
+    unique,
+    validate,
+)
+from colligate.bench.datasets.tasks import find_task
 from colligate.bench.question import Question
 
 
-class _Document(Shape):
+class _Document(RecordModel):
     id: str
-    title: Text = ""
-    text: Text = ""
+    title: NullableText = ""
+    text: NullableText = ""
 
 
-class _Meta(Shape):
+class _Meta(RecordModel):
     gold_position: int | None = None
     answerable: bool = True
     evidence_text: tuple[str, ...] = ()
-    dataset: Text = ""
-    prompt_template: Text = ""
-    instruction: Text = ""
-    question_field: Text = ""
+    dataset: NullableText = ""
+    prompt_template: NullableText = ""
+    instruction: NullableText = ""
+    question_field: NullableText = ""
 
 
-class _Record(Shape):
+class _Record(RecordModel):
     id: str
     question: str
     answers: list[str]
@@ -49,34 +55,25 @@ class _Record(Shape):
     meta: dict[str, Any] = Field(default_factory=dict)
 
 
-def questions(path: Path) -> Iterator[Question]:
-    """The questions of a file in the plain form.
-
-    Raises:
-        FaultyRecord: if a record is wrong or cut off.
-    """
-    return parsed(path, _Record, _question)
-
-
-def _question(record: _Record) -> Question:
-    documents = candidates((each.id, each.title, each.text) for each in record.documents)
-    meta = understood(_Meta, record.meta)
+def _make_question(record: _Record) -> Question:
+    documents = make_candidates((each.id, each.title, each.text) for each in record.documents)
+    meta = validate(_Meta, record.meta)
     if meta.gold_position is not None and not 0 <= meta.gold_position < len(documents):
         raise ValueError(f"meta.gold_position {meta.gold_position} is not among its documents")
     there = {document.id for document in documents}
     # Gold may be named by page where whole documents are read (FinanceBench).
-    gold = distinct(
-        document_of_page(id_) if id_ not in there and document_of_page(id_) in there else id_
+    gold = unique(
+        find_document(id_) if id_ not in there and find_document(id_) in there else id_
         for id_ in record.gold_document_ids
     )
     kept = {**record.rest, **record.meta}
-    if gold != distinct(record.gold_document_ids):
+    if gold != unique(record.gold_document_ids):
         kept["gold_pages"] = list(record.gold_document_ids)
-    answers = distinct(record.answers)
+    answers = unique(record.answers)
     judged = bool(meta.prompt_template or meta.evidence_text)
     text = record.question
     if meta.prompt_template:
-        text = wording(meta.prompt_template, meta.instruction, meta.question_field)
+        text = make_wording(meta.prompt_template, meta.instruction, meta.question_field)
     return Question(
         id=record.id,
         text=text,
@@ -89,5 +86,14 @@ def _question(record: _Record) -> Question:
         gold_at=meta.gold_position,
         answerable=meta.answerable,
         meta=kept,
-        **asked(record.meta, answers, judged=judged),
+        **find_task(record.meta, answers, judged=judged),
     )
+
+
+PLAIN = make_format(
+    "plain",
+    "one uniform form: id, question, answers, documents, gold_document_ids, meta",
+    _Record,
+    _make_question,
+    has_fields("question", "answers", "documents", "gold_document_ids"),
+)

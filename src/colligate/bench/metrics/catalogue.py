@@ -3,75 +3,86 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from functools import cache
 from importlib.util import find_spec
-from typing import Literal
 
+from colligate.bench.metrics.abstention import ABSTENTION
+from colligate.bench.metrics.alce import ALCE_ASQA, ALCE_QA, ELI5, QAMPARI
 from colligate.bench.metrics.backends import Backends, MissingBackend
-from colligate.bench.metrics.by_question import (
-    Measures,
-    abstention_measures,
-    alce_asqa,
-    alce_qa,
-    cost,
-    dual,
-    dual_rouge,
-    eli5,
-    flashrag,
-    judge_dual,
-    long,
-    loong_official,
-    loong_spd,
-    nli_citations,
-    passages,
-    qampari,
-    retrieval,
-    short,
-)
-from colligate.bench.metrics.citations import citation_measures
-from colligate.bench.metrics.evidence import evidence_measures
-from colligate.bench.metrics.mauve import mauve_of_run
-from colligate.bench.metrics.rouge import rouge_of_run
+from colligate.bench.metrics.citations import CITATIONS, NLI_CITATIONS
+from colligate.bench.metrics.cost import COST
+from colligate.bench.metrics.evidence import EVIDENCE, PASSAGES
+from colligate.bench.metrics.groups import Measures, MetricGroup
+from colligate.bench.metrics.judging import JUDGE_DUAL, LOONG_OFFICIAL, LOONG_SPD
+from colligate.bench.metrics.mauve import MAUVE
+from colligate.bench.metrics.retrieval import RETRIEVAL
+from colligate.bench.metrics.rouge import DUAL_ROUGE, LONG, ROUGE
+from colligate.bench.metrics.short_answers import DUAL, FLASHRAG, SHORT
 from colligate.bench.outcome import Outcome
 from colligate.bench.question import Question
-from colligate.errors import MissingExtra, UsageError
+from colligate.errors import ColligateError, MissingExtra, UsageError
+from colligate.plugins import plugins
 
-Need = Literal["", "judge", "nli", "qa", "bench"]
-PerQuestion = Callable[[Question, Outcome], Measures | None]
-Asking = Callable[[Question, Outcome, Backends], Awaitable[Measures | None]]
+GROUPS: Mapping[str, MetricGroup] = {
+    group.name: group
+    for group in (
+        *(SHORT, DUAL, DUAL_ROUGE, FLASHRAG, ALCE_ASQA, ALCE_QA, QAMPARI, ELI5, LONG),
+        *(EVIDENCE, RETRIEVAL, PASSAGES, CITATIONS, NLI_CITATIONS, ABSTENTION, COST),
+        *(JUDGE_DUAL, LOONG_OFFICIAL, LOONG_SPD),
+        *(ROUGE, MAUVE),
+    )
+}
 
 
-@dataclass(frozen=True)
-class Group:
-    """Metrics that are taken together.
+@cache
+def all_groups() -> Mapping[str, MetricGroup]:
+    """Return every group by name; a registered one never replaces one of colligate's own.
 
-    `per_question` computes them, or `asking` asks a model for them; either gives None where they
-    say nothing of such a question. `needs` is the model that is asked, or "bench" for packages of
-    that extra, `modules`. Only what is taken `always` is taken of a question without an answer.
+    Raises:
+        UsageError: an entry point of `colligate.metrics` is not a `MetricGroup`.
     """
+    found = dict(GROUPS)
+    for name, entry in plugins("metrics").items():
+        loaded = entry.load()
+        if not isinstance(loaded, MetricGroup):
+            why = f"expected a MetricGroup, got {type(loaded).__name__}"
+            raise UsageError(f"cannot load the metrics {name!r} ({entry.value})", why)
+        found.setdefault(name, loaded)
+    return found
 
-    name: str
-    what: str
-    source: str
-    per_question: PerQuestion | None = None
-    asking: Asking | None = None
-    needs: Need = ""
-    modules: tuple[str, ...] = ()
-    always: bool = False
+
+def find_group(name: str) -> MetricGroup:
+    """Return the group of a name.
+
+    Raises:
+        UsageError: there is no such group.
+    """
+    known = all_groups()
+    if name not in known:
+        raise UsageError(f"there are no metrics {name}", "", f"they are {', '.join(known)}")
+    return known[name]
 
 
-def require(groups: Sequence[str], backends: Backends) -> None:
-    """Raise unless all these groups can be measured; nothing is asked.
+def is_of_run(name: str) -> bool:
+    """Tell whether a group is taken of all answers of a strategy at once."""
+    return find_group(name).of_run is not None
+
+
+def require_groups(names: Sequence[str], backends: Backends) -> None:
+    """Check that all these groups of single answers can be measured; nothing is asked.
 
     Raises:
         UsageError: there is no such group.
         MissingBackend: a group's model was not given.
         MissingExtra: a group's package is not installed.
     """
-    for name in groups:
-        group = _group(name)
-        if group.needs in ("judge", "nli", "qa") and getattr(backends, group.needs) is None:
+    for name in names:
+        group = find_group(name)
+        if group.of_run is not None:
+            continue  # a run keeps its rows where these cannot be taken
+        if group.needs and getattr(backends, group.needs) is None:
             raise MissingBackend(
                 f"the metrics {name} cannot be measured",
                 f"they need a model ({group.needs}) and none was given",
@@ -86,10 +97,10 @@ def require(groups: Sequence[str], backends: Backends) -> None:
                 )
 
 
-async def measured(
-    groups: Sequence[str], question: Question, outcome: Outcome, backends: Backends | None = None
+async def measure(
+    names: Sequence[str], question: Question, outcome: Outcome, backends: Backends | None = None
 ) -> dict[str, float]:
-    """The metrics of all these groups that say anything of this question.
+    """Return the metrics of all these groups that apply to this question.
 
     A refusal or a failure scores 0 in all that measure the answer; it is left out of none.
 
@@ -98,168 +109,44 @@ async def measured(
         ModelError: a model that was asked failed.
     """
     given = backends or Backends()
-    require(groups, given)
+    require_groups(names, given)
     found: dict[str, float] = {}
-    for name in groups:
-        group = _group(name)
+    for name in names:
+        group = find_group(name)
         if not (question.answerable or group.always):
             continue
-        if group.asking is not None:
-            measures = await group.asking(question, outcome, given)
-        elif group.per_question is None:
-            continue
-        elif group.modules:  # slow enough to keep an event loop waiting
-            measures = await asyncio.to_thread(group.per_question, question, outcome)
-        else:
-            measures = group.per_question(question, outcome)
+        measures: Measures | None = None
+        if group.ask is not None:
+            measures = await group.ask(question, outcome, given)
+        elif group.compute is not None and group.modules:  # too slow for the event loop
+            measures = await asyncio.to_thread(group.compute, question, outcome)
+        elif group.compute is not None:
+            measures = group.compute(question, outcome)
         found.update(measures or {})
     return found
 
 
-def higher_is_better(metric: str) -> bool | None:
-    """Whether more of a metric is better; less is of costs, wrong refusals and failures.
+async def measure_each(
+    names: Sequence[str], question: Question, outcome: Outcome, backends: Backends
+) -> AsyncGenerator[tuple[str, Measures, str]]:
+    """Yield each group with its finite metrics, or why they could not be taken.
 
-    None where neither is: an answer of more words is not better for it, nor one of fewer.
+    A group that fails costs no other group its values. Those that ask models come last.
     """
-    return None if metric in _NEITHER else not metric.startswith(_LOWER)
+    for name in sorted(names, key=lambda name: find_group(name).ask is not None):
+        try:
+            taken = await measure([name], question, outcome, backends)
+        except ColligateError as error:
+            yield name, {}, f"{type(error).__name__}: {error}"
+        except Exception as error:  # the packages behind some metrics may raise anything
+            yield name, {}, f"internal error: {type(error).__name__}: {error}"
+        else:
+            yield name, {key: value for key, value in taken.items() if math.isfinite(value)}, ""
 
 
-_NEITHER = ("length",)
-_LOWER = (
-    *("calls", "tokens", "input_tokens", "output_tokens", "scoring_passes", "rounds", "seconds"),
-    *("usd", "p_len", "evidence_words", "wrong_refusal", "failed"),
-)
-
-
-def _group(name: str) -> Group:
-    if name not in GROUPS:
-        raise UsageError(f"there are no metrics {name}", "", f"they are {', '.join(GROUPS)}")
-    return GROUPS[name]
-
-
-_LITM = "Lost in the Middle, FlashRAG, ALCE"
-
-_ALL = (
-    Group(
-        "short",
-        "exact match, containment and F1 of words, SQuAD's normalisation",
-        _LITM,
-        short,
-    ),
-    Group(
-        "dual",
-        "the same after Unicode's NFD; raw, short and the better apart",
-        "DualRAG",
-        dual,
-    ),
-    Group(
-        "dual_rouge",
-        "ROUGE-2 and ROUGE-L by the rules of the package rouge; raw, short and the better apart",
-        "DualRAG",
-        dual_rouge,
-    ),
-    Group(
-        "flashrag",
-        "F1 of words that holds yes and no apart",
-        "FlashRAG, LongRefiner",
-        flashrag,
-    ),
-    Group(
-        "alce_asqa",
-        "readings served (STR-EM), all served (HIT), words",
-        "ALCE, RDR2",
-        alce_asqa,
-    ),
-    Group(
-        "alce_qa",
-        "what a reader finds in the answer for each reading (Disambig-F1)",
-        "ASQA, ALCE",
-        asking=alce_qa,
-        needs="qa",
-    ),
-    Group(
-        "qampari",
-        "a list separated by commas against a set with aliases",
-        "ALCE",
-        qampari,
-    ),
-    Group("eli5", "claims that the answer entails", "ALCE", asking=eli5, needs="nli"),
-    Group(
-        "long",
-        "ROUGE-L and ROUGE-Lsum of rouge_score against whole answers",
-        "ASQA, ALCE, RDR2",
-        long,
-        needs="bench",
-        modules=("rouge_score",),
-    ),
-    Group(
-        "evidence",
-        "gold documents found at each stage; the answer in the evidence",
-        "DuQUAD, LongRefiner",
-        evidence_measures,
-    ),
-    Group(
-        "retrieval",
-        "nDCG, MRR, recall, MAP and precision of what searches returned, by document",
-        "trec_eval, DualRAG",
-        retrieval,
-        needs="bench",
-        modules=("pytrec_eval",),
-    ),
-    Group("passages", "readings served by the five best passages", "RDR2", passages),
-    Group(
-        "citations",
-        "cited documents against the gold; statements with a citation",
-        "",
-        citation_measures,
-    ),
-    Group(
-        "nli_citations",
-        "whether cited passages entail what cites them",
-        "ALCE",
-        asking=nli_citations,
-        needs="nli",
-    ),
-    Group(
-        "abstention",
-        "right refusals, wrong refusals, failures",
-        "",
-        abstention_measures,
-        always=True,
-    ),
-    Group(
-        "cost",
-        "calls, tokens, rounds, seconds, dollars, by role",
-        "",
-        cost,
-        always=True,
-    ),
-    Group(
-        "judge_dual",
-        "a judge says whether the prediction implies a gold",
-        "DualRAG",
-        asking=judge_dual,
-        needs="judge",
-    ),
-    Group(
-        "loong_official",
-        "a judge's score of 1 to 100, Loong's own protocol",
-        "Loong",
-        asking=loong_official,
-        needs="judge",
-    ),
-    Group(
-        "loong_spd",
-        "a judge's score of 0 to 100, SPD-RAG's protocol",
-        "SPD-RAG",
-        asking=loong_spd,
-        needs="judge",
-    ),
-)
-
-GROUPS: Mapping[str, Group] = {group.name: group for group in _ALL}
-
-CORPUS: Mapping[str, Callable[[Sequence[tuple[Question, Outcome]]], Measures]] = {
-    "rouge": rouge_of_run,  # needs the extra bench
-    "mauve": mauve_of_run,  # needs the extra local
-}
+def higher_is_better(metric: str) -> bool | None:
+    """Tell whether more of a metric is better; None where neither more nor less is."""
+    groups = all_groups().values()
+    if any(metric in group.neutral for group in groups):
+        return None
+    return not any(metric.startswith(group.lower) for group in groups)

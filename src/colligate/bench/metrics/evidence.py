@@ -2,70 +2,126 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 
+from colligate.bench.metrics.alce import str_em
+from colligate.bench.metrics.answers import wants_short
+from colligate.bench.metrics.groups import Measures, MetricGroup
 from colligate.bench.metrics.short_answers import containment
 from colligate.bench.outcome import Outcome, Piece
-from colligate.bench.question import Question, Task
+from colligate.bench.question import Question, QuestionReading, QuestionTask
 
-_IN_WORDS = (Task.SHORT, Task.READINGS, Task.SET)
-
-
-def gold_recall(gold: Collection[str], found: Iterable[str]) -> dict[str, float]:
-    """How much of the gold was found: `any` of it, `all`, and its `share`. None without gold."""
-    wanted = set(gold)
-    share = len(wanted & set(found)) / len(wanted)
-    return {"any": float(share > 0), "all": float(share == 1), "share": share}
-
-
-def short_answers_of(question: Question) -> tuple[str, ...]:
-    """Answers that may stand in a text word for word; whole paragraphs never do."""
-    return question.answers if question.task in _IN_WORDS else ()
+_IN_WORDS = (QuestionTask.SHORT, QuestionTask.READINGS, QuestionTask.SET)
 
 
 def evidence_measures(question: Question, outcome: Outcome) -> dict[str, float]:
-    """Gold recall of what was retrieved, of each stage and of the evidence; the answer in it.
+    """Return gold recall of what was retrieved, of each stage and of the evidence.
 
-    `gold_any_STAGE`, `gold_all_STAGE` and `gold_share_STAGE` for the stages `retrieved`,
-    `evidence` and those that the strategy names; `retrieved` only where there was a search. The
-    answer is sought in the titles and texts of the evidence together, as a reader is shown them.
-    `evidence_words` are unknown of what broke. `compression` is how many times fewer words the
-    evidence has than the question's documents.
+    `gold_any_STAGE`, `gold_all_STAGE` and `gold_share_STAGE` are given for the stages `retrieved`,
+    `evidence` and those that the strategy names; `retrieved` only where there was a search. For
+    `answer_in_evidence` the titles and texts of the evidence are joined, as a reader is shown
+    them. `evidence_words` are unknown of what failed. `compression` is how many times fewer words
+    the evidence has than the question's documents.
     """
     measures: dict[str, float] = {}
     if question.gold:
         for stage, documents in _stages(outcome).items():
             recall = gold_recall(question.gold, documents)
             measures.update({f"gold_{how}_{stage}": value for how, value in recall.items()})
-    if answers := short_answers_of(question):
+    if answers := verbatim_answers(question):
         shown = "\n".join(f"{piece.title}\n{piece.text}" for piece in outcome.evidence)
         measures["answer_in_evidence"] = containment(shown, answers)
     if outcome.error:
         return measures
-    words = _words(piece.text for piece in outcome.evidence)
+    words = _count_words(piece.text for piece in outcome.evidence)
     measures["evidence_words"] = float(words)
     if words and all(document.text for document in question.documents) and question.documents:
-        measures["compression"] = _words(each.text for each in question.documents) / words
+        measures["compression"] = _count_words(each.text for each in question.documents) / words
     return measures
 
 
-def documents_of(pieces: Iterable[Piece]) -> list[str]:
-    """The documents of pieces, each once, in the order of their first piece."""
-    return list(dict.fromkeys(piece.document for piece in pieces))
-
-
-def searched(outcome: Outcome) -> bool:
-    """Whether it searched; what broke before it could is counted as a search without results."""
-    rounds = outcome.usage.get("retrieval_rounds", 0)
-    return bool(outcome.retrieved or rounds or outcome.error)
+EVIDENCE = MetricGroup(
+    "evidence",
+    "gold documents found at each stage; the answer in the evidence",
+    "DuQUAD, LongRefiner",
+    evidence_measures,
+    lower=("evidence_words",),
+)
 
 
 def _stages(outcome: Outcome) -> dict[str, Collection[str]]:
     stages: dict[str, Collection[str]] = {}
-    if searched(outcome):
-        stages["retrieved"] = documents_of(outcome.retrieved)
-    return {**stages, **outcome.stages, "evidence": documents_of(outcome.evidence)}
+    if has_searched(outcome):
+        stages["retrieved"] = list_documents(outcome.retrieved)
+    return {**stages, **outcome.stages, "evidence": list_documents(outcome.evidence)}
 
 
-def _words(texts: Iterable[str]) -> int:
+def gold_recall(gold: Collection[str], found: Iterable[str]) -> dict[str, float]:
+    """Return how much of the gold was found: `any` of it, `all`, and its `share`."""
+    wanted = set(gold)
+    share = len(wanted & set(found)) / len(wanted)
+    return {"any": float(share > 0), "all": float(share == 1), "share": share}
+
+
+def verbatim_answers(question: Question) -> tuple[str, ...]:
+    """Return the answers that a text may contain word for word; whole paragraphs never are."""
+    return question.answers if question.task in _IN_WORDS else ()
+
+
+def list_documents(pieces: Iterable[Piece]) -> list[str]:
+    """Return the documents of pieces, each once, in the order of their first piece."""
+    return list(dict.fromkeys(piece.document for piece in pieces))
+
+
+def has_searched(outcome: Outcome) -> bool:
+    """Tell whether it searched; what failed before is counted as a search without results."""
+    rounds = outcome.usage.get("retrieval_rounds", 0)
+    return bool(outcome.retrieved or rounds or outcome.error)
+
+
+def _count_words(texts: Iterable[str]) -> int:
     return sum(len(text.split()) for text in texts)
+
+
+# RDR2's measures of the passages that are handed to a reader, best first
+
+DEPTH = 5  # RDR2's k
+
+
+def _measure_passages(question: Question, outcome: Outcome) -> Measures | None:
+    """A short question is one reading."""
+    readings = question.readings
+    if not readings and wants_short(question):
+        readings = (QuestionReading(question.text, question.answers),)
+    if not readings:
+        return None
+    return passage_scores([piece.text for piece in outcome.evidence], readings)
+
+
+def passage_scores(
+    passages: Sequence[str], readings: Sequence[QuestionReading], k: int = DEPTH
+) -> dict[str, float]:
+    """Return P-EM, P-HIT, P-SCORE and P-LEN of the first `k` passages.
+
+    P-EM and P-HIT are STR-EM and HIT of the passages together. P-SCORE is the mean over `k` ranks
+    of STR-EM divided by the rank: at most .4567 for 5. P-LEN is the mean number of words over `k`
+    ranks. A rank without a passage counts 0.
+    """
+    first = passages[:k]
+    together = str_em("\n".join(first), readings)
+    by_rank = sum(str_em(text, readings) / rank for rank, text in enumerate(first, 1))
+    return {
+        "p_em": together,
+        "p_hit": float(together == 1),
+        "p_score": by_rank / k,
+        "p_len": _count_words(first) / k,
+    }
+
+
+PASSAGES = MetricGroup(
+    "passages",
+    "readings served by the five best passages",
+    "RDR2",
+    _measure_passages,
+    lower=("p_len",),
+)

@@ -1,9 +1,9 @@
-"""MAUVE (Pillutla et al., NeurIPS 2021): how near answers are to right ones as a whole.
+"""MAUVE (Pillutla et al., NeurIPS 2021): how close the answers of a run are to right ones.
 
-Features of both are put into clusters; the score is the area under the curve of divergences of
-either histogram from mixtures of both. Written here because the authors' package is under the
-GPL. k-means begins at other points than theirs does, so values differ by as much as theirs do from
-one seed to another: some hundredths for a few hundred texts.
+Features of both are clustered; the score is the area under the curve of divergences of either
+histogram from mixtures of both. Written here because the authors' package is under the GPL.
+k-means begins at other points than theirs does, so values differ by as much as theirs do from one
+seed to another: some hundredths for a few hundred texts.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from scipy.cluster.vq import vq
 from scipy.integrate import trapezoid
 
-from colligate.bench.metrics.answers import raw
-from colligate.bench.metrics.short_answers import alce_output
+from colligate.bench.metrics.answers import list_long_golds, prepare_alce, take_whole
+from colligate.bench.metrics.groups import MetricGroup
 from colligate.bench.outcome import Outcome
-from colligate.bench.question import Question, Task
+from colligate.bench.question import Question
 
 MODEL = "openai-community/gpt2-large"
 
@@ -38,23 +38,52 @@ _TOKENS = 512
 Features = NDArray[np.float64]
 
 
-def mauve(references: Features, outputs: Features, seed: int = _SEED) -> float:
-    """MAUVE in [0, 1] of features [texts, width] of right answers and of given ones.
+def mauve_of_run(
+    answered: Sequence[tuple[Question, Outcome]], model: str = MODEL
+) -> dict[str, float]:
+    """Return MAUVE of a run's long answers, as ALCE prepares both sides; nothing without golds.
+
+    A refusal is the question alone. Blocks, and loads GPT-2-large through torch.
 
     Raises:
-        ValueError: either side has no rows.
+        MissingExtra: torch or transformers is not installed.
+        WeightsUnavailable: the model cannot be fetched.
     """
+    from colligate.models.hf.encoders import compute_last_token_features
+
+    pairs = [
+        (_cut(question.text, golds[0]), _cut(question.text, prepare_alce(take_whole(outcome))))
+        for question, outcome in answered
+        if (golds := list_long_golds(question))
+    ]
+    if not pairs:
+        return {}
+    right, given = zip(*pairs, strict=True)
+    features = compute_last_token_features(model, [*right, *given], most=_TOKENS)
+    return {"mauve": mauve(features[: len(right)], features[len(right) :])}
+
+
+def _cut(question: str, answer: str) -> str:
+    words = f"{question} {answer.strip()}".split()[:_WORDS]
+    return " ".join(words).rstrip(string.punctuation)
+
+
+MAUVE = MetricGroup("mauve", "MAUVE of the long answers", "ALCE", of_run=mauve_of_run)
+
+
+def mauve(references: Features, outputs: Features, seed: int = _SEED) -> float:
+    """Return MAUVE in [0, 1] of features [texts, width] of right answers and of given ones."""
     if not len(references) or not len(outputs):
         raise ValueError("MAUVE needs texts on both sides")
     clusters = max(2, round(min(len(references), len(outputs)) / 10))
-    labels = _clustered(_reduced(np.vstack([outputs, references])), clusters, seed)
+    labels = _cluster(_reduce(np.vstack([outputs, references])), clusters, seed)
     given = _histogram(labels[: len(outputs)], clusters)
     right = _histogram(labels[len(outputs) :], clusters)
-    return under_curve(right, given)
+    return area_under_curve(right, given)
 
 
-def under_curve(right: Features, given: Features) -> float:
-    """MAUVE of two histograms over the same clusters, each of sum 1."""
+def area_under_curve(right: Features, given: Features) -> float:
+    """Return MAUVE of two histograms over the same clusters, each of sum 1."""
     curve = [(0.0, 1.0)]
     for weight in np.linspace(1e-6, 1 - 1e-6, _MIXTURES):
         mixture = weight * right + (1 - weight) * given
@@ -64,42 +93,8 @@ def under_curve(right: Features, given: Features) -> float:
     return float(_area(x, y) + _area(y, x)) / 2
 
 
-def mauve_of_run(
-    answered: Sequence[tuple[Question, Outcome]], model: str = MODEL
-) -> dict[str, float]:
-    """MAUVE of a run's long answers, as ALCE prepares both sides; none without right answers.
-
-    Blocks, and loads GPT-2-large through torch. A refusal is the question alone.
-
-    Raises:
-        MissingExtra: torch or transformers is not installed.
-        WeightsUnavailable: the model cannot be had.
-    """
-    from colligate.models.hf.encoders import compute_last_token_features
-
-    pairs = [
-        (_cut(question.text, golds[0]), _cut(question.text, alce_output(raw(outcome))))
-        for question, outcome in answered
-        if (golds := _golds(question))
-    ]
-    if not pairs:
-        return {}
-    right, given = zip(*pairs, strict=True)
-    features = compute_last_token_features(model, [*right, *given], most=_TOKENS)
-    return {"mauve": mauve(features[: len(right)], features[len(right) :])}
-
-
-def _golds(question: Question) -> tuple[str, ...]:
-    return question.long_answers or (question.answers if question.task is Task.LONG else ())
-
-
-def _cut(question: str, answer: str) -> str:
-    words = f"{question} {answer.strip()}".split()[:_WORDS]
-    return " ".join(words).rstrip(string.punctuation)
-
-
-def _reduced(rows: Features) -> Features:
-    """Rows of unit length in as few principal components as hold most of their variance."""
+def _reduce(rows: Features) -> Features:
+    """Return rows of unit length in the fewest principal components with 90 % of the variance."""
     rows = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
     centred: Features = rows - rows.mean(axis=0)
     _, singular, components = np.linalg.svd(centred, full_matrices=False)
@@ -110,8 +105,8 @@ def _reduced(rows: Features) -> Features:
     return np.asarray(centred @ components[:kept].T)
 
 
-def _clustered(rows: Features, clusters: int, seed: int) -> NDArray[np.int32]:
-    """The cluster of each row: k-means, begun several times at random rows, the tightest kept."""
+def _cluster(rows: Features, clusters: int, seed: int) -> NDArray[np.int32]:
+    """Return the cluster of each row: k-means from several random starts, the tightest kept."""
     generator = np.random.default_rng(seed)
     best, labels = np.inf, np.zeros(len(rows), np.int32)
     for _ in range(_REDONE):
@@ -141,5 +136,5 @@ def _kl(first: Features, second: Features) -> float:
 
 
 def _area(x: Features, y: Features) -> float:
-    order = np.lexsort((-y, x))  # the curve falls; where it stands upright its top comes first
+    order = np.lexsort((-y, x))  # the curve falls; where it is vertical its top comes first
     return float(trapezoid(y[order], x[order]))

@@ -9,50 +9,70 @@ from typing import Any
 
 import numpy as np
 
-from colligate.bench.metrics.answers import raw
-from colligate.bench.metrics.retrieval import extra
-from colligate.bench.metrics.short_answers import alce_output
+from colligate.bench.metrics.answers import (
+    list_golds,
+    list_long_golds,
+    prepare_alce,
+    score_separately,
+    take_whole,
+)
+from colligate.bench.metrics.groups import Measures, MetricGroup, import_extra
 from colligate.bench.outcome import Outcome
 from colligate.bench.question import Question
 from colligate.bench.significance import resampled_means
 from colligate.documents.sentences import split_sentences
 
-_RESAMPLES = 1000  # of rouge_score's aggregator
+# ALCE's: Google's package rouge_score
 
 
-def dual_rouge(prediction: str, golds: Sequence[str]) -> dict[str, float]:
-    """DualRAG's ROUGE-2 and ROUGE-L, each the best over the golds.
-
-    F as the package `rouge` 1.0.1 computes it, by its rules: full stops end sentences, blanks
-    part words, nothing is normalised, and what occurs twice counts once. Of an empty text it
-    raises and from about a thousand words on it fails; here the first scores 0.
-    """
-    said = _sentences(prediction)
-    wanted = [gold for gold in map(_sentences, golds) if gold]
-    pairs = [(said, gold) for gold in wanted] if said else []
-    return {
-        "rouge_2_dual": max((_rouge_2(*pair) for pair in pairs), default=0.0),
-        "rouge_l_dual": max((_rouge_l(*pair) for pair in pairs), default=0.0),
-    }
+def _measure_long(question: Question, outcome: Outcome) -> Measures | None:
+    golds = list_long_golds(question)
+    if not golds:
+        return None
+    said = take_whole(outcome)
+    return {**rouge_long(said, golds), "length": float(len(prepare_alce(said).split()))}
 
 
-def long_rouge(prediction: str, golds: Sequence[str]) -> dict[str, float]:
-    """ALCE's ROUGE-Lsum, and ROUGE-L: F of Google's `rouge_score`, stemmed, the best over golds.
+def rouge_long(prediction: str, golds: Sequence[str]) -> dict[str, float]:
+    """Return ROUGE-Lsum and ROUGE-L: F of `rouge_score`, stemmed, the best over golds.
 
     The prediction is prepared as ALCE does; both sides are lower case, a sentence a line.
     """
-    said = _by_sentence(alce_output(prediction))
-    scores = [_long_scorer().score(_by_sentence(gold), said) for gold in golds]
+    said = _break_sentences(prepare_alce(prediction))
+    scores = [_scorer().score(_break_sentences(gold), said) for gold in golds]
     return {
         "rouge_l": max((float(score["rougeL"].fmeasure) for score in scores), default=0.0),
         "rouge_lsum": max((float(score["rougeLsum"].fmeasure) for score in scores), default=0.0),
     }
 
 
+@cache
+def _scorer() -> Any:
+    module = import_extra("rouge_score.rouge_scorer")
+    return module.RougeScorer(["rougeL", "rougeLsum"], use_stemmer=True)
+
+
+def _break_sentences(text: str) -> str:
+    text = text.lower()
+    return "\n".join(text[start:end] for start, end in split_sentences(text, "en"))
+
+
+LONG = MetricGroup(
+    "long",
+    "ROUGE-L and ROUGE-Lsum of rouge_score against whole answers",
+    "ASQA, ALCE, RDR2",
+    _measure_long,
+    modules=("rouge_score",),
+    neutral=("length",),
+)
+
+_RESAMPLES = 1000  # of rouge_score's aggregator
+
+
 def rouge_of_run(answered: Sequence[tuple[Question, Outcome]]) -> dict[str, float]:
-    """ALCE's aggregate of ROUGE-Lsum: the median of bootstrapped means, seeded here."""
+    """Return ALCE's aggregate of ROUGE-Lsum: the median of bootstrapped means, seeded here."""
     values = [
-        long_rouge(raw(outcome), golds)["rouge_lsum"]
+        rouge_long(take_whole(outcome), golds)["rouge_lsum"]
         for question, outcome in answered
         if (golds := question.long_answers)
     ]
@@ -62,21 +82,57 @@ def rouge_of_run(answered: Sequence[tuple[Question, Outcome]]) -> dict[str, floa
     return {"rouge_lsum_mid": float(np.percentile(means, 50))}
 
 
-Words = list[str]
+ROUGE = MetricGroup("rouge", "ROUGE-Lsum aggregated as ALCE does", "ALCE", of_run=rouge_of_run)
 
 
-def _sentences(text: str) -> list[Words]:
-    """The words of what full stops part; of a piece that is blank, one empty word, as there."""
+# DualRAG's: the package rouge 1.0.1
+
+_Words = list[str]
+
+
+def _measure_dual_rouge(question: Question, outcome: Outcome) -> Measures | None:
+    golds = list_golds(question)
+    if not golds:
+        return None
+    return score_separately(lambda text: rouge_dual(text, golds), outcome)
+
+
+def rouge_dual(prediction: str, golds: Sequence[str]) -> dict[str, float]:
+    """Return DualRAG's ROUGE-2 and ROUGE-L, each the best over the golds.
+
+    F as the package `rouge` 1.0.1 computes it, by its rules: full stops end sentences, blanks
+    separate words, nothing is normalised, and what occurs twice counts once. The package raises on
+    an empty text and fails from about a thousand words on; here an empty text scores 0.
+    """
+    said = _split_sentences(prediction)
+    wanted = [gold for gold in map(_split_sentences, golds) if gold]
+    pairs = [(said, gold) for gold in wanted] if said else []
+    return {
+        "rouge_2_dual": max((_rouge_2(*pair) for pair in pairs), default=0.0),
+        "rouge_l_dual": max((_rouge_l(*pair) for pair in pairs), default=0.0),
+    }
+
+
+DUAL_ROUGE = MetricGroup(
+    "dual_rouge",
+    "ROUGE-2 and ROUGE-L by the rules of the package rouge; raw, short and the better",
+    "DualRAG",
+    _measure_dual_rouge,
+)
+
+
+def _split_sentences(text: str) -> list[_Words]:
+    """Return the words between full stops; a blank piece has one empty word, as there."""
     return [piece.split() or [""] for piece in text.split(".") if piece] if text.strip() else []
 
 
-def _rouge_2(said: list[Words], wanted: list[Words]) -> float:
+def _rouge_2(said: list[_Words], wanted: list[_Words]) -> float:
     ours, theirs = ({*pairwise(chain(*sentences))} for sentences in (said, wanted))
     return _f(len(ours & theirs), len(ours), len(theirs))
 
 
-def _rouge_l(said: list[Words], wanted: list[Words]) -> float:
-    shared = {word for gold in wanted for each in said for word in _common(gold, each)}
+def _rouge_l(said: list[_Words], wanted: list[_Words]) -> float:
+    shared = {word for gold in wanted for each in said for word in _common_words(gold, each)}
     return _f(len(shared), len({*chain(*said)}), len({*chain(*wanted)}))
 
 
@@ -86,15 +142,15 @@ def _f(shared: int, said: int, wanted: int) -> float:
     return 2 * (precision * recall) / (precision + recall + 1e-8)
 
 
-def _common(wanted: Words, said: Words) -> Words:
-    """A longest common subsequence: of several the one the package finds, going back to front."""
+def _common_words(wanted: _Words, said: _Words) -> _Words:
+    """Return a longest common subsequence: of several the first from the end, as the package."""
     lengths = [[0] * (len(said) + 1)]
     for word in wanted:
         row, above = [0], lengths[-1]
         for column, other in enumerate(said):
             row.append(above[column] + 1 if word == other else max(above[column + 1], row[-1]))
         lengths.append(row)
-    found: Words = []
+    found: _Words = []
     i, j = len(wanted), len(said)
     while i and j:
         if wanted[i - 1] == said[j - 1]:
@@ -105,13 +161,3 @@ def _common(wanted: Words, said: Words) -> Words:
         else:
             j -= 1
     return found
-
-
-def _by_sentence(text: str) -> str:
-    text = text.lower()
-    return "\n".join(text[start:end] for start, end in split_sentences(text, "en"))
-
-
-@cache
-def _long_scorer() -> Any:
-    return extra("rouge_score.rouge_scorer").RougeScorer(["rougeL", "rougeLsum"], use_stemmer=True)

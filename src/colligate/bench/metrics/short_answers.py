@@ -6,131 +6,75 @@ a gold. Scores are in [0, 1], the best over the golds.
 
 from __future__ import annotations
 
-import re
-import string
-import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-# What is taken off a text before it is compared: marks of citations, case, articles.
+from colligate.bench.metrics.answers import (
+    Normaliser,
+    first_line,
+    list_golds,
+    normalise_dual,
+    normalise_squad,
+    score_both,
+    score_separately,
+    take_final,
+    take_whole,
+    wants_short,
+)
+from colligate.bench.metrics.groups import Measures, MetricGroup
+from colligate.bench.outcome import Outcome
+from colligate.bench.question import Question
 
-_PUNCTUATION = str.maketrans("", "", string.punctuation)
-_ARTICLES = re.compile(r"\b(a|an|the)\b")
-_MARK = re.compile(r"\s*\[(?:\d+(?:\s*[,;]\s*\d+)*|uncited)\]")
-
-
-def unmarked(text: str) -> str:
-    """A text without the marks of its citations.
-
-    >>> unmarked("It rained in May [1][2]. It was cold [uncited].")
-    'It rained in May. It was cold.'
-    """
-    return _MARK.sub("", text).strip()
-
-
-def squad(text: str) -> str:
-    """SQuAD's normalisation: lower case, no ASCII punctuation, no articles, single blanks.
-
-    Punctuation is deleted, not replaced by a blank; ’ and – are not ASCII and stay.
-
-    >>> squad("The  Anglo-Saxons’ king")
-    'anglosaxons’ king'
-    """
-    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
-
-
-def dual(text: str) -> str:
-    """DualRAG's: `squad` after Unicode's NFD; marks that were parts of letters stay."""
-    return squad(unicodedata.normalize("NFD", text))
-
-
-def first_line(text: str) -> str:
-    """What stands before the first line break, without blanks around it.
-
-    A text that begins with a line break has an empty first line, as in Lost in the Middle.
-    """
-    return text.split("\n")[0].strip()
-
-
-def alce_output(text: str) -> str:
-    """An answer as ALCE's evaluation prepares it: stripped, its first line, no citations."""
-    return unmarked(first_line(text.strip()))
-
-
-Normaliser = Callable[[str], str]
 Golds = Sequence[str]
 
 _CLOSED = ("yes", "no", "noanswer")
 
 
-@dataclass(frozen=True)
-class Overlap:
-    """Words that a prediction shares with a gold, as shares of either and as F1."""
-
-    precision: float = 0.0
-    recall: float = 0.0
-    f1: float = 0.0
+def _measure_short(question: Question, outcome: Outcome) -> Measures | None:
+    if not wants_short(question):
+        return None
+    return score_both(lambda text: short_scores(text, question.answers), outcome)
 
 
-def em(prediction: str, golds: Golds, normalised: Normaliser = squad) -> float:
-    """Exact match: the prediction is one of the golds, both normalised."""
-    said = normalised(prediction)
-    return float(bool(prediction.strip()) and any(normalised(gold) == said for gold in golds))
+def _measure_dual(question: Question, outcome: Outcome) -> Measures | None:
+    if not wants_short(question):
+        return None
+    return score_separately(lambda text: dual_scores(text, question.answers), outcome)
 
 
-def containment(prediction: str, golds: Golds, normalised: Normaliser = squad) -> float:
-    """A gold stands in the prediction, both normalised, anywhere: "art" stands in "party".
-
-    A gold of which normalising leaves nothing stands in no prediction.
-    """
-    said = normalised(prediction)
-    return float(any(gold in said for gold in map(normalised, golds) if gold))
-
-
-def containment_first_line(prediction: str, golds: Golds) -> float:
-    """Lost in the Middle's `best_subspan_em`: containment in the first line alone."""
-    return containment(first_line(prediction), golds)
+def _measure_flashrag(question: Question, outcome: Outcome) -> Measures | None:
+    """Of a long answer the whole is scored under both names."""
+    golds = list_golds(question)
+    if not golds:
+        return None
+    whole = take_whole(outcome)
+    said = take_final(outcome) if wants_short(question) else whole
+    return {"f1_flashrag": f1_flashrag(said, golds), "f1_flashrag_raw": f1_flashrag(whole, golds)}
 
 
-def overlap(prediction: str, golds: Golds, normalised: Normaliser = squad) -> Overlap:
-    """Precision, recall and F1 of words, each the best over the golds by itself."""
-    said = normalised(prediction).split()
-    found = [_overlap(said, normalised(gold).split()) for gold in golds]
-    return Overlap(
-        _best(each.precision for each in found),
-        _best(each.recall for each in found),
-        _best(each.f1 for each in found),
-    )
-
-
-def f1_flashrag(prediction: str, golds: Golds) -> float:
-    """FlashRAG's F1: 0 against a gold that differs where either is yes, no or noanswer."""
-    said = squad(prediction)
-
-    def against(gold: str) -> float:
-        if said != gold and (said in _CLOSED or gold in _CLOSED):
-            return 0.0
-        return _overlap(said.split(), gold.split()).f1
-
-    return _best(map(against, map(squad, golds)))
-
-
-def f1_alce(prediction: str, golds: Golds) -> float:
-    """ALCE's F1, for readers that may answer nothing: an empty text is right for an empty gold."""
-
-    def against(gold: str) -> float:
-        wanted, said = squad(gold).split(), squad(prediction).split()
-        return _overlap(said, wanted).f1 if wanted and said else float(wanted == said)
-
-    return _best(map(against, golds))
+SHORT = MetricGroup(
+    "short",
+    "exact match, containment and F1 of words, SQuAD's normalisation",
+    "Lost in the Middle, FlashRAG, ALCE",
+    _measure_short,
+)
+DUAL = MetricGroup(
+    "dual", "the same after Unicode's NFD; raw, short and the better", "DualRAG", _measure_dual
+)
+FLASHRAG = MetricGroup(
+    "flashrag",
+    "F1 of words that is 0 between yes, no and other answers",
+    "FlashRAG, LongRefiner",
+    _measure_flashrag,
+)
 
 
 def short_scores(prediction: str, golds: Golds) -> dict[str, float]:
-    """The group `short`."""
-    shared = overlap(prediction, golds)
+    """Return the scores of the group `short`."""
+    shared = word_overlap(prediction, golds)
     return {
-        "em": em(prediction, golds),
+        "em": exact_match(prediction, golds),
         "containment": containment(prediction, golds),
         "containment_first_line": containment_first_line(prediction, golds),
         "f1": shared.f1,
@@ -140,23 +84,88 @@ def short_scores(prediction: str, golds: Golds) -> dict[str, float]:
 
 
 def dual_scores(prediction: str, golds: Golds) -> dict[str, float]:
-    """The group `dual`: DualRAG's normalisation, and containment of its name `acc`."""
-    shared = overlap(prediction, golds, dual)
+    """Return the scores of the group `dual`; DualRAG calls its containment `acc`."""
+    shared = word_overlap(prediction, golds, normalise_dual)
     return {
-        "em_dual": em(prediction, golds, dual),
-        "containment_dual": containment(prediction, golds, dual),
+        "em_dual": exact_match(prediction, golds, normalise_dual),
+        "containment_dual": containment(prediction, golds, normalise_dual),
         "f1_dual": shared.f1,
         "precision_dual": shared.precision,
         "recall_dual": shared.recall,
     }
 
 
-def _overlap(said: Sequence[str], wanted: Sequence[str]) -> Overlap:
+def exact_match(prediction: str, golds: Golds, normalise: Normaliser = normalise_squad) -> float:
+    """Return 1 where the prediction equals one of the golds, both normalised."""
+    said = normalise(prediction)
+    return float(bool(prediction.strip()) and any(normalise(gold) == said for gold in golds))
+
+
+def containment(prediction: str, golds: Golds, normalise: Normaliser = normalise_squad) -> float:
+    """Return 1 where the prediction contains a gold, both normalised: "party" contains "art".
+
+    A gold of which normalising leaves nothing is contained in no prediction.
+    """
+    said = normalise(prediction)
+    return float(any(gold in said for gold in map(normalise, golds) if gold))
+
+
+def containment_first_line(prediction: str, golds: Golds) -> float:
+    """Return Lost in the Middle's `best_subspan_em`: containment in the first line alone."""
+    return containment(first_line(prediction), golds)
+
+
+@dataclass(frozen=True)
+class WordOverlap:
+    """Words that a prediction shares with a gold, as shares of either and as F1."""
+
+    precision: float = 0.0
+    recall: float = 0.0
+    f1: float = 0.0
+
+
+def word_overlap(
+    prediction: str, golds: Golds, normalise: Normaliser = normalise_squad
+) -> WordOverlap:
+    """Return precision, recall and F1 of words, each separately the best over the golds."""
+    said = normalise(prediction).split()
+    found = [_overlap(said, normalise(gold).split()) for gold in golds]
+    return WordOverlap(
+        _best(each.precision for each in found),
+        _best(each.recall for each in found),
+        _best(each.f1 for each in found),
+    )
+
+
+def f1_flashrag(prediction: str, golds: Golds) -> float:
+    """Return FlashRAG's F1: 0 against a different gold where either is yes, no or noanswer."""
+    said = normalise_squad(prediction)
+
+    def against(gold: str) -> float:
+        if said != gold and (said in _CLOSED or gold in _CLOSED):
+            return 0.0
+        return _overlap(said.split(), gold.split()).f1
+
+    return _best(map(against, map(normalise_squad, golds)))
+
+
+def f1_alce(prediction: str, golds: Golds) -> float:
+    """Return ALCE's F1, in which an empty prediction is right for an empty gold."""
+    said = normalise_squad(prediction).split()
+
+    def against(gold: str) -> float:
+        wanted = normalise_squad(gold).split()
+        return _overlap(said, wanted).f1 if wanted and said else float(wanted == said)
+
+    return _best(map(against, golds))
+
+
+def _overlap(said: Sequence[str], wanted: Sequence[str]) -> WordOverlap:
     same = (Counter(said) & Counter(wanted)).total()
     if not same:
-        return Overlap()
+        return WordOverlap()
     precision, recall = same / len(said), same / len(wanted)
-    return Overlap(precision, recall, 2 * precision * recall / (precision + recall))
+    return WordOverlap(precision, recall, 2 * precision * recall / (precision + recall))
 
 
 def _best(values: Iterable[float]) -> float:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import gzip
 import io
-import json
 import zlib
 from collections.abc import Iterator
 
 from colligate.documents.document import Document, clean_text
 from colligate.documents.markdown import markdown_tree
+from colligate.documents.reading.jsonl import BYTE_ORDER_MARK, GZIP_MAGIC, parse_object
 from colligate.documents.reading.source import SourceFile, document_id
 from colligate.errors import CorruptFile, NoText, TooLarge
 
@@ -47,14 +47,7 @@ def _parse_record(source: SourceFile, line: bytes) -> Document:
     """Return one line's document, or raise a ValueError that says what is wrong."""
     if len(line) > source.limits.text_bytes:
         raise ValueError(f"it is longer than {source.limits.text_bytes:,} bytes")
-    try:
-        record = json.loads(line)
-    except UnicodeDecodeError:
-        raise ValueError("it is not UTF-8") from None
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise ValueError(f"it is not JSON ({error})") from None
-    if not isinstance(record, dict):
-        raise ValueError("it is not a JSON object")
+    record = parse_object(line)
     text = record.get("text", record.get("contents"))
     if not isinstance(text, str) or not text.strip():
         raise ValueError('it has no "text"')
@@ -76,13 +69,10 @@ def _parse_record(source: SourceFile, line: bytes) -> Document:
     )
 
 
-_GZIP = b"\x1f\x8b"
-
-
 def _iter_lines(source: SourceFile) -> Iterator[bytes]:
-    data = _unpack(source) if source.data.startswith(_GZIP) else source.data
+    data = _unpack(source) if source.data.startswith(GZIP_MAGIC) else source.data
     # Bytes are split at b"\n" alone: a JSON string may hold other line separators.
-    yield from io.BytesIO(data.removeprefix(b"\xef\xbb\xbf"))
+    yield from io.BytesIO(data.removeprefix(BYTE_ORDER_MARK))
 
 
 def _unpack(source: SourceFile) -> bytes:

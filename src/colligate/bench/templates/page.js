@@ -11,25 +11,6 @@
     return element;
   };
 
-  /* Colours */
-  const themes = { auto: "as the system has them", light: "light", dark: "dark" };
-  const kept = (() => { try { return localStorage.getItem("colligate-theme"); } catch { return null; } })();
-  let theme = Object.hasOwn(themes, kept || "") ? kept : "auto";
-  const showTheme = () => {
-    if (theme === "auto") delete document.documentElement.dataset.theme;
-    else document.documentElement.dataset.theme = theme;
-    find("theme-name").textContent = theme;
-    find("theme").setAttribute("aria-label", `Colours: ${themes[theme]}`);
-  };
-  find("theme").hidden = false;
-  find("theme").addEventListener("click", () => {
-    const names = Object.keys(themes);
-    theme = names[(names.indexOf(theme) + 1) % names.length];
-    try { localStorage.setItem("colligate-theme", theme); } catch { /* not kept, still shown */ }
-    showTheme();
-  });
-  showTheme();
-
   /* Numbers that papers print */
   const published = find("published");
   if (published) {

@@ -1,20 +1,14 @@
-"""QAMPARI, ASQA, RDR2's passages: worked by hand from ALCE's and RDR2's rules."""
+"""QAMPARI and ASQA: worked by hand from ALCE's rules."""
 
 from __future__ import annotations
 
 import pytest
 
-from colligate.bench.metrics.by_question import (
-    asqa_scores,
-    passage_scores,
-    qampari,
-    qampari_scores,
-    str_em,
-)
+from colligate.bench.metrics.alce import asqa_scores, qampari_measures, qampari_scores, str_em
 from colligate.bench.outcome import Outcome
-from colligate.bench.question import Question, Reading, Task
+from colligate.bench.question import Question, QuestionReading, QuestionTask
 
-READINGS = (Reading("when?", ("1932", "thirty-two")), Reading("where?", ("Paris",)))
+READINGS = (QuestionReading("when?", ("1932", "thirty-two")), QuestionReading("where?", ("Paris",)))
 
 
 def test_str_em_is_a_share_of_readings_and_hit_all_of_them() -> None:
@@ -35,19 +29,21 @@ def test_qampari_of_half_a_list() -> None:
 
 
 def test_a_short_answer_of_a_line_each_is_a_list_too() -> None:
-    question = Question("q", "who?", task=Task.SET, members=(("Ann",), ("Bob Lee",), ("Cy",)))
+    question = Question(
+        "q", "who?", task=QuestionTask.SET, members=(("Ann",), ("Bob Lee",), ("Cy",))
+    )
     said = Outcome("They are Ann and others.", "1. Ann\n- Bob Lee,\n\nCy", found=True)
-    found = qampari(question, said)
+    found = qampari_measures(question, said)
     assert found is not None
     assert (found["qampari_precision"], found["qampari_recall"]) == (1, 1)
     assert found["qampari_recall_raw"] == 0  # the whole is a sentence
     in_a_line = Outcome("Ann, Cy", "Ann, Cy.", found=True)
-    assert qampari(question, in_a_line) == {
+    assert qampari_measures(question, in_a_line) == {
         name: value
         for plain, value in qampari_scores("Ann, Cy", question.members).items()
         for name in (plain, f"{plain}_raw")
     }
-    without_short = qampari(question, Outcome("Ann\nBob Lee", found=True))
+    without_short = qampari_measures(question, Outcome("Ann\nBob Lee", found=True))
     assert without_short is not None
     assert without_short["qampari_recall"] == 1 / 3  # ALCE: the first line
 
@@ -64,23 +60,3 @@ def test_qampari_wants_equality_and_an_empty_list_has_nothing() -> None:
     assert qampari_scores("Rome in Italy", [("Rome",)])["qampari_f1"] == 0
     assert set(qampari_scores(" ., ", [("Rome",)]).values()) == {0}
     assert set(qampari_scores("", [("Rome",)]).values()) == {0}
-
-
-def test_passages_of_rdr2() -> None:
-    first, second = "He left in 1932 for home", "Paris"
-    found = passage_scores([first, second], READINGS, k=5)
-    assert found["p_em"] == found["p_hit"] == 1
-    assert found["p_score"] == pytest.approx((0.5 / 1 + 0.5 / 2) / 5)
-    assert found["p_len"] == (6 + 1) / 5
-
-
-def test_the_best_p_score_for_five_is_its_published_bound() -> None:
-    passages = ["Paris 1932"] * 7
-    assert 100 * passage_scores(passages, READINGS, k=5)["p_score"] == pytest.approx(
-        45.67, abs=0.01
-    )
-
-
-def test_no_passages_serve_nobody() -> None:
-    assert set(passage_scores([], READINGS).values()) == {0}
-    assert passage_scores(["x"] * 5 + ["1932 Paris"], READINGS)["p_em"] == 0  # beyond k

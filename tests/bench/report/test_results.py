@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from colligate.bench.outcome import Outcome
-from colligate.bench.report.verdicts import Verdict, verdict
+from colligate.bench.results import Verdict, classify
 from colligate.bench.rows import Row
 
 
@@ -21,4 +21,4 @@ from colligate.bench.rows import Row
 )
 def test_marks_of_a_judge_are_of_a_hundred(metric: str, value: float, expected: Verdict) -> None:
     row = Row("d", "q", "s", "?", (), Outcome("x", found=True), {metric: value})
-    assert verdict(row, metric) is expected
+    assert classify(row, metric) is expected

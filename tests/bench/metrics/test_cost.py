@@ -1,0 +1,28 @@
+from __future__ import annotations
+
+import pytest
+
+from colligate.bench.metrics.cost import cost_measures
+from colligate.bench.outcome import Outcome
+from colligate.bench.question import Question
+from colligate.models.base import Price, Usage
+from colligate.models.metering import Meter, Prices
+
+
+def test_costs_are_those_of_the_meter() -> None:
+    meter = Meter(Prices([("dear", Price(input=2, output=10))]))
+    meter.chat("reader", "dear", Usage(1000, 100), seconds=1)
+    meter.chat("worker", "dear", Usage(500, 10), seconds=1)
+    meter.scoring("scorer", "dear", passes=7, seconds=1)
+    meter.retrieval()
+    found = cost_measures(Question("q", "?"), Outcome(usage=meter.report().to_json(), seconds=2.5))
+    assert (found["calls"], found["tokens"], found["rounds"]) == (2, 1610, 1)
+    assert (found["scoring_passes"], found["seconds"]) == (7, 2.5)
+    assert found["usd"] == pytest.approx(0.0041)
+    assert (found["output_tokens_reader"], found["calls_worker"]) == (100, 1)
+
+
+def test_an_unknown_price_is_no_price() -> None:
+    meter = Meter(Prices([]))
+    meter.chat("reader", "free?", Usage(1, 1), seconds=1)
+    assert "usd" not in cost_measures(Question("q", "?"), Outcome(usage=meter.report().to_json()))

@@ -1,0 +1,124 @@
+"""Figures are valid SVG whatever their numbers are, and the same each time."""
+
+from __future__ import annotations
+
+import math
+import sys
+import threading
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from lxml import etree
+
+from colligate.bench.figures import (
+    COLOURS,
+    Interval,
+    IntervalPanel,
+    Panel,
+    Point,
+    Series,
+    draw_bars,
+    draw_front,
+    draw_intervals,
+    draw_lines,
+)
+
+pytest.importorskip("matplotlib")
+
+HOSTILE = '<script>"&$x^2$ ü 问题 \x1f\ud800'
+
+numbers = st.one_of(
+    st.floats(), st.floats(-1e3, 1e3), st.sampled_from([0.0, math.nan, math.inf, 1e300, 5e-324])
+)
+ends = st.none() | numbers
+texts = st.text(st.characters(codec=None), max_size=10)
+points = st.builds(Point, numbers, numbers, ends, ends)
+series = st.builds(Series, texts, st.lists(points, max_size=3).map(tuple), st.integers(0, 20))
+panels = st.builds(Panel, texts, st.lists(series, max_size=2).map(tuple), ends)
+intervals = st.builds(Interval, texts, numbers, numbers, numbers, st.booleans(), texts)
+
+
+def parse(svg: str) -> tuple[etree._Element, list[str]]:
+    """The drawing and the texts in it."""
+    root = etree.fromstring(svg.encode())
+    assert root.tag.endswith("}svg")
+    return root, [each.text or "" for each in root.iter("{*}text")]
+
+
+def lines(*panels: Panel, **more: object) -> str:
+    options = {"title": "t", "x_label": "step", "y_label": "loss", **more}
+    return draw_lines(panels, **options)  # type: ignore[arg-type]
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.lists(panels, max_size=2), st.booleans())
+def test_any_numbers_are_drawn_or_left_out(drawn: list[Panel], logarithmic: bool) -> None:
+    if svg := lines(*drawn, logarithmic=logarithmic, ticks_at_points=not logarithmic):
+        parse(svg)
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.lists(intervals, max_size=3).map(tuple), texts)
+def test_any_intervals_are_drawn_or_left_out(rows: tuple[Interval, ...], title: str) -> None:
+    parse(draw_intervals([IntervalPanel(title, title, rows)], title=title))
+
+
+def test_labels_are_text_and_the_title_names_the_drawing() -> None:
+    drawn = [Series(label, (Point(1, 2.0), Point(2, 3.0)), n) for n, label in enumerate("ab")]
+    root, shown = parse(lines(Panel("", tuple(drawn)), title=f"Loss {HOSTILE}"))
+    assert {"a", "b", "step", "loss"} <= set(shown)
+    assert root.get("role") == "img"
+    assert root[0].text.startswith('Loss <script>"&$x^2$ ü 问题')
+    _, shown = parse(
+        draw_bars(
+            [(HOSTILE, [1, 3]), (HOSTILE, [0, 0])], {"right": "red", "wrong": "blue"}, title="t"
+        )
+    )
+    assert shown.count('<script>"&$x^2$ ü 问题') == 2
+    assert {"1", "3", "right", "wrong"} <= set(shown)
+    row = Interval("beaten", -3, -5, -1, True, "**")
+    _, shown = parse(draw_intervals([IntervalPanel("EM", "difference from x", (row,))], title="t"))
+    assert {"EM", "difference from x", "beaten", "**"} <= set(shown)
+
+
+def test_a_higher_value_is_higher_and_a_later_place_further_right() -> None:
+    line = Series("a", (Point(1, 20.0), Point(5, 60.0), Point(10, 40.0)))
+    root, _ = parse(lines(Panel("", (line,)), limits=(0.0, 100.0)))
+    marks = [each for each in root.iter("{*}use") if COLOURS[0] in each.get("style", "")]
+    places = [(float(each.get("x", "")), float(each.get("y", ""))) for each in marks]
+    (x1, y1), (x2, y2), (x3, y3) = places
+    assert x1 < x2 < x3
+    assert y2 < y3 < y1  # downwards in a drawing
+    assert (x2 - x1) / (x3 - x1) == pytest.approx(4 / 9, abs=0.01)
+
+
+def test_the_same_numbers_give_the_same_drawing_in_any_thread() -> None:
+    dots = [
+        Series(name, (Point(100.0 * n, 50.0 + n, 40, 70),), n) for n, name in enumerate("abc", 1)
+    ]
+
+    def draw() -> str:
+        return draw_front(dots, [True, False, True], title="t", y_label="%", limits=(0, 100))
+
+    found: list[str] = []
+    thread = threading.Thread(target=lambda: found.append(draw()))
+    thread.start()
+    thread.join()
+    assert found == [draw()]
+    assert draw() != draw_front(
+        [replace(dots[0], style=9), *dots[1:]],
+        [True, False, True],
+        title="t",
+        y_label="%",
+        limits=None,
+    )
+
+
+def test_nothing_is_drawn_of_nothing_or_without_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
+    nonsense = Series("a", (Point(1, math.nan),))
+    assert lines() == lines(Panel("", (nonsense,))) == draw_intervals([], title="t") == ""
+    assert draw_bars([], {}, title="t") == ""
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    assert lines(Panel("", (Series("a", (Point(1, 2.0),)),))) == ""
