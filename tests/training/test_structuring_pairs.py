@@ -24,7 +24,7 @@ from colligate.strategies.longrefiner.events import Structured
 from colligate.strategies.longrefiner.method import Refiner
 from colligate.strategies.longrefiner.structuring import (
     recover,
-    stretches,
+    split_parts,
     structuring_messages,
 )
 from colligate.testing import ScriptedModel
@@ -141,7 +141,7 @@ def test_a_long_document_is_cut_as_inference_cuts_it_and_each_part_says_its_sect
     made = structuring_pairs(source, Pairing(structuring_tokens=200))
 
     bare = body_of(source).bare
-    texts = [bare.slice(span) for span in stretches(bare, 200)]
+    texts = [bare.slice(span) for span in split_parts(bare, 200)]
     assert [shown(sample) for sample in made.samples] == texts
     assert [sample.meta["stretch"] for sample in made.samples] == [
         [i, len(texts)] for i in range(len(texts))
@@ -341,7 +341,7 @@ def test_nothing_but_headings_is_taken_from_the_text(text):
     assert visible(body.bare.text) == visible(without)
     for one, other in pairwise(body.pieces):
         assert one.end <= other.start
-    for span in stretches(body.bare, 200):
+    for span in split_parts(body.bare, 200):
         back = source.slice(body.source(span)).split()
         words = body.bare.slice(span).split()
         assert (back[0], back[-1]) == (words[0], words[-1])

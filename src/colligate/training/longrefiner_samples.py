@@ -26,21 +26,20 @@ from colligate.documents.tokens import estimate_tokens
 from colligate.documents.tree import flat_tree
 from colligate.errors import FaultyRecord, UsageError
 from colligate.models import Completion, Message
-from colligate.strategies.longrefiner.method import FORCED, TITLES_TOKENS, scope_messages
+from colligate.strategies.longrefiner.method import FORCED, scope_messages
+from colligate.strategies.longrefiner.selection import (
+    TITLES_TOKENS,
+    find_unknown_titles,
+    list_titles,
+    parse_titles,
+)
 from colligate.strategies.longrefiner.structuring import (
     recover,
-    skeleton,
-    stretches,
+    split_parts,
     structuring_messages,
+    write_skeleton,
 )
-from colligate.strategies.longrefiner.tree import (
-    Article,
-    ArticleNode,
-    Level,
-    nodes_titled,
-    selected,
-    unknown,
-)
+from colligate.strategies.longrefiner.tree import Article, ArticleNode, Level
 from colligate.training.journal import Made
 from colligate.training.samples import Sample
 
@@ -99,7 +98,7 @@ def structuring_pairs(document: Document, pairing: Pairing) -> Made:
         return Made(discarded={SHORT: 1})
     if body.bare.tree.sections:
         return Made(discarded={HEADED: 1})
-    spans = list(stretches(body.bare, pairing.structuring_tokens))
+    spans = list(split_parts(body.bare, pairing.structuring_tokens))
     replies = [_reply(document, body.source(span), pairing) for span in spans]
     if len({tag for reply in replies for tag in _SECTION.findall(reply)}) < _LEAST_SECTIONS:
         return Made(discarded={UNSECTIONED: 1})
@@ -183,7 +182,7 @@ def _between_headings(document: Document) -> Iterator[Span]:
 
 
 def _reply(document: Document, within: Span, pairing: Pairing) -> str:
-    written = skeleton(
+    written = write_skeleton(
         document,
         tokens=pairing.edge_words,
         least_words=pairing.joined_words,
@@ -274,14 +273,14 @@ def selection_sample(
     """
     if reply.finish_reason == "length":
         return _discarded(CUT_OFF)
-    chosen, made_up = selected(reply.text, article), unknown(reply.text, article)
+    chosen, made_up = parse_titles(reply.text, article), find_unknown_titles(reply.text, article)
     if not chosen and not any(mark in reply.text for mark in "[{"):
         return _discarded(MALFORMED)
     if not chosen and made_up:
         return _discarded(MADE_UP)
-    titles = list(dict.fromkeys(" ".join(t.split()) for t in nodes_titled(article, chosen)))
+    titles = list(dict.fromkeys(" ".join(t.split()) for t in list_titles(article, chosen)))
     target = escape(str(titles))
-    if selected(target, article) != chosen:
+    if parse_titles(target, article) != chosen:
         return _discarded(UNREADABLE)
     if estimate_tokens(target) > TITLES_TOKENS:
         return _discarded(LONG)
