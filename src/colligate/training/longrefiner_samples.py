@@ -108,14 +108,14 @@ def structuring_pairs(document: Document, pairing: Pairing) -> Made:
         text = body.bare.slice(span)
         if estimate_tokens(reply) > pairing.structuring_tokens // 2:
             discarded[LONG_PAIRS] += 1
-        elif recover(reply, plain(text)).coverage < pairing.recovered:
+        elif recover(reply, make_plain_document(text)).coverage < pairing.recovered:
             discarded[LOST] += 1
         else:
             samples.append(_sample(document, text, reply, place, len(spans)))
     return Made(tuple(samples), discarded)
 
 
-def shown(sample: Sample) -> str:
+def extract_text(sample: Sample) -> str:
     """The text that the model is to structure.
 
     Raises:
@@ -129,7 +129,7 @@ def shown(sample: Sample) -> str:
     return content[len(before) : len(content) - len(after)]
 
 
-def plain(text: str) -> Document:
+def make_plain_document(text: str) -> Document:
     """A text by itself, of which nothing else is known."""
     return Document("text", "", text, flat_tree("text", len(text)))
 
@@ -322,4 +322,4 @@ def outlined(sample: Sample) -> Article:
         ArticleNode(place, Level(level), title, Span("text", 0, 0))
         for place, (level, title) in enumerate(sample.meta["nodes"])
     )
-    return Article(plain(""), nodes)
+    return Article(make_plain_document(""), nodes)

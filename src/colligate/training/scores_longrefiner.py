@@ -31,7 +31,7 @@ from colligate.documents import Document, Tree
 from colligate.strategies.longrefiner.method import Refiner, parse_scope
 from colligate.strategies.longrefiner.selection import parse_titles
 from colligate.strategies.longrefiner.structuring import recover
-from colligate.training.longrefiner_samples import outlined, plain, shown
+from colligate.training.longrefiner_samples import extract_text, make_plain_document, outlined
 from colligate.training.samples import Sample
 
 _PARAGRAPH = re.compile(r"(?:\A|\n[^\S\n]*\n)\s*(?=\S)")
@@ -83,7 +83,7 @@ def _selection(sample: Sample, reply: str) -> dict[str, float]:
 
 
 def _structuring(sample: Sample, reply: str) -> dict[str, float]:
-    text = plain(shown(sample))
+    text = make_plain_document(extract_text(sample))
     found = recover(reply, text)
     wanted = _boundaries(recover(sample.target, text).tree, text)
     there = _boundaries(found.tree, text)

@@ -52,7 +52,7 @@ def _f1(made: set[int], gold: set[int]) -> float:
 
 
 def shown_subtree(shown: str, headings: Collection[int]) -> SubTree:
-    """What a router was shown, read back from its text: `router.decision` rules on it alike.
+    """What a router was shown, read back from its text: `parse_router_reply` rules on it alike.
 
     `headings` are the ids of the lines that are headings, which their words alone do not tell.
 

@@ -41,9 +41,9 @@ from colligate.strategies.longrefiner.events import NodeScore, Selected, Weighed
 from colligate.strategies.longrefiner.selection import (
     TITLES_TOKENS,
     RefinedText,
-    fit_budget,
     list_titles,
     parse_titles,
+    refine_to_budget,
     selection_messages,
 )
 from colligate.strategies.longrefiner.structuring import Structurer, Structuring
@@ -130,7 +130,7 @@ class Refiner:
         scores = [
             combine_scores(ls, scope or 0.0, gs) for ls, gs in zip(local, global_, strict=True)
         ]
-        kept = await fit_budget(
+        kept = await refine_to_budget(
             articles,
             scores,
             self.budget,
@@ -436,7 +436,7 @@ def has_parts(article: Article) -> bool:
     return sum(node.parent is None for node in article.nodes) > 1
 
 
-# What is reported
+# The report
 
 
 def _list_scores(

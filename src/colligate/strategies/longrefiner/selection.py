@@ -167,7 +167,7 @@ def _render_abstract(article: Article, most_tokens: int) -> str:
 
 @dataclass(frozen=True)
 class RefinedText:
-    """What fits, as text and as passages, its tokens, and those of everything there was."""
+    """The selected text, also as passages, its tokens, and those of all documents."""
 
     text: str
     passages: tuple[Passage, ...]
@@ -175,7 +175,7 @@ class RefinedText:
     of_tokens: int
 
 
-async def fit_budget(
+async def refine_to_budget(
     articles: Sequence[Article],
     scores: Sequence[Sequence[float]],
     budget: int,
@@ -272,7 +272,7 @@ def select_nodes(
 
 
 class _Draft:
-    """What is written of an article so far, and what more of it would cost."""
+    """The texts of an article that are written so far, and the cost of more."""
 
     def __init__(self, article: Article, measure: Callable[[str], int]) -> None:
         self.chosen: set[int] = set()
@@ -327,7 +327,7 @@ def cut_best_paragraph(
     return document.passage(Span(document.id, span.start, span.start + ends[held - 1]))
 
 
-# What is written
+# The text
 
 _GAP = "\n\n"
 _TITLE = -1  # the place of a document's title: before its first character

@@ -418,8 +418,8 @@ def _count_visible(text: str) -> int:
 
 # Finding a piece: "The treaty was ... in Ghent."
 #
-# A piece says where a paragraph begins and where it ends. The text between is taken from the
-# document, so that nothing a model left out or made up gets into it.
+# A piece gives the beginning and the end of a paragraph. The text between is taken from the
+# document, so that a paragraph has nothing that a model left out or made up.
 
 _OMISSION = re.compile(r"(?:<skip\s*/?>|<\.{3,}>|\.{3,}|…)(?:\s*(?:<skip\s*/?>|\.{3,}|…))*", re.I)
 _SKIP = re.compile(r"<skip\s*/?>", re.I)  # never the text's own: the writer defuses tags
@@ -797,7 +797,7 @@ def _split_long(text: str, start: int, end: int) -> Iterator[_Stretch]:
 
 
 def _strip(text: str, start: int, end: int) -> Iterator[_Stretch]:
-    """Yield a stretch without the blanks around it, if it has anything else."""
+    """Yield a stretch without the blanks around it, unless it is blank."""
     part = text[start:end]
     if bare := part.strip():
         first = start + len(part) - len(part.lstrip())

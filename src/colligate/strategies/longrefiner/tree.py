@@ -1,7 +1,7 @@
 """A document as LongRefiner scores it: abstract, sections, sub-sections, paragraphs.
 
-There are two levels of headings; text under deeper ones belongs to the sub-section above. Only
-headings are left out of the paragraphs, whatever the tree covers.
+There are two levels of headings; text under deeper ones belongs to the sub-section above. The
+paragraphs hold all text but the headings, also text that the tree does not cover.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ABSTRACT = "abstract"
 
 
 class Level(StrEnum):
-    """What a node of an article is."""
+    """The kind of a node."""
 
     ABSTRACT = "abstract"
     SECTION = "section"

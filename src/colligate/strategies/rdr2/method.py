@@ -4,7 +4,7 @@ The method in the order of the paper (symbols as there):
 
 1. Retrieve the k best chunks c_i with their documents d_i (equation 1).
 2. S_0, the first routing state of a document, is the subtree around the nodes of a chunk: all
-   headings, and the content beside what was found (equation 3, Algorithm 1; `tree.py`).
+   headings, and the content around what was found (equation 3, Algorithm 1; `tree.py`).
 3. The router sees S_t and replies with actions A_t: ANSWER with a block, EXPAND a heading, or
    refuse (equation 2; `router.py`).
 4. Each EXPAND of a heading v gives another S_t, in which the content under v replaces the content

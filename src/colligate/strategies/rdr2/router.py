@@ -22,7 +22,7 @@ from colligate.strategies.rdr2.tree import SubTree
 
 
 class Tag(StrEnum):
-    """What the router does with a node."""
+    """An action of the router on a node."""
 
     ANSWER = "answer"
     EXPAND = "expand"
@@ -47,7 +47,7 @@ class Rejected:
 
 @dataclass(frozen=True, slots=True)
 class RouterDecision:
-    """What the router decided about one subtree.
+    """The router's decision about one subtree.
 
     `refused`: it said that nothing helps; nothing else in the reply counts. `dropped` are lines
     that are not actions.
@@ -141,7 +141,7 @@ _COMPARED = 80  # letters and digits of a copy: further on it may have slips
 
 
 def _read_actions(line: str, subtree: SubTree) -> Iterator[tuple[Tag, int]]:
-    """Yield the actions at the start of a line. What follows a colon is the node's own text."""
+    """Yield the actions at the start of a line. Text after a colon is the node's own."""
     start = at = _START.match(line).end()  # type: ignore[union-attr]
     while found := _ACTION.match(line, at):
         nodes = [int(node) for node in _ID.findall(found[2])]
