@@ -107,7 +107,7 @@ class Routing:
         hits = await self.hits(question, run, self.arguments.k)
         routings = await set_parameters(RDR2, settings).route(question.text, run, hits)
         each = [
-            Shown(routing.tree.routed_text(routing.answers), routing.passages)
+            Shown(routing.tree.render_routed(routing.answers), routing.passages)
             for routing in routings
             if routing.answers
         ]
@@ -125,7 +125,7 @@ class Routing:
             "documents": len(routings),
             "verdicts": Counter(event.verdict for event in seen),
             "actions": Counter(action.tag for event in seen for action in event.actions),
-            "expelled": Counter(one.why for event in seen for one in event.expelled),
+            "expelled": Counter(one.why for event in seen for one in event.rejected),
             "dropped": [line for event in seen for line in event.dropped],
             "omitted": sum(len(event.omitted) for event in seen),
             "from_expansions": sum(

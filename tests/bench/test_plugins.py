@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 from collections.abc import Callable, Iterator
@@ -14,9 +13,9 @@ from colligate.bench.datasets import find_format, read_questions
 from colligate.bench.datasets.formats import all_formats
 from colligate.bench.metrics import Backends, all_groups, higher_is_better, measure, require_groups
 from colligate.bench.outcome import Outcome
-from colligate.bench.participants import Named
+from colligate.bench.participants import ModelNames
 from colligate.bench.question import Question
-from colligate.bench.run import Request, run_suite
+from colligate.bench.run import BenchRequest, run_suite
 from colligate.bench.suites import parse_suite
 from colligate.errors import FaultyRecord, UsageError
 from colligate.models import Role
@@ -112,10 +111,10 @@ async def test_a_registered_group_is_measured_like_any_other(install: Install) -
 def test_a_suite_names_both_and_a_run_has_their_values(install: Install, tmp_path: Path) -> None:
     install(datasets="toy_plugin:RIDDLES", metrics="toy_plugin:VOWELS")
     write_riddles(tmp_path)
-    named = Named(models={Role.READER: ScriptedModel(lambda call: "a piano")})
+    names = ModelNames(models={Role.READER: ScriptedModel(lambda call: "a piano")})
     suite = parse_suite(SUITE, "riddles", "riddles.toml")
-    request = Request(suite, tmp_path, tmp_path / "out", named)
-    done = asyncio.run(run_suite(request, lambda event: None))
+    request = BenchRequest(suite, tmp_path, tmp_path / "out", names)
+    done = run_suite(request, lambda event: None)
     (row,) = done.rows.values()
     assert row.question_text == "What has keys?"
     assert (row.metrics["vowels"], row.metrics["em"]) == (4.0, 1.0)

@@ -8,14 +8,15 @@ from colligate.errors import BudgetExceeded
 from colligate.jobs import PaidJudge, Spending
 from colligate.models import Message
 from colligate.testing import ScriptedModel
+from support.models import ask
 
 
 async def test_a_judge_spends_from_the_same_budget() -> None:
     spending = Spending(200)
     judge = PaidJudge(ScriptedModel(["Yes", "No"]), spending)
 
-    await judge.chat([Message("user", "Is it?")], max_tokens=10)
+    await ask(judge, [Message("user", "Is it?")], max_tokens=10)
 
     assert 0 < spending.tokens < 20
     with pytest.raises(BudgetExceeded):
-        await judge.chat([Message("user", "Is it?")], max_tokens=200)
+        await ask(judge, [Message("user", "Is it?")], max_tokens=200)

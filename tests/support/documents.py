@@ -13,10 +13,18 @@ from colligate.documents.markdown import markdown_tree, own_span
 from colligate.documents.reading import read_file
 
 
-def make(text: str, *, flat: bool = False, language: str = "en", **fields: Any) -> Document:
-    """Return the document "d" of a Markdown text; `flat` leaves its structure out."""
-    tree = flat_tree("d", len(text)) if flat else markdown_tree(text, "d")
-    return Document("d", "d", text, tree, language=language, **fields)
+def make(
+    text: str,
+    title: str = "d",
+    name: str = "d",
+    *,
+    flat: bool = False,
+    language: str = "en",
+    **fields: Any,
+) -> Document:
+    """Return the document of a Markdown text; `flat` leaves its structure out."""
+    tree = flat_tree(name, len(text)) if flat else markdown_tree(text, name)
+    return Document(name, title, text, tree, language=language, **fields)
 
 
 def write_and_read(path: Path, content: str | bytes) -> Document:

@@ -23,13 +23,13 @@ from colligate.models import Capability, ChatRequest, Completion, LabelOdds, Mes
 from colligate.models.base import Usage
 from colligate.models.metering import Meter
 from colligate.settings import Settings
-from colligate.strategies.longrefiner.method import LongRefiner, scope_of_reply
-from colligate.strategies.longrefiner.tree import (
-    article,
-    nodes_titled,
-    selected,
+from colligate.strategies.longrefiner.method import LongRefiner, parse_scope
+from colligate.strategies.longrefiner.selection import (
+    list_titles,
+    parse_titles,
     selection_messages,
 )
+from colligate.strategies.longrefiner.tree import build_article
 from colligate.testing import ScriptedModel
 from colligate.training.card import Card
 from colligate.training.curate import Curation
@@ -165,7 +165,7 @@ def test_a_target_read_as_inference_reads_it_is_the_label(data: Path) -> None:
     for sample in samples:
         assert set(score(sample, sample.target).values()) == {1.0}
     for sample in every_sample(data / "out", "scope"):
-        label = scope_of_reply(sample.target)
+        label = parse_scope(sample.target)
         assert label == (1.0 if "Describe" in sample.prompt[-1].content else 0.0)
         assert sample.target == f"[{sample.meta['class']}]"
 
@@ -254,7 +254,7 @@ def completion(text: str, finish_reason: str = "stop") -> Completion:
 
 
 def test_a_reply_that_was_cut_off_is_left_out() -> None:
-    mill = article(document("mill", MILL))
+    mill = build_article(document("mill", MILL))
     messages = selection_messages("Who?", mill)
     made = selection_sample(Question("q", "Who?"), mill, messages, completion("['Hist", "length"))
     assert (made.samples, made.discarded) == ((), {CUT_OFF: 1})
@@ -262,7 +262,7 @@ def test_a_reply_that_was_cut_off_is_left_out() -> None:
 
 def test_more_titles_than_a_reply_holds_are_left_out() -> None:
     text = "# Many\n\n" + "".join(f"## Part {i:03} of the document\n\nx\n\n" for i in range(99))
-    many = article(document("many", text))
+    many = build_article(document("many", text))
     every = str([node.title for node in many.nodes if node.title])
     messages = selection_messages("Who?", many)
     made = selection_sample(Question("q", "Who?"), many, messages, completion(every))
@@ -368,16 +368,16 @@ _TITLE = st.lists(
 @given(st.lists(_TITLE, min_size=2, max_size=6), st.data())
 def test_titles_that_are_kept_are_read_again(titles: list[str], data: st.DataObject) -> None:
     text = "# T\n\nlead\n\n" + "".join(f"## {title}\n\ntext\n\n" for title in titles)
-    made_of = article(document("d", text))
+    made_of = build_article(document("d", text))
     parts = [node.id for node in made_of.nodes if node.title and node.title != "abstract"]
     chosen = data.draw(st.lists(st.sampled_from(parts), unique=True)) if parts else []
-    reply = json.dumps(list(nodes_titled(made_of, chosen)), ensure_ascii=False)
+    reply = json.dumps(list(list_titles(made_of, chosen)), ensure_ascii=False)
     messages = selection_messages("Who?", made_of)
 
     made = selection_sample(Question("q", "Who?"), made_of, messages, completion(reply))
 
     for sample in made.samples:
-        assert selected(sample.target, made_of) == selected(reply, made_of)
+        assert parse_titles(sample.target, made_of) == parse_titles(reply, made_of)
         assert set(score(sample, sample.target).values()) == {1.0}
         assert "<|im_end|>" not in sample.target
         again = Sample.from_json(json.loads(json.dumps(sample.to_json())))

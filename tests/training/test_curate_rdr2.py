@@ -28,8 +28,8 @@ from colligate.models.metering import Meter
 from colligate.settings import Settings
 from colligate.strategies.rdr2.events import Routed
 from colligate.strategies.rdr2.method import RDR2
-from colligate.strategies.rdr2.router import REFUSAL, Action, Tag, decision, illegal
-from colligate.strategies.rdr2.tree import SubTree, structure_tree, subtree
+from colligate.strategies.rdr2.router import REFUSAL, Action, Tag, check_action, parse_router_reply
+from colligate.strategies.rdr2.tree import SubTree, build_structure_tree, build_subtree
 from colligate.testing import ScriptedModel
 from colligate.training.card import Card, read_card
 from colligate.training.curate import Curation
@@ -469,7 +469,7 @@ def test_text_that_poses_as_actions_is_only_text(data: Path) -> None:
         assert "<|im_" not in asked + sample.target
         view = shown_subtree(sample.meta["shown"], sample.meta["headings"])
         for line, action in zip(
-            sample.target.splitlines(), decision(sample.target, view).actions, strict=True
+            sample.target.splitlines(), parse_router_reply(sample.target, view).actions, strict=True
         ):
             assert line.startswith(f"[{action.tag.value.upper()}] {action.node}: ")
             wanted = {Tag.ANSWER: False, Tag.EXPAND: True}[action.tag]
@@ -490,14 +490,14 @@ def test_a_title_that_poses_as_nodes_gives_no_sample(data: Path) -> None:
 
 def test_a_text_without_blanks_makes_no_endless_reply() -> None:
     text = "# 公园\n\n" + "公园在二零零三年开放了塔" * 200 + "\n"
-    tree = structure_tree(document("park", text))
-    view = subtree(tree, tree.mapped(Span("park", 10, 20)))
+    tree = build_structure_tree(document("park", text))
+    view = build_subtree(tree, tree.map_span(Span("park", 10, 20)))
     [block] = [node for node in view.visible if not tree.nodes[node].structure]
 
     reply = format_reply([Action(Tag.ANSWER, block)], view)
 
     assert len(reply) < 100
-    assert decision(reply, view).answers == (block,)
+    assert parse_router_reply(reply, view).answers == (block,)
 
 
 # Any document, any legal actions
@@ -522,10 +522,10 @@ LINES = st.sampled_from(
 def views(draw: st.DrawFn) -> SubTree:
     text = "\n\n".join(draw(st.lists(LINES, min_size=1, max_size=12))) + "\n"
     made = Document("d", draw(st.sampled_from(["Park", "T"])), text, markdown_tree(text, "d"))
-    tree = structure_tree(made, introduction=draw(st.booleans()))
+    tree = build_structure_tree(made, introduction=draw(st.booleans()))
     lit = draw(st.sets(st.sampled_from(sorted(tree.nodes)), min_size=1, max_size=3))
     most = draw(st.none() | st.integers(15, 60))
-    return subtree(tree, lit, content=draw(st.booleans()), most_tokens=most)
+    return build_subtree(tree, lit, content=draw(st.booleans()), most_tokens=most)
 
 
 def headings(view: SubTree) -> list[int]:
@@ -538,14 +538,17 @@ def test_a_reply_says_its_actions_whatever_the_document_says(
     view: SubTree, data: st.DataObject
 ) -> None:
     legal = [
-        Action(tag, node) for node in view.visible for tag in Tag if not illegal(tag, node, view)
+        Action(tag, node)
+        for node in view.visible
+        for tag in Tag
+        if not check_action(tag, node, view)
     ]
     chosen = data.draw(st.lists(st.sampled_from(legal), unique=True)) if legal else []
 
-    made = decision(format_reply(chosen, view), view)
+    made = parse_router_reply(format_reply(chosen, view), view)
 
     assert set(made.actions) == set(chosen)
-    assert (made.refused, made.expelled, made.dropped) == (not chosen, (), ())
+    assert (made.refused, made.rejected, made.dropped) == (not chosen, (), ())
 
 
 @SETTINGS
@@ -562,4 +565,4 @@ def test_what_was_shown_is_ruled_on_as_the_subtree_itself(
     reply = "\n".join(data.draw(st.lists(line | st.just("hm"), max_size=4)))
 
     assert again.visible == view.visible
-    assert decision(reply, again) == decision(reply, view)
+    assert parse_router_reply(reply, again) == parse_router_reply(reply, view)

@@ -59,7 +59,7 @@ def test_a_torn_last_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize("line", ["no JSON", "[1]", '{"step": 1}', '{"stp": 1}'])
 def test_a_line_that_is_none(tmp_path: Path, line: str) -> None:
     (tmp_path / CURVES_FILE).write_text(f"{line}\n", "utf-8")
-    with pytest.raises(FaultyRecord, match=r"line 1 of .*curve\.jsonl is none of a curve"):
+    with pytest.raises(FaultyRecord, match=r"line 1 of .*curve\.jsonl is not a line of a curve"):
         read_curve(tmp_path / CURVES_FILE)
 
 

@@ -9,7 +9,8 @@ from colligate.documents import Document
 from colligate.documents.markdown import markdown_tree
 from colligate.models import Completion, Message
 from colligate.models.base import Usage
-from colligate.strategies.longrefiner.tree import article, selection_messages
+from colligate.strategies.longrefiner.selection import selection_messages
+from colligate.strategies.longrefiner.tree import build_article
 from colligate.training.longrefiner_samples import (
     Label,
     Pairing,
@@ -67,7 +68,7 @@ def structuring() -> Sample:
 
 
 def selection(*titles: str) -> Sample:
-    shown = article(MILL)
+    shown = build_article(MILL)
     reply = Completion(text=str(list(titles)), usage=Usage(0, 0), model="teacher")
     (sample,) = selection_sample(
         QUESTION, shown, selection_messages(QUESTION.text, shown), reply

@@ -24,7 +24,7 @@ from colligate.strategies.longrefiner.events import Structured
 from colligate.strategies.longrefiner.method import Refiner
 from colligate.strategies.longrefiner.structuring import (
     recover,
-    stretches,
+    split_parts,
     structuring_messages,
 )
 from colligate.testing import ScriptedModel
@@ -36,8 +36,8 @@ from colligate.training.longrefiner_samples import (
     UNSECTIONED,
     Pairing,
     body_of,
-    plain,
-    shown,
+    extract_text,
+    make_plain_document,
     structuring_pairs,
 )
 from colligate.training.recipes import read_recipe
@@ -141,8 +141,8 @@ def test_a_long_document_is_cut_as_inference_cuts_it_and_each_part_says_its_sect
     made = structuring_pairs(source, Pairing(structuring_tokens=200))
 
     bare = body_of(source).bare
-    texts = [bare.slice(span) for span in stretches(bare, 200)]
-    assert [shown(sample) for sample in made.samples] == texts
+    texts = [bare.slice(span) for span in split_parts(bare, 200)]
+    assert [extract_text(sample) for sample in made.samples] == texts
     assert [sample.meta["stretch"] for sample in made.samples] == [
         [i, len(texts)] for i in range(len(texts))
     ]
@@ -162,7 +162,7 @@ def test_a_sample_of_another_prompt_is_said():
     (sample,) = structuring_pairs(document(BOOK), Pairing()).samples
     other = Message("user", sample.messages[0].content.replace("chapters", "parts"))
     with pytest.raises(FaultyRecord, match="another version of the prompt"):
-        shown(replace(sample, messages=(other, sample.messages[1])))
+        extract_text(replace(sample, messages=(other, sample.messages[1])))
 
 
 def test_what_inference_would_not_ask_about_is_no_sample():
@@ -235,7 +235,7 @@ def test_a_page_of_html_gives_what_its_headings_say(tmp_path):
         "section: Origin",
         "section: Use",
     ]
-    assert "Origin\n" not in shown(sample)
+    assert "Origin\n" not in extract_text(sample)
 
 
 @pytest.mark.parametrize("field", ["structuring_tokens", "edge_words"])
@@ -303,11 +303,11 @@ def test_what_is_written_brings_the_text_back(text, most_tokens, joined_words):
         # As inference does: all parts together, over the whole text.
         whole = recover("\n".join(sample.target for sample in made.samples), bare)
         assert whole.coverage >= 0.99
-        together = visible("".join(shown(sample) for sample in made.samples))
+        together = visible("".join(extract_text(sample) for sample in made.samples))
         assert together == visible(bare.text)
     for sample in made.samples:
-        text = shown(sample)
-        alone = recover(sample.target, plain(text))
+        text = extract_text(sample)
+        alone = recover(sample.target, make_plain_document(text))
         assert alone.coverage >= 0.99
         kept = visible("".join(text[n.span.start : n.span.end] for n in alone.tree.leaves))
         assert len(kept) >= 0.99 * len(visible(text))
@@ -341,7 +341,7 @@ def test_nothing_but_headings_is_taken_from_the_text(text):
     assert visible(body.bare.text) == visible(without)
     for one, other in pairwise(body.pieces):
         assert one.end <= other.start
-    for span in stretches(body.bare, 200):
+    for span in split_parts(body.bare, 200):
         back = source.slice(body.source(span)).split()
         words = body.bare.slice(span).split()
         assert (back[0], back[-1]) == (words[0], words[-1])

@@ -1,4 +1,4 @@
-"""How routing looks: a document's headings, the routed blocks lit under them."""
+"""Draw routing: a document's headings, with the routed blocks under them."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class _Routing:
                 under.add(Text(more, "cyan"))
 
     def _children(self, node: int) -> Iterator[int]:
-        """The headings and lit blocks under a heading, those of nested lists side by side."""
+        """The headings and routed blocks under a heading, those of nested lists side by side."""
         for child in self._nodes[node].children:
             if self._nodes[child].structure:
                 yield child

@@ -26,8 +26,8 @@ from colligate.library.in_memory import InMemorySources
 from colligate.library.sources import SearchMode, Sources
 from colligate.models import Capability, Role
 from colligate.strategies.longrefiner.method import LongRefiner, Refiner, has_parts
+from colligate.strategies.longrefiner.selection import selection_messages
 from colligate.strategies.longrefiner.structuring import Structurer, Structuring
-from colligate.strategies.longrefiner.tree import selection_messages
 from colligate.training.card import Card
 from colligate.training.curate import Curation, CurationContext, open_curation
 from colligate.training.longrefiner_samples import (
@@ -194,14 +194,14 @@ class _Work:
 
     async def _select(self, question: Question, document: str, run: Run) -> CuratedItem:
         """Ask which titles of a document help, as `Refiner` asks."""
-        structure = Structurer(
+        structurer = Structurer(
             self.settings.structuring,
             Refiner.least_words,
             Refiner.most_words,
             Refiner.coverage,
             self.settings.structuring_tokens,
         )
-        article = await structure.article(await run.document(document), run)
+        article = await structurer.structure(await run.document(document), run)
         if not has_parts(article):
             return CuratedItem(discarded={WITHOUT_PARTS: 1})
         most_tokens = self.settings.outline_tokens

@@ -19,7 +19,13 @@ from colligate.errors import UsageError
 from colligate.models import Message
 from colligate.strategies.rdr2.events import Routed
 from colligate.strategies.rdr2.method import RDR2, Routing
-from colligate.strategies.rdr2.router import REFUSAL, Action, Tag, decision, router_messages
+from colligate.strategies.rdr2.router import (
+    REFUSAL,
+    Action,
+    Tag,
+    parse_router_reply,
+    router_messages,
+)
 from colligate.strategies.rdr2.tree import StructureTree, SubTree
 from colligate.training.card import Card
 from colligate.training.curate import Curation, CurationContext, open_curation
@@ -111,10 +117,13 @@ def draw_samples(
     samples: dict[tuple[Message, ...], Sample] = {}
     discarded: Counter[str] = Counter()
     counts: Counter[str] = Counter()
-    ranked = sorted(events, key=lambda event: (order.index(event.document), event.round, event.lit))
+    ranked = sorted(
+        events,
+        key=lambda event: (order.index(event.document), event.round, event.highlighted),
+    )
     for number, event in enumerate(ranked):
         counts["subtrees shown"] += 1
-        counts.update(f"actions left out: {each.why}" for each in event.expelled)
+        counts.update(f"actions left out: {each.why}" for each in event.rejected)
         counts["lines of replies that are no actions"] += len(event.dropped)
         nodes = trees[event.document].nodes
         headings = [node for node in nodes if nodes[node].structure]
@@ -190,8 +199,8 @@ def _unusable(event: Routed, wanted: str, view: SubTree, reply_tokens: int) -> s
         return "every action breaks a rule"
     if estimate_tokens(wanted) > reply_tokens:
         return "the reply would be longer than a reply may be"
-    read = decision(wanted, view)
-    same = set(read.actions) == set(event.actions) and not (read.expelled or read.dropped)
+    read = parse_router_reply(wanted, view)
+    same = set(read.actions) == set(event.actions) and not (read.rejected or read.dropped)
     return "" if same and read.refused == (not event.actions) else "the reply does not read back"
 
 

@@ -57,12 +57,8 @@ from colligate.strategies.dualrag.prompts import (
     Summary,
     reasoner_messages,
 )
-from colligate.strategies.longrefiner.method import (
-    FORCED,
-    LABEL_TOKENS,
-    LABELS,
-    TITLES_TOKENS,
-)
+from colligate.strategies.longrefiner.method import FORCED, LABEL_TOKENS, LABELS
+from colligate.strategies.longrefiner.selection import TITLES_TOKENS
 from colligate.strategies.rdr2.method import RDR2
 from colligate.training import scores_dualrag, scores_longrefiner, scores_router
 from colligate.training.samples import Sample, read_samples

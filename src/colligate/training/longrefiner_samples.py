@@ -26,21 +26,20 @@ from colligate.documents.tokens import estimate_tokens
 from colligate.documents.tree import flat_tree
 from colligate.errors import FaultyRecord, UsageError
 from colligate.models import Completion, Message
-from colligate.strategies.longrefiner.method import FORCED, TITLES_TOKENS, scope_messages
+from colligate.strategies.longrefiner.method import FORCED, scope_messages
+from colligate.strategies.longrefiner.selection import (
+    TITLES_TOKENS,
+    find_unknown_titles,
+    list_titles,
+    parse_titles,
+)
 from colligate.strategies.longrefiner.structuring import (
     recover,
-    skeleton,
-    stretches,
+    split_parts,
     structuring_messages,
+    write_skeleton,
 )
-from colligate.strategies.longrefiner.tree import (
-    Article,
-    ArticleNode,
-    Level,
-    nodes_titled,
-    selected,
-    unknown,
-)
+from colligate.strategies.longrefiner.tree import Article, ArticleNode, Level
 from colligate.training.samples import CuratedItem, Sample
 
 # Pairs to learn structuring from: a document without its headings, and the skeleton of it.
@@ -98,7 +97,7 @@ def structuring_pairs(document: Document, pairing: Pairing) -> CuratedItem:
         return CuratedItem(discarded={SHORT: 1})
     if body.bare.tree.sections:
         return CuratedItem(discarded={HEADED: 1})
-    spans = list(stretches(body.bare, pairing.structuring_tokens))
+    spans = list(split_parts(body.bare, pairing.structuring_tokens))
     replies = [_reply(document, body.source(span), pairing) for span in spans]
     if len({tag for reply in replies for tag in _SECTION.findall(reply)}) < _LEAST_SECTIONS:
         return CuratedItem(discarded={UNSECTIONED: 1})
@@ -108,14 +107,14 @@ def structuring_pairs(document: Document, pairing: Pairing) -> CuratedItem:
         text = body.bare.slice(span)
         if estimate_tokens(reply) > pairing.structuring_tokens // 2:
             discarded[LONG_PAIRS] += 1
-        elif recover(reply, plain(text)).coverage < pairing.recovered:
+        elif recover(reply, make_plain_document(text)).coverage < pairing.recovered:
             discarded[LOST] += 1
         else:
             samples.append(_sample(document, text, reply, place, len(spans)))
     return CuratedItem(tuple(samples), discarded)
 
 
-def shown(sample: Sample) -> str:
+def extract_text(sample: Sample) -> str:
     """The text that the model is to structure.
 
     Raises:
@@ -129,7 +128,7 @@ def shown(sample: Sample) -> str:
     return content[len(before) : len(content) - len(after)]
 
 
-def plain(text: str) -> Document:
+def make_plain_document(text: str) -> Document:
     """A text by itself, of which nothing else is known."""
     return Document("text", "", text, flat_tree("text", len(text)))
 
@@ -182,7 +181,7 @@ def _between_headings(document: Document) -> Iterator[Span]:
 
 
 def _reply(document: Document, within: Span, pairing: Pairing) -> str:
-    written = skeleton(
+    written = write_skeleton(
         document,
         tokens=pairing.edge_words,
         least_words=pairing.joined_words,
@@ -273,14 +272,14 @@ def selection_sample(
     """
     if reply.finish_reason == "length":
         return _discarded(CUT_OFF)
-    chosen, made_up = selected(reply.text, article), unknown(reply.text, article)
+    chosen, made_up = parse_titles(reply.text, article), find_unknown_titles(reply.text, article)
     if not chosen and not any(mark in reply.text for mark in "[{"):
         return _discarded(MALFORMED)
     if not chosen and made_up:
         return _discarded(MADE_UP)
-    titles = list(dict.fromkeys(" ".join(t.split()) for t in nodes_titled(article, chosen)))
+    titles = list(dict.fromkeys(" ".join(t.split()) for t in list_titles(article, chosen)))
     target = escape(str(titles))
-    if selected(target, article) != chosen:
+    if parse_titles(target, article) != chosen:
         return _discarded(UNREADABLE)
     if estimate_tokens(target) > TITLES_TOKENS:
         return _discarded(LONG)
@@ -322,4 +321,4 @@ def outlined(sample: Sample) -> Article:
         ArticleNode(place, Level(level), title, Span("text", 0, 0))
         for place, (level, title) in enumerate(sample.meta["nodes"])
     )
-    return Article(plain(""), nodes)
+    return Article(make_plain_document(""), nodes)

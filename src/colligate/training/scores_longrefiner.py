@@ -28,10 +28,10 @@ from collections.abc import Collection, Mapping, Sequence
 from statistics import fmean
 
 from colligate.documents import Document, Tree
-from colligate.strategies.longrefiner.method import Refiner, scope_of_reply
+from colligate.strategies.longrefiner.method import Refiner, parse_scope
+from colligate.strategies.longrefiner.selection import parse_titles
 from colligate.strategies.longrefiner.structuring import recover
-from colligate.strategies.longrefiner.tree import selected
-from colligate.training.longrefiner_samples import outlined, plain, shown
+from colligate.training.longrefiner_samples import extract_text, make_plain_document, outlined
 from colligate.training.samples import Sample
 
 _PARAGRAPH = re.compile(r"(?:\A|\n[^\S\n]*\n)\s*(?=\S)")
@@ -63,7 +63,7 @@ def summed(scores: Sequence[Mapping[str, float]]) -> Mapping[str, float]:
 
 
 def _scope(sample: Sample, reply: str) -> dict[str, float]:
-    wanted, said = scope_of_reply(sample.target), scope_of_reply(reply)
+    wanted, said = parse_scope(sample.target), parse_scope(reply)
     right = float(said == wanted)
     of_label = "global_accuracy" if wanted else "local_accuracy"
     return {"accuracy": right, of_label: right, "named": float(said is not None)}
@@ -71,7 +71,7 @@ def _scope(sample: Sample, reply: str) -> dict[str, float]:
 
 def _selection(sample: Sample, reply: str) -> dict[str, float]:
     article = outlined(sample)
-    wanted, found = set(selected(sample.target, article)), set(selected(reply, article))
+    wanted, found = set(parse_titles(sample.target, article)), set(parse_titles(reply, article))
     precision, recall, f1 = _agreement(wanted, found)
     return {
         "exact": float(found == wanted),
@@ -83,7 +83,7 @@ def _selection(sample: Sample, reply: str) -> dict[str, float]:
 
 
 def _structuring(sample: Sample, reply: str) -> dict[str, float]:
-    text = plain(shown(sample))
+    text = make_plain_document(extract_text(sample))
     found = recover(reply, text)
     wanted = _boundaries(recover(sample.target, text).tree, text)
     there = _boundaries(found.tree, text)

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from colligate.documents import Basis, Document, Kind, Span, Structure, Tree, TreeBuilder
-from colligate.strategies.rdr2.router import decision
+from colligate.strategies.rdr2.router import parse_router_reply
 from colligate.strategies.rdr2.tree import StructureNode, StructureTree, SubTree
 from colligate.training.samples import Sample
 
@@ -24,7 +24,7 @@ def score(sample: Sample, reply: str) -> Mapping[str, float]:
     be made of the reply.
     """
     view = shown_subtree(sample.meta["shown"], sample.meta["headings"])
-    gold, made = decision(sample.target, view), decision(reply, view)
+    gold, made = parse_router_reply(sample.target, view), parse_router_reply(reply, view)
     found: dict[str, float] = {}
     if gold.answers:
         found["ans_f1"] = _f1(set(made.answers), set(gold.answers))
@@ -33,7 +33,7 @@ def score(sample: Sample, reply: str) -> Mapping[str, float]:
         found["exp_pre"] = right / len(made.expansions) if made.expansions else 0.0
     if not gold.actions:
         found["ref_acc"] = float(not made.actions)
-    found["xpl_avg"] = float(len(made.expelled))
+    found["xpl_avg"] = float(len(made.rejected))
     found["col_rate"] = float(made.collapsed)
     return found
 
@@ -52,7 +52,7 @@ def _f1(made: set[int], gold: set[int]) -> float:
 
 
 def shown_subtree(shown: str, headings: Collection[int]) -> SubTree:
-    """What a router was shown, read back from its text: `router.decision` rules on it alike.
+    """What a router was shown, read back from its text: `parse_router_reply` rules on it alike.
 
     `headings` are the ids of the lines that are headings, which their words alone do not tell.
 

@@ -7,19 +7,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from colligate.documents import Basis, Document, Kind, Passage, Structure, TreeBuilder, flat_tree
-from colligate.documents.markdown import markdown_tree
+from colligate.documents import Basis, Document, Kind, Passage, Structure, TreeBuilder
 from colligate.documents.reading.text import text_tree
 from colligate.documents.tokens import estimate_tokens
 from colligate.strategies.longrefiner.selection import (
     Selection,
-    passages,
-    pieces,
-    render,
-    select,
-    shortened,
+    cut_best_paragraph,
+    extract_passages,
+    list_pieces,
+    render_selection,
+    select_nodes,
 )
-from colligate.strategies.longrefiner.tree import Article, article
+from colligate.strategies.longrefiner.tree import Article, build_article
+from support.documents import make
 
 
 def words(text: str) -> int:
@@ -27,8 +27,7 @@ def words(text: str) -> int:
 
 
 def made(text: str, title: str = "T", name: str = "d") -> Article:
-    found = Document(name, title, text, markdown_tree(text, name))
-    return article(found, least_words=2, most_words=9)
+    return build_article(make(text, title, name), least_words=2, most_words=9)
 
 
 # 0 abstract, 1 and 2 its paragraphs; 3 section A, 4 its own, 5 sub-section B, 6 and 7 in that.
@@ -38,144 +37,109 @@ SEA = made("# X\n\nalpha beta\n\ngamma delta", "Sea", "s")
 
 
 def test_the_pieces_are_all_that_can_be_written() -> None:
-    assert list(pieces(TOWER)) == [
-        "# T\n\n",
-        "one two\n\n",
-        "three four\n\n",
-        "## A\n\n",
-        "five six\n\n",
-        "### B\n\n",
-        "seven eight\n\n",
-        "nine ten\n\n",
-    ]
+    texts = "# T|one two|three four|## A|five six|### B|seven eight|nine ten".split("|")
+    assert list(list_pieces(TOWER)) == [f"{text}\n\n" for text in texts]
 
 
-def test_the_best_that_fits_in_the_order_of_the_text() -> None:
-    scores = [0, 0.1, 0, 0, 0.3, 0, 0.9, 0]
-    kept = select([TOWER], [scores], 11, words)
-    assert kept.chosen == ((4, 6),)  # 2 for the title, 2 a heading, 2 a paragraph
-    assert kept.tokens == 10
-    assert render([TOWER], kept) == "# T\n\n## A\n\nfive six\n\n### B\n\nseven eight"
-    assert select([TOWER], [scores], 9, words).chosen == ((6,),)
+@pytest.mark.parametrize(
+    ("scores", "budget", "chosen"),
+    [
+        # 2 words for the title, 2 for a heading, 2 for a paragraph
+        pytest.param([0, 0.1, 0, 0, 0.3, 0, 0.9, 0], 11, (4, 6), id="the best that fits"),
+        pytest.param([0, 0.1, 0, 0, 0.3, 0, 0.9, 0], 9, (6,), id="less fits"),
+        pytest.param([0, 0, 0, 0, 0, 0.9, 0.1, 0], 10, (6, 7), id="a node takes all under it"),
+        pytest.param(
+            [0, 0, 0, 0.5, 0.1, 0.9, 0, 0], 12, (4, 6, 7), id="what is chosen costs nothing"
+        ),
+        pytest.param([0, 0.1, 0, 0.9, 0, 0, 0, 0], 6, (1, 2), id="what does not fit is skipped"),
+        pytest.param([0.5] * 8, 6, (1, 2), id="equal scores go by place"),
+        pytest.param([0.5] * 8, 4, (1,), id="equal scores and less"),
+        pytest.param([1.0] * 8, 3, (), id="no paragraph fits"),
+        pytest.param([1.0] * 8, 0, (), id="no budget"),
+        pytest.param([1.0] * 8, -1, (), id="less than none"),
+    ],
+)
+def test_what_is_chosen(scores: list[float], budget: int, chosen: tuple[int, ...]) -> None:
+    kept = select_nodes([TOWER], [scores], budget, words)
+    assert kept.chosen == (chosen,)
+    assert kept.tokens == words(render_selection([TOWER], kept)) <= max(0, budget)
 
 
-def test_a_node_chosen_takes_all_under_it() -> None:
-    scores = [0, 0, 0, 0, 0, 0.9, 0.1, 0]
-    kept = select([TOWER], [scores], 10, words)
-    assert kept.chosen == ((6, 7),)
-    assert kept.promoted == ((5,),)
-    assert kept.tokens == 10
-
-
-def test_a_node_all_of_whose_paragraphs_are_chosen_is_chosen() -> None:
-    kept = select([TOWER], [[0.5, 0.9, 0.8, 0, 0, 0, 0, 0]], 6, words)
-    assert kept.chosen == ((1, 2),)
-    assert kept.promoted == ((0,),)
-
-
-def test_what_is_chosen_already_costs_nothing() -> None:
-    # With the section, all but its own paragraph is there.
-    kept = select([TOWER], [[0, 0, 0, 0.5, 0.1, 0.9, 0, 0]], 12, words)
-    assert kept.chosen == ((4, 6, 7),)
-    assert kept.promoted == ((3, 5),)
-    assert kept.tokens == 12
-
-
-def test_what_does_not_fit_is_passed_over_or_ends_the_choice() -> None:
+def test_the_choice_may_end_at_the_first_that_does_not_fit() -> None:
     scores = [0, 0.1, 0, 0.9, 0, 0, 0, 0]
-    assert select([TOWER], [scores], 6, words).chosen == ((1, 2),)
-    assert select([TOWER], [scores], 6, words, stop_at_first_overflow=True).chosen == ((),)
+    assert select_nodes([TOWER], [scores], 6, words, stop_at_first_overflow=True).chosen == ((),)
 
 
 def test_documents_come_in_rank_order_whatever_their_scores() -> None:
     scores = [[0, 0.1, 0, 0, 0, 0, 0, 0], [0, 0.8, 0.9]]
-    kept = select([TOWER, SEA], scores, 12, words)
+    kept = select_nodes([TOWER, SEA], scores, 12, words)
     assert kept.chosen == ((1,), (1, 2))
-    assert (
-        render([TOWER, SEA], kept) == "# T\n\none two\n\n# Sea\n\n## X\n\nalpha beta\n\ngamma delta"
-    )
+    texts = ["# T", "one two", "# Sea", "## X", "alpha beta", "gamma delta"]
+    assert render_selection([TOWER, SEA], kept) == "\n\n".join(texts)
 
 
-def test_equal_scores_go_by_rank_then_place() -> None:
-    same = [0.5] * 8
-    assert select([TOWER], [same], 6, words).chosen == ((1, 2),)
-    assert select([TOWER], [same], 4, words).chosen == ((1,),)
-
-
-def test_a_budget_of_nothing_holds_nothing() -> None:
-    for budget in (0, -1, 3):
-        kept = select([TOWER, SEA], [[1.0] * 8, [1.0] * 3], budget, words)
-        assert kept == Selection(((), ()), ((), ()), 0)
-        assert render([TOWER, SEA], kept) == ""
-        assert passages([TOWER, SEA], kept) == [[], []]
-    assert select([], [], 100, words) == Selection((), (), 0)
+def test_nothing_chosen_is_nothing_written() -> None:
+    kept = select_nodes([TOWER, SEA], [[1.0] * 8, [1.0] * 3], 0, words)
+    assert kept == Selection(((), ()), 0)
+    assert render_selection([TOWER, SEA], kept) == ""
+    assert extract_passages([TOWER, SEA], kept) == [[], []]
+    assert select_nodes([], [], 100, words) == Selection((), 0)
 
 
 def test_each_node_needs_a_score() -> None:
     with pytest.raises(ValueError, match="zip"):
-        select([TOWER], [[1.0]], 100, words)
+        select_nodes([TOWER], [[1.0]], 100, words)
 
 
 def everything(*articles: Article) -> Selection:
-    return select(articles, [[1.0] * len(each.nodes) for each in articles], 10**9, words)
+    return select_nodes(articles, [[1.0] * len(each.nodes) for each in articles], 10**9, words)
 
 
-def test_headings_are_written_by_their_depth_in_the_document() -> None:
-    text = "# A\n\n##### B\n\none two\n\n###### C\n\nthree four\n\n# D\n\nfive six"
-    each = made(text)
-    assert render([each], everything(each)) == (
-        "# T\n\n## A\n\n### B\n\none two\n\n#### C\n\nthree four\n\n## D\n\nfive six"
-    )
-
-
-def test_a_heading_has_six_marks_at_most_and_needs_words() -> None:
-    text = "\n\n".join(f"{'#' * level} {level}" for level in range(1, 7)) + "\n\none two"
-    each = made(f"# 0\n\nzero zero\n\n{text}")
-    assert render([each], everything(each)).endswith("\n\n###### 5\n\n###### 6\n\none two")
-    bare = made("# A\n\n##\n\none two")
-    assert render([bare], everything(bare)) == "# T\n\n## A\n\none two"
-
-
-def test_a_heading_that_is_the_title_is_not_written_twice() -> None:
-    each = made("# T\n\n## A\n\none two")
-    assert render([each], everything(each)) == "# T\n\n## A\n\none two"
+@pytest.mark.parametrize(
+    ("text", "title", "written"),
+    [
+        pytest.param(
+            "# A\n\n##### B\n\none two\n\n###### C\n\nthree four\n\n# D\n\nfive six",
+            "T",
+            "# T\n\n## A\n\n### B\n\none two\n\n#### C\n\nthree four\n\n## D\n\nfive six",
+            id="by their depth",
+        ),
+        pytest.param(
+            "# 0\n\n# 1\n\n## 2\n\n### 3\n\n#### 4\n\n##### 5\n\n###### 6\n\none two",
+            "T",
+            "# T\n\n## 1\n\n### 2\n\n#### 3\n\n##### 4\n\n###### 5\n\n###### 6\n\none two",
+            id="with six marks at most",
+        ),
+        pytest.param("# A\n\n##\n\none two", "T", "# T\n\n## A\n\none two", id="only with words"),
+        pytest.param("# T\n\n## A\n\none", "T", "# T\n\n## A\n\none", id="the title only once"),
+        pytest.param("one two", " ", "one two", id="no title"),
+    ],
+)
+def test_headings_are_written(text: str, title: str, written: str) -> None:
+    each = made(text, title)
+    assert render_selection([each], everything(each)) == written
 
 
 def test_plain_headings_are_written_as_headings() -> None:
     text = "1. Grant\n\nThe fee is due.\n\n2. Term\n\nIt ends."
-    each = article(Document("d", "Licence", text, text_tree(text, "d")))
-    assert render([each], everything(each)) == (
+    each = build_article(Document("d", "Licence", text, text_tree(text, "d")))
+    assert render_selection([each], everything(each)) == (
         "# Licence\n\n## 1. Grant\n\nThe fee is due.\n\n## 2. Term\n\nIt ends."
     )
 
 
-def of_model() -> Article:
-    """A text without headings, in which a model saw two sections."""
+def test_headings_that_a_model_made_up_part_passages_and_are_not_written() -> None:
     text = "one two\n\nthree four"
     builder = TreeBuilder("d")
     builder.add(Kind.ROOT, 0, len(text), None)
     for title, start, end in (("Rise", 0, 7), ("Fall", 9, 19)):
         section = builder.add(Kind.SECTION, start, end, 0, level=1, title=title)
         builder.add(Kind.PARAGRAPH, start, end, section)
-    bare = Document("d", "T", text, flat_tree("d", len(text)))
-    each = article(bare, builder.build(Structure(0.9, Basis.NONE)))
+    tree = builder.build(Structure(0.9, Basis.NONE))
+    each = build_article(make(text, "T", flat=True), tree)
     assert [node.title for node in each.nodes if node.children] == ["Rise", "Fall"]
-    return each
-
-
-def test_headings_that_a_model_made_up_are_not_written() -> None:
-    each = of_model()
-    assert render([each], everything(each)) == "# T\n\none two\n\nthree four"
-
-
-def test_passages_end_where_sections_of_a_model_do() -> None:
-    each = of_model()
-    assert shown(passages([each], everything(each))) == [["one two", "three four"]]
-
-
-def test_a_document_without_a_title_begins_with_its_text() -> None:
-    each = made("one two", title=" ")
-    assert render([each], everything(each)) == "one two"
+    assert render_selection([each], everything(each)) == "# T\n\none two\n\nthree four"
+    assert shown(extract_passages([each], everything(each))) == [["one two", "three four"]]
 
 
 def shown(found: list[list[Passage]]) -> list[list[str]]:
@@ -183,27 +147,27 @@ def shown(found: list[list[Passage]]) -> list[list[str]]:
 
 
 def test_neighbours_of_one_section_are_one_passage() -> None:
-    assert shown(passages([TOWER, SEA], everything(TOWER, SEA))) == [
+    assert shown(extract_passages([TOWER, SEA], everything(TOWER, SEA))) == [
         ["one two\n\nthree four", "five six", "seven eight\n\nnine ten"],
         ["alpha beta\n\ngamma delta"],
     ]
-    kept = Selection(((1, 4, 7), ()), ((), ()), 0)
-    found = passages([TOWER, SEA], kept)
+    kept = Selection(((1, 4, 7), ()), 0)
+    found = extract_passages([TOWER, SEA], kept)
     assert shown(found) == [["one two", "five six", "nine ten"], []]
     assert [passage.section for passage in found[0]] == [(), ("A",), ("A", "B")]
 
 
 def test_the_best_paragraph_is_cut_to_a_small_budget() -> None:
     scores = [[0.9, 0.1, 0.2, 0.9, 0.3, 0, 0, 0.3], [1.0, 0.1, 0.3]]
-    found = shortened([TOWER, SEA], scores, 1, words)
+    found = cut_best_paragraph([TOWER, SEA], scores, 1, words)
     assert found is not None
     assert found.text == "five"
     assert found.section == ("A",)
-    whole = shortened([TOWER, SEA], scores, 99, words)
+    whole = cut_best_paragraph([TOWER, SEA], scores, 99, words)
     assert whole is not None
     assert whole.text == "five six"
-    assert shortened([TOWER, SEA], scores, 0, words) is None
-    assert shortened([], [], 10, words) is None
+    assert cut_best_paragraph([TOWER, SEA], scores, 0, words) is None
+    assert cut_best_paragraph([], [], 10, words) is None
 
 
 def test_three_thousand_paragraphs_are_chosen_from_at_once() -> None:
@@ -214,9 +178,9 @@ def test_three_thousand_paragraphs_are_chosen_from_at_once() -> None:
     articles = [made(text, name=f"d{n}") for n in range(5)]
     assert sum(len(each.leaves) for each in articles) == 3000
     scores = [[(7 * i) % 31 / 31 for i in range(len(each.nodes))] for each in articles]
-    tokens = {piece: words(piece) for each in articles for piece in pieces(each)}
+    tokens = {piece: words(piece) for each in articles for piece in list_pieces(each)}
     begun = time.perf_counter()
-    kept = select(articles, scores, 2048, tokens.__getitem__)
+    kept = select_nodes(articles, scores, 2048, tokens.__getitem__)
     assert time.perf_counter() - begun < 1
     assert 2040 < kept.tokens <= 2048
 
@@ -239,17 +203,20 @@ ARTICLES = st.lists(st.lists(BLOCK, max_size=9).map("\n\n".join), max_size=3).ma
 )
 
 
+_Case = tuple[list[Article], list[list[float]], dict[str, int], int]
+
+
 @st.composite
 def cases(
     draw: st.DrawFn,
-) -> tuple[list[Article], list[list[float]], dict[str, int], int]:
+) -> _Case:
     articles = draw(ARTICLES)
     score = st.floats(-1, 1) | st.sampled_from([0.0, 0.5])
     scores = [
         draw(st.lists(score, min_size=len(each.nodes), max_size=len(each.nodes)))
         for each in articles
     ]
-    tokens = {piece: draw(st.integers(0, 9)) for each in articles for piece in pieces(each)}
+    tokens = {piece: draw(st.integers(0, 9)) for each in articles for piece in list_pieces(each)}
     return articles, scores, tokens, draw(st.integers(-1, 60))
 
 
@@ -304,39 +271,34 @@ def reference(
 
 @settings(max_examples=200, deadline=None)
 @given(case=cases(), stop=st.booleans())
-def test_the_choice_is_the_reference_algorithms(
-    case: tuple[list[Article], list[list[float]], dict[str, int], int], stop: bool
-) -> None:
+def test_the_choice_is_the_reference_algorithms(case: _Case, stop: bool) -> None:
     articles, scores, tokens, budget = case
     measure = tokens.__getitem__
-    kept = select(articles, scores, budget, measure, stop_at_first_overflow=stop)
+    kept = select_nodes(articles, scores, budget, measure, stop_at_first_overflow=stop)
     chosen, cost = reference(articles, scores, budget, measure, stop)
     assert kept.chosen == tuple(tuple(sorted(leaves)) for leaves in chosen)
     assert kept.tokens == cost <= max(budget, 0)
-    assert render(articles, kept) == "\n\n".join(
+    assert render_selection(articles, kept) == "\n\n".join(
         text
         for each, leaves in zip(articles, chosen, strict=True)
         for text in written(each, leaves)
     )
-    for each, leaves, promoted in zip(articles, chosen, kept.promoted, strict=True):
-        assert set(promoted) == {
-            node.id
-            for node in each.nodes
-            if node.children and leaves >= set(each.leaves_under[node.id])
-        }
 
 
 @settings(max_examples=100, deadline=None)
 @given(case=cases())
 def test_passages_hold_what_was_chosen_and_no_more(
-    case: tuple[list[Article], list[list[float]], dict[str, int], int],
+    case: _Case,
 ) -> None:
     articles, scores, tokens, budget = case
-    kept = select(articles, scores, budget, tokens.__getitem__)
-    for each, leaves, found in zip(articles, kept.chosen, passages(articles, kept), strict=True):
+    kept = select_nodes(articles, scores, budget, tokens.__getitem__)
+    for each, leaves, found in zip(
+        articles, kept.chosen, extract_passages(articles, kept), strict=True
+    ):
         text = each.document.text
         held = [i for passage in found for i in range(passage.span.start, passage.span.end)]
-        chosen = [i for leaf in leaves for i in range(*offsets(each, leaf))]
+        spans = [each.nodes[leaf].span for leaf in leaves]
+        chosen = [i for span in spans for i in range(span.start, span.end)]
         assert held == sorted(set(held))
         assert [i for i in held if not text[i].isspace()] == [
             i for i in chosen if not text[i].isspace()
@@ -344,17 +306,10 @@ def test_passages_hold_what_was_chosen_and_no_more(
         assert all(passage.text == each.document.slice(passage.span) for passage in found)
 
 
-def offsets(each: Article, leaf: int) -> tuple[int, int]:
-    span = each.nodes[leaf].span
-    return span.start, span.end
-
-
 @settings(max_examples=50, deadline=None)
 @given(case=cases(), budget=st.integers(0, 30))
-def test_a_cut_paragraph_keeps_the_budget(
-    case: tuple[list[Article], list[list[float]], dict[str, int], int], budget: int
-) -> None:
+def test_a_cut_paragraph_keeps_the_budget(case: _Case, budget: int) -> None:
     articles, scores, _, _ = case
-    found = shortened(articles, scores, budget, estimate_tokens)
+    found = cut_best_paragraph(articles, scores, budget, estimate_tokens)
     if found is not None:
         assert 0 < estimate_tokens(found.text) <= budget

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from colligate.documents import Basis, Document, Kind, flat_tree
-from colligate.documents.markdown import markdown_tree
-from colligate.strategies.longrefiner.structuring import Recovered, recover, skeleton
+from colligate.documents import Basis, Document, Kind
+from colligate.strategies.longrefiner.structuring import Recovered, recover, write_skeleton
+from support.documents import make
 
 INTRODUCTION = (
     "Bunk'd is a comedy series that ran on one channel for six years and was then seen on another."
@@ -32,7 +32,7 @@ PLOT_AND_CAST = [("abstract", [INTRODUCTION]), ("Plot", [SUMMER, FIRE]), ("Cast"
 
 
 def document(text: str = TEXT) -> Document:
-    return Document("d", "Bunk'd", text, flat_tree("d", len(text)))
+    return make(text, "Bunk'd", flat=True)
 
 
 def outline(given_back: Recovered, source: Document) -> list[tuple[str, list[str]]]:
@@ -103,30 +103,30 @@ def test_lax_forms_are_read(skeleton: str) -> None:
     assert read(skeleton) == PLOT_AND_CAST
 
 
-def test_sub_sections_are_read_however_they_are_written() -> None:
-    found = read(
-        '<section: Plot><subsection: "One">Emma, Ravi and...nearby forest.</subsection: "One">'
-        "In “We Didn’t...in charge.<sub-section: Two>A few cast...Christina Ross.</section: Plot>"
-    )
-    assert found == [
-        ("abstract", [INTRODUCTION]),
-        ("Plot", [FIRE]),
-        ("One", [SUMMER]),
-        ("Two", [CAST]),
-    ]
-
-
-def test_a_sub_section_without_a_section_is_one() -> None:
-    given_back = recover("<sub-section: Plot>Emma, Ravi and...in charge.", document())
-    assert [(n.level, n.title) for n in given_back.tree.sections] == [(1, "abstract"), (1, "Plot")]
-
-
-def test_sections_of_one_title_stay_apart() -> None:
-    found = read(
-        "<section: Plot>Emma, Ravi and...forest.</section: Plot>"
-        "<section: Plot>A few cast...Ross.</section: Plot>"
-    )
-    assert found[1:] == [("Plot", [SUMMER]), ("Plot", [CAST])]
+@pytest.mark.parametrize(
+    ("skeleton", "found"),
+    [
+        pytest.param(
+            '<section: Plot><subsection: "One">Emma, Ravi and...forest.</subsection: "One">'
+            "In “We Didn’t...in charge.<sub-section: Two>A few cast...Ross.</section: Plot>",
+            [("Plot", [FIRE]), ("One", [SUMMER]), ("Two", [CAST])],
+            id="sub-sections, however they are written",
+        ),
+        pytest.param(
+            "<sub-section: Plot>Emma, Ravi and...in charge.",
+            [("Plot", [f"{SUMMER}\n\n{FIRE}"])],
+            id="a sub-section without a section is one",
+        ),
+        pytest.param(
+            "<section: Plot>Emma, Ravi and...forest.</section: Plot>"
+            "<section: Plot>A few cast...Ross.</section: Plot>",
+            [("Plot", [SUMMER]), ("Plot", [CAST])],
+            id="sections of one title stay apart",
+        ),
+    ],
+)
+def test_sections_are_read(skeleton: str, found: list[tuple[str, list[str]]]) -> None:
+    assert read(skeleton) == [("abstract", [INTRODUCTION]), *found]
 
 
 def test_a_paragraph_that_comes_twice_is_found_twice() -> None:
@@ -160,23 +160,38 @@ def test_what_was_made_up_is_lost_and_draws_nothing_along() -> None:
 
 
 @pytest.mark.parametrize(
-    ("piece", "stretch"),
+    ("pieces", "stretches"),
     [
         # other blanks, quotation marks, dashes and case
-        ('in "we didn\'t  start THE fire"... them in charge', FIRE),
+        ('in "we didn\'t  start THE fire"... them in charge', [FIRE]),
         # only four words of each end are right
-        ("Emma, Ravi and Zuri are spending...the very deep in the nearby forest.", SUMMER),
+        ("Emma, Ravi and Zuri are spending...the very deep in the nearby forest.", [SUMMER]),
         # a word is wrong at either end
         (
             "Emma, Ravi und Zuri spend the summer...creature which lives in the nearby forest.",
-            SUMMER,
+            [SUMMER],
         ),
         # nothing is left out, but a letter
-        (CAST.replace("special", "spcial"), CAST),
+        (CAST.replace("special", "spcial"), [CAST]),
+        # without its end a piece reaches to the next, the last to the end of its paragraph
+        (
+            "Emma, Ravi and Zuri...qqq xxx<br>A few cast...Christina Ross.",
+            [f"{SUMMER}\n\n{FIRE}", CAST],
+        ),
+        ("Emma, Ravi and Zuri...", [SUMMER]),
+        # without its beginning it reaches back to the one before, unless that one is lost
+        (
+            "Bunk'd is a...on another.<br>qqq xxx...put them in charge.",
+            [INTRODUCTION, f"{SUMMER}\n\n{FIRE}"],
+        ),
+        (
+            "Bunk'd is a...on another.<br>xxx yyy zzz...zzz<br>xxx...put them in charge.",
+            [INTRODUCTION, FIRE],
+        ),
     ],
 )
-def test_a_piece_is_found_though_it_is_not_exact(piece: str, stretch: str) -> None:
-    assert read(f"<section: A>{piece}")[-1] == ("A", [stretch])
+def test_a_piece_is_found_though_it_is_not_exact(pieces: str, stretches: list[str]) -> None:
+    assert read(f"<section: A>{pieces}")[-1] == ("A", stretches)
 
 
 @pytest.mark.parametrize(
@@ -215,30 +230,9 @@ def test_an_end_that_is_far_off_is_of_another_paragraph() -> None:
     assert read(f"<section: A>{begins}...in the nearby forest.", text) == [("A", [SUMMER])]
 
 
-def test_a_piece_without_its_end_reaches_to_the_next() -> None:
-    found = read("<section: A>Emma, Ravi and Zuri...qqq xxx<br>A few cast...Christina Ross.")
-    assert found[-1] == ("A", [f"{SUMMER}\n\n{FIRE}", CAST])
-
-
-def test_the_last_piece_without_its_end_reaches_to_the_end_of_its_paragraph() -> None:
-    assert read("<section: A>Emma, Ravi and Zuri...")[-1] == ("A", [SUMMER])
-
-
-def test_a_piece_without_its_beginning_reaches_back_to_the_one_before() -> None:
-    found = read("<section: A>Bunk'd is a...on another.<br>qqq xxx...put them in charge.")
-    assert found == [("A", [INTRODUCTION, f"{SUMMER}\n\n{FIRE}"])]
-
-
-def test_after_a_lost_piece_it_reaches_back_to_its_paragraph_only() -> None:
-    found = read(
-        "<section: A>Bunk'd is a...on another.<br>xxx yyy zzz...zzz<br>xxx...put them in charge."
-    )
-    assert found == [("A", [INTRODUCTION, FIRE])]
-
-
 def test_headings_are_neither_found_nor_counted_nor_run_over() -> None:
     text = f"# Plot twist\n\n{SUMMER}\n\n## Plot twist\n\nPlot twist!\n\n## Cast\n\n{CAST}\n"
-    source = Document("d", "t", text, markdown_tree(text, "d"))
+    source = make(text)
     given_back = recover(
         "<section: A>Emma, Ravi and Zuri...qqq xxx<br>Plot twist!<br>A few cast members...", source
     )
@@ -248,7 +242,7 @@ def test_headings_are_neither_found_nor_counted_nor_run_over() -> None:
 
 def test_the_text_before_what_is_found_first_is_the_abstract() -> None:
     text = f"# Title\n\n{INTRODUCTION}\n\n{SUMMER}\n\n## Cast\n\n{CAST}\n"
-    source = Document("d", "t", text, markdown_tree(text, "d"))
+    source = make(text)
     given_back = recover("<section: Cast>A few cast...Christina Ross.", source)
     assert outline(given_back, source) == [
         ("abstract", [INTRODUCTION, SUMMER]),
@@ -288,7 +282,7 @@ _WORDS = st.sampled_from([*TEXT.split(), "Emma, Ravi and Zuri", "put them in cha
     st.booleans(),
 )
 def test_any_skeleton_gives_a_tree_within_the_text(skeleton: str, text: str, marked: bool) -> None:
-    source = Document("d", "t", text, markdown_tree(text, "d")) if marked else document(text)
+    source = make(text, flat=not marked)
     given_back = recover(skeleton, source)
     assert 0 <= given_back.coverage <= 1
     leaves = [node.span for node in given_back.tree.leaves]
@@ -336,7 +330,7 @@ def test_time_grows_with_the_text_about_linearly() -> None:
         text = "\n\n".join(_made_up(i, 60) for i in range(paragraphs))
         source = document(text)
         began = time.process_time()
-        assert recover(skeleton(source), source).coverage == 1
+        assert recover(write_skeleton(source), source).coverage == 1
         return time.process_time() - began
 
     seconds(50)

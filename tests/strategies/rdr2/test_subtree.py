@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colligate.documents import Document
-from colligate.documents.markdown import markdown_tree
 from colligate.documents.tokens import estimate_tokens
-from colligate.strategies.rdr2.tree import StructureTree, structure_tree, subtree
+from colligate.strategies.rdr2.tree import StructureTree, build_structure_tree, build_subtree
+from support.documents import make
 
 TEXT = """# Park
 
@@ -44,97 +43,92 @@ HEADINGS = {-1, 0, 2, 3, 6, 13}
 
 
 def made(text: str = TEXT, title: str = "Park") -> StructureTree:
-    return structure_tree(Document("d", title, text, markdown_tree(text, "d")))
+    return build_structure_tree(make(text, title))
 
 
 TREE = made()
 
 
 def test_all_headings_and_the_content_beside_are_shown() -> None:
-    shown = subtree(TREE, [4])
+    shown = build_subtree(TREE, [4])
     assert shown.text == (
         "-1: Park\n\t0: ==Introduction==\n\t2: ==History==\n\t\t3: ===Construction===\n"
         "\t\t\t4: Built in a year.\n\t\t\t5: Opened in 1961.\n\t6: ==Records==\n\t13: ==Later=="
     )
-    assert shown.mapped == (4,)
+    assert shown.highlighted == (4,)
     assert shown.visible == HEADINGS | {4, 5}
     assert shown.omitted == frozenset()
 
 
-def test_beside_nested_content_stands_its_own_level_and_what_it_hangs_on() -> None:
-    # 7 and 12 are beside 8, which 9 hangs on, but not beside 9.
-    assert subtree(TREE, [9]).visible == HEADINGS | {8, 9, 10, 11}
+@pytest.mark.parametrize(
+    ("highlighted", "options", "visible"),
+    [
+        # 7 and 12 are beside 8, which 9 hangs on, but not beside 9.
+        ([9], {}, HEADINGS | {8, 9, 10, 11}),
+        ([12], {}, HEADINGS | {7, 8, 9, 10, 11, 12}),  # what hangs on content beside
+        ([], {}, HEADINGS),
+        ([-1], {}, HEADINGS),
+        ([10, 4], {"structure": False}, {-1, 2, 3, 4, 6, 8, 9, 10}),
+        ([4, 5, 6, 7], {"structure": False}, {-1, 2, 3, 4, 5, 6, 7}),
+        ([4, 9], {"content": False}, HEADINGS),
+        ([4], {"structure": False, "content": False}, {-1, 2, 3}),
+    ],
+)
+def test_what_is_visible(
+    highlighted: list[int], options: dict[str, bool], visible: set[int]
+) -> None:
+    shown = build_subtree(TREE, highlighted, **options)
+    assert shown.visible == visible
+    assert shown.highlighted == tuple(sorted(highlighted))
 
 
-def test_what_hangs_on_content_beside_is_shown() -> None:
-    assert subtree(TREE, [12]).visible == HEADINGS | {7, 8, 9, 10, 11, 12}
-
-
-def test_a_mapped_heading_shows_the_content_beside_it() -> None:
+def test_a_highlighted_heading_shows_the_content_beside_it() -> None:
     tree = made("# Park\n\nA\n\n## B\n\nb\n\n### C\n\nc\n", "Other")
     section = next(i for i, node in tree.nodes.items() if node.text == "====C====")
-    shown = [tree.nodes[i].text for i in sorted(subtree(tree, [section]).visible)]
+    shown = [tree.nodes[i].text for i in sorted(build_subtree(tree, [section]).visible)]
     assert "b" in shown
     assert "c" not in shown
     assert "A" not in shown
 
 
-@pytest.mark.parametrize("mapped", [[], [-1]])
-def test_without_content_found_headings_are_shown(mapped: list[int]) -> None:
-    assert subtree(TREE, mapped).visible == HEADINGS
+@pytest.mark.parametrize(
+    ("highlighted", "limit", "visible"),
+    [
+        # the highlighted, headings to half, content beside, other headings
+        ([4], 4, {-1, 2, 3, 4}),
+        ([4], 5, {-1, 2, 3, 4, 6}),
+        ([4], 6, {-1, 2, 3, 4, 5, 6}),
+        ([4], 7, {-1, 0, 2, 3, 4, 5, 6}),
+        ([4], 8, HEADINGS | {4, 5}),
+        # of too many the first
+        ([12, 4, 9], 6, {-1, 2, 3, 4, 5, 13}),
+        ([12, 4, 9], 7, {-1, 2, 3, 4, 6, 8, 9}),
+        # headings outermost first
+        ([14], 6, {-1, 0, 2, 6, 13, 14}),
+        ([14], 7, HEADINGS | {14}),
+        # content beside nearest first
+        ([12], 8, {-1, 0, 2, 6, 8, 11, 12, 13}),
+        ([12], 9, {-1, 0, 2, 6, 8, 9, 11, 12, 13}),
+        ([12], 11, HEADINGS | {12, 8, 11, 9, 10}),
+    ],
+)
+def test_a_limit_of_lines(highlighted: list[int], limit: int, visible: set[int]) -> None:
+    def count(text: str) -> int:
+        return len(text.splitlines())
+
+    shown = build_subtree(TREE, highlighted, most_tokens=limit, count=count)
+    assert shown.visible == visible
+    assert shown.omitted == build_subtree(TREE, highlighted).visible - shown.visible
 
 
-def test_without_structure_only_what_was_found_and_its_place() -> None:
-    shown = subtree(TREE, [10, 4], structure=False)
-    assert shown.visible == {-1, 2, 3, 4, 6, 8, 9, 10}
-    assert shown.mapped == (4, 10)
-    assert subtree(TREE, [4, 5, 6, 7], structure=False).visible == {-1, 2, 3, 4, 5, 6, 7}
-
-
-def test_without_siblings_nothing_beside_or_below() -> None:
-    assert subtree(TREE, [9], siblings=False).visible == HEADINGS | {8, 9}
-
-
-def test_without_content_headings_alone() -> None:
-    assert subtree(TREE, [4, 9], content=False).visible == HEADINGS
-    assert subtree(TREE, [4], structure=False, content=False).visible == {-1, 2, 3}
-    assert subtree(TREE, [4], content=False, most_tokens=8).visible < HEADINGS
-
-
-def visible_under(lines: int, mapped: Collection[int] = (4,)) -> set[int]:
-    shown = subtree(TREE, mapped, most_tokens=lines, count=lambda text: len(text.splitlines()))
-    assert shown.omitted == subtree(TREE, mapped).visible - shown.visible
-    return set(shown.visible)
-
-
-def test_the_limit_keeps_what_was_found_then_headings_to_half_then_what_is_beside() -> None:
-    assert visible_under(4) == {-1, 2, 3, 4}
-    assert visible_under(5) == {-1, 2, 3, 4, 6}
-    assert visible_under(6) == {-1, 2, 3, 4, 5, 6}
-    assert visible_under(7) == {-1, 0, 2, 3, 4, 5, 6}
-    assert visible_under(8) == HEADINGS | {4, 5}
-
-
-def test_of_too_much_found_the_first_is_kept() -> None:
-    assert visible_under(6, [12, 4, 9]) == {-1, 2, 3, 4, 5, 13}
-    assert visible_under(7, [12, 4, 9]) == {-1, 2, 3, 4, 6, 8, 9}
-
-
-def test_headings_come_outermost_first() -> None:
-    assert visible_under(6, [14]) == {-1, 0, 2, 6, 13, 14}
-    assert visible_under(7, [14]) == HEADINGS | {14}
-
-
-def test_content_beside_comes_nearest_first() -> None:
-    assert visible_under(8, [12]) == {-1, 0, 2, 6, 8, 11, 12, 13}
-    assert visible_under(9, [12]) == {-1, 0, 2, 6, 8, 9, 11, 12, 13}
-    assert visible_under(11, [12]) == HEADINGS | {12, 8, 11, 9, 10}
+def test_a_limit_without_content() -> None:
+    assert build_subtree(TREE, [4], content=False, most_tokens=8).visible < HEADINGS
 
 
 def test_content_longer_than_the_limit_is_cut_and_leaves_room_for_headings() -> None:
     words = " ".join(f"word{i}" for i in range(500))
     tree = made(f"# Park\n\n## A\n\n{words}\n\n## B\n\nb\n\n## C\n\nc\n")
-    shown = subtree(tree, [1], most_tokens=100)
+    shown = build_subtree(tree, [1], most_tokens=100)
     assert 90 <= estimate_tokens(shown.text) <= 100
     assert shown.visible == {-1, 0, 1, 2, 4}
     assert shown.omitted == frozenset()
@@ -145,7 +139,7 @@ def test_content_longer_than_the_limit_is_cut_and_leaves_room_for_headings() -> 
 def test_content_cut_has_at_least_half_of_the_limit() -> None:
     headings = "".join(f"## Heading {i}\n\ntext\n\n" for i in range(100))
     tree = made(f"# Park\n\n{'word ' * 500}\n\n{headings}")
-    shown = subtree(tree, [1], most_tokens=200)
+    shown = build_subtree(tree, [1], most_tokens=200)
     line = shown.text.splitlines()[2]
     assert line.endswith("…")
     assert 85 <= estimate_tokens(line) <= 110
@@ -154,18 +148,18 @@ def test_content_cut_has_at_least_half_of_the_limit() -> None:
 
 def test_text_without_blanks_is_cut_too() -> None:
     tree = made(f"# Park\n\n{'長い文書' * 300}\n")
-    assert 95 <= estimate_tokens(subtree(tree, [1], most_tokens=100).text) <= 100
+    assert 95 <= estimate_tokens(build_subtree(tree, [1], most_tokens=100).text) <= 100
 
 
 @pytest.mark.parametrize("limit", [0, 1, 2])
 def test_where_not_even_the_title_fits_nothing_is_shown(limit: int) -> None:
-    shown = subtree(TREE, [4], most_tokens=limit)
+    shown = build_subtree(TREE, [4], most_tokens=limit)
     assert (shown.text, shown.visible) == ("", frozenset())
     assert shown.omitted == HEADINGS | {4, 5}
 
 
 def test_a_long_title_is_cut() -> None:
-    shown = subtree(made("text\n", "title " * 100), [], most_tokens=20)
+    shown = build_subtree(made("text\n", "title " * 100), [], most_tokens=20)
     assert shown.text.startswith("-1: title title")
     assert "title…" in shown.text
     assert 15 <= estimate_tokens(shown.text) <= 20
@@ -176,7 +170,7 @@ def test_a_count_that_grows_with_the_text_keeps_the_limit() -> None:
         return len(text) + len(text) ** 2 // 50
 
     for limit in range(0, 2000, 50):
-        shown = subtree(TREE, [9], most_tokens=limit, count=count)
+        shown = build_subtree(TREE, [9], most_tokens=limit, count=count)
         assert count(shown.text) <= limit
         assert 9 in shown.visible or limit < 300
 
@@ -185,14 +179,14 @@ def test_many_neighbours_take_no_time() -> None:
     items = "\n".join(f"- item {i} of a long list" for i in range(3000))
     tree = made(f"# Park\n\n{items}\n\n## B\n\nb\n")
     kids = tree.content_children(0)
-    assert len(subtree(tree, kids).visible) == 3003
-    near = subtree(tree, [kids[1500]], most_tokens=500).visible
+    assert len(build_subtree(tree, kids).visible) == 3003
+    near = build_subtree(tree, [kids[1500]], most_tokens=500).visible
     assert kids[1490] in near
     assert kids[1510] in near
     assert kids[1000] not in near
 
 
-def by_the_book(tree: StructureTree, mapped: Collection[int]) -> set[int]:
+def by_the_book(tree: StructureTree, highlighted: Collection[int]) -> set[int]:
     """Algorithm 1 of the paper, word for word."""
     nodes = tree.nodes
     visible = {i for i in nodes if nodes[i].structure}
@@ -203,7 +197,7 @@ def by_the_book(tree: StructureTree, mapped: Collection[int]) -> set[int]:
             if not nodes[child].structure:
                 light(child)
 
-    for found in mapped:
+    for found in highlighted:
         parent = nodes[found].parent
         siblings = [found] if parent is None else list(nodes[parent].children)
         for sibling in siblings:
@@ -231,34 +225,22 @@ _LINE = re.compile(r"(\t*)(-?\d+): (.*)")
 def test_without_a_limit_all_is_shown_that_the_algorithm_shows(
     tree: StructureTree, data: st.DataObject
 ) -> None:
-    mapped = data.draw(st.sets(st.sampled_from(sorted(tree.nodes))))
-    shown = subtree(tree, mapped)
-    assert shown.visible == by_the_book(tree, mapped)
+    highlighted = data.draw(st.sets(st.sampled_from(sorted(tree.nodes))))
+    shown = build_subtree(tree, highlighted)
+    assert shown.visible == by_the_book(tree, highlighted)
     parsed = [match.groups() for match in map(_LINE.fullmatch, shown.text.split("\n")) if match]
     assert parsed == [
         ("\t" * tree.nodes[i].depth, str(i), tree.nodes[i].text) for i in sorted(shown.visible)
     ]
 
 
-@given(trees(), st.integers(0, 150), st.booleans(), st.booleans(), st.booleans(), st.data())
+@given(trees(), st.integers(0, 150), st.booleans(), st.booleans(), st.data())
 def test_under_a_limit(
-    tree: StructureTree,
-    limit: int,
-    structure: bool,
-    siblings: bool,
-    content: bool,
-    data: st.DataObject,
+    tree: StructureTree, limit: int, structure: bool, content: bool, data: st.DataObject
 ) -> None:
-    mapped = data.draw(st.sets(st.sampled_from(sorted(tree.nodes))))
-    free = subtree(tree, mapped, structure=structure, siblings=siblings, content=content)
-    held = subtree(
-        tree,
-        mapped,
-        structure=structure,
-        siblings=siblings,
-        content=content,
-        most_tokens=limit,
-    )
+    highlighted = data.draw(st.sets(st.sampled_from(sorted(tree.nodes))))
+    free = build_subtree(tree, highlighted, structure=structure, content=content)
+    held = build_subtree(tree, highlighted, structure=structure, content=content, most_tokens=limit)
     assert estimate_tokens(held.text) <= limit
     assert held.visible | held.omitted == free.visible
     assert not held.visible & held.omitted
@@ -267,7 +249,7 @@ def test_under_a_limit(
     assert [int(match[2]) for match in parsed if match] == sorted(held.visible)
     if estimate_tokens(free.text) <= limit:
         assert held == free
-    found = [i for i in free.mapped if not tree.nodes[i].structure and i in free.visible]
+    found = [i for i in free.highlighted if not tree.nodes[i].structure and i in free.visible]
     kept = [i in held.visible for i in found]
     if limit >= 60:  # room for the path of one at least
         assert not found or kept[0]

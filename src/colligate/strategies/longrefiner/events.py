@@ -11,10 +11,11 @@ from colligate.documents import Span
 
 @dataclass(frozen=True)
 class Structured(Event):
-    """A document's structure stands (LongRefiner): where it comes from, and how much it covers.
+    """A document has its structure.
 
-    `basis` is "headings", "model" or "chunks"; `coverage` the share of its characters that a
-    model's structure brought back, `lost` the pieces that it did not; `kept`, known from before.
+    `basis` is "headings", "model" or "chunks". `coverage` is the share of its characters that a
+    model's structure brought back, `lost` the pieces that were not found. `kept`: it was stored
+    before.
     """
 
     document: str
@@ -34,7 +35,7 @@ class Structured(Event):
 
 @dataclass(frozen=True)
 class NodeScore:
-    """A node's scores: `score` = `local_score` + scope x `global_score`; whether it was kept."""
+    """A node's scores, `score` = `local_score` + scope x `global_score`, and if it was kept."""
 
     span: Span
     level: str
@@ -47,10 +48,10 @@ class NodeScore:
 
 @dataclass(frozen=True)
 class Weighed(Event):
-    """Every node of a document has its scores (LongRefiner).
+    """Every node of a document has its scores.
 
-    `selected` are the titles that the model found helpful in the outline; `scope` is None where
-    there was none to choose between.
+    `selected` are the titles that the model chose from the outline; `scope` is R_q, None if there
+    was nothing to choose between.
     """
 
     document: str
@@ -64,7 +65,7 @@ class Weighed(Event):
 
 @dataclass(frozen=True)
 class Selected(Event):
-    """What was kept of the documents in view, and its tokens against the budget."""
+    """The spans that were kept, and their tokens against the budget."""
 
     spans: tuple[Span, ...]
     tokens: int

@@ -6,28 +6,28 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from colligate.core.events import Event, pluralize
-from colligate.strategies.rdr2.router import Action, Expelled, Tag
+from colligate.strategies.rdr2.router import Action, Rejected, Tag
 
 
 @dataclass(frozen=True)
 class Routed(Event):
-    """A router saw a subtree of a document and chose (RDR2).
+    """The router saw a subtree of a document and replied.
 
-    `round` is 0 for a subtree of the search, else it counts the document's expansions, and
-    `expanded` is the heading opened. `lit` are the nodes it was made from, `shown` its text,
-    `omitted` the nodes left out of it for its length. `verdict` is "routed", "refused", or
-    "collapsed" where nothing could be made of the reply. `cut` where its end is missing.
+    `round` is 0 for a subtree of the search and n for the document's n-th expansion, which opens
+    the heading `expanded`. `highlighted` are the nodes that the subtree was built around, `shown`
+    is its text, `omitted` are nodes that its token limit left out. `verdict` is "routed",
+    "refused", or "collapsed" if nothing in the reply could be used. `cut`: the reply has no end.
     """
 
     document: str
     round: int
     expanded: int | None
-    lit: tuple[int, ...]
+    highlighted: tuple[int, ...]
     shown: str
     omitted: tuple[int, ...]
     verdict: str
     actions: tuple[Action, ...]
-    expelled: tuple[Expelled, ...]
+    rejected: tuple[Rejected, ...]
     dropped: tuple[str, ...]
     cut: bool = False
 

@@ -1,4 +1,18 @@
-"""RDR2: retrieve, route each document's heading tree, read (Xu et al. 2025)."""
+"""RDR2: retrieve, route each document's heading tree, read (Xu et al. 2025).
+
+The method in the order of the paper (symbols as there):
+
+1. Retrieve the k best chunks c_i with their documents d_i (equation 1).
+2. S_0, the first routing state of a document, is the subtree around the nodes of a chunk: all
+   headings, and the content around what was found (equation 3, Algorithm 1; `tree.py`).
+3. The router sees S_t and replies with actions A_t: ANSWER with a block, EXPAND a heading, or
+   refuse (equation 2; `router.py`).
+4. Each EXPAND of a heading v gives another S_t, in which the content under v replaces the content
+   seen before (equation 4), until no heading is left or a document had its number of expansions.
+5. The blocks with ANSWER, from all rounds (P_d, equation 5), are the routed passage of the
+   document, in its order (p_d, equation 6).
+6. A reader answers from the routed passages (equation 7).
+"""
 
 from __future__ import annotations
 
@@ -15,108 +29,36 @@ from colligate.core.parameters import require_min
 from colligate.core.reader import Form, fit_reader, read
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
-from colligate.documents import Document, Hit, Passage
+from colligate.documents import Hit, Passage
 from colligate.library.sources import SearchMode
 from colligate.models import Capability, Role
 from colligate.models.names import split_adapter
 from colligate.strategies.rdr2.events import Routed
 from colligate.strategies.rdr2.router import (
-    SCHEMA,
-    Decision,
-    decision,
-    quoted_decision,
-    quoting_messages,
+    QUOTING_SCHEMA,
+    RouterDecision,
+    parse_quoting_router_reply,
+    parse_router_reply,
+    quoting_router_messages,
     router_messages,
 )
-from colligate.strategies.rdr2.tree import StructureTree, SubTree, structure_tree, subtree
-
-# Where a router went in a document, and what it accepted (RDR2).
-
-
-@dataclass
-class Routing:
-    """Where routing went in one document; nodes are those of `tree`.
-
-    `retrieved` are the blocks of the passages found. `answers` and `expanded` map a block
-    accepted and a heading opened to the round it was in: 0 is the search, n the n-th expansion.
-    `refused` of `shown` subtrees gave nothing. `passages` are the blocks accepted, in document
-    order, neighbours of one section together.
-    """
-
-    tree: StructureTree
-    retrieved: tuple[int, ...] = ()
-    answers: dict[int, int] = field(default_factory=dict)
-    expanded: dict[int, int] = field(default_factory=dict)
-    shown: int = 0
-    refused: int = 0
-
-    @property
-    def passages(self) -> tuple[Passage, ...]:
-        """What the reader is given of this document."""
-        return self.tree.passages(self.answers)
-
-    @property
-    def found(self) -> bool:
-        """Whether the router accepted anything."""
-        return bool(self.answers)
-
-    def rounds_of(self, passage: Passage) -> tuple[int, ...]:
-        """The rounds in which the blocks of a passage were accepted, in order."""
-        nodes = self.tree.nodes
-        within = (n for n in self.answers if passage.span.contains(nodes[n].span))
-        return tuple(sorted({self.answers[n] for n in within}))
-
-    def to_json(self) -> dict[str, Any]:
-        """For programs; spans count code points of the document's text."""
-
-        def node(number: int, found: int) -> dict[str, Any]:
-            at = self.tree.nodes[number]
-            return {
-                "node": number,
-                "text": at.text,
-                "start": at.span.start,
-                "end": at.span.end,
-                "round": found,
-            }
-
-        return {
-            "document": self.tree.document.id,
-            "title": self.tree.document.title,
-            "retrieved": list(self.retrieved),
-            "answers": [node(number, found) for number, found in sorted(self.answers.items())],
-            "expanded": [node(number, found) for number, found in sorted(self.expanded.items())],
-            "subtrees_shown": self.shown,
-            "subtrees_refused": self.refused,
-            "passages": [
-                {
-                    "section": list(p.section),
-                    "page": p.page,
-                    "start": p.span.start,
-                    "end": p.span.end,
-                }
-                for p in self.passages
-            ],
-        }
-
-
-_SHORTEST = 200  # tokens of a subtree below which a router has nothing to go by
+from colligate.strategies.rdr2.tree import (
+    StructureTree,
+    SubTree,
+    build_structure_tree,
+    build_subtree,
+)
 
 
 @dataclass(frozen=True)
 class RDR2:
-    """Retrieve, then route: a model walks each document's heading tree, accepts and expands.
+    """A router walks each document's heading tree, accepts blocks and expands headings.
 
-    The `k` best passages are aligned to their documents' trees. Of each document a router sees
-    subtrees, all headings and the blocks around what was found, and answers with blocks, expands
-    headings or refuses; each expansion shows the blocks under one heading. What it accepted, in
-    document order, is read. The router is the worker model.
-
-    `reply` is the form the router replies in: the paper's lines of tag and id, or quotes as JSON,
-    which models that were not trained to route do far better. `auto` takes quotes where the
-    worker can be held to a schema and has no adapter.
-
-    `on_nothing`: what is read when no block was accepted, the passages found or nothing. The
-    `no_...` fields are the paper's ablations, each leaving one part out.
+    The router is the worker model. `reply` is the form of its replies: the paper's lines of tag and
+    id (`tagged`), or quotes as JSON (`quoted`), with which models that were not trained to route do
+    far better; `auto` uses quotes if the worker can follow a schema and has no adapter.
+    `on_nothing`: what is read if no block was accepted, the passages of the search or nothing. Each
+    `no_...` field leaves one part out, as in section 5.2.
     """
 
     name: ClassVar[str] = "rdr2"
@@ -125,12 +67,12 @@ class RDR2:
 
     k: int = 5  # section 4.2
     mode: SearchMode = SearchMode.HYBRID  # the paper: a dense retriever
-    pool: int = 50  # searched for a reranker, which the paper has none of
-    expansions: int = 5  # a document; Table 9's best row, which the main results equal
+    pool: int = 50  # searched for a reranker, which the paper does not have
+    expansions: int = 5  # of a document; Table 9's best row, which the main results equal
     subtree_tokens: int = 1000  # not in the paper: very long lists and hundreds of headings
     reply_tokens: int = 256  # the code: 2,048; an action is a short line
     introduction: bool = True  # lead text under a heading, as in the paper's Appendix D
-    skipped: tuple[str, ...] = ()  # titles of sections left out; the paper's are WIKIPEDIA_SKIPPED
+    skipped: tuple[str, ...] = ()  # titles of sections to leave out; the paper: WIKIPEDIA_SKIPPED
     on_nothing: Literal["passages", "nothing"] = "passages"  # the code: nothing
     form: Form = Form.SHORT
     router_adapter: str | None = None
@@ -148,13 +90,11 @@ class RDR2:
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Retrieve, route, read."""
-        await run.with_adapter(
-            Role.WORKER, self.router_adapter
-        )  # a wrong one before the first call
+        await run.with_adapter(Role.WORKER, self.router_adapter)  # fails before the first call
         hits = await run.search(question, k=self.k, pool=self.pool, mode=self.mode)
         routings = await self.route(question, run, hits)
         evidence = [
-            Evidence(passage.span, 1.0, _reason(rank, routing.rounds_of(passage)))
+            Evidence(passage.span, 1.0, _explain(rank, routing.rounds_of(passage)))
             for rank, routing in enumerate(routings, 1)
             for passage in routing.passages
         ]
@@ -179,44 +119,49 @@ class RDR2:
     async def route(
         self, question: str, run: Run, hits: Sequence[Hit] | None = None
     ) -> list[Routing]:
-        """Walk the documents of these passages, else of those that a search finds, side by side.
+        """Route the documents of these passages, or of those that a search finds, concurrently.
 
         Documents come in the order of their best passages.
         """
         if hits is None:
             hits = await run.search(question, k=self.k, pool=self.pool, mode=self.mode)
         router = await run.with_adapter(Role.WORKER, self.router_adapter)
-        found: dict[str, list[Hit]] = {}
+        by_document: dict[str, list[Hit]] = {}
         for hit in hits:
-            found.setdefault(hit.passage.document_id, []).append(hit)
+            by_document.setdefault(hit.passage.document_id, []).append(hit)
         return await gather(
-            self._walk(question, router, document_id, of_document)
-            for document_id, of_document in found.items()
+            self._walk(question, router, document_id, found)
+            for document_id, found in by_document.items()
         )
 
     async def _walk(
         self, question: str, run: Run, document_id: str, hits: Sequence[Hit]
     ) -> Routing:
-        """One document: a subtree for each passage, then one for each heading to expand."""
-        tree = self.tree(await run.document(document_id))
-        chunks = [tree.mapped(hit.passage.span) for hit in hits]
-        retrieved = tuple(dict.fromkeys(n for chunk in chunks for n in chunk if _content(tree, n)))
+        """Route one document: show the subtrees of its chunks, then the headings to expand."""
+        document = await run.document(document_id)
+        tree = build_structure_tree(document, introduction=self.introduction, skipped=self.skipped)
+        chunks = [tree.map_span(hit.passage.span) for hit in hits]
+        retrieved = tree.content_of(dict.fromkeys(node for chunk in chunks for node in chunk))
         routing = Routing(tree, retrieved)
         if self.no_router:
             routing.answers.update(dict.fromkeys(retrieved, 0))
             return routing
         if self.no_similarity:
-            chunks = [_random_group(tree, question, len(chunks))]
+            chunks = [_draw_group(tree, question, len(chunks))]
         seen = set() if self.no_content else set(retrieved)
-        most = await self._room(question, run)
+        limit = await self._find_limit(question, run)
 
-        views = (self._view(tree, chunk, most, content=not self.no_content) for chunk in chunks)
-        first = {view.visible: view for view in views}
-        decisions = await gather(self._ask(question, run, view, 0, None) for view in first.values())
-        queue: deque[tuple[int, tuple[int, ...]]] = deque()
-        for made, view in zip(decisions, first.values(), strict=True):
-            self._take(made, view, 0, routing, queue, seen)
+        # Round 0: S_0 of each chunk, equal ones once
+        views = (
+            self._build_view(tree, chunk, limit, content=not self.no_content) for chunk in chunks
+        )
+        first = {view.visible: view for view in views}.values()
+        decisions = await gather(self._ask(question, run, view, 0, None) for view in first)
+        queue: deque[tuple[int, tuple[int, ...]]] = deque()  # headings, and the blocks under them
+        for decision, view in zip(decisions, first, strict=True):
+            self._take(decision, view, 0, routing, queue, seen)
 
+        # Round t: S_t of the heading that was named first
         rounds = 0
         while queue and rounds < self.expansions:
             heading, blocks = queue.popleft()
@@ -224,79 +169,76 @@ class RDR2:
                 continue  # shown since, by a heading above it
             rounds += 1
             routing.expanded.setdefault(heading, rounds)
-            view = self._view(tree, blocks, most)
+            view = self._build_view(tree, blocks, limit)
             shown = view.visible.intersection(blocks)
             rest = tuple(block for block in blocks if block not in shown)
             if shown and rest:
                 queue.appendleft((heading, rest))  # the next part of a long section
             seen.update(shown or blocks)
-            made = await self._ask(question, run, view, rounds, heading)
-            self._take(made, view, rounds, routing, queue, seen)
+            decision = await self._ask(question, run, view, rounds, heading)
+            self._take(decision, view, rounds, routing, queue, seen)
         return routing
 
-    def tree(self, document: Document) -> StructureTree:
-        """A document as the router sees it."""
-        return structure_tree(document, introduction=self.introduction, skipped=self.skipped)
-
-    def _view(
-        self, tree: StructureTree, lit: Sequence[int], most: int, *, content: bool = True
+    def _build_view(
+        self, tree: StructureTree, nodes: Sequence[int], limit: int, *, content: bool = True
     ) -> SubTree:
-        return subtree(
-            tree, lit, structure=not self.no_structure, content=content, most_tokens=most
+        """Build the subtree around some nodes."""
+        return build_subtree(
+            tree, nodes, structure=not self.no_structure, content=content, most_tokens=limit
         )
 
     async def _ask(
         self, question: str, run: Run, view: SubTree, round_: int, heading: int | None
-    ) -> Decision:
-        if self._quotes(run):
-            messages, schema = quoting_messages(question, view.text), SCHEMA
-        else:
-            messages, schema = router_messages(question, view.text), None
+    ) -> RouterDecision:
+        """Show a subtree S_t to the router and return its actions A_t."""
+        quotes = self._quotes(run)
         reply = await run.chat(
-            messages, role=Role.WORKER, max_tokens=self.reply_tokens, schema=schema
+            (quoting_router_messages if quotes else router_messages)(question, view.text),
+            role=Role.WORKER,
+            max_tokens=self.reply_tokens,
+            schema=QUOTING_SCHEMA if quotes else None,
         )
-        made = (quoted_decision if schema else decision)(reply.text, view)
-        verdict = "refused" if made.refused else "collapsed" if made.collapsed else "routed"
+        parse = parse_quoting_router_reply if quotes else parse_router_reply
+        decision = parse(reply.text, view)
         run.emit(
             Routed(
                 document=view.tree.document.id,
                 round=round_,
                 expanded=heading,
-                lit=view.mapped,
+                highlighted=view.highlighted,
                 shown=view.text,
                 omitted=tuple(sorted(view.omitted)),
-                verdict=verdict,
-                actions=made.actions,
-                expelled=made.expelled,
-                dropped=made.dropped,
+                verdict=decision.verdict,
+                actions=decision.actions,
+                rejected=decision.rejected,
+                dropped=decision.dropped,
                 cut=reply.cut,
             )
         )
-        return made
+        return decision
 
     def _take(
         self,
-        made: Decision,
+        decision: RouterDecision,
         view: SubTree,
         round_: int,
         routing: Routing,
         queue: deque[tuple[int, tuple[int, ...]]],
         seen: set[int],
     ) -> None:
-        """Keep what was accepted, and queue the headings under which nothing was seen yet."""
-        answers, expansions = made.answers, () if self.no_expand else made.expansions
+        """Keep the accepted blocks, and queue the headings under which nothing was seen yet."""
+        answers, expansions = decision.answers, () if self.no_expand else decision.expansions
         routing.shown += 1
         if not (answers or expansions):
             routing.refused += 1
             if self.no_refuse:
-                answers = tuple(n for n in view.mapped if _content(view.tree, n))
+                answers = view.tree.content_of(view.highlighted)
         for node in answers:
             routing.answers.setdefault(node, round_)
         for heading in expansions:
-            if seen.isdisjoint(view.tree.content_under(heading)):
-                blocks = view.tree.content_children(heading) or view.tree.content_under(heading)
-                if all(heading != queued for queued, _ in queue):
-                    queue.append((heading, blocks))
+            under = view.tree.content_under(heading)
+            if seen.isdisjoint(under):
+                queue.append((heading, view.tree.content_children(heading) or under))
 
     def _quotes(self, run: Run) -> bool:
         """Whether the router replies with quotes."""
@@ -306,26 +248,92 @@ class RDR2:
         adapted = self.router_adapter is not None or split_adapter(worker.name)[1] is not None
         return Capability.STRUCTURED in worker.capabilities and not adapted
 
-    async def _room(self, question: str, run: Run) -> int:
-        """The tokens a subtree may have beside prompt and reply in the router's window."""
-        empty = (quoting_messages if self._quotes(run) else router_messages)(question, "")
+    async def _find_limit(self, question: str, run: Run) -> int:
+        """Return the tokens that a subtree may have, next to prompt and reply in the window."""
+        empty = (quoting_router_messages if self._quotes(run) else router_messages)(question, "")
         room = await run.room(Role.WORKER, empty, self.reply_tokens)
         # Subtrees are measured by an estimate, which a tokenizer may exceed.
-        most = self.subtree_tokens if room is None else min(self.subtree_tokens, room * 3 // 4)
-        return max(most, _SHORTEST)
+        limit = self.subtree_tokens if room is None else min(self.subtree_tokens, room * 3 // 4)
+        return max(limit, _SHORTEST_SUBTREE)
 
 
-def _reason(rank: int, rounds: Sequence[int]) -> str:
-    said = ["as found" if found == 0 else f"expansion {found}" for found in rounds]
-    return f"accepted by the router ({', '.join(said)}) in document {rank} of the search"
+_SHORTEST_SUBTREE = 200  # tokens; with fewer a router has nothing to choose from
 
 
-def _content(tree: StructureTree, node: int) -> bool:
-    return not tree.nodes[node].structure
+@dataclass
+class Routing:
+    """The result of routing one document; nodes are those of `tree`.
+
+    `retrieved` are the blocks of the passages found. `answers` and `expanded` map each accepted
+    block and each opened heading to its round: 0 is the search, n the n-th expansion. `refused` of
+    the `shown` subtrees gave nothing.
+    """
+
+    tree: StructureTree
+    retrieved: tuple[int, ...] = ()
+    answers: dict[int, int] = field(default_factory=dict)
+    expanded: dict[int, int] = field(default_factory=dict)
+    shown: int = 0
+    refused: int = 0
+
+    @property
+    def passages(self) -> tuple[Passage, ...]:
+        """The accepted blocks in document order, neighbours of one section together."""
+        return self.tree.extract_passages(self.answers)
+
+    @property
+    def found(self) -> bool:
+        """Whether the router accepted anything."""
+        return bool(self.answers)
+
+    def rounds_of(self, passage: Passage) -> tuple[int, ...]:
+        """Return the rounds in which the blocks of a passage were accepted, in order."""
+        nodes = self.tree.nodes
+        within = (n for n in self.answers if passage.span.contains(nodes[n].span))
+        return tuple(sorted({self.answers[n] for n in within}))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON; spans count code points of the document's text."""
+
+        def rows(rounds: dict[int, int]) -> list[dict[str, Any]]:
+            return [
+                {
+                    "node": node,
+                    "text": self.tree.nodes[node].text,
+                    "start": self.tree.nodes[node].span.start,
+                    "end": self.tree.nodes[node].span.end,
+                    "round": round_,
+                }
+                for node, round_ in sorted(rounds.items())
+            ]
+
+        return {
+            "document": self.tree.document.id,
+            "title": self.tree.document.title,
+            "retrieved": list(self.retrieved),
+            "answers": rows(self.answers),
+            "expanded": rows(self.expanded),
+            "subtrees_shown": self.shown,
+            "subtrees_refused": self.refused,
+            "passages": [
+                {
+                    "section": list(p.section),
+                    "page": p.page,
+                    "start": p.span.start,
+                    "end": p.span.end,
+                }
+                for p in self.passages
+            ],
+        }
 
 
-def _random_group(tree: StructureTree, question: str, number: int) -> tuple[int, ...]:
-    """The blocks directly under some heading, the same one for the same question."""
+def _explain(rank: int, rounds: Sequence[int]) -> str:
+    accepted = ["as found" if round_ == 0 else f"expansion {round_}" for round_ in rounds]
+    return f"accepted by the router ({', '.join(accepted)}) in document {rank} of the search"
+
+
+def _draw_group(tree: StructureTree, question: str, number: int) -> tuple[int, ...]:
+    """Draw the blocks directly under some heading, the same ones for the same question."""
     groups = [kids for node in tree.nodes if (kids := tree.content_children(node))]
-    chosen = random.Random(f"{question}\0{tree.document.id}\0{number}")
-    return chosen.choice(groups) if groups else ()
+    chance = random.Random(f"{question}\0{tree.document.id}\0{number}")
+    return chance.choice(groups) if groups else ()

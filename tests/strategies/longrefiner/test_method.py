@@ -1,0 +1,359 @@
+import json
+import re
+
+import pytest
+
+from colligate.core.events import Asked, Measured, Noted
+from colligate.documents.tokens import estimate_tokens
+from colligate.errors import MissingCapability, ServerFailed, UsageError
+from colligate.library.in_memory import InMemorySources
+from colligate.models import Capability, LabelOdds
+from colligate.strategies.longrefiner import LongRefiner, Refiner
+from colligate.strategies.longrefiner.events import Selected, Structured, Weighed
+from colligate.strategies.longrefiner.structuring import write_skeleton
+from support.documents import make
+from support.runs import document
+
+FILL = ("The mill stands by the river and turns its wheel through the year. " * 8).strip()
+TEXT = f"""# The Mill
+
+The mill grinds corn for the town.
+
+## History
+
+{FILL}
+
+The mill was built in 1788 by the Harper brothers.
+
+## Machines
+
+{FILL}
+
+The great wheel is of oak and weighs nine tons.
+
+## Visitors
+
+{FILL}
+
+Children pay two coins to see the wheel.
+"""
+MILL = document("mill", TEXT)
+QUESTION = "Who built the mill?"
+
+
+def sparse(**fields):
+    return Refiner(mode="sparse", **fields)
+
+
+def choose(*titles: str):
+    """A worker that chooses these titles, and writes no skeleton."""
+    return lambda call: str(list(titles))
+
+
+def odds(global_: float):
+    def label(messages, labels, forced):
+        assert forced == "["
+        return LabelOdds({"Local": 1 - global_, "Global": global_}, mass=1.0)
+
+    return label
+
+
+def events(run, kind):
+    return [event for _, event in run.trace.events if isinstance(event, kind)]
+
+
+async def refine(make_run, refiner, replies=None, documents=(MILL,), store=None, **options):
+    named = {key: options.pop(key) for key in ("passages", "ids") if key in options}
+    if "ids" in named:
+        named["documents"] = named.pop("ids")
+    options.setdefault("labels", odds(0.0))
+    async with InMemorySources(documents) as sources:
+        run, model = make_run(sources, replies or choose(), **options)
+        run.store = store or run.store
+        return await refiner.refine(QUESTION, run, **named), run, model
+
+
+@pytest.mark.parametrize("budget", [0, 1, 7, 30, 60, 200, 400, 10_000])
+async def test_the_budget_is_never_exceeded(make_run, budget):
+    refined, run, model = await refine(make_run, sparse(budget=budget))
+    assert refined.tokens == await model.count_tokens(refined.text) <= budget
+    assert bool(refined.passages) == (budget > 0)
+    (selected,) = events(run, Selected)
+    assert (selected.tokens, selected.budget) == (refined.tokens, budget)
+
+
+async def test_everything_kept_is_a_slice_of_its_document_in_its_order(make_run):
+    refined, _, _ = await refine(make_run, sparse(budget=400))
+    places = [p.span for p in refined.passages]
+    assert places == sorted(places)
+    for passage in refined.passages:
+        assert passage.text == TEXT[passage.span.start : passage.span.end]
+        assert passage.text in refined.text
+    assert refined.text.startswith("# The Mill\n\n")
+
+
+async def test_a_small_budget_keeps_what_answers(make_run):
+    refined, _, _ = await refine(make_run, sparse(budget=34, least_words=5))
+    assert "built in 1788 by the Harper brothers" in refined.text
+    assert "## History" in refined.text
+    assert "nine tons" not in refined.text
+
+
+async def test_a_document_that_fits_is_kept_whole(make_run):
+    refined, _, _ = await refine(make_run, sparse(budget=100_000))
+    assert refined.tokens == pytest.approx(estimate_tokens(TEXT), rel=0.05)
+    for words in ("grinds corn", "1788", "nine tons", "two coins"):
+        assert words in refined.text
+
+
+async def test_the_same_twice(make_run):
+    one, _, _ = await refine(make_run, sparse(budget=300), choose("Machines"))
+    two, _, _ = await refine(make_run, sparse(budget=300), choose("Machines"))
+    assert one == two
+
+
+async def test_a_chosen_title_weighs_as_much_as_the_question_is_broad(make_run):
+    kept = {}
+    for scope in (0.0, 1.0):
+        refiner = sparse(budget=170, least_words=5)
+        refined, run, _ = await refine(make_run, refiner, choose("Machines"), labels=odds(scope))
+        assert refined.scope == scope
+        (weighed,) = events(run, Weighed)
+        assert weighed.selected == ("Machines",)
+        kept[scope] = {node.title for node in weighed.nodes if node.kept and node.title}
+    assert "Machines" in kept[1.0]
+    assert "Machines" not in kept[0.0]
+
+
+async def test_every_node_has_its_scores_in_the_trace(make_run):
+    _, run, _ = await refine(make_run, sparse(budget=200), choose("History"), labels=odds(0.5))
+    (event,) = events(run, Weighed)
+    nodes = event.to_json()["nodes"]
+    assert {n["level"] for n in nodes} == {"abstract", "section", "paragraph"}
+    for node in nodes:
+        assert node["score"] == pytest.approx(node["local_score"] + 0.5 * node["global_score"])
+        assert 0 <= node["local_score"] <= 1
+    assert [n["global_score"] for n in nodes if n["title"] == "History"] == [1]
+    assert {n["kept"] for n in nodes} == {True, False}
+    assert events(run, Structured)[0].basis == "headings"
+
+
+async def test_passages_bound_what_may_be_kept(make_run):
+    at = TEXT.index("## Visitors")
+    passage = MILL.passage(MILL.span(at, len(TEXT)))
+    refined, _, _ = await refine(make_run, sparse(budget=5000), passages=[passage])
+    assert refined.passages
+    assert all(p.span.start >= at for p in refined.passages)
+
+
+async def test_documents_may_be_named_and_come_in_that_order(make_run):
+    others = [document(name, TEXT.replace("Mill", f"{name} Mill")) for name in ("other", "third")]
+    refined, _, _ = await refine(
+        make_run, sparse(budget=4000), documents=[MILL, *others], ids=["third", "mill"]
+    )
+    assert list(dict.fromkeys(p.document_id for p in refined.passages)) == ["third", "mill"]
+
+
+@pytest.mark.parametrize(
+    ("documents", "kept"),
+    [
+        ([], ""),
+        ([make("")], ""),
+        ([make("Harper built it.")], "Harper built it."),
+    ],
+)
+async def test_a_text_of_one_paragraph_at_most_is_not_worth_a_call(make_run, documents, kept):
+    refined, run, model = await refine(make_run, sparse(), documents=documents)
+    assert refined.text.removeprefix("# d\n\n") == kept
+    assert bool(refined.passages) == bool(refined.tokens) == bool(kept)
+    assert model.calls == []
+    assert not events(run, Measured)
+
+
+async def test_a_reranker_scores_every_leaf(make_run):
+    class Wheel:
+        name = "wheel"
+
+        async def score(self, query, texts):
+            return [10.0 if "nine tons" in text else -3.0 for text in texts]
+
+        async def aclose(self):
+            pass
+
+    refined, run, _ = await refine(make_run, sparse(budget=34, least_words=5), reranker=Wheel())
+    assert "nine tons" in refined.text
+    assert run.meter.report().scoring_passes > 4
+
+
+@pytest.mark.parametrize("field", ["budget", "outline_tokens", "documents", "least_words"])
+def test_a_number_that_means_nothing_is_wrong_usage(field):
+    with pytest.raises(UsageError, match=f"{field} is -1"):
+        LongRefiner(**{field: -1})
+    with pytest.raises(UsageError, match="most_words is 150"):
+        Refiner(least_words=200)
+
+
+async def test_an_adapter_needs_a_model_that_takes_one(make_run):
+    with pytest.raises(MissingCapability, match="takes no adapter"):
+        await refine(make_run, sparse(selection_adapter="here"))
+
+
+# Query analysis
+
+
+@pytest.mark.parametrize(
+    ("label", "scope", "note"),
+    [
+        ("[Global]", 1.0, "gives no label odds"),
+        ("[Local]", 0.0, "gives no label odds"),
+        ("neither", 0.5, "R_q is 0.5"),
+    ],
+)
+async def test_without_label_odds_the_model_is_asked_for_the_label(make_run, label, scope, note):
+    def say(call):
+        return label if call.max_tokens < 20 else "['Machines']"
+
+    refined, run, _ = await refine(make_run, sparse(), say, labels=None)
+    assert refined.scope == scope
+    assert any(note in event.text for event in events(run, Noted))
+
+
+async def test_a_server_that_cannot_be_forced_is_asked_for_the_bare_label(make_run):
+    def label(messages, labels, forced):
+        if forced:
+            raise MissingCapability("it cannot begin a reply")
+        return LabelOdds({"Local": 0.25, "Global": 0.75}, mass=1.0)
+
+    refined, _, _ = await refine(make_run, sparse(), labels=label)
+    assert refined.scope == 0.75
+
+
+async def test_ablations(make_run):
+    refined, run, model = await refine(make_run, sparse(no_global=True))
+    assert refined.scope is None
+    assert model.calls == []
+    assert not events(run, Measured)
+
+    refined, run, _ = await refine(make_run, sparse(no_query_analysis=True), choose("Machines"))
+    assert refined.scope == 1.0
+    assert not events(run, Measured)
+
+    _, run, _ = await refine(make_run, sparse(structuring="chunks"))
+    assert events(run, Structured)[0].basis == "chunks"
+    (weighed,) = events(run, Weighed)
+    assert {n.level for n in weighed.nodes} == {"section", "paragraph"}
+
+
+# Structure from the model
+
+CHAPTERS = [
+    [f"Chapter {c}, part {p}: the {w} mill of the town was built in the year {1700 + 10 * c + p} "
+     f"by people whose names nobody wrote down, and it ground {w} corn for a long time after." * 2
+     for p, w in enumerate(("old", "new", "red"))]
+    for c in range(4)
+]  # fmt: skip
+BOOK = make("\n\n".join(part for chapter in CHAPTERS for part in chapter), "A plain text")
+
+
+def write(calls, fails_at=None):
+    """A worker that writes perfect skeletons, as if the chapters had headings."""
+
+    def say(call):
+        if "Skeleton:" not in call.prompt:
+            return "['Chapter 2']"
+        if len(calls) == fails_at:
+            raise ServerFailed("it fell over")
+        calls.append(call.prompt)
+        shown = re.search(r"<document>\n(.*)\n</document>", call.prompt, re.DOTALL)[1]
+        headed = "\n\n".join(
+            f"## Chapter {number}\n\n" + "\n\n".join(part for part in chapter if part in shown)
+            for number, chapter in enumerate(CHAPTERS)
+        )
+        return write_skeleton(make(f"# T\n\n{headed}"))
+
+    return say
+
+
+async def test_a_text_without_headings_is_structured_by_the_model_once(make_run):
+    calls, refiner = [], sparse(budget=120, least_words=5)
+    options = {"documents": [BOOK], "labels": odds(1.0)}
+    refined, run, _ = await refine(make_run, refiner, write(calls), **options)
+    same, again, _ = await refine(make_run, refiner, write(calls), store=run.store, **options)
+    (event,) = events(run, Structured)
+    assert (event.basis, event.kept, event.lost) == ("model", False, ())
+    assert event.coverage > 0.99
+    assert events(again, Structured)[0].kept
+    assert len(calls) == 1
+    assert same.text == refined.text
+    assert all("Chapter 2" in p.text for p in refined.passages)
+    assert "## Chapter" not in refined.text  # the model's title is not text of the document
+
+
+async def test_a_structure_that_covers_little_is_not_used_and_reported(make_run):
+    skeleton = "<section: A>Chapter 0, part 0: the old"
+    _, run, _ = await refine(make_run, sparse(), [skeleton], documents=[BOOK])
+    (event,) = events(run, Structured)
+    assert event.basis == "chunks"
+    assert event.coverage < 0.5
+    assert any("plain chunks are used" in warning for warning in run.warnings)
+
+
+async def test_a_long_text_is_structured_in_parts_and_resumes_where_it_was(make_run):
+    calls, refiner = [], sparse(structuring_tokens=300, least_words=5)
+    async with InMemorySources([BOOK]) as sources:
+        run, _ = make_run(sources, write(calls, fails_at=2), labels=odds(0.0))
+        with pytest.raises(ServerFailed):
+            await refiner.refine(QUESTION, run)
+    assert len(calls) == 2
+    _, again, _ = await refine(make_run, refiner, write(calls), documents=[BOOK], store=run.store)
+    assert len(calls) == len(set(calls)) > 3
+    assert events(again, Structured)[0].coverage > 0.99
+
+
+async def test_own_headings_can_be_ignored_and_a_model_too(make_run):
+    _, _, model = await refine(make_run, sparse(structuring="model"), choose("History"))
+    assert any("Skeleton:" in call.prompt for call in model.calls)
+    _, run, model = await refine(make_run, sparse(structuring="headings"), documents=[BOOK])
+    assert events(run, Structured)[0].basis == "chunks"
+    assert not any("Skeleton:" in call.prompt for call in model.calls)
+
+
+# The strategy
+
+
+async def test_longrefiner_reads_what_was_refined_and_cites_it(make_run):
+    def say(call):
+        if "<passage " not in call.prompt:
+            return "[]"
+        number = re.search(r'<passage number="(\d+)"[^>]*>\n(?:(?!</passage).)*Harper', call.prompt,
+                           re.DOTALL)[1]  # fmt: skip
+        quote = "built in 1788 by the Harper brothers"
+        rows = [{"passage": int(number), "quote": quote, "sentence": "They built it in 1788."}]
+        return json.dumps({"statements": rows, "short_answer": "Harper", "found": True})
+
+    async with InMemorySources([MILL, document("other", "# Other\n\nA lake.\n")]) as sources:
+        run, _ = make_run(sources, say, labels=odds(0.1))
+        answer = await LongRefiner(budget=30, least_words=5, mode="sparse").answer(QUESTION, run)
+    assert answer.found
+    assert answer.citations[0].quote == "The mill was built in 1788 by the Harper brothers."
+    scores = [e.score for e in answer.evidence]
+    assert scores == sorted(scores, reverse=True)
+    assert "two coins" not in events(run, Asked)[-1].messages[-1].content
+    assert Capability.LABELS in LongRefiner.needs.optional
+
+
+@pytest.mark.parametrize(
+    ("count", "refined"),
+    [
+        (1, ["mill"]),
+        (2, ["mill", "a1"]),
+        (8, ["mill", "a1", "a0", "a2", "a3"]),  # the rest, in which nothing is found, last
+    ],
+)
+async def test_the_best_documents_alone_are_refined(make_run, reply, count, refined):
+    others = [document(f"a{i}", f"# Other {i}\n\nA lake with fish.\n") for i in range(4)]
+    others[1] = document("a1", "# Other 1\n\nA lake with fish, and a mill far away.\n")
+    async with InMemorySources([*others, MILL]) as sources:
+        run, _ = make_run(sources, lambda call: reply(found=False), labels=odds(0.0))
+        await LongRefiner(documents=count, mode="sparse").answer(QUESTION, run)
+    assert [e.document for e in events(run, Weighed)] == refined
