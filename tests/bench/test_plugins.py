@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 from collections.abc import Callable, Iterator
@@ -114,7 +115,7 @@ def test_a_suite_names_both_and_a_run_has_their_values(install: Install, tmp_pat
     names = ModelNames(models={Role.READER: ScriptedModel(lambda call: "a piano")})
     suite = parse_suite(SUITE, "riddles", "riddles.toml")
     request = BenchRequest(suite, tmp_path, tmp_path / "out", names)
-    done = run_suite(request, lambda event: None)
+    done = asyncio.run(run_suite(request, lambda event: None))
     (row,) = done.rows.values()
     assert row.question_text == "What has keys?"
     assert (row.metrics["vowels"], row.metrics["em"]) == (4.0, 1.0)
