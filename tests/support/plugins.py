@@ -37,7 +37,14 @@ def installed(
     folder: Path, source: str, entry_points: Mapping[str, Mapping[str, str]], module: str = "toy"
 ) -> Iterator[None]:
     """Install a plug-in in this process until the block ends."""
-    write_plugin(folder, source, entry_points, module)
+    with in_use(write_plugin(folder, source, entry_points, module)):
+        yield
+
+
+@contextmanager
+def in_use(folder: Path) -> Iterator[None]:
+    """Put a folder with plug-ins on this process's path until the block ends."""
+    before = set(sys.modules)
     sys.path.insert(0, str(folder))
     importlib.invalidate_caches()
     plugins.cache_clear()
@@ -45,7 +52,9 @@ def installed(
         yield
     finally:
         sys.path.remove(str(folder))
-        sys.modules.pop(module, None)
+        for file in folder.glob("*.py"):
+            if file.stem not in before:
+                sys.modules.pop(file.stem, None)
         importlib.invalidate_caches()
         plugins.cache_clear()
 

@@ -43,10 +43,13 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One turn of a conversation."""
+    """One turn of a conversation; half surrogate pairs in it become U+FFFD."""
 
     role: Literal["system", "user", "assistant"]
     content: str
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "content", encodable(self.content))
 
 
 @dataclass(frozen=True)
