@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from colligate.bench.metrics.answers import normalise_squad
 from colligate.core.answer import Answer
 from colligate.core.events import Asked, Retrieved
 from colligate.core.parameters import set_parameters
@@ -24,7 +25,7 @@ from colligate.errors import ColligateError
 from colligate.library.sources import Sources
 from colligate.models import ChatModel, Embedder, Message, Reranker, Role
 from colligate.models.metering import Call, Meter
-from evidence_data import Record, squad
+from evidence_data import Record
 from evidence_measuring import Row
 
 COSTS = (
@@ -168,18 +169,23 @@ def by_step(run: Run, steps: Mapping[str, str]) -> Row:
 
 def contains(answers: Sequence[str], text: str) -> float:
     """One of the answers stands in a text, in whole words, after SQuAD's normalisation of both."""
-    plain = f" {squad(_unmarked(text))} "
-    return float(any(f" {wanted} " in plain for wanted in map(squad, answers) if wanted))
+    plain = f" {normalise_squad(_unmarked(text))} "
+    return float(any(f" {wanted} " in plain for wanted in map(normalise_squad, answers) if wanted))
 
 
 def exact(answers: Sequence[str], text: str) -> float:
     """The text is one of the answers, both normalised."""
-    return float(any(squad(text) == squad(answer) for answer in answers))
+    return float(any(normalise_squad(text) == normalise_squad(answer) for answer in answers))
 
 
 def f1(answers: Sequence[str], text: str) -> float:
     """SQuAD's F1 of words, against the nearest answer."""
-    return max((_f1(squad(answer).split(), squad(text).split()) for answer in answers), default=0.0)
+    return max((_f1(words(answer), words(text)) for answer in answers), default=0.0)
+
+
+def words(text: str) -> list[str]:
+    """Return the words that SQuAD's normalisation leaves."""
+    return normalise_squad(text).split()
 
 
 def _f1(wanted: Sequence[str], said: Sequence[str]) -> float:

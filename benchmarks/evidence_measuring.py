@@ -23,8 +23,7 @@ from colligate.documents.chunking import Chunker
 from colligate.library.in_memory import InMemorySources
 from colligate.models import ChatModel, Embedder, Reranker, Role
 from colligate.models.names import open_embedder, open_reranker
-from colligate.session import Opened
-from colligate.settings import Settings
+from colligate.session import Session
 from colligate.testing import ScriptedModel
 from evidence_data import SUITES, Shown
 
@@ -58,12 +57,13 @@ async def open_models(
     """The models named; one that only estimates tokens where none is asked."""
     if arguments.model is None or getattr(arguments, "local_only", False):
         return {Role.READER: ScriptedModel(name="estimate")}
-    opened = Opened()
-    stack.push_async_callback(opened.aclose)
-    settings = Settings.load().given(
-        reader=arguments.model, worker=arguments.worker_model, scorer=arguments.scorer
-    )
-    return await opened.by_role({}, settings, Trace())
+    named = {
+        Role.READER: arguments.model,
+        Role.WORKER: arguments.worker_model,
+        Role.SCORER: arguments.scorer,
+    }
+    session = await stack.enter_async_context(Session(models=named))
+    return await session.open_models(Trace())
 
 
 async def open_embedder_of(
