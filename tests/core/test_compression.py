@@ -1,14 +1,13 @@
 from itertools import pairwise
 
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from colligate.core.citing import Joined, Quote, Statement, cite
 from colligate.core.compress import (
     compress,
     keep_above_percentile,
-    keep_best_share,
     locate_quote,
     visible_text,
 )
@@ -210,17 +209,6 @@ def test_a_number_that_dropping_made_stands_nowhere():
     assert passage.text == "The flood killed 15 people in the valley."
     assert locate_quote(passage.text, document, passage, longest=1200) is None
     assert locate_quote("people in the valley", document, passage, longest=1200) is not None
-
-
-@given(st.lists(st.floats(-9, 9), max_size=30), st.floats(-0.5, 1.5))
-@example([1.0, 1.0, 1.0], 0.5)
-def test_the_best_share_is_as_large_as_asked_and_none_left_out_is_better(scores, share):
-    chosen = keep_best_share(scores, share)
-    assert chosen == sorted(set(chosen))
-    assert len(chosen) == round(len(scores) * min(1, max(0, share)))
-    left = [score for place, score in enumerate(scores) if place not in chosen]
-    if chosen and left:
-        assert min(scores[place] for place in chosen) >= max(left)
 
 
 def test_a_percentile_lies_between_scores():

@@ -9,7 +9,7 @@ from colligate.documents import Document
 from colligate.documents.markdown import markdown_tree
 from colligate.documents.tokens import estimate_tokens
 from colligate.library.in_memory import InMemorySources
-from colligate.strategies.baselines.fim import FiM, u_shape
+from colligate.strategies.baselines.fim import FiM, place_in_u_shape
 
 QUESTION = "What is worth most?"
 WORTH = {"iron": 1.0, "gold": 9.0, "clay": 0.0, "silver": 5.0, "copper": 3.0}
@@ -38,7 +38,7 @@ def biased(prompt, spans):
 
 @given(st.lists(st.integers(), unique=True, max_size=30))
 def test_the_better_a_document_the_nearer_it_is_to_an_end(ranked):
-    placed = u_shape(ranked)
+    placed = place_in_u_shape(ranked)
     assert sorted(placed) == sorted(ranked)
     depth = {item: min(at, len(placed) - 1 - at) for at, item in enumerate(placed)}
     assert [depth[item] for item in ranked] == [rank // 2 for rank in range(len(ranked))]

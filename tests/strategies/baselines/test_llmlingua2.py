@@ -9,7 +9,7 @@ from colligate.documents.tokens import token_spans
 from colligate.errors import UsageError, WeightsUnavailable
 from colligate.library.in_memory import InMemorySources
 from colligate.strategies.baselines import llmlingua2
-from colligate.strategies.baselines.llmlingua2 import LLMLingua2, kept_words
+from colligate.strategies.baselines.llmlingua2 import LLMLingua2, select_words
 
 QUESTION = "Who signed?"
 TEXT = "It was noon when Anna Keller signed the treaty."
@@ -74,9 +74,9 @@ def test_a_word_has_the_mean_of_its_tokens_and_stays_whole():
     text = "unthinkable odd events"
     tokens = [(0, 2, 0.9), (2, 8, 0.2), (8, 11, 0.7), (12, 15, 0.1)]
     tokens += [(16, 18, 0.0), (18, 20, 0.3), (20, 22, 0.0)]
-    assert [text[a:b] for a, b in kept_words(text, tokens, 0.5)] == ["unthinkable"]
-    assert [text[a:b] for a, b in kept_words(text, tokens, 0.0)] == []
-    assert kept_words(text, [], 0.5) == []
+    assert [text[a:b] for a, b in select_words(text, tokens, 0.5)] == ["unthinkable"]
+    assert [text[a:b] for a, b in select_words(text, tokens, 0.0)] == []
+    assert select_words(text, [], 0.5) == []
 
 
 async def test_without_a_classifier_it_says_which_one_the_paper_has(make_run):

@@ -1,6 +1,8 @@
 import re
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from colligate.core.events import Pruned
 from colligate.documents import Document
@@ -8,7 +10,7 @@ from colligate.documents.markdown import markdown_tree
 from colligate.documents.tokens import token_spans
 from colligate.errors import MissingCapability, UsageError
 from colligate.library.in_memory import InMemorySources
-from colligate.strategies.baselines.longllmlingua import LongLLMLingua
+from colligate.strategies.baselines.longllmlingua import LongLLMLingua, keep_best_share
 
 QUESTION = "Who signed the treaty?"
 TEXTS = {
@@ -156,3 +158,14 @@ def test_numbers_are_held_to_what_they_can_mean():
     for wrong in ({"rate": -0.1}, {"target": 0}, {"block": 0}):
         with pytest.raises(UsageError):
             LongLLMLingua(**wrong)
+
+
+@given(st.lists(st.floats(-9, 9), max_size=30), st.floats(-0.5, 1.5))
+@example([1.0, 1.0, 1.0], 0.5)
+def test_the_best_share_is_as_large_as_asked_and_none_left_out_is_better(scores, share):
+    chosen = keep_best_share(scores, share)
+    assert chosen == sorted(set(chosen))
+    assert len(chosen) == round(len(scores) * min(1, max(0, share)))
+    left = [score for place, score in enumerate(scores) if place not in chosen]
+    if chosen and left:
+        assert min(scores[place] for place in chosen) >= max(left)

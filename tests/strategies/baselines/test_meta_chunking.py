@@ -2,14 +2,22 @@ import json
 import re
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from colligate.core.token_scores import cut_runs
 from colligate.documents import Document
 from colligate.documents.markdown import markdown_tree
 from colligate.documents.tokens import token_spans
 from colligate.errors import MissingCapability, UsageError
 from colligate.library.in_memory import InMemorySources
 from colligate.models import Capability, LabelOdds
-from colligate.strategies.baselines.meta_chunking import MetaChunking, margin_messages
+from colligate.strategies.baselines.meta_chunking import (
+    MetaChunking,
+    find_minima,
+    margin_messages,
+    merge_chunks,
+)
 
 QUESTION = "Where do otters sleep?"
 SENTENCES = (
@@ -181,3 +189,29 @@ def test_numbers_are_held_to_what_they_can_mean():
     for wrong in ({"words": 0}, {"k": 0}, {"budget": 0}, {"threshold": -1}):
         with pytest.raises(UsageError):
             MetaChunking(**wrong)
+
+
+def test_a_chunk_ends_with_the_sentence_that_surprises_least():
+    assert find_minima([3, 1, 2, 5, 4, 4, 6]) == [1, 4]
+
+
+def test_a_shallow_minimum_is_none_under_a_threshold():
+    assert find_minima([3.0, 2.8, 3.1], 0.5) == []
+    assert find_minima([3.0, 2.8, 3.4], 0.5) == [1]
+    assert find_minima([3.0, 2.8, 2.8], 0.5) == []
+
+
+def test_the_first_and_the_last_are_no_minima():
+    assert find_minima([1, 2, 1]) == []
+    assert find_minima([]) == []
+
+
+@given(st.integers(0, 30), st.data())
+def test_runs_and_merged_cover_every_sentence_once(count, data):
+    cuts = sorted(data.draw(st.sets(st.integers(0, 29))))
+    sizes = data.draw(st.lists(st.integers(0, 50), min_size=count, max_size=count))
+    most = data.draw(st.integers(1, 120))
+    chunks = merge_chunks(cut_runs(count, cuts), sizes, most)
+    assert [i for start, end in chunks for i in range(start, end)] == list(range(count))
+    whole = set(cut_runs(count, cuts))
+    assert all(sum(sizes[start:end]) <= most or (start, end) in whole for start, end in chunks)
