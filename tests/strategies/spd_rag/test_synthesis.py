@@ -41,8 +41,6 @@ def test_the_notes_name_document_and_passages_of_each_finding(lease):
     batch = [Gathered((finding("The rent is 900.", (0, 22), (48, 75)),), 0.9, "Lease")]
     passages = collect_sources(batch, {"lease": lease})
     shown = render_notes(batch, passages, "Sort by rent.", ["House rules"])
-        batch, collect_sources(batch, {"lease": lease}), "Sort by rent.", ["House rules"]
-    )
     assert "<directive>\nSort by rent.\n</directive>" in shown
     assert "Document: Lease\n- The rent is 900. [1, 2]" in shown
     assert "Nothing was found in: House rules" in shown
