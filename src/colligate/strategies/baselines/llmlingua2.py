@@ -101,7 +101,9 @@ class LLMLingua2:
         return found
 
 
-def select_words(text: str, tokens: Sequence[TokenProbability], rate: float) -> list[tuple[int, int]]:
+def select_words(
+    text: str, tokens: Sequence[TokenProbability], rate: float
+) -> list[tuple[int, int]]:
     """Return the words of one piece that are kept, as half-open ranges of the text."""
     if rate >= 1:
         return [(start, end) for start, end, _ in tokens]

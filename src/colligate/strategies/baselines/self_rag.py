@@ -173,7 +173,9 @@ class SelfRAG:
         most = estimate_tokens(question + text + beam.text) + self.segment_tokens
         async with run.tokens.hold(most):
             began = time.perf_counter()
-            made = await get_reflective_model(name).continue_answer(question, text, beam.text, self.segment_tokens)
+            made = await get_reflective_model(name).continue_answer(
+                question, text, beam.text, self.segment_tokens
+            )
             _meter(name, Usage(made.input_tokens, made.output_tokens), began, run)
         return made.text, self._score(made.likely, made.relevant, made.supported, made.useful)
 
