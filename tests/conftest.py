@@ -10,7 +10,7 @@ import pytest
 from colligate.concurrency import wait_without_spinning
 from colligate.models.openai_http import Policy
 from colligate.testing import ScriptedModel
-from support.runs import documents, make_run, minilm, reply  # noqa: F401
+from support.runs import ask, documents, make_run, minilm, reply  # noqa: F401
 from support.server import OpenAIServer
 
 wait_without_spinning()  # tests may load torch before colligate does
