@@ -369,6 +369,46 @@ async def test_self_rag_weighs_how_likely_its_sentence_is(make_run, sources):
     assert shown(answer) == ["film"]
 
 
+def odds_of(sentence, labels, first, rest):
+    """Odds by whether the answer that is judged has this sentence, otherwise even ones."""
+
+    def judge(messages, names, forced):
+        shown = first if sentence in messages[-1].content.split("Answer:")[-1] else rest
+        odds = shown if len(names) == len(labels) else [1 / len(names)] * len(names)
+        return LabelOdds(dict(zip(names, odds, strict=True)), 1.0)
+
+    return judge
+
+
+SUPPORT, UTILITY = ("Fully", "Partially", "None"), ("1", "2", "3", "4", "5")
+
+
+@pytest.mark.parametrize(
+    ("labels", "better", "worse", "weights"),
+    [
+        # Partial support counts half: more than none, less than as much full support.
+        (SUPPORT, (0, 1, 0), (0, 0, 1), {}),
+        (SUPPORT, (0.6, 0, 0.4), (0, 1, 0), {}),
+        (SUPPORT, (0, 1, 0), (0.4, 0, 0.6), {}),
+        # The more useful the better, by the expected rating.
+        (UTILITY, (0, 0, 0, 0, 1), (1, 0, 0, 0, 0), {}),
+        (UTILITY, (0, 0, 0, 1, 0), (0, 0, 1, 0, 0), {}),
+        (UTILITY, (1, 0, 0, 0, 0), (0, 0, 0, 0, 1), {"utility": -1.0}),
+    ],
+)
+async def test_self_rag_weighs_support_and_utility(
+    make_run, sources, labels, better, worse, weights
+):
+    judge = odds_of("In Sweden.", labels, better, worse)
+    run, _ = make_run(sources, sentences(*LINES), likelihood=even, labels=judge)
+    strategy = SelfRAG(mode="sparse", **weights)
+    answer = await strategy.answer("Ada Mercer, Silver Harbour, Lund?", run)
+    assert shown(answer) == ["lund"]
+    judge = odds_of("In Sweden.", labels, worse, better)
+    run, _ = make_run(sources, sentences(*LINES), likelihood=even, labels=judge)
+    assert shown(await strategy.answer("Ada Mercer, Silver Harbour, Lund?", run)) != ["lund"]
+
+
 async def test_self_rag_goes_on_in_beams(make_run, sources):
     run, model = make_run(sources, sentences(*LINES), likelihood=even, labels=reflecting())
     answer = await SelfRAG(mode="sparse", depth=3, beam=1).answer(
