@@ -81,7 +81,7 @@ async def fit_budget(ranked: Sequence[Passage], budget: int, run: Run) -> list[P
     return kept
 
 
-def split_by_tokens(tokens: Sequence[int], budget: int) -> list[range]:
+def split_by_tokens(tokens: Sequence[int], budget: float) -> list[range]:
     """Cut items in order into runs of at most `budget` tokens; a longer item is a run by itself."""
     runs, start, used = [], 0, 0
     for at, count in enumerate(tokens):
