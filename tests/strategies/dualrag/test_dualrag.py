@@ -404,11 +404,11 @@ async def test_side_by_side_is_as_one_after_another(sources, make_run, monkeypat
                     if together:  # the first entity's summary comes last
                         plain = model.chat
 
-                        async def slow(messages, plain=plain, **options):
-                            if "<entity>Ada" in messages[-1].content:
+                        async def slow(request, plain=plain):
+                            if "<entity>Ada" in request.messages[-1].content:
                                 for _ in range(20):
                                     await asyncio.sleep(0)
-                            return await plain(messages, **options)
+                            return await plain(request)
 
                         patch.setattr(model, "chat", slow)
                     else:
