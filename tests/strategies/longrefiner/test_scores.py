@@ -22,7 +22,7 @@ from colligate.strategies.longrefiner.method import (
     scope_messages,
     score_leaves,
 )
-from colligate.strategies.longrefiner.tree import build_article
+from colligate.strategies.longrefiner.structuring import build_article
 from support.documents import make
 
 # R_q

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from colligate.documents import Basis, Document, Kind, Span, Structure, Tree, TreeBuilder
 from colligate.documents.sentences import word_spans
 from colligate.errors import SpanError, UsageError
-from colligate.strategies.longrefiner.tree import Article, ArticleNode, Level, build_article
+from colligate.strategies.longrefiner.structuring import Article, ArticleNode, Level, build_article
 from support.documents import make
 
 

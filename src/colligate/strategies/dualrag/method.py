@@ -166,12 +166,11 @@ class DualRAG:
 
     async def _query(self, knowledge: Knowledge, run: Run) -> list[_Sought]:
         """Return what to look up by entity, with the passages for each (equations 5 to 8)."""
-        queries: tuple[str, ...]
         if self.no_entities or self.ei2:
-            queries = (await make_single_query(knowledge, run, written=self.ei2),)
-            hits, how = await self._retrieve(ELSE, queries, run)
+            query = await make_single_query(knowledge, run, written=self.ei2)
+            hits, how = await self._retrieve(ELSE, (query,), run)
             groups = group_by_title(hits)
-            entities = dict.fromkeys(groups, queries)
+            entities: dict[str, tuple[str, ...]] = dict.fromkeys(groups, (query,))
             retrieved = [(of_it, how) for of_it in groups.values()]
         else:
             entities = await identify_entities(

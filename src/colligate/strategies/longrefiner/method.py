@@ -46,8 +46,7 @@ from colligate.strategies.longrefiner.selection import (
     refine_to_budget,
     selection_messages,
 )
-from colligate.strategies.longrefiner.structuring import Structurer, Structuring
-from colligate.strategies.longrefiner.tree import Article, Level
+from colligate.strategies.longrefiner.structuring import Article, Level, Structurer, Structuring
 
 
 class GSMode(StrEnum):

@@ -21,13 +21,8 @@ from colligate.documents import Passage, Span
 from colligate.documents.sentences import word_spans
 from colligate.documents.tokens import estimate_tokens
 from colligate.models import ChatModel, Message
-from colligate.strategies.longrefiner.tree import (
-    ABSTRACT,
-    Article,
-    ArticleNode,
-    Level,
-    same_title,
-)
+from colligate.strategies.longrefiner.skeleton import ABSTRACT, same_title
+from colligate.strategies.longrefiner.structuring import Article, ArticleNode, Level
 
 # Titles: the model sees title, abstract and headings, not the text under them
 
