@@ -69,21 +69,20 @@ class Structurer:
         if source is Structuring.AUTO:
             short = len(document.text.split()) <= self.most_words
             source = Structuring.HEADINGS if own or short else Structuring.MODEL
-        flat = flat_tree(document.id, len(document))
         tree, event = document.tree, Structured(document.id, "headings" if own else "chunks", 0)
-        if source is Structuring.CHUNKS:
-            tree, event = flat, Structured(document.id, "chunks", 0)
-        elif source is Structuring.MODEL:
-            recovered, known = await self._ask(document, run)
-            enough = recovered.coverage >= self.coverage
-            tree, basis = (recovered.tree, "model") if enough else (flat, "chunks")
-            event = Structured(document.id, basis, 0, recovered.coverage, recovered.lost, known)
-            if not enough:
+        if source is Structuring.MODEL:
+            found, known = await self._ask(document, run)
+            tree = found.tree
+            event = Structured(document.id, "model", 0, found.coverage, found.lost, known)
+            if found.coverage < self.coverage:
+                source = Structuring.CHUNKS
                 run.warn(
                     f"the structure that {run.model(Role.WORKER).name} gave "
-                    f"{document.title!r} covers {recovered.coverage:.0%} of it: "
+                    f"{document.title!r} covers {found.coverage:.0%} of it: "
                     "plain chunks are used instead"
                 )
+        if source is Structuring.CHUNKS:
+            tree, event = flat_tree(document.id, len(document)), replace(event, basis="chunks")
         made = await asyncio.to_thread(
             build_article,
             document,
