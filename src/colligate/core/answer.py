@@ -16,7 +16,7 @@ class Answer:
 
     `text` carries the marks `[1]`, `[2]` of `citations`, in their order; a statement that no
     document supports is followed by `[uncited]`. `found` is False when the documents do not
-    hold the answer, and the text then says so. Every citation's quote is a slice of its
+    hold the answer, and the text then reports it. Every citation's quote is a slice of its
     document. `evidence` is what the reader was shown, best first.
     """
 
@@ -51,7 +51,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Refined:
-    """What a method kept of some documents for a question, under a token budget.
+    """The part of some documents that a method kept for a question, under a token budget.
 
     `text` is for any reader: documents by rank, each in its own order under its title and
     headings. It has `tokens` of the model, at most `budget`; all of the documents, or of the

@@ -14,7 +14,7 @@ from colligate.models.metering import Meter
 
 @dataclass(frozen=True)
 class Budget:
-    """What a run may spend: input and output tokens together. None means no limit."""
+    """The limit of input and output tokens together that a run may use; None is no limit."""
 
     max_tokens: int | None = None
 

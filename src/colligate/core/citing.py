@@ -1,4 +1,4 @@
-"""Citations: from what a reader claims to what a document verifiably says.
+"""Citations: from the claims of a reader to verified places in documents.
 
 A statement keeps its citation only if its quote is located in the passage it names and the
 sentences around it support what it claims. Nothing is cited because it is similar.

@@ -19,7 +19,7 @@ T = TypeVar("T")
 class Parameter:
     """A field of a strategy that can be set by text.
 
-    `type` says how values are written: "int", "float", "bool", "str", the allowed names
+    `type` is how values are written: "int", "float", "bool", "str", the allowed names
     ("hybrid|dense|sparse"), any of these with "|none", or with ",..." for a list with commas.
     `default` is a JSON value.
     """
@@ -107,23 +107,31 @@ def _form(hint: Any) -> _Form | None:
     origin, inner = get_origin(hint), get_args(hint)
     if origin in (Union, UnionType) and len(inner) == 2 and NoneType in inner:
         form = _form(next(each for each in inner if each is not NoneType))
-        return form and _Form(
-            f"{form.type}|none",
-            f"{form.expected} or none",
-            lambda text: None if text.lower() == "none" else form.read(text),
-        )
+        return form and _optional(form)
     if origin is tuple and len(inner) == 2 and inner[1] is Ellipsis:
         form = _form(inner[0])
-        return form and _Form(
-            f"{form.type},...",
-            form.expected,
-            lambda text: tuple(form.read(each.strip()) for each in text.split(",") if each.strip()),
-        )
+        return form and _several(form)
     if origin is Literal and all(isinstance(each, str) for each in inner):
         return _choice(inner)
     if isinstance(hint, type) and issubclass(hint, StrEnum):
         return _choice([member.value for member in hint], hint)
     return _PLAIN.get(hint) if isinstance(hint, type) else None
+
+
+def _optional(form: _Form) -> _Form:
+    return _Form(
+        f"{form.type}|none",
+        f"{form.expected} or none",
+        lambda text: None if text.lower() == "none" else form.read(text),
+    )
+
+
+def _several(form: _Form) -> _Form:
+    return _Form(
+        f"{form.type},...",
+        form.expected,
+        lambda text: tuple(form.read(each.strip()) for each in text.split(",") if each.strip()),
+    )
 
 
 def _choice(names: Sequence[str], made: Callable[[str], Any] = str) -> _Form:

@@ -30,7 +30,7 @@ from colligate.models import Message, Role
 
 
 class Form(StrEnum):
-    """What kind of answer the question wants; the first three are those of RDR2's readers."""
+    """The kind of answer that is wanted; the first three are those of RDR2's readers."""
 
     SHORT = "short"  # one answer
     LIST = "list"  # every answer there is
@@ -90,7 +90,7 @@ async def _reply(
     first = await ask(asked, wanted)
     if first.value.statements or not first.value.found:
         return first.value
-    run.emit(Noted("the reader says it found the answer but quotes nothing: asking again"))
+    run.emit(Noted("the reader reports an answer but quotes nothing: asking again"))
     reply = Message("assistant", first.completions[-1].text)
     try:
         again = await ask([*asked, reply, Message("user", _AGAIN)], _require_statements(wanted))
@@ -187,8 +187,8 @@ async def read_best_first(
 ) -> Answer:
     """Read passages in the order of their scores; of equal ones the earlier comes first.
 
-    At most `most` passages are read, with at most `budget` tokens of the reader together. `by` says
-    whose scores they are.
+    At most `most` passages are read, with at most `budget` tokens of the reader together. `by` is
+    the name of the scores.
     """
     order = sorted(range(len(passages)), key=lambda place: -scores[place])[:most]
     ranked = [passages[place] for place in order]
@@ -275,7 +275,7 @@ but state only what the passages say."""
 
 
 class ReaderReply(BaseModel):
-    """What the reader must return. The order of the fields is the order of decoding.
+    """The reply of the reader. The order of the fields is the order of decoding.
 
     The short answer is asked for, and forgiven when it is missing.
     """

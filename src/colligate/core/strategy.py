@@ -22,7 +22,7 @@ SCORING = frozenset({Capability.LIKELIHOOD, Capability.LABELS, Capability.ATTENT
 
 @dataclass(frozen=True)
 class Needs:
-    """What a strategy must have and what it can do without.
+    """The capabilities that a strategy must have, and those it can do without.
 
     `searches`: it searches passages, so the documents must be indexed. `reads`: it reads documents
     at all. `whole`: it puts all of them into one prompt.
@@ -137,7 +137,7 @@ class DocumentRoute(Protocol):
 
     @property
     def found(self) -> bool:
-        """Whether anything was accepted."""
+        """Return whether anything was accepted."""
         ...
 
     def to_json(self) -> dict[str, Any]:

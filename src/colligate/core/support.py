@@ -1,7 +1,7 @@
 """Does a text support a claim? A lexical test that errs on the side of saying no.
 
 It cannot prove entailment; it catches what small models do most: answering from memory and
-citing a passage that says nothing of the kind, or changing a number on the way.
+citing an unrelated passage, or changing a number on the way.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def widen_to_sentences(document: Document, span: Span, within: Span) -> Span:
 # Words, numbers with their separators (1,234.5), and each CJK character by itself.
 WORD = re.compile(r"[㐀-䶿一-鿿぀-ヿ]|\d+(?:[.,:/-]\d+)*|[^\W\d_㐀-䶿一-鿿぀-ヿ]+(?:['’][^\W\d_]+)?")
 
-# Function words of a claim say nothing about its source. English only: in other languages
+# Function words of a claim prove nothing about its source. English only: in other languages
 # they are common in any passage, so keeping them only makes the test a little milder.
 _FUNCTION_WORDS_TEXT = """
 a about above according after all also although an and any are as at be because been before being

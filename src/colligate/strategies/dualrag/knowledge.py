@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel
 
 from colligate.core.citing import Evidence
+from colligate.core.events import pluralize
 from colligate.core.prompts import escape, render_thoughts
 from colligate.core.reader import FORMS, Form, reader_messages
 from colligate.core.run import Run
@@ -36,7 +37,7 @@ class Fragment:
 
 @dataclass
 class Entity:
-    """What is known of one entity, in the order it was found, and the passages read for it."""
+    """The knowledge of one entity, in the order it was found, and the passages read for it."""
 
     fragments: list[Fragment] = field(default_factory=list)
     seen: set[str] = field(default_factory=set)
@@ -60,7 +61,7 @@ class KnowledgeOutline:
     def merge(
         self, name: str, fragments: Sequence[Fragment], passages: Iterable[Passage]
     ) -> tuple[Fragment, ...]:
-        """Append what these passages say of an entity (equation 10); return the new fragments.
+        """Append what is known of an entity (equation 10) from these passages; return what is new.
 
         A repeated statement is kept once, with the spans of both. A fragment is new if it rests on
         words that were not in the outline before. An entity without knowledge is not kept, and its
@@ -117,7 +118,7 @@ class KnowledgeOutline:
 
 
 def _append(fragments: list[Fragment], fragment: Fragment) -> None:
-    """Add a fragment, or add its spans to the one that says the same."""
+    """Add a fragment, or add its spans to the one with the same text."""
     for place, other in enumerate(fragments):
         if _bare(other.text) == _bare(fragment.text):
             spans = tuple(dict.fromkeys([*other.spans, *fragment.spans]))
@@ -255,7 +256,7 @@ class Knowledge:
     def merge(
         self, name: str, fragments: Sequence[Fragment], passages: Sequence[Passage]
     ) -> tuple[Fragment, ...]:
-        """Add what passages say of an entity to the outline; return the new fragments."""
+        """Add knowledge of an entity from passages to the outline; return the new fragments."""
         self.passages.update((passage.id, passage) for passage in passages)
         return self.outline.merge(name, fragments, passages)
 
@@ -328,5 +329,5 @@ class Knowledge:
 
 def _reason(names: Sequence[str]) -> str:
     """Return why a passage is shown: the entities whose knowledge comes from it."""
-    said = ", ".join(dict.fromkeys(f"“{name}”" for name in names))
-    return f"{len(names)} sentence{'s' * (len(names) > 1)} are about {said}"
+    about = ", ".join(dict.fromkeys(f"“{name}”" for name in names))
+    return f"{pluralize(len(names), 'sentence')} about {about}"

@@ -2,7 +2,7 @@
 
 Two processes in turn, with the question x, the outline K and the thoughts R:
 
-1. Reasoning-augmented querying: the Reasoner has a thought r_t and says whether knowledge is
+1. Reasoning-augmented querying: the Reasoner has a thought r_t and decides whether knowledge is
    missing (f_t; equation 3). If so, the Entity Identifier names entities e with queries Q_e
    (equation 5); the passages of all queries of an entity are united and ranked (equations 6 to 8).
 2. Progressive knowledge aggregation: the Knowledge Summarizer states what the new passages say of
@@ -79,7 +79,7 @@ class DualRAG:
     outline, with outline and thoughts as notes.
 
     The rounds end when the Reasoner misses nothing, when it repeats itself and nothing was new,
-    after `patience` rounds without anything new, or after `rounds`. `linking` says when a name
+    after `patience` rounds without anything new, or after `rounds`. `linking` is when a name
     means an entity that the outline already has (`Linking`). Without a reranker the rankings of an
     entity's queries are joined by reciprocal rank fusion.
 
@@ -95,7 +95,7 @@ class DualRAG:
     retrieved: int = 50  # for each query
     k: int = 10  # for each entity
     mode: SearchMode = SearchMode.HYBRID  # the paper: a dense retriever
-    rerank_by: Literal["entity", "queries"] = "entity"  # the code; the paper does not say
+    rerank_by: Literal["entity", "queries"] = "entity"  # the code; not in the paper
     least_score: float | None = None  # the code: 0, of a reranker whose scores are logits
     linking: Linking = "similar"  # the code: exact
     link_threshold: float = 0.95  # cosine of names
@@ -284,7 +284,7 @@ class _Sought:
 
 @dataclass(frozen=True)
 class _Summarised:
-    """What passages say of an entity; without an event if they are used as they are."""
+    """The summary of an entity's passages; without an event if they are used as they are."""
 
     fragments: Sequence[Fragment]
     passages: Sequence[Passage]
@@ -314,7 +314,7 @@ async def reason(knowledge: Knowledge, run: Run, *, sentences: bool = False) -> 
             reasoning = Reasoning(thought=made.thought, need_retrieve=made.need_retrieve)
             facts = made.facts if isinstance(made, FactsFirst) else []
         except MalformedOutput as error:
-            # The reply still counts as a thought; it did not say that it suffices.
+            # The reply still counts as a thought; it does not end the rounds.
             readable = False
             reasoning = Reasoning(thought=error.reply, need_retrieve=True)
     thought = " ".join(reasoning.thought.split())[:_LONGEST]

@@ -216,7 +216,7 @@ class DuQUAD:
         return view
 
     def _quotes(self, run: Run) -> bool:
-        """Whether the agents reply with quotes."""
+        """Return whether the agents reply with quotes."""
         if self.reply != "auto":
             return self.reply == "quoted"
         return Capability.STRUCTURED in run.model(Role.READER).capabilities

@@ -32,7 +32,7 @@ MIDDLE = (0.5, 0.67)
 
 
 class Signal(StrEnum):
-    """What speaks for a passage; more is better, of each."""
+    """A sign that a passage is relevant; more is better, for each."""
 
     SIMILARITY = "similarity"  # sim: cosine of the question and the passage (equation 1)
     LIKELIHOOD = "likelihood"  # -nll: mean log P of the question's tokens (equation 2)
@@ -162,7 +162,7 @@ def make_likelihood_pair(
 ) -> tuple[str, str]:
     """Return prefix and continuation of equation 2: the passage D_i, then the question's tokens.
 
-    `introduced` says before the question what it is, as UPR does (Sachan et al. 2022).
+    `introduced` announces the question before it, as UPR does (Sachan et al. 2022).
     """
     between = "Please write a question that this passage answers.\n" if introduced else ""
     before = "Passage: " if introduced else ""

@@ -2,8 +2,8 @@
 
 The method in the order of the paper (symbols as there):
 
-1. Query analysis (section 3.1): R_q, from the odds of the labels Local and Global, says how much of
-   a document the question needs.
+1. Query analysis (section 3.1): R_q, from the odds of the labels Local and Global, is how much of a
+   document the question needs.
 2. Document structuring (section 3.2): each document is a tree of abstract, sections, sub-sections
    and paragraphs (`tree.py`), by its headings or by a model (`structuring.py`). It does not depend
    on the question.
@@ -64,9 +64,6 @@ class Refiner:
     scorer gives R_q, the worker structures and chooses titles; the `..._adapter` fields put a LoRA
     adapter on each. A structure that the model gave is stored for later questions. The `no_...`
     fields are the paper's ablations (Table 3).
-
-    Raises:
-        UsageError: the budget or another number is too small.
     """
 
     name: ClassVar[str] = "refining"
@@ -286,7 +283,7 @@ async def estimate_scope(question: str, run: Run) -> float:
     reply = await run.chat(messages, role=Role.SCORER, max_tokens=LABEL_TOKENS)
     scope = parse_scope(reply.text)
     if scope is None:
-        run.emit(Noted(f"{scorer.name} does not say how much the question asks for: R_q is 0.5"))
+        run.emit(Noted(f"{scorer.name} names no label: R_q is 0.5"))
         return 0.5
     run.emit(Noted(f"{scorer.name} gives no label odds: R_q is {scope:g} by the label it names"))
     return scope
@@ -425,7 +422,7 @@ def _share_one_step(article: Article, parent: int) -> float:
 
 
 def has_parts(article: Article) -> bool:
-    """Whether there is something to choose between by title."""
+    """Return whether there is something to choose between by title."""
     return sum(node.parent is None for node in article.nodes) > 1
 
 

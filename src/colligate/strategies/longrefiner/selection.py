@@ -316,10 +316,10 @@ def cut_best_paragraph(
     document, span = articles[rank].document, articles[rank].nodes[leaf].span
     text = document.slice(span)
     ends = [end for _, end in word_spans(text)]
-    held = bisect_right(ends, budget, key=lambda end: measure(text[:end]))
-    if held == 0:
+    words = bisect_right(ends, budget, key=lambda end: measure(text[:end]))
+    if words == 0:
         return None
-    return document.passage(Span(document.id, span.start, span.start + ends[held - 1]))
+    return document.passage(Span(document.id, span.start, span.start + ends[words - 1]))
 
 
 # The text

@@ -29,7 +29,7 @@ ABSTRACT = "abstract"
 
 
 def same_title(one: str, other: str) -> bool:
-    """Whether two titles differ in case and blanks at most."""
+    """Return whether two titles differ in case and blanks at most."""
     return one.casefold().split() == other.casefold().split()
 
 
@@ -47,7 +47,7 @@ _QUOTED = re.compile(r"""(?:"(.*)"|'(.*)'|“(.*)”)""", re.S)
 _MARKS = re.compile(r"[^\w\s]*")
 _LINE_MARKS = re.compile(r"[^\w\n]*\Z")
 
-_LONGEST = 12_000  # characters that a piece may stand for: about 2,000 tokens of English
+_LONGEST = 12_000  # characters that a piece may represent: about 2,000 tokens of English
 
 _Stretch = tuple[int, int]
 

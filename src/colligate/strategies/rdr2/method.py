@@ -241,7 +241,7 @@ class RDR2:
                 queue.append((heading, view.tree.content_children(heading) or under))
 
     def _quotes(self, run: Run) -> bool:
-        """Whether the router replies with quotes."""
+        """Return whether the router replies with quotes."""
         if self.reply != "auto":
             return self.reply == "quoted"
         worker = run.model(Role.WORKER)
@@ -283,7 +283,7 @@ class Routing:
 
     @property
     def found(self) -> bool:
-        """Whether the router accepted anything."""
+        """Return whether the router accepted anything."""
         return bool(self.answers)
 
     def rounds_of(self, passage: Passage) -> tuple[int, ...]:
