@@ -29,7 +29,7 @@ from colligate.strategies.longrefiner.selection import (
     parse_titles,
     selection_messages,
 )
-from colligate.strategies.longrefiner.tree import build_article
+from colligate.strategies.longrefiner.structuring import build_article
 from colligate.testing import ScriptedModel
 from colligate.training.card import Card
 from colligate.training.curate import Curation

@@ -22,11 +22,8 @@ from colligate.models import LabelOdds, Message, Role
 from colligate.models.metering import Meter
 from colligate.strategies.longrefiner.events import Structured
 from colligate.strategies.longrefiner.method import Refiner
-from colligate.strategies.longrefiner.structuring import (
-    recover,
-    split_parts,
-    structuring_messages,
-)
+from colligate.strategies.longrefiner.skeleton import recover
+from colligate.strategies.longrefiner.structuring import split_parts, structuring_messages
 from colligate.testing import ScriptedModel
 from colligate.training.longrefiner_samples import (
     HEADED,

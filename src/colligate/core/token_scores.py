@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import string
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -33,12 +33,7 @@ class TokenScore:
 async def score_tokens(
     run: Run, pairs: Sequence[tuple[str, str]], role: Role = Role.SCORER
 ) -> list[list[TokenScore]]:
-    """Score the tokens of each continuation after its prefix, for each (prefix, continuation).
-
-    Raises:
-        MissingCapability: the model gives no likelihoods, or not the places of its tokens.
-        ContextTooSmall, BudgetExceeded: as `Run.likelihoods`.
-    """
+    """Score the tokens of each continuation after its prefix, for each (prefix, continuation)."""
     values = await run.likelihoods(pairs, role=role)
     model = run.model(role)
     found = []
@@ -75,30 +70,23 @@ async def score_running_tokens(
     pairs = []
     for part in parts:
         room = min(most, window - sum(counts[part.start : part.stop]))
-        first = before = part.start
-        while before and sum(counts[before - 1 : first]) <= room:
+        before = part.start
+        while before and sum(counts[before - 1 : part.start]) <= room:
             before -= 1
-        start = cuts[first][0]
-        pairs.append((text[cuts[before][0] : start], text[start : cuts[part[-1]][1]]))
-    scored = await score_tokens(run, pairs, role)
+        start = cuts[part.start][0]
+        pairs.append((text[cuts[before][0] : start], text[start : cuts[part.stop - 1][1]]))
     found: list[list[TokenScore]] = []
-    for part, tokens in zip(parts, scored, strict=True):
+    for part, tokens in zip(parts, await score_tokens(run, pairs, role), strict=True):
         offset = cuts[part.start][0]
-        placed = [TokenScore(t.start + offset, t.end + offset, t.logprob) for t in tokens]
-        # A token that crosses into the next stretch belongs to the one it begins in; one of a
-        # blank in between to the one that follows.
-        found += _divided(placed, [cuts[place][1] for place in part])
+        rows: list[list[TokenScore]] = [[] for _ in part]
+        ends = [cuts[at][1] for at in part[:-1]]
+        for token in tokens:
+            # A token that crosses into the next stretch belongs to the one it begins in; one of a
+            # blank in between to the one that follows.
+            placed = TokenScore(token.start + offset, token.end + offset, token.logprob)
+            rows[bisect_right(ends, placed.start)].append(placed)
+        found += rows
     return found
-
-
-def _divided(tokens: Sequence[TokenScore], ends: Sequence[int]) -> list[list[TokenScore]]:
-    rows: list[list[TokenScore]] = [[] for _ in ends]
-    row = 0
-    for token in tokens:
-        while row < len(ends) - 1 and token.start >= ends[row]:
-            row += 1
-        rows[row].append(token)
-    return rows
 
 
 _UNSPACED = re.compile(f"[{CJK}]")

@@ -33,13 +33,14 @@ from colligate.strategies.longrefiner.selection import (
     list_titles,
     parse_titles,
 )
+from colligate.strategies.longrefiner.skeleton import recover, write_skeleton
 from colligate.strategies.longrefiner.structuring import (
-    recover,
+    Article,
+    ArticleNode,
+    Level,
     split_parts,
     structuring_messages,
-    write_skeleton,
 )
-from colligate.strategies.longrefiner.tree import Article, ArticleNode, Level
 from colligate.training.samples import CuratedItem, Sample
 
 # Pairs to learn structuring from: a document without its headings, and the skeleton of it.

@@ -30,7 +30,7 @@ from statistics import fmean
 from colligate.documents import Document, Tree
 from colligate.strategies.longrefiner.method import Refiner, parse_scope
 from colligate.strategies.longrefiner.selection import parse_titles
-from colligate.strategies.longrefiner.structuring import recover
+from colligate.strategies.longrefiner.skeleton import recover
 from colligate.training.longrefiner_samples import extract_text, make_plain_document, outlined
 from colligate.training.samples import Sample
 

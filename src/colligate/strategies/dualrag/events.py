@@ -29,7 +29,7 @@ class Reasoned(Event):
 
 @dataclass(frozen=True)
 class Identified(Event):
-    """What will be looked up: entities as they were linked, and the queries of each.
+    """The entities that will be looked up, as they were linked, and the queries of each.
 
     `readable` is False if the Entity Identifier's reply could not be read: the thought itself is
     looked up then.
@@ -67,7 +67,7 @@ class Gathered(Event):
 
 @dataclass(frozen=True)
 class Summarised(Event):
-    """What the new passages say of an entity.
+    """The new passages of an entity were summarised.
 
     The model made `said` statements; `fragments` are those found in the passages.
     """

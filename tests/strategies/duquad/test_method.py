@@ -7,7 +7,6 @@ import pytest
 from colligate.core.citing import NOT_FOUND
 from colligate.core.events import Pruned
 from colligate.documents import Document
-from colligate.documents.markdown import markdown_tree
 from colligate.errors import ContextTooSmall, UsageError
 from colligate.library.in_memory import InMemorySources
 from colligate.models import Capability, Role
@@ -15,6 +14,7 @@ from colligate.strategies.duquad.events import Gated, Listed, Viewed
 from colligate.strategies.duquad.method import DuQUAD
 from colligate.strategies.duquad.signals import Weighted
 from colligate.testing import ScriptedModel
+from support.documents import make
 
 QUESTION = "What is the rent of the mill?"
 TEXTS = {
@@ -25,8 +25,8 @@ TEXTS = {
 }
 
 
-def document(name: str, text: str, title: str | None = None) -> Document:
-    return Document(name, title or name, text, markdown_tree(text, name), language="en")
+def document(name: str, text: str, title: str = "") -> Document:
+    return make(text, title or name, name)
 
 
 DOCUMENTS = [document(name, text) for name, text in TEXTS.items()]
@@ -184,17 +184,19 @@ async def test_what_no_document_says_is_not_passed_on(make_run):
     assert any("Novak" in warning for warning in run.warnings)
 
 
-async def test_a_local_agent_that_names_none_stands_for_its_best(make_run):
-    _, run, model = await asked(make_run, replies=Saying(local="900 euros."))
-    assert numbers(model.calls[2]) == [2, 1, 4, 3]  # the global's, then 4, 2 and 3
-    assert events(run, Viewed)[1].named is False
-    assert any("local agent named no documents" in warning for warning in run.warnings)
-
-
-async def test_a_global_agent_that_names_none_adds_none(make_run):
-    _, run, model = await asked(make_run, replies=Saying(global_="900 euros."))
-    assert numbers(model.calls[2]) == [4, 2]
-    assert any("global agent named no documents" in warning for warning in run.warnings)
+@pytest.mark.parametrize(
+    ("agent", "candidates"),
+    [
+        ("local", [2, 1, 4, 3]),  # the global agent's, then the best: 4, 2 and 3
+        ("global", [4, 2]),
+    ],
+)
+async def test_an_agent_that_names_no_document(make_run, agent, candidates):
+    replies = Saying(**{"local" if agent == "local" else "global_": "900 euros."})
+    _, run, model = await asked(make_run, replies=replies)
+    assert numbers(model.calls[2]) == candidates
+    assert [view.named for view in events(run, Viewed)] == [agent == "local", agent == "global"]
+    assert any(f"{agent} agent named no documents" in warning for warning in run.warnings)
 
 
 @pytest.mark.parametrize("strategy", [DuQUAD(), DuQUAD(no_local=True)])
@@ -346,20 +348,15 @@ class Leaning:
         pass
 
 
-def every_signal(make_run, sources, replies=None, **options):
-    options.setdefault(
-        "attention", lambda prompt, spans: [float(end - start) for start, end in spans]
-    )
-    run, model = make_run(sources, replies or Saying(), likelihood=BEST_FIRST, **options)
-    run.embedder = Leaning(mill=0.9, house=0.8, road=0.4, lake=0.2)
-    return run, model
+SIGNALS = {
+    "attention": lambda prompt, spans: [float(end - start) for start, end in spans],
+    "embedder": Leaning(mill=0.9, house=0.8, road=0.4, lake=0.2),
+}
 
 
 @pytest.mark.parametrize("field", ["no_similarity", "no_likelihood", "no_attention"])
 async def test_each_signal_can_be_left_out(make_run, field):
-    async with InMemorySources(DOCUMENTS) as sources:
-        run, _ = every_signal(make_run, sources)
-        await DuQUAD(**{field: True}).answer(QUESTION, run)
+    _, run, _ = await asked(make_run, DuQUAD(**{field: True}), **SIGNALS)
     (weighted,) = events(run, Weighted)
     left_out = field.removeprefix("no_")
     assert weighted.weights.keys() == {"similarity", "likelihood", "attention"} - {left_out}
@@ -368,9 +365,8 @@ async def test_each_signal_can_be_left_out(make_run, field):
 
 
 async def test_a_model_without_numbers_answers_all_the_same(make_run):
-    async with InMemorySources(DOCUMENTS) as sources:
-        run, model = make_run(sources, Saying())
-        answer = await DuQUAD(local_documents=2).answer(QUESTION, run)
+    strategy = DuQUAD(local_documents=2)
+    answer, run, model = await asked(make_run, strategy, likelihood=None)
     assert answer.found
     (weighted,) = events(run, Weighted)
     assert set(weighted.missing) == {"similarity", "likelihood", "attention"}
@@ -385,9 +381,7 @@ async def test_attention_is_taken_on_the_global_agents_own_prompt(make_run):
         seen.append((prompt, spans))
         return [1.0] * len(spans)
 
-    async with InMemorySources(DOCUMENTS) as sources:
-        run, model = every_signal(make_run, sources, attention=attention)
-        await DuQUAD().answer(QUESTION, run)
+    *_, model = await asked(make_run, **(SIGNALS | {"attention": attention}))
     ((prompt, spans),) = seen
     assert list(prompt) == list(model.calls[0].messages)
     content = prompt[-1].content
@@ -471,9 +465,15 @@ async def test_evidence_that_does_not_fit_the_judges_window_is_left_out_the_wors
         score=scores(),
         judge=judged(),
     )
-    async with InMemorySources(LONG[:4]) as sources:
-        run, model = make_run(sources, say, context_tokens=1450, likelihood=BEST_FIRST)
-        answer = await DuQUAD(no_pruning=True, view_tokens=100).answer("How old is the mill?", run)
+    answer, run, model = await asked(
+        make_run,
+        DuQUAD(no_pruning=True, view_tokens=100),
+        documents=LONG[:4],
+        question="How old is the mill?",
+        replies=say,
+        context_tokens=1450,
+        likelihood=BEST_FIRST,
+    )
     shown = re.findall(r"<passage number=\"(\d)", model.calls[-1].prompt)
     assert ["1", "2", "3", "4"][: len(shown)] == shown
     assert 0 < len(shown) < 4
@@ -489,9 +489,9 @@ async def test_documents_of_the_same_text_are_told_apart(make_run):
         score=scores(d3=(0.9, "900 euros"), d2=(0.1, "")),
         judge=judged((3, "The rent of the mill is 900 euros.", "The rent is 900 euros.")),
     )
-    async with InMemorySources(twins) as sources:
-        run, _ = make_run(sources, reply, likelihood=likely())
-        answer = await DuQUAD(local_documents=2).answer(QUESTION, run)
+    answer, run, _ = await asked(
+        make_run, DuQUAD(local_documents=2), documents=twins, replies=reply, likelihood=likely()
+    )
     assert [s.number for s in events(run, Gated)[0].scores] == [3, 2]
     assert answer.citations[0].span.document_id == "three"
 
@@ -503,9 +503,7 @@ async def test_an_empty_document_is_one_like_any_other(make_run):
         local=named(3),
         score=scores(d3=(0.9, "x"), d2=(0.8, "900 euros")),
     )
-    async with InMemorySources(documents) as sources:
-        run, _ = every_signal(make_run, sources, replies)
-        answer = await DuQUAD().answer(QUESTION, run)
+    answer, run, _ = await asked(make_run, documents=documents, replies=replies, **SIGNALS)
     (weighted,) = events(run, Weighted)
     assert weighted.signals["similarity"][2] == 0
     assert answer.found
@@ -521,9 +519,7 @@ async def test_one_document_or_two(make_run, count):
         score=scores(d1=(0.9, "900 euros")),
         judge=judged((1, "The rent of the mill is 900 euros.", "The rent is 900 euros.")),
     )
-    async with InMemorySources(documents) as sources:
-        run, _ = every_signal(make_run, sources, reply)
-        answer = await DuQUAD().answer(QUESTION, run)
+    answer, run, _ = await asked(make_run, documents=documents, replies=reply, **SIGNALS)
     assert answer.found
     (weighted,) = events(run, Weighted)
     assert len(weighted.scores) == count
@@ -599,9 +595,7 @@ async def test_the_trace_replays_the_run_as_json(make_run):
 
 
 async def test_the_weights_are_the_fusions_own_unless_given(make_run):
-    async with InMemorySources(DOCUMENTS) as sources:
-        run, _ = every_signal(make_run, sources)
-        await DuQUAD(beta=3.0).answer(QUESTION, run)
+    _, run, _ = await asked(make_run, DuQUAD(beta=3.0), **SIGNALS)
     (weighted,) = events(run, Weighted)
     assert dict(weighted.weights) == {"similarity": 0.5, "likelihood": 3.0, "attention": 0.5}
 
