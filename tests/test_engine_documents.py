@@ -51,7 +51,7 @@ async def test_only_the_documents_named_are_read(engine: Engine, tmp_path: Path)
 async def test_an_engine_beside_another_has_its_own_library(engine: Engine, tmp_path: Path) -> None:
     async with engine:
         await engine.add([tmp_path / "yard.md"])
-        other = engine.beside(tmp_path / "other")
+        other = engine.with_library(tmp_path / "other")
         async with other:
             await other.add([tmp_path / "hall.md"])
             answer = await other.ask(QUESTION)
@@ -66,7 +66,7 @@ async def test_the_models_opened_by_name_outlive_the_engine_beside(
     monkeypatch.setattr("colligate.session.open_model", lambda *_, **__: model)
     engine = Engine(model="openai:x@http://127.0.0.1:9/v1", library=tmp_path / "library")
     assert await engine.open_models() == {"reader": "scripted"}
-    other = engine.beside(tmp_path / "other")
+    other = engine.with_library(tmp_path / "other")
     assert await other.open_models() == {"reader": "scripted"}
     await other.aclose()
     assert model.closed == 0
@@ -76,6 +76,6 @@ async def test_the_models_opened_by_name_outlive_the_engine_beside(
 
 async def test_needs_are_held_to_the_models(engine: Engine) -> None:
     async with engine:
-        needs = {need.capability: need for need in await engine.needs(load_strategy("flare"))}
+        needs = {need.capability: need for need in await engine.list_needs(load_strategy("flare"))}
         assert needs[Capability.CHAT].met is True
         assert needs[Capability.LIKELIHOOD].met is False

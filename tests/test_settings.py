@@ -60,8 +60,8 @@ def test_given_goes_before_environment_and_that_before_the_file(
     monkeypatch.setenv(VARIABLES[what], "openai:of-the-environment")
     named = getattr(Settings.load(), what)
     assert named == Named("openai:of-the-environment", VARIABLES[what])
-    assert Settings.load().given(**{what: None}) == Settings.load()
-    given = Settings.load().given(**{what: "openai:given"})
+    assert Settings.load().override(**{what: None}) == Settings.load()
+    given = Settings.load().override(**{what: "openai:given"})
     assert getattr(given, what) == Named("openai:given")
 
 
@@ -164,14 +164,14 @@ def test_options_are_kept_by_model(here: Path) -> None:
     [
         ('[models]\nraeder = "bundled"', "models.raeder", "did you mean models.reader?"),
         ("[modles]", "modles", "did you mean models?"),
-        ('reader = "bundled"', "reader", "there are models, options, adapters, library"),
-        ("models = 3", "models", "it is no table"),
+        ('reader = "bundled"', "reader", "the keys are models, options, adapters, library"),
+        ("models = 3", "models", "expected a table, got"),
         ("[adapters]\nroter = 'a'", "adapters.roter", "did you mean adapters.router?"),
-        ("[adapters]\nscope = 3", "adapters.scope", "it is no name"),
-        ("[models]\nreader = 3", "models.reader", "it is no name"),
-        ('[models]\nreader = " "', "models.reader", "it is no name"),
-        ("library = true", "library", "it is no name"),
-        ("[options]\nbundled = 3", 'options."bundled"', "it is no table"),
+        ("[adapters]\nscope = 3", "adapters.scope", "expected a name, got"),
+        ("[models]\nreader = 3", "models.reader", "expected a name, got"),
+        ('[models]\nreader = " "', "models.reader", "expected a name, got"),
+        ("library = true", "library", "expected a name, got"),
+        ("[options]\nbundled = 3", 'options."bundled"', "expected a table, got"),
         ("[options.bundled]\nthread = 3", 'options."bundled".thread', "did you mean threads?"),
         ('[options.bundled]\nthreads = "3"', 'options."bundled".threads', "whole number"),
         ("[options.bundled]\nthreads = true", 'options."bundled".threads', "whole number"),
@@ -181,9 +181,9 @@ def test_options_are_kept_by_model(here: Path) -> None:
         ('[options."hf:m"]\ndtype = 16', 'options."hf:m".dtype', "expected a text"),
         ('[options."hf:m+a"]\ndtype = "x"', 'options."hf:m+a".dtype', "options to hf:m"),
         ("[options.minilm]\nthreads = 1", 'options."minilm".threads', "takes no options"),
-        ("[models", "colligate.toml", "no TOML"),
-        ("a = " + "[" * 5000, "colligate.toml", "no TOML"),
-        ("a = '\udcff'", "colligate.toml", "no TOML"),
+        ("[models", "colligate.toml", "not valid TOML"),
+        ("a = " + "[" * 5000, "colligate.toml", "not valid TOML"),
+        ("a = '\udcff'", "colligate.toml", "not valid TOML"),
         ("#" * (1 << 20) + "\n", "colligate.toml", "larger"),
     ],
 )

@@ -54,7 +54,7 @@ class Libraries:
         """Return the engine over a library."""
         folder = self.folder(name)
         if name not in self._engines:
-            self._engines[name] = self._engines[DEFAULT_LIBRARY].beside(folder)
+            self._engines[name] = self._engines[DEFAULT_LIBRARY].with_library(folder)
         return self._engines[name]
 
     async def library(self, name: str) -> AsyncLibrary:

@@ -1,18 +1,27 @@
-"""Libraries: list, create, fill, search, delete."""
+"""Libraries: list, create, fill, search, delete; uploads under way."""
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Response, UploadFile
 from pydantic import BaseModel, ConfigDict, Field
+from sse_starlette import ServerSentEvent
 
 from colligate.errors import ColligateError
 from colligate.library.sources import SearchMode
 from colligate.server.errors import Conflict
-from colligate.server.shapes import JobStarted, LibraryShape, PassageShape, describe_passage
+from colligate.server.shapes import (
+    JobShape,
+    JobStarted,
+    LibraryShape,
+    PassageShape,
+    describe_passage,
+)
 from colligate.server.state import ServerState, State
-from colligate.server.uploads import free_space
+from colligate.server.stream import EventStream, sse
+from colligate.server.uploads import UploadJob, free_space
 
 _RESERVE = 64 << 20  # bytes left free on the disk
 
@@ -102,3 +111,32 @@ async def _describe(server: ServerState, name: str) -> LibraryShape:
         "pages": sum(info.pages for info in infos),
         "passages": sum(info.passages for info in infos),
     }
+
+
+# Uploads under way.
+
+jobs_router = APIRouter(prefix="/api/jobs", tags=["jobs"])
+
+
+@jobs_router.get("/{job_id}", summary="Progress of an upload")
+async def read_job(job_id: str, server: State) -> JobShape:
+    """Return its state, its progress, and the files that could not be read."""
+    return server.jobs.job(job_id).to_json()
+
+
+@jobs_router.get("/{job_id}/events", summary="Follow an upload", response_class=EventStream)
+async def follow_job(job_id: str, server: State) -> Response:
+    """Send `progress` at each change and `done` at the end; each has the whole job."""
+    return server.stream(_events(server.jobs.job(job_id)))
+
+
+@jobs_router.delete("/{job_id}", status_code=204, summary="Stop an upload")
+async def cancel_job(job_id: str, server: State) -> Response:
+    """Stop it; files that were read by then stay in the library."""
+    server.jobs.job(job_id).cancel()
+    return Response(status_code=204)
+
+
+async def _events(job: UploadJob) -> AsyncIterator[ServerSentEvent]:
+    async for shown in job.follow():
+        yield sse("done" if job.ended else "progress", shown)
