@@ -34,7 +34,7 @@ def engine(tmp_path: Path) -> Engine:
     )
 
 
-async def test_only_the_documents_named_are_read(engine: Engine, tmp_path: Path) -> None:
+async def test_only_the_documents_named_are_read(engine, tmp_path):
     async with engine:
         added = await engine.add([tmp_path / "yard.md", tmp_path / "hall.md"])
         hall = added.document_ids[1]
@@ -48,7 +48,7 @@ async def test_only_the_documents_named_are_read(engine: Engine, tmp_path: Path)
             await engine.ask(QUESTION, [tmp_path / "yard.md"], documents=[hall])
 
 
-async def test_an_engine_beside_another_has_its_own_library(engine: Engine, tmp_path: Path) -> None:
+async def test_an_engine_beside_another_has_its_own_library(engine, tmp_path):
     async with engine:
         await engine.add([tmp_path / "yard.md"])
         other = engine.with_library(tmp_path / "other")
@@ -59,9 +59,7 @@ async def test_an_engine_beside_another_has_its_own_library(engine: Engine, tmp_
         assert (await engine.ask(QUESTION)).evidence[0].span.document_id.startswith("yard")
 
 
-async def test_the_models_opened_by_name_outlive_the_engine_beside(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_models_opened_by_name_outlive_the_engine_beside(tmp_path, monkeypatch):
     model = Counted(lambda _: REPLY)
     monkeypatch.setattr("colligate.session.open_model", lambda *_, **__: model)
     engine = Engine(model="openai:x@http://127.0.0.1:9/v1", library=tmp_path / "library")
@@ -74,7 +72,7 @@ async def test_the_models_opened_by_name_outlive_the_engine_beside(
     assert model.closed == 1
 
 
-async def test_needs_are_held_to_the_models(engine: Engine) -> None:
+async def test_needs_are_held_to_the_models(engine):
     async with engine:
         needs = {need.capability: need for need in await engine.list_needs(load_strategy("flare"))}
         assert needs[Capability.CHAT].met is True

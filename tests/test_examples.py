@@ -41,31 +41,31 @@ QUESTIONS = _questions()
 each_question = pytest.mark.parametrize("item", QUESTIONS, ids=[q["id"] for q in QUESTIONS])
 
 
-def test_the_licences_are_complete_and_unchanged() -> None:
+def test_the_licences_are_complete_and_unchanged():
     found = {
         path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in LICENCES.iterdir()
     }
     assert found == DIGESTS
 
 
-def test_the_readme_names_every_document() -> None:
+def test_the_readme_names_every_document():
     readme = (EXAMPLES / "README.md").read_text(encoding="utf-8")
     assert [name for name in DIGESTS if f"`{name}`" not in readme] == []
 
 
-def test_question_names_are_unique() -> None:
+def test_question_names_are_unique():
     names = [question["id"] for question in QUESTIONS]
     assert len(names) == len(set(names))
 
 
-def test_every_kind_of_question_is_there() -> None:
+def test_every_kind_of_question_is_there():
     assert sum(not question["found"] for question in QUESTIONS) >= 5
     assert sum(len(question["documents"]) > 1 for question in QUESTIONS) >= 5
     assert sum(len(question["documents"]) == 1 for question in QUESTIONS) >= 10
 
 
 @each_question
-def test_a_question_is_consistent(item: dict[str, Any]) -> None:
+def test_a_question_is_consistent(item):
     keys = ["id", "question", "answers", "documents", "quotes", "found"]
     assert list(item) == keys
     assert item["question"].endswith("?")
@@ -75,7 +75,7 @@ def test_a_question_is_consistent(item: dict[str, Any]) -> None:
 
 
 @each_question
-def test_every_quote_stands_in_its_document(item: dict[str, Any]) -> None:
+def test_every_quote_stands_in_its_document(item):
     for name, quote in zip(item["documents"], item["quotes"], strict=True):
         text = _words((LICENCES / name).read_text(encoding="ascii"))
         assert quote == _words(quote)

@@ -127,7 +127,9 @@ class Session:
     async def load_settings(self) -> Settings:
         """Return the settings, with what was given here in place of environment and file."""
         if self._loaded is None:
-            loaded = self.settings or await asyncio.to_thread(Settings.load)
+            loaded = self.settings
+            if loaded is None:
+                loaded = await asyncio.to_thread(Settings.load)
             self._loaded = loaded.override(
                 **{role.value: given for role, given in self.models.items()},
                 embedder=self.embedder,

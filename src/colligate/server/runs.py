@@ -1,7 +1,7 @@
-"""The runs of a server: some under way, others waiting for their turn, the last ones kept on disk.
+"""The runs of a server: under way, waiting for their turn, or ended and kept on disk.
 
-A run is a file of events, one JSON line each, and a file that says how it ended. Whoever follows
-a run reads its file, live or years later, so none of it needs to stay in memory.
+A run is a file of events, one JSON line each, and a file of how it ended. Whoever follows a run
+reads its file, during the run or later, so no events stay in memory.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ _ENDED = frozenset({"done", "failed", "cancelled"})
 
 
 class Runs:
-    """Starts runs, enforces the limits, and remembers the last runs.
+    """Starts runs, enforces the limits, and keeps the last runs.
 
-    At most `config.runs` are under way at once; the others wait in the order they came and are
-    told their place by an event `queued`.
+    At most `config.runs` are under way at once. The others wait in order; an event `queued` gives
+    the place of each.
     """
 
     def __init__(self, libraries: Libraries, config: ServerConfig, metrics: Metrics) -> None:
@@ -65,14 +65,7 @@ class Runs:
                 self._runs[run.id] = run
 
     async def start(self, library: str, request: AskRequest) -> RecordedRun:
-        """Ask a question of a library.
-
-        Raises:
-            UsageError: the question or a parameter is not valid.
-            NotHere: there is no such library.
-            Busy: too many runs wait, or the server is stopping.
-            ColligateError: the run cannot be recorded.
-        """
+        """Ask a question of a library; `Busy` if too many runs wait or the server is stopping."""
         strategy = request.make_strategy(self._config)
         folder = self._libraries.folder(library) / RUNS_FOLDER
         if self._closing:
@@ -92,8 +85,7 @@ class Runs:
         recorder = Recorder(run.files, self._config.run_bytes)
         recorder.open(run.to_json())
         self._runs[run.id], self._recorders[run.id] = run, recorder
-        # Its place is taken here and not in its task: of requests that arrive in the same moment
-        # none may take the place that another is about to take.
+        # Not in its task: requests of the same moment must not take the same place.
         turn = self._take_place(run)
         work = self._execute(run, request, strategy, recorder, turn)
         run.task = asyncio.create_task(work, name=f"run {run.id}")
@@ -233,7 +225,7 @@ class Runs:
     def _end_unstarted(
         self, run: RecordedRun, recorder: Recorder, turn: asyncio.Future[None]
     ) -> None:
-        """End a run whose task was cancelled before its first step, which runs no code."""
+        """End a run whose task was cancelled before its first step, so that no code of it ran."""
         if not run.over:
             self._give_up(run, turn)
             self._end(run, recorder, "cancelled", self._cancelled())
@@ -283,7 +275,7 @@ class Runs:
         self._metrics.running.set(self._running)
 
     def _announce_places(self, first: int = 1) -> None:
-        """Tell the waiting runs their place, from `first` on."""
+        """Record an event with its place for each waiting run, from `first` on."""
         self._metrics.waiting.set(len(self._waiting))
         for place, run_id in enumerate(self._waiting, start=1):
             if place >= first:
@@ -380,8 +372,8 @@ def _setting_text(value: Setting | list[Setting]) -> str:
 class RecordedRun:
     """A run of the server, under way or kept.
 
-    Its events are in its file. Its outcome is in the file of its summary, and also in
-    `kept_outcome` while the run is recent. `removed` are documents that were removed meanwhile.
+    Its events are in a file. Its outcome is in the file of its summary, and in `kept_outcome`
+    while the run is recent. `removed` are documents that were removed during the run.
     """
 
     library: str
@@ -545,7 +537,7 @@ class RunFiles:
 
     @property
     def summary(self) -> Path:
-        """The file that says what was asked and how it ended."""
+        """The file of the question and how the run ended."""
         return self.folder / f"{self.id}.json"
 
     @property
