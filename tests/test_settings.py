@@ -1,4 +1,4 @@
-"""What is taken where nothing is given outright: environment, then one file."""
+"""Names and options from the environment and one file."""
 
 from __future__ import annotations
 
@@ -233,26 +233,18 @@ def test_what_is_no_file_is_not_read(here):
 )
 def test_a_file_found_here_gets_no_key_for_an_address_of_its_own(here, monkeypatch, endpoint):
     monkeypatch.setenv("OPENAI_BASE_URL", "http://box.example:8000/v1")
-    text = (
-        f"[models]\nreader = 'openai:m@{endpoint}'\nembedder = 'openai/e@{endpoint}'\n"
-        f"reranker = 'http:r@{endpoint}'\n"
-    )
-    file = write(here, text)
-    found = Settings.load()
-    chosen = Settings.load(file)
-    for what in ("reader", "embedder", "reranker"):
-        assert getattr(found, what).with_key is False
-        assert getattr(chosen, what).with_key is True
+    kinds = {"reader": "openai:m", "embedder": "openai/e", "reranker": "http:r"}
+    names = (f"{what} = '{kind}@{endpoint}'" for what, kind in kinds.items())
+    file = write(here, "\n".join(("[models]", *names)))
+    for settings, with_key in ((Settings.load(), False), (Settings.load(file), True)):
+        assert {getattr(settings, what).with_key for what in kinds} == {with_key}
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["openai:m", "openai/m", "openai:m@https://api.openai.com/v1", "openai:m@http://Box:8000/x",
-     "bundled", "gguf:x.gguf", "hf:org/m"],
-)  # fmt: skip
-def test_the_keys_own_addresses_get_it(monkeypatch, name):
+def test_the_keys_own_addresses_get_it(monkeypatch):
     monkeypatch.setenv("OPENAI_BASE_URL", "http://box:8000/v1")
-    assert may_send_key(name)
+    own = ("openai:m", "openai/m", "openai:m@https://api.openai.com/v1")
+    for name in (*own, "openai:m@http://Box:8000/x", "bundled", "gguf:x.gguf", "hf:org/m"):
+        assert may_send_key(name), name
 
 
 def test_an_adapter_is_what_follows_the_last_plus(here):
@@ -284,9 +276,7 @@ def test_adapters_are_named_by_step_and_their_paths_start_from_the_file(tmp_path
         """
     loaded = Settings.load(write(place, text))
     source = str(place / "colligate.toml")
-    assert loaded.adapters_of(RDR2) == {
-        "router_adapter": Named(f"{place}/trained/router", source),
-    }
+    assert loaded.adapters_of(RDR2) == {"router_adapter": Named(f"{place}/trained/router", source)}
     assert {step: each.name for step, each in loaded.adapters_of(LongRefiner).items()} == {
         "scope_adapter": f"{place}/not-there",
         "selection_adapter": "org/selection",

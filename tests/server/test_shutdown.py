@@ -18,7 +18,8 @@ import httpx2
 import pytest
 
 from colligate.cli.app import run_command
-from support.http_server import DEFAULT, QUESTION, RULES, form_of, statement_reply, until
+from support.http_server import DEFAULT, QUESTION, RULES, form_of, until
+from support.models import statement_reply
 
 HALL = "Bicycles stand in the yard, never in the hall."
 

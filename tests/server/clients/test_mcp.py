@@ -15,18 +15,18 @@ from typing import Any
 
 import httpx2
 import pytest
-from mcp import Client
-from mcp.client.streamable_http import streamable_http_client
 
 pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
 
-from mcp import MCPError, StdioServerParameters
+from mcp import Client, MCPError, StdioServerParameters
+from mcp.client.stdio import stdio_client
+from mcp.client.streamable_http import streamable_http_client
 
 from colligate import Engine
 from colligate.errors import ServerFailed
 from colligate.server.mcp import SingleLibrary, make_mcp_server
 from colligate.testing import ScriptedModel
-from support.http_server import statement_reply
+from support.models import statement_reply
 
 Connected = Callable[..., AbstractAsyncContextManager[Client]]
 
@@ -224,8 +224,6 @@ async def test_over_stdio_from_the_command_line(folder, tmp_path, openai_server)
         env={**os.environ, "OPENAI_API_KEY": "none", "XDG_CONFIG_HOME": str(tmp_path)},
     )
     with (tmp_path / "errors").open("w") as errors:
-        from mcp.client.stdio import stdio_client
-
         async with Client(stdio_client(server, errlog=errors)) as client:
             answer = await called(client, "ask", question=QUESTION)
             found = await called(client, "search", query="barrels", k=1)
