@@ -54,7 +54,7 @@ async def test_an_unexpected_exception_has_the_headers_and_is_counted(client, mo
     def broken() -> list[str]:
         raise RuntimeError("secret words")
 
-    monkeypatch.setattr(client.server.libraries, "names", broken)
+    monkeypatch.setattr(client.server.libraries, "list_names", broken)
     for path in ("/api/libraries", "/v1/models"):
         response = await client.get(path)
         assert response.status_code == 500
@@ -74,7 +74,7 @@ async def test_of_many_faults_some_are_listed(client):
     assert len(response.json()["errors"]) == 20
 
 
-async def test_a_full_disk_keeps_a_run_from_starting_and_leaves_nothing(
+async def test_a_full_disk_stops_a_run_from_starting_and_leaves_nothing(
     client, tmp_path, monkeypatch
 ):
     def full(*_: Any) -> None:
@@ -92,7 +92,7 @@ async def test_a_full_disk_keeps_a_run_from_starting_and_leaves_nothing(
 
 async def test_a_run_that_was_forgotten_before_it_was_read_is_404(client):
     await client.ask()
-    (run,) = client.server.runs.of("default")
+    (run,) = client.server.runs.list_runs("default")
     run.kept_outcome = None
     run.files.delete()
     assert (await run.outcome())["problem"]["status"] == 404

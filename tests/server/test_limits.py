@@ -96,7 +96,7 @@ async def test_runs_wait_in_order_and_learn_their_place(serve, held):
         asking = []
         for n in range(3):
             asking.append(client.begin(stream=True))
-            await until(lambda n=n: len(runs.of("default")) == n + 1)
+            await until(lambda n=n: len(runs.list_runs("default")) == n + 1)
         await until(lambda: held.now == 1)
         refused = await client.ask()
         assert refused.status_code == 503
@@ -115,12 +115,12 @@ async def test_a_waiting_run_that_is_cancelled_frees_its_place(serve, held):
         first = client.begin()
         await until(lambda: held.now == 1)
         second = client.begin()
-        await until(lambda: len(runs.of("default")) == 2)
-        waiting = next(run for run in runs.of("default") if run.state == "queued")
+        await until(lambda: len(runs.list_runs("default")) == 2)
+        waiting = next(run for run in runs.list_runs("default") if run.state == "queued")
         assert (await client.delete(f"/api/runs/{waiting.id}")).status_code == 204
         assert (await second).status_code == 409
         third = client.begin()
-        await until(lambda: len(runs.of("default")) == 3)
+        await until(lambda: len(runs.list_runs("default")) == 3)
         held.gate.set()
         assert [(await each).status_code for each in (first, third)] == [200, 200]
 
@@ -145,7 +145,7 @@ async def test_too_many_streams(serve, held):
         async with client.stream("POST", f"{DEFAULT}/ask", json=body):
             await until(lambda: held.now == 1)
             assert (await client.ask(stream=True)).status_code == 503
-        await until(lambda: all(run.over for run in client.server.runs.of("default")))
+        await until(lambda: all(run.ended for run in client.server.runs.list_runs("default")))
         held.gate.set()
         assert (await client.ask(stream=True)).status_code == 200
 

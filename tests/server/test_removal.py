@@ -50,15 +50,15 @@ async def test_a_run_under_way_that_holds_removed_text_is_not_kept(serve, held, 
         await until(lambda: held.now == 1)
         await client.delete(f"{DEFAULT}/documents/{await client.document('Yard')}")
         assert (await asking).status_code == 409
-        assert runs.of("default") == []
+        assert runs.list_runs("default") == []
         # A run that had not looked at the document by then is checked when it ends.
         asking = client.begin("Text")
         await until(lambda: held.now == 1)
-        (run,) = runs.of("default")
+        (run,) = runs.list_runs("default")
         run.removed = frozenset({await client.document("B")})
         held.gate.set()
         assert (await asking).status_code == 200
-        assert runs.of("default") == []
+        assert runs.list_runs("default") == []
         assert list((tmp_path / "papers" / "runs").iterdir()) == []
 
 
@@ -67,7 +67,7 @@ async def test_a_follower_of_an_erased_run_learns_how_it_ended(serve, held):
         runs = client.server.runs
         asking = client.begin(MAT, stream=True)
         await until(lambda: held.now == 1)
-        (run,) = runs.of("default")
+        (run,) = runs.list_runs("default")
         run.files.delete()
         runs._recorders[run.id].wake()  # the next event, before the run is stopped
         await asyncio.wait([asking], timeout=0.2)

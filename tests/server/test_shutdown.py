@@ -29,7 +29,7 @@ async def test_a_run_under_way_ends_and_no_other_begins(serve, held):
         asking = client.begin()
         await until(lambda: held.now == 1)
         waiting = client.begin()
-        await until(lambda: len(client.server.runs.of("default")) == 2)
+        await until(lambda: len(client.server.runs.list_runs("default")) == 2)
         draining = asyncio.create_task(client.server.drain(20))
         assert (await waiting).status_code == 503
         refused = await client.ask()

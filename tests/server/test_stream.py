@@ -37,8 +37,8 @@ async def test_a_client_that_hangs_up_frees_its_run(serve, held, streamed):
         await until(lambda: held.now == 1)
         asking.cancel()
         await until(lambda: held.now == 0)
-        (run,) = client.server.runs.of("default")
-        await until(lambda: run.over)
+        (run,) = client.server.runs.list_runs("default")
+        await until(lambda: run.ended)
         assert run.state == "cancelled"
         held.gate.set()
         assert (await client.ask()).status_code == 200
@@ -51,8 +51,8 @@ async def test_a_detached_run_continues_without_its_client(serve, held):
         asking.cancel()
         await asyncio.wait([asking])
         held.gate.set()
-        (run,) = client.server.runs.of("default")
-        await until(lambda: run.over)
+        (run,) = client.server.runs.list_runs("default")
+        await until(lambda: run.ended)
         assert run.state == "done"
         assert (await client.events(f"/api/runs/{run.id}/events"))[-1][0] == "answer"
 
@@ -61,7 +61,7 @@ async def test_a_follower_that_hangs_up_leaves_the_run_alone(serve, held):
     async with serve(held, RULES, socket=True) as client:
         asking = client.begin()
         await until(lambda: held.now == 1)
-        (run,) = client.server.runs.of("default")
+        (run,) = client.server.runs.list_runs("default")
         async with client.stream("GET", f"/api/runs/{run.id}/events") as response:
             async for line in response.aiter_lines():
                 if "asking" in line:

@@ -144,7 +144,7 @@ async def test_the_library_stays_open_until_a_job_has_tidied_up(serve, monkeypat
             tidied.append(library)
 
         monkeypatch.setattr(jobs, "tidy", slow)
-        job = jobs.job(await client.upload(A))
+        job = jobs.get(await client.upload(A))
         await until(lambda: job.ended)
         draining = asyncio.create_task(client.server.drain(20))
         stopping = asyncio.create_task(jobs.cancel("default"))

@@ -240,7 +240,7 @@ def _cannot_listen(config: ServerConfig, error: OSError) -> UsageError:
 async def show_page() -> Response:
     """Send the web page."""
     if not (PAGE / "index.html").is_file():
-        raise NotHere("no page", "it is not in this installation", "the API is under /api")
+        raise NotHere("no page", "this installation has none", "the API is under /api")
     return FileResponse(PAGE / "index.html")
 
 
@@ -254,7 +254,7 @@ class _Assets(StaticFiles):
 
 
 class McpEndpoint:
-    """An ASGI endpoint for the MCP tools, while it is open; without the extra `mcp` an error.
+    """The ASGI endpoint of the MCP tools; it reports an error without the extra `mcp`.
 
     No sessions are kept: each request is independent, so clients survive a restart of the server.
     """

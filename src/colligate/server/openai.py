@@ -151,7 +151,7 @@ async def list_openai_models(server: State) -> dict[str, Any]:
     """List the strategies, for clients that let a person choose."""
     names = [
         _model_name(strategy, library)
-        for library in server.libraries.names()
+        for library in server.libraries.list_names()
         for strategy in list_strategies()
     ]
     return {"object": "list", "data": [_model_object(name) for name in names]}
@@ -190,14 +190,14 @@ async def create_chat_completion(
     if not await finish_unless_hung_up(request, run.wait):
         run.cancel()
         return Response(status_code=499)  # nobody reads it
-    return AsciiJSONResponse(completion.whole(await run.answer()))
+    return AsciiJSONResponse(completion.to_json(await run.answer()))
 
 
 async def _stream_completion(
     server: ServerState, run: RecordedRun, completion: ChatCompletion
 ) -> AsyncIterator[ServerSentEvent]:
     """Send comments while the run is under way, then its answer in chunks."""
-    yield _data(completion.opening())
+    yield _data(completion.first_chunk())
     async for _, event in server.runs.follow(run):
         yield ServerSentEvent(comment=render_event(json.loads(event)), sep="\n")
     try:
@@ -260,7 +260,7 @@ class ChatCompletion:
     id: str = field(default_factory=lambda: f"chatcmpl-{secrets.token_urlsafe(18)}")
     created: int = field(default_factory=lambda: int(time.time()))
 
-    def whole(self, answer: Mapping[str, Any]) -> dict[str, Any]:
+    def to_json(self, answer: Mapping[str, Any]) -> dict[str, Any]:
         """Return a `chat.completion`."""
         text = render_answer(answer)
         message = {
@@ -277,7 +277,7 @@ class ChatCompletion:
             "colligate": self._own_field(answer),
         }
 
-    def opening(self) -> dict[str, Any]:
+    def first_chunk(self) -> dict[str, Any]:
         """Return the first chunk, with the role."""
         return self._chunk({"role": "assistant", "content": ""})
 

@@ -59,7 +59,7 @@ class Runs:
 
     async def load(self) -> None:
         """Load the runs kept on disk; those that an earlier server did not end are cancelled."""
-        for name in self._libraries.names():
+        for name in self._libraries.list_names():
             folder = self._libraries.folder(name) / RUNS_FOLDER
             for run in await in_thread(_load_runs, name, folder):
                 self._runs[run.id] = run
@@ -92,13 +92,13 @@ class Runs:
         run.task.add_done_callback(lambda _: self._end_unstarted(run, recorder, turn))
         return run
 
-    def run(self, run_id: str) -> RecordedRun:
+    def get(self, run_id: str) -> RecordedRun:
         """Return a run; `NotHere` if there is none of this id."""
         if run_id not in self._runs:
             raise NotHere("no such run", "old runs are forgotten")
         return self._runs[run_id]
 
-    def of(self, library: str) -> list[RecordedRun]:
+    def list_runs(self, library: str) -> list[RecordedRun]:
         """Return a library's runs, the newest first."""
         return [run for run in reversed(self._runs.values()) if run.library == library]
 
@@ -112,7 +112,7 @@ class Runs:
         recorder = self._recorders.get(run.id)
         at = number = 0
         while True:
-            changed = None if recorder is None or run.over else recorder.changed
+            changed = None if recorder is None or run.ended else recorder.changed
             try:
                 lines, at = await in_thread(run.files.read_events, at)
             except FileNotFoundError:  # erased with a document; the run is cancelled for it
@@ -136,7 +136,7 @@ class Runs:
 
     async def forget_library(self, library: str) -> None:
         """Delete all runs of a library."""
-        for run in self.of(library):
+        for run in self.list_runs(library):
             await self.forget(run)
 
     async def forget_documents(self, library: str, documents: Collection[str]) -> None:
@@ -144,8 +144,8 @@ class Runs:
 
         A run under way that has not looked at them so far is checked again when it ends.
         """
-        for run in self.of(library):
-            if not run.over:
+        for run in self.list_runs(library):
+            if not run.ended:
                 run.removed |= frozenset(documents)
             if await in_thread(run.files.mention, documents):
                 await self.forget(run)
@@ -154,7 +154,7 @@ class Runs:
         """Start no more. Waiting runs are cancelled; the others have `grace` seconds to finish."""
         self._closing = True
         waiting = set(self._waiting)
-        under_way = [run for run in self._runs.values() if not run.over and run.task is not None]
+        under_way = [run for run in self._runs.values() if not run.ended and run.task is not None]
         for run in under_way:
             if run.id in waiting:
                 run.cancel()
@@ -226,7 +226,7 @@ class Runs:
         self, run: RecordedRun, recorder: Recorder, turn: asyncio.Future[None]
     ) -> None:
         """End a run whose task was cancelled before its first step, so that no code of it ran."""
-        if not run.over:
+        if not run.ended:
             self._give_up(run, turn)
             self._end(run, recorder, "cancelled", self._cancelled())
 
@@ -284,7 +284,7 @@ class Runs:
 
     def _forget_old(self, library: str) -> None:
         """Enforce the number and the bytes of runs kept; drop old outcomes from memory too."""
-        over = [run for run in self.of(library) if run.over]
+        over = [run for run in self.list_runs(library) if run.ended]
         total = 0
         for number, run in enumerate(over):
             total += run.size
@@ -397,7 +397,7 @@ class RecordedRun:
         return self.files.id
 
     @property
-    def over(self) -> bool:
+    def ended(self) -> bool:
         """Whether it has ended."""
         return self.state in _ENDED
 
@@ -420,7 +420,7 @@ class RecordedRun:
         """Return `{"answer": ...}` or `{"problem": ...}`, or `{}` before the end."""
         if self.kept_outcome is not None:
             return self.kept_outcome
-        if not self.over:
+        if not self.ended:
             return {}
         try:
             summary = await in_thread(self.files.read_summary)
@@ -438,7 +438,7 @@ class RecordedRun:
 
     def cancel(self) -> None:
         """Stop it if it has not ended."""
-        if self.task is not None and not self.over:
+        if self.task is not None and not self.ended:
             self.task.cancel()
 
     async def wait(self) -> None:
@@ -599,7 +599,7 @@ def _load_run(library: str, files: RunFiles) -> RecordedRun:
     summary = files.read_summary()
     names = "question strategy parameters documents began state seconds found".split()
     run = RecordedRun(library=library, files=files, **{name: summary[name] for name in names})
-    if not run.over:
+    if not run.ended:
         run.state = "cancelled"
         files.events.touch()
         outcome = {"problem": problem(503, "the server ended while it was under way")}

@@ -138,4 +138,4 @@ def test_no_line_of_a_stream_is_too_long_for_it():
     *_, last = completion.chunks(answer)
     assert len(json.dumps(last)) < LONGEST_LINE
     assert last["colligate"]["warnings"] == ["1,000 pieces of evidence are left out of this stream"]
-    assert len(completion.whole(answer)["colligate"]["evidence"]) == 1000
+    assert len(completion.to_json(answer)["colligate"]["evidence"]) == 1000

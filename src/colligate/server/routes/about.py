@@ -63,7 +63,7 @@ async def describe_server(server: State) -> dict[str, Any]:
             "runs": config.runs,
             "waiting": config.waiting,
         },
-        "libraries": server.libraries.names(),
+        "libraries": server.libraries.list_names(),
     }
 
 

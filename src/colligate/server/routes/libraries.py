@@ -38,7 +38,7 @@ class NewLibrary(BaseModel):
 @router.get("", summary="List the libraries")
 async def list_libraries(server: State) -> list[LibraryShape]:
     """List all libraries with their numbers of documents, pages and passages."""
-    return [await _describe(server, name) for name in server.libraries.names()]
+    return [await _describe(server, name) for name in server.libraries.list_names()]
 
 
 @router.post("", status_code=201, summary="Make a library")
@@ -51,7 +51,7 @@ async def create_library(body: NewLibrary, server: State) -> LibraryShape:
 @router.delete("/{name}", status_code=204, summary="Delete a library with everything in it")
 async def delete_library(name: str, server: State) -> Response:
     """Delete a library with its documents, uploaded files and runs."""
-    async with server.libraries.deleting(name):
+    async with server.libraries.delete(name):
         await server.jobs.cancel(name)
         await server.runs.forget_library(name)
     return Response(status_code=204)
@@ -66,7 +66,7 @@ async def search_library(
     mode: SearchMode = SearchMode.HYBRID,
 ) -> list[PassageShape]:
     """Return the best passages, best first."""
-    library = await server.libraries.library(name)
+    library = await server.libraries.open_library(name)
     return [describe_passage(hit) for hit in await library.search(q, k=k, mode=mode)]
 
 
@@ -104,7 +104,7 @@ async def upload_files(name: str, files: list[UploadFile], server: State) -> Job
 
 
 async def _describe(server: ServerState, name: str) -> LibraryShape:
-    infos = await (await server.libraries.library(name)).documents()
+    infos = await (await server.libraries.open_library(name)).documents()
     return {
         "name": name,
         "documents": len(infos),
@@ -121,19 +121,19 @@ jobs_router = APIRouter(prefix="/api/jobs", tags=["jobs"])
 @jobs_router.get("/{job_id}", summary="Progress of an upload")
 async def read_job(job_id: str, server: State) -> JobShape:
     """Return its state, its progress, and the files that could not be read."""
-    return server.jobs.job(job_id).to_json()
+    return server.jobs.get(job_id).to_json()
 
 
 @jobs_router.get("/{job_id}/events", summary="Follow an upload", response_class=EventStream)
 async def follow_job(job_id: str, server: State) -> Response:
     """Send `progress` at each change and `done` at the end; each has the whole job."""
-    return server.stream(_events(server.jobs.job(job_id)))
+    return server.stream(_events(server.jobs.get(job_id)))
 
 
 @jobs_router.delete("/{job_id}", status_code=204, summary="Stop an upload")
 async def cancel_job(job_id: str, server: State) -> Response:
     """Stop it; files that were read by then stay in the library."""
-    server.jobs.job(job_id).cancel()
+    server.jobs.get(job_id).cancel()
     return Response(status_code=204)
 
 

@@ -60,13 +60,13 @@ async def ask_library(
 async def list_runs(name: str, server: State) -> list[RunShape]:
     """List the runs, the newest first."""
     server.libraries.folder(name)
-    return [run.to_json() for run in server.runs.of(name)]
+    return [run.to_json() for run in server.runs.list_runs(name)]
 
 
 @router.get("/runs/{run_id}", summary="A run and its answer")
 async def read_run(run_id: str, server: State) -> dict[str, Any]:
     """Return the run, with `answer` or `problem` once it has ended."""
-    run = server.runs.run(run_id)
+    run = server.runs.get(run_id)
     return {**run.to_json(), **await run.outcome()}
 
 
@@ -79,14 +79,14 @@ async def follow_run(
 ) -> Response:
     """Send all its events from the first, or from the one after Last-Event-ID, until it ends."""
     after = int(last_event_id) if last_event_id and _NUMBER.fullmatch(last_event_id) else 0
-    return server.stream(run_events(server, server.runs.run(run_id), after, prompts=prompts))
+    return server.stream(run_events(server, server.runs.get(run_id), after, prompts=prompts))
 
 
 @router.delete("/runs/{run_id}", status_code=204, summary="Cancel or forget a run")
 async def delete_run(run_id: str, server: State) -> Response:
     """Stop a run under way, which stays in the list; delete one that has ended."""
-    run = server.runs.run(run_id)
-    if run.over:
+    run = server.runs.get(run_id)
+    if run.ended:
         await server.runs.forget(run)
     else:
         run.cancel()
