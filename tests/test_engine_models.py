@@ -45,15 +45,20 @@ class Roll:
         return Answer(question, "roll", " ".join(reply.text for reply in replies), found=True)
 
 
-@pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty working folder, and an empty folder for the user's configuration."""
-    made = tmp_path / "here"
-    made.mkdir()
-    monkeypatch.chdir(made)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "configuration"))
-    monkeypatch.setenv("COLLIGATE_LIBRARY", str(tmp_path / "library"))
-    return made
+@dataclass(frozen=True)
+class Search(Roll):
+    """Searches before it asks, and remembers its rerankers."""
+
+    needs: Needs = SEARCHING
+    rerankers: ClassVar[list[Any]] = []
+
+    async def answer(self, question: str, run: Run) -> Answer:
+        self.rerankers.append(run.reranker)
+        await run.search(question, k=1, pool=2)
+        return await super().answer(question, run)
+
+
+pytestmark = pytest.mark.usefixtures("here")
 
 
 @pytest.fixture
@@ -119,17 +124,9 @@ async def test_a_file_found_here_is_not_trusted_with_the_key(served, here, monke
         f'embedder = "openai:e@{served.url}"\nreranker = "http:r@{served.url}"\n'
     )
 
-    @dataclass(frozen=True)
-    class Search(Roll):
-        needs: Needs = SEARCHING
-
-        async def answer(self, question: str, run: Run) -> Answer:
-            await run.search("gate", k=1, pool=2)
-            return await super().answer(question, run)
-
     seen: list[Any] = []
     async with Engine(on_event=seen.append) as engine:
-        await engine.ask("?", ["notes.md"], strategy=Search())
+        await engine.ask("gate", ["notes.md"], strategy=Search())
     reached = {request["path"] for request in served.requests}
     assert {"/chat/completions", "/embeddings", "/rerank"} <= reached
     assert "secret" not in str(served.requests)
@@ -139,7 +136,7 @@ async def test_a_file_found_here_is_not_trusted_with_the_key(served, here, monke
 
     served.requests.clear()
     async with Engine(settings=Settings.load(file), library=here / "other") as engine:
-        await engine.ask("?", ["notes.md"], strategy=Search())
+        await engine.ask("gate", ["notes.md"], strategy=Search())
     sent = {request["path"]: request["headers"]["authorization"] for request in served.requests}
     assert sent["/chat/completions"] == sent["/embeddings"] == "Bearer sk-secret"
     assert sent["/rerank"] == "Bearer rk-secret"
@@ -348,21 +345,17 @@ async def test_the_likelihood_reranker_scores_with_this_questions_scorer(tmp_pat
         async def likelihoods(self, pairs: Any) -> list[list[float]]:
             return [[0.0] for _ in pairs]
 
-    @dataclass(frozen=True)
-    class Search(Roll):
-        needs: Needs = SEARCHING
-
-        async def answer(self, question: str, run: Run) -> Answer:
-            seen.append(run.reranker)
-            await run.search(question, k=1, pool=2)
-            return Answer(question, "roll", "", found=True)
-
-    seen: list[Any] = []
+    seen = Search.rerankers
+    seen.clear()
     for name in ("a", "b"):
         (here / f"{name}.md").write_text(f"# {name}\n\nThe gate of {name} is green.\n")
-    scorer = Scorer(capabilities=[CHAT, LIKELIHOOD])
+    scorer = Scorer(lambda _: "x", capabilities=[CHAT, LIKELIHOOD])
     async with Engine(
-        model=ScriptedModel(), scorer=scorer, reranker="likelihood", embedder="static", cache=True
+        model=ScriptedModel(lambda _: "x"),
+        scorer=scorer,
+        reranker="likelihood",
+        embedder="static",
+        cache=True,
     ) as engine:
         await engine.ask("gate of a", ["a.md"], strategy=Search())
         await engine.ask("gate of b", ["b.md"], strategy=Search())

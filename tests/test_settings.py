@@ -27,14 +27,8 @@ VARIABLES = {
 
 
 @pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty working folder, and an empty folder for the user's configuration."""
-    made = tmp_path / "here"
-    made.mkdir()
-    monkeypatch.chdir(made)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "configuration"))
-    monkeypatch.delenv("COLLIGATE_LIBRARY", raising=False)
-    return made
+def no_library_is_named(here, monkeypatch):
+    monkeypatch.delenv("COLLIGATE_LIBRARY")
 
 
 def write(folder: Path, text: str, name: str = "colligate.toml") -> Path:

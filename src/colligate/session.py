@@ -55,12 +55,7 @@ DEFAULT_EMBEDDER = Named("minilm")
 PROBED = frozenset({Capability.LIKELIHOOD, Capability.LABELS})
 """Capabilities that only a model's server knows, which is asked when they matter."""
 
-ROLE_NAMES = {
-    Role.READER: "model",
-    Role.WORKER: "worker",
-    Role.SCORER: "scorer",
-    Role.JUDGE: "judge",
-}
+ROLE_NAMES = {role: role.value for role in Role} | {Role.READER: "model"}
 _SECONDS_TO_PROBE = 20.0
 
 
@@ -340,11 +335,8 @@ class Session:
             ingested = await self.add(paths, trace, index=needs.searches)
             return library.view(ingested.document_ids)
         if not await library.documents():
-            raise NoDocuments(
-                "there is nothing to ask",
-                f"the library {library.path} is empty",
-                "name files or folders after the question",
-            )
+            why = f"the library {library.path} is empty"
+            raise NoDocuments("there is nothing to ask", why, "name files or folders to read")
         if needs.searches:
             await self._pull_embedder(trace)
             await library.index_pending(on_progress=report_ingestion(trace))
@@ -524,8 +516,6 @@ def _hint(need: Need) -> str:
 def _raise_nothing_read(errors: Sequence[ColligateError]) -> NoReturn:
     if len(errors) == 1:
         raise errors[0]
-    raise NoDocuments(
-        "nothing could be read",
-        "; ".join(str(error) for error in errors[:3]),
-        f"{len(errors) - 3} more failed" if len(errors) > 3 else "",
-    )
+    why = "; ".join(str(error) for error in errors[:3])
+    more = f"{len(errors) - 3} more failed" if len(errors) > 3 else ""
+    raise NoDocuments("nothing could be read", why, more)

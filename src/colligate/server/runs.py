@@ -52,8 +52,7 @@ class Runs:
         self._config = config
         self._metrics = metrics
         self._runs: dict[str, RecordedRun] = {}
-        self._recorders: dict[str, Recorder] = {}
-        self._waiting: dict[str, asyncio.Future[None]] = {}
+        self._waiting: dict[str, RecordedRun] = {}
         self._running = 0
         self._closing = False
 
@@ -82,14 +81,14 @@ class Runs:
             documents=request.documents,
             began=datetime.now(UTC).isoformat(timespec="milliseconds"),
         )
-        recorder = Recorder(run.files, self._config.run_bytes)
-        recorder.open(run.to_json())
-        self._runs[run.id], self._recorders[run.id] = run, recorder
+        run.recorder = Recorder(run.files, self._config.run_bytes)
+        run.recorder.open(run.to_json())
+        self._runs[run.id] = run
         # Not in its task: requests of the same moment must not take the same place.
-        turn = self._take_place(run)
-        work = self._execute(run, request, strategy, recorder, turn)
+        self._take_place(run)
+        work = self._execute(run, request, strategy, run.recorder)
         run.task = asyncio.create_task(work, name=f"run {run.id}")
-        run.task.add_done_callback(lambda _: self._end_unstarted(run, recorder, turn))
+        run.task.add_done_callback(lambda _: self._end_unstarted(run))
         return run
 
     def get(self, run_id: str) -> RecordedRun:
@@ -109,7 +108,7 @@ class Runs:
 
         Without `prompts` the messages that models were sent are left out.
         """
-        recorder = self._recorders.get(run.id)
+        recorder = run.recorder
         at = number = 0
         while True:
             changed = None if recorder is None or run.ended else recorder.changed
@@ -153,12 +152,9 @@ class Runs:
     async def aclose(self, grace: float = 0.0) -> None:
         """Start no more. Waiting runs are cancelled; the others have `grace` seconds to finish."""
         self._closing = True
-        waiting = set(self._waiting)
-        under_way = [run for run in self._runs.values() if not run.ended and run.task is not None]
-        for run in under_way:
-            if run.id in waiting:
-                run.cancel()
-        tasks = [run.task for run in under_way if run.task is not None]
+        tasks = [run.task for run in self._runs.values() if run.task is not None and not run.ended]
+        for run in list(self._waiting.values()):
+            run.cancel()
         if tasks and grace:
             await asyncio.wait(tasks, timeout=grace)
         for task in tasks:
@@ -171,20 +167,15 @@ class Runs:
             await in_thread(run.files.delete)
 
     async def _execute(
-        self,
-        run: RecordedRun,
-        request: AskRequest,
-        strategy: Strategy,
-        recorder: Recorder,
-        turn: asyncio.Future[None],
+        self, run: RecordedRun, request: AskRequest, strategy: Strategy, recorder: Recorder
     ) -> None:
         began = None
         state: WorkState
         try:
             try:
-                await turn
+                await run.turn
             except asyncio.CancelledError:
-                self._give_up(run, turn)
+                self._give_up(run)
                 raise
             began = time.perf_counter()
             run.state = "running"
@@ -211,7 +202,7 @@ class Runs:
             run.seconds = time.perf_counter() - began
             self._metrics.run_seconds.labels(run.strategy).observe(run.seconds)
         self._metrics.runs.labels(run.strategy, state).inc()
-        self._end(run, recorder, state, outcome)
+        self._end(run, state, outcome)
         if run.removed:
             holds_text: bool = await in_thread(run.files.mention, run.removed)
             if holds_text:
@@ -222,42 +213,38 @@ class Runs:
             return {"problem": problem(503, "the server is stopping", hint="ask when it is back")}
         return {"problem": problem(409, "the run was cancelled")}
 
-    def _end_unstarted(
-        self, run: RecordedRun, recorder: Recorder, turn: asyncio.Future[None]
-    ) -> None:
+    def _end_unstarted(self, run: RecordedRun) -> None:
         """End a run whose task was cancelled before its first step, so that no code of it ran."""
         if not run.ended:
-            self._give_up(run, turn)
-            self._end(run, recorder, "cancelled", self._cancelled())
+            self._give_up(run)
+            self._end(run, "cancelled", self._cancelled())
 
-    def _end(
-        self, run: RecordedRun, recorder: Recorder, state: WorkState, outcome: dict[str, Any]
-    ) -> None:
+    def _end(self, run: RecordedRun, state: WorkState, outcome: dict[str, Any]) -> None:
         """Record the end. Must not await: memory and disk change together."""
         run.state, run.kept_outcome = state, outcome
+        recorder, run.recorder = run.recorder, None
+        assert recorder is not None
         recorder.close()
-        del self._recorders[run.id]
         with suppress(OSError):  # a full disk; whoever waits gets the answer from memory
             run.files.write_summary({**run.to_json(), **outcome})
             run.size = run.files.size
         recorder.wake()
         self._forget_old(run.library)
 
-    def _take_place(self, run: RecordedRun) -> asyncio.Future[None]:
-        """Return a future that is done when the run may begin, which may be at once."""
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    def _take_place(self, run: RecordedRun) -> None:
+        """Make `run.turn`, a future that is done when the run may begin, which may be at once."""
+        run.turn = asyncio.get_running_loop().create_future()
         if self._running < self._config.runs:
             self._running += 1
             self._metrics.running.set(self._running)
-            turn.set_result(None)
+            run.turn.set_result(None)
         else:
-            self._waiting[run.id] = turn
+            self._waiting[run.id] = run
             self._announce_places(len(self._waiting))
-        return turn
 
-    def _give_up(self, run: RecordedRun, turn: asyncio.Future[None]) -> None:
+    def _give_up(self, run: RecordedRun) -> None:
         """Free the place that a run has, or had in the queue, when it will not begin."""
-        if turn.done() and not turn.cancelled():
+        if run.turn.done() and not run.turn.cancelled():
             self._leave()  # its turn had come in the same moment
         else:
             self._waiting.pop(run.id, None)
@@ -266,9 +253,9 @@ class Runs:
     def _leave(self) -> None:
         """Hand the place over to the run that has waited longest."""
         while self._waiting:
-            turn = self._waiting.pop(next(iter(self._waiting)))
-            if not turn.done():
-                turn.set_result(None)
+            run = self._waiting.pop(next(iter(self._waiting)))
+            if not run.turn.done():
+                run.turn.set_result(None)
                 self._announce_places()
                 return
         self._running -= 1
@@ -277,10 +264,10 @@ class Runs:
     def _announce_places(self, first: int = 1) -> None:
         """Record an event with its place for each waiting run, from `first` on."""
         self._metrics.waiting.set(len(self._waiting))
-        for place, run_id in enumerate(self._waiting, start=1):
-            if place >= first:
+        for place, run in enumerate(self._waiting.values(), start=1):
+            if place >= first and run.recorder is not None:
                 with suppress(ColligateError):  # it cannot be recorded: the run itself will fail
-                    self._recorders[run_id].write({"event": "queued", "place": place})
+                    run.recorder.write({"event": "queued", "place": place})
 
     def _forget_old(self, library: str) -> None:
         """Enforce the number and the bytes of runs kept; drop old outcomes from memory too."""
@@ -389,6 +376,8 @@ class RecordedRun:
     kept_outcome: dict[str, Any] | None = None
     size: int = 0
     removed: frozenset[str] = field(default=frozenset(), repr=False)
+    recorder: Recorder | None = field(default=None, repr=False)
+    turn: asyncio.Future[None] = field(init=False, repr=False)
     task: asyncio.Task[None] | None = field(default=None, repr=False)
 
     @property
