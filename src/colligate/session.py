@@ -163,12 +163,9 @@ class Session:
             if not isinstance(under, AdapterModel):
                 raise MissingCapability(f"{base} takes no adapter", f"{adapter} cannot be used")
             return await self._open.open(key, partial(under.with_adapter, adapter))
-        settings = await self.load_settings()
+        options = (await self.load_settings()).options_of(named.name)
         return await self._open.open_in_thread(
-            key,
-            open_model,
-            on_progress=on_progress,
-            options=settings.options_of(named.name),
+            key, open_model, on_progress=on_progress, options=options
         )
 
     async def open_models_for(self, name: str, needs: Needs, trace: Trace) -> dict[Role, ChatModel]:
