@@ -98,7 +98,8 @@ def save(page: Page, file: Path) -> None:
     """Save a screenshot with 256 colours, which takes about half of the bytes."""
     page.screenshot(path=file)
     with Image.open(file) as picture:
-        picture.convert("RGB").quantize(256).save(file, optimize=True)
+        palette = picture.convert("RGB").quantize(256, Image.Quantize.MAXCOVERAGE)
+        palette.save(file, optimize=True)
 
 
 def settle(page: Page) -> None:
