@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -33,6 +34,17 @@ def no_settings_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tests see neither the keys nor the proxies of the person who runs them."""
     for name in _SETTINGS.split():
         monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty working folder; the user's configuration and library are elsewhere, and empty."""
+    made = tmp_path / "here"
+    made.mkdir()
+    monkeypatch.chdir(made)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "configuration"))
+    monkeypatch.setenv("COLLIGATE_LIBRARY", str(tmp_path / "library"))
+    return made
 
 
 @pytest.fixture

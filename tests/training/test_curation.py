@@ -229,7 +229,7 @@ def test_a_warning_says_that_nothing_is_held_out(data: Path) -> None:
 
 
 def test_the_teacher_takes_every_role(data: Path) -> None:
-    settings_ = Settings().given(reader="a", worker="b", scorer="c")
+    settings_ = Settings().override(reader="a", worker="b", scorer="c")
     teacher = ScriptedModel(lambda _: "Yes.")
     asked = request(data, names=ModelNames(settings_, {Role.READER: teacher}), limit=2)
 

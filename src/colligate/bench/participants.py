@@ -108,7 +108,7 @@ async def _runnable_entries(
     for entry in plan.entries:
         name = entry.method.name
         try:
-            without = await session.check(name, entry.strategy.needs, models)
+            without = await session.check_models(name, entry.strategy.needs, models)
         except MissingCapability as error:
             if plan.by_name:
                 raise

@@ -70,7 +70,7 @@ def run_bench(
     from colligate.bench.run import BenchRequest
     from colligate.settings import Settings
 
-    settings = Settings.load(config).given(
+    settings = Settings.load(config).override(
         reader=model,
         worker=worker_model,
         scorer=scorer,

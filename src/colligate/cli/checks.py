@@ -54,7 +54,7 @@ def checks(config: Path | None, given: Mapping[str, str | None]) -> Iterator[Che
     yield _packages()
     yield _extras()
     try:
-        settings = Settings.load(config).given(**given)
+        settings = Settings.load(config).override(**given)
     except ColligateError as error:
         yield _failed("settings", error, "fix the file, or name another with --config")
         return

@@ -86,7 +86,7 @@ async def _chosen(role: Role, named: Named, session: Session, *, ask: bool) -> C
             await session.probe(model)
         except ColligateError as error:
             return Chosen(role, named, problem=error)
-    return Chosen(role, named, model.capabilities, session.unsure(model))
+    return Chosen(role, named, model.capabilities, session.find_unprobed(model))
 
 
 def weights_of(name: str) -> str | None:

@@ -146,9 +146,9 @@ def serve(
     from colligate.settings import Settings
 
     require_extra()
+    from colligate.server.app import listen
     from colligate.server.auth import check_token, make_token, normalize_origin
     from colligate.server.config import ServerConfig, is_loopback
-    from colligate.server.listen import listen
 
     settings = Settings.load(config)
     if token is None and not is_loopback(host):

@@ -45,7 +45,7 @@ def strategies(
     from colligate.settings import Settings
 
     kinds = [load_strategy(each) for each in ([name] if name else list_strategies())]
-    settings = Settings.load(config).given(
+    settings = Settings.load(config).override(
         reader=model, worker=worker_model, scorer=scorer, judge=judge
     )
     chosen = run(chosen_models(settings, ask=False))

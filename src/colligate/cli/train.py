@@ -77,7 +77,7 @@ def curate(
     from colligate.training.curate import Curation
 
     # A reader of the environment or the file was not named to be learnt from.
-    settings = replace(Settings.load(config), reader=None).given(
+    settings = replace(Settings.load(config), reader=None).override(
         reader=teacher, judge=judge, embedder=embedder, reranker=reranker
     )
     if system is not System.DUALRAG:
@@ -200,7 +200,7 @@ def evaluate(
     request = Evaluation(
         data=data,
         out=out,
-        names=ModelNames(Settings.load(config).given(reader=model)),
+        names=ModelNames(Settings.load(config).override(reader=model)),
         adapters=tuple(adapter or ()),
         tasks=_names(tasks),
         split=split,

@@ -157,6 +157,19 @@ class Hit:
     passage: Passage
     score: float
 
+    def to_json(self) -> dict[str, Any]:
+        """Return the passage's place and score; `document.text[start:end]` is its text."""
+        passage = self.passage
+        return {
+            "document": passage.document_id,
+            "title": passage.title,
+            "section": list(passage.section),
+            "page": passage.page,
+            "start": passage.span.start,
+            "end": passage.span.end,
+            "score": self.score,
+        }
+
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 

@@ -122,7 +122,7 @@ async def open_curation(
             models = await session.open_models(trace, [Role.READER, Role.JUDGE])
         records = await model_records(models, None, None)
         judge = models.pop(Role.JUDGE, None)
-        for line in await session.check(system, needs, models) if models else ():
+        for line in await session.check_models(system, needs, models) if models else ():
             trace.emit(Noted(line, warning=True))
         embedder = await session.open_embedder(trace) if needs.searches else None
         reranker = await session.open_reranker(models, trace) if needs.searches and models else None

@@ -445,7 +445,7 @@ def _samples(request: Evaluation) -> tuple[list[Sample], str]:
 
 async def _base(session: Session, tasks: Sequence[str], trace: Trace) -> ChatModel:
     base = (await session.open_models(trace, [Role.READER]))[Role.READER]
-    if "scope" in tasks and session.unsure(base):
+    if "scope" in tasks and session.find_unprobed(base):
         await session.probe(base)  # whether it gives odds of labels
     return base
 

@@ -201,7 +201,7 @@ class Refiner:
 
 @dataclass(frozen=True)
 class LongRefiner(Refiner):
-    """Refine the best documents as `Refiner` does, then read.
+    """Keep the parts of the best documents that the question needs, then read them.
 
     Documents are ranked by their best passage (MaxP); the first `documents` are refined.
     """
