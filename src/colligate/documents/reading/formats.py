@@ -33,21 +33,22 @@ class FileFormat:
 
 
 _HERE = "colligate.documents.reading"
-_OFFICE = f"{_HERE}.office:read_office"
+_CONVERTING = f"{_HERE}.converting"
+_OFFICE = f"{_CONVERTING}:read_office"
 _OOXML = "application/vnd.openxmlformats-officedocument."
 _ODF = "application/vnd.oasis.opendocument."
 
 PDF = FileFormat(f"{_HERE}.pdf.reader:read_pdf", "application/pdf", Container.PDF)
 TEXT = FileFormat(f"{_HERE}.text:read_text", "text/plain")
-HTML = FileFormat(f"{_HERE}.markup:read_html", "text/html")
+HTML = FileFormat(f"{_CONVERTING}:read_html", "text/html")
 RTF = FileFormat(_OFFICE, "application/rtf")
-DOCX = FileFormat(f"{_HERE}.office:read_docx", _OOXML + "wordprocessingml.document", Container.ZIP)
+DOCX = FileFormat(f"{_CONVERTING}:read_docx", _OOXML + "wordprocessingml.document", Container.ZIP)
 PPTX = FileFormat(_OFFICE, _OOXML + "presentationml.presentation", Container.ZIP)
 XLSX = FileFormat(_OFFICE, _OOXML + "spreadsheetml.sheet", Container.ZIP)
 EPUB = FileFormat(_OFFICE, "application/epub+zip", Container.ZIP)
 ODT = FileFormat(_OFFICE, _ODF + "text", Container.ZIP)
 ODS = FileFormat(_OFFICE, _ODF + "spreadsheet", Container.ZIP)
-_MARKDOWN = FileFormat(f"{_HERE}.markup:read_markdown", "text/markdown")
+_MARKDOWN = FileFormat(f"{_HERE}.text:read_markdown", "text/markdown")
 _WIKITEXT = FileFormat(f"{_HERE}.wikitext:read_wikitext", "text/x-wiki")
 _RECORDS = FileFormat(f"{_HERE}.records:read_records", "application/x-ndjson")
 
@@ -68,7 +69,7 @@ FILE_FORMATS: dict[str, FileFormat] = {
     ".ndjson": _RECORDS,
     ".jsonl.gz": _RECORDS,
     ".ndjson.gz": _RECORDS,
-    ".eml": FileFormat(f"{_HERE}.office:read_email", "message/rfc822"),
+    ".eml": FileFormat(f"{_CONVERTING}:read_email", "message/rfc822"),
     ".docx": DOCX,
     ".docm": DOCX,
     ".dotx": DOCX,
