@@ -9,7 +9,7 @@ import pytest
 
 from colligate.documents.reading import Reading, find_files, read_file
 from colligate.errors import ColligateError, NoText, ReadingError
-from colligate.library.parsing import Parsers
+from colligate.library.parsing import ParserPool
 from colligate.plugins import plugins
 
 READERS = """
@@ -97,7 +97,7 @@ def test_a_registered_suffix_is_found_and_read_in_this_and_in_a_parser_process(
     (file,) = find_files([folder]).files
     assert file.name == "film.srt"
     check(read_file(file))
-    parsers = Parsers(1)
+    parsers = ParserPool(1)
     try:
         check(parsers.read(file))
     finally:

@@ -123,15 +123,11 @@ def detect_format(path: PurePath, data: bytes) -> FileFormat:
 
     A suffix that another package registers decides. Otherwise unmistakable content outweighs
     the suffix; a file with neither is text.
-
-    Raises:
-        UnsupportedFormat: if no reader fits.
-        CorruptFile: if the content is not what the suffix promises.
-        EncryptedFile: if it is an encrypted office file.
     """
     if registered := _plugin_format(path):
         return registered
-    named = known_format(path)
+    named = FILE_FORMATS.get(suffix_of(path))
+    needs_container = named is not None and named.container is not Container.TEXT
     head = data[:_HEAD].lstrip(b"\xef\xbb\xbf \t\r\n")
     if head.startswith(b"%PDF-") or (named is PDF and b"%PDF-" in head):
         return PDF
@@ -145,21 +141,13 @@ def detect_format(path: PurePath, data: bytes) -> FileFormat:
         return named
     if looks_binary(data):
         raise _unsupported(path, f"it looks binary: {describe_binary(data)}", "leave it out")
-    if _is_html(head) and (named in (None, TEXT) or _needs_container(named)):
+    is_html = head[:64].lower().startswith((b"<!doctype html", b"<html"))
+    if is_html and (named in (None, TEXT) or needs_container):
         return HTML
-    if named is not None and _needs_container(named):
-        raise CorruptFile(
-            f"cannot read {path}", f"its content is not {path.suffix}", "fetch it again"
-        )
+    if needs_container:
+        why = f"its content is not {path.suffix}"
+        raise CorruptFile(f"cannot read {path}", why, "fetch it again")
     return named or TEXT
-
-
-def _needs_container(format: FileFormat | None) -> bool:
-    return format is not None and format.container is not Container.TEXT
-
-
-def _is_html(head: bytes) -> bool:
-    return head[:64].lower().startswith((b"<!doctype html", b"<html"))
 
 
 # The format of a zip archive, by a member it must have.

@@ -103,7 +103,7 @@ _ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 def parse_json(data: bytes) -> Any:
     """Return the value of UTF-8 JSON.
 
-    Half a surrogate pair, which JSON can escape and no encoding can write, becomes "?".
+    Half a surrogate pair, which JSON can escape and no encoding can write, becomes U+FFFD.
 
     Raises:
         ValueError: it is not JSON; the message says why and where.
@@ -121,7 +121,7 @@ def parse_json(data: bytes) -> Any:
     except ValueError as error:  # a number of too many digits
         raise ValueError(f"it is not JSON ({error})") from None
     if _ESCAPED_SURROGATE.search(text):
-        value = json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
+        value = json.loads(clean_text(json.dumps(value, ensure_ascii=False)))
     return value
 
 
