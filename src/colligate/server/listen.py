@@ -17,7 +17,7 @@ from uvicorn.server import HANDLED_SIGNALS
 from colligate.core.events import Listener
 from colligate.engine import Engine
 from colligate.errors import UsageError
-from colligate.library.address import Address, publish_address, withdraw_address
+from colligate.library.lock import Address, publish_address, withdraw_address
 from colligate.server.app import create_app
 from colligate.server.config import DEFAULT_LIBRARY, ServerConfig
 from colligate.server.state import SECONDS_TO_CLOSE, ServerState
