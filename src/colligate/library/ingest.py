@@ -195,7 +195,9 @@ class Ingestion:
             return None
         readers, kind, why, hint = known.failure
         if readers != _describe_readers():
-            return _Job(path, dataclasses.replace(now, sha256=known.sha256, failure=()), known=False)
+            return _Job(
+                path, dataclasses.replace(now, sha256=known.sha256, failure=()), known=False
+            )
         result.failed.append((path, getattr(errors, kind)(_cannot_read(path), why, hint)))
         return None
 
