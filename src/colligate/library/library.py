@@ -18,21 +18,10 @@ from colligate.documents import Document, Hit
 from colligate.documents.chunking import Chunker, Structural
 from colligate.documents.reading import find_files
 from colligate.errors import EmbedderMismatch, LibraryDamaged, SpanError
-from colligate.library.catalogue import (
-    Catalogue,
-    list_document_ids,
-    prune_missing,
-    remove_named,
-)
+from colligate.library.catalogue import Catalogue, list_document_ids, prune_missing, remove_named
 from colligate.library.edge import EdgeIndex
 from colligate.library.index import Indexer
-from colligate.library.ingest import (
-    Ingested,
-    Ingestion,
-    Progress,
-    ProgressCallback,
-    record_chunker,
-)
+from colligate.library.ingest import Ingested, Ingestion, Progress, ProgressCallback, record_chunker
 from colligate.library.parsing import DEFAULT_READER
 from colligate.library.schema import DocumentState
 from colligate.library.search import Searcher, require_known
