@@ -17,7 +17,7 @@ from liteparse import LiteParse, ParsedPage, ParseError, TextItem
 from pypdfium2 import PdfDocument, PdfiumError
 
 from colligate.documents.document import Document, Page
-from colligate.documents.markdown import markdown_tree
+from colligate.documents.markdown import format_table, markdown_tree
 from colligate.documents.reading.pdf.headings import OutlineEntry, repair_headings
 from colligate.documents.reading.pdf.layout import (
     PageLayout,
@@ -362,7 +362,7 @@ def _render_block(block: PdfBlock, depth: int) -> tuple[str, int]:
         item = _render_item(block)
         return ("    " * depth + item if item else ""), depth
     if block.kind == "table":
-        return _render_table(block.rows), -1
+        return format_table(block.rows), -1
     if block.verbatim:
         return _render_code(block.verbatim), -1
     return escape_line(dehyphenate_lines(block.lines)), -1
@@ -399,19 +399,6 @@ def escape_line(text: str) -> str:
     if _RULE.match(text) or _ACCIDENT.match(text):
         return "\\" + text
     return _NUMBER.sub(r"\1\\\2", text, count=1) if _NUMBER.match(text) else text
-
-
-def _render_table(rows: Sequence[Sequence[str]]) -> str:
-    width = max((len(row) for row in rows), default=0)
-    if not width:
-        return ""
-    lines = [
-        "| "
-        + " | ".join([*(cell.replace("|", "\\|") for cell in row), *[""] * (width - len(row))])
-        + " |"
-        for row in rows
-    ]
-    return "\n".join([lines[0], "|" + "---|" * width, *lines[1:]])
 
 
 _FENCE = re.compile(r"`{3,}")
