@@ -1,4 +1,4 @@
-"""File formats: which reader a file needs. Its suffix says, and its first bytes may overrule it."""
+"""File formats: which reader a file needs, by its suffix and its first bytes."""
 
 from __future__ import annotations
 

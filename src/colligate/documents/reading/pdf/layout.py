@@ -1,4 +1,4 @@
-"""Pages as blocks of lines, with running headers and page numbers told apart from text.
+"""Pages as blocks of lines, with running headers and page numbers kept apart from text.
 
 liteparse decides what a block is and in which order blocks are read. But its text is marked up and
 escaped unevenly, and it joins lines that heading repair must tell apart. So each block is rebuilt
