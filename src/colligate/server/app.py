@@ -32,7 +32,7 @@ from colligate import __version__
 from colligate.core.events import Listener
 from colligate.engine import Engine
 from colligate.errors import MissingExtra, UsageError
-from colligate.library.address import Address, publish_address, withdraw_address
+from colligate.library.lock import Address, publish_address, withdraw_address
 from colligate.server import openai
 from colligate.server.auth import Guard
 from colligate.server.config import DEFAULT_LIBRARY, ServerConfig

@@ -27,7 +27,7 @@ from colligate.core.parameters import list_parameters
 from colligate.core.strategy import Strategy, list_strategies, load_strategy
 from colligate.engine import DEFAULT_STRATEGY
 from colligate.errors import ColligateError, UsageError
-from colligate.library.traces import RUNS_FOLDER, mentions
+from colligate.library.store import RUNS_FOLDER, mentions
 from colligate.server.config import ServerConfig
 from colligate.server.errors import Busy, NotHere, RunFailed, problem, problem_of
 from colligate.server.libraries import Libraries

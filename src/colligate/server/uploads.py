@@ -22,7 +22,7 @@ from typing import Any, BinaryIO
 from colligate.concurrency import in_thread
 from colligate.errors import ColligateError
 from colligate.library.ingest import Progress
-from colligate.library.traces import FILES_FOLDER
+from colligate.library.store import FILES_FOLDER
 from colligate.server.errors import Busy, NotHere, problem_of
 from colligate.server.libraries import Libraries
 from colligate.server.metrics import Metrics

@@ -15,7 +15,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from colligate.bench.question import Candidate, Question
 from colligate.documents.document import digest
-from colligate.documents.reading.jsonl import (
+from colligate.documents.reading.records import (
     BYTE_ORDER_MARK,
     GZIP_MAGIC,
     parse_json,
