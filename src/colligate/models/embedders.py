@@ -124,9 +124,6 @@ class StaticEmbedder:
 
     Hundreds of times as fast as a transformer, and worse at meaning beyond the words. A text of
     any length is read; one without tokens has the vector of the unknown token.
-
-    Raises:
-        WeightsUnavailable: the weights were not pulled, or (at the first call) are damaged.
     """
 
     def __init__(self) -> None:
@@ -251,12 +248,7 @@ class SentenceTransformerEmbedder:
 
 
 class CrossEncoderReranker:
-    """A reranker that reads query and passage together: a cross-encoder.
-
-    Raises:
-        MissingExtra: sentence-transformers is not installed.
-        WeightsUnavailable: the model cannot be loaded.
-    """
+    """A reranker that reads query and passage together: a cross-encoder."""
 
     def __init__(self, name_or_path: str) -> None:
         self._name = name_or_path

@@ -28,12 +28,7 @@ class Header:
 
 
 def read_header(path: Path) -> Header:
-    """Read the metadata up to the vocabulary, which is long and comes last.
-
-    Raises:
-        UnknownModel: there is no such file.
-        WeightsUnavailable: it is not a readable GGUF file.
-    """
+    """Read the metadata up to the vocabulary, which is long and comes last."""
     try:
         with path.open("rb") as stream:
             if stream.read(4) != b"GGUF":

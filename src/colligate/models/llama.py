@@ -1,4 +1,8 @@
-"""GGUF models in this process: llama.cpp through xllamacpp, in its own threads."""
+"""GGUF models in this process: llama.cpp through xllamacpp, in its own threads.
+
+Prompts that begin alike share their work: llama.cpp keeps the keys and values of the last prompts
+and computes only from the first token that differs, so common text must come first.
+"""
 
 from __future__ import annotations
 
@@ -42,11 +46,6 @@ from colligate.models.base import (
 from colligate.models.gguf import read_header
 from colligate.models.label_odds import odds_of, require_labels
 from colligate.models.thinking import split_thinking, streamed
-
-# llama.cpp's server object in this process, without asyncio.
-#
-# Prompts that begin alike share their work: llama.cpp keeps the keys and values of the last
-# prompts and computes only from the first token that differs, so put what is common first.
 
 wait_without_spinning()
 
@@ -432,9 +431,6 @@ def find_token_spans(text: str, pieces: Sequence[bytes]) -> list[tuple[int, int]
     (SentencePiece, at the beginning) have an empty range. Blanks that it leaves out are in no
     token, nor are bytes that its vocabulary does not have at all.
 
-    Raises:
-        ValueError: the tokens are not of this text.
-
     >>> token_spans("n\u00e9 \u6771", [b" n", b"\\xc3\\xa9", b" \\xe6\\x9d", b"\\xb1"])
     [(0, 1), (1, 2), (2, 4), (3, 4)]
     >>> token_spans("a\u0006 b", [b"a", b" b"])
@@ -554,10 +550,6 @@ class LlamaCpp:
         """Make one call; see `ChatModel.chat`.
 
         With a schema the text is JSON that satisfies it, unless `finish_reason` is "length".
-
-        Raises:
-            ContextTooSmall: the prompt does not fit.
-            RequestRefused: llama.cpp cannot make a grammar of the schema.
         """
         body: dict[str, Any] = {
             "max_tokens": request.max_tokens,
@@ -583,9 +575,6 @@ class LlamaCpp:
 
         Pairs are computed in the order of their prefixes: llama.cpp keeps what two neighbours
         begin with. Different prefixes run at the same time where there are several slots.
-
-        Raises:
-            ContextTooSmall: a pair does not fit; the others are stopped.
         """
         together: dict[str, list[int]] = {}
         for index, (prefix, _) in enumerate(pairs):
@@ -608,12 +597,7 @@ class LlamaCpp:
     async def labels(
         self, messages: Sequence[Message], labels: Sequence[str], *, forced: str = ""
     ) -> LabelOdds:
-        """Return the odds of each label, scored whole; see `LabelModel.labels`.
-
-        Raises:
-            ContextTooSmall: the messages do not fit.
-            ValueError: there are no labels, or one is empty or given twice.
-        """
+        """Return the odds of each label, scored whole; see `LabelModel.labels`."""
         require_labels(labels)
         begun = encodable(forced)
 
@@ -631,11 +615,7 @@ class LlamaCpp:
         return await self._threads.run(lambda: len(self._engine.prompt_tokens(messages)))
 
     async def token_spans(self, text: str) -> list[tuple[int, int]]:
-        """Return the half-open character ranges of a text's tokens exactly; see `ChatModel`.
-
-        Raises:
-            MissingCapability: the tokenizer changes more of a text than its blanks.
-        """
+        """Return the half-open character ranges of a text's tokens exactly; see `ChatModel`."""
         text = encodable(text)
         tokens = await self._threads.run(lambda: self._engine.pieces(text))
         try:

@@ -51,9 +51,6 @@ def download(wheel: Wheel, partial: Path, most: int, on_bytes: Callable[[int], N
     """Append to `partial` what it lacks of the wheel's file, at most a little over `most` bytes.
 
     `on_bytes` gets the size of `partial` after each piece.
-
-    Raises:
-        SourceFailed: the index, or a package, cannot be used.
     """
     try:
         with _client() as client, partial.open("ab") as out:
@@ -137,12 +134,7 @@ def index_url() -> str:
 
 
 def wheel_url(client: httpx2.Client, package: str, version: str) -> str:
-    """Return the address of a wheel of exactly this version, for any platform.
-
-    Raises:
-        LookupError: the index has no such package or wheel.
-        httpx2.HTTPError: the index does not answer.
-    """
+    """Return the address of a wheel of exactly this version, for any platform."""
     project = _normalise(package)
     url = f"{index_url()}/{project}/"
     with client.stream("GET", url, headers={"Accept": _ACCEPT}) as response:

@@ -139,11 +139,7 @@ def open_embedder(
 
 
 def pull_embedder(name: str, *, on_progress: OnProgress | None = None) -> None:
-    """Download the weights of an embedder that has pinned ones, if they are missing.
-
-    Raises:
-        WeightsUnavailable: they cannot be downloaded.
-    """
+    """Download the weights of an embedder that has pinned ones, if they are missing."""
     pinned = {"minilm": "minilm-l6-v2-int8", "static": "wordllama-256"}.get(name, name)
     if pinned in ("minilm-l6-v2-int8", "wordllama-256"):
         pull(pinned, on_progress)

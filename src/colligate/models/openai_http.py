@@ -38,7 +38,7 @@ from colligate.errors import (
     UnknownModel,
     closest,
 )
-from colligate.models.base import ChatRequest, encodable
+from colligate.models.base import ChatRequest
 from colligate.models.structured import with_schema
 
 T = TypeVar("T")
@@ -47,6 +47,8 @@ OPENAI_URL = "https://api.openai.com/v1"
 
 REFUSALS = (openai.BadRequestError, openai.UnprocessableEntityError)
 """A server refuses a request as it is; `Dialect.learn` may find out why."""
+
+OnRefusal = Callable[[openai.APIStatusError, Mapping[str, Any]], bool]
 
 
 class Garbled(Exception):
@@ -175,20 +177,25 @@ class Endpoint:
     async def post(
         self,
         path: str,
-        body: Mapping[str, Any],
+        body: Mapping[str, Any] | Callable[[], Mapping[str, Any]],
         read: Callable[[Any], T],
         *,
         model: str = "",
+        learn: OnRefusal | None = None,
     ) -> T:
         """Post a body and read the JSON of the answer; ask again when it cannot be read.
 
-        Raises:
-            ModelError: as `call`.
+        `learn` gets a refusal and the body that was refused; if it returns True, the body is made
+        and posted anew.
         """
         async with self.call(model) as call:
             while True:
+                sent = body() if callable(body) else body
                 try:
-                    return read(await call.client.post(path, body=body, cast_to=object))
+                    return read(await call.client.post(path, body=sent, cast_to=object))
+                except REFUSALS as error:
+                    if learn is None or not learn(error, sent):
+                        raise
                 except UNUSABLE as error:
                     call.retry(error)
 
@@ -310,11 +317,7 @@ def _read_models(listed: Any) -> dict[str, dict[str, Any]]:
 
 
 def redact_url(url: str) -> str:
-    """Return the URL as it may be shown: without user, password and query.
-
-    Raises:
-        UnknownModel: it is not an http(s) URL.
-    """
+    """Return the URL as it may be shown: without user, password and query."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
@@ -493,7 +496,7 @@ class Dialect:
             messages = with_schema(messages, schema)
         body: dict[str, Any] = {
             "model": self._model,
-            "messages": [{"role": m.role, "content": encodable(m.content)} for m in messages],
+            "messages": [{"role": m.role, "content": m.content} for m in messages],
             self._limit: request.max_tokens + self.thinking_room,
         }
         optional = {

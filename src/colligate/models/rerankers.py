@@ -92,11 +92,7 @@ class HTTPReranker:
         return f"HTTPReranker({self.name!r})"
 
     async def score(self, query: str, texts: Sequence[str]) -> list[float]:
-        """Return the server's relevance score of each text, in the order given.
-
-        Raises:
-            ModelError: one of its subclasses; MalformedOutput when scores are missing.
-        """
+        """Return the server's relevance score of each text, in the order given."""
         if not texts:
             return []
         body = {

@@ -30,10 +30,6 @@ class ThreadedModel:
     """A model of one of transformers' Auto classes, from a folder or by hub name.
 
     Weights are loaded at the first call, onto a GPU if there is one.
-
-    Raises:
-        MissingExtra: torch or transformers is not installed.
-        UnknownModel, WeightsUnavailable: there is no such folder, or it holds no model.
     """
 
     def __init__(self, name_or_path: str, auto_class: str) -> None:

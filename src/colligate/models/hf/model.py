@@ -103,10 +103,6 @@ class HFModel:
         """Answer messages; see `ChatModel.chat`.
 
         With a schema the text is JSON that satisfies it, unless `finish_reason` is "length".
-
-        Raises:
-            ContextTooSmall: the prompt does not fit.
-            RequestRefused: the chat template refuses the messages, or the schema is not supported.
         """
         # In the tokenizer's thread: a prompt must not wait for the answers in progress.
         generation, inside = await self._parts.reading.run(lambda: self._encode(request))

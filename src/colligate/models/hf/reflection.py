@@ -70,12 +70,7 @@ class ReflectiveModel:
     async def continue_answer(
         self, question: str, passage: str, before: str, max_tokens: int
     ) -> ReflectedText:
-        """Write greedily after a passage and the answer so far.
-
-        Raises:
-            ContextTooSmall: the passage does not fit.
-            MissingExtra, UnknownModel, WeightsUnavailable: as `wants_retrieval`.
-        """
+        """Write greedily after a passage and the answer so far."""
         return await self._threads.run(
             partial(self._continue_answer, question, passage, before, max_tokens)
         )

@@ -175,11 +175,6 @@ class Adapters:
 
         The key is made from the files' content: an adapter is loaded once wherever its files are,
         and results stored under its key belong to it.
-
-        Raises:
-            MissingExtra: peft is not installed.
-            WeightsUnavailable: there is no such adapter, its files are damaged, it is not plain
-                LoRA, or it is made for another model.
         """
         import_transformers()  # turns its messages off
         peft = _import_peft()
