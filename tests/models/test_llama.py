@@ -502,7 +502,7 @@ async def test_a_file_cut_short_is_one_line(tmp_path, gguf, capfd):
     with gguf.open("rb") as whole:
         (tmp_path / "cut.gguf").write_bytes(whole.read(40_000_000))
     model = LlamaCpp(tmp_path / "cut.gguf", name="gguf:cut", context_tokens=256)
-    with pytest.raises(WeightsUnavailable, match="it is damaged, of a kind not known") as caught:
+    with pytest.raises(WeightsUnavailable, match="it is damaged, of an unknown kind") as caught:
         await ask(model, user("Hello"), max_tokens=1)
     await model.aclose()
     assert "\n" not in str(caught.value)

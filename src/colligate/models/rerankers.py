@@ -14,16 +14,12 @@ from colligate.models.openai_http import Endpoint, Garbled, Policy
 class EmbeddingReranker:
     """Cosine similarity of query and text under an embedder, in [-1, 1]."""
 
+    name = "embedding"
+
     def __init__(self, embedder: Embedder) -> None:
         self._embedder = embedder
 
-    @property
-    def name(self) -> str:
-        """The name, as given on the command line."""
-        return "embedding"
-
     async def score(self, query: str, texts: Sequence[str]) -> list[float]:
-        """Return one similarity per text, in the order given."""
         if not texts:
             return []
         [asked] = await self._embedder.embed([query], "query")
@@ -43,16 +39,12 @@ class LikelihoodReranker:
     very small models do it well. One prefill per text, all in one call.
     """
 
+    name = "likelihood"
+
     def __init__(self, model: LikelihoodModel) -> None:
         self._model = model
 
-    @property
-    def name(self) -> str:
-        """The name, as given on the command line."""
-        return "likelihood"
-
     async def score(self, query: str, texts: Sequence[str]) -> list[float]:
-        """Return one mean log-probability per text, in the order given; at most 0."""
         if not texts:
             return []
         pairs = [(f"{text}\n\nQuestion:", f" {query}") for text in texts]
@@ -83,16 +75,12 @@ class HTTPReranker:
             url.rstrip("/").removesuffix("/rerank"), key, policy=policy, key_variable=key_variable
         )
 
-    @property
-    def name(self) -> str:
-        """`http:MODEL@URL`."""
-        return f"http:{self._model}@{self._endpoint.url}"
+        self.name = f"http:{model}@{self._endpoint.url}"
 
     def __repr__(self) -> str:
         return f"HTTPReranker({self.name!r})"
 
     async def score(self, query: str, texts: Sequence[str]) -> list[float]:
-        """Return the server's relevance score of each text, in the order given."""
         if not texts:
             return []
         body = {
@@ -106,7 +94,6 @@ class HTTPReranker:
         return await self._endpoint.post("/rerank", body, read, model=self._model)
 
     async def aclose(self) -> None:
-        """Close the connections. Safe to call twice."""
         await self._endpoint.aclose()
 
 

@@ -44,7 +44,7 @@ T = TypeVar("T")
 
 
 class HFModel:
-    """A causal language model as `transformers` loads it: a folder, a GGUF file or a hub name.
+    """A causal language model of transformers: a folder, a GGUF file or a hub name.
 
     Weights are loaded at the first call. Simultaneous calls are computed together, at most
     `parallel` of them. `context_tokens` is the limit for prompt and answer of one call together;
@@ -57,6 +57,8 @@ class HFModel:
         UnknownModel: there is no such file or folder.
         WeightsUnavailable: the files, or those of the hub, are not a model that can be used.
     """
+
+    capabilities = frozenset(Capability)
 
     def __init__(
         self,
@@ -71,33 +73,16 @@ class HFModel:
         import_transformers()  # reports what is missing
         source = find_source(target)
         trained, kv_bytes = read_sizes(source)
-        self._name = name
-        self._version = source.version
+        self.name = name
+        self.version = source.version  # changes with the files, the adapter's included
+        self.context_tokens = context_tokens or window(trained, kv_bytes, most=_LONGEST_WINDOW)
         self._adapter = ""
-        self._context = context_tokens or window(trained, kv_bytes, most=_LONGEST_WINDOW)
         self._parts = _SharedParts(
-            source, name, context=self._context, parallel=parallel, device=device, dtype=dtype
+            source,
+            name,
+            parallel=parallel,
+            options={"context": self.context_tokens, "device": device, "dtype": dtype},
         )
-
-    @property
-    def name(self) -> str:
-        """The model string that names it."""
-        return self._name
-
-    @property
-    def version(self) -> str:
-        """A text that changes with the files, the adapter's included."""
-        return self._version
-
-    @property
-    def capabilities(self) -> frozenset[Capability]:
-        """All of them."""
-        return frozenset(Capability)
-
-    @property
-    def context_tokens(self) -> int:
-        """The limit for prompt and answer of one call together."""
-        return self._context
 
     async def chat(self, request: ChatRequest, on_token: OnToken | None = None) -> Completion:
         """Answer messages; see `ChatModel.chat`.
@@ -112,10 +97,10 @@ class HFModel:
         return Completion(
             text=text,
             usage=Usage(generated.input_tokens, generated.output_tokens, generated.cached_tokens),
-            model=self._name,
+            model=self.name,
             finish_reason=generated.finish_reason,
             thinking=thinking,
-            warnings=() if self._parts.prompts().has_template else (_no_template(self._name),),
+            warnings=() if self._parts.prompts().has_template else (_no_template(self.name),),
         )
 
     def _encode(self, request: ChatRequest) -> tuple[GenerationRequest, bool]:
@@ -198,18 +183,15 @@ class HFModel:
         """Return the same weights with a LoRA adapter; see `AdapterModel.with_adapter`."""
         key = await self._parts.compute(lambda _: self._parts.runtime().adapters.load(adapter))
         view = copy(self)
-        view._name = f"{self._parts.name}+{adapter}"
-        view._version = f"{self._version}+{key}"
+        view.name = f"{self._parts.name}+{adapter}"
+        view.version = f"{self.version}+{key}"
         view._adapter = key
         return view
 
     async def count_tokens(self, text: str) -> int:
-        """Count the tokens of a text exactly."""
         return len(await self.token_spans(text))
 
     async def count_prompt(self, messages: Sequence[Message]) -> int:
-        """Count the tokens of messages with their template exactly."""
-
         def count() -> int:
             prompts = self._parts.prompts()
             return len(prompts.encode(prompts.render(messages)))
@@ -217,7 +199,6 @@ class HFModel:
         return await self._parts.reading.run(count)
 
     async def token_spans(self, text: str) -> list[tuple[int, int]]:
-        """Return the half-open character ranges of a text's tokens."""
         return await self._parts.reading.run(lambda: self._parts.prompts().token_spans(text))
 
     async def aclose(self) -> None:
@@ -242,17 +223,15 @@ class _SharedParts:
         source: ModelSource,
         name: str,
         *,
-        context: int,
         parallel: int,
-        device: str,
-        dtype: str,
+        options: dict[str, Any],
     ) -> None:
         self.name = name
         self.reading = Threads(f"{name} (tokenizer)")
         self.computing = Threads(name)
         self._source = source
         self._parallel = parallel
-        self._options: dict[str, Any] = {"context": context, "device": device, "dtype": dtype}
+        self._options = options
         self._tokenizing = Lock()
         self._prompts: Prompts | None = None
         self._grammars: Grammars | None = None
