@@ -1,8 +1,7 @@
 """Generate answers to prompts: continuous batching with a decoding loop of our own.
 
-A module of its own because it hides how requests are batched: requests of any thread join between
-two tokens of those in progress, each with its own seed, grammar, stop strings and adapter. All the
-work is done in the model's thread, by whichever call waits there.
+Requests of any thread join between two tokens of those in progress, each with its own seed,
+grammar, stop strings and adapter. The work is done in the model's thread, by any call that waits.
 """
 
 from __future__ import annotations
@@ -19,9 +18,8 @@ from typing import Any, Literal
 
 from colligate.errors import RequestRefused, ServerFailed
 from colligate.models.hf.grammar import Grammar
-from colligate.models.hf.prefix_cache import Layers
 from colligate.models.hf.prompts import Prompts
-from colligate.models.hf.runtime import PassStopped, Runtime
+from colligate.models.hf.runtime import Layers, PassStopped, Runtime
 
 FinishReason = Literal["stop", "length"]
 
