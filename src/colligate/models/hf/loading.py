@@ -68,7 +68,7 @@ def find_source(target: str) -> ModelSource:
 def read_sizes(source: ModelSource) -> tuple[int | None, int | None]:
     """Return the trained context length, and the bytes of one token's keys and values in 16 bits.
 
-    None if the model does not state it. A hub name's config is downloaded if it is not local.
+    None if the model does not state it. The config of a hub name is downloaded if necessary.
     """
     if source.gguf_file:
         header = read_header(Path(source.place) / source.gguf_file)

@@ -1,7 +1,8 @@
-"""Self-RAG's own models: they write reflection tokens that judge what they write.
+"""Self-RAG's own models: they judge their text by reflection tokens that they write.
 
 Prompt and arithmetic are those of the released code: "### Instruction", "### Response", and each
 judgement is the share of a token's probability among its kind, where the model writes such a token.
+A strategy knows only `ReflectiveModel`, not the passes that it runs.
 """
 
 from __future__ import annotations
@@ -76,7 +77,6 @@ class ReflectiveModel:
         )
 
     async def aclose(self) -> None:
-        """Free the model. Safe to call twice."""
         await self._threads.aclose()
         self._loaded = None
 
