@@ -8,7 +8,6 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from functools import partial
 from importlib import resources
 from pathlib import Path
 from typing import Any, Literal, TypedDict
@@ -70,7 +69,7 @@ class UsageReport:
     seconds: float = 0.0
     cost_usd: float | None = 0.0
     by_role: Mapping[str, Sums] = field(default_factory=dict)
-    structured: Mapping[Stage, int] = field(default_factory=partial(dict.fromkeys, STAGES, 0))
+    structured: Mapping[Stage, int] = field(default_factory=lambda: dict.fromkeys(STAGES, 0))
     remembered: int = 0
 
     def to_json(self) -> dict[str, Any]:
@@ -141,7 +140,7 @@ class Meter:
     calls: list[Call] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     retrieval_rounds: int = 0
-    stages: dict[Stage, int] = field(default_factory=partial(dict.fromkeys, STAGES, 0))
+    stages: dict[Stage, int] = field(default_factory=lambda: dict.fromkeys(STAGES, 0))
     tokens: int = field(default=0, init=False)
     """Tokens in and out of all calls so far, without those that the cache answered."""
 
