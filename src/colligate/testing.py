@@ -123,7 +123,6 @@ class ScriptedModel:
         )
 
     async def likelihoods(self, pairs: Sequence[tuple[str, str]]) -> list[list[float]]:
-        """Return what the function returns for each pair."""
         if self._likelihood is None:
             raise MissingCapability(f"{self.name} gives no likelihoods")
         await asyncio.sleep(0)
@@ -132,7 +131,6 @@ class ScriptedModel:
     async def labels(
         self, messages: Sequence[Message], labels: Sequence[str], *, forced: str = ""
     ) -> LabelOdds:
-        """Return what the function returns."""
         if self._labels is None:
             raise MissingCapability(f"{self.name} gives no label probabilities")
         await asyncio.sleep(0)
@@ -146,7 +144,6 @@ class ScriptedModel:
         query: int | None = None,
         layers: tuple[float, float] = (0.0, 1.0),
     ) -> list[float]:
-        """Return what the function returns."""
         if self._attention is None:
             raise MissingCapability(f"{self.name} gives no attention")
         await asyncio.sleep(0)
@@ -162,8 +159,7 @@ class ScriptedModel:
     async def token_spans(self, text: str) -> list[tuple[int, int]]:
         return token_spans(text)
 
-    async def aclose(self) -> None:
-        """Do nothing: there is nothing to free."""
+    async def aclose(self) -> None: ...
 
 
 def _stream(text: str, on_token: OnToken) -> None:

@@ -182,7 +182,7 @@ class ChatModel(Protocol):
         ...
 
     async def aclose(self) -> None:
-        """Free what the model holds. Safe to call twice."""
+        """Stop calls in progress and free the model. Safe to call twice."""
         ...
 
 

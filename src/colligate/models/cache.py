@@ -63,7 +63,6 @@ class CachedChat(WrappedModel):
         self.version = str(getattr(model, "version", ""))
 
     async def chat(self, request: ChatRequest, on_token: OnToken | None = None) -> Completion:
-        """Make one call; see `ChatModel.chat`. An answer from the cache is `cached`."""
         if not request.repeatable:
             return await self._model.chat(request, on_token)
         fresh: list[Completion] = []
@@ -110,7 +109,6 @@ class CachedChat(WrappedModel):
     async def labels(
         self, messages: Sequence[Message], labels: Sequence[str], *, forced: str = ""
     ) -> LabelOdds:
-        """Return label odds; see `LabelModel.labels`. Odds from the cache are `cached`."""
         model = self._model
         if not isinstance(model, LabelModel):
             raise MissingCapability(f"{self.name} gives no label probabilities")
@@ -132,7 +130,6 @@ class CachedChat(WrappedModel):
         query: int | None = None,
         layers: tuple[float, float] = (0.0, 1.0),
     ) -> list[float]:
-        """Return attention to spans; see `AttentionModel.attention`."""
         model = self._model
         if not isinstance(model, AttentionModel):
             raise MissingCapability(f"{self.name} gives no attention")
@@ -156,8 +153,7 @@ class CachedChat(WrappedModel):
         return CachedChat(await model.with_adapter(adapter), self._cache, self._tags)
 
     async def aclose(self) -> None:
-        """Close the model; the cache is closed by its owner. Safe to call twice."""
-        await self._model.aclose()
+        await self._model.aclose()  # the cache is closed by its owner
 
     def _key(self, kind: str, request: Mapping[str, Any]) -> str:
         """Return the SHA-256 of all that an answer depends on; the request is not stored.

@@ -97,10 +97,7 @@ class LlamaCpp:
         self._finalizer = weakref.finalize(self, self._engine.close)
 
     async def chat(self, request: ChatRequest, on_token: OnToken | None = None) -> Completion:
-        """Make one call; see `ChatModel.chat`.
-
-        With a schema the text is JSON that satisfies it, unless `finish_reason` is "length".
-        """
+        """Make one call. With a schema the text satisfies it, unless it is cut at the limit."""
         body: dict[str, Any] = {
             "max_tokens": request.max_tokens,
             "temperature": request.temperature,
@@ -121,10 +118,10 @@ class LlamaCpp:
         )
 
     async def likelihoods(self, pairs: Sequence[tuple[str, str]]) -> list[list[float]]:
-        """Return the log-probability of each token of each continuation; see `LikelihoodModel`.
+        """Return likelihoods.
 
-        Pairs are computed in the order of their prefixes: llama.cpp keeps what two neighbours
-        begin with. Different prefixes run at the same time where there are several slots.
+        Pairs are computed in the order of their prefixes, because llama.cpp keeps the common
+        beginning of two neighbours. Different prefixes run at once where there are several slots.
         """
         together: dict[str, list[int]] = {}
         for index, (prefix, _) in enumerate(pairs):
@@ -148,7 +145,7 @@ class LlamaCpp:
     async def labels(
         self, messages: Sequence[Message], labels: Sequence[str], *, forced: str = ""
     ) -> LabelOdds:
-        """Return the odds of each label, scored whole; see `LabelModel.labels`."""
+        """Return the odds of each label, scored by all its tokens."""
         require_labels(labels)
 
         def score(stopped: threading.Event) -> LabelOdds:

@@ -167,7 +167,7 @@ class OpenAIChat:
     async def labels(
         self, messages: Sequence[Message], labels: Sequence[str], *, forced: str = ""
     ) -> LabelOdds:
-        """Return the odds of each label as the answer's beginning; see `LabelModel.labels`.
+        """Return label odds.
 
         Labels of several tokens, and labels after `forced`, are scored whole where the server
         gives likelihoods and templates conversations (vLLM), one pass per label. Otherwise the
@@ -194,10 +194,9 @@ class OpenAIChat:
         return scorer if forced or any(len(ids) > 1 for ids in tokens) else None
 
     async def likelihoods(self, pairs: Sequence[tuple[str, str]]) -> list[list[float]]:
-        """Return the log-probability of each token of each continuation: `LikelihoodModel`.
+        """Return likelihoods, in tokens of the server's own tokenizer.
 
-        Tokens are those of the server's own tokenizer. An empty prefix is its BOS token, or a
-        line break where it has none.
+        An empty prefix is its BOS token, or a line break where it has none.
         """
         scorer = await self._find_scorer()
         return await scorer.likelihoods(pairs, self.context_tokens)
@@ -467,7 +466,6 @@ class OpenAIEmbedder:
     async def embed(
         self, texts: Sequence[str], kind: Literal["passage", "query"] = "passage"
     ) -> NDArray[np.float32]:
-        """Return vectors of unit length, (texts, dimension) float32, in the order of the texts."""
         if not texts:
             return np.zeros((0, self.dimension), dtype=np.float32)
         return np.concatenate(await gather(map(self._post, self._batches(texts))))

@@ -26,8 +26,7 @@ class EmbeddingReranker:
         rows = await self._embedder.embed(texts, "passage")
         return [float(score) for score in rows @ asked]
 
-    async def aclose(self) -> None:
-        """Do nothing: the embedder is closed by its owner."""
+    async def aclose(self) -> None: ...  # the embedder is closed by its owner
 
 
 class LikelihoodReranker:
@@ -51,8 +50,7 @@ class LikelihoodReranker:
         scored = await self._model.likelihoods(pairs)
         return [sum(tokens) / max(1, len(tokens)) for tokens in scored]
 
-    async def aclose(self) -> None:
-        """Do nothing: the model is closed by its owner."""
+    async def aclose(self) -> None: ...  # the model is closed by its owner
 
 
 class HTTPReranker:

@@ -84,10 +84,7 @@ class HFModel:
         )
 
     async def chat(self, request: ChatRequest, on_token: OnToken | None = None) -> Completion:
-        """Answer messages; see `ChatModel.chat`.
-
-        With a schema the text is JSON that satisfies it, unless `finish_reason` is "length".
-        """
+        """Answer messages. With a schema the text satisfies it, unless it is cut at the limit."""
         # In the tokenizer's thread: a prompt must not wait for the answers in progress.
         generation, inside = await self._parts.reading.run(lambda: self._encode(request))
         with self._parts.stoppable(generation.halt):
@@ -135,7 +132,7 @@ class HFModel:
             raise self._parts.closed() from None
 
     async def likelihoods(self, pairs: Sequence[tuple[str, str]]) -> list[list[float]]:
-        """Return the `likelihood` of each pair, computed in as few passes as possible."""
+        """Return likelihoods, computed in as few passes as possible."""
         return await self._parts.compute(
             lambda stop: self._parts.scorer().score_texts(pairs, adapter=self._adapter, stop=stop)
         )
@@ -143,7 +140,7 @@ class HFModel:
     async def labels(
         self, messages: Sequence[Message], labels: Sequence[str], *, forced: str = ""
     ) -> LabelOdds:
-        """Return the odds of each label, scored whole; see `LabelModel.labels`."""
+        """Return the odds of each label, scored by all its tokens."""
         require_labels(labels)
 
         def score(stop: Event) -> list[list[float]]:
@@ -164,7 +161,6 @@ class HFModel:
         query: int | None = None,
         layers: tuple[float, float] = (0.0, 1.0),
     ) -> list[float]:
-        """Return the mean attention of query tokens to each span; see `AttentionModel`."""
         return await self._parts.compute(
             lambda stop: compute_attention(
                 self._parts.runtime(),
@@ -179,7 +175,6 @@ class HFModel:
         )
 
     async def with_adapter(self, adapter: str | Path) -> HFModel:
-        """Return the same weights with a LoRA adapter; see `AdapterModel.with_adapter`."""
         key = await self._parts.compute(lambda _: self._parts.runtime().adapters.load(adapter))
         view = copy(self)
         view.name = f"{self._parts.name}+{adapter}"
@@ -201,8 +196,7 @@ class HFModel:
         return await self._parts.reading.run(lambda: self._parts.prompts().token_spans(text))
 
     async def aclose(self) -> None:
-        """Free the model's memory; calls in progress are stopped. Safe to call twice."""
-        if not self._adapter:
+        if not self._adapter:  # the base owns the weights
             await self._parts.aclose()
 
 
