@@ -204,7 +204,7 @@ def draw_front(
 def draw_bars(
     bars: Sequence[tuple[str, Sequence[int]]], colours: Mapping[str, str], *, title: str
 ) -> str:
-    """Draw a bar for each label, divided by its counts, one for each kind in `colours`."""
+    """Draw a bar for each label, divided by its counts, one a colour; the page has the legend."""
     with _canvas(1 if colours else 0, 0.7 + 0.3 * len(bars)) as canvas:
         if canvas is None:
             return ""
@@ -225,14 +225,12 @@ def draw_bars(
         ax.grid(visible=False)
         ax.spines[:].set_visible(False)
         ax.set_ylim(len(bars) - 0.5, -0.5)
-        handles = [ax.barh(0, 0, color=colour, label=kind) for kind, colour in colours.items()]
-        canvas.legend(handles=handles, loc="outside upper left", ncols=len(handles))
         return _save(canvas, title)
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A value with its interval in a row of its own; `filled` marks it, `note` is at its end."""
+    """A value with its interval in a row of its own; `filled` marks it, `note` follows it."""
 
     label: str
     value: float
@@ -265,8 +263,8 @@ def draw_intervals(panels: Sequence[IntervalPanel], *, title: str) -> str:
                 ax.hlines(at, row.low, row.high, color=COLOURS[0], linewidth=1.6, alpha=0.7)
                 face = COLOURS[0] if row.filled else "white"
                 ax.plot([row.value], [at], "o", color=COLOURS[0], markerfacecolor=face)
-                end = ax.get_yaxis_transform()  # x as a share of the axes
-                ax.text(1.01, at, _clean(row.note), transform=end, va="center")
+                end = (row.high, at)
+                ax.annotate(_clean(row.note), end, (4, 0), textcoords="offset points", va="center")
             ax.set_yticks(range(len(panel.rows)), [_clean(row.label) for row in panel.rows])
             ax.tick_params(axis="y", length=0, labelcolor=_INK)
             ax.set_ylim(len(panel.rows) - 0.4, -0.6)

@@ -180,8 +180,8 @@ MEANINGS: Mapping[Verdict, str] = {
     Verdict.PARTLY: "some of what was asked for",
     Verdict.ANSWERED: "answered; no metric of this run decides how well",
     Verdict.WRONG: "another answer than the right one",
-    Verdict.REFUSED: "refused, although the documents hold the answer",
-    Verdict.FAILED: "failed with an error; counts as wrong everywhere",
+    Verdict.REFUSED: "no answer, although the documents hold it",
+    Verdict.FAILED: "an error; counts as wrong everywhere",
 }
 
 
