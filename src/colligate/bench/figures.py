@@ -17,6 +17,8 @@ from html import escape
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from colligate.bench.significance import Difference
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -230,14 +232,10 @@ def draw_bars(
 
 @dataclass(frozen=True)
 class Interval:
-    """A value with its interval in a row of its own; `filled` marks it, `note` follows it."""
+    """A difference in a row of its own; it is filled where its interval does not reach zero."""
 
     label: str
-    value: float
-    low: float
-    high: float
-    filled: bool = False
-    note: str = ""
+    difference: Difference
 
 
 @dataclass(frozen=True)
@@ -257,14 +255,15 @@ def draw_intervals(panels: Sequence[IntervalPanel], *, title: str) -> str:
             return ""
         for ax, panel in zip(canvas.axes, panels, strict=True):
             ax.axvline(0, color=_INK, linewidth=1)
-            for at, row in enumerate(panel.rows):
-                if not _can_plot(row.value, row.low, row.high):
+            for at, difference in enumerate(row.difference for row in panel.rows):
+                mean, low, high = difference.mean, difference.low, difference.high
+                if not _can_plot(mean, low, high):
                     continue
-                ax.hlines(at, row.low, row.high, color=COLOURS[0], linewidth=1.6, alpha=0.7)
-                face = COLOURS[0] if row.filled else "white"
-                ax.plot([row.value], [at], "o", color=COLOURS[0], markerfacecolor=face)
-                end = (row.high, at)
-                ax.annotate(_clean(row.note), end, (4, 0), textcoords="offset points", va="center")
+                ax.hlines(at, low, high, color=COLOURS[0], linewidth=1.6, alpha=0.7)
+                face = COLOURS[0] if difference.sure else "white"
+                ax.plot([mean], [at], "o", color=COLOURS[0], markerfacecolor=face)
+                place: Any = {"xytext": (4, 0), "textcoords": "offset points", "va": "center"}
+                ax.annotate(difference.stars, (high, at), **place)
             ax.set_yticks(range(len(panel.rows)), [_clean(row.label) for row in panel.rows])
             ax.tick_params(axis="y", length=0, labelcolor=_INK)
             ax.set_ylim(len(panel.rows) - 0.4, -0.6)

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
-from colligate.bench.metrics.backends import (
+from colligate.bench.metrics.catalogue import require_groups
+from colligate.bench.metrics.groups import (
     Backends,
     Entails,
     JudgeEntails,
@@ -19,7 +20,6 @@ from colligate.bench.metrics.backends import (
     TrainedEntails,
     TrainedReads,
 )
-from colligate.bench.metrics.catalogue import require_groups
 from colligate.bench.plan import Plan, SuiteEntry
 from colligate.core.events import Noted, Trace
 from colligate.errors import MissingCapability, MissingExtra, UsageError

@@ -12,7 +12,6 @@ import re
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from hashlib import sha256
 from pathlib import Path
 from statistics import fmean, pstdev
 from typing import Any
@@ -28,6 +27,7 @@ from colligate.bench.figures import (
     draw_intervals,
     draw_lines,
 )
+from colligate.bench.outcome import Row
 from colligate.bench.results import (
     NONE,
     RunResults,
@@ -35,8 +35,8 @@ from colligate.bench.results import (
     format_count,
     format_interval,
     format_number,
+    order_by_chance,
 )
-from colligate.bench.rows import Row
 from colligate.bench.significance import FEWEST, bootstrap
 from colligate.bench.suites import Picture, PictureKind
 from colligate.bench.tables import ColumnComparison, TextTable
@@ -205,16 +205,19 @@ def _cost_and_quality(results: RunResults, picture: Picture) -> list[ReportFigur
         values = [results.values(name, method.name, metric) for name in datasets]
         quality = [value for each in values for key, value in each.items() if key in common]
         usage = [row.outcome.usage for row in rows]
-        tokens = fmean(_count_tokens(each) for each in usage)
+        into, out, calls = (
+            fmean(float(each.get(name) or 0) for each in usage)
+            for name in ("input_tokens", "output_tokens", "calls")
+        )
         seconds = [row.outcome.seconds for row in rows if not row.outcome.usage.get("remembered")]
-        point = _mean_at(tokens, quality, results.seed, scale)
+        point = _mean_at(into + out, quality, results.seed, scale)
         dots.append(Series(method.label, (point,), style))
         numbers.append(
             (
                 method.label,
                 format_interval(point.y, point.low, point.high),
-                format_number(tokens),
-                format_number(fmean(float(each.get("calls") or 0) for each in usage)),
+                format_number(into + out),
+                format_number(calls),
                 format_number(fmean(seconds)) if seconds else "",
                 _mean_dollars(usage),
             )
@@ -258,10 +261,6 @@ def _find_front(points: Sequence[Point]) -> list[bool]:
     ]
 
 
-def _count_tokens(usage: Mapping[str, Any]) -> float:
-    return sum(float(usage.get(name) or 0) for name in ("input_tokens", "output_tokens"))
-
-
 def _mean_dollars(usage: Sequence[Mapping[str, Any]]) -> str:
     prices = [each.get("cost_usd") for each in usage]
     known = [float(price) for price in prices if price is not None]
@@ -287,7 +286,10 @@ def _attention_by_position(results: RunResults, picture: Picture) -> list[Report
         datasets = [picture.dataset] if picture.dataset else results.datasets
         rows = [row for name in datasets for row in results.rows_of(name, method.name) if row.trace]
         seen: dict[int | None, list[Sequence[float]]] = {}
-        for row in sorted(rows, key=_draw_order)[:MOST_TRACES]:
+        # The same traces are chosen each time, from all data sets alike.
+        for row in sorted(rows, key=lambda row: order_by_chance(row.dataset, row.question))[
+            :MOST_TRACES
+        ]:
             if scores := _z_scores(_read_attention(results.directory, row)):
                 gold = None if row.gold_at is None else row.gold_at + 1
                 seen.setdefault(gold, []).append(scores)
@@ -321,11 +323,6 @@ def _attention_by_position(results: RunResults, picture: Picture) -> list[Report
         why = "No trace of this run has a strategy's attention to the documents given."
         return [ReportFigure(_key(picture), title, missing=why)]
     return figures
-
-
-def _draw_order(row: Row) -> str:
-    """Return a key by which the same traces are chosen each time, from all data sets alike."""
-    return sha256(f"{row.dataset}\0{row.question}".encode(errors="replace")).hexdigest()
 
 
 def _mean_by_position(seen: Sequence[Sequence[float]], seed: int) -> tuple[Point, ...]:
@@ -429,10 +426,7 @@ def make_difference_figure(
         IntervalPanel(
             each.head.title,
             f"difference from {each.best.label}",
-            tuple(
-                Interval(gap.method.label, gap.value, gap.low, gap.high, gap.sure, gap.stars)
-                for gap in each.others
-            ),
+            tuple(Interval(gap.method.label, gap.difference) for gap in each.others),
         )
         for each in comparisons
     ]

@@ -57,9 +57,6 @@ class Provenance:
         """Return the record of this run, resumed with what is asked for now.
 
         More questions, data sets and strategies may be asked for; all else must be the same.
-
-        Raises:
-            UsageError: something else differs; it names the difference.
         """
         if wrong := list(_differences(self, now)):
             raise resume_error(folder, wrong)
@@ -75,7 +72,6 @@ class Provenance:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return what the file holds."""
         return asdict(self)
 
     @classmethod
@@ -91,12 +87,7 @@ RUN = RecordFile("run.json", Provenance.from_json, "a run", "colligate bench run
 
 
 def read_provenance(folder: Path) -> Provenance:
-    """Read what the run in a folder was made with. Blocks.
-
-    Raises:
-        MissingPath: there is no run.
-        ColligateError: its `run.json` cannot be read.
-    """
+    """Read what the run in a folder was made with. Blocks."""
     return RUN.read(folder)
 
 

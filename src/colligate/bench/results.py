@@ -9,12 +9,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
+from hashlib import sha256
 from pathlib import Path
 from statistics import fmean
 
 from colligate.bench.compare import collect_values
+from colligate.bench.outcome import Row, read_rows
 from colligate.bench.provenance import Provenance, read_provenance
-from colligate.bench.rows import Row, read_rows
 from colligate.bench.suites import Column, Method, Suite
 from colligate.bench.totals import Totals, read_totals
 
@@ -134,12 +135,7 @@ class RunResults:
 
 
 def read_results(directory: Path) -> RunResults:
-    """Read the results in a run's folder.
-
-    Raises:
-        MissingPath: there is no run there.
-        ColligateError: a file of it cannot be read.
-    """
+    """Read the results in a run's folder."""
     provenance = read_provenance(directory)
     suite = provenance.parsed_suite()
     rows = read_rows(directory)
@@ -243,6 +239,11 @@ def format_p(p: float) -> str:
 def choose_places(scale: float) -> int | None:
     """Return 1 decimal for percentages, as papers print them; None for as many as needed."""
     return 1 if scale == 100 else None
+
+
+def order_by_chance(dataset: str, question: str) -> str:
+    """Return a key by which the same questions come first each time, from all data sets alike."""
+    return sha256(f"{dataset}\0{question}".encode(errors="replace")).hexdigest()
 
 
 def format_count(count: int, what: str) -> str:

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from colligate.bench.corpus import INDEXES, CorpusResolver
-from colligate.bench.metrics.backends import Backends
 from colligate.bench.metrics.catalogue import is_of_run, measure_each
-from colligate.bench.outcome import Answerer
+from colligate.bench.metrics.groups import Backends
+from colligate.bench.outcome import ROWS, Answerer, Key, Row, read_rows
 from colligate.bench.participants import ModelNames, Participants, cache_replies, open_participants
 from colligate.bench.plan import (
     Estimate,
@@ -35,7 +35,6 @@ from colligate.bench.plan import (
 )
 from colligate.bench.provenance import RUN, Provenance
 from colligate.bench.question import Question
-from colligate.bench.rows import ROWS, Key, Row, read_rows
 from colligate.bench.suites import Dataset, Suite
 from colligate.bench.totals import Totals, forget_totals, read_totals, take_totals
 from colligate.concurrency import in_thread
@@ -339,9 +338,6 @@ class _SharedSources:
         await self._stack.aclose()
 
 
-_COMPRESSION = 3  # of gzip: most of the gain for little time
-
-
 def _write_trace(folder: Path, key: Key, trace: Trace) -> str:
     """Write the events of an answer; return the file's place below the run's folder. Blocks."""
     whole = hashlib.sha256("\0".join(key).encode("utf-8", "replace")).hexdigest()
@@ -350,7 +346,7 @@ def _write_trace(folder: Path, key: Key, trace: Trace) -> str:
     file = folder / place
     file.parent.mkdir(parents=True, exist_ok=True)
     lines = "".join(json.dumps(event) + "\n" for event in trace.to_json())
-    file.write_bytes(gzip.compress(lines.encode(), _COMPRESSION, mtime=0))
+    file.write_bytes(gzip.compress(lines.encode(), 3, mtime=0))  # most of the gain, little time
     return place.as_posix()
 
 

@@ -115,11 +115,7 @@ class PaidJudge(WrappedModel):
         }
 
     async def chat(self, request: ChatRequest, on_token: OnToken | None = None) -> Completion:
-        """Make one call; see `ChatModel.chat`.
-
-        Raises:
-            BudgetExceeded: not enough is left.
-        """
+        """Make one call; see `ChatModel.chat`."""
         prompt = await self._model.count_prompt(request.messages)
         async with self._all.hold(prompt + request.max_tokens):
             began = time.perf_counter()

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from colligate.bench.metrics.abstention import abstention_measures
+from colligate.bench.metrics.cost import abstention_measures
 from colligate.bench.outcome import Outcome
 from colligate.bench.question import Question
 

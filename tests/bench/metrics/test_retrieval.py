@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colligate.bench.metrics.retrieval import CUTS, hit_scores, retrieval_measures, retrieval_scores
+from colligate.bench.metrics.evidence import CUTS, hit_scores, retrieval_measures, retrieval_scores
 from colligate.bench.outcome import Outcome, Piece
 from colligate.bench.question import Question
 from colligate.errors import ColligateError

@@ -15,9 +15,8 @@ from lxml import html
 
 from colligate.bench import report as report_module
 from colligate.bench.figures import COLOURS
-from colligate.bench.outcome import Outcome, Piece
+from colligate.bench.outcome import Outcome, Piece, Row, read_rows
 from colligate.bench.report import write_report
-from colligate.bench.rows import Row, read_rows
 from colligate.errors import ColligateError, MissingPath
 
 Make = Callable[..., Any]
@@ -511,13 +510,16 @@ def test_every_table_of_the_markdown_is_one(made_run: Make) -> None:
 
 def test_colours_have_contrast(made_run: Make) -> None:
     style = "".join(opened(write_report(made_run(questions=1).write())[0]).xpath("//style/text()"))
-    colour = dict(re.findall(r"--([\w-]+): (#\w{6})", style))
-    kinds = ("right", "partly-right", "not-judged", "wrong", "refused", "failed", "found")
-    for ground in ("paper", "raised", "sunk", *kinds):
-        assert contrast(colour["ink"], colour[ground]) >= 4.5, ground
-    for ground in ("paper", "raised", "sunk"):
-        assert min(contrast(colour[name], colour[ground]) for name in ("soft", "accent")) >= 4.5
-    assert all(contrast(each, colour["paper"]) >= 3 for each in COLOURS)
+    light, _, dark = style.partition("prefers-color-scheme: dark")
+    palettes = [dict(re.findall(r"--([\w-]+): (#\w{6})", part)) for part in (light, dark)]
+    for colour in palettes:
+        for ground in ("paper", "raised", "sunk"):
+            assert min(contrast(colour[name], colour[ground]) for name in ("soft", "accent")) >= 4.5
+        for ground in ("paper", "raised", "sunk", "found"):
+            assert contrast(colour["ink"], colour[ground]) >= 4.5, ground
+    for kind in ("right", "partly-right", "not-judged", "wrong", "refused", "failed"):
+        assert contrast(palettes[0]["ink"], palettes[0][kind]) >= 4.5, kind
+    assert all(contrast(each, palettes[0]["paper"]) >= 3 for each in COLOURS)
 
 
 def contrast(one: str, other: str) -> float:
