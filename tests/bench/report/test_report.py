@@ -23,6 +23,19 @@ Make = Callable[..., Any]
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>&amp;\u2028 '\"`|*_[a](b)"
 
 
+@pytest.fixture(autouse=True)
+def quick(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leaves the drawings out of a report, most of its time, unless a test asks for `drawn`."""
+    if "drawn" not in request.fixturenames:
+        monkeypatch.setitem(sys.modules, "matplotlib", None)
+
+
+@pytest.fixture
+def drawn() -> None:
+    """A report with its drawings."""
+    pytest.importorskip("matplotlib")
+
+
 def opened(page: Path) -> html.HtmlElement:
     return html.document_fromstring(page.read_text("utf-8"))
 
@@ -191,7 +204,7 @@ def test_notes_on_printed_numbers_stand_under_the_table(made_run: Make) -> None:
     assert f"1. {note}" in text.read_text("utf-8")
 
 
-def test_whatever_a_text_says_it_stays_text(made_run: Make) -> None:
+def test_whatever_a_text_says_it_stays_text(made_run: Make, drawn: None) -> None:
     piece = Piece("d", 0, 5, HOSTILE, HOSTILE, ((0, 4),))
 
     def hostile(row: Row) -> Row:
@@ -245,7 +258,7 @@ def test_whatever_a_text_says_it_stays_text(made_run: Make) -> None:
     assert "<img" not in re.sub(r"\\<", "", written)
 
 
-def test_the_page_needs_nothing_but_itself(made_run: Make) -> None:
+def test_the_page_needs_nothing_but_itself(made_run: Make, drawn: None) -> None:
     page, _ = write_report(made_run(questions=2).write())
     tree = opened(page)
     assert not tree.xpath("//link | //iframe | //script[@src] | //style[contains(., '@import')]")
@@ -257,7 +270,7 @@ def test_the_page_needs_nothing_but_itself(made_run: Make) -> None:
     assert not re.search(r"https?://", page.read_text("utf-8"))
 
 
-def test_everything_on_the_page_has_a_name(made_run: Make) -> None:
+def test_everything_on_the_page_has_a_name(made_run: Make, drawn: None) -> None:
     tree = opened(write_report(made_run(questions=2).write())[0])
     assert tree.get("lang") == "en"
     assert len(tree.xpath("//h1")) == 1
@@ -335,7 +348,7 @@ def test_an_unfinished_run_says_what_is_missing(made_run: Make) -> None:
     ("questions", "methods", "metrics"), [(0, 8, True), (1, 1, True), (3, 1, True), (3, 2, False)]
 )
 def test_small_and_unmeasured_runs_have_a_report_too(
-    made_run: Make, questions: int, methods: int, metrics: bool
+    made_run: Make, drawn: None, questions: int, methods: int, metrics: bool
 ) -> None:
     def change(row: Row) -> Row:
         return row if metrics else replace(row, metrics={})
@@ -346,7 +359,7 @@ def test_small_and_unmeasured_runs_have_a_report_too(
     assert text.read_text("utf-8").startswith("# DuQUAD, Table 1")
 
 
-def test_recall_position_attention_and_cost_are_drawn(made_run: Make) -> None:
+def test_recall_position_attention_and_cost_are_drawn(made_run: Make, drawn: None) -> None:
     tree = opened(write_report(made_run(questions=3).write())[0])
     titles = [words(each) for each in tree.xpath("//figure//h3")]
     assert titles == [
@@ -360,7 +373,7 @@ def test_recall_position_attention_and_cost_are_drawn(made_run: Make) -> None:
         assert figure.xpath(".//details//table")  # the same as numbers
 
 
-def test_a_picture_without_numbers_says_why(made_run: Make) -> None:
+def test_a_picture_without_numbers_says_why(made_run: Make, drawn: None) -> None:
     page, _ = write_report(made_run(questions=3, traced=False).write())
     [figure] = opened(page).xpath("//figure[@id='attention-by-position']")
     assert "No trace of this run has" in words(figure)
@@ -368,9 +381,8 @@ def test_a_picture_without_numbers_says_why(made_run: Make) -> None:
 
 
 def test_without_matplotlib_a_report_has_its_numbers_and_says_what_is_missing(
-    made_run: Make, monkeypatch: pytest.MonkeyPatch
+    made_run: Make,
 ) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
     page, text = write_report(made_run(questions=6).write())
     tree = opened(page)
     assert not tree.xpath("//img")
