@@ -89,7 +89,7 @@ def compare_runs(
         why, hint = f"no question has {' or '.join(metrics)} on both sides", ""
         if not metrics:
             why = "no question was asked on both sides"
-            if any(_questions(ours) & _questions(theirs) for ours, theirs in pairs):
+            if any(_list_questions(ours) & _list_questions(theirs) for ours, theirs in pairs):
                 why = "no metric of right and wrong answers was measured on both sides"
                 hint = "name one with --metric, such as tokens"
         raise UsageError("there is nothing to compare", why, hint)
@@ -108,7 +108,7 @@ def _make_side(rows: Sequence[Row], strategy: str, name: str) -> _Side:
     return _Side(name, [row for row in rows if row.strategy == strategy])
 
 
-def _questions(side: _Side) -> set[tuple[str, str]]:
+def _list_questions(side: _Side) -> set[tuple[str, str]]:
     return {(row.dataset, row.question) for row in side.rows}
 
 

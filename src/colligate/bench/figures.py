@@ -72,7 +72,7 @@ def draw_lines(
     `limits` are those of the vertical axis, `logarithmic` is about the horizontal one.
     """
     panels = [kept for panel in panels if (kept := _drop_absurd(panel)).series]
-    with _canvas(len(panels), 3.9 if len(panels) == 1 else 2.2) as canvas:
+    with _make_canvas(len(panels), 3.9 if len(panels) == 1 else 2.2) as canvas:
         if canvas is None:
             return ""
         axes = canvas.axes
@@ -129,7 +129,9 @@ def _plot(ax: Axes, series: Sequence[Series], *, shift: bool) -> None:
         aside = (number - (len(series) - 1) / 2) * step
         points = sorted(each.points, key=lambda point: point.x)
         x = [point.x + aside for point in points]
-        ax.plot(x, [p.y for p in points], linewidth=1.6, clip_on=False, **_marker(each.style))
+        ax.plot(
+            x, [p.y for p in points], linewidth=1.6, clip_on=False, **_choose_marker(each.style)
+        )
         _add_whiskers(ax, points, aside, COLOURS[each.style % len(COLOURS)])
 
 
@@ -140,7 +142,7 @@ def _add_whiskers(ax: Axes, points: Sequence[Point], aside: float, colour: str) 
             ax.vlines(point.x + aside, low, high, colors=colour, linewidth=1.1, alpha=0.4)
 
 
-def _marker(style: int) -> dict[str, Any]:
+def _choose_marker(style: int) -> dict[str, Any]:
     """Return a colour and a marker; from the ninth on markers are open, then shifted by one."""
     colour = COLOURS[style % len(COLOURS)]
     is_open = style // len(COLOURS) % 2
@@ -153,7 +155,7 @@ def _add_legend(canvas: Figure, series: Iterable[Series], *, below: bool) -> Non
     from matplotlib.lines import Line2D
 
     handles = [
-        Line2D([], [], label=_clean(each.label), linestyle="none", **_marker(each.style))
+        Line2D([], [], label=_clean(each.label), linestyle="none", **_choose_marker(each.style))
         for each in series
     ]
     if below:
@@ -171,7 +173,7 @@ def draw_front(
     limits: tuple[float, float] | None,
 ) -> str:
     """Draw each strategy at its tokens and quality, with the front of those that none beats."""
-    with _canvas(1, 4.2) as canvas:
+    with _make_canvas(1, 4.2) as canvas:
         if canvas is None:
             return ""
         [ax] = canvas.axes
@@ -183,7 +185,7 @@ def draw_front(
         for dot, on in zip(dots, best, strict=True):
             [point] = dot.points
             _add_whiskers(ax, dot.points, 0.0, COLOURS[dot.style % len(COLOURS)])
-            look = {**_marker(dot.style), "markersize": 9 if on else 6}
+            look = {**_choose_marker(dot.style), "markersize": 9 if on else 6}
             ax.plot([point.x], [point.y], linestyle="none", clip_on=False, **look)
         spread = [dot.points[0].x for dot in dots]
         if min(spread) > 0 and max(spread) > 4 * min(spread):
@@ -207,7 +209,7 @@ def draw_bars(
     bars: Sequence[tuple[str, Sequence[int]]], colours: Mapping[str, str], *, title: str
 ) -> str:
     """Draw a bar for each label, divided by its counts, one a colour; the page has the legend."""
-    with _canvas(1 if colours else 0, 0.7 + 0.3 * len(bars)) as canvas:
+    with _make_canvas(1 if colours else 0, 0.7 + 0.3 * len(bars)) as canvas:
         if canvas is None:
             return ""
         [ax] = canvas.axes
@@ -250,7 +252,7 @@ class IntervalPanel:
 def draw_intervals(panels: Sequence[IntervalPanel], *, title: str) -> str:
     """Draw values with their intervals from zero, a panel for each of several axes."""
     rows = max((len(panel.rows) for panel in panels), default=0)
-    with _canvas(len(panels), 0.9 + 0.2 * rows) as canvas:
+    with _make_canvas(len(panels), 0.9 + 0.2 * rows) as canvas:
         if canvas is None:
             return ""
         for ax, panel in zip(canvas.axes, panels, strict=True):
@@ -307,7 +309,7 @@ _STYLE: dict[Any, Any] = {
 
 
 @contextmanager
-def _canvas(panels: int, height: float) -> Iterator[Figure | None]:
+def _make_canvas(panels: int, height: float) -> Iterator[Figure | None]:
     """Make a figure of panels, three in a row, each of a height in inches; None without matplotlib.
 
     No global state is touched beyond the block: matplotlib's pyplot is not used.

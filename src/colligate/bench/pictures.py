@@ -97,16 +97,16 @@ def _by_gold_position(results: RunResults, picture: Picture) -> list[ReportFigur
             series.append(Series(method.label, points, style))
     if len({point.x for each in series for point in each.points}) < 2:
         why = "No data set of this run has the gold document at several places."
-        return [ReportFigure(_key(picture), title, missing=why)]
+        return [ReportFigure(_make_key(picture), title, missing=why)]
     svg = draw_lines(
         [Panel("", tuple(series))],
         title=title,
         x_label="place of the gold document",
         y_label=_axis_label(scale, "%"),
-        limits=_limits(scale),
+        limits=_choose_limits(scale),
         ticks_at_points=True,
     )
-    return [ReportFigure(_key(picture), title, _INTERVALS, svg, _tabulate(series))]
+    return [ReportFigure(_make_key(picture), title, _INTERVALS, svg, _tabulate(series))]
 
 
 def _mean_at(x: float, values: Sequence[float], seed: int, scale: float) -> Point:
@@ -128,12 +128,12 @@ def _tabulate(series: Sequence[Series], places: int = 1) -> TextTable:
     return [("", *(f"{place:g}" for place in at)), *rows]
 
 
-def _key(picture: Picture, more: str = "") -> str:
+def _make_key(picture: Picture, more: str = "") -> str:
     parts = (picture.kind, picture.dataset, picture.metric, more)
     return re.sub(r"[^A-Za-z0-9]+", "-", "-".join(part for part in parts if part))
 
 
-def _limits(scale: float) -> tuple[float, float] | None:
+def _choose_limits(scale: float) -> tuple[float, float] | None:
     return (0.0, 100.0) if scale == 100 else None
 
 
@@ -163,7 +163,7 @@ def _recall_at_k(results: RunResults, picture: Picture) -> list[ReportFigure]:
             panels.append(Panel(dataset, tuple(series)))
     if not panels:
         why = "No strategy of this run searched, or this was not measured."
-        return [ReportFigure(_key(picture), title, missing=why)]
+        return [ReportFigure(_make_key(picture), title, missing=why)]
     if len(panels) == 1:
         title = f"{title}, {panels[0].title}"
         panels = [Panel("", panels[0].series)]
@@ -182,7 +182,7 @@ def _recall_at_k(results: RunResults, picture: Picture) -> list[ReportFigure]:
         for each in panel.series
     ]
     note = "Of the documents that searches returned, in the order in which they were first found."
-    return [ReportFigure(_key(picture), title, note, svg, _tabulate(named))]
+    return [ReportFigure(_make_key(picture), title, note, svg, _tabulate(named))]
 
 
 # Cost against quality
@@ -194,7 +194,7 @@ def _cost_and_quality(results: RunResults, picture: Picture) -> list[ReportFigur
     metric = picture.metric or results.deciding_metric(*datasets)
     title = picture.label or "Cost against quality"
     scale = results.scale(metric)
-    common = _questions_of_all(results, datasets, metric)
+    common = _find_common_questions(results, datasets, metric)
     dots: list[Series] = []
     numbers: list[tuple[str, ...]] = []
     for style, method in enumerate(results.methods):
@@ -224,7 +224,7 @@ def _cost_and_quality(results: RunResults, picture: Picture) -> list[ReportFigur
         )
     if len(dots) < 2:
         why = "There are not two strategies with questions and a metric in common."
-        return [ReportFigure(_key(picture), title, missing=why)]
+        return [ReportFigure(_make_key(picture), title, missing=why)]
     best = _find_front([dot.points[0] for dot in dots])
     head = ("strategy", metric, "tokens", "calls", "seconds", "USD", "front")
     body = [(*row, "yes" if on else "") for row, on in zip(numbers, best, strict=True)]
@@ -234,11 +234,11 @@ def _cost_and_quality(results: RunResults, picture: Picture) -> list[ReportFigur
         "answers."
     )
     y_label = _axis_label(scale, f"{metric}, %")
-    svg = draw_front(dots, best, title=title, y_label=y_label, limits=_limits(scale))
-    return [ReportFigure(_key(picture), title, note, svg, (head, *body))]
+    svg = draw_front(dots, best, title=title, y_label=y_label, limits=_choose_limits(scale))
+    return [ReportFigure(_make_key(picture), title, note, svg, (head, *body))]
 
 
-def _questions_of_all(
+def _find_common_questions(
     results: RunResults, datasets: Sequence[str], metric: str
 ) -> set[tuple[str, str]]:
     """Return the questions that every strategy has the metric of."""
@@ -318,10 +318,10 @@ def _attention_by_position(results: RunResults, picture: Picture) -> list[Report
             ticks_at_points=True,
         )
         numbers = _tabulate([Series(panel.title, panel.series[0].points) for panel in panels], 2)
-        figures.append(ReportFigure(_key(picture, method.name), title, note, svg, numbers))
+        figures.append(ReportFigure(_make_key(picture, method.name), title, note, svg, numbers))
     if not figures:
         why = "No trace of this run has a strategy's attention to the documents given."
-        return [ReportFigure(_key(picture), title, missing=why)]
+        return [ReportFigure(_make_key(picture), title, missing=why)]
     return figures
 
 

@@ -177,7 +177,7 @@ def configure_entries(
     kinds = [load_strategy(method.strategy) for method in methods]
     known = {kind: {each.name for each in list_parameters(kind)} for kind in kinds}
     for setting in settings:
-        name, every = _parameter(setting), set().union(*known.values())
+        name, every = _parameter_name(setting), set().union(*known.values())
         if name not in every:
             near = closest(name, sorted(every))
             hint = f"did you mean {near}?" if near else "colligate strategies NAME lists them"
@@ -186,14 +186,14 @@ def configure_entries(
         SuiteEntry(
             method,
             set_parameters(
-                kind, [*(s for s in settings if _parameter(s) in known[kind]), *method.set]
+                kind, [*(s for s in settings if _parameter_name(s) in known[kind]), *method.set]
             ),
         )
         for method, kind in zip(methods, kinds, strict=True)
     )
 
 
-def _parameter(setting: str) -> str:
+def _parameter_name(setting: str) -> str:
     return setting.partition("=")[0].strip()
 
 
@@ -257,11 +257,11 @@ def estimate(plan: Plan, rows: Mapping[Key, Row]) -> Estimate:
                     documents = len(question.documents) if over != "corpus" else _DOCUMENTS
                     each = rate.question + rate.document * documents
                     calls += each
-                    tokens += each * _prompt_tokens(entry, planned, question)
+                    tokens += each * _estimate_prompt(entry, planned, question)
     return Estimate(answers, calls, tokens, measured)
 
 
-def _prompt_tokens(entry: SuiteEntry, planned: PlannedDataset, question: Question) -> float:
+def _estimate_prompt(entry: SuiteEntry, planned: PlannedDataset, question: Question) -> float:
     needs, over = entry.strategy.needs, planned.dataset.over
     shown: float = _PASSAGES * _PASSAGE_TOKENS
     if not needs.reads:

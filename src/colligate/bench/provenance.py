@@ -58,7 +58,7 @@ class Provenance:
 
         More questions, data sets and strategies may be asked for; all else must be the same.
         """
-        if wrong := list(_differences(self, now)):
+        if wrong := list(_find_differences(self, now)):
             raise resume_error(folder, wrong)
         return replace(
             self,
@@ -91,11 +91,11 @@ def read_provenance(folder: Path) -> Provenance:
     return RUN.read(folder)
 
 
-def _differences(before: Provenance, now: Provenance) -> Iterator[str]:
+def _find_differences(before: Provenance, now: Provenance) -> Iterator[str]:
     if before.suite != now.suite:
         yield f"the suite was {before.suite} and is {now.suite}"
     elif before.suite_text != now.suite_text:
-        where = _first_difference(before.suite_text, now.suite_text)
+        where = _find_first_difference(before.suite_text, now.suite_text)
         yield f"the text of the suite {now.suite} has changed ({where})"
     if before.seed != now.seed:
         yield f"the seed was {before.seed} and is {now.seed}"
@@ -110,7 +110,7 @@ def _differences(before: Provenance, now: Provenance) -> Iterator[str]:
             continue
         if first != second:
             nobody = "the reader" if role in _READER_BY_DEFAULT else "none"
-            was, is_now = (_described(each) if each else nobody for each in (first, second))
+            was, is_now = (_describe_model(each) if each else nobody for each in (first, second))
             yield f"the {role} was {was} and is {is_now}"
     for name in dict.fromkeys((*before.settings, *now.settings)):
         value, other = before.settings.get(name), now.settings.get(name)
@@ -122,7 +122,7 @@ def _differences(before: Provenance, now: Provenance) -> Iterator[str]:
             yield f"{file} has changed"
 
 
-def _first_difference(before: str, now: str) -> str:
+def _find_first_difference(before: str, now: str) -> str:
     """Describe the first line of a suite's file that differs."""
     for was, is_now in zip_longest(before.splitlines(), now.splitlines(), fillvalue=""):
         if was != is_now:
@@ -130,6 +130,6 @@ def _first_difference(before: str, now: str) -> str:
     return "at its end"
 
 
-def _described(model: ModelRecord) -> str:
+def _describe_model(model: ModelRecord) -> str:
     said = f" {json.dumps(dict(model.said))}" if model.said else ""
     return f"{model.name}{said}" + (f" ({model.digest[:12]})" if model.digest else "")

@@ -111,10 +111,10 @@ class RunResults:
 
     def deciding_metric(self, *datasets: str) -> str:
         """Return the metric that decides what is right in most of the data sets, or ""."""
-        found = Counter(name for name in map(self._deciding, datasets) if name)
+        found = Counter(name for name in map(self._find_deciding, datasets) if name)
         return found.most_common(1)[0][0] if found else ""
 
-    def _deciding(self, dataset: str) -> str:
+    def _find_deciding(self, dataset: str) -> str:
         """Return the first column that is 0 or 1, or the first such metric, or a graded one."""
         measured = self.metrics_of(dataset)
         named = [each.metric for each in self.columns if dataset in self.members(each.dataset)]
@@ -142,15 +142,17 @@ def read_results(directory: Path) -> RunResults:
     by_cell: dict[tuple[str, str], list[Row]] = defaultdict(list)
     for row in rows:
         by_cell[row.dataset, row.strategy].append(row)
-    datasets = _in_order((each.name for each in suite.datasets), (row.dataset for row in rows))
+    datasets = _put_known_first(
+        (each.name for each in suite.datasets), (row.dataset for row in rows)
+    )
     known = {each.name: each for each in suite.strategies}
-    names = _in_order(known, (row.strategy for row in rows))
+    names = _put_known_first(known, (row.strategy for row in rows))
     methods = tuple(known.get(name, Method(name, name, label=name)) for name in names)
     totals = read_totals(directory)
     return RunResults(directory, suite, provenance, rows, datasets, methods, dict(by_cell), totals)
 
 
-def _in_order(known: Iterable[str], there: Iterable[str]) -> tuple[str, ...]:
+def _put_known_first(known: Iterable[str], there: Iterable[str]) -> tuple[str, ...]:
     """Return those that are there: known ones first, in their order, then the others."""
     found = dict.fromkeys(there)
     return (*(name for name in known if found.pop(name, 0) is None), *found)

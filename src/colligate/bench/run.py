@@ -133,7 +133,7 @@ async def run_suite(request: BenchRequest, on_event: Listener) -> SuiteRun:
             who, planned = await open_participants(request.names, planned, spending, stack, trace)
             if request.replies is not None:
                 who = cache_replies(who, request.replies, stack)
-            record = await asyncio.to_thread(_provenance, request, planned, who)
+            record = await asyncio.to_thread(_make_provenance, request, planned, who)
             indexes = request.indexes or request.out / INDEXES
             corpora = CorpusResolver(request.data, indexes, who.embedder, trace)
             await stack.enter_async_context(corpora)
@@ -169,7 +169,7 @@ def _check_places(request: BenchRequest, planned: Plan) -> None:
                 raise UsageError(f"{place} lies in {corpus}", why, "name a folder outside it")
 
 
-def _provenance(request: BenchRequest, planned: Plan, who: Participants) -> Provenance:
+def _make_provenance(request: BenchRequest, planned: Plan, who: Participants) -> Provenance:
     """Return the record of a run that begins now; reads every file of the data."""
     files = {each.dataset.file for each in planned.datasets}
     files |= {each.dataset.corpus for each in planned.datasets if each.dataset.corpus is not None}

@@ -115,7 +115,7 @@ def resampled_means(
     """Return the mean of each resample, [resamples]."""
     generator = np.random.default_rng(seed)
     sums = np.zeros(resamples)
-    for members in _by_stratum(values, strata):
+    for members in _split_strata(values, strata):
         step = max(1, _DRAWN_AT_ONCE // len(members))
         for start in range(0, resamples, step):
             rows = min(step, resamples - start)
@@ -124,7 +124,7 @@ def resampled_means(
     return sums / len(values)
 
 
-def _by_stratum(
+def _split_strata(
     values: NDArray[np.float64], strata: Sequence[Hashable] | None
 ) -> Iterator[NDArray[np.float64]]:
     if strata is None:

@@ -308,19 +308,19 @@ def _find_twice(names: Iterable[str]) -> str | None:
     return next((name for name, count in counts.items() if count > 1), None)
 
 
-def _keys(kind: type) -> tuple[str, ...]:
+def _list_keys(kind: type) -> tuple[str, ...]:
     return tuple(each.name for each in fields(kind))
 
 
 _SUITE = TypeAdapter(Suite)
 _KEYS: Mapping[str, tuple[str, ...]] = {
-    "": tuple(key for key in _keys(Suite) if key not in ("name", "text")),
-    "datasets": _keys(Dataset),
-    "strategies": _keys(Method),
-    "groups": _keys(DatasetGroup),
-    "columns": _keys(Column),
-    "published": (*_keys(Published), "values"),
-    "pictures": _keys(Picture),
+    "": tuple(key for key in _list_keys(Suite) if key not in ("name", "text")),
+    "datasets": _list_keys(Dataset),
+    "strategies": _list_keys(Method),
+    "groups": _list_keys(DatasetGroup),
+    "columns": _list_keys(Column),
+    "published": (*_list_keys(Published), "values"),
+    "pictures": _list_keys(Picture),
 }
 
 
@@ -351,12 +351,12 @@ def make_own_suite(questions: Path, documents: Path | None, format: str = "auto"
     lines = [
         'title = "Your own questions"',
         "[[datasets]]",
-        *(f"{key} = {_toml(value)}" for key, value in entries),
-        *(f"[[strategies]]\nname = {_toml(name)}" for name in _STRATEGIES),
-        *(f"[[strategies]]\nname = {_toml(name)}\ndefault = false" for name in _OTHERS),
+        *(f"{key} = {_write_toml(value)}" for key, value in entries),
+        *(f"[[strategies]]\nname = {_write_toml(name)}" for name in _STRATEGIES),
+        *(f"[[strategies]]\nname = {_write_toml(name)}\ndefault = false" for name in _OTHERS),
         *(
-            f"[[columns]]\ndataset = {_toml(OWN)}\nmetric = {_toml(metric)}\n"
-            f"label = {_toml(label)}\nscale = 100"
+            f"[[columns]]\ndataset = {_write_toml(OWN)}\nmetric = {_write_toml(metric)}\n"
+            f"label = {_write_toml(label)}\nscale = 100"
             for metric, label in _COLUMNS
         ),
         '[[pictures]]\nkind = "pareto"',
@@ -364,6 +364,6 @@ def make_own_suite(questions: Path, documents: Path | None, format: str = "auto"
     return parse_suite("\n".join(lines) + "\n", OWN, OWN)
 
 
-def _toml(value: str | Sequence[str]) -> str:
+def _write_toml(value: str | Sequence[str]) -> str:
     """Return a string or a list of them: JSON writes both as TOML does, in ASCII."""
     return json.dumps(value)

@@ -163,7 +163,7 @@ def _make_column(
     for name, found in values.items():
         low, high = None, None
         if len(found) >= FEWEST:
-            ends = bootstrap(_weigh(found), results.seed, strata=_strata(found))
+            ends = bootstrap(_weigh(found), results.seed, strata=_list_strata(found))
             low, high = (end * scale for end in ends)
         is_best = (
             best is not None
@@ -225,7 +225,7 @@ def _measure_gap(
     if len(ours) < FEWEST:
         return None
     theirs = {key: best[key] for key in ours}
-    found = paired_bootstrap(_weigh(ours), _weigh(theirs), seed, strata=_strata(ours))
+    found = paired_bootstrap(_weigh(ours), _weigh(theirs), seed, strata=_list_strata(ours))
     scaled = replace(found, mean=found.mean * scale, low=found.low * scale, high=found.high * scale)
     return Gap(method, scaled)
 
@@ -239,7 +239,7 @@ def _weigh(values: Mapping[QuestionKey, float]) -> list[float]:
     return [value * share / sizes[dataset] for (dataset, _), value in values.items()]
 
 
-def _strata(values: Mapping[QuestionKey, float]) -> Sequence[str] | None:
+def _list_strata(values: Mapping[QuestionKey, float]) -> Sequence[str] | None:
     datasets = [dataset for dataset, _ in values]
     return datasets if len(set(datasets)) > 1 else None
 

@@ -49,11 +49,11 @@ class Spending:
 
     def meter(self) -> Meter:
         """Return a meter for one run, which also counts here."""
-        return _Metered(prices=self.prices, total=self._total)
+        return _RunMeter(prices=self.prices, total=self._total)
 
 
 @dataclass
-class _Metered(Meter):
+class _RunMeter(Meter):
     """A run's meter that adds its tokens to those of all runs.
 
     A cached reply costs the job nothing, but the answer as much as ever: it counts in the usage of

@@ -26,7 +26,7 @@ def evidence_measures(question: Question, outcome: Outcome) -> dict[str, float]:
     """
     measures: dict[str, float] = {}
     if question.gold:
-        for stage, documents in _stages(outcome).items():
+        for stage, documents in _collect_stages(outcome).items():
             recall = gold_recall(question.gold, documents)
             measures.update({f"gold_{how}_{stage}": value for how, value in recall.items()})
     if answers := verbatim_answers(question):
@@ -50,7 +50,7 @@ EVIDENCE = MetricGroup(
 )
 
 
-def _stages(outcome: Outcome) -> dict[str, Collection[str]]:
+def _collect_stages(outcome: Outcome) -> dict[str, Collection[str]]:
     stages: dict[str, Collection[str]] = {}
     if has_searched(outcome):
         stages["retrieved"] = collect_documents(outcome.retrieved)
