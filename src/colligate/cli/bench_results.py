@@ -9,7 +9,7 @@ from colligate.cli.display import counted, note, say, table
 
 if TYPE_CHECKING:
     from colligate.bench.compare import MetricComparison
-    from colligate.bench.rows import Row
+    from colligate.bench.outcome import Row
     from colligate.bench.run import SuiteRun
 # Of a suite without columns: these of the metrics that were taken.
 _SHOWN = ("containment", "f1", "em", "str_em", "claim_recall", "tokens", "seconds")

@@ -16,9 +16,8 @@ from typing import Any, TypeVar
 from colligate.bench.corpus import INDEXES, CorpusResolver
 from colligate.bench.datasets.formats import read_questions
 from colligate.bench.datasets.passages import iterate_documents, load_documents
-from colligate.bench.datasets.sampling import HasId, draw_sample
 from colligate.bench.participants import ModelNames
-from colligate.bench.question import Question
+from colligate.bench.question import HasId, Question, draw_sample
 from colligate.bench.suites import Dataset
 from colligate.concurrency import in_thread
 from colligate.core.events import Listener, Noted, Trace, to_plain

@@ -21,8 +21,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from colligate.bench.datasets.sampling import draw_sample
 from colligate.bench.participants import ModelNames
+from colligate.bench.question import draw_sample
 from colligate.bench.significance import Difference, paired_bootstrap
 from colligate.concurrency import in_thread
 from colligate.core.events import Event, Listener, Noted, Progressed, Trace
