@@ -125,9 +125,9 @@ class MetaRAG:
         """Answer with a reason; an unreadable reply changes nothing."""
         prompt = partial(answer_messages, question, advice, feedback)
         messages = await fit_prompt(
-            state.passages, prompt, run, max_tokens=self.answer_tokens, schema=Reasoned
+            state.passages, prompt, run, max_tokens=self.answer_tokens, schema=ReasonedAnswer
         )
-        made = await self._ask(messages, Reasoned, self.answer_tokens, run)
+        made = await self._ask(messages, ReasonedAnswer, self.answer_tokens, run)
         if made is not None:
             state.reason, state.answer = made.reason.strip(), made.answer.strip()
 
@@ -273,10 +273,14 @@ Reply with JSON. "reason" says step by step how the answer follows. "answer" is 
 few words."""
 
 
-class Reasoned(BaseModel):
+class ReasonedAnswer(BaseModel):
     """An answer and how it follows. The order of the fields is the order of decoding."""
 
-    model_config = ConfigDict(extra="ignore", json_schema_extra={"required": ["reason", "answer"]})
+    model_config = ConfigDict(
+        title="Reasoned",  # part of the prompt
+        extra="ignore",
+        json_schema_extra={"required": ["reason", "answer"]},
+    )
 
     reason: str = Field(default="", json_schema_extra={"maxLength": _REASON})
     answer: str = Field(json_schema_extra={"maxLength": _LONGEST})

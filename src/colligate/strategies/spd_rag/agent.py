@@ -57,10 +57,10 @@ class DocumentAgent:
     tokens: int
     first_search: Literal["asked", "question"]
 
-    async def read(self, info: DocumentInfo, run: Run) -> Outcome:
+    async def read(self, info: DocumentInfo, run: Run) -> AgentOutcome:
         """Read one document; a failure becomes its outcome and does not stop other agents."""
         if not info.passages:
-            return Outcome(info.id, info.title, Status.EMPTY)
+            return AgentOutcome(info.id, info.title, Status.EMPTY)
         reading = _Reading(info)
         status, problem = Status.READ, ""
         try:
@@ -74,7 +74,7 @@ class DocumentAgent:
             findings = await self._locate(reading, run)
         except ColligateError as error:
             status, problem = Status.FAILED, str(error)
-        return Outcome(
+        return AgentOutcome(
             info.id,
             info.title,
             status,
@@ -216,7 +216,7 @@ class Status(StrEnum):
 
 
 @dataclass(frozen=True)
-class Outcome:
+class AgentOutcome:
     """The findings s_i of a document with their relevance r_i in [0, 1].
 
     Every finding has places; `dropped` had none. An agent that failed or ran out of tokens still
@@ -253,7 +253,7 @@ class Outcome:
         }
 
     @classmethod
-    def from_json(cls, info: DocumentInfo, kept: dict[str, Any]) -> Outcome:
+    def from_json(cls, info: DocumentInfo, kept: dict[str, Any]) -> AgentOutcome:
         """Return the stored outcome of a document."""
         findings = tuple(
             Stated(
@@ -290,7 +290,7 @@ class FanOut:
     _read: int = field(default=0, repr=False)
     _failed: int = field(default=0, repr=False)
 
-    async def read(self, documents: Sequence[DocumentInfo]) -> list[Outcome]:
+    async def read(self, documents: Sequence[DocumentInfo]) -> list[AgentOutcome]:
         """Return the outcome of each document, in their order.
 
         Further documents are not begun after the token budget refused an agent its first call, or
@@ -299,7 +299,7 @@ class FanOut:
         total, done = len(documents), 0
         self.run.emit(Progressed(_PHASE, 0, total))
 
-        async def read_one(info: DocumentInfo) -> Outcome:
+        async def read_one(info: DocumentInfo) -> AgentOutcome:
             nonlocal done
             outcome = await self._read_document(info)
             done += 1
@@ -317,17 +317,17 @@ class FanOut:
 
         await asyncio.to_thread(clear)
 
-    async def _read_document(self, info: DocumentInfo) -> Outcome:
+    async def _read_document(self, info: DocumentInfo) -> AgentOutcome:
         key = self._hash(info)
         kept = await asyncio.to_thread(self.run.store.get, key)
         if isinstance(kept, dict):
             self.known += 1
-            outcome = Outcome.from_json(info, kept)
+            outcome = AgentOutcome.from_json(info, kept)
         elif self._spent:
-            outcome = Outcome(info.id, info.title, Status.UNREAD)
+            outcome = AgentOutcome(info.id, info.title, Status.UNREAD)
         elif self._failed >= _HOPELESS and not self._read:
             why = f"not begun, as the {self._failed} before it failed"
-            outcome = Outcome(info.id, info.title, Status.FAILED, problem=why)
+            outcome = AgentOutcome(info.id, info.title, Status.FAILED, problem=why)
         else:
             outcome = await self.agent.read(info, self.run)
             self._spent |= outcome.status is Status.UNREAD and not outcome.turns
@@ -347,7 +347,7 @@ class FanOut:
         return hashlib.sha256(json.dumps(made).encode()).hexdigest()
 
 
-def _make_event(outcome: Outcome, *, kept: bool) -> AgentEnded:
+def _make_event(outcome: AgentOutcome, *, kept: bool) -> AgentEnded:
     return AgentEnded(
         document=outcome.document,
         title=outcome.title,

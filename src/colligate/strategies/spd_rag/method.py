@@ -29,9 +29,9 @@ from colligate.core.units import rank_documents
 from colligate.errors import BudgetExceeded, MalformedOutput, ModelError
 from colligate.library.sources import DocumentInfo, SearchMode
 from colligate.models import Role
-from colligate.strategies.spd_rag.agent import VERSION, DocumentAgent, FanOut, Outcome, Status
+from colligate.strategies.spd_rag.agent import VERSION, AgentOutcome, DocumentAgent, FanOut, Status
 from colligate.strategies.spd_rag.events import Planned
-from colligate.strategies.spd_rag.prompts import Gathered, Todos, coordinator_messages
+from colligate.strategies.spd_rag.prompts import FindingGroup, Todos, coordinator_messages
 from colligate.strategies.spd_rag.synthesis import Synthesis
 
 
@@ -88,7 +88,7 @@ class SPDRAG:
             outcomes = await agents.read(infos)
         _report(outcomes, agents.known, run)
         gathered = [
-            Gathered(each.findings, each.relevance, each.title)
+            FindingGroup(each.findings, each.relevance, each.title)
             for each in outcomes
             if each.findings
         ]
@@ -173,9 +173,9 @@ _MANY = 300  # calls that are reported before they are made
 _NAMED = 3  # failed documents that a warning names
 
 
-def _report(outcomes: Sequence[Outcome], known: int, run: Run) -> None:
+def _report(outcomes: Sequence[AgentOutcome], known: int, run: Run) -> None:
     """Warn of documents that were not read completely; raise if none was read."""
-    of: dict[Status, list[Outcome]] = {status: [] for status in Status}
+    of: dict[Status, list[AgentOutcome]] = {status: [] for status in Status}
     for outcome in outcomes:
         of[outcome.status].append(outcome)
     unread, failed, total = of[Status.UNREAD], of[Status.FAILED], len(outcomes)
@@ -205,7 +205,7 @@ def _report(outcomes: Sequence[Outcome], known: int, run: Run) -> None:
         run.warn(f"{len(of[Status.EMPTY])} of {total} documents have no passage to read")
 
 
-def _in_part(outcomes: Sequence[Outcome]) -> str:
+def _in_part(outcomes: Sequence[AgentOutcome]) -> str:
     """Return how many of them still have findings, as text."""
     begun = sum(bool(outcome.findings) for outcome in outcomes)
     return f" to the end ({begun} in part)" if begun else ""

@@ -248,7 +248,7 @@ class Combined(BaseModel):
 
 
 @dataclass(frozen=True)
-class Gathered:
+class FindingGroup:
     """A text s_i of the synthesis: the findings of a document, or of several after a synthesis.
 
     `title` is the document's, empty for several; `relevance`, in [0, 1], is r_i, of several the
@@ -273,7 +273,9 @@ class Gathered:
         return tuple(dict.fromkeys(places))
 
 
-def collect_sources(batch: Sequence[Gathered], documents: Mapping[str, Document]) -> list[Passage]:
+def collect_sources(
+    batch: Sequence[FindingGroup], documents: Mapping[str, Document]
+) -> list[Passage]:
     """Return the passages that findings rest on, in their order; overlapping ones are joined."""
     joined: dict[str, list[Span]] = {}
     for span in (span for gathered in batch for span in gathered.spans):
@@ -288,7 +290,7 @@ def collect_sources(batch: Sequence[Gathered], documents: Mapping[str, Document]
 
 
 def combining_messages(
-    question: str, passages: Sequence[Passage], batch: Sequence[Gathered], directive: str
+    question: str, passages: Sequence[Passage], batch: Sequence[FindingGroup], directive: str
 ) -> list[Message]:
     """Return the prompt of a synthesis below the last level; the reply is `Combined`."""
     return build_messages(
@@ -302,7 +304,7 @@ def combining_messages(
 def answering_messages(
     question: str,
     passages: Sequence[Passage],
-    batch: Sequence[Gathered],
+    batch: Sequence[FindingGroup],
     directive: str,
     form: Form,
     silent: Sequence[str] = (),
@@ -317,7 +319,7 @@ def answering_messages(
 
 
 def render_notes(
-    batch: Sequence[Gathered],
+    batch: Sequence[FindingGroup],
     passages: Sequence[Passage],
     directive: str,
     silent: Sequence[str] = (),

@@ -38,7 +38,7 @@ from colligate.strategies.spd_rag.events import Grouped, Synthesised, list_found
 from colligate.strategies.spd_rag.prompts import (
     COMBINED_TOKENS,
     Combined,
-    Gathered,
+    FindingGroup,
     answering_messages,
     collect_sources,
     combining_messages,
@@ -63,9 +63,9 @@ class Synthesis:
     merge_tokens: int | None
     concurrency: int
     strategy: str
-    _counted: dict[Gathered, int] = field(default_factory=dict, repr=False)
+    _counted: dict[FindingGroup, int] = field(default_factory=dict, repr=False)
 
-    async def answer(self, gathered: Sequence[Gathered], silent: Sequence[str]) -> Answer:
+    async def answer(self, gathered: Sequence[FindingGroup], silent: Sequence[str]) -> Answer:
         """Put similar findings together until one prompt holds them all, and answer from that.
 
         `silent` are the titles of documents without findings. If the reader gives no valid reply,
@@ -93,7 +93,7 @@ class Synthesis:
         return await self._answer([texts[i] for i in order], silent, overhead)
 
     async def _group(
-        self, texts: Sequence[Gathered], tokens: Sequence[int], budget: int, overhead: int
+        self, texts: Sequence[FindingGroup], tokens: Sequence[int], budget: int, overhead: int
     ) -> Grouping:
         """Group what is put together next; one group ends the levels."""
         every = Grouping((tuple(range(len(texts))),))
@@ -106,7 +106,7 @@ class Synthesis:
         vectors = await self.run.embed([text.text for text in texts])
         return await asyncio.to_thread(group_texts, vectors, tokens, budget)
 
-    async def _combine(self, batch: tuple[int, int, Sequence[Gathered]]) -> Gathered:
+    async def _combine(self, batch: tuple[int, int, Sequence[FindingGroup]]) -> FindingGroup:
         """Synthesise one group below the last level; if that fails, pass its findings on.
 
         The released code synthesises a group of one again at each level; here that is done once.
@@ -137,10 +137,10 @@ class Synthesis:
             passed_on = bool(reply.statements) and not found
         findings = whole if passed_on else tuple(found)
         self.run.emit(Synthesised(level, number, list_found(findings), passed_on))
-        return Gathered(findings, relevance, title, combined=True)
+        return FindingGroup(findings, relevance, title, combined=True)
 
     async def _answer(
-        self, texts: Sequence[Gathered], silent: Sequence[str], overhead: int
+        self, texts: Sequence[FindingGroup], silent: Sequence[str], overhead: int
     ) -> Answer:
         """Answer from the texts of the last level, in the wanted form."""
         kept = await self._fit(texts, self._limit_findings(overhead, last=True))
@@ -161,7 +161,7 @@ class Synthesis:
             self.run.warn(f"the last synthesis failed, the answer is the findings: {error}")
             return await self.list_findings(texts)
 
-    async def list_findings(self, gathered: Sequence[Gathered]) -> Answer:
+    async def list_findings(self, gathered: Sequence[FindingGroup]) -> Answer:
         """Return the findings as the answer, each with its citations, without a model."""
         passages = await self._collect_sources(gathered)
         documents = await self.run.documents_of(passages)
@@ -212,7 +212,7 @@ class Synthesis:
         free += [left] if left is not None and last else []
         return int((min(free) - overhead) * _SPARE) if free else None
 
-    async def _fit(self, texts: Sequence[Gathered], most: int | None) -> list[Gathered]:
+    async def _fit(self, texts: Sequence[FindingGroup], most: int | None) -> list[FindingGroup]:
         """Return the findings that fit `most` tokens, a fair share of each text."""
         tokens = await map_concurrent(texts, self._count, self.concurrency)
         if most is None or sum(tokens) <= most:
@@ -231,7 +231,7 @@ class Synthesis:
         self.run.warn(why)
         return [text for text in kept if text.findings]
 
-    async def _split(self, gathered: Sequence[Gathered], budget: int) -> list[Gathered]:
+    async def _split(self, gathered: Sequence[FindingGroup], budget: int) -> list[FindingGroup]:
         """Split findings of a document that are too many for one call, into as few parts as fit."""
         counts = await map_concurrent(gathered, self._count, self.concurrency)
         return [
@@ -240,7 +240,7 @@ class Synthesis:
             for part in split_by_tokens(_weigh(text, count), budget)
         ]
 
-    async def _count(self, text: Gathered) -> int:
+    async def _count(self, text: FindingGroup) -> int:
         """Count the tokens of findings and of their passages in a prompt."""
         if text not in self._counted:
             passages = await self._collect_sources([text])
@@ -248,7 +248,7 @@ class Synthesis:
             self._counted[text] = await self.run.model(Role.READER).count_tokens(shown)
         return self._counted[text]
 
-    async def _collect_sources(self, texts: Sequence[Gathered]) -> list[Passage]:
+    async def _collect_sources(self, texts: Sequence[FindingGroup]) -> list[Passage]:
         ids = dict.fromkeys(span.document_id for text in texts for span in text.spans)
         return collect_sources(texts, {name: await self.run.document(name) for name in ids})
 
@@ -368,7 +368,7 @@ def share_fairly(tokens: Sequence[Sequence[int]], budget: int) -> list[int]:
     return kept
 
 
-def _weigh(text: Gathered, tokens: int) -> list[int]:
+def _weigh(text: FindingGroup, tokens: int) -> list[int]:
     """Share the tokens of a text among its findings, by their characters."""
     sizes = [
         len(finding.sentence) + sum(len(place.span) for place in finding.places)
@@ -377,9 +377,9 @@ def _weigh(text: Gathered, tokens: int) -> list[int]:
     return [-(-tokens * size // max(1, sum(sizes))) for size in sizes]
 
 
-def _rate(texts: Sequence[Gathered], passages: Sequence[Passage]) -> tuple[Evidence, ...]:
+def _rate(texts: Sequence[FindingGroup], passages: Sequence[Passage]) -> tuple[Evidence, ...]:
     """Return the passages with the relevance of the findings that rest on them, the best first."""
-    located: dict[str, list[tuple[Span, Gathered]]] = {}
+    located: dict[str, list[tuple[Span, FindingGroup]]] = {}
     for text in texts:
         for span in text.spans:
             located.setdefault(span.document_id, []).append((span, text))
