@@ -118,4 +118,13 @@ class Stopped(Event):
     reason: Stop
 
     def line(self) -> str:
-        return f"looked up in {pluralize(self.rounds, 'round')}: {self.reason.value}"
+        return f"stopped after {pluralize(self.rounds, 'round')}: {_WHY[self.reason]}"
+
+
+_WHY = {
+    Stop.ENOUGH: "nothing is missing",
+    Stop.ROUNDS: "the limit of rounds is reached",
+    Stop.NOTHING_NEW: "several rounds found nothing new",
+    Stop.REPEATED: "the thought repeats and nothing new was found",
+    Stop.BUDGET: "the rest of the token budget is reserved for the answer",
+}

@@ -124,7 +124,7 @@ async def fuse_signals(
             missing.append(signal)
             # What was never declared is reported before the run; a server may fail to give it.
             if CAPABILITY.get(signal) in run.model(Role.SCORER).capabilities:
-                run.warn(f"done without {signal.value}: {error}")
+                run.warn(f"{signal.value} is not used: {error}")
     counting = share_weights({signal: weights[signal] for signal in wanted}, missing)
     result = Fused(
         tuple(add_up(fusion, scores, counting) or [0.0] * len(passages)),
