@@ -8,11 +8,12 @@ import os
 import shutil
 import signal
 import sys
+import threading
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,14 +21,20 @@ import pytest
 from colligate.core.events import Event, Noted, Progressed
 from colligate.errors import ColligateError, FaultyRecord, MissingExtra, UsageError
 from colligate.models import Message
-from colligate.session import Opened
+from colligate.session import Session
 from colligate.settings import Named, Settings
-from colligate.training import sft
-from colligate.training.fit import SEAL, Fitted, fit, read_curve, step_of
-from colligate.training.launch import Place
+from colligate.training import fitting
+from colligate.training.fitting import Fitted, Rank, catch_signals, fit, read_rank
 from colligate.training.recipes import Recipe, read_recipe
 from colligate.training.samples import HELD_OUT, TRAIN, Sample, write_samples
-from colligate.training.sft import How, Libraries
+from colligate.training.trainer import (
+    SEAL,
+    Computation,
+    Device,
+    plan_computation,
+    read_curve,
+    step_of,
+)
 from support.models import ask
 
 ASK = (Message("system", "Be brief."), Message("user", "How many otters are there? fish "))
@@ -96,12 +103,9 @@ def losses(folder: Path) -> list[tuple[int, float | None, float | None, int]]:
 
 
 async def said(model: str) -> str:
-    opened = Opened()
-    try:
-        chat = await opened.model(Named(model), Settings())
+    async with Session(Settings()) as session:
+        chat = await session.open_model(Named(model))
         return (await ask(chat, ASK, max_tokens=8)).text
-    finally:
-        await opened.aclose()
 
 
 async def test_an_adapter_is_learnt_and_loaded(whole: Fitted, base: str) -> None:
@@ -179,7 +183,7 @@ def test_stopped_and_gone_on_with(
     assert (tmp_path / "curve.svg").exists()
     second = Listening()
     gone_on = fit("rdr2-router-small", data, base, tmp_path, QUICK, second)
-    assert f"going on from step {stopped.step}" in second.notes
+    assert f"resuming from step {stopped.step}" in second.notes
     assert gone_on.finished
     assert losses(tmp_path) == losses(whole.out)
     assert same(weights(tmp_path), weights(whole.out))
@@ -196,7 +200,7 @@ def test_killed_and_gone_on_with(
         fit("rdr2-router-small", data, base, tmp_path, QUICK, Listening(at, killed))
     listening = Listening()
     assert fit("rdr2-router-small", data, base, tmp_path, QUICK, listening).finished
-    assert ("going on from step" in listening.notes) == (at > 4)
+    assert ("resuming from step" in listening.notes) == (at > 4)
     assert losses(tmp_path) == losses(whole.out)
     assert same(weights(tmp_path), weights(whole.out))
 
@@ -238,8 +242,8 @@ def test_a_checkpoint_half_written(whole: Fitted, base: str, data: Path, stopped
     (last / "optimizer.pt").write_bytes(b"PK")
     listening = Listening()
     assert fit("rdr2-router-small", data, base, stopped, QUICK, listening).finished
-    assert f"{last.name} was not whole" in listening.notes
-    assert "going on from step 4" in listening.notes
+    assert f"{last.name} was not complete" in listening.notes
+    assert "resuming from step 4" in listening.notes
     assert same(weights(stopped), weights(whole.out))
 
 
@@ -266,7 +270,7 @@ def test_a_disk_that_is_full(
     assert "\n" not in str(e.value)
     listening = Listening()
     assert fit("rdr2-router-small", data, base, tmp_path, quick, listening).finished
-    assert "checkpoint-1 was not whole" in listening.notes
+    assert "checkpoint-1 was not complete" in listening.notes
 
 
 def unfinished(whole: Path, copy: Path) -> None:
@@ -300,7 +304,7 @@ def test_a_damaged_checkpoint(
     with pytest.raises(ColligateError, match=f"the checkpoint {last} is damaged: {name}") as caught:
         fit("rdr2-router-small", data, base, tmp_path, QUICK)
     assert "\n" not in str(caught.value)
-    assert "delete that folder, and the same command goes on from checkpoint-8" in str(caught.value)
+    assert "delete that folder, and the same command resumes from checkpoint-8" in str(caught.value)
 
 
 def test_killed_before_the_model_was_kept(
@@ -418,7 +422,7 @@ def test_nothing_is_printed(
 
 def test_a_loss_that_is_no_number(base: str, data: Path, tmp_path: Path) -> None:
     quick = (*QUICK, "learning_rate=1e38", "schedule=constant", "warmup=0")
-    with pytest.raises(ColligateError, match="is no number: nan; take a smaller --set learning"):
+    with pytest.raises(ColligateError, match="is not a number: nan; take a smaller --set learning"):
         fit("rdr2-router-small", data, base, tmp_path, quick)
 
 
@@ -452,12 +456,12 @@ def test_a_faulty_line(base: str, data: Path, tmp_path: Path) -> None:
         fit("rdr2-router-small", tmp_path, base, tmp_path / "out", QUICK)
 
 
-def test_without_trl(
-    base: str, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_trl(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("fitting", "trainer"):
+        monkeypatch.delitem(sys.modules, f"colligate.training.{name}")
     monkeypatch.setitem(sys.modules, "trl", None)
     with pytest.raises(MissingExtra, match=r"pip install 'colligate\[train\]'"):
-        fit("rdr2-router-small", data, base, tmp_path)
+        import_module("colligate.training.fitting")
 
 
 def test_a_batch_that_cannot_be_shared(base: str, data: Path, tmp_path: Path) -> None:
@@ -472,33 +476,26 @@ def test_a_folder_in_use(whole: Fitted, base: str, data: Path) -> None:
         fit("rdr2-router-small", data, base, whole.out, QUICK)
 
 
-def on(gpus: int, bf16: bool = True, flash: bool = False) -> Libraries:
-    """What a machine says of itself."""
-    cuda = SimpleNamespace(is_available=lambda: gpus > 0, is_bf16_supported=lambda: bf16)
-    cpu = SimpleNamespace(get_capabilities=lambda: {"avx512_bf16": bf16})
-    torch = SimpleNamespace(cuda=cuda, cpu=cpu)
-    utils = SimpleNamespace(is_flash_attn_2_available=lambda: flash)
-    return Libraries(torch, SimpleNamespace(utils=utils), None, None, None)
-
-
 def test_how_a_recipe_is_computed() -> None:
     dualrag, router = read_recipe("dualrag"), read_recipe("rdr2-router")
 
-    def how(recipe: Recipe, libraries: Libraries, world: int = 1) -> How:
-        return sft.how(recipe, 1000, lambda: 250, Place(0, world), libraries)
+    def plan(recipe: Recipe, device: Device, processes: int = 1) -> Computation:
+        return plan_computation(recipe, 1000, lambda: 250, processes, device)
 
-    assert how(router, on(0)) == How("bfloat16", "sdpa", False, 8)
-    assert how(router, on(0, bf16=False, flash=True)) == How("float32", "sdpa", False, 8)
-    assert how(router, on(1)) == How("bfloat16", "sdpa", False, 8)
-    assert how(router, on(1, flash=True)) == How("bfloat16", "flash_attention_2", False, 8)
-    assert how(router, on(1, bf16=False)) == How("float32", "sdpa", False, 8)
-    assert how(router, on(4), world=4).accumulation == 2
+    cpu, gpu = Device(), Device(1)
+    assert plan(router, cpu) == Computation("bfloat16", "sdpa", False, 8)
+    assert plan(router, Device(0, False, True)) == Computation("float32", "sdpa", False, 8)
+    assert plan(router, gpu) == Computation("bfloat16", "sdpa", False, 8)
+    flash = Device(1, flash_attention=True)
+    assert plan(router, flash) == Computation("bfloat16", "flash_attention_2", False, 8)
+    assert plan(router, Device(1, False)) == Computation("float32", "sdpa", False, 8)
+    assert plan(router, Device(4), 4).accumulation == 2
     # Four samples a sequence: a step has 128 samples, so 32 sequences.
-    assert how(dualrag, on(1)) == How("bfloat16", "sdpa", True, 32)
-    assert how(dualrag, on(16), world=16) == How("bfloat16", "sdpa", True, 2)
-    assert how(dualrag, on(0)).packing is False
+    assert plan(dualrag, gpu) == Computation("bfloat16", "sdpa", True, 32)
+    assert plan(dualrag, Device(16), 16) == Computation("bfloat16", "sdpa", True, 2)
+    assert plan(dualrag, cpu).packing is False
     with pytest.raises(UsageError, match="this GPU does not compute in it"):
-        how(replace(router, precision="bfloat16"), on(1, bf16=False))
+        plan(replace(router, precision="bfloat16"), Device(1, False))
 
 
 def test_packed_samples_are_blind_to_each_other(
@@ -509,8 +506,8 @@ def test_packed_samples_are_blind_to_each_other(
     alone = fit("rdr2-router-small", data, base, tmp_path / "alone", quick, listening)
     assert "samples are not packed" in listening.notes
     # On this machine as it would be where there is a GPU: the 24 samples in three sequences.
-    how = How("float32", "sdpa", True, 3)
-    monkeypatch.setattr(sft, "how", lambda *_: how)
+    computation = Computation("float32", "sdpa", True, 3)
+    monkeypatch.setattr(fitting, "plan_computation", lambda *_: computation)
     together = fit("rdr2-router-small", data, base, tmp_path / "together", quick)
     assert together.loss == pytest.approx(alone.loss, abs=1e-4)
     assert together.tokens == alone.tokens
@@ -522,3 +519,53 @@ def test_a_sample_that_the_template_refuses(tiny: Callable[..., Path], tmp_path:
     write_samples(tmp_path / TRAIN, [sample])
     with pytest.raises(ColligateError, match="chat template refuses the messages"):
         fit("rdr2-router-small", tmp_path, f"hf:{tiny(template)}", tmp_path / "out", QUICK)
+
+
+# The processes of a training.
+
+
+def test_the_rank_is_read_from_what_the_launcher_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("RANK", "WORLD_SIZE", "ACCELERATE_USE_FSDP", "ACCELERATE_USE_DEEPSPEED"):
+        monkeypatch.delenv(name, raising=False)
+    assert read_rank() == Rank(0, 1, False)
+    assert read_rank().first
+    monkeypatch.setenv("RANK", "3")
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
+    assert read_rank() == Rank(3, 4, True)
+    assert not read_rank().first
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_first_signal_asks_and_the_second_ends(number: int) -> None:
+    before = signal.getsignal(number)
+    noted: list[int] = []
+    with catch_signals(lambda: noted.append(1), Rank()) as stop:
+        assert not stop.is_set()
+        os.kill(os.getpid(), number)
+        assert stop.is_set()
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), number)
+    assert noted == [1]
+    assert signal.getsignal(number) is before
+
+
+def test_a_signal_that_the_launcher_repeats_does_not_end_it() -> None:
+    with catch_signals(lambda: None, Rank(0, 2)) as stop:
+        interrupt()
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert stop.is_set()
+
+
+def test_in_another_thread_signals_are_not_changed() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    seen = []
+
+    def work() -> None:
+        with catch_signals(lambda: None, Rank()):
+            seen.append(signal.getsignal(signal.SIGINT))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert seen == [before]
