@@ -87,8 +87,8 @@ def test_what_is_not_said_is_usual() -> None:
         ("evaluate_every = 2.5", "one.toml: evaluate_every: "),
         ("save_every = 0", "one.toml: save_every: "),
         ("dropout = nan", "one.toml: dropout: "),
-        ('name = "other"', "one.toml: name: there is no such key; the file's name is its own"),
-        ("rank = = 4", "one.toml is no TOML"),
+        ('name = "other"', "one.toml: name: there is no such key; the file name is the name"),
+        ("rank = = 4", "one.toml is not valid TOML"),
     ],
 )
 def test_what_cannot_be_meant(line: str, why: str) -> None:
@@ -139,7 +139,7 @@ def test_settings_in_place_of_the_recipes() -> None:
 @pytest.mark.parametrize(
     ("setting", "why"),
     [
-        ("rank", "--set rank: it is written NAME=VALUE"),
+        ("rank", "--set rank: expected NAME=VALUE"),
         ("rnk=4", "--set rnk=4: there is no such setting; did you mean rank?"),
         ("name=x", "--set name=x: there is no such setting"),
         ("text=x", "--set text=x: there is no such setting"),

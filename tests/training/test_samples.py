@@ -99,7 +99,7 @@ def test_samples_of_some_tasks_alone(tmp_path):
         ({"id": ""}, "no id"),
         ({"id": 7}, "no id"),
         ({"task": None}, "no task"),
-        ({"meta": []}, "its meta is no object"),
+        ({"meta": []}, "its meta is not an object"),
     ],
 )
 def test_a_line_that_is_no_sample_is_said_with_file_line_and_reason(tmp_path, changed, reason):

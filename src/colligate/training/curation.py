@@ -426,7 +426,11 @@ def _write_samples(
             "failed": sum(bool(each.error) for each in done.values()),
         },
         filters=filters,
-        sources=_list_sources(request),
+        sources={
+            name: str(path)
+            for name in ("questions", "library", "corpus")
+            if (path := getattr(request, name)) is not None
+        },
         made_with=record.identity,
         split={
             "held out": request.held_out,
@@ -488,12 +492,3 @@ def _task_and_document(sample: Sample) -> tuple[str, str] | None:
     if "question" not in sample.meta or "document" not in sample.meta:
         return None
     return sample.task, str(sample.meta["document"])
-
-
-def _list_sources(request: Curation) -> dict[str, str]:
-    named = (
-        ("questions", request.questions),
-        ("library", request.library),
-        ("corpus", request.corpus),
-    )
-    return {what: str(path) for what, path in named if path is not None}

@@ -376,17 +376,7 @@ class EvaluationReport:
 
     def to_json(self) -> dict[str, Any]:
         """Return it for programs."""
-        return {
-            "models": dict(self.models),
-            "split": self.split,
-            "samples": dict(self.samples),
-            "measures": [measure.to_json() for measure in self.measures],
-            "failed": dict(self.failed),
-            "cut": dict(self.cut),
-            "seed": self.seed,
-            "usage": dict(self.usage),
-            "made_with": dict(self.made_with),
-        }
+        return {**vars(self), "measures": [measure.to_json() for measure in self.measures]}
 
 
 def measure(replies: Sequence[ScoredReply], seed: int) -> tuple[Measure, ...]:

@@ -18,7 +18,7 @@ from colligate.models.hf.loading import find_source, load_tokenizer
 from colligate.models.hf.model import HFModel
 from colligate.models.hf.prompts import Prompts
 from colligate.models.hf.score import LikelihoodScorer
-from colligate.training import sft as trainer
+from colligate.training import trainer
 from colligate.training.fitting import fit
 from colligate.training.recipes import TASKS
 from colligate.training.samples import HELD_OUT, TRAIN, Sample, write_samples
