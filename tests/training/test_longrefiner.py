@@ -59,16 +59,18 @@ from colligate.training.longrefiner import (
     WITHOUT_PARTS,
     Pairing,
     curate_longrefiner,
-    extract_text,
-    make_plain_document,
-    rebuild_outline,
     remove_headings,
     selection_sample,
     structuring_pairs,
 )
 from colligate.training.recipes import read_recipe
 from colligate.training.samples import Card, Sample
-from colligate.training.scores import score_reply
+from colligate.training.scores import (
+    extract_text,
+    make_plain_document,
+    rebuild_outline,
+    score_reply,
+)
 from support.curation import document, every_sample, write_data
 from support.embedders import WordEmbedder
 
@@ -232,7 +234,7 @@ def test_the_card_counts_by_task_and_class(data: Path) -> None:
     assert card.usage["calls"] == 3 + 6
     assert {name.split("/")[-1] for name in card.made_with["prompts"]} >= {
         "reader.py",
-        "longrefiner_samples.py",
+        "longrefiner.py",
     }
 
 
@@ -613,7 +615,7 @@ def test_a_number_that_means_nothing_is_wrong_usage(field):
 
 
 def test_a_share_above_one_would_leave_everything_out():
-    with pytest.raises(UsageError, match="recovered is 99: it is a share of the text"):
+    with pytest.raises(UsageError, match="recovered is 99: expected a share of the text"):
         Pairing(recovered=99)
 
 

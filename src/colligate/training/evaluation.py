@@ -145,14 +145,14 @@ async def evaluate(request: Evaluation, on_event: Listener) -> EvaluationReport:
         models={side: model.name for side, model in models.items()},
         split=request.split,
         samples=Counter(sample.task for sample in samples),
-        measures=await in_thread(measure, replies, request.seed),
+        measures=await in_thread(compare_sides, replies, request.seed),
         failed=Counter(reply.side for reply in replies if reply.error),
         cut=Counter(reply.side for reply in replies if reply.finish_reason == "length"),
         seed=request.seed,
         usage=usage,
         made_with=made_with,
     )
-    await in_thread(write_report, request.out, report, replies)
+    await in_thread(write_evaluation, request.out, report, replies)
     return report
 
 
@@ -379,7 +379,7 @@ class EvaluationReport:
         return {**vars(self), "measures": [measure.to_json() for measure in self.measures]}
 
 
-def measure(replies: Sequence[ScoredReply], seed: int) -> tuple[Measure, ...]:
+def compare_sides(replies: Sequence[ScoredReply], seed: int) -> tuple[Measure, ...]:
     """Return every metric of every task, for each adapter and the base over the same samples."""
     by_task: dict[str, dict[str, dict[str, ScoredReply]]] = {}
     for reply in replies:
@@ -429,7 +429,7 @@ def _average(replies: Mapping[str, ScoredReply]) -> Mapping[str, float]:
     return average_values([reply.values for reply in replies.values()])
 
 
-def write_report(out: Path, report: EvaluationReport, replies: Iterable[ScoredReply]) -> None:
+def write_evaluation(out: Path, report: EvaluationReport, replies: Iterable[ScoredReply]) -> None:
     """Write report and replies, each completely or not at all. Blocks."""
     lines = (json.dumps(reply.to_json(), ensure_ascii=False) + "\n" for reply in replies)
     write_whole(out / REPLIES, lines)

@@ -265,7 +265,7 @@ def test_a_disk_that_is_full(monkeypatch: pytest.MonkeyPatch, error: Exception, 
     quick = ("steps=1", "held_out=0")
     with monkeypatch.context() as broken:
         broken.setattr(torch, "save", full)
-        with pytest.raises(ColligateError, match=r"write a checkpoint: .*; see that") as e:
+        with pytest.raises(ColligateError, match=r"write a checkpoint: .*; check that") as e:
             train(*quick)
     assert "\n" not in str(e.value)
     listening = Listening()
