@@ -37,12 +37,12 @@ from colligate.strategies.longrefiner.selection import (
     parse_titles,
     selection_messages,
 )
+from colligate.strategies.longrefiner.skeleton import recover
 from colligate.strategies.longrefiner.structuring import (
-    recover,
+    build_article,
     split_parts,
     structuring_messages,
 )
-from colligate.strategies.longrefiner.tree import build_article
 from colligate.testing import ScriptedModel
 from colligate.training.curation import Curation
 from colligate.training.longrefiner import (

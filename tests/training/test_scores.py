@@ -13,7 +13,7 @@ from colligate.documents.markdown import markdown_tree
 from colligate.models import Completion, Message
 from colligate.models.base import Usage
 from colligate.strategies.longrefiner.selection import selection_messages
-from colligate.strategies.longrefiner.tree import build_article
+from colligate.strategies.longrefiner.structuring import build_article
 from colligate.training.longrefiner import (
     Label,
     Pairing,

@@ -20,8 +20,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from colligate.bench.datasets.sampling import draw_sample
 from colligate.bench.participants import ModelNames
+from colligate.bench.question import draw_sample
 from colligate.bench.significance import Difference, paired_bootstrap
 from colligate.concurrency import in_thread
 from colligate.core.events import Event, Listener, Noted, Progressed, Trace
@@ -189,7 +189,7 @@ def _load_samples(request: Evaluation) -> tuple[list[Sample], str]:
 
 async def _open_base(session: Session, tasks: Sequence[str], trace: Trace) -> ChatModel:
     base = (await session.open_models(trace, [Role.READER]))[Role.READER]
-    if "scope" in tasks and session.unsure(base):
+    if "scope" in tasks and session.find_unprobed(base):
         await session.probe(base)  # does it give odds of labels?
     return base
 

@@ -49,15 +49,15 @@ from colligate.strategies.longrefiner.selection import (
     parse_titles,
     selection_messages,
 )
+from colligate.strategies.longrefiner.skeleton import recover, write_skeleton
 from colligate.strategies.longrefiner.structuring import (
+    Article,
+    Level,
     Structurer,
     Structuring,
-    recover,
     split_parts,
     structuring_messages,
-    write_skeleton,
 )
-from colligate.strategies.longrefiner.tree import Article, Level
 from colligate.training.curation import Curation, CurationContext, open_curation
 from colligate.training.samples import Card, CuratedItem, Sample
 from colligate.training.scores import make_plain_document

@@ -28,8 +28,13 @@ from colligate.strategies.dualrag.knowledge import ELSE, sort_name_words
 from colligate.strategies.dualrag.prompts import Entities, Summary, clean_entities
 from colligate.strategies.longrefiner.method import Refiner, parse_scope
 from colligate.strategies.longrefiner.selection import parse_titles
-from colligate.strategies.longrefiner.structuring import recover, structuring_messages
-from colligate.strategies.longrefiner.tree import Article, ArticleNode, Level
+from colligate.strategies.longrefiner.skeleton import recover
+from colligate.strategies.longrefiner.structuring import (
+    Article,
+    ArticleNode,
+    Level,
+    structuring_messages,
+)
 from colligate.strategies.rdr2.router import parse_router_reply
 from colligate.strategies.rdr2.tree import StructureNode, StructureTree, SubTree
 from colligate.training.samples import Sample
