@@ -33,8 +33,7 @@ from colligate.library.in_memory import InMemorySources
 from colligate.models import Capability, Message, Role
 from colligate.settings import Settings
 from colligate.testing import ScriptedModel
-from colligate.training.card import Card, read_card
-from colligate.training.curate import (
+from colligate.training.curation import (
     CURATION,
     JOURNAL,
     Curation,
@@ -43,7 +42,15 @@ from colligate.training.curate import (
     open_curation,
     split_key,
 )
-from colligate.training.samples import HELD_OUT, TRAIN, CuratedItem, Sample, read_samples
+from colligate.training.samples import (
+    HELD_OUT,
+    TRAIN,
+    Card,
+    CuratedItem,
+    Sample,
+    read_card,
+    read_samples,
+)
 from support.curation import write_jsonl
 from support.models import ask
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from colligate.core.events import Listener
-    from colligate.training.card import Card
-    from colligate.training.curate import Curation
+    from colligate.training.curation import Curation
+    from colligate.training.samples import Card
 T = TypeVar("T")
 
 _OF_ITEMS = ("curating", "evaluating")  # phases in which something is kept
@@ -74,7 +74,7 @@ def curate(
     from colligate.bench.participants import ModelNames
     from colligate.errors import UsageError
     from colligate.settings import Settings
-    from colligate.training.curate import Curation
+    from colligate.training.curation import Curation
 
     # A reader of the environment or the file was not named to be learnt from.
     settings = replace(Settings.load(config), reader=None).override(
@@ -142,15 +142,15 @@ def curate(
 def _curating(system: System) -> Callable[[Curation, Listener], Coroutine[Any, Any, Card]]:
     match system:
         case System.RDR2:
-            from colligate.training.curate_rdr2 import curate_rdr2
+            from colligate.training.rdr2 import curate_rdr2
 
             return curate_rdr2
         case System.LONGREFINER:
-            from colligate.training.curate_longrefiner import curate_longrefiner
+            from colligate.training.longrefiner import curate_longrefiner
 
             return curate_longrefiner
         case System.DUALRAG:
-            from colligate.training.curate_dualrag import curate_dualrag
+            from colligate.training.dualrag import curate_dualrag
 
             return curate_dualrag
 
@@ -186,8 +186,8 @@ def evaluate(
     """
     from colligate.bench.participants import ModelNames
     from colligate.settings import Settings
-    from colligate.training.evaluate import Evaluation
-    from colligate.training.evaluate import evaluate as carry_out
+    from colligate.training.evaluation import Evaluation
+    from colligate.training.evaluation import evaluate as carry_out
 
     arguments = {
         "model": model,

@@ -12,23 +12,22 @@ from colligate.cli.failures import ANSWERED, INTERRUPTED
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from colligate.training.fit import Fitted
+    from colligate.training.fitting import Fitted
 
 
 def recipes(as_json: options.AsJson = False) -> int:
     """List the recipes: what is trained, on which tasks, and how."""
     from colligate.cli.display import table
-    from colligate.training.launch import configurations
-    from colligate.training.recipes import names, read_recipe
+    from colligate.training.recipes import list_launch_files, list_recipes, read_recipe
 
-    every = [read_recipe(name) for name in names()]
+    every = [read_recipe(name) for name in list_recipes()]
     if as_json:
         say_json([{"name": each.name, **each.settings, "title": each.title} for each in every])
         return ANSWERED
     rows = [(each.name, each.method, ", ".join(each.tasks), each.title) for each in every]
     say(table(["recipe", "method", "tasks", "what it is"], rows))
     note("several GPUs: accelerate launch --config_file FILE -m colligate train fit RECIPE ...")
-    for file in configurations().values():
+    for file in list_launch_files().values():
         note(f"FILE may be {file}")
     return ANSWERED
 
@@ -53,16 +52,17 @@ def fit(
     """
     from colligate.cli.display import table
     from colligate.errors import UsageError
-    from colligate.training.launch import place
 
     if export is not None:
         if export != "llama-factory":
             raise UsageError(f"cannot export to {export!r}", "there is llama-factory")
         return _export(recipe, data, base, out, parameters or [], as_json)
+    from colligate.training.fitting import read_rank
+
     arguments = {"recipe": recipe, "data": str(data), "base": base, "set": parameters or []}
     fitted = _fitted(recipe, data, base, out, parameters or [], arguments)
     status = ANSWERED if fitted.finished else INTERRUPTED
-    if not place().first:
+    if not read_rank().first:
         return status
     if as_json:
         say_json(fitted.to_json())
@@ -78,7 +78,7 @@ def _fitted(
     recipe: str, data: Path, base: str, out: Path, settings: list[str], arguments: dict[str, Any]
 ) -> Fitted:
     from colligate.cli.progress import watching
-    from colligate.training.fit import fit as fit_recipe
+    from colligate.training.fitting import fit as fit_recipe
 
     # Not on an event loop: a training is one long piece of work in the main thread.
     with watching(sys.stderr) as watcher:
@@ -88,7 +88,7 @@ def _fitted(
 def _export(
     recipe: str, data: Path, base: str, out: Path, settings: list[str], as_json: bool
 ) -> int:
-    from colligate.training.export import export_llama_factory
+    from colligate.training.recipes import export_llama_factory
 
     file = export_llama_factory(recipe, data, base, out, tuple(settings))
     if as_json:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from colligate.cli.display import counted, note, say, table
 
 if TYPE_CHECKING:
-    from colligate.training.card import Card
-    from colligate.training.evaluate import Measure, Report
+    from colligate.training.evaluation import EvaluationReport, Measure
+    from colligate.training.samples import Card
 
 
 def show_card(card: Card) -> None:
@@ -23,7 +23,7 @@ def show_card(card: Card) -> None:
         note(f"left out: {counted(count, 'sample')}, {reason}")
 
 
-def show_report(report: Report) -> None:
+def show_report(report: EvaluationReport) -> None:
     """A line for each metric, and for each adapter where there are any."""
     if not any(measure.adapter for measure in report.measures):
         rows = [_begun(each) for each in report.measures]
@@ -38,7 +38,7 @@ def show_report(report: Report) -> None:
 
 
 def _begun(measure: Measure) -> list[str]:
-    from colligate.training.evaluate import LOWER_IS_BETTER
+    from colligate.training.scores import LOWER_IS_BETTER
 
     less = " (less is better)" if measure.metric in LOWER_IS_BETTER else ""
     metric = f"{measure.metric}{less}"

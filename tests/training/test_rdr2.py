@@ -31,11 +31,10 @@ from colligate.strategies.rdr2.method import RDR2
 from colligate.strategies.rdr2.router import REFUSAL, Action, Tag, check_action, parse_router_reply
 from colligate.strategies.rdr2.tree import SubTree, build_structure_tree, build_subtree
 from colligate.testing import ScriptedModel
-from colligate.training.card import Card, read_card
-from colligate.training.curate import Curation
-from colligate.training.curate_rdr2 import curate_rdr2, draw_samples, format_reply
-from colligate.training.samples import TRAIN, Sample, read_samples
-from colligate.training.scores_router import score, shown_subtree
+from colligate.training.curation import Curation
+from colligate.training.rdr2 import curate_rdr2, draw_router_samples, format_reply
+from colligate.training.samples import TRAIN, Card, Sample, read_card, read_samples
+from colligate.training.scores import score_reply, shown_subtree
 from support.curation import document, every_sample, write_data
 from support.embedders import WordEmbedder
 
@@ -184,7 +183,7 @@ def test_a_target_read_as_inference_reads_it_is_the_label(data: Path) -> None:
     curate(data, ScriptedModel(TEACHER))
 
     for sample in every_sample(data / "out"):
-        perfect = score(sample, sample.target)
+        perfect = score_reply(sample, sample.target)
         assert all(perfect.get(name, 1.0) == 1.0 for name in ("ans_f1", "exp_pre", "ref_acc"))
         assert (perfect["xpl_avg"], perfect["col_rate"]) == (0.0, 0.0)
 
@@ -278,7 +277,7 @@ async def drawn_over(
         hits = await run.search(question, k=9, mode=strategy.mode)
         routings = await strategy.route(question, run, hits)
     events = [e for _, e in run.trace.events if isinstance(e, Routed)]
-    samples, discarded, _ = draw_samples(Question("q", question), routings, events, 256)
+    samples, discarded, _ = draw_router_samples(Question("q", question), routings, events, 256)
     return samples, discarded, events
 
 

@@ -41,8 +41,16 @@ from colligate.library.library import AsyncLibrary
 from colligate.library.sources import Sources
 from colligate.models import ChatModel, Embedder, Reranker, Role
 from colligate.session import report_ingestion
-from colligate.training.card import Card, summed, write_card
-from colligate.training.samples import HELD_OUT, TRAIN, CuratedItem, Sample, write_samples
+from colligate.training.samples import (
+    HELD_OUT,
+    TRAIN,
+    Card,
+    CuratedItem,
+    Sample,
+    count_samples,
+    write_card,
+    write_samples,
+)
 
 I = TypeVar("I", bound=HasId)  # noqa: E741 (an item)
 
@@ -126,7 +134,7 @@ async def open_curation(
         embedder = await session.open_embedder(trace) if needs.searches else None
         reranker = await session.open_reranker(models, trace) if needs.searches and models else None
         records |= await model_records({}, embedder, reranker)
-        library, corpora, dataset = None, None, _dataset(request)
+        library, corpora, dataset = None, None, _make_dataset(request)
         if request.library is not None:
             library = await _open_library(request.library, embedder, needs, stack, trace)
         else:
@@ -143,7 +151,7 @@ async def open_curation(
                 _TEACHER if role == Role.READER else role: asdict(each)
                 for role, each in records.items()
             },
-            "data": await _digests(request, library),
+            "data": await _digest_sources(request, library),
             PROMPTS: await in_thread(prompt_digests, prompts_of),
         }
         yield CurationContext(
@@ -352,7 +360,7 @@ def _read_questions(request: Curation, needs: Needs) -> list[Question]:
     return asked
 
 
-def _dataset(request: Curation) -> Dataset:
+def _make_dataset(request: Curation) -> Dataset:
     """Return the data set that a suite would name for the request."""
     file = "" if request.questions is None else str(request.questions.absolute())
     if request.corpus is None:
@@ -373,7 +381,7 @@ async def _open_library(
     return library
 
 
-async def _digests(request: Curation, library: AsyncLibrary | None) -> dict[str, str]:
+async def _digest_sources(request: Curation, library: AsyncLibrary | None) -> dict[str, str]:
     """Return a digest of each source."""
     found = {}
     if request.questions is not None:
@@ -418,19 +426,23 @@ def _write_samples(
             "failed": sum(bool(each.error) for each in done.values()),
         },
         filters=filters,
-        sources=_sources(request),
+        sources={
+            name: str(path)
+            for name in ("questions", "library", "corpus")
+            if (path := getattr(request, name)) is not None
+        },
         made_with=record.identity,
         split={
             "held out": request.held_out,
             "kept apart by": "a question's words, or the document where there is no question",
             "seed": request.seed,
-            **_shared_gold(asked["train"], asked["held_out"]),
-            **_shared_documents(splits["train"], splits["held_out"]),
+            **_count_shared_gold(asked["train"], asked["held_out"]),
+            **_count_shared_documents(splits["train"], splits["held_out"]),
         },
         files={name: file_digest(request.out / name) for name in files},
         versions=versions(),
         sessions=tuple(asdict(session) for session in record.sessions),
-        **summed(done.values(), splits),
+        **count_samples(done.values(), splits),
     )
     write_card(request.out, card)
     return card
@@ -438,7 +450,7 @@ def _write_samples(
 
 def is_held_out(key: str, share: float, seed: int) -> bool:
     """Whether a question or document is kept from training: the same at every size of a set."""
-    # Another hash than that of `some`: otherwise the first that it draws would all be held out.
+    # Not the hash of `draw_sample`: otherwise the first that it draws would all be held out.
     whole = hashlib.sha256(f"held out\n{seed}\n{key}".encode("utf-8", "surrogatepass")).digest()
     return int.from_bytes(whole[:8], "big") < share * 2**64
 
@@ -448,7 +460,7 @@ def split_key(item: HasId) -> str:
     return " ".join(item.text.casefold().split()) if isinstance(item, Question) else item.id
 
 
-def _shared_gold(train: Sequence[HasId], held_out: Sequence[HasId]) -> dict[str, int]:
+def _count_shared_gold(train: Sequence[HasId], held_out: Sequence[HasId]) -> dict[str, int]:
     """Count the held-out questions that have a gold document of a training question."""
     known = {id_ for each in train if isinstance(each, Question) for id_ in each.gold}
     golds = [set(each.gold) for each in held_out if isinstance(each, Question) and each.gold]
@@ -461,7 +473,7 @@ def _shared_gold(train: Sequence[HasId], held_out: Sequence[HasId]) -> dict[str,
     }
 
 
-def _shared_documents(train: Sequence[Sample], held_out: Sequence[Sample]) -> dict[str, int]:
+def _count_shared_documents(train: Sequence[Sample], held_out: Sequence[Sample]) -> dict[str, int]:
     """Count the held-out samples over a document that a training sample is over too."""
     shows = [shown for sample in held_out if (shown := _task_and_document(sample))]
     if not shows:
@@ -480,12 +492,3 @@ def _task_and_document(sample: Sample) -> tuple[str, str] | None:
     if "question" not in sample.meta or "document" not in sample.meta:
         return None
     return sample.task, str(sample.meta["document"])
-
-
-def _sources(request: Curation) -> dict[str, str]:
-    named = (
-        ("questions", request.questions),
-        ("library", request.library),
-        ("corpus", request.corpus),
-    )
-    return {what: str(path) for what, path in named if path is not None}

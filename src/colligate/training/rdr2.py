@@ -1,4 +1,4 @@
-"""Curate samples for RDR2's router: what the strategy shows it, and the actions a teacher takes.
+"""Curate samples for RDR2's router: the subtrees it is shown, and the actions of a teacher.
 
 The strategy itself asks the teacher, so the subtrees are those of inference. Whatever the form of
 the teacher's reply, the sample has the form that adapters are trained on: tags and ids.
@@ -27,10 +27,9 @@ from colligate.strategies.rdr2.router import (
     router_messages,
 )
 from colligate.strategies.rdr2.tree import StructureTree, SubTree
-from colligate.training.card import Card
-from colligate.training.curate import Curation, CurationContext, open_curation
-from colligate.training.samples import CuratedItem, Sample
-from colligate.training.scores_router import shown_subtree
+from colligate.training.curation import Curation, CurationContext, open_curation
+from colligate.training.samples import Card, CuratedItem, Sample
+from colligate.training.scores import shown_subtree
 
 _TASK = "router"
 
@@ -43,7 +42,7 @@ async def curate_rdr2(request: Curation, on_event: Listener) -> Card:
 
     Raises:
         UsageError: the request is wrong, or the folder was begun with something else.
-        BudgetExceeded, EndpointUnreachable: the work ended before all was done.
+        BudgetExceeded, EndpointUnreachable: the work ended early; the same call resumes.
         ColligateError: something cannot be opened or read.
     """
     strategy = _configure(request)
@@ -99,18 +98,20 @@ async def _curate_question(
         hits = await run.search(question.text, k=strategy.k, pool=strategy.pool, mode=strategy.mode)
         routings = await strategy.route(question.text, run, hits)
     events = [event for _, event in run.trace.events if isinstance(event, Routed)]
-    samples, discarded, counts = draw_samples(question, routings, events, strategy.reply_tokens)
+    samples, discarded, counts = draw_router_samples(
+        question, routings, events, strategy.reply_tokens
+    )
     if not hits:
         discarded["no passage was found"] += 1
     return CuratedItem(samples, discarded, counts, context.usage_of(run))
 
 
-def draw_samples(
+def draw_router_samples(
     question: Question, routings: Sequence[Routing], events: Sequence[Routed], reply_tokens: int
 ) -> tuple[tuple[Sample, ...], Counter[str], Counter[str]]:
-    """Return samples of what a router was shown and chose, those left out by reason, and counts.
+    """Return the samples of a question, how many were left out by reason, and counts.
 
-    They are in the order in which documents were found; `reply_tokens` is the longest reply.
+    Samples are in the order in which documents were found. A reply has at most `reply_tokens`.
     """
     trees = {routing.tree.document.id: routing.tree for routing in routings}
     order = list(trees)
@@ -133,14 +134,14 @@ def draw_samples(
         except ValueError:
             discarded["the subtree cannot be read back"] += 1
             continue
-        if why := _unusable(event, wanted, view, reply_tokens):
+        if why := _find_fault(event, wanted, view, reply_tokens):
             discarded[why] += 1
             continue
         prompt = tuple(router_messages(question.text, event.shown))
         if prompt in samples:
             discarded["the same subtree came before"] += 1
             continue
-        kind = _kind(event.actions)
+        kind = _classify(event.actions)
         counts.update(f"actions: {action.tag.value}" for action in event.actions)
         samples[prompt] = Sample(
             id=f"{question.id}/{number}",
@@ -189,9 +190,9 @@ def format_reply(actions: Collection[Action], view: SubTree, *, refused: bool = 
     return "\n".join(lines)
 
 
-def _unusable(event: Routed, wanted: str, view: SubTree, reply_tokens: int) -> str:
-    """Say why a teacher's reply teaches nothing; empty if it does teach."""
-    if event.cut:  # what it would have chosen next would be taught as not to be chosen
+def _find_fault(event: Routed, wanted: str, view: SubTree, reply_tokens: int) -> str:
+    """Return why a teacher's reply teaches nothing; empty if it does teach."""
+    if event.cut:  # the rest would be taught as not to be chosen
         return "the teacher's reply was cut off"
     if event.verdict == "collapsed":
         return "nothing could be made of the reply"
@@ -204,6 +205,6 @@ def _unusable(event: Routed, wanted: str, view: SubTree, reply_tokens: int) -> s
     return "" if same and read.refused == (not event.actions) else "the reply does not read back"
 
 
-def _kind(actions: Collection[Action]) -> str:
+def _classify(actions: Collection[Action]) -> str:
     tags = {action.tag for action in actions}
     return next((tag.value for tag in (Tag.ANSWER, Tag.EXPAND) if tag in tags), "refuse")

@@ -30,7 +30,7 @@ from colligate.strategies.longrefiner.method import scope_messages
 from colligate.strategies.longrefiner.structuring import structuring_messages
 from colligate.strategies.rdr2.router import router_messages
 from colligate.testing import ScriptedModel
-from colligate.training.evaluate import Evaluation, Measure, Report, evaluate
+from colligate.training.evaluation import Evaluation, EvaluationReport, Measure, evaluate
 from colligate.training.samples import HELD_OUT, Sample, write_samples
 
 QUESTIONS = 12
@@ -95,7 +95,7 @@ def evaluated(curated: Any, tmp_path: Path) -> Callable[..., Any]:
 
     async def run(
         model: Any, samples: Sequence[Sample] | None = None, **options: Any
-    ) -> tuple[Report, list[Event]]:
+    ) -> tuple[EvaluationReport, list[Event]]:
         made = curated([scope(n) for n in range(QUESTIONS)] if samples is None else samples)
         names = ModelNames(models={Role.READER: model})
         request = Evaluation(data=made, out=tmp_path / "out", names=names, **options)
@@ -105,7 +105,7 @@ def evaluated(curated: Any, tmp_path: Path) -> Callable[..., Any]:
     return run
 
 
-def measure(report: Report, metric: str, adapter: str = "") -> Measure:
+def measure(report: EvaluationReport, metric: str, adapter: str = "") -> Measure:
     (found,) = [m for m in report.measures if (m.metric, m.adapter) == (metric, adapter)]
     return found
 
@@ -331,7 +331,7 @@ async def test_a_side_has_a_name_of_its_own(evaluated: Any, tmp_path: Path) -> N
     model = Student()
     await evaluated(model, adapters=["good", "good"])
     assert len((tmp_path / "out" / "replies.jsonl").read_bytes().splitlines()) == 2 * QUESTIONS
-    with pytest.raises(UsageError, match=r"--adapter base: .* without an adapter; .* as \./base"):
+    with pytest.raises(UsageError, match=r"--adapter base: .*; .* as \./base"):
         await evaluated(model, adapters=["base"])
 
 
