@@ -120,7 +120,7 @@ def test_strategies_list_their_parameters(colligate: Any, openai_server: Any) ->
 def test_one_strategy_with_its_parameters(colligate: Any, openai_server: Any) -> None:
     named = ["--model", f"openai:m@{openai_server.url}"]
     shown = colligate.here("strategies", "rdr2", *named).stdout
-    assert "needs (can use): chat: reader" in shown
+    assert "needs (optional): chat: reader" in shown
     lines = [line.split() for line in shown.splitlines()]
     assert ["k", "int", "5"] in lines
     assert ["no_expand", "bool", "false"] in lines

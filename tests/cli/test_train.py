@@ -260,10 +260,10 @@ def test_where_nothing_is_asked_no_teacher_is_named(
 
 
 def test_help_loads_nothing_heavy() -> None:
-    asking = "".join(f"run_command(['train', {name!r}, '--help']);" for name in COMMANDS)
+    asking = "".join(f"main(['train', {name!r}, '--help']);" for name in COMMANDS)
     heavy = ("torch", "transformers", "trl", "peft", "datasets", "numpy", "openai")
     code = (
-        f"import sys; from colligate.cli.app import run_command; {asking}"
+        f"import sys; from colligate.cli import main; {asking}"
         f"print([name for name in {heavy} if name in sys.modules], file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -17,7 +17,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from colligate.cli.app import run_command
+from colligate.cli import main
 from support.http_server import DEFAULT, QUESTION, RULES, form_of, statement_reply, until
 
 HALL = "Bicycles stand in the yard, never in the hall."
@@ -191,5 +191,5 @@ def test_without_the_extra_the_command_says_so(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "uvicorn", None)
-    assert run_command(["serve"]) == 1
+    assert main(["serve"]) == 1
     assert "colligate[serve]" in capsys.readouterr().err

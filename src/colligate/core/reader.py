@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cache, partial
+from functools import cache
 from typing import Annotated, Any, Protocol, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
@@ -246,7 +246,12 @@ async def read(
         run.emit(Answered(False, "", ()))
         return refuse(question, strategy, shown)
     asked = messages(passages) if messages else reader_messages(question, passages, form)
-    reply = await _reply(asked, form, role, run)
+    spec = FORMS[form]
+    first = await run.structured(asked, spec.reply, role=role, max_tokens=spec.tokens)
+    reply = first.value
+    if states_nothing(reply):
+        again = ask_for_quotes(asked, first.completions[-1].text)
+        reply = await _ask_again(again, spec, role, run) or reply
     documents = await run.documents_of(passages)
     # Locating a quote in a long document takes too long for the event loop.
     cited = await asyncio.to_thread(cite, question, reply.statements, passages, documents)
@@ -270,24 +275,19 @@ async def read(
     )
 
 
-async def _reply(
-    asked: Sequence[Message], form: Form, role: Role, run: Run
-) -> ReaderReply | JoinedReply:
-    """Read; if the reader claims evidence but quotes none, ask once more."""
-    wanted = FORMS[form].reply
-    ask = partial(run.structured, role=role, max_tokens=FORMS[form].tokens)
-    first = await ask(asked, wanted)
-    if not states_nothing(first.value):
-        return first.value
+async def _ask_again(
+    messages: Sequence[Message], spec: FormSpec, role: Role, run: Run
+) -> ReaderReply | JoinedReply | None:
+    """Ask for quotes once more; return None if there is no valid reply."""
     run.emit(Noted("the reader says it found the answer but quotes nothing: asking again"))
     try:
-        again = await ask(
-            ask_for_quotes(asked, first.completions[-1].text), require_statements(wanted)
+        reply = await run.structured(
+            messages, require_statements(spec.reply), role=role, max_tokens=spec.tokens
         )
     except (BudgetExceeded, ContextTooSmall, MalformedOutput) as error:
         run.emit(Noted(f"using the reader's first reply: {error.what}"))
-        return first.value
-    return again.value
+        return None
+    return reply.value
 
 
 async def ask_statements(

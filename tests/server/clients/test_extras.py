@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from colligate.cli.app import run_command
+from colligate.cli import main
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def no_mcp(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_command_names_the_extra(
     no_mcp: None, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    assert run_command(["mcp", str(tmp_path)]) == 1
+    assert main(["mcp", str(tmp_path)]) == 1
     out, err = capsys.readouterr()
     assert out == ""
     assert "pip install 'colligate[mcp]'" in err
@@ -39,7 +39,7 @@ def test_a_missing_path_is_reported_at_once(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
-    assert run_command(["mcp", str(tmp_path / "absent.md")]) == 2
+    assert main(["mcp", str(tmp_path / "absent.md")]) == 2
     out, err = capsys.readouterr()
     assert out == ""
     assert "absent.md" in err
