@@ -297,7 +297,7 @@ def _note_problems(done: SuiteRun, bench: BenchOptions) -> None:
     if failed:
         first = failed[0]
         why = f"{first.question} of {first.dataset}, {first.strategy}: {first.outcome.error}"
-        warn(f"{pluralize(len(failed), 'answer')} failed and count as wrong, such as {why}")
+        warn(f"{pluralize(len(failed), 'answer')} failed, counted as wrong, such as {why}")
     lacking = [row for row in done.rows.values() if row.unmeasured]
     if lacking:
         group, why = next(iter(lacking[0].unmeasured.items()))

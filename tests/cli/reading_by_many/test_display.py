@@ -55,7 +55,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
             for event in events:
                 watcher.see(event)
             stream.truncate(stream.seek(0))
-            watcher._progress.refresh()  # type: ignore[attr-defined]
+            watcher._display._progress.refresh()  # type: ignore[attr-defined]
             frame = stream.getvalue()
         return [line.strip() for line in _CODES.sub("", frame).splitlines() if line.strip()]
 
