@@ -15,6 +15,7 @@ from inspect import Parameter
 from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
 import typer
+from pydantic_core import ValidationError
 from typer.exceptions import TyperException
 
 from colligate.cli.display import note
@@ -122,7 +123,7 @@ def _explain(error: BaseException) -> tuple[str, int]:
         case TyperException():
             context = getattr(error, "ctx", None)
             path = "colligate" if context is None else context.command_path
-            return f"{error.format_message().rstrip('.')}; see '{path} --help'", error.exit_code
+            return f"{_explain_usage(error)}; see '{path} --help'", error.exit_code
         case MemoryError():
             return "out of memory; give fewer files or a smaller model", FAULT
         case OSError():
@@ -133,6 +134,19 @@ def _explain(error: BaseException) -> tuple[str, int]:
         case _:
             hint = "COLLIGATE_DEBUG=1 shows the traceback, please report it"
             return f"internal error: {type(error).__name__}: {error}; {hint}", FAULT
+
+
+def _explain_usage(error: TyperException) -> str:
+    """Return what was expected and given; typer's own message leaves out what was given."""
+    option, problem = getattr(error, "param", None), error.__cause__
+    if option is not None and isinstance(problem, ValidationError):
+        first = problem.errors(include_url=False)[0]
+        prefix, _, expected = first["msg"].partition("Input should ")
+        if not prefix:
+            expected = expected.partition(", unable to")[0].replace("valid integer", "whole number")
+            expected = expected.replace("valid number", "number")
+            return f"{option.opts[0]} must {expected}, got {first['input']}"
+    return error.format_message().rstrip(".")
 
 
 def discard_output() -> int:
