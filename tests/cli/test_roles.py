@@ -208,8 +208,8 @@ def able(monkeypatch: pytest.MonkeyPatch) -> None:
         def load(self) -> type[Scoring]:
             return Scoring
 
-    both = {**registered.available(), "scoring": Entry()}
-    monkeypatch.setattr(registered, "available", lambda: both)
+    both = {**registered.list_strategies(), "scoring": Entry()}
+    monkeypatch.setattr(registered, "list_strategies", lambda: both)
 
 
 def test_the_table_fits_eighty_columns(colligate: Any, openai_server: Any) -> None:

@@ -268,4 +268,4 @@ def test_help_loads_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr.strip() == "[]"
-    assert "Have a teacher make samples" in done.stdout
+    assert "Have a teacher make training samples" in done.stdout

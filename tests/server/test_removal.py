@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+from colligate.cli import main
 from colligate.errors import ServerFailed
 from colligate.testing import ScriptedModel
 from support.http_server import DEFAULT, parse_events, until
