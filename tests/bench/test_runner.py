@@ -24,7 +24,7 @@ from colligate.bench.question import Question, QuestionTask
 from colligate.bench.run import Bench, BenchRequest, RunJob, SuiteRun, run_suite
 from colligate.bench.suites import Dataset, Method, Suite, parse_suite
 from colligate.bench.totals import read_totals
-from colligate.cli.bench_results import collect_means
+from colligate.cli.bench import collect_means
 from colligate.core.answer import Answer
 from colligate.core.citing import Evidence
 from colligate.core.events import Event, Noted, Trace

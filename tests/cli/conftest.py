@@ -20,7 +20,7 @@ from unittest import mock
 
 import pytest
 
-from colligate.cli.app import run_command
+from colligate.cli import main
 
 COMMAND = [sys.executable, "-m", "colligate.cli"]
 
@@ -73,7 +73,7 @@ class Colligate:
             redirect_stdout(out),
             redirect_stderr(err),
         ):
-            status = run_command(given)
+            status = main(given)
         return subprocess.CompletedProcess(given, status, out.getvalue(), err.getvalue())
 
     def start(self, *arguments: str | Path, **streams: Any) -> subprocess.Popen[bytes]:

@@ -151,7 +151,7 @@ def test_a_model_that_takes_none_says_which_do(
     )
     assert done.returncode == 1
     assert "takes no adapter" in done.stderr
-    assert "take hf:NAME or openai:MODEL@URL" in done.stderr
+    assert "use hf:NAME or openai:MODEL@URL" in done.stderr
 
 
 SUITE = """
@@ -223,6 +223,4 @@ def test_a_suite_as_it_is_runs_with_an_adapter(bench: Any, server: Any) -> None:
     assert "set was ['router_adapter=router-2'] and is None" in done.stderr
     done = bench("--set", "router_adaptor=router", "--out", "other")
     assert done.returncode == 2
-    assert "no strategy that is asked has 'router_adaptor'; did you mean router_adapter?" in (
-        done.stderr
-    )
+    assert "has 'router_adaptor'; did you mean router_adapter?" in (done.stderr)

@@ -145,7 +145,7 @@ def test_models_and_files_that_the_server_does_not_have_are_refused(
         assert server.url in line
     files = ask(colligate, folder / "tower.md")
     assert files.returncode == 2
-    assert "add them there" in files.stderr.splitlines()[-1]
+    assert "add the files at the server" in files.stderr.splitlines()[-1]
     index = colligate("index", folder, "--embedder", "static")
     assert index.returncode == 1
     assert server.url in index.stderr.splitlines()[-1]

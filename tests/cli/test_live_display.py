@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from colligate.cli.progress import Lines, watching
+from colligate.cli.progress import LineDisplay, watch_run
 from colligate.core.events import Event
 from colligate.documents import Span
 from colligate.strategies.longrefiner.events import NodeScore, Selected, Structured, Weighed
@@ -80,7 +80,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Callable[[Event], str]:
 
     def shown(event: Event) -> str:
         stream = _Terminal()
-        with watching(stream) as watcher:
+        with watch_run(stream=stream) as watcher:
             watcher.see(event)
         return stream.getvalue()
 
@@ -88,8 +88,8 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Callable[[Event], str]:
 
 
 def test_events_that_are_not_shown_are_ignored(capsys: Any) -> None:
-    Lines().see(Event())
-    with watching(io.StringIO()) as watcher:
+    LineDisplay().show(Event())
+    with watch_run(stream=io.StringIO()) as watcher:
         watcher.see(Event())
     assert capsys.readouterr().err == ""
 

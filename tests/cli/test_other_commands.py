@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import colligate as package
+from colligate.cli.app import COMMANDS, load_command
 
 LICENCES = Path(__file__).parents[2] / "examples" / "licences"
 HEAVY = {"torch", "numpy", "onnxruntime", "xllamacpp", "qdrant_edge", "kreuzberg", "openai",
@@ -41,6 +42,11 @@ def test_help_loads_nothing_heavy(arguments: list[str]) -> None:
 
 def test_help_names_models_as_they_are_written(colligate: Any) -> None:
     assert "openai:MODEL[@URL]" in " ".join(colligate.here("ask", "--help").stdout.split())
+
+
+@pytest.mark.parametrize(("name", "line"), COMMANDS.items())
+def test_the_list_of_commands_has_the_first_line_of_each(name: str, line: str) -> None:
+    assert load_command(name).help.splitlines()[0] == line
 
 
 def test_no_command_is_wrong_usage(colligate: Any) -> None:
@@ -120,7 +126,7 @@ def test_strategies_list_their_parameters(colligate: Any, openai_server: Any) ->
 def test_one_strategy_with_its_parameters(colligate: Any, openai_server: Any) -> None:
     named = ["--model", f"openai:m@{openai_server.url}"]
     shown = colligate.here("strategies", "rdr2", *named).stdout
-    assert "needs (can use): chat: reader" in shown
+    assert "needs (optional): chat: reader" in shown
     lines = [line.split() for line in shown.splitlines()]
     assert ["k", "int", "5"] in lines
     assert ["no_expand", "bool", "false"] in lines

@@ -208,9 +208,8 @@ def able(monkeypatch: pytest.MonkeyPatch) -> None:
         def load(self) -> type[Scoring]:
             return Scoring
 
-    both = {**registered.available(), "scoring": Entry()}
-    monkeypatch.setattr(registered, "available", lambda: both)
-    monkeypatch.setattr("colligate.cli.checks.list_strategies", lambda: both)
+    both = {**registered.list_strategies(), "scoring": Entry()}
+    monkeypatch.setattr(registered, "list_strategies", lambda: both)
 
 
 def test_the_table_fits_eighty_columns(colligate: Any, openai_server: Any) -> None:
@@ -291,7 +290,7 @@ def test_doctor_says_which_file_it_found_and_whether_it_is_trusted(
     assert checks["settings"]["found"].startswith("no colligate.toml here or in ")
     written = file(reader=f"openai:m@{openai_server.url}", reranker="likelihood")
     status, checks = _doctor(colligate)
-    assert "no key goes to addresses that it alone names" in checks["settings"]["found"]
+    assert "no key is sent to addresses that only it names" in checks["settings"]["found"]
     assert checks["model"]["found"].endswith("(colligate.toml)")
     assert (status, checks["reranker"]["ok"]) == (1, False)
     assert "gives no likelihoods" in checks["reranker"]["found"]

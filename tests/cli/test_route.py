@@ -201,6 +201,6 @@ def test_options_of_the_route_alone_are_wrong_usage(colligate: Any, file: Path) 
     for option in (["--set", "k=3"], ["--model", "bundled"], ["--timeout", "3"], ["--cache"]):
         done = colligate.here("tree", file, *option)
         assert (done.returncode, done.stdout) == (2, "")
-        assert f"{option[0]} does nothing here" in done.stderr
+        assert f"{option[0]} has no effect here" in done.stderr
     assert colligate.here("tree", file, "--route", " ").returncode == 2
     assert colligate.here("tree", file.parent / "none.md", "--route", "Who?").returncode == 2

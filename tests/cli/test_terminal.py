@@ -5,7 +5,7 @@ import unicodedata
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from colligate.cli.display import one_line, visible
+from colligate.cli.display import escape_controls, to_one_line
 
 # Any code point, those that do harm as often as the rest.
 harmful = st.sampled_from("\x00\x07\x08\x1b\x7f\x85\x9b\x9d\u202e\u2066\ud800\r")
@@ -15,7 +15,7 @@ texts = st.text(st.one_of(st.characters(), harmful))
 @given(texts)
 @example("\x1b]0;title\x07\x9b2J")
 def test_visible_text_holds_nothing_a_terminal_obeys(text: str) -> None:
-    shown = visible(text)
+    shown = escape_controls(text)
     assert len(shown) == len(text)
     assert [c for c in shown if unicodedata.category(c) in ("Cc", "Cs") and c not in "\n\t"] == []
     assert not set(shown) & set("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
@@ -23,9 +23,9 @@ def test_visible_text_holds_nothing_a_terminal_obeys(text: str) -> None:
 
 @given(st.text(st.characters(exclude_categories=("Cc", "Cs", "Cf"))))
 def test_ordinary_text_stays_as_it_is(text: str) -> None:
-    assert visible(text) == text
+    assert escape_controls(text) == text
 
 
 @given(texts)
 def test_one_line_is_one_line(text: str) -> None:
-    assert len(one_line(text).splitlines()) <= 1
+    assert len(to_one_line(text).splitlines()) <= 1

@@ -123,7 +123,7 @@ def test_an_adapter_is_evaluated_on_what_was_held_out(
     by_metric = {line.split()[1]: line.split() for line in lines[1:]}
     assert by_metric["ans_f1"][3:6] == ["0.000", "1.000", "+1.000"]
     assert by_metric["ref_acc"][3:6] == ["1.000", "1.000", "+0.000"]
-    assert "less is better" in next(line for line in lines if "col_rate" in line)
+    assert "lower is better" in next(line for line in lines if "col_rate" in line)
     held_out = len((out / "held_out.jsonl").read_text("utf-8").splitlines())
     assert asked(server) == {"base": held_out, "router": held_out}
     assert (found / "replies.jsonl").is_file()
@@ -155,7 +155,7 @@ def test_an_interrupted_curation_goes_on(
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=30)
     assert process.returncode == 130, err
-    assert b"the same command goes on" in err
+    assert b"the same command resumes" in err
     server.answer = answer
     done = colligate.here(*curating(tmp_path / "out"))
     assert done.returncode == 0, done.stderr
@@ -181,7 +181,7 @@ def test_a_teacher_that_is_not_there_is_a_fault_and_the_folder_goes_on(
         *("--split", "train", "--out", tmp_path / "found"),
     )
     assert lost.returncode == 2  # no samples
-    assert "goes on" not in lost.stderr
+    assert "resumes" not in lost.stderr
     server.key = None
     done = colligate.here(*curating(tmp_path / "out", "--retry-failed"))
     assert done.returncode == 0, done.stderr
@@ -260,12 +260,12 @@ def test_where_nothing_is_asked_no_teacher_is_named(
 
 
 def test_help_loads_nothing_heavy() -> None:
-    asking = "".join(f"run_command(['train', {name!r}, '--help']);" for name in COMMANDS)
+    asking = "".join(f"main(['train', {name!r}, '--help']);" for name in COMMANDS)
     heavy = ("torch", "transformers", "trl", "peft", "datasets", "numpy", "openai")
     code = (
-        f"import sys; from colligate.cli.app import run_command; {asking}"
+        f"import sys; from colligate.cli import main; {asking}"
         f"print([name for name in {heavy} if name in sys.modules], file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr.strip() == "[]"
-    assert "Have a teacher make samples" in done.stdout
+    assert "Have a teacher make training samples" in done.stdout

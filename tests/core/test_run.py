@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from colligate.cli.progress import watching
+from colligate.cli.progress import watch_run
 from colligate.core.budget import Budget
 from colligate.core.events import Asked, Asking, Parsed
 from colligate.core.run import Run
@@ -136,7 +136,7 @@ async def test_the_progress_display_bears_every_event(make_run, capsys) -> None:
             return True
 
     for stream in (io.StringIO(), Terminal()):
-        with watching(stream) as watcher:
+        with watch_run(stream=stream) as watcher:
             for _, event in run.trace.events:
                 watcher.see(event)
 

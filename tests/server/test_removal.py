@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from colligate.cli.app import run_command
+from colligate.cli import main
 from colligate.errors import ServerFailed
 from colligate.testing import ScriptedModel
 from support.http_server import DEFAULT, parse_events, until
@@ -83,7 +83,7 @@ async def test_the_command_line_removes_what_a_server_kept(serve, tmp_path):
         await client.ask(MAT)
         yard = await client.document("Yard")
     options = ["--library", str(papers), "--embedder", "static"]
-    assert await asyncio.to_thread(run_command, ["library", "remove", yard, *options]) == 0
+    assert await asyncio.to_thread(main, ["library", "remove", yard, *options]) == 0
     left = [file for file in papers.rglob("*") if file.is_file()]
     assert not any(b"under the mat" in file.read_bytes() for file in left)
     assert not any(yard.encode() in file.read_bytes() for file in left)

@@ -17,7 +17,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from colligate.cli.app import run_command
+from colligate.cli import main
 from support.http_server import DEFAULT, QUESTION, RULES, form_of, until
 from support.models import statement_reply
 
@@ -186,5 +186,5 @@ def test_what_cannot_be_served_is_reported_in_one_line(command, arguments, words
 
 def test_without_the_extra_the_command_says_so(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "uvicorn", None)
-    assert run_command(["serve"]) == 1
+    assert main(["serve"]) == 1
     assert "colligate[serve]" in capsys.readouterr().err

@@ -8,11 +8,10 @@ import shlex
 from pathlib import Path
 
 import pytest
-from typer.main import get_command
 
 from colligate.bench.plan import configure_entries
 from colligate.bench.suites import parse_suite
-from colligate.cli.app import app
+from colligate.cli.app import load_command
 from colligate.settings import Settings
 from colligate.strategies.dualrag.method import DualRAG
 from colligate.strategies.longrefiner.method import LongRefiner
@@ -52,7 +51,7 @@ def test_its_commands_have_these_options() -> None:
     assert len(commands) > 8
     for line in commands:
         words = [word.split("|")[0] for word in shlex.split(line.replace("...", "it"))]
-        command, at = get_command(app), 1
+        command, at = load_command(words[1]), 2
         while hasattr(command, "commands"):
             command, at = command.commands[words[at]], at + 1
         known = {option for parameter in command.params for option in parameter.opts}

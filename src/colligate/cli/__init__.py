@@ -1,12 +1,5 @@
-"""The command line."""
+"""The command line: a file for each command, read and run by `app.main`."""
 
-from __future__ import annotations
+from colligate.cli.app import main
 
-from typing import NoReturn
-
-
-def main() -> NoReturn:
-    """Run the command line and leave with its exit status."""
-    from colligate.cli.app import run_app
-
-    run_app()
+__all__ = ["main"]

@@ -1,7 +1,7 @@
-"""The `colligate` command: its subcommands, and how it ends.
+"""The `colligate` command: it loads one command, runs it, and ends with its exit status.
 
-A subcommand returns its exit status. Its module is light; what is heavy (models, readers, the
-index) is imported when it runs, so `colligate --help` answers at once.
+A command's module is imported when the command is named, and what is heavy (models, readers, the
+index) when it runs, so `colligate --help` answers at once.
 """
 
 from __future__ import annotations
@@ -10,48 +10,98 @@ import contextlib
 import os
 import sys
 import threading
-from typing import Annotated, NoReturn
+from importlib import import_module
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from colligate import __version__
-from colligate.cli.ask import ask
-from colligate.cli.bench import app as bench
+from colligate.cli.command import ANSWERED, WRONG_USAGE, discard_output, report_error
 from colligate.cli.display import prepare_streams
-from colligate.cli.doctor import doctor
-from colligate.cli.failures import ANSWERED, WRONG_USAGE, hush, report
-from colligate.cli.library import app as library
-from colligate.cli.library import index
-from colligate.cli.mcp import mcp
-from colligate.cli.models import app as models
-from colligate.cli.refine import refine
-from colligate.cli.serve import serve
-from colligate.cli.strategies import strategies
-from colligate.cli.train import app as train
-from colligate.cli.tree import tree
 
-# What a thread may still take to stop after the work has ended or was interrupted.
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+# How long threads may take to stop after the work has ended or was interrupted.
 _SECONDS_TO_STOP = 5.0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command line and return its exit status; without arguments, that of this process."""
+    if arguments is None:
+        prepare_streams()
+    command = get_command(app)
+    if arguments is None and "_COLLIGATE_COMPLETE" in os.environ:
+        command.main(prog_name="colligate")
+    try:
+        given = sys.argv[1:] if arguments is None else arguments
+        with command.make_context("colligate", list(given)) as context:
+            status = int(command.invoke(context) or ANSWERED)
+        sys.stdout.flush()
+    except typer.Exit as done:
+        status = done.exit_code
+    except (Exception, KeyboardInterrupt) as error:
+        status = report_error(error)
+    if arguments is None:
+        _limit_exit(status)
+    return status
+
+
+def _limit_exit(status: int) -> None:
+    """End the process soon, also if a thread that runs C code does not stop."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        discard_output()
+    # What has to be kept is on disk at this point.
+    last = threading.Timer(_SECONDS_TO_STOP, os._exit, [status])
+    last.daemon = True
+    last.start()
+
+
+# Each command with the first line of its help: the module of its name has it as `app`.
+COMMANDS = {
+    "ask": "Answer a question over files and folders, with citations.",
+    "refine": "Print the parts of files and folders that a question needs, within a budget.",
+    "index": "Add files to the library ahead of time.",
+    "library": "List, show, remove and verify the documents of the library.",
+    "tree": "Show the structure of a file: headings, pages, blocks, and how sure it is.",
+    "strategies": "List the strategies: what each does and needs, and whether it runs here.",
+    "doctor": "Check that `colligate ask` works here, and show how to fix what does not.",
+    "mcp": "Serve documents to an MCP client over standard input and output.",
+    "serve": "Serve a library over HTTP: a page to ask in, and an API.",
+    "models": "List and fetch local model weights, pinned by SHA-256.",
+    "bench": "Compare strategies on data sets, or on your own questions.",
+    "train": "Train adapters for RDR2, LongRefiner and DualRAG.",
+}
+
+
+class LazyGroup(TyperGroup):
+    """A group that imports a command when it is named; its help needs only `COMMANDS`."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands = {name: TyperCommand(name, help=line) for name, line in COMMANDS.items()}
+
+    def resolve_command(self, ctx: Any, args: Sequence[str]) -> Any:
+        name, command, rest = super().resolve_command(ctx, list(args))
+        return name, load_command(name) if name and command else command, rest
+
+
+def load_command(name: str) -> Any:
+    """Return the command of a name, imported."""
+    return get_command(import_module(f"colligate.cli.{name}").app)
+
 
 app = typer.Typer(
     name="colligate",
+    cls=LazyGroup,
     help="Answer questions over many long documents, every claim cited to its exact place.",
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
-app.command("ask")(ask)
-app.command("refine")(refine)
-app.command("index")(index)
-app.add_typer(library, name="library")
-app.command("tree")(tree)
-app.command("strategies")(strategies)
-app.command("doctor")(doctor)
-app.command("mcp")(mcp)
-app.command("serve")(serve)
-app.add_typer(models, name="models")
-app.add_typer(bench, name="bench")
-app.add_typer(train, name="train")
 
 
 def _show_version(wanted: bool) -> None:
@@ -75,38 +125,3 @@ def _colligate(
             typer.echo(context.get_help())
         return WRONG_USAGE
     return ANSWERED
-
-
-def run_app() -> NoReturn:
-    """Run the command line of this process, and end it."""
-    prepare_streams()
-    if "_COLLIGATE_COMPLETE" in os.environ:
-        get_command(app).main(prog_name="colligate")
-    _leave(run_command(sys.argv[1:]))
-
-
-def run_command(arguments: list[str]) -> int:
-    """Run one command line and return its exit status; what goes wrong is said in one line."""
-    try:
-        command = get_command(app)
-        with command.make_context("colligate", arguments) as context:
-            status = command.invoke(context) or ANSWERED
-        sys.stdout.flush()
-    except typer.Exit as done:
-        return done.exit_code
-    except (Exception, KeyboardInterrupt) as error:
-        return report(error)
-    return int(status)
-
-
-def _leave(status: int) -> NoReturn:
-    try:
-        sys.stdout.flush()
-    except OSError:
-        hush()
-    # A model call that cannot be stopped (a thread in C code) must not hold the prompt: what
-    # had to be kept is on disk by now.
-    last = threading.Timer(_SECONDS_TO_STOP, os._exit, [status])
-    last.daemon = True
-    last.start()
-    sys.exit(status)

@@ -2,123 +2,91 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from colligate.cli import options
-from colligate.cli.display import note, say_json
-from colligate.cli.failures import ANSWERED, NOT_FOUND
+from colligate.cli.command import ANSWERED, NOT_FOUND, command
+from colligate.cli.display import note, print_json
 from colligate.errors import UsageError
 
-if TYPE_CHECKING:
-    from colligate.core.answer import Answer
-    from colligate.core.events import Listener
+app = typer.Typer(add_completion=False)
 
 
-def ask(
+@command(app)
+async def ask_command(
     question: options.Question,
     paths: options.Paths = None,
     *,
     strategy: Annotated[
         str,
-        typer.Option(
-            help="How to find the answer: see `colligate strategies`.",
-            rich_help_panel=options.MODELS,
+        options.option(
+            "How to find the answer; `colligate strategies` lists the strategies.",
+            options.MODELS,
+            default=True,
         ),
     ] = "retrieve-read",
-    parameters: options.Set = None,
-    model: options.Model = None,
-    worker_model: options.WorkerModel = None,
-    scorer: options.Scorer = None,
+    models: options.EngineOptions,
     judge: options.Judge = None,
-    embedder: options.Embedder = None,
-    reranker: options.Reranker = None,
     router_adapter: options.RouterAdapter = None,
-    config: options.Config = None,
-    library: options.LibraryFolder = None,
-    wait: options.Wait = 30.0,
-    cache: options.Cache = False,
-    as_json: options.AsJson = False,
-    trace: options.Trace = None,
-    max_tokens_total: options.MaxTokensTotal = None,
-    timeout: options.Timeout = None,
+    run: options.RunOptions,
 ) -> int:
     """Answer a question over files and folders, with citations.
 
-    While `colligate serve` holds the library, the server is asked, with its models.
+    While `colligate serve` holds the library, its server answers, with its models.
 
     Exit status: 0 answered, 3 not found in the documents, 2 wrong usage, 1 a fault.
     """
-    from colligate.cli.display import show_answer, usage_line
-    from colligate.cli.remote import holding
-    from colligate.cli.watched import hold_to_text, watched
+    from colligate.cli.display import format_usage, show_answer
+    from colligate.cli.progress import require_text, watch_run
+    from colligate.cli.remote import find_server
     from colligate.core.events import Trace
     from colligate.core.parameters import set_parameters
     from colligate.core.strategy import load_strategy
-    from colligate.engine import Engine
     from colligate.session import configure
-    from colligate.settings import Settings
 
-    hold_to_text(question)
+    require_text(question)
     kind = load_strategy(strategy)
-    settings = Settings.load(config)
-    given = options.given(parameters, router_adapter)
-    set_parameters(kind, given)  # a wrong parameter is told before anything is opened
-    named = {
-        "reader": model,
-        "worker": worker_model,
-        "scorer": scorer,
-        "judge": judge,
-        "embedder": embedder,
-        "reranker": reranker,
-    }
-
-    async def asked(on_event: Listener) -> Answer:
-        async with Engine(
-            model=model,
-            worker_model=worker_model,
-            scorer=scorer,
-            judge=judge,
-            embedder=embedder,
-            reranker=reranker,
-            library=library,
-            settings=settings,
-            wait=wait,
-            cache=cache,
-        ) as engine:
+    settings = models.load_settings()
+    parameters = run.settings(router_adapter)
+    set_parameters(kind, parameters)  # a wrong parameter is reported before anything is opened
+    with watch_run(run.trace) as watcher:
+        async with models.engine(settings, judge=judge) as engine:
             folder = (await engine.open_library()).path
-            server = await holding(folder)
+            server = await find_server(folder)
             if server is None:
-                return await engine.ask(
+                answer = await engine.ask(
                     question,
                     paths or [],
-                    strategy=configure(kind, settings, given, Trace([on_event], keep=False)),
-                    max_tokens_total=max_tokens_total,
-                    timeout=timeout,
-                    on_event=on_event,
+                    strategy=configure(
+                        kind, settings, parameters, Trace([watcher.see], keep=False)
+                    ),
+                    max_tokens_total=run.max_tokens_total,
+                    timeout=run.timeout,
+                    on_event=watcher.see,
                 )
-            if paths:
+            elif paths:
                 raise UsageError(
-                    f"files cannot be asked over the library {folder} just now",
+                    f"the library {folder} takes no files at the moment",
                     f"the server at {server.url} holds it",
-                    "add them there and name none here, or name another --library",
+                    "add the files at the server and give no PATH, or give another --library",
                 )
-            return await server.ask(
-                question,
-                strategy=strategy,
-                parameters=given,
-                models=named,
-                max_tokens_total=max_tokens_total,
-                timeout=timeout,
-                prompts=trace is not None,
-                on_event=on_event,
-            )
-
-    answer = watched(asked, trace)
-    if as_json:
-        say_json(answer.to_json())
+            else:
+                answer = await server.ask(
+                    question,
+                    strategy=strategy,
+                    parameters=parameters,
+                    models={**models.names(), "judge": judge},
+                    prompts=run.trace is not None,
+                    max_tokens_total=run.max_tokens_total,
+                    timeout=run.timeout,
+                    on_event=watcher.see,
+                )
+    watcher.warn_rest(answer.warnings)
+    if run.as_json:
+        print_json(answer.to_json())
     else:
         show_answer(answer)
-        note(usage_line(answer.usage, answer.model))
+        note(format_usage(answer.usage, answer.model))
     return ANSWERED if answer.found else NOT_FOUND

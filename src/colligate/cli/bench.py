@@ -2,214 +2,316 @@
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from colligate.cli import bench_options, options
-from colligate.cli.display import counted, note, say, say_json, warn
-from colligate.cli.failures import ANSWERED, INTERRUPTED
+from colligate.cli import options
+from colligate.cli.command import ANSWERED, INTERRUPTED, command
+from colligate.cli.display import make_table, note, print_json, print_result, warn
 
 if TYPE_CHECKING:
-    from colligate.bench.run import BenchRequest
+    from colligate.bench.compare import MetricComparison
+    from colligate.bench.outcome import Row
+    from colligate.bench.run import SuiteRun
     from colligate.bench.suites import Suite
+
 app = typer.Typer(help="Compare strategies on data sets, or on your own questions.")
 
+_WHAT = "What is asked"
+_OWN = "Your own questions (SUITE is own)"
 
-@app.command("run")
-def run_bench(
+
+@dataclass(frozen=True)
+class BenchOptions:
+    """The options of `bench run` that no other command has."""
+
+    out: Annotated[
+        Path,
+        options.option(
+            "The run's folder. If it holds a part of the same run, the run is resumed.",
+            options.OUTPUT,
+            metavar="DIR",
+        ),
+    ]
+    data: Annotated[
+        Path | None, options.option("The folder of the data sets' files.", _WHAT, metavar="DIR")
+    ] = None
+    strategies: Annotated[
+        str | None,
+        options.option(
+            "The strategies to ask, of the suite or of `colligate strategies`. Default: those that "
+            "the suite asks by default and the models can run.",
+            _WHAT,
+            metavar="A,B,C",
+        ),
+    ] = None
+    datasets: Annotated[
+        str | None,
+        options.option(
+            "The suite's data sets to ask. Default: those that it asks by default.",
+            _WHAT,
+            metavar="A,B,C",
+        ),
+    ] = None
+    parameters: Annotated[
+        list[str] | None,
+        options.option(
+            "Set a parameter of all strategies that have it, such as router_adapter=DIR; may be "
+            "repeated. It does not replace what the suite sets.",
+            _WHAT,
+            "--set",
+            metavar="NAME=VALUE",
+        ),
+    ] = None
+    limit: Annotated[
+        int | None,
+        options.option(
+            "The number of questions of each data set. Default: the suite's.",
+            _WHAT,
+            metavar="N",
+            min=1,
+        ),
+    ] = None
+    seed: Annotated[
+        int,
+        options.option(
+            "The seed that draws the questions; the same seed draws the same questions.",
+            _WHAT,
+            min=0,
+            default=True,
+        ),
+    ] = 0
+    retry_failed: Annotated[
+        bool, options.option("Ask again what failed before.", _WHAT, "--retry-failed")
+    ] = False
+    questions: Annotated[
+        Path | None,
+        options.option(
+            "CSV or JSON Lines: question, and optionally answer, documents, gold, answerable, id.",
+            _OWN,
+            metavar="FILE",
+        ),
+    ] = None
+    documents: Annotated[
+        Path | None,
+        options.option("The folder of the documents to ask over.", _OWN, metavar="DIR"),
+    ] = None
+    format: Annotated[
+        str, options.option("The format of the questions (docs/datasets.md).", _OWN, default=True)
+    ] = "auto"
+    judge: Annotated[
+        str | None,
+        options.option(
+            "The model that judges answers, for metrics that need one. Default: COLLIGATE_JUDGE, "
+            "then the settings file, then none.",
+            options.MODELS,
+        ),
+    ] = None
+    nli: Annotated[
+        str | None,
+        options.option(
+            "The entailment model for claims and citations: the name of a T5 model, or `judge` for "
+            "the odds of the judge.",
+            options.MODELS,
+            metavar="NAME",
+        ),
+    ] = None
+    qa: Annotated[
+        str | None,
+        options.option(
+            "The reader for Disambig-F1: the name of a model trained on SQuAD 2, or `judge`.",
+            options.MODELS,
+            metavar="NAME",
+        ),
+    ] = None
+    indexes: Annotated[
+        Path | None,
+        options.option(
+            "The folder of indexed corpora, which several runs can share. Default: in --out.",
+            options.OUTPUT,
+            metavar="DIR",
+        ),
+    ] = None
+    replies: Annotated[
+        Path | None,
+        options.option(
+            "Keep the models' replies in a file, which several runs can share: the same request to "
+            "the same model is made once. Rows still count its tokens, but not its seconds.",
+            options.OUTPUT,
+            metavar="FILE",
+        ),
+    ] = None
+    traces: Annotated[
+        bool,
+        options.option(
+            "Keep the events of every answer, for the pictures and links of the report.",
+            options.OUTPUT,
+            "--traces/--no-traces",
+            default=True,
+        ),
+    ] = True
+    concurrency: Annotated[
+        int,
+        options.option(
+            "How many questions are answered at once. With more than one, the seconds of an "
+            "answer include those of others.",
+            options.LIMITS,
+            metavar="N",
+            min=1,
+            default=True,
+        ),
+    ] = 1
+    max_tokens_total: Annotated[
+        int | None,
+        options.option(
+            "The most tokens that this command may spend, input and output, judge included.",
+            options.LIMITS,
+            metavar="N",
+            min=1,
+        ),
+    ] = None
+    timeout: Annotated[
+        float | None,
+        options.option(
+            "The longest time for one answer; after it the answer has failed.",
+            options.LIMITS,
+            metavar="SECONDS",
+            min=0.001,
+        ),
+    ] = None
+    dry_run: Annotated[
+        bool,
+        options.option(
+            "Estimate the calls and tokens, and ask nothing.", options.LIMITS, "--dry-run"
+        ),
+    ] = False
+    as_json: options.AsJson = False
+
+
+@command(app, "run")
+def bench_run_command(
     suite: Annotated[
         str,
         typer.Argument(
             metavar="SUITE",
-            help="A suite's name (`colligate bench suites`), the path of one (.toml), or own.",
+            help="A suite's name (`colligate bench suites`), the path of a suite (.toml), or own.",
             show_default=False,
         ),
     ],
     *,
-    out: bench_options.Out,
-    data: bench_options.Data = None,
-    strategies: bench_options.Strategies = None,
-    datasets: bench_options.Datasets = None,
-    parameters: bench_options.Set = None,
-    limit: bench_options.Limit = None,
-    seed: bench_options.Seed = 0,
-    retry_failed: bench_options.RetryFailed = False,
-    questions: bench_options.Questions = None,
-    documents: bench_options.Documents = None,
-    format: bench_options.Format = "auto",
-    model: options.Model = None,
-    worker_model: options.WorkerModel = None,
-    scorer: options.Scorer = None,
-    judge: bench_options.Judge = None,
-    nli: bench_options.Nli = None,
-    qa: bench_options.Qa = None,
-    embedder: options.Embedder = None,
-    reranker: options.Reranker = None,
-    config: options.Config = None,
-    indexes: bench_options.Indexes = None,
-    replies: bench_options.Replies = None,
-    traces: bench_options.Traces = True,
-    concurrency: bench_options.Concurrency = 1,
-    max_tokens_total: bench_options.MaxTokensTotal = None,
-    timeout: bench_options.Timeout = None,
-    dry_run: bench_options.DryRun = False,
-    as_json: options.AsJson = False,
+    bench: BenchOptions,
+    models: options.ModelOptions,
 ) -> int:
     """Ask strategies the questions of a suite, and measure the answers.
 
-    Every answer is a row on disk as soon as it is given. A run that was stopped, by whatever, goes
-    on with the same command; what has a row is not asked again. An answer that fails is a row
-    with its error, and counts as wrong.
+    Every answer is written to disk as soon as it is given. The same command resumes a run that
+    was stopped; what has a row is not asked again. An answer that fails is a row with its error
+    and counts as wrong.
 
     Exit status: 0 all rows are there, 2 wrong usage, 1 a fault.
     """
     from colligate.bench.participants import ModelNames
-    from colligate.bench.run import BenchRequest
-    from colligate.settings import Settings
+    from colligate.bench.run import BenchRequest, estimate_run, run_suite
+    from colligate.cli.progress import run_resumable
 
-    settings = Settings.load(config).override(
-        reader=model,
-        worker=worker_model,
-        scorer=scorer,
-        judge=judge,
-        embedder=embedder,
-        reranker=reranker,
-    )
+    settings = models.load_settings().override(**models.names(), judge=bench.judge)
     arguments = {
         "suite": suite,
-        "model": model,
-        "worker_model": worker_model,
-        "scorer": scorer,
-        "judge": judge,
-        "nli": nli,
-        "qa": qa,
-        "embedder": embedder,
-        "reranker": reranker,
-        "strategies": strategies,
-        "datasets": datasets,
-        "set": parameters,
-        "limit": limit,
-        "seed": seed,
-        "concurrency": concurrency,
-        "timeout": timeout,
-        "max_tokens_total": max_tokens_total,
-        "retry_failed": retry_failed,
-        "replies": str(replies) if replies is not None else None,
+        **options.collect_given(models, "model", "worker_model", "scorer", "embedder", "reranker"),
+        **options.collect_given(
+            bench,
+            *("judge", "nli", "qa", "strategies", "datasets", "limit", "seed", "concurrency"),
+            *("timeout", "max_tokens_total", "retry_failed", "replies"),
+        ),
     }
+    if bench.parameters is not None:
+        arguments["set"] = bench.parameters
     request = BenchRequest(
-        suite=_suite(suite, data, questions, documents, format),
-        data=data or Path(),
-        out=out,
-        names=ModelNames(settings, nli=nli, qa=qa),
-        strategies=_names(strategies),
-        datasets=_names(datasets),
-        settings=parameters or (),
-        limit=limit,
-        seed=seed,
-        concurrency=concurrency,
-        max_tokens_total=max_tokens_total,
-        timeout=timeout,
-        retry_failed=retry_failed,
-        traces=traces,
-        indexes=indexes,
-        replies=replies,
-        arguments={name: value for name, value in arguments.items() if value is not None},
+        suite=_read_suite(suite, bench),
+        data=bench.data or Path(),
+        out=bench.out,
+        names=ModelNames(settings, nli=bench.nli, qa=bench.qa),
+        strategies=options.split_names(bench.strategies),
+        datasets=options.split_names(bench.datasets),
+        settings=bench.parameters or (),
+        limit=bench.limit,
+        seed=bench.seed,
+        concurrency=bench.concurrency,
+        max_tokens_total=bench.max_tokens_total,
+        timeout=bench.timeout,
+        retry_failed=bench.retry_failed,
+        traces=bench.traces,
+        indexes=bench.indexes,
+        replies=bench.replies,
+        arguments=arguments,
     )
-    return _estimate(request, as_json) if dry_run else _run(request, as_json)
+    if bench.dry_run:
+        expected = estimate_run(request)
+        if bench.as_json:
+            print_json(expected.to_json())
+        else:
+            print_result(str(expected))
+        return ANSWERED
+    done = run_resumable(lambda see: run_suite(request, see), bench.out)
+    if done is None:
+        return INTERRUPTED
+    if bench.as_json:
+        print_json(collect_means(done))
+    else:
+        show_results(done)
+    _note_problems(done, bench)
+    return ANSWERED
 
 
-def _suite(
-    name: str, data: Path | None, questions: Path | None, documents: Path | None, format: str
-) -> Suite:
+def _read_suite(name: str, bench: BenchOptions) -> Suite:
     from colligate.bench.suites import OWN, make_own_suite, read_suite
     from colligate.errors import MissingPath, UsageError
 
     if name != OWN:
-        if questions is not None or documents is not None:
-            raise UsageError("--questions and --documents are for the suite own", "", "leave them")
-        if data is None:
-            raise UsageError("the folder of data is not named", "", "give --data DIR")
+        if bench.questions is not None or bench.documents is not None:
+            what = "--questions and --documents are only for the suite own"
+            raise UsageError(what, f"the suite is {name}", "leave them out")
+        if bench.data is None:
+            raise UsageError("the folder of the data is missing", "", "give --data DIR")
         return read_suite(name)
-    if questions is None:
+    if bench.questions is None:
         why = "the suite own asks your questions"
-        raise UsageError("no questions are named", why, "give --questions FILE")
-    for path in (questions, documents):
+        raise UsageError("the questions are missing", why, "give --questions FILE")
+    for path in (bench.questions, bench.documents):
         if path is not None and not path.exists():
-            raise MissingPath(f"there is no {path}", "", "check the path")
-    return make_own_suite(questions, documents, format)
+            raise MissingPath(f"{path} does not exist", "", "check the path")
+    return make_own_suite(bench.questions, bench.documents, bench.format)
 
 
-def _names(given: str | None) -> tuple[str, ...]:
-    return tuple(name.strip() for name in (given or "").split(",") if name.strip())
+def _note_problems(done: SuiteRun, bench: BenchOptions) -> None:
+    from colligate.core.events import pluralize
 
-
-def _estimate(request: BenchRequest, as_json: bool) -> int:
-    from colligate.bench.run import estimate_run
-
-    expected = estimate_run(request)
-    if as_json:
-        say_json(expected.to_json())
-    else:
-        say(str(expected))
-    return ANSWERED
-
-
-def _run(request: BenchRequest, as_json: bool) -> int:
-    from colligate.bench.run import run_suite
-    from colligate.cli.bench_results import collect_means, show_results
-    from colligate.cli.failures import run
-    from colligate.cli.progress import watching
-    from colligate.core.events import Event, Progressed
-    from colligate.errors import ColligateError
-
-    last: Progressed | None = None
-    with watching(sys.stderr) as watcher:
-
-        def see(event: Event) -> None:
-            nonlocal last
-            if isinstance(event, Progressed) and event.phase == "answering":
-                last = event
-            watcher.see(event)
-
-        try:
-            done = run(run_suite(request, see))
-        except (KeyboardInterrupt, ColligateError, OSError) as error:
-            interrupted = isinstance(error, KeyboardInterrupt)
-            if last or interrupted:
-                made = counted(last.done if last else 0, "new row")
-                note(f"stopped; {made} in {request.out}; the same command goes on")
-            if not interrupted:
-                raise
-            return INTERRUPTED
-    if as_json:
-        say_json(collect_means(done))
-    else:
-        show_results(done)
-        note(f"{counted(done.asked, 'new row')}, {done.tokens:,} tokens; {request.out}")
-        note(f"colligate bench report {request.out} writes the report")
+    if not bench.as_json:
+        note(f"{pluralize(done.asked, 'new row')}, {done.tokens:,} tokens; {bench.out}")
+        note(f"colligate bench report {bench.out} writes the report")
     failed = [row for row in done.rows.values() if row.outcome.error]
     if failed:
         first = failed[0]
         why = f"{first.question} of {first.dataset}, {first.strategy}: {first.outcome.error}"
-        warn(f"{counted(len(failed), 'answer')} failed and counts as wrong, such as {why}")
+        warn(f"{pluralize(len(failed), 'answer')} failed, counted as wrong, such as {why}")
     lacking = [row for row in done.rows.values() if row.unmeasured]
     if lacking:
         group, why = next(iter(lacking[0].unmeasured.items()))
-        rows = counted(len(lacking), "row")
-        warn(f"metrics are missing in {rows}, such as {group} ({why}); the same command takes them")
-    return ANSWERED
+        rows = pluralize(len(lacking), "row")
+        warn(f"metrics are missing in {rows}, such as {group} ({why}); the same command adds them")
 
 
-@app.command("compare")
-def compare(
+@command(app, "compare")
+def bench_compare_command(
     runs: Annotated[
         list[Path],
         typer.Argument(
             metavar="DIR [DIR]",
-            help="Two runs, strategy by strategy; or one, whose strategies are compared.",
+            help="Two runs, compared strategy by strategy; or one run, to compare its strategies.",
             show_default=False,
         ),
     ],
@@ -218,7 +320,7 @@ def compare(
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help="A metric, as often as you like. Default: what says most of each data set.",
+            help="A metric; may be repeated. Default: the main metrics of each data set.",
             show_default=False,
         ),
     ] = None,
@@ -226,7 +328,7 @@ def compare(
         str | None,
         typer.Option(
             metavar="A,B",
-            help="The strategies to compare. Default: of two runs all that both asked, of one its "
+            help="Strategies to compare. Default: those that both runs asked, or of one run the "
             "first with each other.",
             show_default=False,
         ),
@@ -234,76 +336,182 @@ def compare(
     seed: Annotated[
         int | None,
         typer.Option(
-            min=0, help="Draws the samples. Default: the first run's.", show_default=False
+            min=0, help="The seed of the samples. Default: the first run's.", show_default=False
         ),
     ] = None,
     as_json: options.AsJson = False,
 ) -> int:
-    """Say by how much strategies differ over the questions that both were asked.
+    """Compare strategies over the questions that both were asked.
 
     Mean difference, its 95% interval and two-sided p of the paired bootstrap (10,000 samples).
-    * is p below .05, ** below .01, *** below .001; no correction is made for comparing often.
+    * is p below .05, ** below .01, *** below .001; p is not corrected for many comparisons.
     """
     from colligate.bench.compare import compare_runs
-    from colligate.cli.bench_results import show_comparison
     from colligate.errors import UsageError
 
     if len(runs) > 2:
-        raise UsageError(f"{len(runs)} runs are named", "", "compare two, or the strategies of one")
-    found = compare_runs(*runs, metrics=metric or (), strategies=_names(strategies), seed=seed)
+        raise UsageError(
+            f"expected one or two runs, got {len(runs)}", "", "give one or two folders"
+        )
+    found = compare_runs(
+        *runs, metrics=metric or (), strategies=options.split_names(strategies), seed=seed
+    )
     if as_json:
-        say_json([each.to_json() for each in found])
+        print_json([each.to_json() for each in found])
     else:
         show_comparison(found)
     return ANSWERED
 
 
-@app.command("report")
-def report(
+@command(app, "report")
+def bench_report_command(
     run: Annotated[Path, typer.Argument(metavar="DIR", help="A run's folder.", show_default=False)],
     *,
     out: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="The page; the Markdown stands beside it. Default: report.html in DIR.",
+            help="The page; the Markdown is written next to it. Default: report.html in DIR.",
             show_default=False,
         ),
     ] = None,
 ) -> int:
-    """Write a run's report: one HTML page that needs nothing else, and the same as Markdown."""
+    """Write a run's report: one HTML page with everything in it, and the same as Markdown."""
     from colligate.bench.report import write_report
 
     for file in write_report(run, out):
-        say(str(file))
+        print_result(str(file))
     return ANSWERED
 
 
-@app.command("suites")
-def suites(as_json: options.AsJson = False) -> int:
-    """List the suites: a table or figure of a paper each."""
+@command(app, "suites")
+def bench_suites_command(as_json: options.AsJson = False) -> int:
+    """List the suites; each is a table or figure of a paper."""
     from colligate.bench.suites import list_suites, read_suite
-    from colligate.cli.display import table
 
-    every = [read_suite(name) for name in list_suites()]
+    suites = [read_suite(name) for name in list_suites()]
     if as_json:
-        say_json(
+        print_json(
             [
                 {
-                    "name": each.name,
-                    "title": each.title,
-                    "paper": each.paper,
-                    "about": each.about,
-                    "datasets": [dataset.name for dataset in each.datasets],
-                    "strategies": [method.name for method in each.strategies],
+                    "name": suite.name,
+                    "title": suite.title,
+                    "paper": suite.paper,
+                    "about": suite.about,
+                    "datasets": [dataset.name for dataset in suite.datasets],
+                    "strategies": [method.name for method in suite.strategies],
                 }
-                for each in every
+                for suite in suites
             ]
         )
         return ANSWERED
     rows = [
-        (each.name, each.title, ", ".join(dataset.name for dataset in each.datasets))
-        for each in every
+        (suite.name, suite.title, ", ".join(dataset.name for dataset in suite.datasets))
+        for suite in suites
     ]
-    say(table(["suite", "what it is", "data sets"], rows))
+    print_result(make_table(["suite", "what it is", "data sets"], rows))
     return ANSWERED
+
+
+# Tables
+
+# The columns of a suite that has none, as far as they were measured.
+_SHOWN = ("containment", "f1", "em", "str_em", "claim_recall", "tokens", "seconds")
+
+
+def collect_means(done: SuiteRun) -> dict[str, Any]:
+    """Return the means by data set and strategy, as JSON values."""
+    cells = []
+    for asked in done.plan.datasets:
+        for entry in done.plan.entries:
+            cell = (asked.dataset.name, entry.method.name)
+            rows = _select(done, *cell)
+            means = {name: _mean(rows, name) for name in _list_metrics(rows)}
+            cells.append(
+                {
+                    "dataset": asked.dataset.name,
+                    "strategy": entry.method.name,
+                    "questions": len(rows),
+                    "failed": sum(bool(row.outcome.error) for row in rows),
+                    "metrics": {**means, **done.totals.get(cell, {})},
+                }
+            )
+    return {"suite": done.plan.suite.name, "asked": done.asked, "cells": cells}
+
+
+def show_results(done: SuiteRun) -> None:
+    """Print a table for each data set: the suite's columns that were measured, or the main ones."""
+    suite = done.plan.suite
+    for asked in done.plan.datasets:
+        name = asked.dataset.name
+        every = [row for row in done.rows.values() if row.dataset == name]
+        whole = {cell[1]: values for cell, values in done.totals.items() if cell[0] == name}
+        measured = {*_list_metrics(every), *(metric for each in whole.values() for metric in each)}
+        columns = [(c.metric, c.label, c.scale) for c in suite.columns_of(name)]
+        columns = [each for each in columns if each[0] in measured]
+        columns = columns or [(each, each, 1.0) for each in _SHOWN if each in measured]
+        cells = []
+        for entry in done.plan.entries:
+            rows = _select(done, name, entry.method.name)
+            total = whole.get(entry.method.name, {})
+            values = [
+                _format_scaled(total.get(metric, _mean(rows, metric)), scale)
+                for metric, _, scale in columns
+            ]
+            failed = sum(bool(row.outcome.error) for row in rows)
+            cells.append((entry.method.label, *values, str(len(rows)), str(failed or "")))
+        headings = [label for _, label, _ in columns]
+        print_result(make_table([name, *headings, "questions", "failed"], cells))
+
+
+def show_comparison(found: Sequence[MetricComparison]) -> None:
+    """Print a line for each comparison."""
+    rows = [
+        (
+            each.dataset,
+            each.metric,
+            each.first,
+            each.second,
+            _format_scaled(each.means[0], 1),
+            _format_scaled(each.means[1], 1),
+            _format(each.difference.mean, "+"),
+            f"{_format(each.difference.low, '+')} to {_format(each.difference.high, '+')}",
+            f"{each.difference.p:.4f}" if each.difference.enough else "",
+            each.difference.stars,
+            str(each.difference.questions),
+        )
+        for each in found
+    ]
+    headings = ["data set", "metric", "first", "second", "mean", "mean", "difference"]
+    print_result(make_table([*headings, "95% interval", "p", "", "questions"], rows))
+    from colligate.core.events import pluralize
+
+    for each in found:
+        for side, count in zip((each.first, each.second), each.missing, strict=True):
+            if count:
+                questions = pluralize(count, "question")
+                note(f"{each.dataset}, {each.metric}: {side} lacks {questions} of the other side")
+
+
+def _select(done: SuiteRun, dataset: str, strategy: str) -> list[Row]:
+    return [r for r in done.rows.values() if (r.dataset, r.strategy) == (dataset, strategy)]
+
+
+def _list_metrics(rows: Sequence[Row]) -> list[str]:
+    return list(dict.fromkeys(name for row in rows for name in row.metrics))
+
+
+def _mean(rows: Sequence[Row], metric: str) -> float | None:
+    from colligate.bench.compare import collect_values
+
+    values = collect_values(rows, metric).values()
+    return sum(values) / len(values) if values else None
+
+
+def _format_scaled(value: float | None, scale: float) -> str:
+    return "" if value is None else _format(value * scale)
+
+
+def _format(value: float, sign: str = "") -> str:
+    """Return a number with four figures; of thousands all before the point."""
+    return f"{value:{sign},.0f}" if abs(value) >= 1000 else f"{value:{sign}.4g}"

@@ -2,65 +2,94 @@
 
 from __future__ import annotations
 
+import os
+import platform
+import shutil
+import sys
+from collections.abc import AsyncIterator, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+import typer
+from rich.table import Table
+from rich.text import Text
+
 from colligate.cli import options
-from colligate.cli.display import one_line, say, say_json
-from colligate.cli.failures import ANSWERED, FAULT
+from colligate.cli.command import ANSWERED, FAULT, command
+from colligate.cli.display import print_json, print_result, to_one_line
+from colligate.errors import ColligateError
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from colligate.cli.roles import RoleModel
+    from colligate.models import Role
+    from colligate.settings import Named, Settings
 
-    from colligate.cli.checks import Check
+app = typer.Typer(add_completion=False)
+
+# Compiled packages may be installed and still not run here.
+_COMPILED = (
+    *("numpy", "onnxruntime", "tokenizers", "xllamacpp", "qdrant_edge"),
+    *("kreuzberg", "liteparse", "pypdfium2"),
+)
+_LOCAL = ("torch", "transformers", "sentence_transformers")
+_SPARE_BYTES = 200_000_000
+_STATES = {
+    (True, True): ("ok", "green"),
+    (True, False): ("ok", "green"),
+    (False, True): ("missing", "red"),
+    (False, False): ("optional", "dim"),
+}
 
 
-def doctor(
-    model: options.Model = None,
-    worker_model: options.WorkerModel = None,
-    scorer: options.Scorer = None,
+@command(app)
+async def doctor_command(
+    *,
+    models: options.ModelOptions,
     judge: options.Judge = None,
-    embedder: options.Embedder = None,
-    reranker: options.Reranker = None,
-    config: options.Config = None,
     library: options.LibraryFolder = None,
     as_json: options.AsJson = False,
 ) -> int:
-    """Check that `colligate ask` works here, and say how to fix what does not.
+    """Check that `colligate ask` works here, and show how to fix what does not.
 
-    Endpoints are asked, by a call of one token, what they offer; then each strategy is held to
-    what the models chosen offer. Exit status: 0 if `ask` would work with its default strategy, 1
-    if something it needs is missing.
+    Endpoints are asked, by a call of one token, what they offer; then each strategy is checked
+    against the models. Exit status: 0 `ask` works with its default strategy, 1 something that it
+    needs is missing.
     """
-    from colligate.cli.checks import checks
-
     given = {
-        "reader": model,
-        "worker": worker_model,
-        "scorer": scorer,
+        **models.names(),
         "judge": judge,
-        "embedder": embedder,
-        "reranker": reranker,
         "library": None if library is None else str(library),
     }
     done: list[Check] = []
-    for check in checks(config, given):
+    async for check in run_checks(models, given):
         done.append(check)
         if not as_json:
-            say(_line(check))
+            print_result(_format_check(check))
     works = all(check.ok for check in done if check.needed)
     if as_json:
-        say_json({"works": works, "checks": [check.to_json() for check in done]})
+        print_json({"works": works, "checks": [asdict(check) for check in done]})
     return ANSWERED if works else FAULT
 
 
-def _line(check: Check) -> Table:
-    from rich.table import Table
-    from rich.text import Text
+@dataclass(frozen=True)
+class Check:
+    """The result of a check: what was found, and how to fix it; `needed`: `ask` needs it."""
 
+    name: str
+    ok: bool
+    found: str
+    hint: str = ""
+    needed: bool = True
+
+
+def _format_check(check: Check) -> Table:
     state, style = _STATES[check.ok, check.needed]
-    found = f"{check.name}: {one_line(check.found)}"
+    found = f"{check.name}: {to_one_line(check.found)}"
     if check.hint and not check.ok:
-        found += f"; {one_line(check.hint)}"
+        found += f"; {to_one_line(check.hint)}"
     line = Table.grid(padding=(0, 2, 0, 0))
     line.add_column(min_width=8)
     line.add_column(overflow="fold")
@@ -68,9 +97,205 @@ def _line(check: Check) -> Table:
     return line
 
 
-_STATES = {
-    (True, True): ("ok", "green"),
-    (True, False): ("ok", "green"),
-    (False, True): ("missing", "red"),
-    (False, False): ("optional", "dim"),
-}
+async def run_checks(
+    models: options.ModelOptions, given: Mapping[str, str | None]
+) -> AsyncIterator[Check]:
+    """Make the checks one after another and yield each; `given` is what options name."""
+    from colligate.cli.roles import find_models
+    from colligate.core.strategy import list_strategies
+    from colligate.session import DEFAULT_EMBEDDER
+
+    yield _check_python()
+    yield _check_packages()
+    yield _check_extras()
+    try:
+        settings = models.load_settings().override(**given)
+    except ColligateError as error:
+        yield _fail("settings", error, "fix the file, or give another with --config")
+        return
+    yield _check_settings(settings)
+    found = await find_models(settings, ask=True)
+    for model in found.values():
+        for check in _check_model(model, found):
+            yield check
+    embedder = settings.embedder or DEFAULT_EMBEDDER
+    yield await _check_embedder(embedder)
+    if settings.reranker is not None and settings.reranker.name != "none":
+        yield await _check_reranker(settings.reranker, found)
+    yield await _check_library(embedder.name, settings.library)
+    yield _check_space([*(model.named.name for model in found.values()), embedder.name])
+    for name in list_strategies():
+        yield _check_strategy(name, found)
+
+
+def _fail(name: str, error: ColligateError, hint: str = "") -> Check:
+    found = f"{error.what}: {error.why}" if error.why else error.what
+    return Check(name, False, found, error.hint or hint)
+
+
+def _check_python() -> Check:
+    found = f"{platform.python_version()} on {platform.platform(terse=True)}"
+    return Check("python", sys.version_info >= (3, 11), found, "install Python 3.11 or later")
+
+
+def _check_packages() -> Check:
+    broken = []
+    for name in _COMPILED:
+        try:
+            import_module(name)
+        except ImportError as error:
+            broken.append(f"{name} ({error})")
+    try:
+        installed = version("colligate")
+    except PackageNotFoundError:
+        installed = "(not installed as a package)"
+    found = f"cannot load {', '.join(broken)}" if broken else f"colligate {installed}"
+    return Check("packages", not broken, found, "pip install --force-reinstall colligate")
+
+
+def _check_extras() -> Check:
+    missing = [name for name in _LOCAL if find_spec(name) is None]
+    found = f"without {', '.join(missing)}" if missing else "installed"
+    hint = "for models through torch: pip install 'colligate[local]'"
+    return Check("extra 'local'", not missing, found, hint, needed=False)
+
+
+def _check_settings(settings: Settings) -> Check:
+    from colligate.settings import FILE, own_file
+
+    if settings.file is None:
+        found = f"no {FILE} here or in {own_file().parent}: only environment and options count"
+    elif settings.trusted:
+        found = f"{settings.file}, trusted"
+    else:
+        found = f"{settings.file}, found here: no key is sent to addresses that only it names"
+    return Check("settings", True, found)
+
+
+def _check_model(model: RoleModel, models: Mapping[Role, RoleModel]) -> Iterator[Check]:
+    """Yield what named the model, its weights if they are pinned, and what it offers.
+
+    A model that cannot be opened keeps `ask` from working; a server that does not answer does so
+    only if it is the reader's.
+    """
+    from colligate.cli.roles import find_pinned
+    from colligate.models import Capability, Role
+    from colligate.session import ROLE_NAMES
+
+    what = ROLE_NAMES[model.role]
+    if not model.named.name and model.problem is not None:
+        yield _fail(what, model.problem, "give one with --model, or set COLLIGATE_MODEL")
+        return
+    same = next(each for each in models.values() if each.named.name == model.named.name)
+    as_above = "" if same is model else f", which is the {ROLE_NAMES[same.role]} above"
+    yield Check(what, True, f"{model.name} ({model.source}){as_above}")
+    if as_above:
+        return
+    if weights := find_pinned(model.named.name):
+        yield (check := _check_weights(f"{what} weights", weights))
+        if not check.ok:
+            return
+    if model.problem is None:
+        offers = [c.value for c in Capability if c in model.offers]
+        yield Check(f"{what} answers", True, f"it offers {', '.join(offers)}")
+    else:
+        needed = model.blocks or model.role is Role.READER
+        yield replace(_fail(f"{what} answers", model.problem), needed=needed)
+
+
+def _check_weights(name: str, weights: str) -> Check:
+    from colligate.models.weights import PINNED, find_weights
+
+    files = find_weights(weights)
+    size = f"{PINNED[weights].size / 1e6:,.0f} MB"
+    found = f"{weights} in {next(iter(files.values())).parent}" if files else f"{weights}, {size}"
+    return Check(name, files is not None, found, f"colligate models pull {weights}")
+
+
+async def _check_embedder(named: Named) -> Check:
+    from colligate.cli.roles import find_pinned
+    from colligate.models.names import open_embedder
+
+    if weights := find_pinned(named.name):
+        return _check_weights("embedder", weights)
+    try:
+        await open_embedder(named.name, with_key=named.with_key).aclose()
+    except ColligateError as error:
+        return _fail("embedder", error)
+    return Check("embedder", True, _describe_name(named, "--embedder"))
+
+
+async def _check_reranker(named: Named, models: Mapping[Role, RoleModel]) -> Check:
+    from colligate.models import Capability, Role
+    from colligate.models.names import open_reranker
+
+    scorer = models.get(Role.SCORER, models[Role.READER])
+    try:
+        if named.name == "likelihood":
+            if Capability.LIKELIHOOD not in scorer.offers:
+                why = f"{scorer.name} gives no likelihoods"
+                raise ColligateError(
+                    "it needs a scorer with likelihoods", why, "give another --scorer"
+                )
+        elif named.name != "embedding":
+            await open_reranker(named.name, with_key=named.with_key).aclose()
+    except ColligateError as error:
+        return _fail("reranker", error)
+    return Check("reranker", True, _describe_name(named, "--reranker"))
+
+
+def _describe_name(named: Named, flag: str) -> str:
+    from colligate.models.names import redact_name
+
+    return f"{redact_name(named.name)} ({named.source or flag})"
+
+
+async def _check_library(embedder: str, named: Named | None) -> Check:
+    from colligate.library.library import AsyncLibrary
+    from colligate.library.lock import LibraryLock
+
+    try:
+        async with AsyncLibrary(named.name if named else None, embedder=embedder) as library:
+            count = len(await library.documents())
+            if library.path.exists():
+                lock = LibraryLock(library.path)
+                await lock.acquire()
+                lock.release()
+                return Check("library", True, f"{library.path}, {count:,} documents")
+            parent = next(p for p in library.path.absolute().parents if p.exists())
+            if not os.access(parent, os.W_OK):
+                raise ColligateError(f"{library.path} cannot be made", f"{parent} is read-only")
+            return Check("library", True, f"{library.path}, not made yet")
+    except ColligateError as error:
+        return _fail("library", error, "give another folder with --library")
+
+
+def _check_space(names: list[str]) -> Check:
+    from colligate.cli.roles import find_pinned
+    from colligate.models.weights import PINNED, find_weights, home
+
+    wanted = {find_pinned(name) for name in names}
+    missing = sum(PINNED[name].size for name in wanted if name and find_weights(name) is None)
+    place = home()
+    while not place.exists():
+        place = place.parent
+    free = shutil.disk_usage(place).free
+    needed = missing + _SPARE_BYTES
+    found = f"{free / 1e9:,.1f} GB free in {place}"
+    hint = f"free {(needed - free) / 1e6:,.0f} MB, or set COLLIGATE_HOME to another folder"
+    return Check("disk space", free >= needed, found, hint)
+
+
+def _check_strategy(name: str, models: Mapping[Role, RoleModel]) -> Check:
+    from colligate.cli.roles import check_strategy
+    from colligate.core.strategy import load_strategy
+    from colligate.engine import DEFAULT_STRATEGY
+
+    row = check_strategy(load_strategy(name), models)
+    missing = [n["capability"] for n in row["needs"] if not n["required"] and not n["met"]]
+    found = "runs" + (f" without {', '.join(missing)}" if missing else "")
+    if not row["runs"]:
+        # The hint for a model's problem is shown above.
+        above = {str(one.problem): one.problem.what for one in models.values() if one.problem}
+        found = f"cannot run: {above.get(row['why_not'], row['why_not'])}"
+    return Check(f"strategy {name}", bool(row["runs"]), found, needed=name == DEFAULT_STRATEGY)

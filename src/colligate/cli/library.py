@@ -1,122 +1,47 @@
-"""`colligate index` and `colligate library`: what is kept, and letting it go again."""
+"""`colligate library`: list, show, remove and verify documents."""
 
 from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from colligate.cli import options
-from colligate.cli.display import counted, note, one_line, say, say_json, visible
-from colligate.cli.failures import ANSWERED, FAULT, run
-from colligate.errors import LibraryLocked, UnknownDocument, UsageError
+from colligate.cli.command import ANSWERED, FAULT, command
+from colligate.cli.display import (
+    escape_controls,
+    make_table,
+    note,
+    print_json,
+    print_result,
+    to_one_line,
+)
+from colligate.errors import UnknownDocument, UsageError
 
 if TYPE_CHECKING:
-    from colligate.documents import Document
-    from colligate.library.ingest import Ingested
-    from colligate.library.library import AsyncLibrary
     from colligate.library.sources import DocumentInfo
-T = TypeVar("T")
 
 _MOST_NAMED = 5
 
-app = typer.Typer(help="What the library holds: list, show, remove, verify.")
+app = typer.Typer(help="List, show, remove and verify the documents of the library.")
 
 
-def index(
-    paths: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="PATH...", help="Files, folders and globs to add.", show_default=False
-        ),
-    ],
-    library: options.LibraryFolder = None,
-    embedder: options.Embedder = None,
-    config: options.Config = None,
-    workers: Annotated[
-        str | None,
-        typer.Option(
-            metavar="N",
-            help="Processes that read files. Default: half the cores.",
-            rich_help_panel=options.LIBRARY,
-            show_default=False,
-        ),
-    ] = None,
-    wait: options.Wait = 30.0,
-    as_json: options.AsJson = False,
-) -> int:
-    """Add files to the library, so that they can be asked about at once.
-
-    Files that have not changed are left as they are. Interrupted, it goes on where it was.
-    """
-    from colligate.cli.progress import watching
-    from colligate.cli.remote import holding
-    from colligate.engine import Engine
-    from colligate.settings import Settings
-
-    processes = _processes(workers)
-    settings = Settings.load(config)
-
-    async def add() -> tuple[Ingested, AsyncLibrary]:
-        async with Engine(
-            library=library, embedder=embedder, settings=settings, wait=wait
-        ) as engine:
-            opened = await engine.open_library()
-            if server := await holding(opened.path):
-                raise LibraryLocked(
-                    f"cannot index into the library {opened.path}",
-                    f"the server at {server.url} holds it",
-                    "send the files there, or stop it",
-                )
-            return await engine.add(paths, workers=processes, on_event=watcher.see), opened
-
-    with watching(sys.stderr) as watcher:
-        ingested, into = run(add())
-    counts = {
-        "added": len(ingested.added),
-        "updated": len(ingested.updated),
-        "unchanged": len(ingested.unchanged),
-        "failed": len(ingested.failed),
-        "passages": ingested.passages,
-    }
-    if as_json:
-        failures = [str(error) for _, error in ingested.failed]
-        ids = list(ingested.document_ids)
-        say_json(
-            {"library": str(into.path), **counts, "documents": ids, "failures": failures}
-            | {"warnings": list(ingested.warnings)}
-        )
-        return ANSWERED
-    said = ", ".join(f"{count:,} {name}" for name, count in counts.items() if name != "passages")
-    say(f"files: {said}; passages embedded: {ingested.passages:,}")
-    note(f"library: {into.path}")
-    return ANSWERED
-
-
-@app.command("list")
-def list_documents(
-    library: options.LibraryFolder = None,
-    embedder: options.Embedder = None,
-    config: options.Config = None,
-    wait: options.Wait = 30.0,
-    as_json: options.AsJson = False,
+@command(app, "list")
+async def library_list_command(
+    *, where: options.LibraryOptions, as_json: options.AsJson = False
 ) -> int:
     """List the documents."""
+    from colligate.core.events import pluralize
 
-    async def documents(opened: AsyncLibrary) -> tuple[list[Any], str]:
-        return list(await opened.documents()), str(opened.path)
-
-    infos, path = _with_library(library, embedder, config, wait, documents)
+    async with where.open() as library:
+        infos = await library.documents()
     if as_json:
-        say_json([dataclasses.asdict(info) for info in infos])
+        print_json([dataclasses.asdict(info) for info in infos])
         return ANSWERED
-    from colligate.cli.display import table
-
-    headings = ["document", "title", "pages", "passages", "language", "source"]
     rows = [
         (
             info.id,
@@ -129,56 +54,86 @@ def list_documents(
         for info in infos
     ]
     if rows:
-        say(table(headings, rows))
-    note(f"{counted(len(rows), 'document')} in {path}")
+        headings = ["document", "title", "pages", "passages", "language", "source"]
+        print_result(make_table(headings, rows))
+    note(f"{pluralize(len(rows), 'document')} in {library.path}")
     return ANSWERED
 
 
-@app.command("show")
-def show_document(
+@command(app, "show")
+async def library_show_command(
     document: Annotated[
         str,
         typer.Argument(
             metavar="DOCUMENT",
-            help="A document's id from `library list`, its beginning, or the document's file.",
+            help="A document's id from `library list`, the start of an id, or the document's file.",
         ),
     ],
+    *,
     text: Annotated[
         bool,
         typer.Option("--text", help="Print the text that spans refer to, and nothing else."),
     ] = False,
-    library: options.LibraryFolder = None,
-    embedder: options.Embedder = None,
-    config: options.Config = None,
-    wait: options.Wait = 30.0,
+    where: options.LibraryOptions,
     as_json: options.AsJson = False,
 ) -> int:
-    """Show one document: its facts and its headings, or with --text its text."""
+    """Show one document: its properties and headings, or with --text its text."""
     if text and as_json:
         raise UsageError("--text and --json exclude each other", hint="give one of them")
-
-    async def one(opened: AsyncLibrary) -> Document:
-        return await opened.document(_meant(document, await opened.documents()))
-
-    found = _with_library(library, embedder, config, wait, one)
+    async with where.open() as library:
+        found = await library.document(_find_document(document, await library.documents()))
     if text:
         _print_text(found.text)
         return ANSWERED
-    from colligate.cli.tree import drawing
+    from colligate.cli.drawing import draw_document
     from colligate.documents.document import tree_json
 
     if as_json:
-        facts = {"source": found.source, "media_type": found.media_type, "digest": found.digest}
-        metadata = {"metadata": dict(found.metadata), "warnings": list(found.warnings)}
-        say_json({**tree_json(found), **facts, **metadata})
+        properties = {
+            "source": found.source,
+            "media_type": found.media_type,
+            "digest": found.digest,
+            "metadata": dict(found.metadata),
+            "warnings": list(found.warnings),
+        }
+        print_json({**tree_json(found), **properties})
         return ANSWERED
-    say(drawing(found))
+    print_result(draw_document(found))
     note(f"from {found.source}")
     return ANSWERED
 
 
-@app.command("remove")
-def remove_documents(
+def _find_document(given: str, documents: Sequence[DocumentInfo]) -> str:
+    """Return the id of the one document with this id, start of an id, or file."""
+    from colligate.core.events import pluralize
+
+    ids = [info.id for info in documents]
+    if given in ids:
+        return given
+    path = Path(given).absolute()
+    found = [info.id for info in documents if Path(info.source).absolute() == path]
+    found = found or [name for name in ids if given and name.startswith(given)]
+    if not found:
+        why = "the library has no document with this id or file"
+        raise UnknownDocument(f"cannot show {given}", why, "see `colligate library list`")
+    if len(found) > 1:
+        several = ", ".join(found[:_MOST_NAMED]) + (", ..." if len(found) > _MOST_NAMED else "")
+        what = f"{given} matches {pluralize(len(found), 'document')}"
+        raise UsageError(what, several, "give the id of one")
+    return found[0]
+
+
+def _print_text(text: str) -> None:
+    """Print exactly the text, character for character; in a terminal, escape its controls."""
+    if sys.stdout.isatty():
+        text = escape_controls(text)
+    elif hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(newline="")
+    sys.stdout.write(text)
+
+
+@command(app, "remove")
+async def library_remove_command(
     documents: Annotated[
         list[str],
         typer.Argument(
@@ -187,148 +142,68 @@ def remove_documents(
             show_default=False,
         ),
     ],
-    library: options.LibraryFolder = None,
-    embedder: options.Embedder = None,
-    config: options.Config = None,
-    wait: options.Wait = 30.0,
+    *,
+    where: options.LibraryOptions,
 ) -> int:
     """Remove documents; nothing of their text stays in the library.
 
-    Runs that a server kept and that looked at them go as well.
+    The runs that a server kept and that read these documents are removed as well.
     """
-    from colligate.cli.remote import holding
+    from colligate.cli.remote import find_server
 
-    async def remove(opened: AsyncLibrary) -> list[str]:
-        if server := await holding(opened.path):
-            return await server.remove(_ids_of(documents, await opened.documents()))
-        return await opened.remove(documents)
-
-    removed = _with_library(library, embedder, config, wait, remove)
+    async with where.open() as library:
+        if server := await find_server(library.path):
+            removed = await server.remove(_find_ids(documents, await library.documents()))
+        else:
+            removed = await library.remove(documents)
     for name in removed:
-        say(f"removed {one_line(name)}")
+        print_result(f"removed {to_one_line(name)}")
     if not removed:
-        note("no document removed: other files hold the same text")
+        note("no document removed: other files have the same text")
     return ANSWERED
 
 
-@app.command("verify")
-def verify_library(
-    repair: Annotated[bool, typer.Option("--repair", help="Mend what is found.")] = False,
-    library: options.LibraryFolder = None,
-    embedder: options.Embedder = None,
-    config: options.Config = None,
-    wait: options.Wait = 30.0,
-    as_json: options.AsJson = False,
-) -> int:
-    """Check that documents and passages agree.
-
-    Exit status: 0 if nothing is wrong or all was repaired, 1 if something is wrong.
-    """
-
-    async def verify(opened: AsyncLibrary) -> tuple[list[str], bool]:
-        problems = await opened.verify(repair=repair)
-        whole = not problems or (repair and not await opened.verify())
-        return problems, whole
-
-    problems, whole = _with_library(library, embedder, config, wait, verify)
-    if as_json:
-        say_json({"whole": whole, "repaired": repair and whole, "problems": problems})
-    else:
-        for problem in problems:
-            say(one_line(problem))
-        say(("the library is whole" if not problems else "repaired") if whole else "not whole")
-    return ANSWERED if whole else FAULT
-
-
-def _with_library(
-    folder: Path | None,
-    embedder: str | None,
-    config: Path | None,
-    wait: float,
-    work: Callable[[AsyncLibrary], Awaitable[T]],
-) -> T:
-    from colligate.engine import Engine
-    from colligate.settings import Settings
-
-    settings = Settings.load(config)
-    named = settings.library
-    if folder is None and named is not None and named.source == str(settings.file):
-        note(f"library: {named.name} ({named.source})")
-
-    async def opened() -> T:
-        async with Engine(
-            library=folder, embedder=embedder, settings=settings, wait=wait
-        ) as engine:
-            return await work(await engine.open_library())
-
-    return run(opened())
-
-
-def _meant(given: str, documents: Sequence[DocumentInfo]) -> str:
-    """The id of the one document that is meant by an id, the beginning of one, or a file.
-
-    Raises:
-        UnknownDocument: if there is none.
-        UsageError: if there are several.
-    """
-    ids = [info.id for info in documents]
-    if given in ids:
-        return given
-    meant = [
-        info.id for info in documents if Path(info.source).absolute() == Path(given).absolute()
-    ]
-    meant = meant or [name for name in ids if given and name.startswith(given)]
-    if not meant:
-        why = "the library holds no document of this name"
-        raise UnknownDocument(f"cannot show {given}", why, "see `colligate library list`")
-    if len(meant) > 1:
-        several = ", ".join(meant[:_MOST_NAMED]) + (", ..." if len(meant) > _MOST_NAMED else "")
-        raise UsageError(f"{given} may be {counted(len(meant), 'document')}", several, "name one")
-    return meant[0]
-
-
-def _ids_of(given: Sequence[str], documents: Sequence[DocumentInfo]) -> list[str]:
-    """The ids of documents named by id, or by a file or folder that they come from.
-
-    Raises:
-        UnknownDocument: one of them names nothing.
-    """
+def _find_ids(given: Sequence[str], documents: Sequence[DocumentInfo]) -> list[str]:
+    """Return the ids of documents given by id, or by a file or folder that they come from."""
     from colligate.library.catalogue import resolve_path
 
     ids = {info.id for info in documents}
     found: dict[str, None] = {}
     for each in given:
-        place = resolve_path(each)
-        held = [
+        path = resolve_path(each)
+        below = [
             info.id
             for info in documents
-            if place == Path(info.source) or place in Path(info.source).parents
+            if path == Path(info.source) or path in Path(info.source).parents
         ]
-        if each not in ids and not held:
-            why = "the library has no document and no file of this name"
+        if each not in ids and not below:
+            why = "the library has no document with this id or file"
             raise UnknownDocument(f"cannot remove {each}", why, "see `colligate library list`")
-        found.update(dict.fromkeys([each] if each in ids else held))
+        found.update(dict.fromkeys([each] if each in ids else below))
     return list(found)
 
 
-def _processes(workers: str | None) -> int | None:
-    if workers is None:
-        return None
-    if workers == "ray":
-        raise UsageError(
-            "--workers ray is not in this version",
-            "files are read by processes of this machine",
-            "give a number of processes",
-        )
-    if not workers.isdecimal() or int(workers) < 1:
-        raise UsageError(f"--workers {workers} is no number of processes", hint="give 1 or more")
-    return int(workers)
+@command(app, "verify")
+async def library_verify_command(
+    *,
+    repair: Annotated[bool, typer.Option("--repair", help="Repair what is wrong.")] = False,
+    where: options.LibraryOptions,
+    as_json: options.AsJson = False,
+) -> int:
+    """Check that documents and passages agree.
 
-
-def _print_text(text: str) -> None:
-    """Exactly the text, character for character; a terminal is shown control characters."""
-    if sys.stdout.isatty():
-        text = visible(text)
-    elif hasattr(sys.stdout, "reconfigure"):
-        sys.stdout.reconfigure(newline="")
-    sys.stdout.write(text)
+    Exit status: 0 nothing is wrong or everything was repaired, 1 something is wrong.
+    """
+    async with where.open() as library:
+        problems = await library.verify(repair=repair)
+        whole = not problems or (repair and not await library.verify())
+    if as_json:
+        print_json({"whole": whole, "repaired": repair and whole, "problems": problems})
+        return ANSWERED if whole else FAULT
+    for problem in problems:
+        print_result(to_one_line(problem))
+    if whole:
+        print_result("repaired" if problems else "the library is whole")
+    else:
+        print_result("not whole" if repair else "not whole; --repair repairs it")
+    return ANSWERED if whole else FAULT

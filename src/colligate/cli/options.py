@@ -1,19 +1,61 @@
-r"""Options that several commands share.
+r"""Options that several commands share, and groups of them.
 
-Help texts are read as rich markup, where `\[` is a bracket.
+A group is a dataclass; `command` gives a command an option for each of its fields. Help texts are
+read as rich markup, where `\[` is a bracket.
 """
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from colligate.cli.display import note
+
+if TYPE_CHECKING:
+    from colligate.core.events import Listener
+    from colligate.engine import Engine
+    from colligate.library.library import AsyncLibrary
+    from colligate.settings import Settings
 
 MODELS = "Models"
 LIBRARY = "Library"
 OUTPUT = "Output"
 LIMITS = "Limits"
+
+
+def option(
+    help: str,
+    panel: str,
+    *names: str,
+    metavar: str | None = None,
+    default: bool = False,
+    **more: Any,
+) -> Any:
+    """Return an option; `default` shows its default in the help."""
+    return typer.Option(
+        *names, help=help, rich_help_panel=panel, metavar=metavar, show_default=default, **more
+    )
+
+
+def split_names(text: str | None) -> tuple[str, ...]:
+    """Return the names in a text such as "a,b"."""
+    return tuple(name.strip() for name in (text or "").split(",") if name.strip())
+
+
+def collect_given(group: Any, *names: str) -> dict[str, Any]:
+    """Return the options of these names that have a value, as JSON values."""
+    values = {name: getattr(group, name) for name in names}
+    return {
+        name: str(value) if isinstance(value, Path) else value
+        for name, value in values.items()
+        if value is not None
+    }
+
 
 Question = Annotated[
     str, typer.Argument(metavar="QUESTION", help="What to ask.", show_default=False)
@@ -22,162 +64,230 @@ Paths = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="PATH...",
-        help="Files, folders and globs to answer over; without any, the whole library.",
-        show_default=False,
-    ),
-]
-Set = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="NAME=VALUE",
-        help="Set a parameter, as often as you like: `colligate strategies NAME` shows what "
-        "there is.",
-        rich_help_panel=MODELS,
-        show_default=False,
-    ),
-]
-RouterAdapter = Annotated[
-    str | None,
-    typer.Option(
-        metavar="DIR",
-        help="A LoRA adapter on the router of rdr2: a folder, a hub name, or the name that the "
-        "router's server gives it. Default: that of the file.",
-        rich_help_panel=MODELS,
-        show_default=False,
-    ),
-]
-Model = Annotated[
-    str | None,
-    typer.Option(
-        help="The model that reads and answers: bundled, gguf:PATH, hf:NAME or "
-        "openai:MODEL\\[@URL]. Default: COLLIGATE_MODEL, else the file of --config, else the "
-        "OPENAI_* environment, else bundled.",
-        rich_help_panel=MODELS,
-        show_default=False,
-    ),
-]
-WorkerModel = Annotated[
-    str | None,
-    typer.Option(
-        help="The model for the many small calls of some strategies. Default: "
-        "COLLIGATE_WORKER_MODEL, else the file, else the model that reads.",
-        rich_help_panel=MODELS,
-        show_default=False,
-    ),
-]
-Scorer = Annotated[
-    str | None,
-    typer.Option(
-        help="The model asked for likelihoods, label odds and attention. Default: "
-        "COLLIGATE_SCORER, else the file, else the model that reads.",
-        rich_help_panel=MODELS,
+        help="Files, folders and globs to answer over. Default: the whole library.",
         show_default=False,
     ),
 ]
 Judge = Annotated[
     str | None,
-    typer.Option(
-        help="The model that judges answers. Default: COLLIGATE_JUDGE, else the file, else the "
-        "model that reads.",
-        rich_help_panel=MODELS,
-        show_default=False,
+    option(
+        "The model that judges answers. Default: COLLIGATE_JUDGE, then the settings file, then "
+        "--model.",
+        MODELS,
+    ),
+]
+RouterAdapter = Annotated[
+    str | None,
+    option(
+        "A LoRA adapter for the router of rdr2: a folder, a hub name, or the name that the "
+        "router's server gives it. Default: the settings file.",
+        MODELS,
+        metavar="DIR",
     ),
 ]
 Embedder = Annotated[
     str | None,
-    typer.Option(
-        help="What turns passages into vectors: minilm, static, openai:MODEL\\[@URL] or st:NAME. "
-        "Default: COLLIGATE_EMBEDDER, else the file, else minilm.",
-        rich_help_panel=MODELS,
-        show_default=False,
+    option(
+        "The embedder of passages: minilm, static, openai:MODEL\\[@URL] or st:NAME. Default: "
+        "COLLIGATE_EMBEDDER, then the settings file, then minilm.",
+        MODELS,
     ),
 ]
 Reranker = Annotated[
     str | None,
-    typer.Option(
-        help="What puts the passages found in a better order: none, embedding, likelihood, "
-        "cross-encoder:NAME or http:MODEL@URL. Default: COLLIGATE_RERANKER, else the file, "
-        "else none.",
-        rich_help_panel=MODELS,
-        show_default=False,
+    option(
+        "The reranker of the passages found: none, embedding, likelihood, cross-encoder:NAME or "
+        "http:MODEL@URL. Default: COLLIGATE_RERANKER, then the settings file, then none.",
+        MODELS,
     ),
 ]
 Config = Annotated[
     Path | None,
-    typer.Option(
+    option(
+        "The settings file, which names models and library. Default: COLLIGATE_CONFIG, then "
+        "colligate.toml here, then the one in your configuration folder.",
+        MODELS,
         metavar="FILE",
-        help="The file that names models and library. Default: COLLIGATE_CONFIG, else "
-        "colligate.toml here, else in your configuration folder.",
-        rich_help_panel=MODELS,
-        show_default=False,
     ),
 ]
 LibraryFolder = Annotated[
     Path | None,
-    typer.Option(
+    option(
+        "The folder of the library. Default: COLLIGATE_LIBRARY, then the settings file, then your "
+        "own library in your data folder.",
+        LIBRARY,
         "--library",
         metavar="DIR",
-        help="The folder of the library. Default: COLLIGATE_LIBRARY, else the file of --config, "
-        "else your own, in your data directory.",
-        rich_help_panel=LIBRARY,
-        show_default=False,
     ),
 ]
 Wait = Annotated[
     float,
-    typer.Option(
+    option(
+        "How long to wait while another process holds the library.",
+        LIBRARY,
+        metavar="SECONDS",
         min=0.0,
-        metavar="SECONDS",
-        help="How long to wait while another process holds the library.",
-        rich_help_panel=LIBRARY,
+        default=True,
     ),
 ]
-Cache = Annotated[
-    bool,
-    typer.Option(
-        "--cache",
-        help="Keep the model's replies in the library's folder: the same question over the "
-        "same documents is paid for once.",
-        rich_help_panel=LIMITS,
-    ),
-]
-MaxTokensTotal = Annotated[
-    int | None,
-    typer.Option(
-        min=1,
-        metavar="N",
-        help="The most tokens all model calls may take together, in and out.",
-        rich_help_panel=LIMITS,
-        show_default=False,
-    ),
-]
-Timeout = Annotated[
-    float | None,
-    typer.Option(
-        min=0.001,
-        metavar="SECONDS",
-        help="The longest the whole run may take.",
-        rich_help_panel=LIMITS,
-        show_default=False,
-    ),
-]
-Trace = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE",
-        help="Write every step to FILE as it happens, as JSON lines.",
-        rich_help_panel=OUTPUT,
-        show_default=False,
-    ),
-]
-AsJson = Annotated[
-    bool,
-    typer.Option("--json", help="Print JSON, for programs.", rich_help_panel=OUTPUT),
-]
+AsJson = Annotated[bool, option("Print JSON, for programs.", OUTPUT, "--json")]
 
 
-def given(parameters: list[str] | None, router_adapter: str | None) -> list[str]:
-    """What `--router-adapter` and `--set` set, the latter above the former."""
-    adapter = [f"router_adapter={router_adapter}"] if router_adapter else []
-    return [*adapter, *(parameters or [])]
+@dataclass(frozen=True)
+class RoleOptions:
+    """The models of the roles that answer."""
+
+    model: Annotated[
+        str | None,
+        option(
+            "The model that reads and answers: bundled, gguf:PATH, hf:NAME or "
+            "openai:MODEL\\[@URL]. Default: COLLIGATE_MODEL, then the settings file, then the "
+            "OPENAI_* environment, then bundled.",
+            MODELS,
+        ),
+    ] = None
+    worker_model: Annotated[
+        str | None,
+        option(
+            "The model for the many small calls of some strategies. Default: "
+            "COLLIGATE_WORKER_MODEL, then the settings file, then --model.",
+            MODELS,
+        ),
+    ] = None
+    scorer: Annotated[
+        str | None,
+        option(
+            "The model that gives likelihoods, label odds and attention. Default: "
+            "COLLIGATE_SCORER, then the settings file, then --model.",
+            MODELS,
+        ),
+    ] = None
+
+
+@dataclass(frozen=True)
+class ModelOptions(RoleOptions):
+    """All models that a question needs, and the file that names those not given."""
+
+    embedder: Embedder = None
+    reranker: Reranker = None
+    config: Config = None
+
+    def load_settings(self) -> Settings:
+        """Return the settings of the environment and of `--config`."""
+        from colligate.settings import Settings
+
+        return Settings.load(self.config)
+
+    def names(self) -> dict[str, str | None]:
+        """Return the names that were given, by what `Settings.given` calls them."""
+        return {
+            "reader": self.model,
+            "worker": self.worker_model,
+            "scorer": self.scorer,
+            "embedder": self.embedder,
+            "reranker": self.reranker,
+        }
+
+
+@dataclass(frozen=True)
+class EngineOptions(ModelOptions):
+    """What an engine is opened with."""
+
+    library: LibraryFolder = None
+    wait: Wait = 30.0
+    cache: Annotated[
+        bool,
+        option(
+            "Keep the models' replies in the library's folder: the same question over the same "
+            "documents is paid for once.",
+            LIMITS,
+            "--cache",
+        ),
+    ] = False
+
+    def engine(
+        self, settings: Settings, *, judge: str | None = None, on_event: Listener | None = None
+    ) -> Engine:
+        """Return an engine with these options; nothing is opened yet."""
+        from colligate.engine import Engine
+
+        return Engine(
+            model=self.model,
+            worker_model=self.worker_model,
+            scorer=self.scorer,
+            judge=judge,
+            embedder=self.embedder,
+            reranker=self.reranker,
+            library=self.library,
+            settings=settings,
+            wait=self.wait,
+            cache=self.cache,
+            on_event=on_event,
+        )
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """Parameters, limits and output of a run over one question."""
+
+    parameters: Annotated[
+        list[str] | None,
+        option(
+            "Set a parameter; may be repeated. `colligate strategies NAME` lists the parameters.",
+            MODELS,
+            "--set",
+            metavar="NAME=VALUE",
+        ),
+    ] = None
+    max_tokens_total: Annotated[
+        int | None,
+        option(
+            "The most tokens that all model calls may take together, input and output.",
+            LIMITS,
+            metavar="N",
+            min=1,
+        ),
+    ] = None
+    timeout: Annotated[
+        float | None,
+        option("The longest time the run may take.", LIMITS, metavar="SECONDS", min=0.001),
+    ] = None
+    as_json: AsJson = False
+    trace: Annotated[
+        Path | None,
+        option("Write every step to FILE as it happens, as JSON lines.", OUTPUT, metavar="FILE"),
+    ] = None
+
+    def settings(self, router_adapter: str | None = None) -> list[str]:
+        """Return the texts NAME=VALUE; what `--set` sets replaces `--router-adapter`."""
+        adapter = [f"router_adapter={router_adapter}"] if router_adapter else []
+        return [*adapter, *(self.parameters or [])]
+
+
+@dataclass(frozen=True)
+class LibraryOptions:
+    """Which library, with which embedder."""
+
+    library: LibraryFolder = None
+    embedder: Embedder = None
+    config: Config = None
+    wait: Wait = 30.0
+
+    def engine(self) -> Engine:
+        """Return an engine for the library alone; nothing is opened yet."""
+        from colligate.engine import Engine
+        from colligate.settings import Settings
+
+        settings = Settings.load(self.config)
+        named = settings.library
+        if self.library is None and named is not None and named.source == str(settings.file):
+            note(f"library: {named.name} ({named.source})")
+        return Engine(
+            library=self.library, embedder=self.embedder, settings=settings, wait=self.wait
+        )
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[AsyncLibrary]:
+        """Yield the library, open."""
+        async with self.engine() as engine:
+            yield await engine.open_library()

@@ -1,15 +1,19 @@
-"""What the person watching sees while the work goes on, on standard error.
+"""What a person sees on standard error while the work goes on, and the trace file.
 
-In a terminal: bars for long work and one line for what the strategy does, gone when it ends.
+In a terminal: bars for long work and one line for what the strategy does, removed at the end.
 Elsewhere (a log, a pipe): a line as each phase begins, and one a minute while it lasts.
 """
 
 from __future__ import annotations
 
+import json
+import sys
+import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol, TextIO
+from collections.abc import Callable, Collection, Coroutine, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any, Protocol, TextIO, TypeVar
 
 from rich.progress import (
     BarColumn,
@@ -25,185 +29,276 @@ from rich.progress import (
 from rich.table import Column
 from rich.text import Text
 
-from colligate.cli.display import console, counted, is_terminal, note, one_line, warn
-from colligate.core.events import Asked, Asking, Measured, Noted, Progressed
+from colligate.cli.command import event_loop
+from colligate.cli.display import is_terminal, make_console, note, to_one_line, warn
+from colligate.core.events import (
+    Asked,
+    Asking,
+    Event,
+    Listener,
+    Measured,
+    Noted,
+    Progressed,
+    pluralize,
+)
+from colligate.errors import ColligateError, UsageError
 
-if TYPE_CHECKING:
-    from colligate.core.events import Event
+T = TypeVar("T")
+
 _SECONDS_BETWEEN_LINES = 60.0
 _BYTES = frozenset({"pulling"})
 _OF_FILES = frozenset({"comparing", "reading"})
-# Steps of a strategy belong to this phase: its bar stays beside their line until it is done.
+# Steps of a strategy belong to this phase: its bar stays above their line until it is done.
 _WITH_STEPS = "reading documents"
-# Narrower than this a terminal has no room for bars.
-_ROOM = 80
+# A narrower terminal has no room for bars.
+_LEAST_COLUMNS = 80
+# What the phases that can be resumed keep.
+_KEPT = {"answering": "new row", "curating": "item", "evaluating": "sample"}
 
 
-class Watcher(Protocol):
-    """Shows events; `warned` holds the warnings already shown."""
+@contextmanager
+def watch_run(trace: Path | None = None, stream: TextIO | None = None) -> Iterator[Watcher]:
+    """Yield a watcher that shows events on standard error and writes them to `trace`."""
+    with ExitStack() as stack:
+        file = stack.enter_context(TraceFile(trace)) if trace else None
+        yield Watcher(stack.enter_context(_open_display(stream or sys.stderr)), file)
 
-    warned: set[str]
+
+def run_resumable(work: Callable[[Listener], Coroutine[Any, Any, T]], folder: Path) -> T | None:
+    """Run work that keeps what is finished in a folder; return None if it was interrupted."""
+    last: Progressed | None = None
+    with watch_run() as watcher:
+
+        def see(event: Event) -> None:
+            nonlocal last
+            if isinstance(event, Progressed) and event.phase in _KEPT:
+                last = event
+            watcher.see(event)
+
+        try:
+            with event_loop() as loop:
+                return loop.run(work(see))
+        except (KeyboardInterrupt, ColligateError, OSError) as error:
+            interrupted = isinstance(error, KeyboardInterrupt)
+            if last or interrupted:
+                kept = pluralize(last.done, _KEPT[last.phase]) if last else "nothing new"
+                note(f"stopped; {kept} in {folder}; the same command resumes")
+            if not interrupted:
+                raise
+            return None
+
+
+def require_text(question: str) -> None:
+    """Refuse a question whose bytes are not text in the terminal's encoding."""
+    try:
+        question.encode()
+    except UnicodeEncodeError as error:
+        why = "its bytes are not valid in this terminal's encoding"
+        raise UsageError("the question is not text", why, "write it in UTF-8") from error
+
+
+class Watcher:
+    """Shows events and writes them to the trace file, if there is one."""
+
+    def __init__(self, display: Display, trace: TraceFile | None) -> None:
+        self._display = display
+        self._trace = trace
+        self._warned: set[str] = set()
 
     def see(self, event: Event) -> None:
-        """Show one event. May be called from any thread."""
+        """Take one event. May be called from any thread."""
+        if self._trace is not None:
+            self._trace.write(event)
+        if isinstance(event, Noted) and event.warning:
+            self._warned.add(event.text)
+        self._display.show(event)
+
+    def warn_rest(self, warnings: Collection[str]) -> None:
+        """Show the warnings that no event has shown."""
+        for warning in warnings:
+            if warning not in self._warned:
+                warn(warning)
+
+
+class TraceFile:
+    """The events of a run as JSON lines; `at` is seconds since the file was opened."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        try:
+            self._file = path.open("w", encoding="utf-8", errors="backslashreplace")
+        except OSError as error:
+            raise UsageError(*self._explain(error)) from error
+        self._began = time.perf_counter()
+        self._lock = threading.Lock()
+
+    def write(self, event: Event) -> None:
+        """Add one event."""
+        at = round(time.perf_counter() - self._began, 4)
+        line = json.dumps({"at": at, **event.to_json()}, ensure_ascii=False)
+        try:
+            with self._lock:
+                self._file.write(line + "\n")
+                self._file.flush()
+        except OSError as error:
+            raise ColligateError(*self._explain(error)) from error
+
+    def __enter__(self) -> TraceFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with suppress(OSError):  # a write that failed was reported already
+            self._file.close()
+
+    def _explain(self, error: OSError) -> tuple[str, str, str]:
+        why = error.strerror or str(error)
+        return f"cannot write the trace {self._path}", why, "give another file"
+
+
+class Display(Protocol):
+    """Shows events, from any thread."""
+
+    def show(self, event: Event) -> None:
+        """Show one event."""
         ...
 
 
 @contextmanager
-def watching(stream: TextIO) -> Iterator[Watcher]:
-    """A watcher that fits the stream."""
+def _open_display(stream: TextIO) -> Iterator[Display]:
+    """Yield the display that fits the stream."""
     if not is_terminal(stream):
-        yield Lines()
+        yield LineDisplay()
         return
-    out = console(stream)
-    columns: list[ProgressColumn] = [SpinnerColumn(), _what(), _Amount(Column(no_wrap=True))]
-    if out.width >= _ROOM:
+    console = make_console(stream)
+    step = Column(no_wrap=True, overflow="ellipsis")
+    columns: list[ProgressColumn] = [
+        SpinnerColumn(),
+        TextColumn("{task.description}", markup=False, table_column=step),
+        AmountColumn(Column(no_wrap=True)),
+    ]
+    if console.width >= _LEAST_COLUMNS:
         columns[2:2] = [BarColumn(bar_width=24)]
         columns += [TimeElapsedColumn(), TimeRemainingColumn(elapsed_when_finished=True)]
-    progress = Progress(
-        *columns,
-        console=out,
-        transient=True,
-        redirect_stdout=False,
-        redirect_stderr=False,
-    )
-    with progress:
-        yield Live(progress)
+    with Progress(
+        *columns, console=console, transient=True, redirect_stdout=False, redirect_stderr=False
+    ) as progress:
+        yield BarDisplay(progress)
 
 
-def _what() -> TextColumn:
-    column = Column(no_wrap=True, overflow="ellipsis")
-    return TextColumn("{task.description}", markup=False, table_column=column)
-
-
-class Lines:
-    """A few plain lines."""
+class LineDisplay:
+    """A few plain lines: notes, the start of each phase, and once a minute how far it is."""
 
     def __init__(self) -> None:
-        self.warned: set[str] = set()
-        self._said: dict[str, float] = {}
+        self._shown: dict[str, float] = {}
         self._calls = 0
 
-    def see(self, event: Event) -> None:
-        """Say notes, the beginning of each phase, and now and then how far it is."""
+    def show(self, event: Event) -> None:
+        """Show one event."""
         match event:
             case Noted(text=text, warning=warning):
-                if warning:
-                    self.warned.add(text)
                 (warn if warning else note)(text)
             case Progressed():
-                self._progressed(event)
+                self._show_progress(event)
             case Asking(model=model, what=what):
                 self._calls += 1
-                last = self._due(f"asking {model} {what}")
+                last = self._find_due(f"asking {model} {what}")
                 if last is not None:
-                    note(_asking(model, what) + (f", call {self._calls:,}" if last else ""))
+                    note(_format_asking(model, what) + (f", call {self._calls:,}" if last else ""))
 
-    def _due(self, what: str) -> float | None:
-        """When this was last said (0.0: never) if it is time to say it now, else None."""
+    def _find_due(self, what: str) -> float | None:
+        """Return when this was last shown (0.0: never) if it is due again, otherwise None."""
         now = time.monotonic()
-        last = self._said.get(what, 0.0)
+        last = self._shown.get(what, 0.0)
         if last and now - last < _SECONDS_BETWEEN_LINES:
             return None
-        self._said[what] = now
+        self._shown[what] = now
         return last
 
-    def _progressed(self, event: Progressed) -> None:
-        last = self._due(event.phase)
+    def _show_progress(self, event: Progressed) -> None:
+        last = self._find_due(event.phase)
         if last is None:
             return
-        total = _count(event.phase, event.total) if event.total else ""
+        total = _format_amount(event.phase, event.total) if event.total else ""
         if last:
-            note(f"{event.phase}: {_count(event.phase, event.done)} of {total or 'unknown'}")
+            done = _format_amount(event.phase, event.done)
+            note(f"{event.phase}: {done} of {total or 'unknown'}")
         elif event.phase in _BYTES:
             note(f"{event.phase} {event.what} ({total or 'unknown size'})")
         elif event.phase in _OF_FILES:
-            note(f"{event.phase} {counted(event.total, 'file')}")
+            note(f"{event.phase} {pluralize(event.total, 'file')}")
         elif event.phase == _WITH_STEPS:
-            note(f"reading {counted(event.total, 'document')}")
+            note(f"reading {pluralize(event.total, 'document')}")
         else:
             note(f"{event.phase} {event.what}".rstrip())
 
 
-class Live:
+class BarDisplay:
     """Bars for long work, and one line for what the strategy does."""
 
     def __init__(self, progress: Progress) -> None:
-        self.warned: set[str] = set()
         self._progress = progress
         self._phases: dict[str, TaskID] = {}
         self._step = progress.add_task("starting", total=None)
         self._calls = 0
-        # The amount needs the rest.
+        # The amount needs the rest of the line.
         self._room = min(40, progress.console.width - 20)
 
-    def see(self, event: Event) -> None:
+    def show(self, event: Event) -> None:
         """Show one event."""
         match event:
             case Noted(text=text, warning=warning):
-                self._say(text, warning)
+                line = to_one_line(f"warning: {text}" if warning else text)
+                self._progress.console.print(Text(line, style="yellow" if warning else "dim"))
             case Progressed():
-                self._progressed(event)
+                self._show_progress(event)
             case Asking(model=model, what=what, prompt_tokens=tokens):
                 self._calls += 1
-                self._now(f"call {self._calls:,}, {tokens:,} tokens: {_asking(model, what)}")
+                asking = _format_asking(model, what)
+                self._show_step(f"call {self._calls:,}, {tokens:,} tokens: {asking}")
             case Asked(model=model) | Measured(model=model):
-                self._now(f"call {self._calls:,}: {model} replied")
+                self._show_step(f"call {self._calls:,}: {model} replied")
             case _:
                 if line := event.line():
-                    self._now(line)
+                    self._show_step(line)
 
-    def _say(self, text: str, warning: bool) -> None:
-        if warning:
-            self.warned.add(text)
-            line = Text(f"warning: {one_line(text)}", style="yellow")
-        else:
-            line = Text(one_line(text), style="dim")
-        self._progress.console.print(line)
-
-    def _now(self, text: str) -> None:
-        for phase in list(self._phases):
-            if phase != _WITH_STEPS or self._is_done(phase):
-                self._progress.remove_task(self._phases.pop(phase))
-        self._progress.update(self._step, description=one_line(text), visible=True)
-
-    def _is_done(self, phase: str) -> bool:
+    def _show_step(self, text: str) -> None:
         tasks = {task.id: task for task in self._progress.tasks}
-        return tasks[self._phases[phase]].finished
+        for phase in list(self._phases):
+            if phase != _WITH_STEPS or tasks[self._phases[phase]].finished:
+                self._progress.remove_task(self._phases.pop(phase))
+        self._progress.update(self._step, description=to_one_line(text), visible=True)
 
-    def _progressed(self, event: Progressed) -> None:
+    def _show_progress(self, event: Progressed) -> None:
         self._progress.update(self._step, visible=event.phase == _WITH_STEPS)
         if event.phase not in self._phases:
             self._phases[event.phase] = self._progress.add_task(
                 event.phase, total=None, phase=event.phase
             )
+        description = to_one_line(f"{event.phase} {event.what}")
+        if len(description) > self._room:
+            description = description[: self._room - 1] + "…"
         self._progress.update(
             self._phases[event.phase],
-            description=_fitting(f"{event.phase} {event.what}", self._room),
+            description=description,
             completed=event.done,
             total=event.total or None,
         )
 
 
-class _Amount(ProgressColumn):
+class AmountColumn(ProgressColumn):
     """`12 of 240`, or megabytes."""
 
     def render(self, task: Task) -> Text:
         if not task.total:
             return Text("")
         phase = str(task.fields.get("phase", ""))
-        done, total = _count(phase, int(task.completed)), _count(phase, int(task.total))
+        done, total = (_format_amount(phase, int(n)) for n in (task.completed, task.total))
         return Text(f"{done} of {total}", style="progress.download")
 
 
-def _asking(model: str, what: str) -> str:
+def _format_asking(model: str, what: str) -> str:
     return f"asking {model}" + ("" if what == "chat" else f" for {what}")
 
 
-def _count(phase: str, amount: int) -> str:
+def _format_amount(phase: str, amount: int) -> str:
     return f"{amount / 1e6:,.0f} MB" if phase in _BYTES else f"{amount:,}"
-
-
-def _fitting(text: str, length: int) -> str:
-    text = one_line(text)
-    return text if len(text) <= length else text[: length - 1] + "…"

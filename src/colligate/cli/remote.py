@@ -1,4 +1,4 @@
-"""A running server that holds the library: asked over HTTP in place of opening the library."""
+"""A running server that holds the library: it is asked over HTTP, and the library stays closed."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Any
 from urllib.parse import quote
 
 import httpx2
+from pydantic import TypeAdapter, ValidationError
 
 from colligate import errors
-from colligate.cli.told import event_of
 from colligate.concurrency import in_thread
 from colligate.core.answer import Answer
 from colligate.core.citing import Citation, Evidence
-from colligate.core.events import Listener, Noted
+from colligate.core.events import Asked, Asking, Event, Listener, Measured, Noted, Progressed
 from colligate.documents import Span
 from colligate.errors import ColligateError, NotAuthorised, UsageError
 from colligate.library.lock import Address, find_holder, read_address
@@ -26,20 +26,20 @@ from colligate.models.names import anchor_name, redact_name
 from colligate.server.config import DEFAULT_LIBRARY, LIBRARIES_SUFFIX
 
 _SECONDS_TO_FIND = 5.0
-# A server says something every 15 seconds, whatever it does.
+# A server sends something every 15 seconds, whatever it does.
 _TIMEOUT = httpx2.Timeout(10.0, read=60.0)
 
 
 @dataclass(frozen=True)
-class Remote:
-    """One library of a server that runs."""
+class RemoteLibrary:
+    """One library of a running server."""
 
     address: Address
     library: str
 
     @property
     def url(self) -> str:
-        """Where the server answers."""
+        """The address of the server."""
         return self.address.url
 
     async def ask(
@@ -54,23 +54,19 @@ class Remote:
         prompts: bool = False,
         on_event: Listener,
     ) -> Answer:
-        """What `Engine.ask` would answer over the whole library, told as it goes on.
+        """Return what `Engine.ask` would answer over the whole library.
 
-        `parameters` are texts such as "k=3", `models` the names that were given for the options
-        of these names. With `prompts`, events have what models were asked.
-
-        Raises:
-            UsageError: a model is named that the server does not have.
-            ColligateError: what the server refuses, or it broke off.
+        `parameters` are texts such as "k=3", `models` the names that were given, by role. With
+        `prompts`, events have the prompts of the models.
         """
-        on_event(Noted(f"the server at {self.url} holds the library, and is asked"))
+        on_event(Noted(f"the server at {self.url} holds the library and answers"))
         async with self._client() as client:
-            about = await _answered(client.get("api/about"))
-            self._hold_to_its_models(about, models or {})
+            about = await _load(client.get("api/about"))
+            self._check_models(about, models or {})
             body = {
                 "question": question,
                 "strategy": strategy,
-                "parameters": dict(_setting(each) for each in parameters),
+                "parameters": dict(_split_setting(each) for each in parameters),
                 "max_tokens_total": max_tokens_total,
                 "timeout": timeout,
                 "stream": True,
@@ -80,37 +76,30 @@ class Remote:
             async with client.stream("POST", path, json=body, params=query) as response:
                 if response.status_code != 200:
                     await response.aread()
-                    raise _error_of(response)
-                async for name, said in _events(response):
+                    raise _read_error(response)
+                async for name, sent in _read_events(response):
                     if name in ("event", "queued"):
-                        on_event(event_of(said))
+                        on_event(parse_event(sent))
                     elif name == "answer":
-                        return _answer_of(said, about["models"]["reader"])
+                        return _parse_answer(sent, about["models"]["reader"])
                     elif name == "problem":
-                        raise _error_of_problem(said)
-        raise ColligateError(f"the server at {self.url} broke off", "", "ask again")
+                        raise _parse_error(sent)
+        raise ColligateError(f"the server at {self.url} closed the connection", "", "ask again")
 
     async def remove(self, documents: Sequence[str]) -> list[str]:
-        """Remove documents by their ids; returns them.
-
-        Raises:
-            UnknownDocument: there is none of an id; those before it are removed.
-            ColligateError: what else the server refuses.
-        """
+        """Remove documents by their ids; return the ids."""
         async with self._client() as client:
             for each in documents:
                 place = f"{quote(self.library, safe='')}/documents/{quote(each, safe='')}"
-                await _answered(client.delete(f"api/libraries/{place}"))
+                await _load(client.delete(f"api/libraries/{place}"))
         return list(documents)
 
-    def _hold_to_its_models(
-        self, about: Mapping[str, Any], models: Mapping[str, str | None]
-    ) -> None:
-        """Refuse models that were named here and are not the server's."""
-        theirs = {**about["models"], **about["search"]}
+    def _check_models(self, about: Mapping[str, Any], models: Mapping[str, str | None]) -> None:
+        """Refuse models that were given here and are not the server's."""
+        served = {**about["models"], **about["search"]}
         for role, given in models.items():
-            its = theirs.get(role) or theirs["reader"]
-            if given is not None and _plain(given) != its.rstrip("/"):
+            its = served.get(role) or served["reader"]
+            if given is not None and _normalize_name(given) != its.rstrip("/"):
                 raise UsageError(
                     f"{redact_name(given)} is not the {role} of the server at {self.url}",
                     f"it holds the library, and its {role} is {its}",
@@ -128,47 +117,48 @@ class Remote:
                 yield client
         except httpx2.HTTPError as error:
             why = str(error) or type(error).__name__
-            raise ColligateError(f"the server at {self.url} broke off", why, "ask again") from error
+            what = f"the connection to the server at {self.url} failed"
+            raise ColligateError(what, why, "ask again") from error
 
 
-async def holding(folder: Path) -> Remote | None:
-    """The server that holds the library of a folder, if one does.
+async def find_server(folder: Path) -> RemoteLibrary | None:
+    """Return the library at the server that holds a folder, if a server does.
 
-    An address that lies there is believed only if the process that holds the lock just now has
-    published it: neither a server that was killed nor a library from elsewhere leads anywhere.
+    An address in the folder counts only if the process that holds the lock at this moment has
+    published it: it may be left from a server that was killed, or have come with the folder.
     """
     places = [(folder, DEFAULT_LIBRARY)]
     if folder.parent.name.endswith(LIBRARIES_SUFFIX):
-        beside = folder.parent.with_name(folder.parent.name.removesuffix(LIBRARIES_SUFFIX))
-        places.append((beside, folder.name))
+        main = folder.parent.with_name(folder.parent.name.removesuffix(LIBRARIES_SUFFIX))
+        places.append((main, folder.name))
     for place, name in places:
         address = read_address(place)
         if address is None or address.pid != await in_thread(find_holder, folder):
             continue
-        if await _is_there(address):
-            return Remote(address, name)
+        if await _answers(address):
+            return RemoteLibrary(address, name)
     return None
 
 
-async def _is_there(address: Address) -> bool:
-    """Whether it still answers: another program may be at its port by now."""
+async def _answers(address: Address) -> bool:
+    """Return whether the server still answers: its port may be another program's."""
     try:
         async with httpx2.AsyncClient(timeout=_SECONDS_TO_FIND, trust_env=False) as client:
-            said = (await client.get(f"{address.url}healthz")).json()
+            sent = (await client.get(f"{address.url}healthz")).json()
     except (httpx2.HTTPError, httpx2.InvalidURL, ValueError):
         return False
-    return isinstance(said, dict) and said.get("instance") == address.instance
+    return isinstance(sent, dict) and sent.get("instance") == address.instance
 
 
-async def _answered(call: Any) -> Any:
+async def _load(call: Any) -> Any:
     response: httpx2.Response = await call
     if not response.is_success:
-        raise _error_of(response)
+        raise _read_error(response)
     return response.json() if response.content else None
 
 
-async def _events(response: httpx2.Response) -> AsyncIterator[tuple[str, Any]]:
-    """The events of a stream; each has its data on one line."""
+async def _read_events(response: httpx2.Response) -> AsyncIterator[tuple[str, Any]]:
+    """Yield the name and data of each event; each has its data on one line."""
     name = ""
     async for line in response.aiter_lines():
         field, _, value = line.partition(": ")
@@ -178,35 +168,36 @@ async def _events(response: httpx2.Response) -> AsyncIterator[tuple[str, Any]]:
             yield name, json.loads(value)
 
 
-def _error_of(response: httpx2.Response) -> ColligateError:
+def _read_error(response: httpx2.Response) -> ColligateError:
     try:
-        said = response.json()
+        problem = response.json()
     except ValueError:
-        said = None
-    if not isinstance(said, dict):
-        said = {"status": response.status_code, "detail": f"HTTP {response.status_code}"}
-    return _error_of_problem(said)
+        problem = None
+    if not isinstance(problem, dict):
+        problem = {"status": response.status_code, "detail": f"HTTP {response.status_code}"}
+    return _parse_error(problem)
 
 
-def _error_of_problem(said: Mapping[str, Any]) -> ColligateError:
-    """The error that a problem was, so that the command ends as it would have by itself."""
-    found = getattr(errors, str(said.get("type", "")).removeprefix("urn:colligate:"), None)
-    kind = {401: NotAuthorised, 422: UsageError}.get(said.get("status", 0), ColligateError)
+def _parse_error(problem: Mapping[str, Any]) -> ColligateError:
+    """Return the error behind a problem, so that the command ends as it does without a server."""
+    found = getattr(errors, str(problem.get("type", "")).removeprefix("urn:colligate:"), None)
+    kind = {401: NotAuthorised, 422: UsageError}.get(problem.get("status", 0), ColligateError)
     if isinstance(found, type) and issubclass(found, ColligateError):
         kind = found
-    return kind(str(said.get("detail", "the server failed")), "", str(said.get("hint", "")))
+    detail, hint = problem.get("detail", "the server failed"), problem.get("hint", "")
+    return kind(str(detail), "", str(hint))
 
 
-def _answer_of(said: Mapping[str, Any], reader: str) -> Answer:
-    """The answer of which `Answer.to_json` made this."""
-    usage = said["usage"]
+def _parse_answer(sent: Mapping[str, Any], reader: str) -> Answer:
+    """Return the answer that `Answer.to_json` wrote."""
+    usage = sent["usage"]
     known = [each.name for each in fields(UsageReport) if each.name in usage]
     return Answer(
-        question=said["question"],
-        strategy=said["strategy"],
-        text=said["answer"],
-        found=said["found"],
-        short=said["short_answer"],
+        question=sent["question"],
+        strategy=sent["strategy"],
+        text=sent["answer"],
+        found=sent["found"],
+        short=sent["short_answer"],
         citations=tuple(
             Citation(
                 span=Span(each["document"], each["start"], each["end"]),
@@ -217,24 +208,60 @@ def _answer_of(said: Mapping[str, Any], reader: str) -> Answer:
                 answer_spans=tuple((start, end) for start, end in each["answer_spans"]),
                 how="server",
             )
-            for each in said["citations"]
+            for each in sent["citations"]
         ),
         evidence=tuple(
             Evidence(
                 Span(each["document"], each["start"], each["end"]), each["score"], each["reason"]
             )
-            for each in said["evidence"]
+            for each in sent["evidence"]
         ),
         usage=UsageReport(**{name: usage[name] for name in known}),
-        warnings=tuple(said["warnings"]),
+        warnings=tuple(sent["warnings"]),
         model=reader,
     )
 
 
-def _setting(text: str) -> tuple[str, str]:
+def _split_setting(text: str) -> tuple[str, str]:
     name, _, value = text.partition("=")
     return name.strip(), value.strip()
 
 
-def _plain(name: str) -> str:
+def _normalize_name(name: str) -> str:
     return redact_name(anchor_name(name, Path.cwd())).rstrip("/")
+
+
+# Events that a server sent
+
+# The display treats these apart; of all others it shows the line.
+_KINDS = {kind.__name__.lower(): kind for kind in (Asked, Asking, Measured, Noted, Progressed)}
+
+
+@dataclass(frozen=True)
+class ServerEvent(Event):
+    """An event as the server sent it."""
+
+    sent: Mapping[str, Any]
+
+    def line(self) -> str:
+        return str(self.sent.get("line", ""))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what the server sent."""
+        return dict(self.sent)
+
+
+def parse_event(sent: Mapping[str, Any]) -> Event:
+    """Return the event that `Event.to_json` wrote; prompts may have been left out."""
+    sent = {name: value for name, value in sent.items() if name != "at"}
+    name = sent.get("event")
+    if name == "queued":
+        return Progressed("waiting", 0, 0, f"at place {sent.get('place')} in the server's queue")
+    values = {key: value for key, value in sent.items() if key not in ("event", "line")}
+    if name == "asked":
+        values.setdefault("messages", ())
+    try:
+        event: Event = TypeAdapter(_KINDS[str(name)]).validate_python(values)
+    except (KeyError, ValidationError):
+        return ServerEvent(sent)
+    return event

@@ -2,159 +2,156 @@
 
 from __future__ import annotations
 
-import sys
 from contextlib import ExitStack
 from typing import Annotated
 
 import typer
 
 from colligate.cli import options
+from colligate.cli.command import ANSWERED, command
 from colligate.cli.display import note
-from colligate.cli.failures import ANSWERED
+
+app = typer.Typer(add_completion=False)
 
 _SERVER = "Server"
 _MEBIBYTE = 1 << 20
 
 
-def serve(
+@command(app)
+async def serve_command(
     *,
     host: Annotated[
         str,
-        typer.Option(
+        options.option(
+            "The address to listen at. With one that other machines can reach, every client needs "
+            "a token.",
+            _SERVER,
             envvar="COLLIGATE_HOST",
-            help="The address to listen at. Beyond this machine every client needs a token.",
-            rich_help_panel=_SERVER,
+            default=True,
         ),
     ] = "127.0.0.1",
     port: Annotated[
         int,
-        typer.Option(
+        options.option(
+            "The port; 0 takes a free one.",
+            _SERVER,
             envvar="COLLIGATE_PORT",
             min=0,
             max=65535,
-            help="The port; 0 takes a free one.",
-            rich_help_panel=_SERVER,
+            default=True,
         ),
     ] = 8420,
     token: Annotated[
         str | None,
-        typer.Option(
+        options.option(
+            "What clients must send as a bearer token. If other machines can reach the address, "
+            "the default is a new token, which is shown. The variable keeps it out of the list of "
+            "processes.",
+            _SERVER,
             envvar="COLLIGATE_TOKEN",
-            help="What clients must send as a bearer token. Beyond this machine one is made and "
-            "shown if none is given. The variable keeps it out of the list of processes.",
-            rich_help_panel=_SERVER,
-            show_default=False,
         ),
     ] = None,
     allow_origin: Annotated[
         list[str] | None,
-        typer.Option(
+        options.option(
+            "Another origin whose pages may ask, such as https://example.org; may be repeated.",
+            _SERVER,
             metavar="ORIGIN",
-            help="A page of another origin that may ask, as https://example.org; as often as you "
-            "like.",
-            rich_help_panel=_SERVER,
-            show_default=False,
         ),
     ] = None,
     allow_model: Annotated[
         list[str] | None,
-        typer.Option(
+        options.option(
+            "A model that clients may name in a strategy's parameters; may be repeated. The "
+            "server loads no other model that a client names.",
+            _SERVER,
             metavar="NAME",
-            help="A model that questions may name in a strategy's parameters; as often as you "
-            "like. The server loads no other that a client names.",
-            rich_help_panel=_SERVER,
-            show_default=False,
         ),
     ] = None,
     runs: Annotated[
         int,
-        typer.Option(
+        options.option(
+            "The most questions answered at once; others wait.",
+            options.LIMITS,
             envvar="COLLIGATE_RUNS",
             min=1,
-            help="The most questions answered at once; others wait.",
-            rich_help_panel=options.LIMITS,
+            default=True,
         ),
     ] = 4,
     waiting: Annotated[
         int,
-        typer.Option(
+        options.option(
+            "The most questions that wait; more are refused.",
+            options.LIMITS,
             envvar="COLLIGATE_WAITING",
             min=0,
-            help="The most questions that wait; more are refused.",
-            rich_help_panel=options.LIMITS,
+            default=True,
         ),
     ] = 64,
     max_upload: Annotated[
         int,
-        typer.Option(
+        options.option(
+            "The largest total size of the files in one request.",
+            options.LIMITS,
             envvar="COLLIGATE_MAX_UPLOAD",
             metavar="MIB",
             min=1,
-            help="The most that one request may bring in files.",
-            rich_help_panel=options.LIMITS,
+            default=True,
         ),
     ] = 512,
     max_files: Annotated[
         int,
-        typer.Option(
+        options.option(
+            "The most files in one request.",
+            options.LIMITS,
             envvar="COLLIGATE_MAX_FILES",
             min=1,
-            help="The most files in one request.",
-            rich_help_panel=options.LIMITS,
+            default=True,
         ),
     ] = 200,
     max_question: Annotated[
         int,
-        typer.Option(
+        options.option(
+            "The longest question.",
+            options.LIMITS,
             envvar="COLLIGATE_MAX_QUESTION",
             metavar="CHARACTERS",
             min=1,
-            help="The longest question.",
-            rich_help_panel=options.LIMITS,
+            default=True,
         ),
     ] = 8000,
     grace: Annotated[
         float,
-        typer.Option(
+        options.option(
+            "How long questions under way may take to end after the server is stopped.",
+            options.LIMITS,
             envvar="COLLIGATE_GRACE",
             metavar="SECONDS",
             min=0.0,
             max=86_400.0,
-            help="What questions under way are given to end when the server is told to stop.",
-            rich_help_panel=options.LIMITS,
+            default=True,
         ),
     ] = 20.0,
-    library: options.LibraryFolder = None,
-    model: options.Model = None,
-    worker_model: options.WorkerModel = None,
-    scorer: options.Scorer = None,
+    models: options.EngineOptions,
     judge: options.Judge = None,
-    embedder: options.Embedder = None,
-    reranker: options.Reranker = None,
-    config: options.Config = None,
-    wait: options.Wait = 30.0,
-    cache: options.Cache = False,
 ) -> int:
-    """Serve a library: a page to ask in, and an HTTP API (the page /api/docs lists it).
+    """Serve a library over HTTP: a page to ask in, and an API.
 
-    Models are opened before the first connection is taken. An interrupt stops the server once
-    the questions under way have their answers.
+    The page /api/docs describes the API. Models are opened before the first connection is
+    accepted. An interrupt stops the server once the questions under way have their answers.
     """
-    from colligate.cli.failures import run
-    from colligate.cli.progress import watching
-    from colligate.engine import Engine
-    from colligate.settings import Settings
+    from colligate.cli.progress import watch_run
 
     require_extra()
     from colligate.server.app import listen
     from colligate.server.auth import check_token, make_token, normalize_origin
     from colligate.server.config import ServerConfig, is_loopback
 
-    settings = Settings.load(config)
+    settings = models.load_settings()
     if token is None and not is_loopback(host):
         token = make_token()
         note(f"token: {token}")
-    server_config = ServerConfig(
+    config = ServerConfig(
         host=host,
         port=port,
         token=None if token is None else check_token(token),
@@ -168,38 +165,24 @@ def serve(
         waiting=waiting,
         grace=grace,
     )
+    with ExitStack() as display:
+        watcher = display.enter_context(watch_run())
 
-    def make_engine() -> Engine:
-        return Engine(
-            model=model,
-            worker_model=worker_model,
-            scorer=scorer,
-            judge=judge,
-            embedder=embedder,
-            reranker=reranker,
-            library=library,
-            settings=settings,
-            wait=wait,
-            cache=cache,
-        )
-
-    with ExitStack() as opening:
-        watcher = opening.enter_context(watching(sys.stderr))
-
-        def ready(url: str) -> None:
-            opening.close()
+        def report_ready(url: str) -> None:
+            display.close()
             note(f"colligate is at {url}")
 
-        run(listen(server_config, make_engine, on_opening=watcher.see, on_ready=ready))
+        await listen(
+            config,
+            lambda: models.engine(settings, judge=judge),
+            on_opening=watcher.see,
+            on_ready=report_ready,
+        )
     return ANSWERED
 
 
 def require_extra() -> None:
-    """Hold this installation to the extra `serve`.
-
-    Raises:
-        MissingExtra: a package of it is not installed.
-    """
+    """Raise an error if a package of the extra `serve` is not installed."""
     from importlib import import_module
 
     from colligate.errors import MissingExtra
@@ -209,7 +192,7 @@ def require_extra() -> None:
             import_module(package)
         except ImportError as error:
             raise MissingExtra(
-                "colligate serve needs more than is installed",
-                f"{error.name or package} is missing",
+                "colligate serve needs the extra `serve`",
+                f"{error.name or package} is not installed",
                 "pip install 'colligate[serve]'",
             ) from error

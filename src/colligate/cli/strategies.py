@@ -1,4 +1,4 @@
-"""`colligate strategies`: what there is, what each needs, what this machine can run."""
+"""`colligate strategies`: the strategies, what each needs, and what this machine can run."""
 
 from __future__ import annotations
 
@@ -8,91 +8,93 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from colligate.cli import options
-from colligate.cli.display import note, one_line, say, say_json
-from colligate.cli.failures import ANSWERED, run
+from colligate.cli.command import ANSWERED, command
+from colligate.cli.display import make_table, note, print_json, print_result, to_one_line
 from colligate.errors import UsageError
 
 if TYPE_CHECKING:
     from colligate.core.strategy import Strategy
+
+app = typer.Typer(add_completion=False)
+
 _RUNS = {True: "yes", False: "no", None: "not known"}
 
 
-def strategies(
+@command(app)
+async def strategies_command(
     name: Annotated[
         str | None,
         typer.Argument(
             metavar="NAME",
-            help="Show this one alone, with its parameters.",
+            help="Show only this strategy, with its parameters.",
             show_default=False,
         ),
     ] = None,
     *,
-    model: options.Model = None,
-    worker_model: options.WorkerModel = None,
-    scorer: options.Scorer = None,
+    roles: options.RoleOptions,
     judge: options.Judge = None,
     config: options.Config = None,
     as_json: options.AsJson = False,
 ) -> int:
-    """List the strategies: what each does, what it needs, and whether it can run here.
+    """List the strategies: what each does and needs, and whether it runs here.
 
-    Behind each need stands whose model meets it; needs in brackets can be done without. No
-    server is asked: `colligate doctor` does. Parameters are set with `ask --set NAME=VALUE`.
+    Each need is followed by the role whose model meets it; needs in brackets are optional. No
+    server is asked: `colligate doctor` asks them. `ask --set NAME=VALUE` sets a parameter.
     """
-    from colligate.cli.chosen import chosen_models, verdict
+    from colligate.cli.roles import check_strategy, find_models
     from colligate.core.parameters import list_parameters
     from colligate.core.strategy import list_strategies, load_strategy
     from colligate.settings import Settings
 
     kinds = [load_strategy(each) for each in ([name] if name else list_strategies())]
     settings = Settings.load(config).override(
-        reader=model, worker=worker_model, scorer=scorer, judge=judge
+        reader=roles.model, worker=roles.worker_model, scorer=roles.scorer, judge=judge
     )
-    chosen = run(chosen_models(settings, ask=False))
-    for one in chosen.values():
-        if isinstance(one.problem, UsageError):
-            raise one.problem
+    models = await find_models(settings, ask=False)
+    for model in models.values():
+        if isinstance(model.problem, UsageError):
+            raise model.problem
     rows = [
-        verdict(kind, chosen) | {"parameters": [each.to_json() for each in list_parameters(kind)]}
+        check_strategy(kind, models)
+        | {"parameters": [each.to_json() for each in list_parameters(kind)]}
         for kind in kinds
     ]
     if as_json:
-        say_json(rows[0] if name else rows)
+        print_json(rows[0] if name else rows)
         return ANSWERED
     if name:
-        _show_one(kinds[0], rows[0])
+        _show_strategy(kinds[0], rows[0])
     else:
-        _show(rows)
-    for one in chosen.values():
-        note(str(one))
+        cells = [
+            (row["name"], row["description"], _format_needs(row), _RUNS[row["runs"]])
+            for row in rows
+        ]
+        headings = ["strategy", "what it does", "needs (optional)", "runs here"]
+        print_result(make_table(headings, cells))
+    for model in models.values():
+        note(str(model))
     for why, runs in {row["why_not"]: row["runs"] for row in rows if row["why_not"]}.items():
-        note(f"not here: {why}" if runs is False else f"{why}; colligate doctor asks")
+        note(f"cannot run here: {why}" if runs is False else f"{why}; colligate doctor asks it")
     return ANSWERED
 
 
-def _show(rows: list[dict[str, Any]]) -> None:
-    from colligate.cli.display import table
-
-    cells = [(row["name"], row["description"], _needs(row), _RUNS[row["runs"]]) for row in rows]
-    say(table(["strategy", "what it does", "needs (can use)", "runs here"], cells))
-
-
-def _show_one(kind: type[Strategy], row: dict[str, Any]) -> None:
+def _show_strategy(kind: type[Strategy], row: dict[str, Any]) -> None:
     from rich.console import Group
     from rich.text import Text
 
-    from colligate.cli.display import table
+    paragraphs = (inspect.getdoc(kind) or "").split("\n\n")
+    lines = [to_one_line(paragraph) + "\n" for paragraph in paragraphs]
+    lines += [f"needs (optional): {_format_needs(row)}", f"runs here: {_RUNS[row['runs']]}\n"]
+    cells = [
+        (each["name"], each["type"], _format_default(each["default"])) for each in row["parameters"]
+    ]
+    headings = ["parameter", "values", "default"]
+    parameters = make_table(headings, cells) if cells else Text("no parameters")
+    print_result(Group(*map(Text, lines), parameters))
 
-    said = (inspect.getdoc(kind) or "").split("\n\n")
-    lines = [*(one_line(paragraph) + "\n" for paragraph in said)]
-    lines += [f"needs (can use): {_needs(row)}", f"runs here: {_RUNS[row['runs']]}\n"]
-    cells = [(each["name"], each["type"], _written(each["default"])) for each in row["parameters"]]
-    shown = table(["parameter", "values", "default"], cells) if cells else Text("no parameters")
-    say(Group(*map(Text, lines), shown))
 
-
-def _written(default: Any) -> str:
-    """A default as it would be set."""
+def _format_default(default: Any) -> str:
+    """Return a default as `--set` takes it."""
     if isinstance(default, list):
         return ",".join(map(str, default))
     if default is None or isinstance(default, bool):
@@ -100,11 +102,11 @@ def _written(default: Any) -> str:
     return str(default)
 
 
-def _needs(row: dict[str, Any]) -> str:
-    return ", ".join(_need(need) for need in row["needs"])
+def _format_needs(row: dict[str, Any]) -> str:
+    return ", ".join(map(_format_need, row["needs"]))
 
 
-def _need(need: dict[str, Any]) -> str:
+def _format_need(need: dict[str, Any]) -> str:
     by = {True: need["role"], False: "missing", None: f"{need['role']}?"}[need["met"]]
-    said = f"{need['capability']}: {by}"
-    return said if need["required"] else f"({said})"
+    text = f"{need['capability']}: {by}"
+    return text if need["required"] else f"({text})"

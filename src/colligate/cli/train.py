@@ -1,145 +1,255 @@
-"""`colligate train`: samples for the adapters of the papers, training, and what it is worth."""
+"""`colligate train`: samples for the adapters of the papers, training, and evaluation."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Coroutine
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from colligate.cli import options, train_options
-from colligate.cli.display import counted, note, say_json, warn
-from colligate.cli.failures import ANSWERED, FAULT, INTERRUPTED
-from colligate.cli.train_fit import fit, recipes
+from colligate.cli import options
+from colligate.cli.command import ANSWERED, FAULT, INTERRUPTED, command
+from colligate.cli.display import make_table, note, print_json, print_result, warn
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Callable, Coroutine
 
     from colligate.core.events import Listener
     from colligate.training.curation import Curation
+    from colligate.training.evaluation import EvaluationReport, Measure
     from colligate.training.samples import Card
-T = TypeVar("T")
 
-_OF_ITEMS = ("curating", "evaluating")  # phases in which something is kept
+app = typer.Typer(help="Train adapters for RDR2, LongRefiner and DualRAG.")
 
-app = typer.Typer(
-    help="Train adapters: RDR2's router, LongRefiner's three tasks, DualRAG's three roles."
-)
+_DATA = "Data"
+
+Out = Annotated[
+    Path,
+    options.option(
+        "The folder of the results. If it holds a part of the same work, the work is resumed.",
+        options.OUTPUT,
+        metavar="DIR",
+    ),
+]
+Concurrency = Annotated[
+    int,
+    options.option(
+        "How many calls are made at once.", options.LIMITS, metavar="N", min=1, default=True
+    ),
+]
+MaxTokensTotal = Annotated[
+    int | None,
+    options.option(
+        "The most tokens that this command may spend, input and output. The same command resumes.",
+        options.LIMITS,
+        metavar="N",
+        min=1,
+    ),
+]
 
 
 class System(StrEnum):
-    """What samples can be curated for."""
+    """The systems that samples can be curated for."""
 
     RDR2 = "rdr2"
     LONGREFINER = "longrefiner"
     DUALRAG = "dualrag"
 
 
-@app.command("curate")
-def curate(
-    system: Annotated[System, typer.Argument(help="Whose steps are trained.", show_default=False)],
-    *,
-    out: train_options.Out,
-    teacher: train_options.Teacher = None,
-    questions: train_options.Questions = None,
-    format: train_options.Format = "auto",
-    library: train_options.Library = None,
-    corpus: train_options.Corpus = None,
-    tasks: train_options.Tasks = None,
-    limit: train_options.Limit = None,
-    seed: train_options.Seed = 0,
-    held_out: train_options.HeldOut = 0.1,
-    parameters: train_options.CurateSet = None,
-    judge: train_options.Judge = None,
-    embedder: options.Embedder = None,
-    reranker: options.Reranker = None,
-    config: options.Config = None,
-    concurrency: train_options.Concurrency = 1,
-    max_tokens_total: train_options.MaxTokensTotal = None,
-    timeout: train_options.Timeout = None,
-    retry_failed: train_options.RetryFailed = False,
-    as_json: options.AsJson = False,
-) -> int:
-    """Have a teacher make samples to learn from, with a data card.
+@dataclass(frozen=True)
+class CurateOptions:
+    """The options of `train curate` that no other command has."""
 
-    What each question or document gives is on disk as soon as it is done. A curation that was
-    stopped, by whatever, goes on with the same command. In --out stand train.jsonl and
-    held_out.jsonl, in the form of messages that TRL and LLaMA-Factory read.
+    out: Out
+    teacher: Annotated[
+        str | None,
+        options.option(
+            "The model whose replies are learnt: bundled, gguf:PATH, hf:NAME or "
+            "openai:MODEL\\[@URL]; longrefiner's structuring needs none.",
+            options.MODELS,
+            metavar="MODEL",
+        ),
+    ] = None
+    questions: Annotated[
+        Path | None,
+        options.option(
+            "The questions, in any format of docs/datasets.md; longrefiner's structuring needs "
+            "none.",
+            _DATA,
+            metavar="FILE",
+        ),
+    ] = None
+    format: Annotated[
+        str, options.option("The format of the questions (docs/datasets.md).", _DATA, default=True)
+    ] = "auto"
+    library: Annotated[
+        Path | None,
+        options.option(
+            "Ask over an indexed library. Default: over the documents of each question.",
+            _DATA,
+            metavar="DIR",
+        ),
+    ] = None
+    corpus: Annotated[
+        Path | None,
+        options.option(
+            "Ask over a file of passages or a folder of documents, which is indexed in --out.",
+            _DATA,
+            metavar="PATH",
+        ),
+    ] = None
+    tasks: Annotated[
+        str | None,
+        options.option(
+            "The tasks to make samples for. Default: all of the system's.", _DATA, metavar="A,B"
+        ),
+    ] = None
+    limit: Annotated[
+        int | None,
+        options.option(
+            "The number of questions, or documents. Default: all.", _DATA, metavar="N", min=1
+        ),
+    ] = None
+    seed: Annotated[
+        int,
+        options.option(
+            "The seed that draws the questions and those held out.", _DATA, min=0, default=True
+        ),
+    ] = 0
+    held_out: Annotated[
+        float,
+        options.option(
+            "The share of questions, or documents, whose samples are kept for evaluation.",
+            _DATA,
+            metavar="SHARE",
+            min=0.0,
+            max=0.9,
+            default=True,
+        ),
+    ] = 0.1
+    parameters: Annotated[
+        list[str] | None,
+        options.option(
+            "Set a parameter of the system or of its curation (docs/training.md); may be repeated.",
+            _DATA,
+            "--set",
+            metavar="NAME=VALUE",
+        ),
+    ] = None
+    judge: Annotated[
+        str | None,
+        options.option(
+            "The model that decides which of dualrag's answers are right. Default: "
+            "COLLIGATE_JUDGE, then the settings file, then the words of the right answer.",
+            options.MODELS,
+        ),
+    ] = None
+    embedder: options.Embedder = None
+    reranker: options.Reranker = None
+    config: options.Config = None
+    concurrency: Concurrency = 1
+    max_tokens_total: MaxTokensTotal = None
+    timeout: Annotated[
+        float | None,
+        options.option(
+            "The longest time for one question, or document; after it that one has failed.",
+            options.LIMITS,
+            metavar="SECONDS",
+            min=0.001,
+        ),
+    ] = None
+    retry_failed: Annotated[
+        bool, options.option("Do again what failed before.", _DATA, "--retry-failed")
+    ] = False
+    as_json: options.AsJson = False
+
+
+@command(app, "curate")
+def train_curate_command(
+    system: Annotated[
+        System, typer.Argument(help="The system whose steps are trained.", show_default=False)
+    ],
+    *,
+    given: CurateOptions,
+) -> int:
+    """Have a teacher make training samples, with a data card.
+
+    The samples of each question or document are written to disk as soon as they are made. The
+    same command resumes a curation that was stopped. --out then has train.jsonl and
+    held_out.jsonl, as messages that TRL and LLaMA-Factory read.
 
     Exit status: 0 all is done, 2 wrong usage, 1 a fault.
     """
     from colligate.bench.participants import ModelNames
+    from colligate.cli.progress import run_resumable
+    from colligate.core.events import pluralize
     from colligate.errors import UsageError
     from colligate.settings import Settings
     from colligate.training.curation import Curation
 
-    # A reader of the environment or the file was not named to be learnt from.
-    settings = replace(Settings.load(config), reader=None).override(
-        reader=teacher, judge=judge, embedder=embedder, reranker=reranker
+    # A reader that the environment or the file names is not a teacher.
+    settings = replace(Settings.load(given.config), reader=None).override(
+        reader=given.teacher,
+        judge=given.judge,
+        embedder=given.embedder,
+        reranker=given.reranker,
     )
     if system is not System.DUALRAG:
-        if judge is not None:
-            raise UsageError("--judge does nothing here", f"{system} has no answers to judge")
+        if given.judge is not None:
+            raise UsageError("--judge has no effect here", f"{system} has no answers to judge")
         settings = replace(settings, judge=None)
     arguments = {
         "system": system.value,
-        "teacher": teacher,
-        "questions": _text(questions),
-        "format": format,
-        "library": _text(library),
-        "corpus": _text(corpus),
-        "tasks": tasks,
-        "limit": limit,
-        "seed": seed,
-        "held_out": held_out,
-        "set": parameters,
-        "judge": judge,
-        "embedder": embedder,
-        "reranker": reranker,
-        "concurrency": concurrency,
-        "max_tokens_total": max_tokens_total,
-        "timeout": timeout,
-        "retry_failed": retry_failed or None,
+        **options.collect_given(
+            given,
+            *("teacher", "questions", "format", "library", "corpus", "tasks", "limit", "seed"),
+            *("held_out", "judge", "embedder", "reranker", "concurrency", "max_tokens_total"),
+            "timeout",
+        ),
     }
+    if given.parameters is not None:
+        arguments["set"] = given.parameters
+    if given.retry_failed:
+        arguments["retry_failed"] = True
     request = Curation(
-        out=out,
-        questions=questions,
-        format=format,
-        library=library,
-        corpus=corpus,
+        out=given.out,
+        questions=given.questions,
+        format=given.format,
+        library=given.library,
+        corpus=given.corpus,
         names=ModelNames(settings),
-        tasks=_names(tasks),
-        limit=limit,
-        seed=seed,
-        held_out=held_out,
-        concurrency=concurrency,
-        max_tokens_total=max_tokens_total,
-        timeout=timeout,
-        retry_failed=retry_failed,
-        settings=tuple(parameters or ()),
-        arguments=_given(arguments),
+        tasks=options.split_names(given.tasks),
+        limit=given.limit,
+        seed=given.seed,
+        held_out=given.held_out,
+        concurrency=given.concurrency,
+        max_tokens_total=given.max_tokens_total,
+        timeout=given.timeout,
+        retry_failed=given.retry_failed,
+        settings=tuple(given.parameters or ()),
+        arguments=arguments,
     )
-    card = _watched(lambda see: _curating(system)(request, see), out)
+    curate = _load_curation(system)
+    card = run_resumable(lambda see: curate(request, see), given.out)
     if card is None:
         return INTERRUPTED
-    if as_json:
-        say_json(card.to_json())
+    if given.as_json:
+        print_json(card.to_json())
     else:
-        from colligate.cli.train_results import show_card
-
         show_card(card)
-        note(f"{card.total('train') + card.total('held_out'):,} samples; {out}")
-    if failed := card.items["failed"]:
-        warn(f"{counted(failed, 'item')} failed; the same command with --retry-failed tries again")
-        if failed == card.items["done"]:
-            return FAULT
-    return ANSWERED
+        note(f"{card.total('train') + card.total('held_out'):,} samples; {given.out}")
+    failed = card.items["failed"]
+    if failed:
+        items = pluralize(failed, "item")
+        warn(f"{items} failed; the same command with --retry-failed tries again")
+    return FAULT if failed and failed == card.items["done"] else ANSWERED
 
 
-def _curating(system: System) -> Callable[[Curation, Listener], Coroutine[Any, Any, Card]]:
+def _load_curation(
+    system: System,
+) -> Callable[[Curation, Listener], Coroutine[Any, Any, Card]]:
     match system:
         case System.RDR2:
             from colligate.training.rdr2 import curate_rdr2
@@ -155,111 +265,265 @@ def _curating(system: System) -> Callable[[Curation, Listener], Coroutine[Any, A
             return curate_dualrag
 
 
-app.command("fit")(fit)
-app.command("recipes")(recipes)
-
-
-@app.command("evaluate")
-def evaluate(
-    data: train_options.Evaluated,
+@command(app, "fit")
+def train_fit_command(
+    recipe: Annotated[
+        str,
+        typer.Argument(
+            metavar="RECIPE",
+            help="A recipe's name (`colligate train recipes`), or the path of a recipe (.toml).",
+            show_default=False,
+        ),
+    ],
     *,
-    model: train_options.Model,
-    out: train_options.Out,
-    adapter: train_options.Adapter = None,
-    tasks: train_options.EvaluatedTasks = None,
-    limit: train_options.EvaluatedLimit = None,
-    split: train_options.Split = "held_out",
-    seed: train_options.EvaluatedSeed = 0,
-    config: options.Config = None,
-    concurrency: train_options.Concurrency = 4,
-    max_tokens_total: train_options.MaxTokensTotal = None,
+    data: Annotated[
+        Path, options.option("A folder of curated samples.", _DATA, "--data", metavar="DIR")
+    ],
+    base: Annotated[
+        str,
+        options.option("The model to train: hf:NAME-OR-PATH.", options.MODELS, metavar="MODEL"),
+    ],
+    out: Out,
+    parameters: Annotated[
+        list[str] | None,
+        options.option(
+            "Replace a number of the recipe, such as epochs=2; may be repeated.",
+            _DATA,
+            "--set",
+            metavar="NAME=VALUE",
+        ),
+    ] = None,
+    export: Annotated[
+        str | None,
+        options.option(
+            "Train nothing; write the same training into --out for another trainer: llama-factory.",
+            options.OUTPUT,
+            metavar="FORM",
+        ),
+    ] = None,
     as_json: options.AsJson = False,
+) -> int:
+    """Train an adapter, or a whole model, on curated samples (extra `train`).
+
+    The same command resumes a training that was stopped, from its last checkpoint; Ctrl-C saves
+    the current step first. --out then has the adapter, the record fit.json, and the curve as JSON
+    lines and as a picture. Several GPUs: accelerate launch (docs/training.md).
+
+    Exit status: 0 trained, 2 wrong usage, 1 a fault, 130 interrupted.
+    """
+    from colligate.cli.progress import watch_run
+    from colligate.errors import UsageError
+    from colligate.training.fitting import fit, read_rank
+    from colligate.training.recipes import export_llama_factory
+
+    settings = parameters or []
+    if export is not None:
+        if export != "llama-factory":
+            raise UsageError(f"--export must be llama-factory, got {export}")
+        file = str(export_llama_factory(recipe, data, base, out, tuple(settings)))
+        if as_json:
+            print_json({"file": file})
+        else:
+            print_result(file)
+        return ANSWERED
+    arguments = {"recipe": recipe, "data": str(data), "base": base, "set": settings}
+    # Not on an event loop: training is one long piece of work in the main thread.
+    with watch_run() as watcher:
+        fitted = fit(recipe, data, base, out, settings, watcher.see, arguments=arguments)
+    status = ANSWERED if fitted.finished else INTERRUPTED
+    if not read_rank().first:
+        return status
+    if as_json:
+        print_json(fitted.to_json())
+    else:
+        rows = [(n, _format_value(v)) for n, v in fitted.to_json().items() if n != "out"]
+        print_result(make_table(["", str(out)], [row for row in rows if row[1]]))
+    if not fitted.finished:
+        note(f"stopped after step {fitted.step:,} of {fitted.steps:,}; the same command resumes")
+    return status
+
+
+def _format_value(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+@command(app, "recipes")
+def train_recipes_command(as_json: options.AsJson = False) -> int:
+    """List the recipes: what is trained, on which tasks, and how."""
+    from colligate.training.recipes import list_launch_files, list_recipes, read_recipe
+
+    recipes = [read_recipe(name) for name in list_recipes()]
+    if as_json:
+        print_json([{"name": each.name, **each.settings, "title": each.title} for each in recipes])
+        return ANSWERED
+    rows = [(each.name, each.method, ", ".join(each.tasks), each.title) for each in recipes]
+    print_result(make_table(["recipe", "method", "tasks", "what it is"], rows))
+    note("several GPUs: accelerate launch --config_file FILE -m colligate train fit RECIPE ...")
+    for file in list_launch_files().values():
+        note(f"FILE may be {file}")
+    return ANSWERED
+
+
+@dataclass(frozen=True)
+class EvaluateOptions:
+    """The options of `train evaluate` that no other command has."""
+
+    model: Annotated[
+        str,
+        options.option(
+            "The base that the adapters are compared with.", options.MODELS, metavar="MODEL"
+        ),
+    ]
+    out: Out
+    adapter: Annotated[
+        list[str] | None,
+        options.option(
+            "An adapter for all tasks or for one; may be repeated: a folder, a hub name, the name "
+            "that the base's server gives it, or the folder of a model trained whole.",
+            options.MODELS,
+            metavar="[TASK=]DIR",
+        ),
+    ] = None
+    tasks: Annotated[
+        str | None,
+        options.option("The tasks to evaluate. Default: all.", _DATA, metavar="A,B"),
+    ] = None
+    limit: Annotated[
+        int | None,
+        options.option(
+            "The number of samples of each task. Default: all.", _DATA, metavar="N", min=1
+        ),
+    ] = None
+    split: Annotated[
+        str, options.option("The file of samples: held_out or train.", _DATA, default=True)
+    ] = "held_out"
+    seed: Annotated[
+        int,
+        options.option(
+            "The seed that draws the samples, also those of the bootstrap.",
+            _DATA,
+            min=0,
+            default=True,
+        ),
+    ] = 0
+    config: options.Config = None
+    concurrency: Concurrency = 4
+    max_tokens_total: MaxTokensTotal = None
+    as_json: options.AsJson = False
+
+
+@command(app, "evaluate")
+def train_evaluate_command(
+    data: Annotated[
+        Path,
+        typer.Argument(metavar="DIR", help="A folder of curated samples.", show_default=False),
+    ],
+    *,
+    given: EvaluateOptions,
 ) -> int:
     """Compare adapters with their base on samples that were held out of training.
 
-    Each sample is asked as inference asks, at temperature 0, and its reply measured as its paper
-    does. Differences come with their 95% interval and two-sided p of the paired bootstrap (10,000
-    samples); * is p below .05, ** below .01, *** below .001. Replies are kept: an evaluation that
-    was stopped goes on, and more samples or adapters ask only for what is new.
+    Each sample is asked as inference asks it, at temperature 0, and its reply is measured as in
+    the paper. Differences come with their 95% interval and two-sided p of the paired bootstrap
+    (10,000 samples); * is p below .05, ** below .01, *** below .001. Replies are kept: the same
+    command resumes, and with more samples or adapters only the new ones are asked.
 
     Exit status: 0 all is measured, 2 wrong usage, 1 a fault.
     """
     from colligate.bench.participants import ModelNames
+    from colligate.cli.progress import run_resumable
+    from colligate.core.events import pluralize
     from colligate.settings import Settings
-    from colligate.training.evaluation import Evaluation
-    from colligate.training.evaluation import evaluate as carry_out
+    from colligate.training.evaluation import Evaluation, evaluate
 
-    arguments = {
-        "model": model,
-        "adapter": adapter,
-        "tasks": tasks,
-        "limit": limit,
-        "split": split,
-        "seed": seed,
-    }
     request = Evaluation(
         data=data,
-        out=out,
-        names=ModelNames(Settings.load(config).override(reader=model)),
-        adapters=tuple(adapter or ()),
-        tasks=_names(tasks),
-        split=split,
-        limit=limit,
-        seed=seed,
-        concurrency=concurrency,
-        max_tokens_total=max_tokens_total,
-        arguments=_given(arguments),
+        out=given.out,
+        names=ModelNames(Settings.load(given.config).override(reader=given.model)),
+        adapters=tuple(given.adapter or ()),
+        tasks=options.split_names(given.tasks),
+        split=given.split,
+        limit=given.limit,
+        seed=given.seed,
+        concurrency=given.concurrency,
+        max_tokens_total=given.max_tokens_total,
+        arguments=options.collect_given(
+            given, "model", "adapter", "tasks", "limit", "split", "seed"
+        ),
     )
-    report = _watched(lambda see: carry_out(request, see), out)
+    report = run_resumable(lambda see: evaluate(request, see), given.out)
     if report is None:
         return INTERRUPTED
-    if as_json:
-        say_json(report.to_json())
+    if given.as_json:
+        print_json(report.to_json())
     else:
-        from colligate.cli.train_results import show_report
-
         show_report(report)
-        note(f"{counted(sum(report.samples.values()), 'sample')}; {out}")
+        note(f"{pluralize(sum(report.samples.values()), 'sample')}; {given.out}")
     for side, count in report.cut.items():
-        note(f"{side}: {counted(count, 'answer')} cut at the most tokens that inference allows")
+        note(f"{side}: {pluralize(count, 'answer')} cut at the token limit of inference")
     for side, count in report.failed.items():
-        warn(f"{side}: {counted(count, 'answer')} failed and counted as empty")
+        warn(f"{side}: {pluralize(count, 'answer')} failed and counted as empty")
     return ANSWERED
 
 
-def _watched(work: Callable[[Listener], Coroutine[Any, Any, T]], out: Path) -> T | None:
-    """Do it while a person looks on; None if it was interrupted, which is said."""
-    from colligate.cli.failures import run
-    from colligate.cli.progress import watching
-    from colligate.core.events import Event, Progressed
-    from colligate.errors import ColligateError
-
-    begun = False
-    with watching(sys.stderr) as watcher:
-
-        def see(event: Event) -> None:
-            nonlocal begun
-            begun = begun or (isinstance(event, Progressed) and event.phase in _OF_ITEMS)
-            watcher.see(event)
-
-        try:
-            return run(work(see))
-        except (KeyboardInterrupt, ColligateError, OSError) as error:
-            interrupted = isinstance(error, KeyboardInterrupt)
-            if begun or interrupted:
-                note(f"stopped; what was done is in {out}; the same command goes on")
-            if not interrupted:
-                raise
-            return None
+# Tables
 
 
-def _names(given: str | None) -> tuple[str, ...]:
-    return tuple(name.strip() for name in (given or "").split(",") if name.strip())
+def show_card(card: Card) -> None:
+    """Print the samples by task and class, and note what was left out."""
+    from colligate.core.events import pluralize
+
+    rows = []
+    for task, splits in card.samples.items():
+        rows.append((task, "all", f"{splits['train']:,}", f"{splits['held_out']:,}"))
+        for name, of_class in card.classes.get(task, {}).items():
+            rows.append((task, name, f"{of_class['train']:,}", f"{of_class['held_out']:,}"))
+    print_result(make_table(["task", "class", "train", "held out"], rows))
+    for reason, count in card.discarded.items():
+        note(f"left out: {pluralize(count, 'sample')}, {reason}")
 
 
-def _text(path: Path | None) -> str | None:
-    return None if path is None else str(path)
+def show_report(report: EvaluationReport) -> None:
+    """Print a line for each metric and adapter."""
+    if not any(measure.adapter for measure in report.measures):
+        rows = [_format_base(each) for each in report.measures]
+        print_result(make_table(["task", "metric", "samples", "base"], rows))
+        return
+    rows = [[*_format_base(each), *_format_comparison(each)] for each in report.measures]
+    headings = ["task", "metric", "samples", "base", "adapted", "difference", "95% interval", "p"]
+    headings += ["", "adapter"]
+    if len(report.models) == 2:  # the base and one adapter, which needs no name
+        headings, rows = headings[:-1], [row[:-1] for row in rows]
+    print_result(make_table(headings, rows))
 
 
-def _given(arguments: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in arguments.items() if value is not None}
+def _format_base(measure: Measure) -> list[str]:
+    from colligate.training.scores import LOWER_IS_BETTER
+
+    less = " (lower is better)" if measure.metric in LOWER_IS_BETTER else ""
+    metric = f"{measure.metric}{less}"
+    return [measure.task, metric, f"{measure.samples:,}", _format_number(measure.base)]
+
+
+def _format_comparison(measure: Measure) -> list[str]:
+    found = measure.difference
+    if found is None:
+        return [_format_number(measure.adapted), "", "", "", "", measure.adapter]
+    return [
+        _format_number(measure.adapted),
+        f"{found.mean:+.3f}",
+        f"{found.low:+.3f} to {found.high:+.3f}",
+        f"{found.p:.4f}" if found.enough else "",
+        found.stars,
+        measure.adapter,
+    ]
+
+
+def _format_number(value: float | None) -> str:
+    return "" if value is None else f"{value:.3f}"

@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import cache, partial
+from functools import cache
 from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
@@ -67,7 +67,12 @@ async def read(
         run.emit(Answered(False, "", ()))
         return refused
     asked = messages(passages) if messages else reader_messages(question, passages, form)
-    reply = await _reply(asked, form, role, run)
+    spec = FORMS[form]
+    first = await run.structured(asked, spec.reply, role=role, max_tokens=spec.tokens)
+    reply = first.value
+    if reply.found and not reply.statements:
+        said = first.completions[-1].text
+        reply = await _ask_again(asked, said, spec, role, run) or reply
     documents = await run.documents_of(passages)
     # Locating a quote in a long document takes too long for the event loop.
     cited = await asyncio.to_thread(cite, question, reply.statements, passages, documents)
@@ -81,22 +86,19 @@ async def read(
     return replace(refused, text=cited.text, found=True, short=short, citations=cited.citations)
 
 
-async def _reply(
-    asked: Sequence[Message], form: Form, role: Role, run: Run
-) -> ReaderReply | JoinedReply:
-    """Read; if the reader claims evidence but quotes none, ask once more."""
-    wanted = FORMS[form].reply
-    ask = partial(run.structured, role=role, max_tokens=FORMS[form].tokens)
-    first = await ask(asked, wanted)
-    if first.value.statements or not first.value.found:
-        return first.value
+async def _ask_again(
+    asked: Sequence[Message], reply: str, spec: FormSpec, role: Role, run: Run
+) -> ReaderReply | JoinedReply | None:
+    """Ask once more, for quotes; return None if there is no valid reply."""
     run.emit(Noted("the reader reports an answer but quotes nothing: asking again"))
-    reply = Message("assistant", first.completions[-1].text)
+    messages = [*asked, Message("assistant", reply), Message("user", _AGAIN)]
     try:
-        again = await ask([*asked, reply, Message("user", _AGAIN)], _require_statements(wanted))
+        again = await run.structured(
+            messages, _require_statements(spec.reply), role=role, max_tokens=spec.tokens
+        )
     except (BudgetExceeded, ContextTooSmall, MalformedOutput) as error:
         run.emit(Noted(f"using the reader's first reply: {error.what}"))
-        return first.value
+        return None
     return again.value
 
 

@@ -112,3 +112,19 @@ def running(data: Path, keeper: Any) -> Callable[..., list[str | Path]]:
         ]
 
     return arguments
+
+
+@pytest.fixture
+def bench(colligate: Any, running: Callable[..., Any], tmp_path: Path) -> Callable[..., Any]:
+    """`bench(...)` runs the suite into the folder `out`."""
+
+    def run(*more: str | Path, out: Path = tmp_path / "out") -> Any:
+        return colligate.here(*running(out, *more))
+
+    return run
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    """The folder of the run."""
+    return tmp_path / "out"

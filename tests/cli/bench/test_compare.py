@@ -13,9 +13,9 @@ Running = Callable[..., list[str | Path]]
 
 
 @pytest.fixture
-def out(colligate: Any, running: Running, tmp_path: Path) -> Path:
+def out(bench: Any, tmp_path: Path) -> Path:
     """A run of all towers by two strategies, of which one is never right."""
-    done = colligate.here(*running(tmp_path / "out"))
+    done = bench()
     assert done.returncode == 0, done.stderr
     return tmp_path / "out"
 
@@ -52,9 +52,9 @@ def test_large_numbers_are_written_out(colligate: Any, out: Path) -> None:
 
 
 def test_two_runs_are_compared_over_common_questions_and_the_missing_are_said(
-    colligate: Any, running: Running, out: Path, tmp_path: Path
+    bench: Any, colligate: Any, out: Path, tmp_path: Path
 ) -> None:
-    colligate.here(*running(tmp_path / "less", "--limit", "3", "--strategies", "full-context"))
+    bench("--limit", "3", "--strategies", "full-context", out=tmp_path / "less")
 
     done = colligate.here("bench", "compare", out, tmp_path / "less")
 
@@ -68,7 +68,7 @@ def test_what_cannot_be_compared_is_said(colligate: Any, out: Path, tmp_path: Pa
         ([tmp_path], "is not a run"),
         ([out, "--strategies", "nothin,full-context"], "did you mean nothing?"),
         ([out, "--metric", "elegance"], "no question has elegance on both sides"),
-        ([out, out, out], "3 runs are named"),
+        ([out, out, out], "got 3"),
     ]:
         done = colligate.here("bench", "compare", *arguments)
         assert (done.returncode, said in done.stderr) == (2, True), done.stderr

@@ -48,11 +48,11 @@ def key_of(body: dict[str, Any]) -> tuple[str, str]:
 
 
 def test_killed_ten_times_it_gives_the_rows_of_a_run_that_was_not(
-    colligate: Any, running: Running, keeper: Any, tmp_path: Path
+    bench: Any, colligate: Any, running: Running, keeper: Any, tmp_path: Path, out: Path
 ) -> None:
-    colligate.here(*running(tmp_path / "whole"))
+    bench(out=tmp_path / "whole")
     whole = rows_of(tmp_path / "whole")
-    out, chance = tmp_path / "out", random.Random(20261121)
+    chance = random.Random(20261121)
     begun, answer = len(keeper.requests), keeper.answer
 
     # So that not all is answered before the tenth kill, however slow the one who kills is.
@@ -81,7 +81,7 @@ def test_killed_ten_times_it_gives_the_rows_of_a_run_that_was_not(
         assert not set(again) & set(there), "what had a row was asked again"
     killed = len(rows_of(out))
     keeper.answer = answer
-    done = colligate.here(*running(out))
+    done = bench()
 
     assert done.returncode == 0, done.stderr
     assert rows_of(out) == whole
@@ -92,26 +92,22 @@ def test_killed_ten_times_it_gives_the_rows_of_a_run_that_was_not(
     assert set(times) == set(whole)
 
 
-def test_a_line_cut_off_anywhere_is_asked_again(
-    colligate: Any, running: Running, keeper: Any, tmp_path: Path
-) -> None:
-    out = tmp_path / "out"
-    colligate.here(*running(out, "--limit", "2"))
+def test_a_line_cut_off_anywhere_is_asked_again(bench: Any, keeper: Any, out: Path) -> None:
+    bench("--limit", "2")
     whole, lines = rows_of(out), (out / "rows.jsonl").read_bytes().splitlines(keepends=True)
     chance = random.Random(7)
     for _ in range(5):
         kept, torn = b"".join(lines[:-1]), lines[-1][: chance.randrange(1, len(lines[-1]) - 1)]
         (out / "rows.jsonl").write_bytes(kept + torn)
         before = len(keeper.requests)
-        colligate.here(*running(out, "--limit", "2"))
+        bench("--limit", "2")
         assert rows_of(out) == whole
         assert sum(asked(keeper.requests[before:], key_of).values()) == 1
 
 
 def test_interrupted_it_says_how_to_go_on(
-    colligate: Any, running: Running, keeper: Any, tmp_path: Path
+    bench: Any, colligate: Any, running: Running, keeper: Any, out: Path
 ) -> None:
-    out = tmp_path / "out"
     answer, fifth = keeper.answer, threading.Event()
 
     def until_the_fifth(body: dict[str, Any]) -> Any:
@@ -128,10 +124,10 @@ def test_interrupted_it_says_how_to_go_on(
 
     assert process.returncode == 130
     assert b"stopped; 4 new rows in " in said
-    assert b"the same command goes on" in said
+    assert b"the same command resumes" in said
     assert len(rows_of(out)) == 4
     run = json.loads((out / "run.json").read_text("utf-8"))
     assert run["sessions"][0]["ended"]
     keeper.answer = answer
-    assert colligate.here(*running(out)).returncode == 0
+    assert bench().returncode == 0
     assert len(rows_of(out)) == 16

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from colligate.cli.progress import Lines, watching
+from colligate.cli.progress import LineDisplay, watch_run
 from colligate.core.events import Asked, Asking, Event, Progressed
 from colligate.documents import Span
 from colligate.models import Usage
@@ -51,11 +51,11 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
 
     def shown(*events: Event) -> list[str]:
         stream = Terminal()
-        with watching(stream) as watcher:
+        with watch_run(stream=stream) as watcher:
             for event in events:
                 watcher.see(event)
             stream.truncate(stream.seek(0))
-            watcher._progress.refresh()  # type: ignore[attr-defined]
+            watcher._display._progress.refresh()  # type: ignore[attr-defined]
             frame = stream.getvalue()
         return [line.strip() for line in _CODES.sub("", frame).splitlines() if line.strip()]
 
@@ -128,7 +128,7 @@ def test_the_bar_of_documents_stays_while_their_agents_work(terminal: Any) -> No
 
 
 def test_in_a_log_the_documents_are_counted_once(capsys: Any) -> None:
-    lines = Lines()
+    lines = LineDisplay()
     for done in range(5):
-        lines.see(Progressed("reading documents", done, 5, f"Title {done}"))
+        lines.show(Progressed("reading documents", done, 5, f"Title {done}"))
     assert capsys.readouterr().err.splitlines() == ["reading 5 documents"]

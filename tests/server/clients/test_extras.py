@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from colligate.cli.app import run_command
+from colligate.cli import main
 
 
 @pytest.fixture
@@ -17,7 +17,7 @@ def no_mcp(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_command_names_the_extra(no_mcp, capsys, tmp_path):
-    assert run_command(["mcp", str(tmp_path)]) == 1
+    assert main(["mcp", str(tmp_path)]) == 1
     out, err = capsys.readouterr()
     assert out == ""
     assert "pip install 'colligate[mcp]'" in err
@@ -33,7 +33,7 @@ async def test_the_server_reports_it_and_serves_the_rest(no_mcp, serve):
 
 def test_a_missing_path_is_reported_at_once(capsys, tmp_path):
     pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
-    assert run_command(["mcp", str(tmp_path / "absent.md")]) == 2
+    assert main(["mcp", str(tmp_path / "absent.md")]) == 2
     out, err = capsys.readouterr()
     assert out == ""
     assert "absent.md" in err

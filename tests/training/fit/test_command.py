@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from colligate.cli.app import run_command
+from colligate.cli import main
 from colligate.models import Message
 from colligate.training.samples import HELD_OUT, TRAIN, Sample, write_samples
 
@@ -32,7 +32,7 @@ gradient_checkpointing = false
 def colligate(*arguments: Any) -> tuple[int, str, str]:
     out, err = io.StringIO(), io.StringIO()
     with redirect_stdout(out), redirect_stderr(err):
-        status = run_command([str(each) for each in arguments])
+        status = main([str(each) for each in arguments])
     return status, out.getvalue(), err.getvalue()
 
 

@@ -1,4 +1,4 @@
-"""The models that were chosen, as they are on this machine: what each offers, or what is amiss."""
+"""The models by role as they are on this machine: what each offers, or what is wrong with it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from colligate.cli.display import one_line
+from colligate.cli.display import to_one_line
 from colligate.core.strategy import Need, Strategy, check_needs, summarize
 from colligate.errors import ColligateError, WeightsUnavailable
 from colligate.models import Capability, Role
@@ -24,8 +24,8 @@ FLAGS = {
 
 
 @dataclass(frozen=True)
-class Chosen:
-    """The model of a role. One that is amiss offers nothing; `blocks` if it cannot be opened."""
+class RoleModel:
+    """The model of a role. One with a problem offers nothing; `blocks`: it cannot be opened."""
 
     role: Role
     named: Named
@@ -36,24 +36,24 @@ class Chosen:
 
     @property
     def name(self) -> str:
-        """As it may be shown; nothing is named where a server does not say what it has."""
+        """The name as it may be shown; "unknown" if a server does not list its models."""
         return redact_name(self.named.name) or "unknown"
 
     @property
     def source(self) -> str:
-        """What named it: a flag, a variable, a file, or the default."""
+        """What named it: an option, a variable, a file, or the default."""
         return self.named.source or FLAGS[self.role]
 
     def __str__(self) -> str:
         return f"{self.role.value}: {self.name} ({self.source})"
 
 
-async def chosen_models(settings: Settings, *, ask: bool) -> dict[Role, Chosen]:
-    """The model of each role that has one of its own; weights that are missing stay so.
+async def find_models(settings: Settings, *, ask: bool) -> dict[Role, RoleModel]:
+    """Return the model of each role that has one of its own; missing weights are not fetched.
 
     With `ask`, endpoints are asked what they offer, by a call of one token.
     """
-    chosen: dict[Role, Chosen] = {}
+    found: dict[Role, RoleModel] = {}
     async with Session(settings=settings) as session:
         for role in Role:
             named = settings.of(role)
@@ -62,52 +62,52 @@ async def chosen_models(settings: Settings, *, ask: bool) -> dict[Role, Chosen]:
                     named = await default_reader()
                 except ColligateError as error:
                     unknown = Named("", "OPENAI_BASE_URL")
-                    chosen[role] = Chosen(role, unknown, problem=error, blocks=True)
+                    found[role] = RoleModel(role, unknown, problem=error, blocks=True)
             if named is not None:
-                chosen[role] = await _chosen(role, named, session, ask=ask)
-    return chosen
+                found[role] = await _open(role, named, session, ask=ask)
+    return found
 
 
-async def _chosen(role: Role, named: Named, session: Session, *, ask: bool) -> Chosen:
-    weights = weights_of(named.name)
+async def _open(role: Role, named: Named, session: Session, *, ask: bool) -> RoleModel:
+    weights = find_pinned(named.name)
     if weights is not None and find_weights(weights) is None:
         problem: ColligateError = WeightsUnavailable(
             f"{named.name} cannot run yet",
-            "its weights are not here",
+            "its weights are not on this machine",
             f"colligate models pull {weights}",
         )
-        return Chosen(role, named, problem=problem, blocks=True)
+        return RoleModel(role, named, problem=problem, blocks=True)
     try:
         model = await session.open_model(named)
     except ColligateError as error:
-        return Chosen(role, named, problem=error, blocks=True)
+        return RoleModel(role, named, problem=error, blocks=True)
     if ask:
         try:
             await session.probe(model)
         except ColligateError as error:
-            return Chosen(role, named, problem=error)
-    return Chosen(role, named, model.capabilities, session.find_unprobed(model))
+            return RoleModel(role, named, problem=error)
+    return RoleModel(role, named, model.capabilities, session.find_unprobed(model))
 
 
-def weights_of(name: str) -> str | None:
-    """The pinned weights behind the name of a model or embedder, None if it has none."""
+def find_pinned(name: str) -> str | None:
+    """Return the pinned weights behind the name of a model or embedder, None if it has none."""
     base, _ = split_adapter(name)
     behind = {"bundled": BUNDLED, "minilm": "minilm-l6-v2-int8", "static": "wordllama-256"}
     weights = behind.get(base, base.removeprefix("gguf:").removeprefix("hf:"))
     return weights if weights in PINNED else None
 
 
-def verdict(kind: type[Strategy], chosen: Mapping[Role, Chosen]) -> dict[str, Any]:
-    """What a strategy needs, what of it the chosen models meet, and whether it runs with them.
+def check_strategy(kind: type[Strategy], models: Mapping[Role, RoleModel]) -> dict[str, Any]:
+    """Return what a strategy needs, what of it the models meet, and whether it runs with them.
 
-    `runs` and `check_needs` are None where only a server knows, and was not asked.
+    `runs` and `met` are None where only a server knows and was not asked.
     """
     needs = check_needs(
         kind.needs,
-        {role: one.offers for role, one in chosen.items()},
-        {role: one.unsure for role, one in chosen.items()},
+        {role: one.offers for role, one in models.items()},
+        {role: one.unsure for role, one in models.items()},
     )
-    blocked = next((one for one in chosen.values() if one.blocks), None)
+    blocked = next((one for one in models.values() if one.blocks), None)
     lacking = [need for need in needs if need.required and need.met is not True]
     runs: bool | None = not lacking
     why = ""
@@ -115,7 +115,7 @@ def verdict(kind: type[Strategy], chosen: Mapping[Role, Chosen]) -> dict[str, An
         runs, why = False, str(blocked.problem)
     elif lacking:
         lacked = next((need for need in lacking if need.met is False), lacking[0])
-        runs, why = lacked.met, _why(lacked, chosen[lacked.role])
+        runs, why = lacked.met, _explain(lacked, models[lacked.role])
     return {
         "name": kind.name,
         "description": summarize(kind),
@@ -127,7 +127,7 @@ def verdict(kind: type[Strategy], chosen: Mapping[Role, Chosen]) -> dict[str, An
                 "required": need.required,
                 "met": need.met,
                 "role": need.role.value,
-                "model": chosen[need.role].name,
+                "model": models[need.role].name,
             }
             for need in needs
         ],
@@ -137,10 +137,10 @@ def verdict(kind: type[Strategy], chosen: Mapping[Role, Chosen]) -> dict[str, An
     }
 
 
-def _why(need: Need, asked: Chosen) -> str:
-    whose = f"the {need.role.value} {asked.name}"
-    if asked.problem is not None:
-        return one_line(str(asked.problem))
+def _explain(need: Need, model: RoleModel) -> str:
+    whose = f"the {need.role.value} {model.name}"
+    if model.problem is not None:
+        return to_one_line(str(model.problem))
     if need.met is None:
         return f"only its server knows whether {whose} offers {need.capability.value}"
     return f"{whose} does not offer {need.capability.value}"

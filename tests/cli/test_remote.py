@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from colligate.cli.told import ServerEvent, event_of
+from colligate.cli.remote import ServerEvent, parse_event
 from colligate.core.events import (
     Asked,
     Asking,
@@ -40,7 +40,7 @@ SPAN = Span("lease-1f", 3, 9)
 )
 def test_an_event_is_what_it_was(event: Event) -> None:
     told = json.loads(json.dumps({**event.to_json(), "at": 1.5}))
-    again = event_of(told)
+    again = parse_event(told)
     assert again.to_json() == event.to_json()
     assert again.line() == event.line()
 
@@ -54,7 +54,7 @@ def test_an_event_is_what_it_was(event: Event) -> None:
     ],
 )
 def test_what_is_not_known_stays_as_it_was_told(told: dict[str, Any]) -> None:
-    again = event_of({**told, "at": 1.0})
+    again = parse_event({**told, "at": 1.0})
     assert isinstance(again, ServerEvent)
     assert again.to_json() == told
 
@@ -62,5 +62,5 @@ def test_what_is_not_known_stays_as_it_was_told(told: dict[str, Any]) -> None:
 def test_prompts_may_be_missing_and_a_place_in_the_queue_is_progress() -> None:
     asked = Asked("reader", "m", (Message("user", "hi"),), "yes", Usage(3, 4), 0.2).to_json()
     del asked["messages"]
-    assert isinstance(event_of(asked), Asked)
-    assert isinstance(event_of({"event": "queued", "place": 3, "at": 0.1}), Progressed)
+    assert isinstance(parse_event(asked), Asked)
+    assert isinstance(parse_event({"event": "queued", "place": 3, "at": 0.1}), Progressed)
