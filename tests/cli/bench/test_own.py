@@ -179,7 +179,7 @@ def test_what_own_needs_is_said(colligate: Any, tmp_path: Path) -> None:
     nowhere = colligate.here(
         *("bench", "run", "own", "--questions", tmp_path / "none.csv", "--out", tmp_path / "out")
     )
-    assert (nowhere.returncode, "there is no " in nowhere.stderr) == (2, True)
+    assert (nowhere.returncode, "does not exist" in nowhere.stderr) == (2, True)
     no_data = colligate.here("bench", "run", "duquad-table1", "--out", tmp_path / "out")
     assert (no_data.returncode, "give --data DIR" in no_data.stderr) == (2, True)
 

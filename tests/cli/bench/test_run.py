@@ -175,7 +175,7 @@ def test_a_place_that_is_no_folder_is_said(bench: Any, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("", "utf-8")
     for out, why in ((tmp_path / "file", "a file is in its place"),
                      (tmp_path / "file" / "out", "Not a directory")):  # fmt: skip
-        done = bench()
+        done = bench(out=out)
 
         assert done.returncode == 2
         assert f"cannot make the folder {out}: {why}; name another --out" in done.stderr
