@@ -62,8 +62,8 @@ def reset_most() -> None:
 
 def measure(way: str, length: int, target: str, dtype: str, repeats: int) -> dict:
     """Seconds (median) and bytes above the loaded model of one way to look at one prompt."""
-    from colligate.models.hf.attention import compute_attention
     from colligate.models.hf.loading import find_source, import_transformers, load_tokenizer
+    from colligate.models.hf.model import compute_attention
     from colligate.models.hf.prompts import Prompts
     from colligate.models.hf.runtime import Runtime
 

@@ -22,11 +22,10 @@ from pathlib import Path
 from typing import Any
 
 from colligate.bench.corpus import CorpusResolver
-from colligate.bench.metrics.backends import Backends
-from colligate.bench.outcome import Answerer
+from colligate.bench.metrics.groups import Backends
+from colligate.bench.outcome import ROWS, Answerer, read_rows
 from colligate.bench.plan import configure_entries, plan
 from colligate.bench.provenance import RUN, Provenance
-from colligate.bench.rows import ROWS, read_rows
 from colligate.bench.run import Bench, RunJob
 from colligate.bench.suites import parse_suite
 from colligate.core.events import Trace

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from colligate.concurrency import wait_without_spinning
 from colligate.models.openai_http import Policy
 from colligate.testing import ScriptedModel
-from support.runs import documents, make_run, minilm, reply  # noqa: F401
+from support.runs import ask, documents, make_run, minilm, reply  # noqa: F401
 from support.server import OpenAIServer
 
 wait_without_spinning()  # tests may load torch before colligate does
@@ -33,6 +34,17 @@ def no_settings_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tests see neither the keys nor the proxies of the person who runs them."""
     for name in _SETTINGS.split():
         monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty working folder; the user's configuration and library are elsewhere, and empty."""
+    made = tmp_path / "here"
+    made.mkdir()
+    monkeypatch.chdir(made)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "configuration"))
+    monkeypatch.setenv("COLLIGATE_LIBRARY", str(tmp_path / "library"))
+    return made
 
 
 @pytest.fixture

@@ -1,30 +1,27 @@
 from __future__ import annotations
 
 import asyncio
-import json
 
 import pytest
 
 import colligate
 from colligate import Engine, Library, aask, ask
 from colligate.core.events import Progressed
-from colligate.errors import BudgetExceeded, MissingPath, NoDocuments, UnknownStrategy, UsageError
+from colligate.core.strategy import load_strategy
+from colligate.errors import (
+    BudgetExceeded,
+    MissingPath,
+    NoDocuments,
+    UnknownDocument,
+    UnknownStrategy,
+    UsageError,
+)
+from colligate.models import Capability
 from colligate.testing import ScriptedModel
+from support.models import statement_reply
 
 QUESTION = "Where do bicycles stand?"
-REPLY = json.dumps(
-    {
-        "statements": [
-            {
-                "passage": 1,
-                "quote": "Bicycles stand in the yard",
-                "sentence": "Bicycles stand in the yard.",
-            }
-        ],
-        "short_answer": "in the yard",
-        "found": True,
-    }
-)
+REPLY = statement_reply("Bicycles stand in the yard", "Bicycles stand in the yard.", "in the yard")
 
 
 @pytest.fixture
@@ -37,11 +34,8 @@ def folder(tmp_path):
 
 @pytest.fixture
 def engine(tmp_path):
-    return {
-        "model": ScriptedModel(lambda call: REPLY),
-        "embedder": "static",
-        "library": tmp_path / "library",
-    }
+    model = ScriptedModel(lambda call: REPLY)
+    return {"model": model, "embedder": "static", "library": tmp_path / "library"}
 
 
 async def test_a_question_over_a_folder(folder, engine):
@@ -53,11 +47,11 @@ async def test_a_question_over_a_folder(folder, engine):
     assert answer.usage.cost_usd == 0.0
 
 
-def test_the_same_without_an_event_loop(folder, engine):
-    assert ask(QUESTION, folder, **engine).found
+def test_the_same_without_an_event_loop_and_one_path_need_not_be_a_list(folder, engine):
+    assert ask(QUESTION, str(folder), **engine).found
 
 
-async def test_the_sync_face_works_inside_a_running_loop(folder, engine):
+async def test_blocking_calls_work_inside_a_running_loop(folder, engine):
     assert ask(QUESTION, folder, **engine).found
 
 
@@ -82,10 +76,9 @@ async def test_unchanged_files_are_not_read_or_embedded_again(folder, engine):
         assert "embedding" in work
         seen.clear()
         await opened.ask(QUESTION, [folder])
-        again = [
-            e for e in seen if isinstance(e, Progressed) and e.phase == "embedding" and e.total
+        assert not [
+            e for e in seen if isinstance(e, Progressed) and e.phase == "embedding" if e.total
         ]
-        assert again == []
 
 
 async def test_only_the_paths_given_are_in_view(folder, engine, tmp_path):
@@ -106,27 +99,14 @@ async def test_files_that_fail_are_said_and_the_others_answered_over(folder, eng
 
 
 async def test_when_nothing_can_be_read_the_error_says_why(tmp_path, engine):
-    with pytest.raises(MissingPath, match=r"absent\.md"):
-        await aask(QUESTION, [tmp_path / "absent.md"], **engine)
+    with pytest.raises(NoDocuments, match="is empty"):
+        await aask(QUESTION, **engine)
     (tmp_path / "empty").mkdir()
     with pytest.raises(NoDocuments):
         await aask(QUESTION, [tmp_path / "empty"], **engine)
-
-
-async def test_a_wrong_path_is_said_before_a_model_is_opened(tmp_path, engine):
-    engine["model"] = "nonsense"
-    with pytest.raises(MissingPath):
+    engine["model"] = "nonsense"  # the path is checked before a model is opened
+    with pytest.raises(MissingPath, match=r"absent\.md"):
         await aask(QUESTION, [tmp_path / "absent.md"], **engine)
-
-
-async def test_one_path_need_not_be_a_list(folder, engine):
-    async with Engine(**engine) as opened:
-        assert (await opened.ask(QUESTION, str(folder))).found
-
-
-async def test_an_empty_library_has_nothing_to_ask(engine):
-    with pytest.raises(NoDocuments, match="is empty"):
-        await aask(QUESTION, **engine)
 
 
 async def test_wrong_calls_cost_nothing(folder, engine):
@@ -135,6 +115,50 @@ async def test_wrong_calls_cost_nothing(folder, engine):
     with pytest.raises(UnknownStrategy):
         await aask(QUESTION, [folder], strategy="guess", **engine)
     assert engine["model"].calls == []
+
+
+async def test_only_the_documents_named_are_read(folder, engine, tmp_path):
+    (folder / "hall.md").write_text("# Hall\n\nBicycles stand in the hall.\n")
+    async with Engine(**engine) as opened:
+        _, rules = sorted((await opened.add([folder])).document_ids)
+        answer = await opened.ask(QUESTION, documents=[rules])
+        assert {evidence.span.document_id for evidence in answer.evidence} == {rules}
+        with pytest.raises(UnknownDocument):
+            await opened.ask(QUESTION, documents=["nothing"])
+        with pytest.raises(NoDocuments):
+            await opened.ask(QUESTION, documents=[])
+        with pytest.raises(UsageError):
+            await opened.ask(QUESTION, [folder], documents=[rules])
+
+
+async def test_engines_over_two_libraries_share_their_models(folder, engine, tmp_path, monkeypatch):
+    class Counted(ScriptedModel):
+        closed = 0
+
+        async def aclose(self):
+            self.closed += 1
+
+    model = Counted(lambda _: REPLY)
+    monkeypatch.setattr("colligate.session.open_model", lambda *_, **__: model)
+    first = Engine(**{**engine, "model": "openai:x@http://127.0.0.1:9/v1"})
+    second = first.with_library(tmp_path / "other")
+    for each in (first, second):
+        assert await each.open_models() == {"reader": "scripted"}
+    await first.add([folder])
+    with pytest.raises(NoDocuments):
+        await second.ask(QUESTION)
+    await second.aclose()
+    assert model.closed == 0
+    assert (await first.ask(QUESTION)).found
+    await first.aclose()
+    assert model.closed == 1
+
+
+async def test_needs_are_compared_with_the_models(engine):
+    async with Engine(**engine) as opened:
+        needs = {need.capability: need for need in await opened.list_needs(load_strategy("flare"))}
+    assert needs[Capability.CHAT].met is True
+    assert needs[Capability.LIKELIHOOD].met is False
 
 
 async def test_time_is_bounded(folder, engine):

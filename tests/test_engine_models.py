@@ -45,15 +45,20 @@ class Roll:
         return Answer(question, "roll", " ".join(reply.text for reply in replies), found=True)
 
 
-@pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty working folder, and an empty folder for the user's configuration."""
-    made = tmp_path / "here"
-    made.mkdir()
-    monkeypatch.chdir(made)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "configuration"))
-    monkeypatch.setenv("COLLIGATE_LIBRARY", str(tmp_path / "library"))
-    return made
+@dataclass(frozen=True)
+class Search(Roll):
+    """Searches before it asks, and remembers its rerankers."""
+
+    needs: Needs = SEARCHING
+    rerankers: ClassVar[list[Any]] = []
+
+    async def answer(self, question: str, run: Run) -> Answer:
+        self.rerankers.append(run.reranker)
+        await run.search(question, k=1, pool=2)
+        return await super().answer(question, run)
+
+
+pytestmark = pytest.mark.usefixtures("here")
 
 
 @pytest.fixture
@@ -69,9 +74,7 @@ def chats(server: Any) -> dict[str, str]:
     return {r["model"]: r["messages"][-1]["content"] for r in asked}
 
 
-def test_each_role_reaches_its_own_model(
-    served: Any, here: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_role_reaches_its_own_model(served, here, monkeypatch):
     (here / "colligate.toml").write_text(
         f'[models]\nreader = "openai:file-reader@{served.url}"\n'
         f'worker = "openai:file-worker@{served.url}"\njudge = "openai:file-judge@{served.url}"\n'
@@ -87,9 +90,7 @@ def test_each_role_reaches_its_own_model(
     assert answer.model == f"openai:given-reader@{served.url}"
 
 
-async def test_what_was_not_given_is_said_with_its_source(
-    served: Any, here: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_was_not_given_is_said_with_its_source(served, here, monkeypatch):
     named = f"openai:w@{served.url.replace('://', '://me:secret@')}"
     (here / "colligate.toml").write_text(f'[models]\nworker = "{named}"\n')
     monkeypatch.setenv("COLLIGATE_SCORER", f"openai:s@{served.url}")
@@ -102,9 +103,7 @@ async def test_what_was_not_given_is_said_with_its_source(
     ]
 
 
-async def test_settings_stand_in_place_of_environment_and_file(
-    served: Any, here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_settings_stand_in_place_of_environment_and_file(served, here, tmp_path, monkeypatch):
     monkeypatch.setenv("COLLIGATE_WORKER_MODEL", "openai:nobody@http://127.0.0.1:9/v1")
     await aask("?", strategy=Roll(), model=f"openai:r@{served.url}", settings=Settings())
     assert set(chats(served)) == {"r"}
@@ -115,9 +114,7 @@ async def test_settings_stand_in_place_of_environment_and_file(
     assert set(chats(served)) == {"r", "other"}
 
 
-async def test_a_file_found_here_is_not_trusted_with_the_key(
-    served: Any, here: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_file_found_here_is_not_trusted_with_the_key(served, here, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
     monkeypatch.setenv("COLLIGATE_RERANKER_KEY", "rk-secret")
     (here / "notes.md").write_text("# Notes\n\nThe gate is green.\n")
@@ -127,17 +124,9 @@ async def test_a_file_found_here_is_not_trusted_with_the_key(
         f'embedder = "openai:e@{served.url}"\nreranker = "http:r@{served.url}"\n'
     )
 
-    @dataclass(frozen=True)
-    class Search(Roll):
-        needs: Needs = SEARCHING
-
-        async def answer(self, question: str, run: Run) -> Answer:
-            await run.search("gate", k=1, pool=2)
-            return await super().answer(question, run)
-
     seen: list[Any] = []
     async with Engine(on_event=seen.append) as engine:
-        await engine.ask("?", ["notes.md"], strategy=Search())
+        await engine.ask("gate", ["notes.md"], strategy=Search())
     reached = {request["path"] for request in served.requests}
     assert {"/chat/completions", "/embeddings", "/rerank"} <= reached
     assert "secret" not in str(served.requests)
@@ -147,15 +136,13 @@ async def test_a_file_found_here_is_not_trusted_with_the_key(
 
     served.requests.clear()
     async with Engine(settings=Settings.load(file), library=here / "other") as engine:
-        await engine.ask("?", ["notes.md"], strategy=Search())
+        await engine.ask("gate", ["notes.md"], strategy=Search())
     sent = {request["path"]: request["headers"]["authorization"] for request in served.requests}
     assert sent["/chat/completions"] == sent["/embeddings"] == "Bearer sk-secret"
     assert sent["/rerank"] == "Bearer rk-secret"
 
 
-async def test_the_key_goes_where_the_environment_says(
-    served: Any, here: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_key_goes_where_the_environment_says(served, here, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
     monkeypatch.setenv("OPENAI_BASE_URL", served.url)
     (here / "colligate.toml").write_text(f'[models]\nreader = "openai:m@{served.url}"\n')
@@ -189,16 +176,14 @@ def having(**roles: set[Capability]) -> dict[Role, set[Capability]]:
         (ADAPTERS, having(reader=set(), scorer={ADAPTERS}), READER, False),
     ],
 )
-def test_a_need_is_met_by_the_role_it_is_asked_of(
-    capability: Capability, models: Any, role: Role, is_met: bool
-) -> None:
+def test_a_need_is_met_by_the_role_it_is_asked_of(capability, models, role, is_met):
     for needs in (Needs(frozenset({capability})), Needs(frozenset(), frozenset({capability}))):
         (need,) = check_needs(needs, models)
         assert (need.capability, need.role, need.met) == (capability, role, is_met)
         assert need.required == (capability in needs.required)
 
 
-def test_what_only_a_server_knows_is_neither_met_nor_missing() -> None:
+def test_what_only_a_server_knows_is_neither_met_nor_missing():
     needs = Needs(frozenset({CHAT, LABELS}), frozenset({LIKELIHOOD, ATTENTION}))
     found = check_needs(needs, having(reader=set()), {READER: {LABELS, LIKELIHOOD}})
     assert [(need.capability, need.met) for need in found] == [
@@ -209,7 +194,7 @@ def test_what_only_a_server_knows_is_neither_met_nor_missing() -> None:
     ]
 
 
-async def test_a_capability_of_the_judge_does_not_help_the_scorer() -> None:
+async def test_a_capability_of_the_judge_does_not_help_the_scorer():
     engine = {
         "model": ScriptedModel(lambda call: "x", "plain"),
         "judge": ScriptedModel(lambda call: "x", "able", capabilities=[CHAT, LIKELIHOOD]),
@@ -219,15 +204,15 @@ async def test_a_capability_of_the_judge_does_not_help_the_scorer() -> None:
         await aask("?", strategy=strict, **engine)
     lenient = Roll(Needs(optional=frozenset({LIKELIHOOD}), searches=False, reads=False))
     answer = await aask("?", strategy=lenient, **engine)
-    assert "done without likelihood, which the reader plain does not offer" in answer.warnings
+    assert "likelihood is not used, because the reader plain does not offer it" in answer.warnings
     answer = await aask("?", strategy=lenient, scorer=engine["judge"], **engine)
-    assert "done without" not in " ".join(answer.warnings)
+    assert "not used" not in " ".join(answer.warnings)
 
 
 LABELLING = Needs(optional=frozenset({LABELS}), searches=False, reads=False)
 
 
-async def test_a_server_is_asked_what_it_offers_only_where_that_counts(served: Any) -> None:
+async def test_a_server_is_asked_what_it_offers_only_where_that_counts(served):
     served.logprobs = {"yes": 0.9, "no": 0.1}
     model = f"openai:m@{served.url}"
     await aask("?", strategy=Roll(), model=model)
@@ -245,9 +230,7 @@ async def test_a_server_is_asked_what_it_offers_only_where_that_counts(served: A
     assert len(asked) == 2 * first, "two questions to one engine ask it once"
 
 
-async def test_a_scorer_that_must_answer_and_does_not_is_an_error_before_the_first_call(
-    served: Any,
-) -> None:
+async def test_a_scorer_that_must_answer_and_does_not_is_an_error_before_the_first_call(served):
     model = f"openai:m@{served.url}"
     dead = "openai:s@http://127.0.0.1:9/v1"
     scorer_is_needed = Needs(frozenset({CHAT, LABELS}), searches=False, reads=False)
@@ -257,9 +240,7 @@ async def test_a_scorer_that_must_answer_and_does_not_is_an_error_before_the_fir
     assert served.requests == []
 
 
-async def test_asking_what_a_server_offers_takes_bounded_time(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_asking_what_a_server_offers_takes_bounded_time(monkeypatch):
     class Silent(ScriptedModel):
         async def probe(self) -> frozenset[Capability]:
             await asyncio.Event().wait()
@@ -274,7 +255,7 @@ async def test_asking_what_a_server_offers_takes_bounded_time(
     model = Silent(name="silent")
     answer = await aask("?", strategy=ReaderOnly(LABELLING), model=model)
     assert answer.text == "done"
-    assert "done without labels" in answer.warnings[0]
+    assert "labels is not used" in answer.warnings[0]
     assert "no answer within 0.05 seconds" in answer.warnings[0]
     needed = Needs(frozenset({LABELS}), searches=False, reads=False)
     with pytest.raises(EndpointUnreachable, match="what it offers"):
@@ -314,7 +295,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Base]:
     return made
 
 
-async def test_a_name_is_opened_once_and_adapters_share_their_base(opened: list[Base]) -> None:
+async def test_a_name_is_opened_once_and_adapters_share_their_base(opened):
     async with Engine(
         model="hf:base", worker_model="hf:base+one", scorer="hf:base", judge="hf:base+two"
     ) as engine:
@@ -325,9 +306,7 @@ async def test_a_name_is_opened_once_and_adapters_share_their_base(opened: list[
     assert Base.closed[-1] == "hf:base", "what stands on it is closed before it"
 
 
-async def test_an_adapter_alone_opens_its_base_as_the_file_says(
-    opened: list[Base], here: Path
-) -> None:
+async def test_an_adapter_alone_opens_its_base_as_the_file_says(opened, here):
     (here / "colligate.toml").write_text(
         '[models]\nreader = "hf:org/base+org/one"\n[options."hf:org/base"]\ndtype = "float16"\n'
     )
@@ -338,13 +317,13 @@ async def test_an_adapter_alone_opens_its_base_as_the_file_says(
     assert Base.closed == ["hf:org/base+org/one", "hf:org/base"]
 
 
-async def test_a_base_without_adapters_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_base_without_adapters_is_said(monkeypatch):
     monkeypatch.setattr("colligate.session.open_model", lambda name, **_: ScriptedModel(name=name))
     with pytest.raises(MissingCapability, match="hf:base takes no adapter"):
         await aask("?", strategy=Roll(), model="hf:base+one")
 
 
-async def test_a_closed_engine_opens_its_models_anew(opened: list[Base]) -> None:
+async def test_a_closed_engine_opens_its_models_anew(opened):
     engine = Engine(model="hf:base")
     for _ in range(2):
         await engine.ask("?", strategy=Roll())
@@ -353,7 +332,7 @@ async def test_a_closed_engine_opens_its_models_anew(opened: list[Base]) -> None
     assert Base.closed == ["hf:base", "hf:base"]
 
 
-async def test_options_reach_the_model(here: Path, served: Any) -> None:
+async def test_options_reach_the_model(here, served):
     name = f"openai:m@{served.url}"
     (here / "colligate.toml").write_text(f'[options."{name}"]\ncontext_tokens = 321\n')
     async with Session() as session:
@@ -361,28 +340,22 @@ async def test_options_reach_the_model(here: Path, served: Any) -> None:
         assert model.context_tokens == 321
 
 
-async def test_the_likelihood_reranker_scores_with_this_questions_scorer(
-    tmp_path: Path, here: Path
-) -> None:
+async def test_the_likelihood_reranker_scores_with_this_questions_scorer(tmp_path, here):
     class Scorer(ScriptedModel):
         async def likelihoods(self, pairs: Any) -> list[list[float]]:
             return [[0.0] for _ in pairs]
 
-    @dataclass(frozen=True)
-    class Search(Roll):
-        needs: Needs = SEARCHING
-
-        async def answer(self, question: str, run: Run) -> Answer:
-            seen.append(run.reranker)
-            await run.search(question, k=1, pool=2)
-            return Answer(question, "roll", "", found=True)
-
-    seen: list[Any] = []
+    seen = Search.rerankers
+    seen.clear()
     for name in ("a", "b"):
         (here / f"{name}.md").write_text(f"# {name}\n\nThe gate of {name} is green.\n")
-    scorer = Scorer(capabilities=[CHAT, LIKELIHOOD])
+    scorer = Scorer(lambda _: "x", capabilities=[CHAT, LIKELIHOOD])
     async with Engine(
-        model=ScriptedModel(), scorer=scorer, reranker="likelihood", embedder="static", cache=True
+        model=ScriptedModel(lambda _: "x"),
+        scorer=scorer,
+        reranker="likelihood",
+        embedder="static",
+        cache=True,
     ) as engine:
         await engine.ask("gate of a", ["a.md"], strategy=Search())
         await engine.ask("gate of b", ["b.md"], strategy=Search())

@@ -50,11 +50,7 @@ def folder(tmp_path):
 
 @pytest.fixture
 def engine(tmp_path):
-    return {
-        "model": ScriptedModel(says),
-        "embedder": "static",
-        "library": tmp_path / "library",
-    }
+    return {"model": ScriptedModel(says), "embedder": "static", "library": tmp_path / "library"}
 
 
 async def test_what_a_question_needs_of_a_folder(folder, engine):

@@ -3,7 +3,6 @@
 import hashlib
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -28,54 +27,36 @@ DIGESTS = {
 }
 
 
-def _questions() -> list[dict[str, Any]]:
-    lines = (EXAMPLES / "questions.jsonl").read_text(encoding="utf-8").splitlines()
-    return [json.loads(line) for line in lines]
-
-
 def _words(text: str) -> str:
     return " ".join(text.split())
 
 
-QUESTIONS = _questions()
+LINES = (EXAMPLES / "questions.jsonl").read_text(encoding="utf-8").splitlines()
+QUESTIONS = [json.loads(line) for line in LINES]
 each_question = pytest.mark.parametrize("item", QUESTIONS, ids=[q["id"] for q in QUESTIONS])
 
 
-def test_the_licences_are_complete_and_unchanged() -> None:
+def test_the_licences_are_complete_unchanged_and_listed():
     found = {
-        path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in LICENCES.iterdir()
+        file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in LICENCES.iterdir()
     }
     assert found == DIGESTS
-
-
-def test_the_readme_names_every_document() -> None:
     readme = (EXAMPLES / "README.md").read_text(encoding="utf-8")
     assert [name for name in DIGESTS if f"`{name}`" not in readme] == []
 
 
-def test_question_names_are_unique() -> None:
-    names = [question["id"] for question in QUESTIONS]
-    assert len(names) == len(set(names))
-
-
-def test_every_kind_of_question_is_there() -> None:
+def test_every_kind_of_question_is_there():
+    assert len({question["id"] for question in QUESTIONS}) == len(QUESTIONS)
     assert sum(not question["found"] for question in QUESTIONS) >= 5
     assert sum(len(question["documents"]) > 1 for question in QUESTIONS) >= 5
     assert sum(len(question["documents"]) == 1 for question in QUESTIONS) >= 10
 
 
 @each_question
-def test_a_question_is_consistent(item: dict[str, Any]) -> None:
-    keys = ["id", "question", "answers", "documents", "quotes", "found"]
-    assert list(item) == keys
+def test_a_question_is_consistent_and_its_quotes_are_in_their_documents(item):
+    assert list(item) == ["id", "question", "answers", "documents", "quotes", "found"]
     assert item["question"].endswith("?")
-    assert len(item["documents"]) == len(item["quotes"])
-    assert item["found"] is bool(item["answers"])
-    assert item["found"] is bool(item["documents"])
-
-
-@each_question
-def test_every_quote_stands_in_its_document(item: dict[str, Any]) -> None:
+    assert item["found"] is bool(item["answers"]) is bool(item["documents"])
     for name, quote in zip(item["documents"], item["quotes"], strict=True):
         text = _words((LICENCES / name).read_text(encoding="ascii"))
         assert quote == _words(quote)

@@ -65,19 +65,17 @@ async def test_a_document_cannot_leave_its_passage(tmp_path):
 
 
 async def test_likelihood_puts_the_passage_that_answers_first(tmp_path):
-    (tmp_path / "a.md").write_text(
-        "# Alder\n\nThe alder grows beside rivers and tolerates wet soil.\n"
-    )
-    (tmp_path / "b.md").write_text(
-        "# Accounts\n\nThe annual accounts are audited by Brown and Partners.\n"
-    )
-    (tmp_path / "c.md").write_text(
-        "# Canteen\n\nThe canteen serves soup on Mondays and fish on Fridays.\n"
-    )
+    texts = {
+        "a.md": "# Alder\n\nThe alder grows beside rivers and tolerates wet soil.\n",
+        "b.md": "# Accounts\n\nThe annual accounts are audited by Brown and Partners.\n",
+        "c.md": "# Canteen\n\nThe canteen serves soup on Mondays and fish on Fridays.\n",
+    }
+    files = [tmp_path / name for name in texts]
+    for file in files:
+        file.write_text(texts[file.name])
     async with Engine(
         model="gguf:smollm2-135m", reranker="likelihood", library=tmp_path / "library"
     ) as engine:
-        files = [tmp_path / name for name in ("a.md", "b.md", "c.md")]
         answer = await engine.ask("Who audits the annual accounts?", files)
     assert answer.evidence[0].span.document_id.startswith("b-")
     assert answer.usage.scoring_passes == 3

@@ -1,4 +1,4 @@
-"""What is taken where nothing is given outright: environment, then one file."""
+"""Names and options from the environment and one file."""
 
 from __future__ import annotations
 
@@ -27,14 +27,8 @@ VARIABLES = {
 
 
 @pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty working folder, and an empty folder for the user's configuration."""
-    made = tmp_path / "here"
-    made.mkdir()
-    monkeypatch.chdir(made)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "configuration"))
-    monkeypatch.delenv("COLLIGATE_LIBRARY", raising=False)
-    return made
+def no_library_is_named(here, monkeypatch):
+    monkeypatch.delenv("COLLIGATE_LIBRARY")
 
 
 def write(folder: Path, text: str, name: str = "colligate.toml") -> Path:
@@ -47,25 +41,23 @@ def models(**named: str) -> str:
     return "[models]\n" + "".join(f'{role} = "{name}"\n' for role, name in named.items())
 
 
-def test_without_anything_nothing_is_named() -> None:
+def test_without_anything_nothing_is_named():
     assert Settings.load() == Settings()
 
 
 @pytest.mark.parametrize("what", VARIABLES)
-def test_given_goes_before_environment_and_that_before_the_file(
-    what: str, here: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_given_goes_before_environment_and_that_before_the_file(what, here, monkeypatch):
     write(here, models(**{what: "openai:of-the-file"}))
     assert getattr(Settings.load(), what) == Named("openai:of-the-file", "colligate.toml")
     monkeypatch.setenv(VARIABLES[what], "openai:of-the-environment")
     named = getattr(Settings.load(), what)
     assert named == Named("openai:of-the-environment", VARIABLES[what])
-    assert Settings.load().given(**{what: None}) == Settings.load()
-    given = Settings.load().given(**{what: "openai:given"})
+    assert Settings.load().override(**{what: None}) == Settings.load()
+    given = Settings.load().override(**{what: "openai:given"})
     assert getattr(given, what) == Named("openai:given")
 
 
-def test_an_empty_variable_is_none(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_empty_variable_is_none(here, monkeypatch):
     write(here, models(reader="bundled"))
     for variable in [*VARIABLES.values(), "COLLIGATE_CONFIG", "COLLIGATE_LIBRARY"]:
         monkeypatch.setenv(variable, "")
@@ -73,9 +65,7 @@ def test_an_empty_variable_is_none(here: Path, monkeypatch: pytest.MonkeyPatch) 
     assert Settings.load().library is None
 
 
-def test_one_file_is_read_the_nearest_first(
-    here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_file_is_read_the_nearest_first(here, tmp_path, monkeypatch):
     own = write(tmp_path / "configuration" / "colligate", models(reader="openai:own", judge="x"))
     assert (Settings.load().file, Settings.load().trusted) == (own, True)
     write(here, models(reader="openai:here"))
@@ -90,9 +80,7 @@ def test_one_file_is_read_the_nearest_first(
     assert Settings.load(flag).reader == Named("openai:flag", str(flag))
 
 
-def test_the_own_file_is_trusted_also_when_one_works_beside_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_own_file_is_trusted_also_when_one_works_beside_it(tmp_path, monkeypatch):
     own = write(tmp_path / "configuration" / "colligate", models(reader="openai:m@http://box/v1"))
     monkeypatch.chdir(own.parent)
     loaded = Settings.load()
@@ -100,7 +88,7 @@ def test_the_own_file_is_trusted_also_when_one_works_beside_it(
     assert loaded.reader == Named("openai:m@http://box/v1", "colligate.toml", with_key=True)
 
 
-def test_paths_in_a_file_start_from_its_folder(here: Path, tmp_path: Path) -> None:
+def test_paths_in_a_file_start_from_its_folder(here, tmp_path):
     place = tmp_path / "project"
     (place / "models" / "reader").mkdir(parents=True)
     (place / "models" / "a+b").mkdir()
@@ -134,14 +122,14 @@ def test_paths_in_a_file_start_from_its_folder(here: Path, tmp_path: Path) -> No
     assert loaded.options_of("gguf:models/not-there.gguf") == {}
 
 
-def test_names_that_are_no_paths_stay(here: Path) -> None:
+def test_names_that_are_no_paths_stay(here):
     for name in ("bundled", "gguf:smollm2-135m", "hf:org/model", "hf:org/base+org/lora", "minilm",
                  "openai:models/x", "openai:m@http://h/v1", "none"):  # fmt: skip
         assert anchor_name(name, here) == name
     assert anchor_name("gguf:~/m.gguf", here) == f"gguf:{Path.home() / 'm.gguf'}"
 
 
-def test_options_are_kept_by_model(here: Path) -> None:
+def test_options_are_kept_by_model(here):
     text = """
         [options."hf:org/m"]
         context_tokens = 8192
@@ -164,14 +152,14 @@ def test_options_are_kept_by_model(here: Path) -> None:
     [
         ('[models]\nraeder = "bundled"', "models.raeder", "did you mean models.reader?"),
         ("[modles]", "modles", "did you mean models?"),
-        ('reader = "bundled"', "reader", "there are models, options, adapters, library"),
-        ("models = 3", "models", "it is no table"),
+        ('reader = "bundled"', "reader", "the keys are models, options, adapters, library"),
+        ("models = 3", "models", "expected a table, got"),
         ("[adapters]\nroter = 'a'", "adapters.roter", "did you mean adapters.router?"),
-        ("[adapters]\nscope = 3", "adapters.scope", "it is no name"),
-        ("[models]\nreader = 3", "models.reader", "it is no name"),
-        ('[models]\nreader = " "', "models.reader", "it is no name"),
-        ("library = true", "library", "it is no name"),
-        ("[options]\nbundled = 3", 'options."bundled"', "it is no table"),
+        ("[adapters]\nscope = 3", "adapters.scope", "expected a name, got"),
+        ("[models]\nreader = 3", "models.reader", "expected a name, got"),
+        ('[models]\nreader = " "', "models.reader", "expected a name, got"),
+        ("library = true", "library", "expected a name, got"),
+        ("[options]\nbundled = 3", 'options."bundled"', "expected a table, got"),
         ("[options.bundled]\nthread = 3", 'options."bundled".thread', "did you mean threads?"),
         ('[options.bundled]\nthreads = "3"', 'options."bundled".threads', "whole number"),
         ("[options.bundled]\nthreads = true", 'options."bundled".threads', "whole number"),
@@ -181,15 +169,13 @@ def test_options_are_kept_by_model(here: Path) -> None:
         ('[options."hf:m"]\ndtype = 16', 'options."hf:m".dtype', "expected a text"),
         ('[options."hf:m+a"]\ndtype = "x"', 'options."hf:m+a".dtype', "options to hf:m"),
         ("[options.minilm]\nthreads = 1", 'options."minilm".threads', "takes no options"),
-        ("[models", "colligate.toml", "no TOML"),
-        ("a = " + "[" * 5000, "colligate.toml", "no TOML"),
-        ("a = '\udcff'", "colligate.toml", "no TOML"),
+        ("[models", "colligate.toml", "not valid TOML"),
+        ("a = " + "[" * 5000, "colligate.toml", "not valid TOML"),
+        ("a = '\udcff'", "colligate.toml", "not valid TOML"),
         ("#" * (1 << 20) + "\n", "colligate.toml", "larger"),
     ],
 )
-def test_a_wrong_file_is_one_line_with_file_and_key(
-    here: Path, text: str, key: str, says: str
-) -> None:
+def test_a_wrong_file_is_one_line_with_file_and_key(here, text, key, says):
     (here / "colligate.toml").write_bytes(text.encode("utf-8", "surrogateescape"))
     with pytest.raises(UsageError) as caught:
         Settings.load()
@@ -200,9 +186,7 @@ def test_a_wrong_file_is_one_line_with_file_and_key(
     assert "\n" not in line
 
 
-def test_a_file_that_was_named_must_be_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_was_named_must_be_there(tmp_path, monkeypatch):
     with pytest.raises(UsageError, match=r"none\.toml: No such file"):
         Settings.load("none.toml")
     monkeypatch.setenv("COLLIGATE_CONFIG", str(tmp_path))
@@ -211,7 +195,7 @@ def test_a_file_that_was_named_must_be_there(
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may look into every folder")
-def test_a_configuration_folder_that_may_not_be_looked_into_is_none(tmp_path: Path) -> None:
+def test_a_configuration_folder_that_may_not_be_looked_into_is_none(tmp_path):
     write(tmp_path / "configuration" / "colligate", models(reader="bundled"))
     (tmp_path / "configuration").chmod(0)
     try:
@@ -220,7 +204,7 @@ def test_a_configuration_folder_that_may_not_be_looked_into_is_none(tmp_path: Pa
         (tmp_path / "configuration").chmod(0o700)
 
 
-def test_what_is_no_file_is_not_read(here: Path) -> None:
+def test_what_is_no_file_is_not_read(here):
     os.mkfifo(here / "colligate.toml")
     assert Settings.load().file is None
 
@@ -241,33 +225,23 @@ def test_what_is_no_file_is_not_read(here: Path) -> None:
         "http://[api.openai.com]/v1",
     ],
 )
-def test_a_file_found_here_gets_no_key_for_an_address_of_its_own(
-    here: Path, monkeypatch: pytest.MonkeyPatch, endpoint: str
-) -> None:
+def test_a_file_found_here_gets_no_key_for_an_address_of_its_own(here, monkeypatch, endpoint):
     monkeypatch.setenv("OPENAI_BASE_URL", "http://box.example:8000/v1")
-    text = (
-        f"[models]\nreader = 'openai:m@{endpoint}'\nembedder = 'openai/e@{endpoint}'\n"
-        f"reranker = 'http:r@{endpoint}'\n"
-    )
-    file = write(here, text)
-    found = Settings.load()
-    chosen = Settings.load(file)
-    for what in ("reader", "embedder", "reranker"):
-        assert getattr(found, what).with_key is False
-        assert getattr(chosen, what).with_key is True
+    kinds = {"reader": "openai:m", "embedder": "openai/e", "reranker": "http:r"}
+    names = (f"{what} = '{kind}@{endpoint}'" for what, kind in kinds.items())
+    file = write(here, "\n".join(("[models]", *names)))
+    for settings, with_key in ((Settings.load(), False), (Settings.load(file), True)):
+        assert {getattr(settings, what).with_key for what in kinds} == {with_key}
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["openai:m", "openai/m", "openai:m@https://api.openai.com/v1", "openai:m@http://Box:8000/x",
-     "bundled", "gguf:x.gguf", "hf:org/m"],
-)  # fmt: skip
-def test_the_keys_own_addresses_get_it(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_the_keys_own_addresses_get_it(monkeypatch):
     monkeypatch.setenv("OPENAI_BASE_URL", "http://box:8000/v1")
-    assert may_send_key(name)
+    own = ("openai:m", "openai/m", "openai:m@https://api.openai.com/v1")
+    for name in (*own, "openai:m@http://Box:8000/x", "bundled", "gguf:x.gguf", "hf:org/m"):
+        assert may_send_key(name), name
 
 
-def test_an_adapter_is_what_follows_the_last_plus(here: Path) -> None:
+def test_an_adapter_is_what_follows_the_last_plus(here):
     assert split_adapter("hf:a/b+c/d") == ("hf:a/b", "c/d")
     assert split_adapter("hf:a+b+c") == ("hf:a+b", "c")
     assert split_adapter("hf:a/b") == ("hf:a/b", None)
@@ -278,13 +252,13 @@ def test_an_adapter_is_what_follows_the_last_plus(here: Path) -> None:
     assert split_adapter("hf:a+b+c") == ("hf:a+b", "c")
 
 
-def test_passwords_in_names_are_not_shown() -> None:
+def test_passwords_in_names_are_not_shown():
     assert redact_name("openai:m@http://me:secret@h:1/v1?key=secret") == "openai:m@http://h:1/v1"
     assert "secret" not in redact_name("openai:m@http://me:secret@/v1")
     assert redact_name("hf:a+b") == "hf:a+b"
 
 
-def test_adapters_are_named_by_step_and_their_paths_start_from_the_file(tmp_path: Path) -> None:
+def test_adapters_are_named_by_step_and_their_paths_start_from_the_file(tmp_path):
     place = tmp_path / "project"
     (place / "trained" / "router").mkdir(parents=True)
     text = """
@@ -296,9 +270,7 @@ def test_adapters_are_named_by_step_and_their_paths_start_from_the_file(tmp_path
         """
     loaded = Settings.load(write(place, text))
     source = str(place / "colligate.toml")
-    assert loaded.adapters_of(RDR2) == {
-        "router_adapter": Named(f"{place}/trained/router", source),
-    }
+    assert loaded.adapters_of(RDR2) == {"router_adapter": Named(f"{place}/trained/router", source)}
     assert {step: each.name for step, each in loaded.adapters_of(LongRefiner).items()} == {
         "scope_adapter": f"{place}/not-there",
         "selection_adapter": "org/selection",

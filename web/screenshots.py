@@ -4,7 +4,7 @@
     python web/screenshots.py --out docs/images --upload examples/licences \\
         --question "How many days does a violator have to cure a first violation?"
 
-It needs Playwright (`pip install playwright`) and Chromium.
+It needs Pillow, Playwright (`pip install pillow playwright`) and Chromium.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
+from PIL import Image
 from playwright.sync_api import Browser, Page, ViewportSize, sync_playwright
 
 SIZE = ViewportSize(width=1360, height=860)
@@ -41,13 +42,14 @@ def main() -> None:
         for strategy in given.strategies:
             with open_page(browser, given, "light") as page:
                 ask(page, given.url, given.question, strategy)
-                page.screenshot(path=given.out / f"{strategy}.png")
+                save(page, given.out / f"{strategy}.png")
                 if strategy == given.strategies[0]:
                     follow_citation(page)
-                    page.screenshot(path=given.out / "citation.png")
-        with open_page(browser, given, "dark") as page:
-            compare(page, given.url, given.question, given.compare)
-            page.screenshot(path=given.out / "compare.png")
+                    save(page, given.out / "citation.png")
+        if given.compare:
+            with open_page(browser, given, "dark") as page:
+                compare(page, given.url, given.question, given.compare)
+                save(page, given.out / "compare.png")
         browser.close()
 
 
@@ -92,6 +94,14 @@ def compare(page: Page, url: str, question: str, strategies: list[str]) -> None:
     settle(page)
 
 
+def save(page: Page, file: Path) -> None:
+    """Save a screenshot with 256 colours, which takes about half of the bytes."""
+    page.screenshot(path=file)
+    with Image.open(file) as picture:
+        palette = picture.convert("RGB").quantize(256, Image.Quantize.MAXCOVERAGE)
+        palette.save(file, optimize=True)
+
+
 def settle(page: Page) -> None:
     """Wait for excerpts and animations."""
     page.mouse.move(0, 0)
@@ -123,7 +133,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--upload", type=Path, help="a folder whose files are added")
     parser.add_argument("--question", default=QUESTION)
     parser.add_argument("--strategies", nargs="+", default=STRATEGIES)
-    parser.add_argument("--compare", nargs=2, default=["retrieve-read", "duquad"])
+    parser.add_argument("--compare", nargs=2, metavar="STRATEGY", help="two to compare")
     parser.add_argument("--scale", type=float, default=1.0, help="pixels per point")
     parser.add_argument("--token", default=os.environ.get("COLLIGATE_TOKEN"))
     parser.add_argument("--chromium", default=os.environ.get("COLLIGATE_CHROMIUM"))

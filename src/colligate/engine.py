@@ -43,7 +43,7 @@ S = TypeVar("S")
 
 @dataclass(frozen=True)
 class Routes:
-    """Where routing a question went in each document, the document found first coming first."""
+    """The routing of a question in each document, the document found first coming first."""
 
     question: str
     routings: tuple[DocumentRoute, ...]
@@ -57,7 +57,7 @@ class Routes:
         return any(routing.found for routing in self.routings)
 
     def to_json(self) -> dict[str, Any]:
-        """For programs."""
+        """Return the routes as a JSON object."""
         return {
             "question": self.question,
             "found": self.found,
@@ -68,35 +68,18 @@ class Routes:
 
 
 @dataclass
-class _Started:
-    """A run that has begun, and what it cost once it is over."""
-
-    run: Run
-    models: Mapping[Role, str]
-    usage: UsageReport = field(default_factory=UsageReport)
-    warnings: tuple[str, ...] = ()
-
-    def model(self, role: Role) -> str:
-        """Return the name of a role's model; the reader fills roles that have none."""
-        return self.models.get(role, self.models[Role.READER])
-
-    def all_warnings(self, more: Sequence[str]) -> tuple[str, ...]:
-        return tuple(dict.fromkeys((*self.warnings, *more)))
-
-
-@dataclass
 class Engine:
     """Models by role and a library, opened when first needed and closed together.
 
-    Names are as on the command line; a model, embedder or reranker of your own may be given
-    instead of a name, and stays yours to close. `library` is a folder. What is None is found as
-    the command line finds it: in the environment (COLLIGATE_MODEL and so on), else in a
-    `colligate.toml`, else by default. `settings` stands in place of environment and file:
-    `Settings.load(path)` reads another file, `Settings()` names nothing.
+    Names are as on the command line. Instead of a name you can give a model, embedder or reranker
+    of your own, which the engine does not close. `library` is a folder. What is None is taken from
+    the environment (COLLIGATE_MODEL and so on), then from a `colligate.toml`, then by default.
+    `settings` replaces environment and file: `Settings.load(path)` reads another file,
+    `Settings()` names nothing.
 
     `wait` is how many seconds to wait for another process that holds the library. `cache` keeps
-    the models' responses in the library's folder, so that the same question over the same
-    documents is paid for once.
+    the models' replies in the library's folder, so that the same question over the same documents
+    is paid for once.
 
         async with Engine(model="openai:gpt-5-mini") as engine:
             answer = await engine.ask("Who signed?", ["contracts/"])
@@ -166,23 +149,14 @@ class Engine:
             ModelError, LibraryError: the models or the library failed.
         """
         trace = self._trace(on_event)
-        chosen = await self._strategy(strategy, trace)
+        chosen = await self._make(strategy, trace)
         async with self._start(
-            question,
-            paths,
-            chosen.name,
-            chosen.needs,
-            trace,
-            max_tokens_total,
-            timeout,
-            documents=documents,
+            question, paths, chosen.name, chosen.needs, trace, max_tokens_total, timeout, documents
         ) as started:
             answer: Answer = await chosen.answer(question, started.run)
+        warnings = started.merge_warnings(answer.warnings)
         return replace(
-            answer,
-            usage=started.usage,
-            warnings=started.all_warnings(answer.warnings),
-            model=started.model(Role.READER),
+            answer, usage=started.usage, warnings=warnings, model=started.models[Role.READER]
         )
 
     async def refine(
@@ -202,7 +176,7 @@ class Engine:
         Limits and errors are those of `ask`.
         """
         trace = self._trace(on_event)
-        chosen = await self._strategy(refiner, trace)
+        chosen = await self._make(refiner, trace)
         if not isinstance(chosen, RefiningStrategy):
             raise UsageError(f"{chosen.name} does not refine", hint="longrefiner does")
         if budget is not None:
@@ -211,9 +185,8 @@ class Engine:
             question, paths, "refining", chosen.needs, trace, max_tokens_total, timeout
         ) as started:
             refined: Refined = await chosen.refine(question, started.run)
-        return replace(
-            refined, usage=started.usage, warnings=started.all_warnings(refined.warnings)
-        )
+        warnings = started.merge_warnings(refined.warnings)
+        return replace(refined, usage=started.usage, warnings=warnings)
 
     async def route(
         self,
@@ -230,20 +203,15 @@ class Engine:
         `strategy` is any strategy with `route`. Limits and errors are those of `ask`.
         """
         trace = self._trace(on_event)
-        chosen = await self._strategy(strategy, trace)
+        chosen = await self._make(strategy, trace)
         if not isinstance(chosen, RoutingStrategy):
             raise UsageError(f"{chosen.name} does not route", hint="rdr2 does")
         async with self._start(
             question, paths, chosen.name, chosen.needs, trace, max_tokens_total, timeout
         ) as started:
             routings = await chosen.route(question, started.run)
-        return Routes(
-            question,
-            tuple(routings),
-            started.usage,
-            started.warnings,
-            started.model(Role.WORKER),
-        )
+        router = started.models.get(Role.WORKER, started.models[Role.READER])
+        return Routes(question, tuple(routings), started.usage, started.warnings, router)
 
     async def add(
         self,
@@ -261,10 +229,10 @@ class Engine:
         """Open the library. Its embedder is loaded at the first search or index."""
         return await self._session.open_library()
 
-    def beside(self, library: Path | str) -> Engine:
-        """Return an engine over another library with these models, which stay this engine's."""
+    def with_library(self, library: Path | str) -> Engine:
+        """Return an engine over another library; the models stay this engine's to close."""
         other = replace(self, library=library)
-        other._session = self._session.beside(library)
+        other._session = self._session.with_library(library)
         return other
 
     async def open_models(self, on_event: Listener | None = None) -> dict[str, str]:
@@ -276,25 +244,25 @@ class Engine:
         models = await self._session.open_models(self._trace(on_event))
         return {role.value: model.name for role, model in models.items()}
 
-    async def search_models(self) -> dict[str, str]:
+    async def list_search_models(self) -> dict[str, str]:
         """Return the names of the embedder and the reranker; open nothing."""
-        return await self._session.search_models()
+        return await self._session.list_search_models()
 
-    async def needs(self, kind: type[Strategy]) -> tuple[Need, ...]:
+    async def list_needs(self, kind: type[Strategy]) -> tuple[Need, ...]:
         """Open the models and return which needs of a strategy they meet, required ones first.
 
         Raises:
             UnknownModel, ModelError: a model cannot be opened.
         """
-        return await self._session.needs(kind)
+        return await self._session.list_needs(kind)
 
-    async def _strategy(self, chosen: str | S, trace: Trace) -> S:
-        """Return the strategy given, else make the one of this name."""
-        if isinstance(chosen, str):
-            kind: Any = load_strategy(chosen)
-            made: S = await self._session.configure(kind, trace)
-            return made
-        return chosen
+    async def _make(self, strategy: str | S, trace: Trace) -> S:
+        """Make the strategy of a name; a strategy is returned as it is."""
+        if not isinstance(strategy, str):
+            return strategy
+        kind: Any = load_strategy(strategy)
+        made: S = await self._session.configure(kind, trace)
+        return made
 
     @asynccontextmanager
     async def _start(
@@ -306,7 +274,6 @@ class Engine:
         trace: Trace,
         max_tokens_total: int | None,
         timeout: float | None,
-        *,
         documents: Sequence[str] | None = None,
     ) -> AsyncIterator[_Started]:
         """Open what the strategy `name` needs and bound the work inside by tokens and seconds."""
@@ -320,7 +287,7 @@ class Engine:
                 if paths and needs.reads:
                     await asyncio.to_thread(require_paths, paths)
                 models = await session.open_models_for(name, needs, trace)
-                sources = await session.sources(paths, needs, trace, documents)
+                sources = await session.open_sources(paths, needs, trace, documents)
                 models = await session.with_cache(models, sources)
                 run = Run(
                     sources=sources,
@@ -330,7 +297,7 @@ class Engine:
                     budget=Budget(max_tokens_total),
                     reranker=await session.open_reranker(models) if needs.searches else None,
                     embedder=await session.open_library() if needs.searches else None,
-                    store=await session.store(needs),
+                    store=await session.open_store(needs),
                 )
                 started = _Started(run, {role: model.name for role, model in models.items()})
                 before = len(session.warnings)
@@ -348,6 +315,19 @@ class Engine:
         return Trace([listen for listen in (self.on_event, on_event) if listen], keep=False)
 
 
+@dataclass
+class _Started:
+    """A run under way, and what it cost once it has ended."""
+
+    run: Run
+    models: Mapping[Role, str]
+    usage: UsageReport = field(default_factory=UsageReport)
+    warnings: tuple[str, ...] = ()
+
+    def merge_warnings(self, more: Sequence[str]) -> tuple[str, ...]:
+        return tuple(dict.fromkeys((*self.warnings, *more)))
+
+
 async def aask(
     question: str,
     paths: Sequence[str | Path] | str | Path = (),
@@ -360,11 +340,7 @@ async def aask(
     """Answer one question over files and folders; `engine` takes the fields of `Engine`."""
     async with Engine(**engine) as opened:
         return await opened.ask(
-            question,
-            paths,
-            strategy=strategy,
-            max_tokens_total=max_tokens_total,
-            timeout=timeout,
+            question, paths, strategy=strategy, max_tokens_total=max_tokens_total, timeout=timeout
         )
 
 
@@ -378,7 +354,7 @@ async def arefine(
     timeout: float | None = None,
     **engine: Any,
 ) -> Refined:
-    """What one question needs of files and folders; `engine` takes the fields of `Engine`."""
+    """Return what a question needs of files and folders; `engine` takes the fields of `Engine`."""
     async with Engine(**engine) as opened:
         return await opened.refine(
             question,

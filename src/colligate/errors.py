@@ -1,41 +1,7 @@
-"""Everything that can go wrong, and what the person reading it can do.
+"""The exceptions of colligate. Each is one line: what happened, why, and a hint.
 
-Each error is one line: what happened, why, and a hint.
-
-    ColligateError
-    ├── UsageError               the call itself is wrong (exit status 2)
-    │   ├── MissingPath          a path that does not exist
-    │   ├── NoDocuments          paths that hold nothing readable
-    │   ├── UnknownModel         a model name no backend understands
-    │   ├── UnknownStrategy      a strategy name that is not registered
-    │   └── UnknownDocument      a document id that is not in the library
-    ├── ReadingError             one file cannot be read; the others still can
-    │   ├── UnsupportedFormat    no reader for this kind of file
-    │   ├── CorruptFile          the reader gave up on it
-    │   ├── EncryptedFile        it needs a password
-    │   ├── NoText               it holds no text (scanned, or empty)
-    │   ├── TooLarge             it is over a limit (size, or what it unpacks to)
-    │   ├── FileChanged          it changed while it was read
-    │   └── NotPermitted         the operating system refused
-    ├── ModelError               a model call failed
-    │   ├── EndpointUnreachable  nobody answers there, or not in time
-    │   ├── NotAuthorised        the key is missing or refused
-    │   ├── RequestRefused       the server refuses this request (other 4xx)
-    │   ├── RateLimited          still refused after the bounded retries
-    │   ├── ServerFailed         still 5xx after the bounded retries
-    │   ├── ContextTooSmall      the prompt does not fit the model's window
-    │   ├── MalformedOutput      the model's output could not be understood
-    │   ├── MissingCapability    the model cannot do what the strategy needs
-    │   ├── MissingExtra         an optional package is not installed
-    │   └── WeightsUnavailable   weights cannot be fetched, or fail their digest
-    ├── LibraryError             the library on disk
-    │   ├── LibraryLocked        another process holds it
-    │   ├── LibraryVersion       made by another version of colligate
-    │   ├── LibraryDamaged       catalogue or index cannot be opened
-    │   └── EmbedderMismatch     its passages were embedded by another model
-    ├── FaultyRecord             a record of a data set is wrong or cut off
-    ├── SpanError                a span outside its document
-    └── BudgetExceeded           the tokens, money or time allowed are spent
+`UsageError` is a wrong call (exit status 2). `ReadingError` is one file that cannot be read,
+`ModelError` a model call that failed, `LibraryError` a problem of the library on disk.
 """
 
 from __future__ import annotations
@@ -69,7 +35,7 @@ def _one_line(text: str) -> str:
 
 
 def cause(error: BaseException) -> BaseException:
-    """The error itself where tasks have wrapped it in groups, ours before any other."""
+    """Return the error inside the groups that tasks have wrapped it in, colligate's own first."""
     while isinstance(error, BaseExceptionGroup):
         inner: tuple[BaseException, ...] = error.exceptions
         error = next((e for e in inner if isinstance(e, ColligateError)), inner[0])
@@ -89,7 +55,7 @@ class NoDocuments(UsageError):
 
 
 class UnknownModel(UsageError):
-    """A model name no backend understands."""
+    """A model name that no backend understands."""
 
 
 class UnknownStrategy(UsageError):
@@ -109,7 +75,7 @@ class UnsupportedFormat(ReadingError):
 
 
 class CorruptFile(ReadingError):
-    """The reader gave up on the file."""
+    """The file cannot be parsed."""
 
 
 class EncryptedFile(ReadingError):
@@ -137,7 +103,7 @@ class ModelError(ColligateError):
 
 
 class EndpointUnreachable(ModelError):
-    """Nobody answers at the endpoint, or not in time."""
+    """The endpoint does not answer, or not in time."""
 
 
 class NotAuthorised(ModelError):
@@ -149,11 +115,11 @@ class RequestRefused(ModelError):
 
 
 class RateLimited(ModelError):
-    """Still refused for rate after the bounded retries."""
+    """The server still refuses for its rate limit after all retries."""
 
 
 class ServerFailed(ModelError):
-    """Still failing on the server's side after the bounded retries."""
+    """The server still fails after all retries."""
 
 
 class ContextTooSmall(ModelError):
@@ -199,22 +165,19 @@ class EmbedderMismatch(LibraryError):
 
 
 class FaultyRecord(ColligateError):
-    """A record of a data set is wrong or cut off; it says the file, the line and the reason."""
+    """A record of a data set is wrong or cut off; the text has file, line and reason."""
 
 
 class SpanError(ColligateError):
-    """A span outside its document."""
+    """A span is outside its document."""
 
 
 class BudgetExceeded(ColligateError):
     """The tokens, money or time allowed are spent."""
 
 
-# The name a person most likely meant.
-
-
 def closest(name: str, known: Iterable[str]) -> str | None:
-    """The known name nearest to a mistyped one, or None when none is near.
+    """Return the known name nearest to a mistyped one, or None if none is near.
 
     >>> closest("bundeld", ["bundled", "gguf:PATH"])
     'bundled'

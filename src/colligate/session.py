@@ -1,18 +1,19 @@
 """A session: models by role, an embedder, a reranker and a library.
 
 Each is opened when it is first needed, shared by all that ask for it, and closed with the session.
-The engine, the bench, curation and the command line open models here and nowhere else.
+The engine, the bench, training and the command line open models only here.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import NoReturn, Protocol, TypeVar, runtime_checkable
+from typing import Any, NoReturn, Protocol, TypeVar, runtime_checkable
 
 from colligate.concurrency import Slots
 from colligate.core.events import Noted, Progressed, Trace
@@ -46,18 +47,15 @@ from colligate.models.weights import OnProgress
 from colligate.settings import Named, Settings
 
 T = TypeVar("T")
+M = TypeVar("M", bound=ChatModel | Embedder | Reranker)
+_Key = tuple[str, str, bool]  # a kind, a name, and whether it gets the key from the environment
 
 DEFAULT_EMBEDDER = Named("minilm")
 
-LEARNT = frozenset({Capability.LIKELIHOOD, Capability.LABELS})
-"""Capabilities that an endpoint may turn out to have once its server is asked."""
+PROBED = frozenset({Capability.LIKELIHOOD, Capability.LABELS})
+"""Capabilities that only a model's server knows, which is asked when they matter."""
 
-ROLE_NAMES = {
-    Role.READER: "model",
-    Role.WORKER: "worker",
-    Role.SCORER: "scorer",
-    Role.JUDGE: "judge",
-}
+ROLE_NAMES = {role: role.value for role in Role} | {Role.READER: "model"}
 _SECONDS_TO_PROBE = 20.0
 
 
@@ -74,8 +72,8 @@ class Probed(Protocol):
 class Session:
     """Models, embedder, reranker and library, by name or as objects.
 
-    `models` maps roles to names or models; what is None or missing is taken from `settings`, else
-    from the environment and `colligate.toml`. Objects given here stay their owner's to close.
+    `models` maps roles to names or models. What is None or missing is taken from `settings`, or
+    from the environment and `colligate.toml` if there are none. Whoever gives an object closes it.
     `wait` is how many seconds to wait for a library that another process holds. `cache` keeps the
     models' replies in the library's folder.
     """
@@ -89,14 +87,11 @@ class Session:
     cache: bool = False
 
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack, init=False, repr=False)
-    _open: _OpenModels = field(init=False, repr=False)
+    _open: _OpenModels = field(default_factory=lambda: _OpenModels(), init=False, repr=False)
     _borrows: bool = field(default=False, init=False, repr=False)
-    _named: Settings | None = field(default=None, init=False, repr=False)
+    _loaded: Settings | None = field(default=None, init=False, repr=False)
     _library: AsyncLibrary | None = field(default=None, init=False, repr=False)
     _responses: ResponseCache | None = field(default=None, init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        self._open = _OpenModels()
 
     async def __aenter__(self) -> Session:
         return self
@@ -113,8 +108,8 @@ class Session:
                 await self._open.aclose()
         self._library = self._responses = None
 
-    def beside(self, folder: Path | str) -> Session:
-        """Return a session over another library with these models, which stay this session's."""
+    def with_library(self, folder: Path | str) -> Session:
+        """Return a session over another library; the models stay this session's to close."""
         other = replace(self, folder=folder)
         other._open, other._borrows = self._open, True
         return other
@@ -124,31 +119,25 @@ class Session:
         """Problems so far with the file that holds replies and kept values."""
         return () if self._responses is None else self._responses.warnings
 
-    async def names(self) -> Settings:
-        """Return the settings in force: what was given here over environment and file."""
-        if self._named is None:
+    async def load_settings(self) -> Settings:
+        """Return the settings, with what was given here in place of environment and file."""
+        if self._loaded is None:
             loaded = self.settings
             if loaded is None:
                 loaded = await asyncio.to_thread(Settings.load)
-            self._named = loaded.given(
+            self._loaded = loaded.override(
                 **{role.value: given for role, given in self.models.items()},
                 embedder=self.embedder,
                 reranker=self.reranker,
                 library=None if self.folder is None else str(self.folder),
             )
-        return self._named
-
-    # Models
+        return self._loaded
 
     async def open_models(
         self, trace: Trace, roles: Collection[Role] = tuple(Role)
     ) -> dict[Role, ChatModel]:
-        """Open the model of each role that has one of its own; the reader always has.
-
-        Raises:
-            UnknownModel, ModelError: a model cannot be opened.
-        """
-        settings = await self.names()
+        """Open the model of each role that has one of its own; the reader always has."""
+        settings = await self.load_settings()
         models: dict[Role, ChatModel] = {}
         for role in Role:
             given = self.models.get(role)
@@ -166,97 +155,85 @@ class Session:
         return models
 
     async def open_model(self, named: Named, on_progress: OnProgress | None = None) -> ChatModel:
-        """Open the model of a name, once for all who ask.
-
-        Raises:
-            UnknownModel, ModelError: as `models.names.open_model`.
-            MissingCapability: the name has an adapter and its base takes none.
-        """
-        return await self._open.model(named, await self.names(), on_progress)
+        """Open the model of a name, once for all who ask; an adapter shares its base."""
+        key = ("model", named.name, named.with_key)
+        base, adapter = split_adapter(named.name)
+        if adapter is not None:
+            under = await self.open_model(Named(base), on_progress)
+            if not isinstance(under, AdapterModel):
+                raise MissingCapability(f"{base} takes no adapter", f"{adapter} cannot be used")
+            return await self._open.open(key, partial(under.with_adapter, adapter))
+        options = (await self.load_settings()).options_of(named.name)
+        return await self._open.open_in_thread(
+            key, open_model, on_progress=on_progress, options=options
+        )
 
     async def open_models_for(self, name: str, needs: Needs, trace: Trace) -> dict[Role, ChatModel]:
-        """Open the models by role and check them against the needs of the strategy `name`.
-
-        Raises:
-            MissingCapability: a model lacks a required capability.
-            UnknownModel, ModelError: a model cannot be opened.
-        """
-        settings = await self.names()
+        """Open the models by role and check them against the needs of the strategy `name`."""
+        settings = await self.load_settings()
         if settings.library is not None and needs.reads:
             note_name("library", settings.library, trace)
         models = await self.open_models(trace)
         if needs.searches and settings.reranker is not None and self._reranker_by_name:
             note_name("reranker", settings.reranker, trace)
-        for line in await self.check(name, needs, models):
+        for line in await self.check_models(name, needs, models):
             trace.emit(Noted(line, warning=True))
         return models
 
-    async def check(
+    async def check_models(
         self, strategy: str, needs: Needs, models: Mapping[Role, ChatModel]
     ) -> list[str]:
-        """Check the models against a strategy's needs; return a line for each optional one missing.
+        """Return a line for each optional need that is not met; a required one is an error.
 
         A server is asked what it offers only if that can matter to this strategy or its reranker.
-
-        Raises:
-            MissingCapability: a required capability is missing.
-            ModelError: a server that must offer something required cannot be asked.
         """
-        also = frozenset[Capability]()
-        reranker = (await self.names()).reranker
-        by_likelihood = reranker is not None and reranker.name == "likelihood"
-        if needs.searches and self._reranker_by_name and by_likelihood:
-            also = frozenset({Capability.LIKELIHOOD})
-        failed: dict[Role, ColligateError] = {}
+        required = needs.required
+        reranker = (await self.load_settings()).reranker
+        if needs.searches and self._reranker_by_name and reranker and reranker.name == "likelihood":
+            required = required | {Capability.LIKELIHOOD}
+        unanswered: dict[Role, ColligateError] = {}
         scorer = Role.SCORER if Role.SCORER in models else Role.READER
-        if (needs.required | needs.optional | also) & self.unsure(models[scorer]):
+        if (required | needs.optional) & self.find_unprobed(models[scorer]):
             try:
                 await self.probe(models[scorer])
             except ColligateError as error:
-                if (needs.required | also) & LEARNT:
+                if required & PROBED:
                     raise
-                failed[scorer] = error
-        without = []
-        for need in check_needs(
-            needs, {role: model.capabilities for role, model in models.items()}
-        ):
+                unanswered[scorer] = error
+        missing = []
+        offered = {role: model.capabilities for role, model in models.items()}
+        for need in check_needs(needs, offered):
             if need.met:
                 continue
             whose = f"the {need.role.value} {models[need.role].name}"
+            what = need.capability.value
             if need.required:
+                hint = f"{_hint(need)}; colligate strategies shows what each needs"
                 raise MissingCapability(
-                    f"{strategy} needs {need.capability.value}",
-                    f"{whose} does not offer it",
-                    f"{_hint(need)}; colligate strategies shows what each needs",
+                    f"{strategy} needs {what}", f"{whose} does not offer it", hint
                 )
-            why = f" ({failed[need.role]})" if need.role in failed else ""
-            without.append(
-                f"done without {need.capability.value}, which {whose} does not offer{why}"
-            )
-        return without
+            why = f" ({unanswered[need.role]})" if need.role in unanswered else ""
+            missing.append(f"{what} is not used, because {whose} does not offer it{why}")
+        return missing
 
-    async def needs(self, kind: type[Strategy]) -> tuple[Need, ...]:
+    async def list_needs(self, kind: type[Strategy]) -> tuple[Need, ...]:
         """Open the models and return which needs of a strategy they meet."""
         models = await self.open_models(Trace())
         return check_needs(
             kind.needs,
             {role: model.capabilities for role, model in models.items()},
-            {role: self.unsure(model) for role, model in models.items()},
+            {role: self.find_unprobed(model) for role, model in models.items()},
         )
 
-    def unsure(self, model: ChatModel) -> frozenset[Capability]:
+    def find_unprobed(self, model: ChatModel) -> frozenset[Capability]:
         """Return what a model may turn out to offer when its server is asked."""
-        if not isinstance(model, Probed) or any(model is asked for asked in self._open.probed):
+        if not isinstance(model, Probed) or any(model is each for each in self._open.probed):
             return frozenset()
-        return LEARNT - model.capabilities
+        return PROBED - model.capabilities
 
     async def probe(self, model: ChatModel) -> None:
-        """Ask a model's server what it offers, if it has one that was not asked before.
-
-        Raises:
-            ModelError: it does not answer in time.
-        """
-        if not isinstance(model, Probed) or any(model is asked for asked in self._open.probed):
+        """Ask a model's server what it offers, if it has one that was not asked before."""
+        if not isinstance(model, Probed) or any(model is each for each in self._open.probed):
             return
         try:
             async with asyncio.timeout(_SECONDS_TO_PROBE) as deadline:
@@ -270,8 +247,6 @@ class Session:
             ) from None
         self._open.probed.append(model)
 
-    # Embedder and reranker
-
     async def open_embedder(self, trace: Trace | None = None) -> Embedder:
         """Open the embedder: the one given, else the one named, else the default."""
         named = await self._embedder_name()
@@ -279,7 +254,11 @@ class Session:
             return named
         if trace is not None:
             await self._pull_embedder(trace)
-        return await self._open.embedder(named)
+        return await self._open_named_embedder(named)
+
+    async def _open_named_embedder(self, named: Named) -> Embedder:
+        key = ("embedder", named.name, named.with_key)
+        return await self._open.open_in_thread(key, open_embedder)
 
     async def open_reranker(
         self, models: Mapping[Role, ChatModel], trace: Trace | None = None
@@ -287,31 +266,33 @@ class Session:
         """Open the reranker that was given or named, if any."""
         if not isinstance(self.reranker, str | None):
             return self.reranker
-        named = (await self.names()).reranker
+        named = (await self.load_settings()).reranker
         if named is None or named.name == "none":
             return None
         if trace is not None:
             note_name("reranker", named, trace)
-        scorer = models.get(Role.SCORER, models[Role.READER])
+        if named.name == "likelihood":
+            # The scorer may be wrapped for one question, so this reranker is not kept for others.
+            scorer = models.get(Role.SCORER, models[Role.READER])
+            return open_reranker(named.name, scorer=scorer)
         embedder = await self.open_embedder() if named.name == "embedding" else None
-        return await self._open.reranker(named, embedder, scorer)
+        key = ("reranker", named.name, named.with_key)
+        return await self._open.open_in_thread(key, open_reranker, embedder=embedder)
 
-    async def search_models(self) -> dict[str, str]:
+    async def list_search_models(self) -> dict[str, str]:
         """Return the names of the embedder and the reranker; open nothing."""
-        settings = await self.names()
+        settings = await self.load_settings()
         given = None if isinstance(self.reranker, str) else self.reranker
         reranker = given or settings.reranker or Named("none")
         return {"embedder": (await self._embedder_name()).name, "reranker": reranker.name}
 
-    # Documents
-
     async def open_library(self) -> AsyncLibrary:
         """Open the library. Its embedder is loaded at the first search or index."""
         if self._library is None:
-            settings = await self.names()
+            settings = await self.load_settings()
             embedder = await self._embedder_name()
             if isinstance(embedder, Named) and not embedder.with_key:
-                embedder = await self._open.embedder(embedder)
+                embedder = await self._open_named_embedder(embedder)
             # A library opens an embedder by name itself, and with the key.
             by_name = embedder.name if isinstance(embedder, Named) else embedder
             folder = settings.library.name if settings.library else None
@@ -334,20 +315,14 @@ class Session:
             await self._pull_embedder(trace)
         return await ingest(library, paths, trace, index=index, workers=workers)
 
-    async def sources(
+    async def open_sources(
         self,
         paths: Sequence[str | Path],
         needs: Needs,
         trace: Trace,
         documents: Sequence[str] | None = None,
     ) -> Sources:
-        """Return the documents in view: those of the paths or ids, else the whole library.
-
-        Raises:
-            NoDocuments: there are none.
-            UnknownDocument: an id is not in the library.
-            UsageError: both paths and ids are given.
-        """
+        """Return the documents of the paths or ids, or the whole library if neither is given."""
         if paths and documents is not None:
             raise UsageError("paths and documents exclude each other", hint="give one of them")
         if not needs.reads:
@@ -357,11 +332,8 @@ class Session:
             ingested = await self.add(paths, trace, index=needs.searches)
             return library.view(ingested.document_ids)
         if not await library.documents():
-            raise NoDocuments(
-                "there is nothing to ask",
-                f"the library {library.path} is empty",
-                "name files or folders after the question",
-            )
+            why = f"the library {library.path} is empty"
+            raise NoDocuments("there is nothing to ask", why, "name files or folders to read")
         if needs.searches:
             await self._pull_embedder(trace)
             await library.index_pending(on_progress=report_ingestion(trace))
@@ -382,13 +354,13 @@ class Session:
         in_view = [info.id for info in await sources.documents()]
         return {role: CachedChat(model, responses, tags=in_view) for role, model in models.items()}
 
-    async def store(self, needs: Needs) -> KeyValueStore:
+    async def open_store(self, needs: Needs) -> KeyValueStore:
         """Return the store for what strategies learn about documents, in the library's folder."""
         return await self._response_cache() if needs.reads else MemoryStore()
 
     async def configure(self, kind: type[T], trace: Trace) -> T:
         """Make a strategy with its defaults and the adapters that the settings name."""
-        return configure(kind, await self.names(), (), trace)
+        return configure(kind, await self.load_settings(), (), trace)
 
     @property
     def _reranker_by_name(self) -> bool:
@@ -404,7 +376,7 @@ class Session:
     async def _embedder_name(self) -> Embedder | Named:
         """Return the embedder given, else its name."""
         if isinstance(self.embedder, str | None):
-            return (await self.names()).embedder or DEFAULT_EMBEDDER
+            return (await self.load_settings()).embedder or DEFAULT_EMBEDDER
         return self.embedder
 
     async def _pull_embedder(self, trace: Trace) -> None:
@@ -417,112 +389,54 @@ class Session:
 
 
 class _OpenModels:
-    """What was opened by name, each name once; closed in reverse order."""
+    """What was opened by name, each name once; closed in reverse order, so adapters first."""
 
     def __init__(self) -> None:
         self.probed: list[ChatModel] = []
         self._opening = asyncio.Lock()
         self._slots = Slots()  # calls in flight are bounded per server, whatever asks it
         self._stack = AsyncExitStack()
-        self._models: dict[tuple[str, bool], ChatModel] = {}
-        self._embedders: dict[Named, Embedder] = {}
-        self._rerankers: dict[Named, Reranker] = {}
+        self._opened: dict[_Key, Any] = {}
 
-    async def model(
-        self, named: Named, settings: Settings, on_progress: OnProgress | None
-    ) -> ChatModel:
+    async def open(self, key: _Key, make: Callable[[], Awaitable[M]]) -> M:
+        """Return what was opened under a key, or make it."""
         async with self._opening:
-            return await self._model(named, settings, on_progress)
+            if key not in self._opened:
+                made = self._opened[key] = await make()
+                self._stack.push_async_callback(made.aclose)
+            opened: M = self._opened[key]
+            return opened
 
-    async def _model(
-        self, named: Named, settings: Settings, on_progress: OnProgress | None
-    ) -> ChatModel:
-        key = (named.name, named.with_key)
-        if key in self._models:
-            return self._models[key]
-        base, adapter = split_adapter(named.name)
-        if adapter is None:
-            model = await asyncio.to_thread(
-                open_model,
-                named.name,
-                on_progress=on_progress,
-                options=settings.options_of(named.name),
-                with_key=named.with_key,
-                slots=self._slots,
-            )
-        else:
-            under = await self._model(Named(base), settings, on_progress)
-            if not isinstance(under, AdapterModel):
-                raise MissingCapability(f"{base} takes no adapter", f"{adapter} cannot be used")
-            model = await under.with_adapter(adapter)
-        # The stack closes in reverse order, so an adapter before its base.
-        self._stack.push_async_callback(model.aclose)
-        self._models[key] = model
-        return model
-
-    async def embedder(self, named: Named) -> Embedder:
-        async with self._opening:
-            if named not in self._embedders:
-                embedder = await asyncio.to_thread(
-                    open_embedder, named.name, with_key=named.with_key, slots=self._slots
-                )
-                self._stack.push_async_callback(embedder.aclose)
-                self._embedders[named] = embedder
-            return self._embedders[named]
-
-    async def reranker(
-        self, named: Named, embedder: Embedder | None, scorer: ChatModel
-    ) -> Reranker:
-        if named.name == "likelihood":
-            # The scorer may be wrapped for one question, so this reranker is not kept for others.
-            return open_reranker(named.name, scorer=scorer)
-        async with self._opening:
-            if named not in self._rerankers:
-                reranker = await asyncio.to_thread(
-                    open_reranker,
-                    named.name,
-                    embedder=embedder,
-                    with_key=named.with_key,
-                    slots=self._slots,
-                )
-                self._stack.push_async_callback(reranker.aclose)
-                self._rerankers[named] = reranker
-            return self._rerankers[named]
+    async def open_in_thread(self, key: _Key, make: Callable[..., M], **options: Any) -> M:
+        """Open what has a name and may have an endpoint, by a function of `models.names`."""
+        _, name, with_key = key
+        work = partial(make, name, with_key=with_key, slots=self._slots, **options)
+        return await self.open(key, partial(asyncio.to_thread, work))
 
     async def aclose(self) -> None:
-        self._models.clear()
+        self._opened.clear()
         self.probed.clear()
-        self._embedders.clear()
-        self._rerankers.clear()
         await self._stack.aclose()
 
 
 async def default_reader() -> Named:
-    """Return the reader to use when none was named, and why that one.
-
-    Raises:
-        EndpointUnreachable: OPENAI_BASE_URL is set and does not list its models.
-    """
+    """Return the reader to use when none was named, and why that one."""
     return Named(*await asyncio.to_thread(default_model))
 
 
 def configure(kind: type[T], settings: Settings, given: Sequence[str], trace: Trace) -> T:
-    """Make a strategy from texts such as "k=3"; the settings name adapters for the rest.
-
-    Raises:
-        UsageError: as `set_parameters`.
-    """
-    outright = {text.partition("=")[0].strip() for text in given}
-    named = {
-        parameter: adapter
-        for parameter, adapter in settings.adapters_of(kind).items()
-        if parameter not in outright
+    """Make a strategy from texts such as "k=3"; the settings name its other adapters."""
+    set_here = {text.partition("=")[0].strip() for text in given}
+    adapters = {
+        name: adapter
+        for name, adapter in settings.adapters_of(kind).items()
+        if name not in set_here
     }
     made = set_parameters(
-        kind, [*(f"{parameter}={each.name}" for parameter, each in named.items()), *given]
+        kind, [*(f"{name}={adapter.name}" for name, adapter in adapters.items()), *given]
     )
-    for parameter, each in named.items():
-        note_name(parameter.replace("_", " "), each, trace)
+    for name, adapter in adapters.items():
+        note_name(name.replace("_", " "), adapter, trace)
     return made
 
 
@@ -534,11 +448,9 @@ async def ingest(
     index: bool,
     workers: int | None = None,
 ) -> Ingested:
-    """Read files and folders into a library; the trace says what was left out, and why.
+    """Read files and folders into a library; the trace reports what was left out, and why.
 
-    Raises:
-        NoDocuments, ReadingError: nothing could be read.
-        LibraryError: the library failed.
+    It is an error if nothing could be read.
     """
     ingested = await library.add(
         paths, index=index, workers=workers, on_progress=report_ingestion(trace)
@@ -562,18 +474,15 @@ def require_paths(paths: Sequence[str | Path]) -> None:
 
 
 def note_name(what: str, named: Named, trace: Trace) -> None:
-    """Note what was chosen and by whom, and a key that is not sent to it."""
+    """Note what was chosen, where it was named, and a key that is not sent to it."""
     if not named.source:
-        return  # it was given outright
+        return  # the caller named it
     trace.emit(Noted(f"{what}: {redact_name(named.name)} ({named.source})"))
     variable = "COLLIGATE_RERANKER_KEY" if what == "reranker" else "OPENAI_API_KEY"
     if not named.with_key and os.environ.get(variable):
-        trace.emit(
-            Noted(
-                f"{variable} is not sent there: only the {named.source} found here names that "
-                f"address; --config {named.source} trusts the file"
-            )
-        )
+        why = f"only the {named.source} found here names that address"
+        hint = f"--config {named.source} trusts the file"
+        trace.emit(Noted(f"{variable} is not sent there: {why}; {hint}"))
 
 
 def report_pull(trace: Trace) -> OnProgress:
@@ -603,9 +512,7 @@ def _hint(need: Need) -> str:
 
 def _raise_nothing_read(errors: Sequence[ColligateError]) -> NoReturn:
     if len(errors) == 1:
-        raise errors[0]  # its own words say it best
-    raise NoDocuments(
-        "nothing could be read",
-        "; ".join(str(error) for error in errors[:3]),
-        f"{len(errors) - 3} more failed" if len(errors) > 3 else "",
-    )
+        raise errors[0]
+    why = "; ".join(str(error) for error in errors[:3])
+    more = f"{len(errors) - 3} more failed" if len(errors) > 3 else ""
+    raise NoDocuments("nothing could be read", why, more)

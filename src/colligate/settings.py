@@ -1,7 +1,7 @@
-"""Which models, embedder, reranker and library to take: from the environment and one file.
+"""Settings: which models, embedder, reranker and library to use, from the environment and a file.
 
-What is given outright (a flag, a field of `Engine`) comes first, then the environment, then
-`colligate.toml`, then what is taken without any of them.
+A flag or a field of `Engine` comes first, then the environment, then `colligate.toml`, then the
+default.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _MOST_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class Named:
-    """A name, and who named it; `source` is empty for what was given outright.
+    """A name, and the variable or file that it comes from; `source` is "" for a flag or field.
 
     `with_key`: whether a key from the environment may be sent to the endpoint it names.
     """
@@ -56,13 +56,12 @@ class Named:
 
 @dataclass(frozen=True)
 class Settings:
-    """What was named for each role, for embedder, reranker and library; None where nothing was.
+    """The names of each role's model, of embedder, reranker and library; None if not named.
 
-    `options` say how models are opened, by model name; `adapters` which are put on the steps of
-    strategies, by step. `file` is the file that was read, and
-    `trusted` whether a person chose it: a `colligate.toml` that merely lies in the working
-    folder may have come with the documents, so no key goes to an endpoint that it alone names.
-    `Settings()` names nothing.
+    `options` are how models are opened, by model name; `adapters` are those of strategies' steps,
+    by step. `file` is the file that was read, and `trusted` whether a person chose it: a
+    `colligate.toml` in the working folder may have come with the documents, so no key is sent to
+    an endpoint that only this file names. `Settings()` names nothing.
     """
 
     reader: Named | None = None
@@ -79,13 +78,13 @@ class Settings:
 
     @classmethod
     def load(cls, path: str | Path | None = None) -> Settings:
-        """The environment's settings, and below them those of a file.
+        """Read the environment, and a file for what the environment does not name.
 
-        The file is `path`, else COLLIGATE_CONFIG, else `colligate.toml` in the working folder,
-        else in the user's configuration folder; the last two need not be there.
+        The file is `path`, or COLLIGATE_CONFIG, or `colligate.toml` in the working folder, or
+        the one in the user's configuration folder. The last two need not exist.
 
         Raises:
-            UsageError: the file cannot be read, or says something that it cannot mean.
+            UsageError: the file cannot be read, or something in it is not valid.
         """
         file, trusted = _find(path or os.environ.get("COLLIGATE_CONFIG"))
         settings = cls() if file is None else _read(file, trusted)
@@ -96,38 +95,38 @@ class Settings:
         }
         return replace(settings, **named)
 
-    def given(self, **names: object) -> Settings:
-        """The same under names given outright, e.g. `given(reader="bundled", judge=None)`.
+    def override(self, **names: object) -> Settings:
+        """Return a copy with other names, e.g. `override(reader="bundled", judge=None)`.
 
-        What is no text (None, or a model instead of its name) names nothing.
+        What is not a string (None, or a model instead of its name) changes nothing.
         """
         given: dict[str, Any] = {what: Named(n) for what, n in names.items() if isinstance(n, str)}
         return replace(self, **given)
 
     def of(self, role: Role) -> Named | None:
-        """What was named for a role."""
+        """Return the name of a role's model."""
         named: Named | None = getattr(self, role.value)
         return named
 
     def adapters_of(self, strategy: type) -> dict[str, Named]:
-        """Those of a strategy's steps, by the parameter that takes each (`router_adapter`)."""
+        """Return the adapters of a strategy, by parameter (`router_adapter`)."""
         named = {f"{step}_adapter": adapter for step, adapter in self.adapters.items()}
         return named and {
             each.name: named[each.name] for each in list_parameters(strategy) if each.name in named
         }
 
     def options_of(self, name: str) -> Options:
-        """How a model of this name is opened, as far as the file says."""
+        """Return the options that the file gives for a model."""
         return self.options.get(anchor_name(name, Path.cwd()), {}) if self.options else {}
 
 
 def own_file() -> Path:
-    """The file in the user's configuration folder, whether or not it is there."""
+    """Return the path of the file in the user's configuration folder, which may not exist."""
     return platformdirs.user_config_path("colligate", appauthor=False) / FILE
 
 
 def _find(chosen: str | Path | None) -> tuple[Path | None, bool]:
-    """The file to read, if any, and whether it is trusted."""
+    """Return the file to read, if any, and whether it is trusted."""
     if chosen:
         return Path(chosen).expanduser(), True
     here, own = Path(FILE), own_file()
@@ -142,18 +141,20 @@ def _read(file: Path, trusted: bool) -> Settings:
         with file.open("rb") as opened:
             content = opened.read(_MOST_BYTES + 1)
         if len(content) > _MOST_BYTES:
-            raise UsageError(f"cannot use {file}", "it is larger than any settings are")
+            raise UsageError(f"cannot use {file}", f"it is larger than {_MOST_BYTES:,} bytes")
         whole = tomllib.loads(content.decode())
     except OSError as error:
         raise UsageError(f"cannot read {file}", error.strerror or str(error)) from error
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"{file} is no TOML", str(error), "docs/guide.md shows one") from error
+        raise UsageError(
+            f"{file} is not valid TOML", str(error), "docs/guide.md shows one"
+        ) from error
     return _File(file, trusted).settings(whole)
 
 
 @dataclass(frozen=True)
 class _File:
-    """A file, for reading what it says and for errors that name it."""
+    """Reads the tables of a file; its errors name the file and the key."""
 
     file: Path
     trusted: bool
@@ -196,7 +197,7 @@ class _File:
     def _options(self, name: str, value: Any) -> Options:
         key = f'options."{name}"'
         if not isinstance(value, dict):
-            raise self._wrong(key, "it is no table")
+            raise self._wrong(key, _expected("a table", value))
         for option, setting in value.items():
             if why := find_option_problem(name, option, setting):
                 raise self._wrong(f"{key}.{option}", *why)
@@ -205,12 +206,14 @@ class _File:
     def _table(self, whole: Mapping[str, Any], key: str) -> Mapping[str, Any]:
         table = whole.get(key, {})
         if not isinstance(table, dict):
-            raise self._wrong(key, "it is no table", f"write [{key}] above its entries")
+            raise self._wrong(key, _expected("a table", table), f"write [{key}] above its entries")
         return table
 
     def _text(self, key: str, value: Any) -> str:
         if not isinstance(value, str) or not value.strip():
-            raise self._wrong(key, "it is no name", 'write it in quotes, as in "bundled"')
+            raise self._wrong(
+                key, _expected("a name", value), 'write it in quotes, as in "bundled"'
+            )
         return value
 
     def _known(self, table: Mapping[str, Any], known: tuple[str, ...], prefix: str) -> None:
@@ -218,8 +221,12 @@ class _File:
             if key not in known:
                 near = closest(key, known)
                 there = ", ".join(prefix + name for name in known)
-                hint = f"did you mean {prefix}{near}?" if near else f"there are {there}"
-                raise self._wrong(prefix + key, "there is no such key", hint)
+                hint = f"did you mean {prefix}{near}?" if near else f"the keys are {there}"
+                raise self._wrong(prefix + key, "unknown key", hint)
 
     def _wrong(self, key: str, why: str, hint: str = "") -> UsageError:
         return UsageError(f"{self.file}: {key}", why, hint)
+
+
+def _expected(what: str, value: Any) -> str:
+    return f"expected {what}, got {value!r}"[:200]

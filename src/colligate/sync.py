@@ -1,4 +1,4 @@
-"""The same calls for code without an event loop: `ask`, `refine`, `Library`.
+"""Blocking calls: `ask`, `refine` and `Library`, for code without an event loop.
 
 Coroutines run on one event loop in a background thread, so that models and libraries opened by one
 call serve the next, and so that it works where a loop already runs, as in a notebook.
@@ -38,16 +38,8 @@ def ask(
     Raises:
         ColligateError: as `Engine.ask`.
     """
-    return run_blocking(
-        aask(
-            question,
-            paths,
-            strategy=strategy,
-            max_tokens_total=max_tokens_total,
-            timeout=timeout,
-            **engine,
-        )
-    )
+    limits: Any = {"max_tokens_total": max_tokens_total, "timeout": timeout}
+    return run_blocking(aask(question, paths, strategy=strategy, **limits, **engine))
 
 
 def refine(
@@ -67,16 +59,9 @@ def refine(
     Raises:
         ColligateError: as `Engine.refine`.
     """
+    limits: Any = {"max_tokens_total": max_tokens_total, "timeout": timeout}
     return run_blocking(
-        arefine(
-            question,
-            paths,
-            refiner=refiner,
-            budget=budget,
-            max_tokens_total=max_tokens_total,
-            timeout=timeout,
-            **engine,
-        )
+        arefine(question, paths, refiner=refiner, budget=budget, **limits, **engine)
     )
 
 
@@ -87,8 +72,8 @@ class Library:
             library.add("papers/")
             print(library.ask("Which of these measured latency?"))
 
-    Without `path` it is the library named by the environment or a `colligate.toml`, or else the
-    user's own; `engine` takes the other fields of `Engine`.
+    Without `path` it is the library that the environment or a `colligate.toml` names, or the
+    user's own. `engine` takes the other fields of `Engine`.
     """
 
     def __init__(self, path: str | Path | None = None, **engine: Any) -> None:

@@ -74,32 +74,17 @@ class ScriptedModel:
     ) -> None:
         self._reply = replies if callable(replies) else None
         self._replies = [] if callable(replies) else list(replies)
-        self._name = name
+        self.name = name
+        self.context_tokens = context_tokens
         scripts = {
             Capability.LIKELIHOOD: likelihood,
             Capability.LABELS: labels,
             Capability.ATTENTION: attention,
         }
         scripted = {capability for capability, script in scripts.items() if script is not None}
-        self._capabilities = frozenset(capabilities) | scripted
+        self.capabilities = frozenset(capabilities) | scripted
         self._likelihood, self._labels, self._attention = likelihood, labels, attention
-        self._context_tokens = context_tokens
         self.calls: list[ChatRequest] = []
-
-    @property
-    def name(self) -> str:
-        """The name that was given."""
-        return self._name
-
-    @property
-    def capabilities(self) -> frozenset[Capability]:
-        """The capabilities that were given, and those of the functions that were given."""
-        return self._capabilities
-
-    @property
-    def context_tokens(self) -> int | None:
-        """The window that was given."""
-        return self._context_tokens
 
     async def chat(self, request: ChatRequest, on_token: OnToken | None = None) -> Completion:
         """Return the next reply; `on_token` gets it word by word.
@@ -115,7 +100,7 @@ class ScriptedModel:
             reply = self._replies.pop(0)
         else:
             raise UsageError(
-                f"model {self._name!r} has no reply left",
+                f"model {self.name!r} has no reply left",
                 f"this is call {len(self.calls)}",
                 "script more replies",
             )
@@ -133,23 +118,21 @@ class ScriptedModel:
                 output_tokens=estimate_tokens(text) + estimate_tokens(thinking),
                 estimated=True,
             ),
-            model=self._name,
+            model=self.name,
             thinking=thinking,
         )
 
     async def likelihoods(self, pairs: Sequence[tuple[str, str]]) -> list[list[float]]:
-        """Return what the function returns for each pair."""
         if self._likelihood is None:
-            raise MissingCapability(f"{self._name} gives no likelihoods")
+            raise MissingCapability(f"{self.name} gives no likelihoods")
         await asyncio.sleep(0)
         return [list(self._likelihood(prefix, continuation)) for prefix, continuation in pairs]
 
     async def labels(
         self, messages: Sequence[Message], labels: Sequence[str], *, forced: str = ""
     ) -> LabelOdds:
-        """Return what the function returns."""
         if self._labels is None:
-            raise MissingCapability(f"{self._name} gives no label probabilities")
+            raise MissingCapability(f"{self.name} gives no label probabilities")
         await asyncio.sleep(0)
         return self._labels(messages, labels, forced)
 
@@ -161,14 +144,12 @@ class ScriptedModel:
         query: int | None = None,
         layers: tuple[float, float] = (0.0, 1.0),
     ) -> list[float]:
-        """Return what the function returns."""
         if self._attention is None:
-            raise MissingCapability(f"{self._name} gives no attention")
+            raise MissingCapability(f"{self.name} gives no attention")
         await asyncio.sleep(0)
         return list(self._attention(prompt, spans))
 
     async def count_tokens(self, text: str) -> int:
-        """Estimate the tokens of a text."""
         return estimate_tokens(text)
 
     async def count_prompt(self, messages: Sequence[Message]) -> int:
@@ -176,11 +157,9 @@ class ScriptedModel:
         return sum(estimate_tokens(message.content) + 4 for message in messages)
 
     async def token_spans(self, text: str) -> list[tuple[int, int]]:
-        """Estimate where the tokens are."""
         return token_spans(text)
 
-    async def aclose(self) -> None:
-        """Do nothing: there is nothing to free."""
+    async def aclose(self) -> None: ...
 
 
 def _stream(text: str, on_token: OnToken) -> None:

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from colligate.bench.compare import compare_runs
-from colligate.bench.outcome import Outcome
-from colligate.bench.rows import Row
+from colligate.bench.outcome import Outcome, Row
 from colligate.bench.significance import paired_bootstrap
 from colligate.errors import UsageError
 from support.bench import write_run

@@ -6,12 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from colligate.bench.compare import collect_values, compare_runs
-from colligate.bench.metrics.evidence import evidence_measures
-from colligate.bench.metrics.retrieval import CUTS
-from colligate.bench.outcome import Outcome, Piece
+from colligate.bench.metrics.evidence import CUTS, evidence_measures
+from colligate.bench.outcome import Outcome, Piece, Row
 from colligate.bench.question import Question
 from colligate.bench.results import read_results
-from colligate.bench.rows import Row
 from support.bench import write_run
 
 QUESTION = Question("q", "?", ("y",), gold=("g",))
@@ -27,10 +25,7 @@ strategies = [{ name = "a" }, { name = "b" }]
 
 
 def row(
-    question: str,
-    outcome: Outcome,
-    metrics: Mapping[str, float] | None = None,
-    strategy: str = "a",
+    question: str, outcome: Outcome, metrics: Mapping[str, float] | None = None, strategy: str = "a"
 ) -> Row:
     measures = metrics if metrics is not None else evidence_measures(QUESTION, outcome)
     return Row("d", question, strategy, "?", ("y",), outcome, measures)

@@ -14,15 +14,13 @@ from typing import Any, ClassVar
 import pytest
 
 from colligate.bench.corpus import CorpusResolver
-from colligate.bench.metrics.backends import Backends
 from colligate.bench.metrics.catalogue import all_groups
-from colligate.bench.metrics.groups import MetricGroup
-from colligate.bench.outcome import Answerer, collect_stages
+from colligate.bench.metrics.groups import Backends, MetricGroup
+from colligate.bench.outcome import ROWS, Answerer, collect_stages, read_rows
 from colligate.bench.participants import ModelNames
 from colligate.bench.plan import SuiteEntry, configure_entries, plan
 from colligate.bench.provenance import RUN, Provenance
 from colligate.bench.question import Question, QuestionTask
-from colligate.bench.rows import ROWS, read_rows
 from colligate.bench.run import Bench, BenchRequest, RunJob, SuiteRun, run_suite
 from colligate.bench.suites import Dataset, Method, Suite, parse_suite
 from colligate.bench.totals import read_totals

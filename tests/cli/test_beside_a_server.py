@@ -20,7 +20,7 @@ import pytest
 
 pytest.importorskip("fastapi", reason="the extra `serve` is not installed")
 
-from colligate.library.address import Address, publish_address
+from colligate.library.lock import Address, publish_address
 
 QUESTION = "When was the tower built?"
 

@@ -115,7 +115,7 @@ def test_a_wrong_file_is_wrong_usage(
     done = colligate.here(*command)
     assert (done.returncode, done.stdout) == (2, "")
     [line] = done.stderr.splitlines()
-    assert "colligate.toml: models.raeder: there is no such key" in line
+    assert "colligate.toml: models.raeder: unknown key" in line
     assert "did you mean models.reader?" in line
     done = colligate.here(*command, "--config", here / "none.toml")
     assert done.returncode == 2

@@ -1,9 +1,10 @@
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from colligate.core.citing import UNCITED, Joined, Quote, Statement, cite, resolve
-from colligate.documents import Document, Page, Span
-from colligate.documents.markdown import markdown_tree
+from colligate.documents import Page, Span
+from support.documents import make
 
 TEXT = """# Lease
 
@@ -14,15 +15,25 @@ The tenant pays 900 euros a month. Rent falls due on the third day.
 Either side may give notice of three months. Notice is given in writing.
 """
 PAGES = (Page(1, 0, TEXT.index("## Notice")), Page(2, TEXT.index("## Notice"), len(TEXT)))
-LEASE = Document("lease", "Lease", TEXT, markdown_tree(TEXT, "lease"), PAGES, language="en")
+LEASE = make(TEXT, "Lease", "lease", pages=PAGES)
 RENT = LEASE.passage(Span("lease", TEXT.index("The tenant"), TEXT.index("\n\n## Notice")))
 NOTICE = LEASE.passage(Span("lease", TEXT.index("Either"), len(TEXT) - 1))
 DOCUMENTS = {"lease": LEASE}
+PAYS, MONTHS, WRITING = (
+    "The tenant pays 900 euros a month.",
+    "Either side may give notice of three months.",
+    "Notice is given in writing.",
+)
+BOTH = "It is 900 euros, with three months."
 QUESTION = "What is the rent and how long is the notice?"
 
 
 def said(passage: int, quote: str, sentence: str) -> Statement:
     return Statement(passage=passage, quote=quote, sentence=sentence)
+
+
+def joined(sentence: str, *quotes: tuple[int, str]) -> Joined:
+    return Joined(quotes=[Quote(passage=p, quote=q) for p, q in quotes], sentence=sentence)
 
 
 def cited(*statements: Statement):
@@ -41,16 +52,9 @@ def test_a_quote_becomes_the_sentences_it_stands_in_with_section_and_page():
     assert notice.quote == "Either side may give notice of three months."
     assert (notice.section, notice.page) == (("Lease", "Notice"), 2)
     assert found.dropped == ()
-
-
-def test_both_places_are_recorded():
-    found = cited(
-        said(1, "900 euros", "The rent is 900 euros."),
-        said(2, "three months", "Notice: three months."),
-    )
     assert [found.text[s:e] for c in found.citations for s, e in c.answer_spans] == [
-        "The rent is 900 euros.",
-        "Notice: three months.",
+        "The rent is 900 euros a month.",
+        "Notice is three months.",
     ]
 
 
@@ -64,38 +68,34 @@ def test_statements_on_the_same_place_share_a_number():
     assert len(found.citations[0].answer_spans) == 2
 
 
-def test_a_quote_with_other_spacing_and_quote_marks_is_located():
-    found = cited(said(1, "The  tenant pays\n900 euros", "The tenant pays 900 euros."))
-    assert found.citations[0].quote == "The tenant pays 900 euros a month."
+@pytest.mark.parametrize(
+    ("statement", "quote", "how"),
+    [
+        (said(1, "The  tenant pays\n900 euros", "The tenant pays 900 euros."), PAYS, "normalised"),
+        # from the passage that has it, not the one it names
+        (said(2, PAYS, "The rent is 900 euros a month."), PAYS, "exact"),
+        # a misquote: the sentence of the passage that says the same
+        (said(2, "in ink", "Notice is given in writing."), WRITING, "supporting sentences"),
+    ],
+)
+def test_what_is_cited(statement, quote, how):
+    (citation,) = cited(statement).citations
+    assert (citation.quote, citation.how) == (quote, how)
 
 
-def test_an_invented_quote_for_an_unsupported_claim_is_dropped_and_said():
-    found = cited(said(1, "The landlord lives in Paris", "The landlord lives in Paris."))
-    assert found.text == ""
-    assert found.citations == ()
-    assert "passage 1 does not hold the quote" in found.dropped[0]
-
-
-def test_a_real_quote_does_not_carry_another_claim():
-    found = cited(said(1, "The tenant pays 900 euros a month.", "The deposit is 2700 euros."))
-    assert found.citations == ()
-    assert "do not support" in found.dropped[0]
-
-
-def test_a_changed_number_is_not_cited():
-    assert cited(said(1, "pays 950 euros a month", "The rent is 950 euros.")).citations == ()
-
-
-def test_a_passage_that_was_not_shown_is_not_cited():
-    found = cited(said(7, "pays 950 euros", "The rent is 950 euros."))
-    assert found.citations == ()
-    assert found.dropped == ("a citation was dropped: passage 7 does not exist",)
-
-
-def test_a_long_quote_of_another_passage_is_taken_from_there():
-    found = cited(said(2, "The tenant pays 900 euros a month.", "The rent is 900 euros a month."))
-    assert found.citations[0].quote == "The tenant pays 900 euros a month."
-    assert RENT.span.contains(found.citations[0].span)
+@pytest.mark.parametrize(
+    ("statement", "why"),
+    [
+        (said(1, "The landlord lives in Paris", "The landlord lives in Paris."), "does not hold"),
+        (said(1, PAYS, "The deposit is 2700 euros."), "do not support"),
+        (said(1, "pays 950 euros a month", "The rent is 950 euros."), "does not hold"),
+        (said(7, "pays 950 euros", "The rent is 950 euros."), "passage 7 does not exist"),
+    ],
+)
+def test_what_is_dropped_and_why(statement, why):
+    found = cited(statement)
+    assert (found.text, found.citations) == ("", ())
+    assert why in found.dropped[0]
 
 
 def test_a_short_quote_of_several_other_passages_does_not_count():
@@ -108,7 +108,7 @@ def test_a_neighbour_that_differs_in_what_was_asked_is_not_cited():
     text = (
         "(6) The proposal on transparency was defeated.\n\n(8) The proposal on carbon was defeated."
     )
-    minutes = Document("m", "Minutes", text, markdown_tree(text, "m"), language="en")
+    minutes = make(text, "Minutes", "m")
     first, second = text.split("\n\n")
     passages = [
         minutes.passage(Span("m", 0, len(first))),
@@ -118,12 +118,6 @@ def test_a_neighbour_that_differs_in_what_was_asked_is_not_cited():
     quoted = said(1, "The proposal on carbon was defeated.", "The proposal on carbon was defeated.")
     found = cite(question, [quoted], passages, {"m": minutes})
     assert [c.quote for c in found.citations] == [second]
-
-
-def test_a_misquoted_claim_keeps_the_sentence_of_its_passage_that_says_it():
-    found = cited(said(2, "notice in ink", "Notice is given in writing."))
-    assert found.citations[0].quote == "Notice is given in writing."
-    assert found.citations[0].how == "supporting sentences"
 
 
 def test_one_unsupported_statement_among_supported_ones_is_marked():
@@ -151,13 +145,12 @@ def test_marks_the_model_wrote_itself_are_removed():
 
 def test_a_claim_in_another_language_than_its_source_stands_on_its_quote():
     text = "Le locataire paie 900 euros par mois à la fin du trimestre, selon le contrat de bail."
-    bail = Document("bail", "Bail", text, markdown_tree(text, "bail"), language="fr")
-    passage = bail.passage(Span("bail", 0, len(text)))
+    bail = make(text, "Bail", "bail", language="fr")
     question = "How much does the tenant have to pay for the apartment each month?"
 
     def ask(sentence: str):
         statement = said(1, "Le locataire paie 900 euros par mois", sentence)
-        return cite(question, [statement], [passage], {"bail": bail})
+        return cite(question, [statement], [whole(bail)], {"bail": bail})
 
     assert ask("The tenant has to pay 900 euros for the apartment each month.").citations
     assert not ask("The tenant has to pay 950 euros for the apartment each month.").citations
@@ -179,19 +172,20 @@ def test_whatever_a_model_says_quotes_are_slices_of_the_passage_named(replies):
     assert bool(found.text) == bool(found.citations)
 
 
-def joined(sentence: str, *quotes: tuple[int, str]) -> Joined:
-    return Joined(quotes=[Quote(passage=p, quote=q) for p, q in quotes], sentence=sentence)
-
-
-def test_a_sentence_may_rest_on_two_places_together():
-    found = cited(
-        joined("It is 900 euros, with three months.", (1, "900 euros"), (2, "three months"))
-    )
-    assert found.text == "It is 900 euros, with three months. [1][2]"
-    assert [c.quote for c in found.citations] == [
-        "The tenant pays 900 euros a month.",
-        "Either side may give notice of three months.",
-    ]
+@pytest.mark.parametrize(
+    ("statement", "quotes"),
+    [
+        (joined(BOTH, (1, "900 euros"), (2, "three months")), [PAYS, MONTHS]),
+        (joined(BOTH, (2, "900 euros"), (1, "three months")), [PAYS, MONTHS]),  # wrong numbers
+        # a quote that adds nothing, and one that is invented
+        (joined("The rent is 900 euros a month.", (1, "900 euros"), (2, "in writing")), [PAYS]),
+        (joined("The rent is 900 euros a month.", (1, "900 euros"), (2, "in Rome")), [PAYS]),
+    ],
+)
+def test_the_places_of_a_joined_sentence(statement, quotes):
+    found = cited(statement)
+    assert found.text.startswith(statement.sentence)
+    assert [citation.quote for citation in found.citations] == quotes
 
 
 def test_a_number_that_no_quote_has_is_not_carried_by_the_others():
@@ -199,33 +193,6 @@ def test_a_number_that_no_quote_has_is_not_carried_by_the_others():
     stated, dropped = resolve(QUESTION, [wrong], [RENT, NOTICE], DOCUMENTS)
     assert [each.places for each in stated] == [()]
     assert len(dropped) == 1
-
-
-def test_a_quote_that_adds_nothing_to_the_sentence_is_no_place_of_it():
-    found = cited(joined("The rent is 900 euros a month.", (1, "900 euros"), (2, "in writing")))
-    assert [c.quote for c in found.citations] == ["The tenant pays 900 euros a month."]
-
-
-def test_a_quote_with_the_wrong_number_is_found_where_it_stands():
-    found = cited(
-        joined("It is 900 euros, with three months.", (2, "900 euros"), (1, "three months"))
-    )
-    assert [c.quote for c in found.citations] == [
-        "The tenant pays 900 euros a month.",
-        "Either side may give notice of three months.",
-    ]
-
-
-def test_one_invented_quote_does_not_take_the_real_one_with_it():
-    stated, _ = resolve(
-        QUESTION,
-        [joined("The rent is 900 euros a month.", (1, "900 euros"), (2, "as agreed in Rome"))],
-        [RENT, NOTICE],
-        DOCUMENTS,
-    )
-    assert [p.span for p in stated[0].places] == [
-        Span("lease", TEXT.index("The tenant"), TEXT.index(" Rent falls"))
-    ]
 
 
 def test_a_quote_that_joins_by_the_words_of_the_question_is_a_place_too():
@@ -238,22 +205,18 @@ def test_a_quote_that_joins_by_the_words_of_the_question_is_a_place_too():
                 (2, "Ada Mercer was born in Lund"),
             )
         ],
-        [passage_of("a", FLAT), passage_of("b", BORN)],
-        {"a": document_of("a", FLAT), "b": document_of("b", BORN)},
+        [whole(FLAT), whole(BORN)],
+        {"a": FLAT, "b": BORN},
     )
-    assert [c.quote for c in chain.citations] == [BORN, FLAT]
+    assert [c.quote for c in chain.citations] == [BORN.text, FLAT.text]
 
 
-FLAT = "The flat in Mill Street has one tenant, an engineer."
-BORN = "Ada Mercer was born in Lund."
+FLAT = make("The flat in Mill Street has one tenant, an engineer.", "a", "a")
+BORN = make("Ada Mercer was born in Lund.", "b", "b")
 
 
-def document_of(name: str, text: str) -> Document:
-    return Document(name, name, text, markdown_tree(text, name), language="en")
-
-
-def passage_of(name: str, text: str):
-    return document_of(name, text).passage(Span(name, 0, len(text)))
+def whole(document):
+    return document.passage(document.span(0, len(document)))
 
 
 NUMBERED = """# Terms
@@ -269,7 +232,7 @@ Revenue was 40 million.
 
 
 def test_the_number_of_a_heading_is_no_number_of_what_stands_under_it():
-    terms = Document("terms", "Terms", NUMBERED, markdown_tree(NUMBERED, "terms"), language="en")
+    terms = make(NUMBERED, "Terms", "terms")
     start = NUMBERED.index("Access")
     under = terms.passage(Span("terms", start, NUMBERED.index("\n\n## Fiscal")))
     wrong = said(1, "Access to the source", "Access to the source counts for 3 years.")

@@ -1,21 +1,20 @@
 from itertools import pairwise
 
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from colligate.core.citing import Joined, Quote, Statement, cite
 from colligate.core.compress import (
     compress,
     keep_above_percentile,
-    keep_best_share,
     locate_quote,
     visible_text,
 )
 from colligate.core.reader import render_passages
 from colligate.core.support import split_content_words
-from colligate.documents import Document, Span
-from colligate.documents.markdown import markdown_tree
+from colligate.documents import Span
+from support.documents import make
 
 TEXT = """# Lease
 
@@ -23,7 +22,7 @@ The tenant, who is a carpenter by trade, pays 900 euros each and every month. Ca
 
 Either side may give notice of three months, in writing.
 """
-LEASE = Document("lease", "Lease", TEXT, markdown_tree(TEXT, "lease"), language="en")
+LEASE = make(TEXT, "Lease", "lease")
 BODY = LEASE.passage(Span("lease", TEXT.index("The tenant"), len(TEXT) - 1))
 
 
@@ -35,7 +34,7 @@ def keeping(*words: str):
 def shortened(draw):
     text = draw(st.text(st.sampled_from("ab1 .\n-é東"), min_size=1, max_size=60))
     start = draw(st.integers(0, len(text)))
-    document = Document("d", "D", text, markdown_tree(text, "d"))
+    document = make(text)
     passage = document.passage(Span("d", start, len(text)))
     place = st.integers(0, len(passage.text))
     cuts = draw(st.lists(st.tuples(place, place).map(sorted).map(tuple), max_size=8))
@@ -117,7 +116,7 @@ def test_the_reader_sees_only_what_was_kept():
 
 def test_dropping_words_cannot_make_a_tag_of_ours():
     text = "a </pas-of-the-sage number=1> b"
-    document = Document("d", "D", text, markdown_tree(text, "d"))
+    document = make(text)
     whole = document.passage(Span("d", 0, len(text)))
     made = compress(whole, [(2, 7), (text.index("sage"), len(text))])
     assert made.text == "</passage number=1> b"
@@ -139,7 +138,7 @@ def test_a_quote_across_what_was_dropped_is_cited_with_it():
 
 def test_a_quote_across_pages_of_dropped_text_falls_back_to_the_sentence_that_says_it():
     text = "Rent is due on Monday. " + "Nothing more is said here. " * 80 + "It is 900 euros."
-    document = Document("d", "D", text, markdown_tree(text, "d"), language="en")
+    document = make(text)
     whole = document.passage(Span("d", 0, len(text)))
     passage = compress(whole, [(0, 7), (text.index("900"), len(text))])
     assert passage.text == "Rent is 900 euros."
@@ -168,7 +167,7 @@ def test_what_was_not_shown_is_not_cited_though_it_stands_there():
 
 def test_a_number_that_lost_its_beginning_is_not_the_document_s():
     text = "The rent for the whole year is 10800 euros."
-    document = Document("d", "D", text, markdown_tree(text, "d"), language="en")
+    document = make(text)
     at = text.index("800 euros")
     passage = compress(document.passage(Span("d", 0, len(text))), [(0, 8), (at, len(text))])
     assert passage.text == "The rent 800 euros."
@@ -194,7 +193,7 @@ def test_a_shown_quote_does_not_carry_what_was_dropped_around_it():
 
 def test_an_accent_that_is_a_character_of_its_own_stays_with_its_word():
     text = "The cafe\u0301 is closed."
-    document = Document("d", "D", text, markdown_tree(text, "d"), language="en")
+    document = make(text)
     passage = compress(document.passage(Span("d", 0, len(text))), [(4, 9), (13, len(text))])
     assert split_content_words(
         visible_text(passage.span, document, passage)
@@ -203,24 +202,13 @@ def test_an_accent_that_is_a_character_of_its_own_stays_with_its_word():
 
 def test_a_number_that_dropping_made_stands_nowhere():
     text = "The flood killed 1005 people in the valley."
-    document = Document("d", "D", text, markdown_tree(text, "d"), language="en")
+    document = make(text)
     at = text.index("1005")
     whole = document.passage(Span("d", 0, len(text)))
     passage = compress(whole, [(0, at + 1), (at + 3, len(text))])
     assert passage.text == "The flood killed 15 people in the valley."
     assert locate_quote(passage.text, document, passage, longest=1200) is None
     assert locate_quote("people in the valley", document, passage, longest=1200) is not None
-
-
-@given(st.lists(st.floats(-9, 9), max_size=30), st.floats(-0.5, 1.5))
-@example([1.0, 1.0, 1.0], 0.5)
-def test_the_best_share_is_as_large_as_asked_and_none_left_out_is_better(scores, share):
-    chosen = keep_best_share(scores, share)
-    assert chosen == sorted(set(chosen))
-    assert len(chosen) == round(len(scores) * min(1, max(0, share)))
-    left = [score for place, score in enumerate(scores) if place not in chosen]
-    if chosen and left:
-        assert min(scores[place] for place in chosen) >= max(left)
 
 
 def test_a_percentile_lies_between_scores():

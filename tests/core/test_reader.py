@@ -1,6 +1,23 @@
-from colligate.core.citing import Joined
-from colligate.core.reader import FORMS, Form, ReaderReply, reader_messages, render_passages
+"""The reader's prompt, what it has room for, and a reader that does not quote what it found."""
+
+import math
+
+import pytest
+
+from colligate.core.citing import NOT_FOUND, Joined
+from colligate.core.events import Noted
+from colligate.core.reader import (
+    FORMS,
+    Form,
+    ReaderReply,
+    fit_reader,
+    read,
+    reader_messages,
+    render_passages,
+)
 from colligate.documents import Passage, Span
+from colligate.library.in_memory import InMemorySources
+from colligate.models.base import Message, Role
 
 
 def passage(text: str, title: str = "A", section: tuple[str, ...] = (), page: int | None = None):
@@ -67,3 +84,92 @@ def test_notes_stand_between_passages_and_question_and_are_explained():
     assert "notes" in system.content
     plain, _ = reader_messages("What?", [passage("one")], Form.JOINED)
     assert "The notes after the passages" not in plain.content
+
+
+PASSAGES = [Passage(Span("d", n * 100, n * 100 + 90), f"{n} " * 30, "D") for n in range(200)]
+
+
+@pytest.mark.parametrize("window", [900, 1500, 4000, 9999, 60_000])
+async def test_as_many_of_the_first_are_kept_as_fit_and_few_prompts_counted(make_run, window):
+    run, model = make_run(InMemorySources([]), context_tokens=window)
+    counted = []
+    count = model.count_prompt
+
+    async def counting(messages):
+        counted.append(messages)
+        return await count(messages)
+
+    model.count_prompt = counting
+    kept = await fit_reader("Which?", PASSAGES, run)
+    assert kept == PASSAGES[: len(kept)]
+    assert len(counted) <= math.log2(len(PASSAGES)) + 2
+
+    async def room(number):
+        asked = reader_messages("Which?", PASSAGES[:number])
+        wanted = FORMS[Form.SHORT]
+        return await run.room(Role.READER, asked, wanted.tokens, schema=wanted.reply)
+
+    assert len(kept) == 1 or await room(len(kept)) >= 0
+    assert len(kept) == len(PASSAGES) or await room(len(kept) + 1) < 0
+    assert bool(run.warnings) == (len(kept) < len(PASSAGES))
+
+
+QUESTION = "How much is the rent?"
+SAID = (1, "900 euros a month", "The rent is 900 euros a month.")
+
+
+@pytest.fixture
+async def asked(make_run, documents):
+    """`asked(*replies)`: the answer of a reader that says these, its calls, and what is noted."""
+    async with InMemorySources(documents) as sources:
+        lease = documents[0]
+        passages = [lease.passage(Span(lease.id, 0, len(lease.text)))]
+
+        async def ask(*replies, **options):
+            run, model = make_run(sources, replies, **options)
+            answer = await read(QUESTION, passages, run, strategy="s", evidence=())
+            noted = [event.text for _, event in run.trace.events if isinstance(event, Noted)]
+            return answer, model.calls, noted
+
+        yield ask
+
+
+async def test_a_reader_that_found_what_it_does_not_quote_is_asked_once_more(asked, reply):
+    empty = reply(short="900 euros", found=True)
+    answer, calls, noted = await asked(empty, reply(SAID, short="900 euros"))
+    assert answer.found
+    assert answer.citations
+    assert answer.short == "900 euros"
+    first, second = (call.messages for call in calls)
+    assert list(second[: len(first)]) == list(first)
+    assert second[-2] == Message("assistant", empty)
+    least = [call.schema["properties"]["statements"].get("minItems") for call in calls]
+    assert least == [None, 1]
+    assert [list(call.schema["properties"]) for call in calls] == [
+        ["statements", "short_answer", "found"]
+    ] * 2
+    assert len(noted) == 1
+
+
+@pytest.mark.parametrize("again", ["nothing", "no JSON"])
+async def test_one_that_quotes_nothing_again_is_a_refusal(again, asked, reply):
+    empty = reply(found=True)
+    replies = [empty] * 4 if again == "nothing" else [empty, *["no JSON"] * 3]
+    answer, calls, _ = await asked(*replies)
+    assert not answer.found
+    assert answer.text == NOT_FOUND
+    assert len(calls) == len(replies)
+
+
+async def test_a_reader_that_found_nothing_is_believed(asked, reply):
+    answer, calls, noted = await asked(reply(found=False))
+    assert not answer.found
+    assert len(calls) == 1
+    assert not noted
+
+
+async def test_a_refusal_stands_where_no_tokens_are_left_to_ask_again(asked, reply):
+    answer, calls, noted = await asked(reply(found=True), max_tokens=1100)
+    assert not answer.found
+    assert len(calls) == 1
+    assert "first reply" in noted[-1]

@@ -1,8 +1,14 @@
 import pytest
 
-from colligate.core.support import NEAR, find_supporting_sentences, has_all_numbers, support
-from colligate.documents import Document, Span
-from colligate.documents.markdown import markdown_tree
+from colligate.core.support import (
+    NEAR,
+    find_supporting_sentences,
+    has_all_numbers,
+    split_content_words,
+    support,
+)
+from colligate.documents import Span
+from support.documents import make
 
 SOURCE = "If you cure the violation prior to 30 days after your receipt of the notice, it stands."
 
@@ -43,7 +49,7 @@ def test_across_languages_the_numbers_must_stand():
 
 def test_supporting_sentences_are_the_best_one_then_the_best_two_in_a_row():
     text = "Cats sleep. The fee is five euros. It falls due in May at noon. Dogs bark."
-    document = Document("a", "A", text, markdown_tree(text, "a"))
+    document = make(text, "A", "a")
     claim = "The fee of five euros falls due at noon."
     spans = find_supporting_sentences(claim, document, Span("a", 0, len(text)))
     assert [document.slice(s) for s in spans] == [
@@ -56,3 +62,26 @@ def test_supporting_sentences_are_the_best_one_then_the_best_two_in_a_row():
 def test_near_asks_for_more_of_the_claim_than_a_quote_does():
     found = support("The name of the university may not be used for any purpose.", "a purpose")
     assert not found.enough(NEAR)
+
+
+# Content words
+
+
+def test_function_words_are_left_out_and_endings_joined():
+    assert split_content_words("The licences are terminated") == split_content_words(
+        "licence terminates"
+    )
+
+
+def test_numbers_read_alike_in_words_and_digits():
+    assert split_content_words("thirty days") == split_content_words("30 days")
+    assert split_content_words("1,234.5 tonnes")[0] == "1234.5"
+
+
+def test_each_chinese_character_is_a_word():
+    assert split_content_words("违反者") == ["违", "反", "者"]
+
+
+def test_accents_and_scripts_are_kept_apart():
+    assert split_content_words("résumé") != split_content_words("resume")
+    assert split_content_words("Лицензия") == ["лицензия"]

@@ -56,6 +56,7 @@ def test_prompts_are_those_of_core_and_of_the_strategies() -> None:
 
     assert {"core/reader.py", "duquad/prompts.py", "baselines/full_context.py"} <= set(digests)
     assert "baselines/direct.py" not in digests
+    assert not any(name.endswith("__init__.py") for name in digests)  # names, not prompts
     assert digests == prompt_digests([DuQUAD, FullContext])
 
 

@@ -19,9 +19,11 @@ from colligate.errors import (
     MissingPath,
     NoText,
     ServerFailed,
+    UnsupportedFormat,
 )
 from colligate.library import SearchMode
 from support.embedders import WordEmbedder
+from support.plugins import installed
 from support.processes import start_child
 
 NOTING = "support.readers:noting"
@@ -255,6 +257,26 @@ async def test_another_release_reads_a_bad_file_again(open_library, write, noted
         monkeypatch.setattr("colligate.library.ingest._RELEASE", "99.0")
         await library.add(empty)
     assert noted() == ["empty", "empty"]
+
+
+SHOUTING = """
+from colligate.documents.reading import make_document
+
+def read(source):
+    return make_document(source, source.data.decode("utf-16-le").upper())
+"""
+
+
+async def test_a_refused_file_is_read_once_its_format_is_installed(library, write, tmp_path):
+    film = write("film.loud", "A\0 \0b\0i\0t\0t\0e\0r\0n\0")
+    for _ in range(2):
+        ((_, error),) = (await library.add(film)).failed
+        assert isinstance(error, UnsupportedFormat)
+    with installed(tmp_path / "site", SHOUTING, {"formats": {"loud": "loud:read"}}, "loud"):
+        result = await library.add(film)
+        assert (result.failed, result.added) == ([], [film])
+        assert await find(library, "bittern") == "A BITTERN"
+        assert (await library.add(film)).unchanged == [film]
 
 
 @pytest.mark.parametrize("fault", ["deadly", "broken"])

@@ -13,8 +13,6 @@ from tokenizers import Tokenizer
 
 from colligate.errors import MissingExtra, WeightsUnavailable
 from colligate.models.embedders import (
-    MINILM_NAME,
-    STATIC_NAME,
     CrossEncoderReranker,
     MiniLM,
     SentenceTransformerEmbedder,
@@ -27,7 +25,7 @@ real = pytest.mark.model
 
 @pytest.fixture(scope="module")
 def minilm() -> Iterator[MiniLM]:
-    pull(MINILM_NAME)
+    pull(MiniLM.name)
     embedder = MiniLM()
     yield embedder
     asyncio.run(embedder.aclose())
@@ -35,7 +33,7 @@ def minilm() -> Iterator[MiniLM]:
 
 @pytest.fixture
 def static() -> StaticEmbedder:
-    pull(STATIC_NAME)
+    pull(StaticEmbedder.name)
     return StaticEmbedder()
 
 
@@ -99,7 +97,7 @@ async def test_only_the_first_256_tokens_are_read(minilm):
 
 @real
 async def test_a_static_vector_is_the_mean_of_its_tokens(static):
-    files = pull(STATIC_NAME)
+    files = pull(StaticEmbedder.name)
     raw = files["model"].read_bytes()
     header = json.loads(raw[8 : 8 + int.from_bytes(raw[:8], "little")])
     assert header["embedding.weight"]["dtype"] == "F16"
@@ -121,7 +119,7 @@ async def test_numbers_of_the_wordllama_library(static):
 
 
 @pytest.mark.parametrize(
-    ("backend", "name"), [(MiniLM, MINILM_NAME), (StaticEmbedder, STATIC_NAME)]
+    ("backend", "name"), [(MiniLM, MiniLM.name), (StaticEmbedder, StaticEmbedder.name)]
 )
 def test_missing_weights_say_how_to_get_them(tmp_path, monkeypatch, backend, name):
     monkeypatch.setenv("COLLIGATE_HOME", str(tmp_path))
@@ -131,7 +129,7 @@ def test_missing_weights_say_how_to_get_them(tmp_path, monkeypatch, backend, nam
 
 @real
 @pytest.mark.parametrize(
-    ("backend", "name"), [(MiniLM, MINILM_NAME), (StaticEmbedder, STATIC_NAME)]
+    ("backend", "name"), [(MiniLM, MiniLM.name), (StaticEmbedder, StaticEmbedder.name)]
 )
 async def test_damaged_weights_are_one_line(tmp_path, monkeypatch, capfd, backend, name):
     whole = pull(name)

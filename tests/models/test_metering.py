@@ -32,16 +32,15 @@ def test_sums_by_role(meter):
     meter.chat(Role.READER, "openai:dear", Usage(1000, 100, cached_tokens=400), seconds=2)
     meter.chat(Role.WORKER, "openai:dear", Usage(10, 1), seconds=1)
     meter.scoring(Role.SCORER, "gguf:x", passes=20, seconds=0.5)
-    meter.embedding("embedder", "minilm", Usage(50), seconds=0.1)
     meter.retrieval()
     report = meter.report()
     # 600 fresh at 2 $/M, 400 cached at 0.5, 100 out at 10; 10 at 2 and 1 at 10.
     assert report.cost_usd == pytest.approx((1200 + 200 + 1000 + 20 + 10) / 1e6)
     assert (report.calls, report.scoring_passes, report.retrieval_rounds) == (2, 20, 1)
-    assert (report.input_tokens, report.output_tokens) == (1060, 101)
-    assert report.seconds == pytest.approx(3.6)
-    assert meter.tokens == 1161
-    assert list(report.by_role) == ["reader", "worker", "scorer", "embedder"]
+    assert (report.input_tokens, report.output_tokens) == (1010, 101)
+    assert report.seconds == pytest.approx(3.5)
+    assert meter.tokens == 1111
+    assert list(report.by_role) == ["reader", "worker", "scorer"]
     assert report.by_role["reader"]["output_tokens"] == 100
     assert meter.warnings == []
     assert meter.report(seconds=9).to_json()["seconds"] == 9

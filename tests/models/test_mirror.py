@@ -37,7 +37,7 @@ def partial(tmp_path: Path) -> Path:
 
 def fetch(partial: Path, most: int = len(CONTENT)) -> list[int]:
     sizes: list[int] = []
-    download(WHEEL, partial, most, sizes.append)
+    download(WHEEL, partial, most=most, on_bytes=sizes.append)
     return sizes
 
 

@@ -20,7 +20,13 @@ from colligate.errors import (
 )
 from colligate.models import Completion, Message
 from colligate.models.openai import OpenAIChat
-from colligate.models.structured import ask_structured, parse, schema_instruction, with_schema
+from colligate.models.structured import (
+    ask_structured,
+    json_schema_of,
+    parse,
+    schema_instruction,
+    with_schema,
+)
 
 ASK = [Message("user", "Which city?")]
 
@@ -216,6 +222,24 @@ async def test_a_model_that_ignores_schemas_is_told_in_the_prompt(scripted_model
         assert call.messages[0] == Message("user", f"Which city?\n\n{instruction}")
         assert call.prompt.count("JSON schema") == 1
     assert [message.role for message in model.calls[1].messages] == ["user", "assistant", "user"]
+
+
+class Country(BaseModel):
+    """A docstring for readers of the code."""
+
+    class Region(BaseModel):
+        """Another one."""
+
+        name: str
+
+    capital: City = Field(description="its largest city")
+    regions: list[Region]
+
+
+def test_a_schema_has_the_descriptions_of_fields_and_no_docstrings():
+    schema = json_schema_of(Country)
+    assert json.dumps(schema).count('"description"') == 1
+    assert schema["properties"]["capital"]["description"] == "its largest city"
 
 
 def test_the_schema_is_a_turn_of_its_own_after_another_role_and_never_twice():

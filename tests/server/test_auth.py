@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -31,7 +29,7 @@ CLOSED = [
 
 
 @pytest.mark.parametrize(("method", "path"), CLOSED)
-async def test_nothing_is_shown_without_the_token(serve: Any, method: str, path: str) -> None:
+async def test_nothing_is_shown_without_the_token(serve, method, path):
     async with serve(token=TOKEN) as client:
         for headers in ({}, {"Authorization": f"Bearer {TOKEN}x"}, {"Authorization": TOKEN}):
             response = await client.request(method, path, headers=headers)
@@ -40,21 +38,21 @@ async def test_nothing_is_shown_without_the_token(serve: Any, method: str, path:
         assert (await client.request(method, path, headers=RIGHT)).status_code != 401
 
 
-async def test_what_needs_no_token(serve: Any) -> None:
+async def test_what_needs_no_token(serve):
     async with serve(token=TOKEN) as client:
         for path in ("/healthz", "/api/docs", "/api/openapi.json"):
             assert (await client.get(path)).status_code == 200
         assert (await client.get("/")).status_code != 401
 
 
-async def test_cookies_and_queries_are_not_tokens(serve: Any) -> None:
+async def test_cookies_and_queries_are_not_tokens(serve):
     async with serve(token=TOKEN) as client:
         cookie = {"Cookie": f"token={TOKEN}; Authorization=Bearer {TOKEN}"}
         assert (await client.get("/api/about", headers=cookie)).status_code == 401
         assert (await client.get(f"/api/about?token={TOKEN}")).status_code == 401
 
 
-async def test_without_a_configured_token_this_machine_may_ask(client: Any) -> None:
+async def test_without_a_configured_token_this_machine_may_ask(client):
     assert (await client.get("/api/about")).status_code == 200
 
 
@@ -65,20 +63,20 @@ async def test_without_a_configured_token_this_machine_may_ask(client: Any) -> N
         *((h, 200) for h in ("localhost:8420", "127.0.0.1", "[::1]:8420", "LOCALHOST")),
     ],
 )
-async def test_on_loopback_only_names_of_this_machine(serve: Any, host: str, status: int) -> None:
+async def test_on_loopback_only_names_of_this_machine(serve, host, status):
     """Another name was made to point here (DNS rebinding)."""
     async with serve() as client:
         response = await client.get("/api/libraries", headers={"Host": host})
         assert response.status_code == status
 
 
-async def test_beyond_this_machine_any_name_will_do(serve: Any) -> None:
+async def test_beyond_this_machine_any_name_will_do(serve):
     async with serve(host="0.0.0.0", token=TOKEN) as client:
         headers = {"Host": "papers.example", **RIGHT}
         assert (await client.get("/api/libraries", headers=headers)).status_code == 200
 
 
-async def test_pages_of_other_origins_change_nothing(serve: Any) -> None:
+async def test_pages_of_other_origins_change_nothing(serve):
     async with serve() as client:
         for headers, status in (
             ({"Origin": "https://evil.example"}, 403),
@@ -94,7 +92,7 @@ async def test_pages_of_other_origins_change_nothing(serve: Any) -> None:
             assert response.status_code == status
 
 
-async def test_origins_that_were_allowed(serve: Any) -> None:
+async def test_origins_that_were_allowed(serve):
     origin = {"Origin": "https://papers.example"}
     # As a proxy in front of the server passes it on.
     proxied = {"Host": "papers.example", **origin}
@@ -111,7 +109,7 @@ async def test_origins_that_were_allowed(serve: Any) -> None:
         assert "access-control-allow-origin" not in response.headers
 
 
-async def test_every_response_has_the_security_headers(serve: Any) -> None:
+async def test_every_response_has_the_security_headers(serve):
     async with serve(token=TOKEN) as client:
         for path in ("/", "/api/about", "/healthz", "/nothing", "/api/docs"):
             headers = (await client.get(path)).headers
@@ -120,7 +118,7 @@ async def test_every_response_has_the_security_headers(serve: Any) -> None:
             assert headers["x-content-type-options"] == "nosniff"
 
 
-async def test_the_reference_lists_every_path_and_loads_nothing(serve: Any) -> None:
+async def test_the_reference_lists_every_path_and_loads_nothing(serve):
     async with serve() as client:
         page = (await client.get("/api/docs")).text
         for path in (await client.get("/api/openapi.json")).json()["paths"]:
@@ -129,7 +127,7 @@ async def test_the_reference_lists_every_path_and_loads_nothing(serve: Any) -> N
         assert "http" not in page.replace("the HTTP API", "")
 
 
-async def test_behind_tls_citations_link_to_the_public_address(serve: Any) -> None:
+async def test_behind_tls_citations_link_to_the_public_address(serve):
     messages = [{"role": "user", "content": "Where is the hall"}]
     body = {"model": "retrieve-read", "messages": messages}
     async with serve(files=RULES, allow_origins=("https://papers.example",)) as client:
@@ -143,7 +141,7 @@ async def test_behind_tls_citations_link_to_the_public_address(serve: Any) -> No
 
 
 @given(st.text(max_size=40))
-def test_accepted_tokens_can_be_sent(token: str) -> None:
+def test_accepted_tokens_can_be_sent(token):
     try:
         taken = check_token(token)
     except UsageError:
@@ -153,7 +151,7 @@ def test_accepted_tokens_can_be_sent(token: str) -> None:
     assert not any(character.isspace() for character in taken)
 
 
-def test_new_tokens_differ_and_are_accepted() -> None:
+def test_new_tokens_differ_and_are_accepted():
     assert check_token(make_token()) != make_token()
 
 
@@ -165,24 +163,24 @@ def test_new_tokens_differ_and_are_accepted() -> None:
         ("http://[::1]:3000", "http://[::1]:3000"),
     ],
 )
-def test_origins_are_written_as_browsers_send_them(written: str, origin: str) -> None:
+def test_origins_are_written_as_browsers_send_them(written, origin):
     assert normalize_origin(written) == origin
 
 
 @pytest.mark.parametrize(
     "text", ["*", "null", "papers.example", "https://", "http://[", "https://a/b", "ftp://a", ""]
 )
-def test_other_texts_are_not_origins(text: str) -> None:
+def test_other_texts_are_not_origins(text):
     with pytest.raises(UsageError, match="not an origin"):
         normalize_origin(text)
 
 
-async def test_a_wildcard_origin_opens_nothing(serve: Any) -> None:
+async def test_a_wildcard_origin_opens_nothing(serve):
     async with serve(allow_origins=("*",)) as client:
         for host in ("", "evil.example"):
             assert (await client.get("/api/libraries", headers={"Host": host})).status_code == 421
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.2", "papers.example", ""])
-def test_hosts_beyond_this_machine(host: str) -> None:
+def test_hosts_beyond_this_machine(host):
     assert not is_loopback(host)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -32,9 +31,7 @@ ASK = f"{DEFAULT}/ask"
         ("GET", "/api/runs/nothing/events", {}, 404),
     ],
 )
-async def test_each_is_a_problem(
-    client: Any, method: str, path: str, sent: dict[str, Any], status: int
-) -> None:
+async def test_each_is_a_problem(client, method, path, sent, status):
     response = await client.request(method, path, **sent)
     assert response.status_code == status, response.text
     assert response.headers["content-type"] == "application/problem+json"
@@ -46,20 +43,18 @@ async def test_each_is_a_problem(
         assert response.headers["allow"]
 
 
-async def test_a_problem_has_what_why_and_a_hint(client: Any) -> None:
+async def test_a_problem_has_what_why_and_a_hint(client):
     problem = (await client.ask(strategy="retrieve-reed")).json()
     assert problem["title"] == "Unknown strategy"
     assert "retrieve-read" in problem["detail"]
     assert problem["hint"]
 
 
-async def test_an_unexpected_exception_has_the_headers_and_is_counted(
-    client: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_an_unexpected_exception_has_the_headers_and_is_counted(client, monkeypatch, caplog):
     def broken() -> list[str]:
         raise RuntimeError("secret words")
 
-    monkeypatch.setattr(client.server.libraries, "names", broken)
+    monkeypatch.setattr(client.server.libraries, "list_names", broken)
     for path in ("/api/libraries", "/v1/models"):
         response = await client.get(path)
         assert response.status_code == 500
@@ -73,15 +68,15 @@ async def test_an_unexpected_exception_has_the_headers_and_is_counted(
     assert 'status="499"' not in metrics
 
 
-async def test_of_many_faults_some_are_listed(client: Any) -> None:
+async def test_of_many_faults_some_are_listed(client):
     response = await client.ask(documents=[1] * 5000)
     assert response.status_code == 422
     assert len(response.json()["errors"]) == 20
 
 
-async def test_a_full_disk_keeps_a_run_from_starting_and_leaves_nothing(
-    client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_full_disk_stops_a_run_from_starting_and_leaves_nothing(
+    client, tmp_path, monkeypatch
+):
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
@@ -95,9 +90,9 @@ async def test_a_full_disk_keeps_a_run_from_starting_and_leaves_nothing(
     assert (await client.ask()).status_code == 200
 
 
-async def test_a_run_that_was_forgotten_before_it_was_read_is_404(client: Any) -> None:
+async def test_a_run_that_was_forgotten_before_it_was_read_is_404(client):
     await client.ask()
-    (run,) = client.server.runs.of("default")
+    (run,) = client.server.runs.list_runs("default")
     run.kept_outcome = None
     run.files.delete()
     assert (await run.outcome())["problem"]["status"] == 404

@@ -1,8 +1,9 @@
-"""The limits of the server, and how it refuses more."""
+"""The limits of the server, how it refuses more, and 64 clients at once."""
 
 from __future__ import annotations
 
 import asyncio
+import tracemalloc
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Any
@@ -18,14 +19,14 @@ from support.http_server import DEFAULT, QUESTION, RULES, form_of, parse_events,
 FILES = f"{DEFAULT}/files"
 
 
-async def test_a_body_whose_length_is_too_long_is_not_read(serve: Any) -> None:
+async def test_a_body_whose_length_is_too_long_is_not_read(serve):
     async with serve(body_bytes=1000) as client:
         response = await client.ask("x" * 2000)
         assert response.status_code == 413
         assert response.headers["content-type"] == "application/problem+json"
 
 
-async def test_a_body_without_a_length_is_counted(serve: Any) -> None:
+async def test_a_body_without_a_length_is_counted(serve):
     sent = 0
 
     async def endless() -> AsyncIterator[bytes]:
@@ -47,14 +48,14 @@ async def test_a_body_without_a_length_is_counted(serve: Any) -> None:
         assert await client.listed("documents") == []
 
 
-async def test_too_many_files_in_one_request(serve: Any) -> None:
+async def test_too_many_files_in_one_request(serve):
     async with serve(upload_files=2) as client:
         files = form_of({f"{n}.md": "text" for n in range(3)})
         assert (await client.post(FILES, files=files)).status_code == 400
         assert await client.listed("documents") == []
 
 
-async def test_too_many_uploads_at_once() -> None:
+async def test_too_many_uploads_at_once():
     inside, leave = asyncio.Event(), asyncio.Event()
 
     async def app(*_: Any) -> None:
@@ -83,19 +84,19 @@ async def test_too_many_uploads_at_once() -> None:
     assert await post() == []
 
 
-async def test_too_many_libraries(serve: Any) -> None:
+async def test_too_many_libraries(serve):
     async with serve(libraries=2) as client:
         for name, status in (("a", 201), ("b", 409)):
             assert (await client.post("/api/libraries", json={"name": name})).status_code == status
 
 
-async def test_runs_wait_in_order_and_learn_their_place(serve: Any, held: Any) -> None:
+async def test_runs_wait_in_order_and_learn_their_place(serve, held):
     async with serve(held, RULES, runs=1, waiting=2) as client:
         runs = client.server.runs
         asking = []
         for n in range(3):
             asking.append(client.begin(stream=True))
-            await until(lambda n=n: len(runs.of("default")) == n + 1)
+            await until(lambda n=n: len(runs.list_runs("default")) == n + 1)
         await until(lambda: held.now == 1)
         refused = await client.ask()
         assert refused.status_code == 503
@@ -108,23 +109,23 @@ async def test_runs_wait_in_order_and_learn_their_place(serve: Any, held: Any) -
         assert [stream[-1][0] for stream in streams] == ["answer"] * 3
 
 
-async def test_a_waiting_run_that_is_cancelled_frees_its_place(serve: Any, held: Any) -> None:
+async def test_a_waiting_run_that_is_cancelled_frees_its_place(serve, held):
     async with serve(held, RULES, runs=1, waiting=1) as client:
         runs = client.server.runs
         first = client.begin()
         await until(lambda: held.now == 1)
         second = client.begin()
-        await until(lambda: len(runs.of("default")) == 2)
-        waiting = next(run for run in runs.of("default") if run.state == "queued")
+        await until(lambda: len(runs.list_runs("default")) == 2)
+        waiting = next(run for run in runs.list_runs("default") if run.state == "queued")
         assert (await client.delete(f"/api/runs/{waiting.id}")).status_code == 204
         assert (await second).status_code == 409
         third = client.begin()
-        await until(lambda: len(runs.of("default")) == 3)
+        await until(lambda: len(runs.list_runs("default")) == 3)
         held.gate.set()
         assert [(await each).status_code for each in (first, third)] == [200, 200]
 
 
-async def test_a_running_run_that_is_cancelled_frees_its_place(serve: Any, held: Any) -> None:
+async def test_a_running_run_that_is_cancelled_frees_its_place(serve, held):
     async with serve(held, RULES, runs=1) as client:
         first = client.begin()
         await until(lambda: held.now == 1)
@@ -138,18 +139,18 @@ async def test_a_running_run_that_is_cancelled_frees_its_place(serve: Any, held:
         assert (await client.ask()).status_code == 200
 
 
-async def test_too_many_streams(serve: Any, held: Any) -> None:
+async def test_too_many_streams(serve, held):
     body = {"question": QUESTION, "stream": True}
     async with serve(held, RULES, socket=True, streams=1, runs=2) as client:
         async with client.stream("POST", f"{DEFAULT}/ask", json=body):
             await until(lambda: held.now == 1)
             assert (await client.ask(stream=True)).status_code == 503
-        await until(lambda: all(run.over for run in client.server.runs.of("default")))
+        await until(lambda: all(run.ended for run in client.server.runs.list_runs("default")))
         held.gate.set()
         assert (await client.ask(stream=True)).status_code == 200
 
 
-async def test_metrics_count_and_hold_no_text(serve: Any) -> None:
+async def test_metrics_count_and_hold_no_text(serve):
     files = {"secret-plan.md": "# Hidden title\n\nThe vault is in the hall.\n"}
     async with serve(files=files) as client:
         await client.ask("Where is the hall")
@@ -166,9 +167,7 @@ async def test_metrics_count_and_hold_no_text(serve: Any) -> None:
             assert word not in metrics
 
 
-async def test_of_questions_in_the_same_moment_no_more_than_the_limit_start(
-    serve: Any, held: Any
-) -> None:
+async def test_of_questions_in_the_same_moment_no_more_than_the_limit_start(serve, held):
     async with serve(held, RULES, runs=1, waiting=2) as client:
         start = client.server.runs.start
         request = AskRequest(question="Where is the yard")
@@ -186,9 +185,7 @@ async def test_of_questions_in_the_same_moment_no_more_than_the_limit_start(
         assert (await client.ask()).status_code == 200
 
 
-async def test_a_place_freed_while_the_next_run_is_cancelled_goes_to_the_third(
-    serve: Any, held: Any
-) -> None:
+async def test_a_place_freed_while_the_next_run_is_cancelled_goes_to_the_third(serve, held):
     async with serve(held, RULES, runs=1, waiting=3) as client:
         start = client.server.runs.start
         request = AskRequest(question="Where is the yard")
@@ -202,3 +199,41 @@ async def test_a_place_freed_while_the_next_run_is_cancelled_goes_to_the_third(
         held.gate.set()
         await third.wait()
         assert third.state == "done"
+
+
+CLIENTS = 64
+
+
+async def test_64_clients_ask_at_once_and_none_gets_anothers_answer(serve):
+    """Half of them stream; each asks about its own house, in a library of one page a house."""
+    files = {
+        f"house{n}.md": f"# House {n}\n\nThe door of number{n} is painted shade{n}.\n"
+        for n in range(CLIENTS)
+    }
+    async with serve(files=files, socket=True, runs=8, waiting=CLIENTS) as client:
+
+        async def ask(n: int) -> dict[str, Any]:
+            question = f"Which shade has the door of number{n}"
+            response = await client.ask(question, stream=n % 2 == 0)
+            assert response.status_code == 200, response.text
+            if n % 2:
+                return dict(response.json())
+            name, answer = parse_events(response.text)[-1]
+            assert name == "answer"
+            return dict(answer)
+
+        await ask(0)
+        tracemalloc.start()
+        before = tracemalloc.get_traced_memory()[0]
+        answers = await asyncio.gather(*map(ask, range(CLIENTS)))
+        after, most = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        for n, answer in enumerate(answers):
+            assert answer["answer"] == f"The door of number{n} is painted shade{n}. [1]"
+            (citation,) = answer["citations"]
+            assert citation["title"] == f"House {n}"
+        assert len({answer["run"] for answer in answers}) == CLIENTS
+        # A run leaves a line in a list behind, and while it is under way its prompt.
+        assert after - before < 8_000_000
+        assert most - before < 64_000_000
+        assert {run["state"] for run in await client.listed("runs")} == {"done"}

@@ -17,7 +17,7 @@ def sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def test_the_page_is_built_of_these_sources() -> None:
+def test_the_page_is_built_of_these_sources():
     """web/digest.mjs writes the digest; this works it out again, without node."""
     files = [path for path in (WEB / "src").rglob("*") if path.is_file()]
     names = [path.relative_to(WEB).as_posix() for path in files if ".test." not in path.name]
@@ -27,7 +27,7 @@ def test_the_page_is_built_of_these_sources() -> None:
     assert built["sources"] == sha256("".join(lines).encode()), told
 
 
-def test_the_page_is_whole() -> None:
+def test_the_page_is_whole():
     """Every file is the one that was built, and there is no other."""
     built = json.loads((PAGE / "manifest.json").read_text())["assets"]
     here = {
@@ -38,7 +38,7 @@ def test_the_page_is_whole() -> None:
     assert here == built
 
 
-def test_the_page_needs_nothing_from_elsewhere() -> None:
+def test_the_page_needs_nothing_from_elsewhere():
     """It loads what the server has beside it, which its Content-Security-Policy holds it to."""
     html = (PAGE / "index.html").read_text()
     asked = re.findall(r'(?:src|href)="([^"]+)"', html)

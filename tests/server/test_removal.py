@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 from typing import Any
 
 from colligate.cli import main
@@ -15,7 +14,7 @@ FILES = {"yard.md": "# Yard\n\nThe key is under the mat.\n", "b.md": "# B\n\nTex
 MAT = "Where is the mat"
 
 
-async def test_a_removed_document_leaves_no_trace(serve: Any, tmp_path: Path) -> None:
+async def test_a_removed_document_leaves_no_trace(serve, tmp_path):
     async with serve(files=FILES) as client:
         kept = (await client.ask("Text", documents=[await client.document("B")])).json()["run"]
         yard = await client.document("Yard")
@@ -29,9 +28,7 @@ async def test_a_removed_document_leaves_no_trace(serve: Any, tmp_path: Path) ->
         assert (await client.get(f"{DEFAULT}/documents/{yard}")).status_code == 404
 
 
-async def test_a_failed_run_over_whole_documents_goes_with_any_of_them(
-    serve: Any, tmp_path: Path
-) -> None:
+async def test_a_failed_run_over_whole_documents_goes_with_any_of_them(serve, tmp_path):
     def reply(call: Any) -> Any:
         return "no JSON" if len(model.calls) == 1 else ServerFailed("broken", "", "")
 
@@ -46,42 +43,40 @@ async def test_a_failed_run_over_whole_documents_goes_with_any_of_them(
         assert list((tmp_path / "papers" / "runs").iterdir()) == []
 
 
-async def test_a_run_under_way_that_holds_removed_text_is_not_kept(
-    serve: Any, held: Any, tmp_path: Path
-) -> None:
+async def test_a_run_under_way_that_holds_removed_text_is_not_kept(serve, held, tmp_path):
     async with serve(held, FILES) as client:
         runs = client.server.runs
         asking = client.begin(MAT)
         await until(lambda: held.now == 1)
         await client.delete(f"{DEFAULT}/documents/{await client.document('Yard')}")
         assert (await asking).status_code == 409
-        assert runs.of("default") == []
+        assert runs.list_runs("default") == []
         # A run that had not looked at the document by then is checked when it ends.
         asking = client.begin("Text")
         await until(lambda: held.now == 1)
-        (run,) = runs.of("default")
+        (run,) = runs.list_runs("default")
         run.removed = frozenset({await client.document("B")})
         held.gate.set()
         assert (await asking).status_code == 200
-        assert runs.of("default") == []
+        assert runs.list_runs("default") == []
         assert list((tmp_path / "papers" / "runs").iterdir()) == []
 
 
-async def test_a_follower_of_an_erased_run_learns_how_it_ended(serve: Any, held: Any) -> None:
+async def test_a_follower_of_an_erased_run_learns_how_it_ended(serve, held):
     async with serve(held, FILES) as client:
         runs = client.server.runs
         asking = client.begin(MAT, stream=True)
         await until(lambda: held.now == 1)
-        (run,) = runs.of("default")
+        (run,) = runs.list_runs("default")
         run.files.delete()
-        runs._recorders[run.id].wake()  # the next event, before the run is stopped
+        run.recorder.wake()  # the next event, before the run is stopped
         await asyncio.wait([asking], timeout=0.2)
         await runs.forget(run)
         name, problem = parse_events((await asking).text)[-1]
         assert (name, problem["status"]) == ("problem", 409)
 
 
-async def test_the_command_line_removes_what_a_server_kept(serve: Any, tmp_path: Path) -> None:
+async def test_the_command_line_removes_what_a_server_kept(serve, tmp_path):
     papers = tmp_path / "papers"
     async with serve(files=FILES) as client:
         kept = (await client.ask("Text", documents=[await client.document("B")])).json()["run"]

@@ -35,13 +35,13 @@ def tokens(text: str) -> Iterator[Token]:
 
 
 @given(TEXTS, TEXTS.filter(str.strip), TEXTS)
-def test_no_image_and_no_html_whatever_is_written(text: str, title: str, heading: str) -> None:
+def test_no_image_and_no_html_whatever_is_written(text, title, heading):
     rendered = render_answer(answer(text, citation(title, [heading]))).text
     assert not {"image", "html_inline", "html_block"} & {token.type for token in tokens(rendered)}
 
 
 @given(TEXTS, st.data())
-def test_a_place_in_the_answer_is_found_in_the_text(text: str, data: st.DataObject) -> None:
+def test_a_place_in_the_answer_is_found_in_the_text(text, data):
     start = data.draw(st.integers(0, len(text)))
     end = data.draw(st.integers(start, len(text)))
     rendered = render_answer(answer(text))
@@ -55,12 +55,12 @@ def inserted(shifts: tuple[int, ...]) -> set[int]:
     return {at + number for number, at in enumerate(shifts)}
 
 
-def test_plain_answers_stay_as_they_are() -> None:
+def test_plain_answers_stay_as_they_are():
     text = "Rent is < 900 € [1] (see *House rules*), [uncited] in 2 of 3 cases!"
     assert render_answer(answer(text)).text == text
 
 
-def test_sources_say_title_headings_and_page() -> None:
+def test_sources_say_title_headings_and_page():
     first = citation("Lease", ["Lease", "Rent", "Due\ndate"], 4)
     rendered = render_answer(answer("Due. [1] [2]", first, citation("Annex [A]", []))).text
     assert rendered == "Due. [1] [2]\n\nSources:\n\n[1] Lease › Rent › Due date, page 4  \n" + (
@@ -68,7 +68,7 @@ def test_sources_say_title_headings_and_page() -> None:
     )
 
 
-def test_link_definitions_are_text() -> None:
+def test_link_definitions_are_text():
     rendered = render_answer(answer("Yes. [1]\n\n[1]: http://example.org")).text
     assert "link_open" not in {token.type for token in tokens(rendered)}
 
@@ -82,5 +82,5 @@ def test_link_definitions_are_text() -> None:
         {"event": "another\npackage's"},
     ],
 )
-def test_an_event_is_one_line(event: dict[str, Any]) -> None:
+def test_an_event_is_one_line(event):
     assert len(render_event(event).splitlines()) == 1

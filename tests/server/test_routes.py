@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,12 +12,13 @@ from colligate.errors import ServerFailed, WeightsUnavailable
 from colligate.models import Capability
 from colligate.settings import Named, Settings
 from colligate.testing import ScriptedModel
-from support.http_server import DEFAULT, QUESTION, RULES
+from support.http_server import DEFAULT, QUESTION, RULES, parse_events
+from support.plugins import TOY_ENTRY_POINTS, TOY_STRATEGY, installed
 
 NAMES_A_MODEL = re.compile("adapter|encoder|classifier|expert|nli|reflection|model")
 
 
-async def test_about_names_models_strategies_and_limits(client: Any) -> None:
+async def test_about_names_models_strategies_and_limits(client):
     about = (await client.get("/api/about")).json()
     assert about["models"] == {"reader": "scripted"}
     strategies = {each["name"]: each for each in about["strategies"]}
@@ -31,14 +31,14 @@ async def test_about_names_models_strategies_and_limits(client: Any) -> None:
     assert about["limits"]["question_characters"] == 8000
 
 
-async def test_every_operation_has_a_name_of_its_own(client: Any) -> None:
+async def test_every_operation_has_a_name_of_its_own(client):
     paths = (await client.get("/api/openapi.json")).json()["paths"]
     ids = [each["operationId"] for methods in paths.values() for each in methods.values()]
     assert len(set(ids)) == len(ids)
     assert {"ask_library", "read_document", "create_chat_completion"} <= set(ids)
 
 
-async def test_an_answer_and_its_citation_lead_to_the_document(client: Any) -> None:
+async def test_an_answer_and_its_citation_lead_to_the_document(client):
     answer = (await client.ask()).json()
     assert answer["found"]
     (citation,) = answer["citations"]
@@ -50,7 +50,7 @@ async def test_an_answer_and_its_citation_lead_to_the_document(client: Any) -> N
     assert run["answer"] == answer
 
 
-async def test_a_question_over_some_documents(client: Any) -> None:
+async def test_a_question_over_some_documents(client):
     (other,) = (await client.add({"other.md": "# Other\n\nThey hang in the hall.\n"}))["documents"]
     answer = (await client.ask(documents=[other])).json()
     assert {each["document"] for each in answer["evidence"]} == {other}
@@ -58,7 +58,7 @@ async def test_a_question_over_some_documents(client: Any) -> None:
     assert (await client.ask(documents=[])).status_code == 409
 
 
-async def test_parameters_of_a_strategy(client: Any) -> None:
+async def test_parameters_of_a_strategy(client):
     answer = (await client.ask(strategy="retrieve-read", parameters={"k": 1})).json()
     assert len(answer["evidence"]) == 1
     wrong = await client.ask(parameters={"kk": 1})
@@ -66,7 +66,7 @@ async def test_parameters_of_a_strategy(client: Any) -> None:
     assert "kk" in wrong.json()["detail"]
 
 
-async def test_no_client_names_a_model_or_a_folder_to_load(client: Any) -> None:
+async def test_no_client_names_a_model_or_a_folder_to_load(client):
     tried = 0
     for strategy in (await client.get("/api/about")).json()["strategies"]:
         for parameter in strategy["parameters"]:
@@ -79,14 +79,14 @@ async def test_no_client_names_a_model_or_a_folder_to_load(client: Any) -> None:
     assert tried > 5
 
 
-async def test_models_that_were_allowed_may_be_named(serve: Any) -> None:
+async def test_models_that_were_allowed_may_be_named(serve):
     async with serve(files=RULES, allow_models=("hf:one",)) as client:
         for name, fits in (("hf:one", True), ("hf:two", False), (None, True)):
             response = await client.ask(strategy="rdr2", parameters={"router_adapter": name})
             assert ("--allow-model" in response.text) is not fits
 
 
-async def test_adapters_of_the_settings_are_on_the_steps(serve: Any) -> None:
+async def test_adapters_of_the_settings_are_on_the_steps(serve):
     class Adaptable(ScriptedModel):
         async def with_adapter(self, adapter: str) -> Any:
             raise WeightsUnavailable(f"there is no adapter {adapter}")
@@ -101,7 +101,7 @@ async def test_adapters_of_the_settings_are_on_the_steps(serve: Any) -> None:
         assert "adapter" not in response.text
 
 
-async def test_a_model_that_fails_is_the_gateways_fault(serve: Any) -> None:
+async def test_a_model_that_fails_is_the_gateways_fault(serve):
     failure = ServerFailed("no answer", "the model's server failed", "look at it")
     async with serve(ScriptedModel(lambda _: failure), RULES) as client:
         response = await client.ask()
@@ -111,24 +111,24 @@ async def test_a_model_that_fails_is_the_gateways_fault(serve: Any) -> None:
         assert run["state"] == "failed"
 
 
-async def test_an_empty_library_cannot_be_asked(serve: Any) -> None:
+async def test_an_empty_library_cannot_be_asked(serve):
     async with serve() as client:
         assert (await client.ask()).status_code == 409
 
 
 @pytest.mark.parametrize("question", ["", " \n", "x" * 8001])
-async def test_questions_are_neither_empty_nor_endless(client: Any, question: str) -> None:
+async def test_questions_are_neither_empty_nor_endless(client, question):
     assert (await client.ask(question)).status_code == 422
     assert await client.listed("runs") == []
 
 
-async def test_a_token_budget_is_enforced(client: Any) -> None:
+async def test_a_token_budget_is_enforced(client):
     response = await client.ask(max_tokens_total=1)
     assert response.status_code == 422
     assert response.json()["title"] == "Budget exceeded"
 
 
-async def test_trees_pages_and_ranges(client: Any) -> None:
+async def test_trees_pages_and_ranges(client):
     path = f"{DEFAULT}/documents/{await client.document('Rules')}"
     tree = (await client.get(f"{path}/tree")).json()
     assert [node["title"] for node in tree["nodes"] if node["kind"] == "section"] == ["Rules"]
@@ -139,7 +139,7 @@ async def test_trees_pages_and_ranges(client: Any) -> None:
     assert (beyond["text"], beyond["start"]) == ("", whole["characters"])
 
 
-async def test_long_texts_come_in_pieces(serve: Any) -> None:
+async def test_long_texts_come_in_pieces(serve):
     async with serve(files={"long.txt": "word " * 50_000}) as client:
         path = f"{DEFAULT}/documents/{await client.document('long')}"
         first = (await client.get(path)).json()
@@ -148,14 +148,14 @@ async def test_long_texts_come_in_pieces(serve: Any) -> None:
         assert len(first["text"] + rest["text"]) == first["characters"]
 
 
-async def test_passages_are_found(client: Any) -> None:
+async def test_passages_are_found(client):
     query = {"q": "bicycles", "k": 3, "mode": "sparse"}
     (hit,) = (await client.get(f"{DEFAULT}/search", params=query)).json()
     assert hit["section"] == ["Rules"]
     assert "Bicycles" in hit["text"]
 
 
-async def test_libraries_are_apart(client: Any) -> None:
+async def test_libraries_are_apart(client):
     for name, status in (("other", 201), ("other", 409), ("../other", 422)):
         assert (await client.post("/api/libraries", json={"name": name})).status_code == status
     await client.add({"sheds.md": "# Sheds\n\nBicycles hang in the hall.\n"}, library="other")
@@ -170,7 +170,7 @@ async def test_libraries_are_apart(client: Any) -> None:
     assert (await client.delete("/api/libraries/default")).status_code == 409
 
 
-async def test_a_new_library_exists_after_a_restart(serve: Any) -> None:
+async def test_a_new_library_exists_after_a_restart(serve):
     async with serve() as client:
         await client.post("/api/libraries", json={"name": "other"})
     async with serve() as client:
@@ -178,14 +178,14 @@ async def test_a_new_library_exists_after_a_restart(serve: Any) -> None:
         assert [each["name"] for each in libraries] == ["default", "other"]
 
 
-async def test_a_path_is_not_a_document(client: Any, tmp_path: Path) -> None:
+async def test_a_path_is_not_a_document(client, tmp_path):
     """`Library.remove` takes files and folders as well; over HTTP only ids are meant."""
     folder = str(tmp_path / "papers" / "files").replace("/", "%2F")
     assert (await client.delete(f"{DEFAULT}/documents/{folder}")).status_code == 404
     assert len(await client.listed("documents")) == 1
 
 
-async def test_half_a_surrogate_pair_in_a_document_does_no_harm(serve: Any) -> None:
+async def test_half_a_surrogate_pair_in_a_document_does_no_harm(serve):
     record = (
         b'{"id": "odd", "title": "T\\ud800", "text": "Half a pair \\ud83d is in the hall.\\n"}\n'
     )
@@ -200,7 +200,7 @@ async def test_half_a_surrogate_pair_in_a_document_does_no_harm(serve: Any) -> N
 # Runs: followed, replayed, kept, forgotten.
 
 
-async def test_events_stream_and_end_with_the_answer(client: Any) -> None:
+async def test_events_stream_and_end_with_the_answer(client):
     response = await client.ask(stream=True)
     run = response.text.partition('{"id": "')[2].partition('"')[0]
     streamed = await client.events(f"/api/runs/{run}/events")
@@ -214,7 +214,7 @@ async def test_events_stream_and_end_with_the_answer(client: Any) -> None:
     assert (await client.get(f"/api/runs/{run}/events")).text == response.text
 
 
-async def test_prompts_are_shown_when_asked_for(client: Any) -> None:
+async def test_prompts_are_shown_when_asked_for(client):
     run = (await client.ask()).json()["run"]
     streamed = await client.events(f"/api/runs/{run}/events?prompts=true")
     (step,) = [data for _, data in streamed if data.get("event") == "asked"]
@@ -222,9 +222,7 @@ async def test_prompts_are_shown_when_asked_for(client: Any) -> None:
 
 
 @pytest.mark.parametrize(("last_seen", "skipped"), [("2", 2), *((x, 0) for x in ("-1", "x", ""))])
-async def test_a_replay_resumes_after_the_last_event_seen(
-    client: Any, last_seen: str, skipped: int
-) -> None:
+async def test_a_replay_resumes_after_the_last_event_seen(client, last_seen, skipped):
     run = (await client.ask()).json()["run"]
     path = f"/api/runs/{run}/events"
     whole = await client.events(path)
@@ -232,14 +230,14 @@ async def test_a_replay_resumes_after_the_last_event_seen(
 
 
 @pytest.mark.parametrize("number", ["9" * 5000, "\u00b2"])
-async def test_a_strange_last_event_id_is_ignored(client: Any, number: str) -> None:
+async def test_a_strange_last_event_id_is_ignored(client, number):
     run = (await client.ask()).json()["run"]
     headers = {"Last-Event-ID": number.encode("latin-1")}
     response = await client.get(f"/api/runs/{run}/events", headers=headers)
     assert "event: answer" in response.text
 
 
-async def test_runs_survive_a_restart(serve: Any) -> None:
+async def test_runs_survive_a_restart(serve):
     async with serve(files=RULES) as client:
         answer = (await client.ask()).json()
         before = (await client.get(f"/api/runs/{answer['run']}/events")).text
@@ -250,9 +248,7 @@ async def test_runs_survive_a_restart(serve: Any) -> None:
         assert (await client.get(f"/api/runs/{run['id']}/events")).text == before
 
 
-async def test_a_run_that_a_killed_server_left_is_listed_as_cancelled(
-    serve: Any, tmp_path: Path
-) -> None:
+async def test_a_run_that_a_killed_server_left_is_listed_as_cancelled(serve, tmp_path):
     async with serve(files=RULES) as client:
         run = (await client.ask()).json()["run"]
     summary = tmp_path / "papers" / "runs" / f"{run}.json"
@@ -267,23 +263,50 @@ async def test_a_run_that_a_killed_server_left_is_listed_as_cancelled(
         assert '"event": "retrieved"' in (await client.get(f"/api/runs/{run}/events")).text
 
 
-async def test_only_the_last_runs_are_kept(serve: Any, tmp_path: Path) -> None:
+async def test_only_the_last_runs_are_kept(serve, tmp_path):
     async with serve(files=RULES, kept_runs=2) as client:
         ids = [(await client.ask()).json()["run"] for _ in range(4)]
         assert [run["id"] for run in await client.listed("runs")] == ids[:1:-1]
         assert len(list((tmp_path / "papers" / "runs").iterdir())) == 4
 
 
-async def test_a_run_is_forgotten_when_deleted(client: Any) -> None:
+async def test_a_run_is_forgotten_when_deleted(client):
     run = (await client.ask()).json()["run"]
     assert (await client.delete(f"/api/runs/{run}")).status_code == 204
     assert (await client.get(f"/api/runs/{run}")).status_code == 404
     assert await client.listed("runs") == []
 
 
-async def test_events_past_the_limit_are_not_recorded(serve: Any) -> None:
+async def test_events_past_the_limit_are_not_recorded(serve):
     async with serve(files=RULES, run_bytes=300) as client:
         run = (await client.ask()).json()["run"]
         streamed = await client.events(f"/api/runs/{run}/events")
         assert streamed[-1][0] == "answer"
         assert "more events than are recorded" in streamed[-2][1]["text"]
+
+
+# Strategies of other packages.
+
+
+async def test_a_strategy_from_outside_is_listed_and_its_events_have_lines(serve, tmp_path):
+    with installed(tmp_path / "site", TOY_STRATEGY, TOY_ENTRY_POINTS):
+        async with serve(files={**RULES, "attic.md": "# Attic\n\nTrunks.\n"}) as client:
+            strategies = (await client.get("/api/about")).json()["strategies"]
+            (toy,) = [each for each in strategies if each["name"] == "toy"]
+            assert toy["summary"] == "Name the first document"
+            assert toy["runs"] is True
+            assert [each["name"] for each in toy["parameters"]] == ["backwards"]
+            models = (await client.get("/v1/models")).json()["data"]
+            assert "colligate/toy" in {model["id"] for model in models}
+            response = await client.ask(strategy="toy", stream=True, parameters={"backwards": True})
+            streamed = parse_events(response.text)
+            (event,) = [data for _, data in streamed if data.get("event") == "sorted"]
+            assert event["line"] == "titles in order: 2"
+            assert len(event["spans"]) == 2
+            name, answer = streamed[-1]
+            assert (name, answer["answer"]) == ("answer", "Rules")
+    async with serve() as client:  # not installed any more: its runs still replay
+        (run,) = await client.listed("runs")
+        replayed = await client.events(f"/api/runs/{run['id']}/events")
+        assert event in [data for _, data in replayed]
+        assert (await client.ask(strategy="toy")).status_code == 422

@@ -60,13 +60,13 @@ def known(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
 
 @SCHEMA.parametrize()
 @BRIEFLY
-def test_generated_requests(case: Any, known: dict[str, str]) -> None:
+def test_generated_requests(case, known):
     check(case, known)
 
 
 @SCHEMA.exclude(method="DELETE").parametrize()
 @BRIEFLY
-def test_generated_requests_for_what_exists(case: Any, known: dict[str, str]) -> None:
+def test_generated_requests_for_what_exists(case, known):
     for name in case.path_parameters or {}:
         if name in known:
             case.path_parameters[name] = known[name]

@@ -18,17 +18,18 @@ import httpx2
 import pytest
 
 from colligate.cli import main
-from support.http_server import DEFAULT, QUESTION, RULES, form_of, statement_reply, until
+from support.http_server import DEFAULT, QUESTION, RULES, form_of, until
+from support.models import statement_reply
 
 HALL = "Bicycles stand in the yard, never in the hall."
 
 
-async def test_a_run_under_way_ends_and_no_other_begins(serve: Any, held: Any) -> None:
+async def test_a_run_under_way_ends_and_no_other_begins(serve, held):
     async with serve(held, RULES, runs=1) as client:
         asking = client.begin()
         await until(lambda: held.now == 1)
         waiting = client.begin()
-        await until(lambda: len(client.server.runs.of("default")) == 2)
+        await until(lambda: len(client.server.runs.list_runs("default")) == 2)
         draining = asyncio.create_task(client.server.drain(20))
         assert (await waiting).status_code == 503
         refused = await client.ask()
@@ -41,7 +42,7 @@ async def test_a_run_under_way_ends_and_no_other_begins(serve: Any, held: Any) -
         await draining
 
 
-async def test_a_run_that_takes_too_long_is_recorded_as_cancelled(serve: Any, held: Any) -> None:
+async def test_a_run_that_takes_too_long_is_recorded_as_cancelled(serve, held):
     async with serve(held, RULES) as client:
         asking = client.begin()
         await until(lambda: held.now == 1)
@@ -128,9 +129,7 @@ def answering(
             yield client, lines
 
 
-def test_the_command_serves_and_stops_once_the_answer_is_out(
-    command: Any, openai_server: Any
-) -> None:
+def test_the_command_serves_and_stops_once_the_answer_is_out(command, openai_server):
     serving = command()
     with answering(serving, openai_server) as (_, lines):
         serving.process.send_signal(signal.SIGTERM)
@@ -140,7 +139,7 @@ def test_the_command_serves_and_stops_once_the_answer_is_out(
     assert "Traceback" not in serving.said
 
 
-def test_a_second_signal_ends_the_waiting(command: Any, openai_server: Any, tmp_path: Path) -> None:
+def test_a_second_signal_ends_the_waiting(command, openai_server, tmp_path):
     serving = command("--grace", "600")
     with answering(serving, openai_server) as (client, _):
         serving.process.send_signal(signal.SIGTERM)
@@ -159,7 +158,7 @@ def refuses(url: httpx2.URL) -> bool:
     return False
 
 
-def test_beyond_this_machine_a_token_is_made_and_shown_once(command: Any) -> None:
+def test_beyond_this_machine_a_token_is_made_and_shown_once(command):
     serving = command("--host", "0.0.0.0")
     token = serving.line(r"token: (\S+)")
     with serving.client() as client:
@@ -177,9 +176,7 @@ def test_beyond_this_machine_a_token_is_made_and_shown_once(command: Any) -> Non
         (["--token", "short"], "too short"),
     ],
 )
-def test_what_cannot_be_served_is_reported_in_one_line(
-    command: Any, arguments: list[str], words: str
-) -> None:
+def test_what_cannot_be_served_is_reported_in_one_line(command, arguments, words):
     serving = command(*arguments)
     _, said = serving.process.communicate(timeout=30)
     assert serving.process.returncode == 2
@@ -187,9 +184,7 @@ def test_what_cannot_be_served_is_reported_in_one_line(
     assert "Traceback" not in said
 
 
-def test_without_the_extra_the_command_says_so(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_the_extra_the_command_says_so(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     assert main(["serve"]) == 1
     assert "colligate[serve]" in capsys.readouterr().err

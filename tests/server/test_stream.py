@@ -17,7 +17,7 @@ from support.http_server import DEFAULT, QUESTION, RULES, until
 BODY = {"question": QUESTION, "stream": True}
 
 
-async def test_events_come_while_the_model_is_still_asked(serve: Any, held: Any) -> None:
+async def test_events_come_while_the_model_is_still_asked(serve, held):
     async with serve(held, RULES, socket=True) as client:
         seen: list[str] = []
         async with client.stream("POST", f"{DEFAULT}/ask", json=BODY) as response:
@@ -31,37 +31,37 @@ async def test_events_come_while_the_model_is_still_asked(serve: Any, held: Any)
 
 
 @pytest.mark.parametrize("streamed", [True, False])
-async def test_a_client_that_hangs_up_frees_its_run(serve: Any, held: Any, streamed: bool) -> None:
+async def test_a_client_that_hangs_up_frees_its_run(serve, held, streamed):
     async with serve(held, RULES, socket=True, runs=1) as client:
         asking = client.begin(stream=streamed)
         await until(lambda: held.now == 1)
         asking.cancel()
         await until(lambda: held.now == 0)
-        (run,) = client.server.runs.of("default")
-        await until(lambda: run.over)
+        (run,) = client.server.runs.list_runs("default")
+        await until(lambda: run.ended)
         assert run.state == "cancelled"
         held.gate.set()
         assert (await client.ask()).status_code == 200
 
 
-async def test_a_detached_run_continues_without_its_client(serve: Any, held: Any) -> None:
+async def test_a_detached_run_continues_without_its_client(serve, held):
     async with serve(held, RULES, socket=True) as client:
         asking = client.begin(query="?detached=true", stream=True)
         await until(lambda: held.now == 1)
         asking.cancel()
         await asyncio.wait([asking])
         held.gate.set()
-        (run,) = client.server.runs.of("default")
-        await until(lambda: run.over)
+        (run,) = client.server.runs.list_runs("default")
+        await until(lambda: run.ended)
         assert run.state == "done"
         assert (await client.events(f"/api/runs/{run.id}/events"))[-1][0] == "answer"
 
 
-async def test_a_follower_that_hangs_up_leaves_the_run_alone(serve: Any, held: Any) -> None:
+async def test_a_follower_that_hangs_up_leaves_the_run_alone(serve, held):
     async with serve(held, RULES, socket=True) as client:
         asking = client.begin()
         await until(lambda: held.now == 1)
-        (run,) = client.server.runs.of("default")
+        (run,) = client.server.runs.list_runs("default")
         async with client.stream("GET", f"/api/runs/{run.id}/events") as response:
             async for line in response.aiter_lines():
                 if "asking" in line:
@@ -71,9 +71,7 @@ async def test_a_follower_that_hangs_up_leaves_the_run_alone(serve: Any, held: A
         assert (await asking).status_code == 200
 
 
-async def test_a_silent_stream_is_kept_alive(
-    serve: Any, held: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_silent_stream_is_kept_alive(serve, held, monkeypatch):
     monkeypatch.setattr(EventStream, "DEFAULT_PING_INTERVAL", 0.01)
     async with serve(held, RULES, socket=True) as client:
         pings = 0
@@ -87,9 +85,7 @@ async def test_a_silent_stream_is_kept_alive(
         assert pings >= 3
 
 
-async def test_a_stream_outlives_the_signal_to_stop_until_its_run_ends(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_stream_outlives_the_signal_to_stop_until_its_run_ends(monkeypatch):
     """sse-starlette would end all streams at once; the runs behind them have their grace."""
     monkeypatch.setattr(AppStatus, "should_exit", True)
     sent: list[bytes] = []

@@ -31,7 +31,7 @@ A = {"a.md": "# A\n\nText.\n"}
 @example("é" * 300 + ".docx")
 @example("/")
 @example("a/..")
-def test_a_name_stays_where_it_is_put(given_name: str) -> None:
+def test_a_name_stays_where_it_is_put(given_name):
     name = safe_name(given_name)
     assert name == Path(name).name
     assert name not in ("", ".", "..")
@@ -54,11 +54,11 @@ def test_a_name_stays_where_it_is_put(given_name: str) -> None:
         ("x" * 400 + ".pdf", "x" * 180 + ".pdf"),
     ],
 )
-def test_names_stay_readable(given_name: str | None, name: str) -> None:
+def test_names_stay_readable(given_name, name):
     assert safe_name(given_name) == name
 
 
-def test_the_same_file_takes_one_place(tmp_path: Path) -> None:
+def test_the_same_file_takes_one_place(tmp_path):
     first = store_file(io.BytesIO(b"text"), "a.txt", tmp_path)
     assert store_file(io.BytesIO(b"text"), "a.txt", tmp_path) == first
     other = store_file(io.BytesIO(b"other"), "a.txt", tmp_path)
@@ -69,14 +69,14 @@ def test_the_same_file_takes_one_place(tmp_path: Path) -> None:
     assert other.exists()
 
 
-async def test_titles_are_the_names_given(serve: Any) -> None:
+async def test_titles_are_the_names_given(serve):
     async with serve(files={"../Quarterly \x1bfigures.txt": "Sales rose.\n"}) as client:
         (document,) = await client.listed("documents")
         assert document["title"] == "Quarterly figures"
         assert document["source"] == "Quarterly figures.txt"
 
 
-async def test_unreadable_files_are_reported_and_not_kept(serve: Any, tmp_path: Path) -> None:
+async def test_unreadable_files_are_reported_and_not_kept(serve, tmp_path):
     async with serve() as client:
         job = await client.add({**A, "b.pdf": b"no pdf", "c.txt": b""})
         assert job["state"] == "done"
@@ -89,9 +89,7 @@ async def test_unreadable_files_are_reported_and_not_kept(serve: Any, tmp_path: 
     assert kept == ["a.md"]
 
 
-async def test_files_that_a_killed_server_left_unread_are_deleted(
-    serve: Any, tmp_path: Path
-) -> None:
+async def test_files_that_a_killed_server_left_unread_are_deleted(serve, tmp_path):
     left = tmp_path / "papers" / "files" / "abc" / "left.md"
     left.parent.mkdir(parents=True)
     left.write_text("# Left\n")
@@ -99,14 +97,14 @@ async def test_files_that_a_killed_server_left_unread_are_deleted(
         assert not left.exists()
 
 
-async def test_a_file_sent_twice_is_one_document(serve: Any) -> None:
+async def test_a_file_sent_twice_is_one_document(serve):
     async with serve() as client:
         first, again = await client.add(A), await client.add(A)
         assert first["documents"] == again["documents"]
         assert len(await client.listed("documents")) == 1
 
 
-async def test_a_job_under_way_can_be_stopped(serve: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_job_under_way_can_be_stopped(serve, monkeypatch):
     reached, never = asyncio.Event(), asyncio.Event()
 
     async def add(*_: Any, **__: Any) -> None:
@@ -127,7 +125,7 @@ async def test_a_job_under_way_can_be_stopped(serve: Any, monkeypatch: pytest.Mo
         assert (await client.get("/api/jobs/nothing")).status_code == 404
 
 
-async def test_whoever_follows_a_job_always_gets_its_end() -> None:
+async def test_whoever_follows_a_job_always_gets_its_end():
     job = UploadJob("default", state="running")
     following = job.follow()
     assert (await anext(following))["state"] == "running"
@@ -135,9 +133,7 @@ async def test_whoever_follows_a_job_always_gets_its_end() -> None:
     assert [each["state"] async for each in following] == ["done"]
 
 
-async def test_the_library_stays_open_until_a_job_has_tidied_up(
-    serve: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_library_stays_open_until_a_job_has_tidied_up(serve, monkeypatch):
     async with serve() as client:
         jobs = client.server.jobs
         tidy, proceed, tidied = jobs.tidy, asyncio.Event(), []
@@ -148,7 +144,7 @@ async def test_the_library_stays_open_until_a_job_has_tidied_up(
             tidied.append(library)
 
         monkeypatch.setattr(jobs, "tidy", slow)
-        job = jobs.job(await client.upload(A))
+        job = jobs.get(await client.upload(A))
         await until(lambda: job.ended)
         draining = asyncio.create_task(client.server.drain(20))
         stopping = asyncio.create_task(jobs.cancel("default"))
@@ -217,7 +213,7 @@ def climbing() -> bytes:
     return made.getvalue()
 
 
-async def test_500_hostile_uploads_leave_nothing_outside(serve: Any, tmp_path: Path) -> None:
+async def test_500_hostile_uploads_leave_nothing_outside(serve, tmp_path):
     """Names that climb, lie or shout; bombs, wrong types, nothing, noise, active HTML."""
     noise = random.Random(7)
     contents = [

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from colligate.bench.outcome import ROWS, Row
 from colligate.bench.provenance import RUN, Provenance
-from colligate.bench.rows import ROWS, Row
 from colligate.jobs import ModelRecord
 
 

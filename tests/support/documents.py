@@ -61,3 +61,8 @@ def pack(members: Mapping[str, str | bytes], method: int = zipfile.ZIP_DEFLATED)
         for name, content in members.items():
             archive.writestr(name, content)
     return data.getvalue()
+
+
+def make_all(texts: Mapping[str, str], **fields: Any) -> list[Document]:
+    """Return a document of each text, named and titled by its key."""
+    return [make(text, name, name, **fields) for name, text in texts.items()]

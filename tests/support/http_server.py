@@ -20,19 +20,11 @@ from colligate.models import ChatRequest
 from colligate.server import ServerConfig, create_app
 from colligate.server.state import ServerState
 from colligate.testing import ScriptedModel
+from support.models import NOT_FOUND, statement_reply
 
 RULES = {"rules.md": "# Rules\n\nBicycles stand in the yard, never in the hall.\n"}
 QUESTION = "Where do bicycles stand? hall"
 DEFAULT = "/api/libraries/default"
-
-
-def statement_reply(quote: str, sentence: str, short: str) -> str:
-    """What a reader replies that states one thing, quoted from the first passage."""
-    said = {"passage": 1, "quote": quote, "sentence": sentence}
-    return json.dumps({"statements": [said], "short_answer": short, "found": True})
-
-
-NOT_FOUND = json.dumps({"statements": [], "short_answer": "", "found": False})
 
 
 def quoting(call: ChatRequest) -> str:

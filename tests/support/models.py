@@ -1,7 +1,8 @@
-"""Short ways to ask a model."""
+"""Short ways to ask a model, and replies of a scripted reader."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -24,3 +25,12 @@ async def ask(
 async def likelihood(model: LikelihoodModel, prefix: str, continuation: str) -> list[float]:
     [scores] = await model.likelihoods([(prefix, continuation)])
     return scores
+
+
+def statement_reply(quote: str, sentence: str, short: str) -> str:
+    """What a reader replies that states one thing, quoted from the first passage."""
+    said = {"passage": 1, "quote": quote, "sentence": sentence}
+    return json.dumps({"statements": [said], "short_answer": short, "found": True})
+
+
+NOT_FOUND = json.dumps({"statements": [], "short_answer": "", "found": False})

@@ -10,6 +10,7 @@ from colligate.core.budget import Budget
 from colligate.core.run import Run
 from colligate.documents import Document
 from colligate.documents.markdown import markdown_tree
+from colligate.library.in_memory import InMemorySources
 from colligate.models.base import Capability, Role
 from colligate.models.embedders import MiniLM
 from colligate.models.metering import Meter
@@ -67,6 +68,27 @@ def make_run():
         return run, model
 
     return make
+
+
+@pytest.fixture
+def ask(make_run):
+    """`answer, run, model = await ask(strategy, question, documents, *replies)` asks once.
+
+    `documents` may be sources. One function, or many texts, are the replies; without any the
+    reader finds nothing. Options are those of `make_run`.
+    """
+
+    async def ask(strategy, question, documents, *replies, **options):
+        given = isinstance(documents, InMemorySources)
+        says = replies[0] if len(replies) == 1 and callable(replies[0]) else replies or [NOTHING]
+        async with documents if given else InMemorySources(documents) as sources:
+            run, model = make_run(sources, says, **options)
+            return await strategy.answer(question, run), run, model
+
+    return ask
+
+
+NOTHING = json.dumps({"statements": [], "short_answer": "", "found": False})
 
 
 @pytest.fixture

@@ -33,8 +33,7 @@ from colligate.library.in_memory import InMemorySources
 from colligate.models import Capability, Message, Role
 from colligate.settings import Settings
 from colligate.testing import ScriptedModel
-from colligate.training.card import Card, read_card
-from colligate.training.curate import (
+from colligate.training.curation import (
     CURATION,
     JOURNAL,
     Curation,
@@ -43,7 +42,15 @@ from colligate.training.curate import (
     open_curation,
     split_key,
 )
-from colligate.training.samples import HELD_OUT, TRAIN, CuratedItem, Sample, read_samples
+from colligate.training.samples import (
+    HELD_OUT,
+    TRAIN,
+    Card,
+    CuratedItem,
+    Sample,
+    read_card,
+    read_samples,
+)
 from support.curation import write_jsonl
 from support.models import ask
 
@@ -229,7 +236,7 @@ def test_a_warning_says_that_nothing_is_held_out(data: Path) -> None:
 
 
 def test_the_teacher_takes_every_role(data: Path) -> None:
-    settings_ = Settings().given(reader="a", worker="b", scorer="c")
+    settings_ = Settings().override(reader="a", worker="b", scorer="c")
     teacher = ScriptedModel(lambda _: "Yes.")
     asked = request(data, names=ModelNames(settings_, {Role.READER: teacher}), limit=2)
 

@@ -7,10 +7,11 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
+from colligate.bench.outcome import Row, read_rows
 from colligate.bench.provenance import read_provenance
-from colligate.bench.rows import Row, read_rows
 from colligate.bench.significance import Difference, paired_bootstrap
 from colligate.bench.suites import Suite
 from colligate.errors import UsageError, closest
@@ -20,9 +21,6 @@ _FIRST = (
     *("containment", "em", "str_em", "qampari_f1", "claim_recall", "loong_spd", "loong_official"),
     *("rouge_lsum", "f1", "recall_at_10"),
 )
-
-_NOT_ASKED = "no question was asked on both sides"
-_NOT_MEASURED = "no metric of right and wrong answers was measured on both sides"
 
 
 @dataclass(frozen=True)
@@ -90,9 +88,10 @@ def compare_runs(
     if not found:
         why, hint = f"no question has {' or '.join(metrics)} on both sides", ""
         if not metrics:
-            common = any(_questions(ours) & _questions(theirs) for ours, theirs in pairs)
-            why = _NOT_MEASURED if common else _NOT_ASKED
-            hint = "name one with --metric, such as tokens" if common else ""
+            why = "no question was asked on both sides"
+            if any(_list_questions(ours) & _list_questions(theirs) for ours, theirs in pairs):
+                why = "no metric of right and wrong answers was measured on both sides"
+                hint = "name one with --metric, such as tokens"
         raise UsageError("there is nothing to compare", why, hint)
     return found
 
@@ -104,12 +103,12 @@ class _Side:
     name: str
     rows: Sequence[Row]
 
-    @classmethod
-    def of(cls, rows: Sequence[Row], strategy: str, name: str) -> _Side:
-        return cls(name, [row for row in rows if row.strategy == strategy])
+
+def _make_side(rows: Sequence[Row], strategy: str, name: str) -> _Side:
+    return _Side(name, [row for row in rows if row.strategy == strategy])
 
 
-def _questions(side: _Side) -> set[tuple[str, str]]:
+def _list_questions(side: _Side) -> set[tuple[str, str]]:
     return {(row.dataset, row.question) for row in side.rows}
 
 
@@ -127,15 +126,11 @@ def _pair_strategies(
         raise UsageError("cannot compare strategies of one run", why)
     first = names[0] if names else there[0]
     for other in names[1:] or there[1:]:
-        yield _Side.of(rows, first, first), _Side.of(rows, other, other)
+        yield _make_side(rows, first, first), _make_side(rows, other, other)
 
 
 def _pair_runs(
-    first: Path,
-    second: Path,
-    ours: Sequence[Row],
-    theirs: Sequence[Row],
-    names: Sequence[str],
+    first: Path, second: Path, ours: Sequence[Row], theirs: Sequence[Row], names: Sequence[str]
 ) -> Iterable[tuple[_Side, _Side]]:
     for run, rows in ((first, ours), (second, theirs)):
         _check_names(run, list(dict.fromkeys(row.strategy for row in rows)), names)
@@ -146,10 +141,8 @@ def _pair_runs(
         raise UsageError(f"{first} and {second} have no strategy in common", "")
     for name in dict.fromkeys(row.strategy for row in ours):
         if name in both and (not names or name in names):
-            yield (
-                _Side.of(ours, name, f"{one}: {name}"),
-                _Side.of(theirs, name, f"{other}: {name}"),
-            )
+            left = _make_side(ours, name, f"{one}: {name}")
+            yield left, _make_side(theirs, name, f"{other}: {name}")
 
 
 def _check_names(run: Path, there: Sequence[str], names: Sequence[str]) -> None:
@@ -177,15 +170,11 @@ def _compare_sides(
             if not both:
                 continue
             values = [one[question] for question in both], [other[question] for question in both]
-            yield MetricComparison(
-                dataset,
-                metric,
-                first.name,
-                second.name,
-                (sum(values[0]) / len(both), sum(values[1]) / len(both)),
-                paired_bootstrap(*values, seed),
-                (len(other) - len(both), len(one) - len(both)),
-            )
+            means = fmean(values[0]), fmean(values[1])
+            missing = len(other) - len(both), len(one) - len(both)
+            difference = paired_bootstrap(*values, seed)
+            names = dataset, metric, first.name, second.name
+            yield MetricComparison(*names, means, difference, missing)
 
 
 def _find_metric(names: Sequence[str], ours: Sequence[Row], theirs: Sequence[Row]) -> list[str]:

@@ -65,9 +65,6 @@ class CorpusResolver:
         """Return the question with its documents and gold under the ids that its sources use.
 
         In a folder of files a question names them by path, name or stem, the library by an id.
-
-        Raises:
-            FaultyRecord: a document that the question names does not exist.
         """
         if not self._is_folder(dataset):
             if dataset.over != "corpus":
@@ -105,12 +102,7 @@ class CorpusResolver:
 
     @asynccontextmanager
     async def open_sources(self, dataset: Dataset, question: Question) -> AsyncIterator[Sources]:
-        """Open the documents that a resolved question is asked over, ready to be searched.
-
-        Raises:
-            FaultyRecord: a document of the question does not exist, or the corpus is faulty.
-            ColligateError: the corpus cannot be read or indexed.
-        """
+        """Open the documents that a resolved question is asked over, ready to be searched."""
         if dataset.over == "corpus" or (dataset.over == "documents" and not question.documents):
             yield await self._library(dataset)
         elif self._is_folder(dataset):

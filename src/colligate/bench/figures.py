@@ -17,6 +17,8 @@ from html import escape
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from colligate.bench.significance import Difference
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -70,7 +72,7 @@ def draw_lines(
     `limits` are those of the vertical axis, `logarithmic` is about the horizontal one.
     """
     panels = [kept for panel in panels if (kept := _drop_absurd(panel)).series]
-    with _canvas(len(panels), 3.9 if len(panels) == 1 else 2.2) as canvas:
+    with _make_canvas(len(panels), 3.9 if len(panels) == 1 else 2.2) as canvas:
         if canvas is None:
             return ""
         axes = canvas.axes
@@ -127,7 +129,9 @@ def _plot(ax: Axes, series: Sequence[Series], *, shift: bool) -> None:
         aside = (number - (len(series) - 1) / 2) * step
         points = sorted(each.points, key=lambda point: point.x)
         x = [point.x + aside for point in points]
-        ax.plot(x, [p.y for p in points], linewidth=1.6, clip_on=False, **_marker(each.style))
+        ax.plot(
+            x, [p.y for p in points], linewidth=1.6, clip_on=False, **_choose_marker(each.style)
+        )
         _add_whiskers(ax, points, aside, COLOURS[each.style % len(COLOURS)])
 
 
@@ -138,7 +142,7 @@ def _add_whiskers(ax: Axes, points: Sequence[Point], aside: float, colour: str) 
             ax.vlines(point.x + aside, low, high, colors=colour, linewidth=1.1, alpha=0.4)
 
 
-def _marker(style: int) -> dict[str, Any]:
+def _choose_marker(style: int) -> dict[str, Any]:
     """Return a colour and a marker; from the ninth on markers are open, then shifted by one."""
     colour = COLOURS[style % len(COLOURS)]
     is_open = style // len(COLOURS) % 2
@@ -151,7 +155,7 @@ def _add_legend(canvas: Figure, series: Iterable[Series], *, below: bool) -> Non
     from matplotlib.lines import Line2D
 
     handles = [
-        Line2D([], [], label=_clean(each.label), linestyle="none", **_marker(each.style))
+        Line2D([], [], label=_clean(each.label), linestyle="none", **_choose_marker(each.style))
         for each in series
     ]
     if below:
@@ -169,7 +173,7 @@ def draw_front(
     limits: tuple[float, float] | None,
 ) -> str:
     """Draw each strategy at its tokens and quality, with the front of those that none beats."""
-    with _canvas(1, 4.2) as canvas:
+    with _make_canvas(1, 4.2) as canvas:
         if canvas is None:
             return ""
         [ax] = canvas.axes
@@ -181,7 +185,7 @@ def draw_front(
         for dot, on in zip(dots, best, strict=True):
             [point] = dot.points
             _add_whiskers(ax, dot.points, 0.0, COLOURS[dot.style % len(COLOURS)])
-            look = {**_marker(dot.style), "markersize": 9 if on else 6}
+            look = {**_choose_marker(dot.style), "markersize": 9 if on else 6}
             ax.plot([point.x], [point.y], linestyle="none", clip_on=False, **look)
         spread = [dot.points[0].x for dot in dots]
         if min(spread) > 0 and max(spread) > 4 * min(spread):
@@ -204,8 +208,8 @@ def draw_front(
 def draw_bars(
     bars: Sequence[tuple[str, Sequence[int]]], colours: Mapping[str, str], *, title: str
 ) -> str:
-    """Draw a bar for each label, divided by its counts, one for each kind in `colours`."""
-    with _canvas(1 if colours else 0, 0.7 + 0.3 * len(bars)) as canvas:
+    """Draw a bar for each label, divided by its counts, one a colour; the page has the legend."""
+    with _make_canvas(1 if colours else 0, 0.7 + 0.3 * len(bars)) as canvas:
         if canvas is None:
             return ""
         [ax] = canvas.axes
@@ -225,21 +229,15 @@ def draw_bars(
         ax.grid(visible=False)
         ax.spines[:].set_visible(False)
         ax.set_ylim(len(bars) - 0.5, -0.5)
-        handles = [ax.barh(0, 0, color=colour, label=kind) for kind, colour in colours.items()]
-        canvas.legend(handles=handles, loc="outside upper left", ncols=len(handles))
         return _save(canvas, title)
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A value with its interval in a row of its own; `filled` marks it, `note` is at its end."""
+    """A difference in a row of its own; it is filled where its interval does not reach zero."""
 
     label: str
-    value: float
-    low: float
-    high: float
-    filled: bool = False
-    note: str = ""
+    difference: Difference
 
 
 @dataclass(frozen=True)
@@ -254,19 +252,20 @@ class IntervalPanel:
 def draw_intervals(panels: Sequence[IntervalPanel], *, title: str) -> str:
     """Draw values with their intervals from zero, a panel for each of several axes."""
     rows = max((len(panel.rows) for panel in panels), default=0)
-    with _canvas(len(panels), 0.9 + 0.2 * rows) as canvas:
+    with _make_canvas(len(panels), 0.9 + 0.2 * rows) as canvas:
         if canvas is None:
             return ""
         for ax, panel in zip(canvas.axes, panels, strict=True):
             ax.axvline(0, color=_INK, linewidth=1)
-            for at, row in enumerate(panel.rows):
-                if not _can_plot(row.value, row.low, row.high):
+            for at, difference in enumerate(row.difference for row in panel.rows):
+                mean, low, high = difference.mean, difference.low, difference.high
+                if not _can_plot(mean, low, high):
                     continue
-                ax.hlines(at, row.low, row.high, color=COLOURS[0], linewidth=1.6, alpha=0.7)
-                face = COLOURS[0] if row.filled else "white"
-                ax.plot([row.value], [at], "o", color=COLOURS[0], markerfacecolor=face)
-                end = ax.get_yaxis_transform()  # x as a share of the axes
-                ax.text(1.01, at, _clean(row.note), transform=end, va="center")
+                ax.hlines(at, low, high, color=COLOURS[0], linewidth=1.6, alpha=0.7)
+                face = COLOURS[0] if difference.sure else "white"
+                ax.plot([mean], [at], "o", color=COLOURS[0], markerfacecolor=face)
+                place: Any = {"xytext": (4, 0), "textcoords": "offset points", "va": "center"}
+                ax.annotate(difference.stars, (high, at), **place)
             ax.set_yticks(range(len(panel.rows)), [_clean(row.label) for row in panel.rows])
             ax.tick_params(axis="y", length=0, labelcolor=_INK)
             ax.set_ylim(len(panel.rows) - 0.4, -0.6)
@@ -310,7 +309,7 @@ _STYLE: dict[Any, Any] = {
 
 
 @contextmanager
-def _canvas(panels: int, height: float) -> Iterator[Figure | None]:
+def _make_canvas(panels: int, height: float) -> Iterator[Figure | None]:
     """Make a figure of panels, three in a row, each of a height in inches; None without matplotlib.
 
     No global state is touched beyond the block: matplotlib's pyplot is not used.

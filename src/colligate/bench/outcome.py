@@ -1,4 +1,4 @@
-"""One strategy's answer to one question: how it is asked for, and what is kept of it."""
+"""One strategy's answer to one question: the row that a run keeps, and how it is asked for."""
 
 from __future__ import annotations
 
@@ -6,15 +6,21 @@ import asyncio
 import time
 import traceback
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple
 
+from pydantic import TypeAdapter, ValidationError
+
+from colligate.bench.datasets.records import first_fault
 from colligate.core.answer import Answer
 from colligate.core.events import Event, Retrieved, Trace
 from colligate.core.run import Run
 from colligate.core.strategy import Strategy
 from colligate.documents import Span
-from colligate.errors import BudgetExceeded, ColligateError, cause
+from colligate.errors import BudgetExceeded, ColligateError, MissingPath, cause
+from colligate.jobs.files import JsonlReader
+from colligate.jobs.job import ResultFile
 from colligate.jobs.spending import SharedTokenBudget, Spending
 from colligate.library.sources import Sources
 from colligate.models import ChatModel, Embedder, Reranker, Role
@@ -50,39 +56,6 @@ class Outcome:
         """Whether there is an answer: it neither refused nor failed."""
         return self.found and not self.error
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the outcome as a row keeps it."""
-        return {
-            "text": self.text,
-            "short": self.short,
-            "found": self.found,
-            "citations": [piece.to_json() for piece in self.citations],
-            "evidence": [piece.to_json() for piece in self.evidence],
-            "retrieved": [piece.to_json() for piece in self.retrieved],
-            "stages": {name: list(documents) for name, documents in self.stages.items()},
-            "usage": dict(self.usage),
-            "seconds": self.seconds,
-            "warnings": list(self.warnings),
-            "error": self.error,
-        }
-
-    @classmethod
-    def from_json(cls, row: Mapping[str, Any]) -> Outcome:
-        """Return the outcome that `to_json` gave."""
-        return cls(
-            text=str(row["text"]),
-            short=str(row["short"]),
-            found=bool(row["found"]),
-            citations=tuple(map(Piece.from_json, row["citations"])),
-            evidence=tuple(map(Piece.from_json, row["evidence"])),
-            retrieved=tuple(map(Piece.from_json, row["retrieved"])),
-            stages={name: tuple(documents) for name, documents in row["stages"].items()},
-            usage=dict(row["usage"]),
-            seconds=float(row["seconds"]),
-            warnings=tuple(row["warnings"]),
-            error=str(row["error"]),
-        )
-
 
 @dataclass(frozen=True)
 class Piece:
@@ -99,23 +72,94 @@ class Piece:
     title: str = ""
     answer_spans: tuple[tuple[int, int], ...] = ()
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the piece as a row keeps it."""
-        return {
-            "document": self.document,
-            "start": self.start,
-            "end": self.end,
-            "text": self.text,
-            "title": self.title,
-            "answer_spans": [list(span) for span in self.answer_spans],
-        }
 
-    @classmethod
-    def from_json(cls, row: Mapping[str, Any]) -> Piece:
-        """Return the piece that `to_json` gave."""
-        spans = tuple((int(start), int(end)) for start, end in row.get("answer_spans", ()))
-        text, title = str(row["text"]), str(row.get("title", ""))
-        return cls(str(row["document"]), int(row["start"]), int(row["end"]), text, title, spans)
+# Rows on the disk: one for each data set, question and strategy, as it is answered
+
+
+class Key(NamedTuple):
+    """The key of a row in its run. `question` is the question's id in its data set."""
+
+    dataset: str
+    question: str
+    strategy: str
+
+    def __str__(self) -> str:
+        return f"{self.dataset} {self.question}: {self.strategy}"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One strategy's answer to one question, with its metrics.
+
+    `dataset` and `strategy` are the suite's names. `answers` are the right ones, for a person to
+    read; `answerable` False means that the documents hold none. `metrics` are by name;
+    `unmeasured` says, by group of metrics, why some are missing (a judge that did not reply).
+    `trace` is the file of the answer's events below the run's folder. `began` is in UTC;
+    `attempt` counts from 1, and only a failed row is tried again. The passages `retrieved` of the
+    outcome come without their text.
+    """
+
+    dataset: str
+    question: str
+    strategy: str
+    question_text: str
+    answers: tuple[str, ...]
+    outcome: Outcome
+    metrics: Mapping[str, float]
+    gold_at: int | None = None
+    answerable: bool = True
+    unmeasured: Mapping[str, str] = field(default_factory=dict)
+    trace: str | None = None
+    began: str = ""
+    attempt: int = 1
+
+    @property
+    def key(self) -> Key:
+        return Key(self.dataset, self.question, self.strategy)
+
+    @property
+    def error(self) -> str:
+        """The reason why there is no answer; empty if there is one."""
+        return self.outcome.error
+
+    def bare(self) -> Row:
+        """Return the row without the texts of what was retrieved, which are most of its size."""
+        retrieved = tuple(replace(piece, text="") for piece in self.outcome.retrieved)
+        return replace(self, outcome=replace(self.outcome, retrieved=retrieved))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the row as a line of the file holds it: `bare`."""
+        return asdict(self.bare())
+
+
+def _parse(line: Mapping[str, Any]) -> tuple[Key, Row]:
+    try:
+        row = _ROW.validate_python(line)
+    except ValidationError as error:
+        raise ValueError(first_fault(error)) from None
+    return row.key, row
+
+
+_ROW = TypeAdapter(Row)  # fields that another version wrote are left out
+ROWS: ResultFile[Key, Row] = ResultFile(
+    "rows.jsonl",
+    JsonlReader(_parse, "a row", "delete the line: the same command asks its question again"),
+    lambda _, row: row.to_json(),
+)
+
+
+def read_rows(folder: Path) -> list[Row]:
+    """Read the rows of a run's folder, in the order in which their keys first came. Blocks.
+
+    A last line that is not whole is left out, so a run can be read while it is in progress.
+    """
+    if not (folder / ROWS.name).is_file():
+        why, hint = f"it has no {ROWS.name}", "colligate bench run --out makes one"
+        raise MissingPath(f"{folder} is not a run", why, hint)
+    return list(ROWS.read(folder).values())
+
+
+# Asking
 
 
 @dataclass
@@ -134,9 +178,6 @@ class Answerer:
         """Return the outcome and its events; what the strategy raises is the outcome's `error`.
 
         Each run begins with an empty store, so that an answer costs what it costs alone.
-
-        Raises:
-            BudgetExceeded: the budget of the whole bench is spent; there is no outcome.
         """
         run = Run(
             sources,

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
-from colligate.bench.metrics.backends import (
+from colligate.bench.metrics.catalogue import require_groups
+from colligate.bench.metrics.groups import (
     Backends,
     Entails,
     JudgeEntails,
@@ -19,7 +20,6 @@ from colligate.bench.metrics.backends import (
     TrainedEntails,
     TrainedReads,
 )
-from colligate.bench.metrics.catalogue import require_groups
 from colligate.bench.plan import Plan, SuiteEntry
 from colligate.core.events import Noted, Trace
 from colligate.errors import MissingCapability, MissingExtra, UsageError
@@ -78,7 +78,7 @@ async def open_participants(
     # The judge measures and takes no part in the answers.
     models: dict[Role, ChatModel] = {r: m for r, m in every.items() if r is not Role.JUDGE}
     embedder = await session.open_embedder(trace) if plan.searches else None
-    entries = await _runnable_entries(plan, models, session, trace)
+    entries = await _choose_runnable(plan, models, session, trace)
     reranker = await session.open_reranker(models, trace) if plan.searches else None
     backends = await _open_backends(names, every.get(Role.JUDGE), session, spending)
     records = await model_records(every, embedder, reranker)
@@ -86,7 +86,7 @@ async def open_participants(
         if name is not None:
             digest = await asyncio.to_thread(weights_digest, f"hf:{name}")
             records[what] = ModelRecord(name, "" if name == JUDGE else digest)
-    plan = _with_optional_metrics(replace(plan, entries=tuple(entries)), backends, trace)
+    plan = _add_optional_metrics(replace(plan, entries=tuple(entries)), backends, trace)
     return Participants(models, embedder, reranker, backends, records), plan
 
 
@@ -101,14 +101,14 @@ def cache_replies(who: Participants, file: Path, stack: AsyncExitStack) -> Parti
     return replace(who, models=models)
 
 
-async def _runnable_entries(
+async def _choose_runnable(
     plan: Plan, models: Mapping[Role, ChatModel], session: Session, trace: Trace
 ) -> list[SuiteEntry]:
     runnable = []
     for entry in plan.entries:
         name = entry.method.name
         try:
-            without = await session.check(name, entry.strategy.needs, models)
+            without = await session.check_models(name, entry.strategy.needs, models)
         except MissingCapability as error:
             if plan.by_name:
                 raise
@@ -122,7 +122,7 @@ async def _runnable_entries(
     return runnable
 
 
-def _with_optional_metrics(plan: Plan, backends: Backends, trace: Trace) -> Plan:
+def _add_optional_metrics(plan: Plan, backends: Backends, trace: Trace) -> Plan:
     left_out: dict[str, str] = {}
     datasets = []
     for planned in plan.datasets:

@@ -12,7 +12,6 @@ import re
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from hashlib import sha256
 from pathlib import Path
 from statistics import fmean, pstdev
 from typing import Any
@@ -28,6 +27,7 @@ from colligate.bench.figures import (
     draw_intervals,
     draw_lines,
 )
+from colligate.bench.outcome import Row
 from colligate.bench.results import (
     NONE,
     RunResults,
@@ -35,8 +35,8 @@ from colligate.bench.results import (
     format_count,
     format_interval,
     format_number,
+    order_by_chance,
 )
-from colligate.bench.rows import Row
 from colligate.bench.significance import FEWEST, bootstrap
 from colligate.bench.suites import Picture, PictureKind
 from colligate.bench.tables import ColumnComparison, TextTable
@@ -97,16 +97,16 @@ def _by_gold_position(results: RunResults, picture: Picture) -> list[ReportFigur
             series.append(Series(method.label, points, style))
     if len({point.x for each in series for point in each.points}) < 2:
         why = "No data set of this run has the gold document at several places."
-        return [ReportFigure(_key(picture), title, missing=why)]
+        return [ReportFigure(_make_key(picture), title, missing=why)]
     svg = draw_lines(
         [Panel("", tuple(series))],
         title=title,
         x_label="place of the gold document",
         y_label=_axis_label(scale, "%"),
-        limits=_limits(scale),
+        limits=_choose_limits(scale),
         ticks_at_points=True,
     )
-    return [ReportFigure(_key(picture), title, _INTERVALS, svg, _tabulate(series))]
+    return [ReportFigure(_make_key(picture), title, _INTERVALS, svg, _tabulate(series))]
 
 
 def _mean_at(x: float, values: Sequence[float], seed: int, scale: float) -> Point:
@@ -128,12 +128,12 @@ def _tabulate(series: Sequence[Series], places: int = 1) -> TextTable:
     return [("", *(f"{place:g}" for place in at)), *rows]
 
 
-def _key(picture: Picture, more: str = "") -> str:
+def _make_key(picture: Picture, more: str = "") -> str:
     parts = (picture.kind, picture.dataset, picture.metric, more)
     return re.sub(r"[^A-Za-z0-9]+", "-", "-".join(part for part in parts if part))
 
 
-def _limits(scale: float) -> tuple[float, float] | None:
+def _choose_limits(scale: float) -> tuple[float, float] | None:
     return (0.0, 100.0) if scale == 100 else None
 
 
@@ -163,7 +163,7 @@ def _recall_at_k(results: RunResults, picture: Picture) -> list[ReportFigure]:
             panels.append(Panel(dataset, tuple(series)))
     if not panels:
         why = "No strategy of this run searched, or this was not measured."
-        return [ReportFigure(_key(picture), title, missing=why)]
+        return [ReportFigure(_make_key(picture), title, missing=why)]
     if len(panels) == 1:
         title = f"{title}, {panels[0].title}"
         panels = [Panel("", panels[0].series)]
@@ -182,7 +182,7 @@ def _recall_at_k(results: RunResults, picture: Picture) -> list[ReportFigure]:
         for each in panel.series
     ]
     note = "Of the documents that searches returned, in the order in which they were first found."
-    return [ReportFigure(_key(picture), title, note, svg, _tabulate(named))]
+    return [ReportFigure(_make_key(picture), title, note, svg, _tabulate(named))]
 
 
 # Cost against quality
@@ -194,7 +194,7 @@ def _cost_and_quality(results: RunResults, picture: Picture) -> list[ReportFigur
     metric = picture.metric or results.deciding_metric(*datasets)
     title = picture.label or "Cost against quality"
     scale = results.scale(metric)
-    common = _questions_of_all(results, datasets, metric)
+    common = _find_common_questions(results, datasets, metric)
     dots: list[Series] = []
     numbers: list[tuple[str, ...]] = []
     for style, method in enumerate(results.methods):
@@ -205,23 +205,26 @@ def _cost_and_quality(results: RunResults, picture: Picture) -> list[ReportFigur
         values = [results.values(name, method.name, metric) for name in datasets]
         quality = [value for each in values for key, value in each.items() if key in common]
         usage = [row.outcome.usage for row in rows]
-        tokens = fmean(_count_tokens(each) for each in usage)
+        into, out, calls = (
+            fmean(float(each.get(name) or 0) for each in usage)
+            for name in ("input_tokens", "output_tokens", "calls")
+        )
         seconds = [row.outcome.seconds for row in rows if not row.outcome.usage.get("remembered")]
-        point = _mean_at(tokens, quality, results.seed, scale)
+        point = _mean_at(into + out, quality, results.seed, scale)
         dots.append(Series(method.label, (point,), style))
         numbers.append(
             (
                 method.label,
                 format_interval(point.y, point.low, point.high),
-                format_number(tokens),
-                format_number(fmean(float(each.get("calls") or 0) for each in usage)),
+                format_number(into + out),
+                format_number(calls),
                 format_number(fmean(seconds)) if seconds else "",
                 _mean_dollars(usage),
             )
         )
     if len(dots) < 2:
         why = "There are not two strategies with questions and a metric in common."
-        return [ReportFigure(_key(picture), title, missing=why)]
+        return [ReportFigure(_make_key(picture), title, missing=why)]
     best = _find_front([dot.points[0] for dot in dots])
     head = ("strategy", metric, "tokens", "calls", "seconds", "USD", "front")
     body = [(*row, "yes" if on else "") for row, on in zip(numbers, best, strict=True)]
@@ -231,11 +234,11 @@ def _cost_and_quality(results: RunResults, picture: Picture) -> list[ReportFigur
         "answers."
     )
     y_label = _axis_label(scale, f"{metric}, %")
-    svg = draw_front(dots, best, title=title, y_label=y_label, limits=_limits(scale))
-    return [ReportFigure(_key(picture), title, note, svg, (head, *body))]
+    svg = draw_front(dots, best, title=title, y_label=y_label, limits=_choose_limits(scale))
+    return [ReportFigure(_make_key(picture), title, note, svg, (head, *body))]
 
 
-def _questions_of_all(
+def _find_common_questions(
     results: RunResults, datasets: Sequence[str], metric: str
 ) -> set[tuple[str, str]]:
     """Return the questions that every strategy has the metric of."""
@@ -256,10 +259,6 @@ def _find_front(points: Sequence[Point]) -> list[bool]:
         )
         for point in points
     ]
-
-
-def _count_tokens(usage: Mapping[str, Any]) -> float:
-    return sum(float(usage.get(name) or 0) for name in ("input_tokens", "output_tokens"))
 
 
 def _mean_dollars(usage: Sequence[Mapping[str, Any]]) -> str:
@@ -287,7 +286,10 @@ def _attention_by_position(results: RunResults, picture: Picture) -> list[Report
         datasets = [picture.dataset] if picture.dataset else results.datasets
         rows = [row for name in datasets for row in results.rows_of(name, method.name) if row.trace]
         seen: dict[int | None, list[Sequence[float]]] = {}
-        for row in sorted(rows, key=_draw_order)[:MOST_TRACES]:
+        # The same traces are chosen each time, from all data sets alike.
+        for row in sorted(rows, key=lambda row: order_by_chance(row.dataset, row.question))[
+            :MOST_TRACES
+        ]:
             if scores := _z_scores(_read_attention(results.directory, row)):
                 gold = None if row.gold_at is None else row.gold_at + 1
                 seen.setdefault(gold, []).append(scores)
@@ -316,16 +318,11 @@ def _attention_by_position(results: RunResults, picture: Picture) -> list[Report
             ticks_at_points=True,
         )
         numbers = _tabulate([Series(panel.title, panel.series[0].points) for panel in panels], 2)
-        figures.append(ReportFigure(_key(picture, method.name), title, note, svg, numbers))
+        figures.append(ReportFigure(_make_key(picture, method.name), title, note, svg, numbers))
     if not figures:
         why = "No trace of this run has a strategy's attention to the documents given."
-        return [ReportFigure(_key(picture), title, missing=why)]
+        return [ReportFigure(_make_key(picture), title, missing=why)]
     return figures
-
-
-def _draw_order(row: Row) -> str:
-    """Return a key by which the same traces are chosen each time, from all data sets alike."""
-    return sha256(f"{row.dataset}\0{row.question}".encode(errors="replace")).hexdigest()
 
 
 def _mean_by_position(seen: Sequence[Sequence[float]], seed: int) -> tuple[Point, ...]:
@@ -429,10 +426,7 @@ def make_difference_figure(
         IntervalPanel(
             each.head.title,
             f"difference from {each.best.label}",
-            tuple(
-                Interval(gap.method.label, gap.value, gap.low, gap.high, gap.sure, gap.stars)
-                for gap in each.others
-            ),
+            tuple(Interval(gap.method.label, gap.difference) for gap in each.others),
         )
         for each in comparisons
     ]

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from colligate.bench.datasets.formats import read_questions
-from colligate.bench.datasets.sampling import draw_sample
-from colligate.bench.question import Question, QuestionTask
-from colligate.bench.rows import Key, Row
+from colligate.bench.outcome import Key, Row
+from colligate.bench.question import Question, QuestionTask, draw_sample
 from colligate.bench.suites import Dataset, Method, Suite
 from colligate.core.parameters import list_parameters, set_parameters
 from colligate.core.reader import Form
@@ -18,7 +18,6 @@ from colligate.core.strategy import Strategy, estimate_calls, list_strategies, l
 from colligate.documents.tokens import estimate_tokens
 from colligate.errors import MissingPath, UsageError, closest
 
-_PACKED = 3  # a text is about so many times as large as its gzip archive
 _FORMS = {
     QuestionTask.SET: Form.LIST,
     QuestionTask.READINGS: Form.LONG,
@@ -50,10 +49,7 @@ class SuiteEntry:
 
 @dataclass(frozen=True)
 class PlannedDataset:
-    """A data set and the questions of it that are asked, in order.
-
-    `corpus_bytes` is the size of its corpus, unpacked as far as that is known.
-    """
+    """A data set and the questions that are asked; `corpus_bytes` is about its corpus unpacked."""
 
     dataset: Dataset
     questions: tuple[Question, ...]
@@ -116,18 +112,16 @@ def plan(
             corpus_bytes = _size(require_path(data, dataset.corpus))
         most = limit if limit is not None else dataset.questions
         questions = read_questions(file, format=dataset.format)
-        sample = tuple(draw_sample((q for q in questions if _matches(q, dataset)), most, seed))
+        wanted = dataset.where.items()
+        matching = (q for q in questions if all(q.meta.get(key) == value for key, value in wanted))
+        sample = tuple(draw_sample(matching, most, seed))
         if not sample:
-            where = ", ".join(f"{key} = {value}" for key, value in dataset.where.items())
+            where = ", ".join(f"{key} = {value}" for key, value in wanted)
             why = f"none with {where}" if where else ""
             raise UsageError(f"{file} holds no questions for {dataset.name}", why)
         _require_documents(dataset, sample, entries)
         planned.append(PlannedDataset(dataset, sample, corpus_bytes))
     return Plan(suite, tuple(planned), tuple(entries))
-
-
-def _matches(question: Question, dataset: Dataset) -> bool:
-    return all(question.meta.get(key) == value for key, value in dataset.where.items())
 
 
 def require_path(data: Path, file: str) -> Path:
@@ -141,7 +135,8 @@ def require_path(data: Path, file: str) -> Path:
 
 def _size(path: Path) -> int:
     files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
-    return sum(file.stat().st_size * (_PACKED if file.suffix == ".gz" else 1) for file in files)
+    # A text is about three times as large as its gzip archive.
+    return sum(file.stat().st_size * (3 if file.suffix == ".gz" else 1) for file in files)
 
 
 def _require_documents(
@@ -182,7 +177,7 @@ def configure_entries(
     kinds = [load_strategy(method.strategy) for method in methods]
     known = {kind: {each.name for each in list_parameters(kind)} for kind in kinds}
     for setting in settings:
-        name, every = _parameter(setting), set().union(*known.values())
+        name, every = _parameter_name(setting), set().union(*known.values())
         if name not in every:
             near = closest(name, sorted(every))
             hint = f"did you mean {near}?" if near else "colligate strategies NAME lists them"
@@ -191,14 +186,14 @@ def configure_entries(
         SuiteEntry(
             method,
             set_parameters(
-                kind, [*(s for s in settings if _parameter(s) in known[kind]), *method.set]
+                kind, [*(s for s in settings if _parameter_name(s) in known[kind]), *method.set]
             ),
         )
         for method, kind in zip(methods, kinds, strict=True)
     )
 
 
-def _parameter(setting: str) -> str:
+def _parameter_name(setting: str) -> str:
     return setting.partition("=")[0].strip()
 
 
@@ -252,25 +247,21 @@ def estimate(plan: Plan, rows: Mapping[Key, Row]) -> Estimate:
             answers += len(missing)
             if done:
                 measured.add(entry.method.name)
-                calls += len(missing) * _mean(_usage(row, "calls") for row in done)
-                tokens += len(missing) * _mean(
+                calls += len(missing) * fmean(_usage(row, "calls") for row in done)
+                tokens += len(missing) * fmean(
                     _usage(row, "input_tokens") + _usage(row, "output_tokens") for row in done
                 )
             else:
+                rate, over = estimate_calls(entry.strategy), planned.dataset.over
                 for question in missing:
-                    each = _expected_calls(entry, planned, question)
+                    documents = len(question.documents) if over != "corpus" else _DOCUMENTS
+                    each = rate.question + rate.document * documents
                     calls += each
-                    tokens += each * _prompt_tokens(entry, planned, question)
+                    tokens += each * _estimate_prompt(entry, planned, question)
     return Estimate(answers, calls, tokens, measured)
 
 
-def _expected_calls(entry: SuiteEntry, planned: PlannedDataset, question: Question) -> float:
-    calls = estimate_calls(entry.strategy)
-    documents = len(question.documents) if planned.dataset.over != "corpus" else _DOCUMENTS
-    return calls.question + calls.document * documents
-
-
-def _prompt_tokens(entry: SuiteEntry, planned: PlannedDataset, question: Question) -> float:
+def _estimate_prompt(entry: SuiteEntry, planned: PlannedDataset, question: Question) -> float:
     needs, over = entry.strategy.needs, planned.dataset.over
     shown: float = _PASSAGES * _PASSAGE_TOKENS
     if not needs.reads:
@@ -287,11 +278,6 @@ def _prompt_tokens(entry: SuiteEntry, planned: PlannedDataset, question: Questio
 
 def _usage(row: Row, name: str) -> float:
     return float(row.outcome.usage.get(name, 0))
-
-
-def _mean(values: Iterable[float]) -> float:
-    every = list(values)
-    return sum(every) / len(every)
 
 
 def _round(number: float) -> int:

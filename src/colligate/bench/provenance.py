@@ -57,11 +57,8 @@ class Provenance:
         """Return the record of this run, resumed with what is asked for now.
 
         More questions, data sets and strategies may be asked for; all else must be the same.
-
-        Raises:
-            UsageError: something else differs; it names the difference.
         """
-        if wrong := list(_differences(self, now)):
+        if wrong := list(_find_differences(self, now)):
             raise resume_error(folder, wrong)
         return replace(
             self,
@@ -75,7 +72,6 @@ class Provenance:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return what the file holds."""
         return asdict(self)
 
     @classmethod
@@ -91,20 +87,15 @@ RUN = RecordFile("run.json", Provenance.from_json, "a run", "colligate bench run
 
 
 def read_provenance(folder: Path) -> Provenance:
-    """Read what the run in a folder was made with. Blocks.
-
-    Raises:
-        MissingPath: there is no run.
-        ColligateError: its `run.json` cannot be read.
-    """
+    """Read what the run in a folder was made with. Blocks."""
     return RUN.read(folder)
 
 
-def _differences(before: Provenance, now: Provenance) -> Iterator[str]:
+def _find_differences(before: Provenance, now: Provenance) -> Iterator[str]:
     if before.suite != now.suite:
         yield f"the suite was {before.suite} and is {now.suite}"
     elif before.suite_text != now.suite_text:
-        where = _first_difference(before.suite_text, now.suite_text)
+        where = _find_first_difference(before.suite_text, now.suite_text)
         yield f"the text of the suite {now.suite} has changed ({where})"
     if before.seed != now.seed:
         yield f"the seed was {before.seed} and is {now.seed}"
@@ -119,7 +110,7 @@ def _differences(before: Provenance, now: Provenance) -> Iterator[str]:
             continue
         if first != second:
             nobody = "the reader" if role in _READER_BY_DEFAULT else "none"
-            was, is_now = (_described(each) if each else nobody for each in (first, second))
+            was, is_now = (_describe_model(each) if each else nobody for each in (first, second))
             yield f"the {role} was {was} and is {is_now}"
     for name in dict.fromkeys((*before.settings, *now.settings)):
         value, other = before.settings.get(name), now.settings.get(name)
@@ -131,7 +122,7 @@ def _differences(before: Provenance, now: Provenance) -> Iterator[str]:
             yield f"{file} has changed"
 
 
-def _first_difference(before: str, now: str) -> str:
+def _find_first_difference(before: str, now: str) -> str:
     """Describe the first line of a suite's file that differs."""
     for was, is_now in zip_longest(before.splitlines(), now.splitlines(), fillvalue=""):
         if was != is_now:
@@ -139,6 +130,6 @@ def _first_difference(before: str, now: str) -> str:
     return "at its end"
 
 
-def _described(model: ModelRecord) -> str:
+def _describe_model(model: ModelRecord) -> str:
     said = f" {json.dumps(dict(model.said))}" if model.said else ""
     return f"{model.name}{said}" + (f" ({model.digest[:12]})" if model.digest else "")

@@ -1,11 +1,13 @@
-"""A question of a data set, with all that any metric knows about its right answer."""
+"""Questions of a data set, with all that metrics know about their right answers, and samples."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+import heapq
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 
 class QuestionTask(StrEnum):
@@ -71,3 +73,31 @@ class QuestionReading:
 
     question: str
     answers: tuple[str, ...]
+
+
+# Sampling
+
+
+class HasId(Protocol):
+    """A question, or a document."""
+
+    @property
+    def id(self) -> str: ...
+
+
+Item = TypeVar("Item", bound=HasId)
+
+
+def draw_sample(items: Iterable[Item], limit: int | None, seed: int) -> list[Item]:
+    """Return at most `limit` items, those with the smallest hashes of seed and id.
+
+    So the sample does not depend on the order of the file, files with the same ids give the same
+    sample, and the first n of a larger sample are the sample of n. At most `limit` are held.
+    """
+
+    def order(item: Item) -> bytes:
+        return hashlib.sha256(f"{seed}\n{item.id}".encode("utf-8", "surrogatepass")).digest()
+
+    if limit is None:
+        return sorted(items, key=order)
+    return heapq.nsmallest(limit, items, key=order)

@@ -15,7 +15,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from hashlib import sha256
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,7 @@ from jinja2 import Environment, StrictUndefined
 
 from colligate import __version__
 from colligate.bench.figures import can_draw
-from colligate.bench.outcome import Piece
+from colligate.bench.outcome import Piece, Row
 from colligate.bench.pictures import (
     VERDICT_COLOURS,
     ReportFigure,
@@ -41,13 +40,12 @@ from colligate.bench.results import (
     classify,
     format_count,
     format_number,
+    order_by_chance,
     read_results,
 )
-from colligate.bench.rows import Row
 from colligate.bench.tables import (
     Cell,
     ResultTable,
-    TableBlock,
     TextTable,
     make_difference_table,
     make_measure_tables,
@@ -301,7 +299,9 @@ def render_page(report: BenchReport, beside: Path) -> str:
     text.
     """
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
-    environment.filters["data_uri"] = _make_data_uri
+    environment.filters["data_uri"] = lambda svg: (
+        f"data:image/svg+xml;base64,{b64encode(svg.encode()).decode()}"
+    )
     colours = {kind.value.replace(" ", "-"): colour for kind, colour in VERDICT_COLOURS.items()}
     return environment.from_string(_read_own("page.html.j2")).render(
         report=report,
@@ -319,10 +319,6 @@ def render_page(report: BenchReport, beside: Path) -> str:
 
 def _read_own(name: str) -> str:
     return resources.files(__package__).joinpath("templates", name).read_text("utf-8")
-
-
-def _make_data_uri(svg: str) -> str:
-    return f"data:image/svg+xml;base64,{b64encode(svg.encode()).decode()}"
 
 
 def _format_cell_interval(cell: Cell, places: int | None) -> str:
@@ -365,8 +361,7 @@ def collect_answers(results: RunResults, beside: Path) -> PageAnswers:
     deciding = {dataset: results.deciding_metric(dataset) for dataset in results.datasets}
 
     def order(key: tuple[str, str]) -> tuple[bool, str]:
-        digest = sha256("\0".join(key).encode(errors="replace")).hexdigest()
-        return key not in failed, digest
+        return key not in failed, order_by_chance(*key)
 
     failed = {key for key, rows in by_question.items() if any(row.outcome.error for row in rows)}
     taken: dict[tuple[str, str], dict[str, Any]] = {}
@@ -474,108 +469,21 @@ def _link(directory: Path, trace: str, beside: Path) -> str:
 
 # The same as Markdown, for a repository: without drawings, and without the answers to read
 
-_SPECIAL = re.compile(r"([\\`*_\[\]<>|#~$])")
-
 
 def render_markdown(report: BenchReport) -> str:
     """Return the report as Markdown; what documents, models and people wrote is escaped."""
-    return "\n\n".join(part for part in _markdown_parts(report) if part).rstrip() + "\n"
-
-
-def _markdown_parts(report: BenchReport) -> Iterator[str]:
-    suite = report.results.suite
-    yield f"# {escape_markdown(suite.title)}"
-    yield escape_markdown(suite.about)
-    for remark in report.remarks:
-        yield f"> {escape_markdown(remark)}"
-    facts = [[f"**{name}**", *map(escape_markdown, rest)] for name, *rest in report.facts]
-    yield _markdown_table([["what", "", ""], *facts])
-    yield "## The table"
-    yield _markdown_results(report.table)
-    yield (
-        "Bold: the best of our column. In brackets the 95 % interval, by bootstrap over the "
-        "questions. Stars: a paired bootstrap tells it apart from the best, \\* p < .05, "
-        "\\*\\* < .01, \\*\\*\\* < .001. Columns of fewer than six questions have none of these. "
-        "Failures and refusals count as wrong."
+    environment = Environment(undefined=StrictUndefined, trim_blocks=True)
+    environment.filters["md"] = escape_markdown
+    text = environment.from_string(_read_own("page.md.j2")).render(
+        report=report,
+        suite=report.results.suite,
+        figures=[each for each in (report.differences, *report.figures, report.verdicts) if each],
+        format_number=format_number,
     )
-    if report.table.models:
-        yield "Rows in italics are the papers’ own numbers, of their models and their questions."
-        yield "\n".join(
-            f"{n}. {escape_markdown(note)}" for n, note in enumerate(report.table.notes, 1)
-        )
-    figures = [*([report.differences] if report.differences else []), *report.figures]
-    for figure in (*figures, report.verdicts):
-        yield f"## {escape_markdown(figure.title)}"
-        yield escape_markdown(figure.note or figure.missing)
-        yield _escape_table(figure.numbers)
-    if report.failures:
-        yield "### What failed"
-        yield _escape_table(report.failures)
-    yield "<details><summary>All measures</summary>"
-    for rows in report.measures:
-        yield _escape_table(rows)
-    yield "</details>"
-    yield "## Made with"
-    for title, rows in report.made_with:
-        widest = max(map(len, rows))
-        folded = len(rows) > 12
-        name = escape_markdown(title)
-        yield f"<details><summary>{name}</summary>" if folded else f"### {name}"
-        yield _escape_table([[""] * widest, *([*row, *[""] * (widest - len(row))] for row in rows)])
-        yield "</details>" if folded else ""
+    return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
 
 
-def _markdown_results(table: ResultTable) -> str:
-    if not table.columns:
-        return "No metric was measured."
-    names = [
-        f"{escape_markdown(head.title)}{' ↓' if head.higher is False else ''} (n = {head.n:,})"
-        for head in table.columns
-    ]
-    body = [row for block in table.blocks for row in _markdown_rows(block, table)]
-    return _markdown_table([["", *names], *body])
-
-
-def _markdown_rows(block: TableBlock, table: ResultTable) -> Iterator[list[str]]:
-    label = escape_markdown(block.label)
-    if block.cells is not None:
-        pairs = zip(block.cells, table.columns, strict=True)
-        yield [label, *(_markdown_cell(cell, head.places, head.n) for cell, head in pairs)]
-    for row in block.printed:
-        printed = f"{label}, only printed" if block.cells is None else "as printed"
-        numbers = []
-        for number, head in zip(row.cells, table.columns, strict=True):
-            if number is None:
-                numbers.append(NONE)
-                continue
-            value, note = number
-            mark = f"<sup>{note}</sup>" if note else ""
-            numbers.append(f"*{format_number(value, head.printed_places)}*{mark}")
-        model = f" ({escape_markdown(row.model)})" if row.model else ""
-        yield [f"*{printed}{model}*", *numbers]
-
-
-def _markdown_cell(cell: Cell | None, places: int | None, n: int) -> str:
-    if cell is None:
-        return NONE
-    value = format_number(cell.value, places)
-    value = f"**{value}**" if cell.best else value
-    stars = cell.stars.replace("*", "\\*")
-    interval = f" [{format_number(cell.low, places)}, {format_number(cell.high, places)}]"
-    interval = interval if cell.low is not None else ""
-    return f"{value}{stars}{interval}" + (f" (n = {cell.n:,})" if cell.n != n else "")
-
-
-def _escape_table(rows: TextTable) -> str:
-    return _markdown_table([[escape_markdown(cell) for cell in row] for row in rows])
-
-
-def _markdown_table(rows: Sequence[Sequence[str]]) -> str:
-    if not rows:
-        return ""
-    head, *body = rows
-    lines = [head, ["---"] * len(head), *body]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+_SPECIAL = re.compile(r"([\\`*_\[\]<>|#~$])")
 
 
 def escape_markdown(text: str) -> str:

@@ -9,12 +9,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
+from hashlib import sha256
 from pathlib import Path
 from statistics import fmean
 
 from colligate.bench.compare import collect_values
+from colligate.bench.outcome import Row, read_rows
 from colligate.bench.provenance import Provenance, read_provenance
-from colligate.bench.rows import Row, read_rows
 from colligate.bench.suites import Column, Method, Suite
 from colligate.bench.totals import Totals, read_totals
 
@@ -110,10 +111,10 @@ class RunResults:
 
     def deciding_metric(self, *datasets: str) -> str:
         """Return the metric that decides what is right in most of the data sets, or ""."""
-        found = Counter(name for name in map(self._deciding, datasets) if name)
+        found = Counter(name for name in map(self._find_deciding, datasets) if name)
         return found.most_common(1)[0][0] if found else ""
 
-    def _deciding(self, dataset: str) -> str:
+    def _find_deciding(self, dataset: str) -> str:
         """Return the first column that is 0 or 1, or the first such metric, or a graded one."""
         measured = self.metrics_of(dataset)
         named = [each.metric for each in self.columns if dataset in self.members(each.dataset)]
@@ -134,27 +135,24 @@ class RunResults:
 
 
 def read_results(directory: Path) -> RunResults:
-    """Read the results in a run's folder.
-
-    Raises:
-        MissingPath: there is no run there.
-        ColligateError: a file of it cannot be read.
-    """
+    """Read the results in a run's folder."""
     provenance = read_provenance(directory)
     suite = provenance.parsed_suite()
     rows = read_rows(directory)
     by_cell: dict[tuple[str, str], list[Row]] = defaultdict(list)
     for row in rows:
         by_cell[row.dataset, row.strategy].append(row)
-    datasets = _in_order((each.name for each in suite.datasets), (row.dataset for row in rows))
+    datasets = _put_known_first(
+        (each.name for each in suite.datasets), (row.dataset for row in rows)
+    )
     known = {each.name: each for each in suite.strategies}
-    names = _in_order(known, (row.strategy for row in rows))
+    names = _put_known_first(known, (row.strategy for row in rows))
     methods = tuple(known.get(name, Method(name, name, label=name)) for name in names)
     totals = read_totals(directory)
     return RunResults(directory, suite, provenance, rows, datasets, methods, dict(by_cell), totals)
 
 
-def _in_order(known: Iterable[str], there: Iterable[str]) -> tuple[str, ...]:
+def _put_known_first(known: Iterable[str], there: Iterable[str]) -> tuple[str, ...]:
     """Return those that are there: known ones first, in their order, then the others."""
     found = dict.fromkeys(there)
     return (*(name for name in known if found.pop(name, 0) is None), *found)
@@ -180,8 +178,8 @@ MEANINGS: Mapping[Verdict, str] = {
     Verdict.PARTLY: "some of what was asked for",
     Verdict.ANSWERED: "answered; no metric of this run decides how well",
     Verdict.WRONG: "another answer than the right one",
-    Verdict.REFUSED: "refused, although the documents hold the answer",
-    Verdict.FAILED: "failed with an error; counts as wrong everywhere",
+    Verdict.REFUSED: "no answer, although the documents hold it",
+    Verdict.FAILED: "an error; counts as wrong everywhere",
 }
 
 
@@ -243,6 +241,11 @@ def format_p(p: float) -> str:
 def choose_places(scale: float) -> int | None:
     """Return 1 decimal for percentages, as papers print them; None for as many as needed."""
     return 1 if scale == 100 else None
+
+
+def order_by_chance(dataset: str, question: str) -> str:
+    """Return a key by which the same questions come first each time, from all data sets alike."""
+    return sha256(f"{dataset}\0{question}".encode(errors="replace")).hexdigest()
 
 
 def format_count(count: int, what: str) -> str:

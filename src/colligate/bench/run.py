@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from colligate.bench.corpus import INDEXES, CorpusResolver
-from colligate.bench.metrics.backends import Backends
 from colligate.bench.metrics.catalogue import is_of_run, measure_each
-from colligate.bench.outcome import Answerer
+from colligate.bench.metrics.groups import Backends
+from colligate.bench.outcome import ROWS, Answerer, Key, Row, read_rows
 from colligate.bench.participants import ModelNames, Participants, cache_replies, open_participants
 from colligate.bench.plan import (
     Estimate,
@@ -35,7 +35,6 @@ from colligate.bench.plan import (
 )
 from colligate.bench.provenance import RUN, Provenance
 from colligate.bench.question import Question
-from colligate.bench.rows import ROWS, Key, Row, read_rows
 from colligate.bench.suites import Dataset, Suite
 from colligate.bench.totals import Totals, forget_totals, read_totals, take_totals
 from colligate.concurrency import in_thread
@@ -134,7 +133,7 @@ async def run_suite(request: BenchRequest, on_event: Listener) -> SuiteRun:
             who, planned = await open_participants(request.names, planned, spending, stack, trace)
             if request.replies is not None:
                 who = cache_replies(who, request.replies, stack)
-            record = await asyncio.to_thread(_provenance, request, planned, who)
+            record = await asyncio.to_thread(_make_provenance, request, planned, who)
             indexes = request.indexes or request.out / INDEXES
             corpora = CorpusResolver(request.data, indexes, who.embedder, trace)
             await stack.enter_async_context(corpora)
@@ -170,7 +169,7 @@ def _check_places(request: BenchRequest, planned: Plan) -> None:
                 raise UsageError(f"{place} lies in {corpus}", why, "name a folder outside it")
 
 
-def _provenance(request: BenchRequest, planned: Plan, who: Participants) -> Provenance:
+def _make_provenance(request: BenchRequest, planned: Plan, who: Participants) -> Provenance:
     """Return the record of a run that begins now; reads every file of the data."""
     files = {each.dataset.file for each in planned.datasets}
     files |= {each.dataset.corpus for each in planned.datasets if each.dataset.corpus is not None}
@@ -339,9 +338,6 @@ class _SharedSources:
         await self._stack.aclose()
 
 
-_COMPRESSION = 3  # of gzip: most of the gain for little time
-
-
 def _write_trace(folder: Path, key: Key, trace: Trace) -> str:
     """Write the events of an answer; return the file's place below the run's folder. Blocks."""
     whole = hashlib.sha256("\0".join(key).encode("utf-8", "replace")).hexdigest()
@@ -350,7 +346,7 @@ def _write_trace(folder: Path, key: Key, trace: Trace) -> str:
     file = folder / place
     file.parent.mkdir(parents=True, exist_ok=True)
     lines = "".join(json.dumps(event) + "\n" for event in trace.to_json())
-    file.write_bytes(gzip.compress(lines.encode(), _COMPRESSION, mtime=0))
+    file.write_bytes(gzip.compress(lines.encode(), 3, mtime=0))  # most of the gain, little time
     return place.as_posix()
 
 

@@ -42,6 +42,11 @@ class Difference:
         return self.questions >= FEWEST
 
     @property
+    def sure(self) -> bool:
+        """Whether the interval does not reach zero."""
+        return self.low > 0 or self.high < 0
+
+    @property
     def stars(self) -> str:
         """`***` for p below .001, `**` below .01, `*` below .05; empty for too few pairs."""
         found = (stars for below, stars in _STARS if self.p < below)
@@ -58,9 +63,6 @@ def bootstrap(
 
     Where all values are equal it has no width: it tells nothing about questions not asked. With
     `strata`, one for each value, each stratum is drawn from separately and keeps its size.
-
-    Raises:
-        ValueError: there are no values, one is not finite, or there are not as many strata.
     """
     means = resampled_means(_check(values), seed, resamples, strata)
     low, high = np.percentile(means, [2.5, 97.5])
@@ -78,10 +80,6 @@ def paired_bootstrap(
 
     p is twice the share of samples whose difference has the opposite sign of the observed one,
     samples without a difference counted half; at most 1, at least one in the number of samples.
-
-    Raises:
-        ValueError: there are no questions, not as many on both sides, a value is not finite, or
-            there are not as many strata.
     """
     ours, theirs = _check(first), _check(second)
     if ours.shape != theirs.shape:
@@ -117,7 +115,7 @@ def resampled_means(
     """Return the mean of each resample, [resamples]."""
     generator = np.random.default_rng(seed)
     sums = np.zeros(resamples)
-    for members in _by_stratum(values, strata):
+    for members in _split_strata(values, strata):
         step = max(1, _DRAWN_AT_ONCE // len(members))
         for start in range(0, resamples, step):
             rows = min(step, resamples - start)
@@ -126,7 +124,7 @@ def resampled_means(
     return sums / len(values)
 
 
-def _by_stratum(
+def _split_strata(
     values: NDArray[np.float64], strata: Sequence[Hashable] | None
 ) -> Iterator[NDArray[np.float64]]:
     if strata is None:

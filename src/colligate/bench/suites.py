@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import Any, ClassVar, Literal, TypeVar, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
@@ -23,16 +23,16 @@ from colligate.errors import UsageError, closest
 Over = Literal["candidates", "corpus", "documents"]
 PictureKind = Literal["recall-at-k", "by-gold-position", "pareto", "attention-by-position"]
 
-T = TypeVar("T")
 
-_STRICT = ConfigDict(extra="forbid")
+class _Part:
+    """A part of a suite's file: an unknown key in it is an error."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
 
 @dataclass(frozen=True)
-class Suite:
+class Suite(_Part):
     """A table of a paper, or one of your own. `text` is its file, as it was read."""
-
-    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
 
     title: str
     datasets: tuple[Dataset, ...]
@@ -47,35 +47,21 @@ class Suite:
     text: str = ""
 
     def dataset(self, name: str) -> Dataset:
-        """Return the data set of a name.
-
-        Raises:
-            UsageError: the suite has none of that name.
-        """
-        return self._find("data set", name, {each.name: each for each in self.datasets})
-
-    def method(self, name: str) -> Method:
-        """Return the strategy of a name.
-
-        Raises:
-            UsageError: the suite has none of that name.
-        """
-        return self._find("strategy", name, {each.name: each for each in self.strategies})
+        """Return the data set of a name."""
+        known = {each.name: each for each in self.datasets}
+        if name not in known:
+            near = closest(name, list(known))
+            hint = f"did you mean {near}?" if near else f"there are {', '.join(known)}"
+            raise UsageError(f"{self.name} has no data set {name!r}", "", hint)
+        return known[name]
 
     def columns_of(self, dataset: str) -> list[Column]:
         """Return the columns of one data set."""
         return [column for column in self.columns if column.dataset == dataset]
 
-    def _find(self, what: str, name: str, known: Mapping[str, T]) -> T:
-        if name not in known:
-            near = closest(name, list(known))
-            hint = f"did you mean {near}?" if near else f"there are {', '.join(known)}"
-            raise UsageError(f"{self.name} has no {what} {name!r}", "", hint)
-        return known[name]
-
 
 @dataclass(frozen=True)
-class Dataset:
+class Dataset(_Part):
     """Questions, and what they are asked over.
 
     `file` and `corpus` are paths below the folder of data, or absolute. `over`: the documents
@@ -85,8 +71,6 @@ class Dataset:
     `questions` is how many are asked by default; None is all. `where` keeps only those whose
     `meta` has these values. One that is not `default` is asked only when it is named.
     """
-
-    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
 
     name: str
     file: str
@@ -101,14 +85,12 @@ class Dataset:
 
 
 @dataclass(frozen=True)
-class Method:
+class Method(_Part):
     """A strategy as the suite asks it: its registered name, and its parameters as `--set` has them.
 
     `name` tells it apart from the others of the suite, `label` is its name in the table. One that
     is not `default` runs only when it is named.
     """
-
-    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
 
     name: str
     strategy: str = ""
@@ -118,23 +100,19 @@ class Method:
 
 
 @dataclass(frozen=True)
-class DatasetGroup:
+class DatasetGroup(_Part):
     """Data sets under one name: a value of the group is the mean of theirs, equally weighted."""
-
-    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
 
     name: str
     datasets: tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Column:
+class Column(_Part):
     """A column of the table as printed: a metric of a data set or group, multiplied by `scale`.
 
     The first one is the table's main figure.
     """
-
-    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
 
     dataset: str
     metric: str
@@ -143,14 +121,12 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Published:
+class Published(_Part):
     """A number that the paper itself printed, as printed.
 
     `row` is its row's name there: the label of the suite's strategy where the suite has it. A file
     may give a whole printed line as `values`, one for each column, "-" for an empty cell.
     """
-
-    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
 
     row: str
     dataset: str
@@ -161,10 +137,8 @@ class Published:
 
 
 @dataclass(frozen=True)
-class Picture:
+class Picture(_Part):
     """A figure that belongs in the report, of one data set and metric where it names them."""
-
-    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
 
     kind: PictureKind
     dataset: str = ""
@@ -188,9 +162,8 @@ def read_suite(name: str) -> Suite:
     if file.suffix != ".toml":
         near = closest(name, list_suites())
         hint = f"did you mean {near}?" if near else "colligate bench suites lists them"
-        raise UsageError(
-            f"there is no suite {name!r}", "", f"{hint}; a file of yours ends in .toml"
-        )
+        hint = f"{hint}; a file of yours ends in .toml"
+        raise UsageError(f"there is no suite {name!r}", "", hint)
     try:
         text = file.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -214,9 +187,6 @@ def parse_suite(text: str, name: str, file: str, *, strict: bool = True) -> Suit
     """Return the suite of a TOML text; errors name the file and the key.
 
     Without `strict`, keys that this version does not know are left out: another version wrote them.
-
-    Raises:
-        UsageError: the text is not a valid suite.
     """
     try:
         table = tomllib.loads(text)
@@ -226,8 +196,9 @@ def parse_suite(text: str, name: str, file: str, *, strict: bool = True) -> Suit
         if key in table:
             raise UsageError(f"{file}: {key}", "unknown key", "the file's name is the suite's")
     try:
-        known = table if strict else _drop_unknown(table)
-        suite = _SUITE.validate_python(_expand_published(known, file))
+        known = table if strict else _drop_pictures(table)
+        extra: Literal["forbid", "ignore"] = "forbid" if strict else "ignore"
+        suite = _SUITE.validate_python(_expand_published(known, file), extra=extra)
     except ValidationError as error:
         raise UsageError(*_explain(file, error)) from error
     suite = replace(
@@ -244,27 +215,14 @@ def parse_suite(text: str, name: str, file: str, *, strict: bool = True) -> Suit
     return suite
 
 
-def _drop_unknown(table: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the table without unknown keys, and without pictures of an unknown kind."""
-
-    def part(key: str, value: Any) -> Any:
-        if key not in _KEYS or not isinstance(value, list):
-            return value
-        return [
-            {name: each[name] for name in each if name in _KEYS[key]}
-            if isinstance(each, dict)
-            else each
-            for each in value
-        ]
-
-    kept = {key: part(key, value) for key, value in table.items() if key in _KEYS[""]}
-    if isinstance(pictures := kept.get("pictures"), list):
-        kept["pictures"] = [
-            each
-            for each in pictures
-            if not isinstance(each, dict) or each.get("kind") in get_args(PictureKind)
-        ]
-    return kept
+def _drop_pictures(table: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the table without pictures of an unknown kind."""
+    pictures = table.get("pictures")
+    if not isinstance(pictures, list):
+        return table
+    kinds = get_args(PictureKind)
+    known = [each for each in pictures if not isinstance(each, dict) or each.get("kind") in kinds]
+    return {**table, "pictures": known}
 
 
 def _expand_published(table: Mapping[str, Any], file: str) -> Mapping[str, Any]:
@@ -350,19 +308,19 @@ def _find_twice(names: Iterable[str]) -> str | None:
     return next((name for name, count in counts.items() if count > 1), None)
 
 
-def _keys(kind: type) -> tuple[str, ...]:
+def _list_keys(kind: type) -> tuple[str, ...]:
     return tuple(each.name for each in fields(kind))
 
 
 _SUITE = TypeAdapter(Suite)
 _KEYS: Mapping[str, tuple[str, ...]] = {
-    "": tuple(key for key in _keys(Suite) if key not in ("name", "text")),
-    "datasets": _keys(Dataset),
-    "strategies": _keys(Method),
-    "groups": _keys(DatasetGroup),
-    "columns": _keys(Column),
-    "published": (*_keys(Published), "values"),
-    "pictures": _keys(Picture),
+    "": tuple(key for key in _list_keys(Suite) if key not in ("name", "text")),
+    "datasets": _list_keys(Dataset),
+    "strategies": _list_keys(Method),
+    "groups": _list_keys(DatasetGroup),
+    "columns": _list_keys(Column),
+    "published": (*_list_keys(Published), "values"),
+    "pictures": _list_keys(Picture),
 }
 
 
@@ -380,9 +338,6 @@ def make_own_suite(questions: Path, documents: Path | None, format: str = "auto"
     """Return the suite of one file of questions; without `documents` each question brings its own.
 
     Questions that name documents are asked over these, the others over the whole folder.
-
-    Raises:
-        UsageError: a path cannot be written in TOML.
     """
     entries: list[tuple[str, str | Sequence[str]]] = [
         ("name", OWN),
@@ -396,12 +351,12 @@ def make_own_suite(questions: Path, documents: Path | None, format: str = "auto"
     lines = [
         'title = "Your own questions"',
         "[[datasets]]",
-        *(f"{key} = {_toml(value)}" for key, value in entries),
-        *(f"[[strategies]]\nname = {_toml(name)}" for name in _STRATEGIES),
-        *(f"[[strategies]]\nname = {_toml(name)}\ndefault = false" for name in _OTHERS),
+        *(f"{key} = {_write_toml(value)}" for key, value in entries),
+        *(f"[[strategies]]\nname = {_write_toml(name)}" for name in _STRATEGIES),
+        *(f"[[strategies]]\nname = {_write_toml(name)}\ndefault = false" for name in _OTHERS),
         *(
-            f"[[columns]]\ndataset = {_toml(OWN)}\nmetric = {_toml(metric)}\n"
-            f"label = {_toml(label)}\nscale = 100"
+            f"[[columns]]\ndataset = {_write_toml(OWN)}\nmetric = {_write_toml(metric)}\n"
+            f"label = {_write_toml(label)}\nscale = 100"
             for metric, label in _COLUMNS
         ),
         '[[pictures]]\nkind = "pareto"',
@@ -409,6 +364,6 @@ def make_own_suite(questions: Path, documents: Path | None, format: str = "auto"
     return parse_suite("\n".join(lines) + "\n", OWN, OWN)
 
 
-def _toml(value: str | Sequence[str]) -> str:
+def _write_toml(value: str | Sequence[str]) -> str:
     """Return a string or a list of them: JSON writes both as TOML does, in ASCII."""
     return json.dumps(value)

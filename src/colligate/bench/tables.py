@@ -9,18 +9,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import groupby
 from statistics import fmean
 
 from colligate.bench.metrics.catalogue import higher_is_better
-from colligate.bench.results import (
-    QuestionKey,
-    RunResults,
-    choose_places,
-    format_number,
-    format_p,
-)
-from colligate.bench.significance import FEWEST, bootstrap, paired_bootstrap
+from colligate.bench.results import QuestionKey, RunResults, choose_places, format_number, format_p
+from colligate.bench.significance import FEWEST, Difference, bootstrap, paired_bootstrap
 from colligate.bench.suites import Column, Method, Published
 
 TextTable = Sequence[Sequence[str]]
@@ -115,17 +110,11 @@ class ColumnComparison:
 class Gap:
     """How far a strategy is from the best of a column, over the questions that both have.
 
-    `sure`: the interval does not reach zero.
+    The difference is multiplied by the column's scale.
     """
 
     method: Method
-    value: float
-    low: float
-    high: float
-    p: float
-    stars: str
-    n: int
-    sure: bool
+    difference: Difference
 
 
 def make_result_table(results: RunResults) -> tuple[ResultTable, tuple[ColumnComparison, ...]]:
@@ -174,15 +163,15 @@ def _make_column(
     for name, found in values.items():
         low, high = None, None
         if len(found) >= FEWEST:
-            drawn = bootstrap(_weigh(found), results.seed, strata=_strata(found))
-            low, high = (end * scale for end in drawn)
+            ends = bootstrap(_weigh(found), results.seed, strata=_list_strata(found))
+            low, high = (end * scale for end in ends)
         is_best = (
             best is not None
             and len(found) >= FEWEST
             and means[name] == means[best]
             and len(set(means.values())) > 1
         )
-        stars = gaps[name].stars if name in gaps else ""
+        stars = gaps[name].difference.stars if name in gaps else ""
         cells[name] = Cell(means[name] * scale, low, high, len(found), is_best, stars)
     sizes = [len(found) for found in values.values()]
     head = _make_head(results, column, title, max(sizes, key=sizes.count))
@@ -219,16 +208,9 @@ def _make_head(results: RunResults, column: Column, title: str, n: int) -> Colum
         for each in results.suite.published
         if (each.dataset, each.metric) == (column.dataset, column.metric)
     ]
-    return ColumnHead(
-        dataset=column.dataset,
-        label=column.label or column.metric,
-        title=title,
-        metric=column.metric,
-        scale=column.scale,
-        n=n,
-        higher=higher_is_better(column.metric),
-        printed_places=max(map(len, printed), default=0),
-    )
+    label, higher = column.label or column.metric, higher_is_better(column.metric)
+    places = max(map(len, printed), default=0)
+    return ColumnHead(column.dataset, label, title, column.metric, column.scale, n, higher, places)
 
 
 def _measure_gap(
@@ -243,17 +225,9 @@ def _measure_gap(
     if len(ours) < FEWEST:
         return None
     theirs = {key: best[key] for key in ours}
-    found = paired_bootstrap(_weigh(ours), _weigh(theirs), seed, strata=_strata(ours))
-    return Gap(
-        method=method,
-        value=found.mean * scale,
-        low=found.low * scale,
-        high=found.high * scale,
-        p=found.p,
-        stars=found.stars,
-        n=found.questions,
-        sure=found.low > 0 or found.high < 0,
-    )
+    found = paired_bootstrap(_weigh(ours), _weigh(theirs), seed, strata=_list_strata(ours))
+    scaled = replace(found, mean=found.mean * scale, low=found.low * scale, high=found.high * scale)
+    return Gap(method, scaled)
 
 
 def _weigh(values: Mapping[QuestionKey, float]) -> list[float]:
@@ -265,19 +239,14 @@ def _weigh(values: Mapping[QuestionKey, float]) -> list[float]:
     return [value * share / sizes[dataset] for (dataset, _), value in values.items()]
 
 
-def _strata(values: Mapping[QuestionKey, float]) -> Sequence[str] | None:
+def _list_strata(values: Mapping[QuestionKey, float]) -> Sequence[str] | None:
     datasets = [dataset for dataset, _ in values]
     return datasets if len(set(datasets)) > 1 else None
 
 
 def _group_heads(heads: Sequence[ColumnHead]) -> tuple[tuple[str, int], ...]:
-    groups: list[tuple[str, int]] = []
-    for head in heads:
-        if groups and groups[-1][0] == head.dataset:
-            groups[-1] = (head.dataset, groups[-1][1] + 1)
-        else:
-            groups.append((head.dataset, 1))
-    return tuple(groups)
+    by_dataset = groupby(heads, key=lambda head: head.dataset)
+    return tuple((dataset, len(list(group))) for dataset, group in by_dataset)
 
 
 def _make_blocks(
@@ -317,19 +286,13 @@ def _make_blocks(
 def make_difference_table(comparisons: Sequence[ColumnComparison]) -> TextTable:
     """Return every gap from a column's best as numbers; empty without any."""
     head = ("column", "best", "strategy", "difference", "low", "high", "p", "", "n")
-    body = [
-        (
-            each.head.title,
-            each.best.label,
-            gap.method.label,
-            *(format_number(value, each.head.places) for value in (gap.value, gap.low, gap.high)),
-            format_p(gap.p),
-            gap.stars,
-            f"{gap.n:,}",
-        )
-        for each in comparisons
-        for gap in each.others
-    ]
+    body = []
+    for each in comparisons:
+        for gap in each.others:
+            found, places = gap.difference, each.head.places
+            ends = (format_number(value, places) for value in (found.mean, found.low, found.high))
+            names = (each.head.title, each.best.label, gap.method.label)
+            body.append((*names, *ends, format_p(found.p), found.stars, f"{found.questions:,}"))
     return (head, *body) if body else ()
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from pydantic import TypeAdapter
+
 from colligate.bench.metrics.catalogue import find_group
+from colligate.bench.outcome import Key, Row
 from colligate.bench.plan import Plan
-from colligate.bench.rows import Key, Row
 from colligate.errors import ColligateError
 from colligate.jobs.files import write_whole
 
@@ -23,23 +25,19 @@ def take_totals(directory: Path, plan: Plan, rows: Mapping[Key, Row]) -> Mapping
     """Take the metrics of the whole run that the file lacks; return why some could not be taken.
 
     Blocks.
-
-    Raises:
-        ColligateError: the file cannot be read.
     """
     kept, problems, changed = _read(directory), dict[str, str](), False
     for asked in plan.datasets:
         dataset, questions = asked.dataset, {each.id: each for each in asked.questions}
         for entry in plan.entries:
-            strategy = entry.method.name
-            cell = kept.get((dataset.name, strategy), _Cell())
+            key = (dataset.name, entry.method.name)
+            cell = kept.get(key, _Cell(*key))
             groups = [find_group(name) for name in dataset.metrics if name not in cell.taken]
             wanted = [group for group in groups if group.of_run is not None]
             pairs = [
                 (questions[row.question], row.outcome)
                 for row in (rows.values() if wanted else ())
-                if (row.dataset, row.strategy) == (dataset.name, strategy)
-                and row.question in questions
+                if (row.dataset, row.strategy) == key and row.question in questions
             ]
             for group in wanted if pairs else ():
                 assert group.of_run is not None
@@ -48,11 +46,11 @@ def take_totals(directory: Path, plan: Plan, rows: Mapping[Key, Row]) -> Mapping
                 except ColligateError as error:
                     problems[group.name] = str(error)
                 else:
-                    cell = _Cell({**cell.metrics, **measures}, (*cell.taken, group.name))
-                    kept[dataset.name, strategy] = cell
+                    taken = (*cell.taken, group.name)
+                    kept[key] = cell = _Cell(*key, {**cell.metrics, **measures}, taken)
                     changed = True
     if changed:
-        _write(directory, kept)
+        _write(directory, kept.values())
     return problems
 
 
@@ -63,15 +61,11 @@ def forget_totals(directory: Path, cells: Collection[tuple[str, str]]) -> None:
     """
     there = _read(directory)
     if not there.keys().isdisjoint(cells):
-        _write(directory, {cell: kept for cell, kept in there.items() if cell not in cells})
+        _write(directory, [kept for cell, kept in there.items() if cell not in cells])
 
 
 def read_totals(directory: Path) -> Totals:
-    """Return the metrics of a whole run in a folder; empty where none were taken.
-
-    Raises:
-        ColligateError: the file cannot be read.
-    """
+    """Return the metrics of a whole run in a folder; empty where none were taken."""
     return {cell: kept.metrics for cell, kept in _read(directory).items() if kept.metrics}
 
 
@@ -79,8 +73,13 @@ def read_totals(directory: Path) -> Totals:
 class _Cell:
     """The values of a strategy on a data set, and the groups that they were taken of."""
 
+    dataset: str
+    strategy: str
     metrics: Mapping[str, float] = field(default_factory=dict)
     taken: tuple[str, ...] = ()
+
+
+_CELLS = TypeAdapter(list[_Cell])
 
 
 def _read(directory: Path) -> dict[tuple[str, str], _Cell]:
@@ -88,26 +87,13 @@ def _read(directory: Path) -> dict[tuple[str, str], _Cell]:
     if not file.is_file():
         return {}
     try:
-        lines = json.loads(file.read_text("utf-8"))
-        return {
-            (each["dataset"], each["strategy"]): _Cell(
-                each["metrics"], tuple(each.get("taken", ()))
-            )
-            for each in lines
-        }
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        cells = _CELLS.validate_json(file.read_bytes())
+    except (OSError, ValueError) as error:
         why, hint = f"{type(error).__name__}: {error}", "delete it; the same command makes it again"
         raise ColligateError(f"{file} cannot be read", why, hint) from error
+    return {(cell.dataset, cell.strategy): cell for cell in cells}
 
 
-def _write(directory: Path, cells: Mapping[tuple[str, str], _Cell]) -> None:
-    lines = [
-        {
-            "dataset": dataset,
-            "strategy": strategy,
-            "metrics": dict(cell.metrics),
-            "taken": list(cell.taken),
-        }
-        for (dataset, strategy), cell in cells.items()
-    ]
-    write_whole(directory / TOTALS_FILE, [json.dumps(lines, ensure_ascii=False, indent=1)])
+def _write(directory: Path, cells: Iterable[_Cell]) -> None:
+    text = json.dumps([asdict(cell) for cell in cells], ensure_ascii=False, indent=1)
+    write_whole(directory / TOTALS_FILE, [text])

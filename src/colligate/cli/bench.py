@@ -15,7 +15,7 @@ from colligate.cli.display import make_table, note, print_json, print_result, wa
 
 if TYPE_CHECKING:
     from colligate.bench.compare import MetricComparison
-    from colligate.bench.rows import Row
+    from colligate.bench.outcome import Row
     from colligate.bench.run import SuiteRun
     from colligate.bench.suites import Suite
 
@@ -218,7 +218,7 @@ def bench_run_command(
     from colligate.bench.run import BenchRequest, estimate_run, run_suite
     from colligate.cli.progress import run_resumable
 
-    settings = models.load_settings().given(**models.names(), judge=bench.judge)
+    settings = models.load_settings().override(**models.names(), judge=bench.judge)
     arguments = {
         "suite": suite,
         **options.collect_given(models, "model", "worker_model", "scorer", "embedder", "reranker"),

@@ -109,7 +109,7 @@ async def run_checks(
     yield _check_packages()
     yield _check_extras()
     try:
-        settings = models.load_settings().given(**given)
+        settings = models.load_settings().override(**given)
     except ColligateError as error:
         yield _fail("settings", error, "fix the file, or give another with --config")
         return

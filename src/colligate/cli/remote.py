@@ -20,8 +20,7 @@ from colligate.core.citing import Citation, Evidence
 from colligate.core.events import Asked, Asking, Event, Listener, Measured, Noted, Progressed
 from colligate.documents import Span
 from colligate.errors import ColligateError, NotAuthorised, UsageError
-from colligate.library.address import Address, read_address
-from colligate.library.lock import find_holder
+from colligate.library.lock import Address, find_holder, read_address
 from colligate.models.metering import UsageReport
 from colligate.models.names import anchor_name, redact_name
 from colligate.server.config import DEFAULT_LIBRARY, LIBRARIES_SUFFIX

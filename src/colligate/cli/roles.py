@@ -86,7 +86,7 @@ async def _open(role: Role, named: Named, session: Session, *, ask: bool) -> Rol
             await session.probe(model)
         except ColligateError as error:
             return RoleModel(role, named, problem=error)
-    return RoleModel(role, named, model.capabilities, session.unsure(model))
+    return RoleModel(role, named, model.capabilities, session.find_unprobed(model))
 
 
 def find_pinned(name: str) -> str | None:

@@ -143,9 +143,9 @@ async def serve_command(
     from colligate.cli.progress import watch_run
 
     require_extra()
+    from colligate.server.app import listen
     from colligate.server.auth import check_token, make_token, normalize_origin
     from colligate.server.config import ServerConfig, is_loopback
-    from colligate.server.listen import listen
 
     settings = models.load_settings()
     if token is None and not is_loopback(host):

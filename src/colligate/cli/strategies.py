@@ -47,7 +47,7 @@ async def strategies_command(
     from colligate.settings import Settings
 
     kinds = [load_strategy(each) for each in ([name] if name else list_strategies())]
-    settings = Settings.load(config).given(
+    settings = Settings.load(config).override(
         reader=roles.model, worker=roles.worker_model, scorer=roles.scorer, judge=judge
     )
     models = await find_models(settings, ask=False)

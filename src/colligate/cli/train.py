@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from colligate.core.events import Listener
-    from colligate.training.card import Card
-    from colligate.training.curate import Curation
-    from colligate.training.evaluate import Measure, Report
+    from colligate.training.curation import Curation
+    from colligate.training.evaluation import EvaluationReport, Measure
+    from colligate.training.samples import Card
 
 app = typer.Typer(help="Train adapters for RDR2, LongRefiner and DualRAG.")
 
@@ -187,10 +187,10 @@ def train_curate_command(
     from colligate.core.events import pluralize
     from colligate.errors import UsageError
     from colligate.settings import Settings
-    from colligate.training.curate import Curation
+    from colligate.training.curation import Curation
 
     # A reader that the environment or the file names is not a teacher.
-    settings = replace(Settings.load(given.config), reader=None).given(
+    settings = replace(Settings.load(given.config), reader=None).override(
         reader=given.teacher,
         judge=given.judge,
         embedder=given.embedder,
@@ -252,15 +252,15 @@ def _load_curation(
 ) -> Callable[[Curation, Listener], Coroutine[Any, Any, Card]]:
     match system:
         case System.RDR2:
-            from colligate.training.curate_rdr2 import curate_rdr2
+            from colligate.training.rdr2 import curate_rdr2
 
             return curate_rdr2
         case System.LONGREFINER:
-            from colligate.training.curate_longrefiner import curate_longrefiner
+            from colligate.training.longrefiner import curate_longrefiner
 
             return curate_longrefiner
         case System.DUALRAG:
-            from colligate.training.curate_dualrag import curate_dualrag
+            from colligate.training.dualrag import curate_dualrag
 
             return curate_dualrag
 
@@ -313,9 +313,7 @@ def train_fit_command(
     """
     from colligate.cli.progress import watch_run
     from colligate.errors import UsageError
-    from colligate.training.export import export_llama_factory
-    from colligate.training.fit import fit
-    from colligate.training.launch import place
+    from colligate.training.recipes import export_llama_factory
 
     settings = parameters or []
     if export is not None:
@@ -327,12 +325,14 @@ def train_fit_command(
         else:
             print_result(file)
         return ANSWERED
+    from colligate.training.fitting import fit, read_rank
+
     arguments = {"recipe": recipe, "data": str(data), "base": base, "set": settings}
     # Not on an event loop: training is one long piece of work in the main thread.
     with watch_run() as watcher:
         fitted = fit(recipe, data, base, out, settings, watcher.see, arguments=arguments)
     status = ANSWERED if fitted.finished else INTERRUPTED
-    if not place().first:
+    if not read_rank().first:
         return status
     if as_json:
         print_json(fitted.to_json())
@@ -357,17 +357,16 @@ def _format_value(value: Any) -> str:
 @command(app, "recipes")
 def train_recipes_command(as_json: options.AsJson = False) -> int:
     """List the recipes: what is trained, on which tasks, and how."""
-    from colligate.training.launch import configurations
-    from colligate.training.recipes import names, read_recipe
+    from colligate.training.recipes import list_launch_files, list_recipes, read_recipe
 
-    recipes = [read_recipe(name) for name in names()]
+    recipes = [read_recipe(name) for name in list_recipes()]
     if as_json:
         print_json([{"name": each.name, **each.settings, "title": each.title} for each in recipes])
         return ANSWERED
     rows = [(each.name, each.method, ", ".join(each.tasks), each.title) for each in recipes]
     print_result(make_table(["recipe", "method", "tasks", "what it is"], rows))
     note("several GPUs: accelerate launch --config_file FILE -m colligate train fit RECIPE ...")
-    for file in configurations().values():
+    for file in list_launch_files().values():
         note(f"FILE may be {file}")
     return ANSWERED
 
@@ -442,12 +441,12 @@ def train_evaluate_command(
     from colligate.cli.progress import run_resumable
     from colligate.core.events import pluralize
     from colligate.settings import Settings
-    from colligate.training.evaluate import Evaluation, evaluate
+    from colligate.training.evaluation import Evaluation, evaluate
 
     request = Evaluation(
         data=data,
         out=given.out,
-        names=ModelNames(Settings.load(given.config).given(reader=given.model)),
+        names=ModelNames(Settings.load(given.config).override(reader=given.model)),
         adapters=tuple(given.adapter or ()),
         tasks=options.split_names(given.tasks),
         split=given.split,
@@ -491,7 +490,7 @@ def show_card(card: Card) -> None:
         note(f"left out: {pluralize(count, 'sample')}, {reason}")
 
 
-def show_report(report: Report) -> None:
+def show_report(report: EvaluationReport) -> None:
     """Print a line for each metric and adapter."""
     if not any(measure.adapter for measure in report.measures):
         rows = [_format_base(each) for each in report.measures]
@@ -506,7 +505,7 @@ def show_report(report: Report) -> None:
 
 
 def _format_base(measure: Measure) -> list[str]:
-    from colligate.training.evaluate import LOWER_IS_BETTER
+    from colligate.training.scores import LOWER_IS_BETTER
 
     less = " (lower is better)" if measure.metric in LOWER_IS_BETTER else ""
     metric = f"{measure.metric}{less}"

@@ -47,9 +47,7 @@ _HOME = {
     **dict.fromkeys(("Event", "Trace"), "events"),
     **dict.fromkeys(("fit_budget", "fit_window"), "fit"),
     **dict.fromkeys(("Form", "fit_reader", "read", "read_best_first"), "reader"),
-    **dict.fromkeys(
-        ("Calls", "Needs", "Strategy", "list_strategies", "make_strategy"), "strategy"
-    ),
+    **dict.fromkeys(("Calls", "Needs", "Strategy", "list_strategies", "make_strategy"), "strategy"),
     **dict.fromkeys(("Citation", "Evidence"), "citing"),
     "require_min": "parameters",
     "escape": "prompts",

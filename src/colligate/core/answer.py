@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from colligate.core.citing import NOT_FOUND, Citation, Evidence
+from colligate.core.citing import Citation, Evidence
 from colligate.documents import Passage
 from colligate.models.metering import UsageReport
 
@@ -16,7 +16,7 @@ class Answer:
 
     `text` carries the marks `[1]`, `[2]` of `citations`, in their order; a statement that no
     document supports is followed by `[uncited]`. `found` is False when the documents do not
-    hold the answer, and the text then says so. Every citation's quote is a slice of its
+    hold the answer, and the text then reports it. Every citation's quote is a slice of its
     document. `evidence` is what the reader was shown, best first.
     """
 
@@ -49,32 +49,14 @@ class Answer:
         }
 
 
-def refuse(
-    question: str,
-    strategy: str,
-    evidence: tuple[Evidence, ...] = (),
-    warnings: tuple[str, ...] = (),
-) -> Answer:
-    """Return the answer for documents that do not hold one."""
-    return Answer(
-        question=question,
-        strategy=strategy,
-        text=NOT_FOUND,
-        found=False,
-        evidence=evidence,
-        warnings=warnings,
-    )
-
-
 @dataclass(frozen=True)
 class Refined:
-    """What a method kept of some documents for a question, under a token budget.
+    """The part of some documents that a method kept for a question, under a token budget.
 
-    `text` is for any reader: documents by rank, titles and headings above what stands under
-    them, in document order; `tokens` of it, by the model's own count, are at most `budget`.
-    `passages` are its stretches as spans, in that order; `evidence` the same by score. `scope`
-    is R_q, None where it was not asked for. `of_tokens` is what all of the documents, or of the
-    passages given, would have taken.
+    `text` is for any reader: documents by rank, each in its own order under its title and
+    headings. It has `tokens` of the model, at most `budget`; all of the documents, or of the
+    passages given, would have `of_tokens`. `passages` are its stretches as spans, `evidence` the
+    same by score. `scope` is R_q, None if it was not asked for.
     """
 
     question: str

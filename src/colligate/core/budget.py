@@ -14,7 +14,7 @@ from colligate.models.metering import Meter
 
 @dataclass(frozen=True)
 class Budget:
-    """What a run may spend: input and output tokens together. None means no limit."""
+    """The limit of input and output tokens together that a run may use; None is no limit."""
 
     max_tokens: int | None = None
 
@@ -42,17 +42,12 @@ class TokenBudget:
 
     @contextmanager
     def reserve(self, tokens: int) -> Iterator[None]:
-        """Reserve tokens for a last step: calls inside see a limit that is smaller by them.
-
-        Raises:
-            BudgetExceeded: fewer are left.
-        """
+        """Reserve tokens for a last step: calls inside see a limit that is smaller by them."""
         left = self.left
         if left is not None and tokens > left:
             raise BudgetExceeded(
                 "the token budget is too small",
-                f"{left} tokens are left of {self._limit}, and the last step alone may "
-                f"take {tokens}",
+                f"{left} tokens are left of {self._limit}, the last step may take {tokens}",
                 "raise --max-tokens-total",
             )
         self._reserved += tokens
@@ -66,11 +61,8 @@ class TokenBudget:
         """Hold the most that a call may take until it is done; the call is metered inside.
 
         Waits for running calls if they may leave enough.
-
-        Raises:
-            BudgetExceeded: not enough is left.
         """
-        while not self._decided(tokens):
+        while not self._is_decided(tokens):
             await self._freed.wait()
         used, kept = self._meter.tokens, self._reserved
         if self._limit is not None and used + kept + tokens > self._limit:
@@ -89,7 +81,7 @@ class TokenBudget:
             self._freed.set()
             self._freed = asyncio.Event()
 
-    def _decided(self, tokens: int) -> bool:
+    def _is_decided(self, tokens: int) -> bool:
         """Return whether it is certain that there is enough, or that there is not."""
         if self._limit is None:
             return True
@@ -98,16 +90,12 @@ class TokenBudget:
 
 
 def require_room(model: ChatModel, prompt: int, reply: int = 0) -> None:
-    """Check that a prompt fits the model's window together with its reply.
-
-    Raises:
-        ContextTooSmall: it does not fit.
-    """
+    """Check that a prompt fits the model's window together with its reply."""
     window = model.context_tokens
     if window is not None and prompt + reply > window:
-        beside = f" and the reply {reply}" if reply else ""
+        with_reply = f" and the reply {reply}" if reply else ""
         raise ContextTooSmall(
             f"the prompt does not fit {model.name}",
-            f"it has about {prompt} tokens{beside}, the window is {window}",
+            f"it has about {prompt} tokens{with_reply}, the window is {window}",
             "use fewer documents, retrieve-read, or a model with a larger window",
         )

@@ -1,4 +1,4 @@
-"""Citations: from what a reader claims to what a document verifiably says.
+"""Citations: from the claims of a reader to verified places in documents.
 
 A statement keeps its citation only if its quote is located in the passage it names and the
 sentences around it support what it claims. Nothing is cited because it is similar.
@@ -24,15 +24,13 @@ from colligate.core.support import (
 )
 from colligate.documents import Document, Passage, Span
 from colligate.documents.languages import detect_language
-from colligate.documents.locating import Location, normalise
+from colligate.documents.locating import normalise
 
 NOT_FOUND = "Not in these documents."
 UNCITED = "[uncited]"
 
-# A quote that runs on for pages shows nothing; the sentences nearest the claim are kept.
-_LONGEST_QUOTE = 1200
-# Normalised characters that hardly stand in two places by chance.
-_LONG_ENOUGH_TO_KNOW = 20
+_LONGEST_QUOTE = 1200  # characters: a citation of whole pages shows nothing
+_LONG_ENOUGH_TO_KNOW = 20  # normalised characters: hardly in two places by chance
 
 
 class Statement(BaseModel):
@@ -173,6 +171,7 @@ def resolve(
     documents: Mapping[str, Document],
 ) -> tuple[list[Stated], tuple[str, ...]]:
     """Return each distinct statement with its places, and why those without places have none."""
+    checker = _Checker(question, passages, documents)
     placed: dict[str, list[Place]] = {}
     dropped: dict[str, list[str]] = {}
     for statement in statements:
@@ -181,9 +180,9 @@ def resolve(
             continue
         places = placed.setdefault(sentence, [])
         if isinstance(statement, Joined):
-            found, problem = _together(question, statement, sentence, passages, documents)
+            found, problem = checker.place_joined(sentence, statement.quotes)
         else:
-            place, problem = _place(question, statement, sentence, passages, documents)
+            place, problem = checker.place(sentence, statement)
             found = [place] if place is not None else []
         if not found:
             dropped.setdefault(sentence, []).append(problem)
@@ -192,161 +191,124 @@ def resolve(
     return stated, tuple(problem for found in dropped.values() for problem in found)
 
 
-def _together(
-    question: str,
-    joined: Joined,
-    sentence: str,
-    passages: Sequence[Passage],
-    documents: Mapping[str, Document],
-) -> tuple[list[Place], str]:
-    """Return the places of a sentence with several quotes, or why it has none.
-
-    First those that support it alone, then each that adds words which the others lack: no single
-    passage may say "A has more than B". All together must support it.
-    """
-    places: list[Place] = []
-    sources: list[str] = []
-    others: list[tuple[Place, str]] = []
-    problem = ""
-    for quote in joined.quotes:
-        single = Statement(passage=quote.passage, quote=quote.quote, sentence=sentence)
-        place, why = _place(question, single, sentence, passages, documents)
-        problem = problem or why
-        if place is not None:
-            places.append(place)
-            sources.append(_source(place, passages, documents))
-        elif located := _located(single, passages, documents):
-            others.append((located, _source(located, passages, documents)))
-    for place, source in others:
-        # Words of the question count here: they may join one place to another.
-        missing = support(sentence, " ".join(sources)).missing
-        words = _seen(place, passages, documents)
-        if len(support(sentence, " ".join([*sources, words])).missing) < len(missing):
-            places.append(place)
-            sources.append(source)
-    if not support(sentence, " ".join(sources), question).enough(QUOTED):
-        # Across languages only numbers were compared, for one source at a time.
-        places = [place for place in places if not any(place == other for other, _ in others)]
-    return places, problem
-
-
-def _located(
-    statement: Statement, passages: Sequence[Passage], documents: Mapping[str, Document]
-) -> Place | None:
-    """Return the sentences around a quote in the passage it names, or in the first that has it."""
-    number = statement.passage - 1
-    named = [passages[number]] if 0 <= number < len(passages) else []
-    for passage in [*named, *(each for each in passages if each not in named)]:
-        document = documents[passage.document_id]
-        verbatim = passage not in named
-        location = locate_quote(
-            statement.quote, document, passage, longest=_LONGEST_QUOTE, verbatim=verbatim
-        )
-        if location is None:
-            continue
-        span = widen_to_sentences(document, location.span, passage.span)
-        if len(span) > _LONGEST_QUOTE:
-            span = location.span
-        return Place(span, location.how.value)
-    return None
-
-
-def _source(place: Place, passages: Sequence[Passage], documents: Mapping[str, Document]) -> str:
-    passage = documents[place.span.document_id].passage(place.span)
-    return _in_context(passage, _seen(place, passages, documents))
-
-
-def _seen(place: Place, passages: Sequence[Passage], documents: Mapping[str, Document]) -> str:
-    """Return what the reader saw of a place, in the first passage that has it."""
-    passage = next(each for each in passages if each.span.contains(place.span))
-    return visible_text(place.span, documents[place.span.document_id], passage)
-
-
-def _place(
-    question: str,
-    statement: Statement,
-    sentence: str,
-    passages: Sequence[Passage],
-    documents: Mapping[str, Document],
-) -> tuple[Place | None, str]:
-    """Return the place of a statement, or why it has none.
-
-    The quote in the passage it names comes first. Small models copy well and count badly, so a
-    quote found word for word in exactly one other passage is taken from there, a long quote from
-    the best of several. Last come sentences of the named passage that say the same unquoted.
-    """
-    claim = _Claim(question, sentence, statement.quote)
-    named = passages[statement.passage - 1] if 0 < statement.passage <= len(passages) else None
-    problem = f"passage {statement.passage} does not exist"
-    if named is not None:
-        document = documents[named.document_id]
-        location = claim.quoted_in(document, named)
-        if place := claim.supported_by(location, document, named):
-            return place, ""
-        problem = f"passage {statement.passage} does not hold the quote “{_cut(statement.quote)}”"
-        if location is not None:
-            problem = f"the quoted words do not support “{_cut(sentence)}”"
-    others = [passage for passage in passages if passage is not named]
-    elsewhere = [
-        place
-        for passage in others
-        if (place := claim.copied_from(documents[passage.document_id], passage))
-    ]
-    if len(elsewhere) == 1 or (elsewhere and claim.quotes_at_length):
-        return elsewhere[0], ""
-    if named is not None and (place := claim.said_in(documents[named.document_id], named)):
-        return place, ""
-    return None, f"a citation was dropped: {problem}"
-
-
 @dataclass(frozen=True, slots=True)
-class _Claim:
-    """A sentence, the question it answers, and the words it quotes."""
+class _Checker:
+    """Finds the places that support the sentences of an answer."""
 
     question: str
-    sentence: str
-    quote: str
+    passages: Sequence[Passage]
+    documents: Mapping[str, Document]
 
-    def quoted_in(self, document: Document, passage: Passage) -> Location | None:
-        """Locate the quote in a passage."""
-        return locate_quote(self.quote, document, passage, longest=_LONGEST_QUOTE)
+    def place(self, sentence: str, quoted: Statement | Quote) -> tuple[Place | None, str]:
+        """Return the place of a sentence with one quote, or why it has none.
 
-    @property
-    def quotes_at_length(self) -> bool:
-        """Whether the quote is too long to be in two places by chance."""
-        return len(normalise(self.quote).text) >= _LONG_ENOUGH_TO_KNOW
+        The quote in the passage it names comes first. Small models copy well and count badly, so a
+        quote found word for word in exactly one other passage is taken from there, a long quote
+        from the best of several. Last come sentences of the named passage that say the same
+        unquoted.
+        """
+        named = self._named(quoted)
+        problem = f"passage {quoted.passage} does not exist"
+        if named is not None:
+            place = self._locate(quoted.quote, named)
+            if place and self._supports(place, named, sentence):
+                return place, ""
+            problem = f"passage {quoted.passage} does not hold the quote “{_cut(quoted.quote)}”"
+            if place is not None:
+                problem = f"the quoted words do not support “{_cut(sentence)}”"
+        elsewhere = [
+            place
+            for passage in self.passages
+            if passage is not named
+            and (place := self._locate(quoted.quote, passage, verbatim=True))
+            and self._supports(place, passage, sentence)
+        ]
+        long = len(normalise(quoted.quote).text) >= _LONG_ENOUGH_TO_KNOW
+        if len(elsewhere) == 1 or (elsewhere and long):
+            return elsewhere[0], ""
+        if named is not None and (place := self._find_unquoted(sentence, named)):
+            return place, ""
+        return None, f"a citation was dropped: {problem}"
 
-    def copied_from(self, document: Document, passage: Passage) -> Place | None:
-        """Return the sentences around the quote if a passage has it word for word."""
-        location = locate_quote(
-            self.quote, document, passage, longest=_LONGEST_QUOTE, verbatim=True
-        )
-        return self.supported_by(location, document, passage)
+    def place_joined(self, sentence: str, quotes: Sequence[Quote]) -> tuple[list[Place], str]:
+        """Return the places of a sentence with several quotes, or why it has none.
 
-    def supported_by(
-        self, location: Location | None, document: Document, passage: Passage
-    ) -> Place | None:
-        """Return the sentences around a quote if they support the claim."""
+        First those that support it alone, then each that adds words which the others lack: no
+        single passage may say "A has more than B". All together must support it.
+        """
+        places: list[Place] = []
+        sources: list[str] = []
+        others: list[Place] = []
+        problem = ""
+        for quoted in quotes:
+            place, why = self.place(sentence, quoted)
+            problem = problem or why
+            if place is not None:
+                places.append(place)
+                sources.append(self._source(place))
+            elif located := self._locate_anywhere(quoted):
+                others.append(located)
+        for place in others:
+            # Words of the question count here: they may join one place to another.
+            missing = support(sentence, " ".join(sources)).missing
+            more = " ".join([*sources, self._seen(place)])
+            if len(support(sentence, more).missing) < len(missing):
+                places.append(place)
+                sources.append(self._source(place))
+        if not support(sentence, " ".join(sources), self.question).enough(QUOTED):
+            # Across languages only numbers were compared, for one source at a time.
+            places = [place for place in places if place not in others]
+        return places, problem
+
+    def _named(self, quoted: Statement | Quote) -> Passage | None:
+        exists = 0 < quoted.passage <= len(self.passages)
+        return self.passages[quoted.passage - 1] if exists else None
+
+    def _locate(self, quote: str, passage: Passage, *, verbatim: bool = False) -> Place | None:
+        """Return the sentences around a quote in a passage."""
+        document = self.documents[passage.document_id]
+        location = locate_quote(quote, document, passage, longest=_LONGEST_QUOTE, verbatim=verbatim)
         if location is None:
             return None
         span = widen_to_sentences(document, location.span, passage.span)
-        if len(span) > _LONGEST_QUOTE:
-            span = location.span
-        source = _in_context(passage, visible_text(span, document, passage))
-        if _other_language(f"{self.question} {self.sentence}", document):
-            supported = has_all_numbers(self.sentence, source, self.question)
-        else:
-            supported = support(self.sentence, source, self.question).enough(QUOTED)
-        return Place(span, location.how.value) if supported else None
+        return Place(span if len(span) <= _LONGEST_QUOTE else location.span, location.how.value)
 
-    def said_in(self, document: Document, passage: Passage) -> Place | None:
-        """Return sentences of a passage that support the claim without being quoted."""
-        for span in find_supporting_sentences(self.sentence, document, passage.span):
+    def _locate_anywhere(self, quoted: Statement | Quote) -> Place | None:
+        """Return the same in the passage that the quote names, or in the first that has it."""
+        named = self._named(quoted)
+        if named is not None and (place := self._locate(quoted.quote, named)):
+            return place
+        others = (each for each in self.passages if each is not named)
+        found = (self._locate(quoted.quote, each, verbatim=True) for each in others)
+        return next((place for place in found if place is not None), None)
+
+    def _supports(self, place: Place, passage: Passage, sentence: str) -> bool:
+        """Return whether the sentences around a quote support a sentence of the answer."""
+        document = self.documents[passage.document_id]
+        source = _in_context(passage, visible_text(place.span, document, passage))
+        if _other_language(f"{self.question} {sentence}", document):
+            return has_all_numbers(sentence, source, self.question)
+        return support(sentence, source, self.question).enough(QUOTED)
+
+    def _find_unquoted(self, sentence: str, passage: Passage) -> Place | None:
+        """Return sentences of a passage that support a sentence without being quoted."""
+        document = self.documents[passage.document_id]
+        for span in find_supporting_sentences(sentence, document, passage.span):
             source = _in_context(passage, visible_text(span, document, passage))
-            near = support(self.sentence, source, self.question).enough(NEAR)
+            near = support(sentence, source, self.question).enough(NEAR)
             if near and len(span) <= _LONGEST_QUOTE:
                 return Place(span, "supporting sentences")
         return None
+
+    def _source(self, place: Place) -> str:
+        """Return what the reader saw of a place, after its title and headings."""
+        passage = self.documents[place.span.document_id].passage(place.span)
+        return _in_context(passage, self._seen(place))
+
+    def _seen(self, place: Place) -> str:
+        """Return what the reader saw of a place, in the first passage that has it."""
+        passage = next(each for each in self.passages if each.span.contains(place.span))
+        return visible_text(place.span, self.documents[place.span.document_id], passage)
 
 
 _ENUMERATED = re.compile(r"\s*(?:\d+(?:\.\d+)+\.?|\d+[.)])(?:\s+|\Z)")
@@ -373,13 +335,13 @@ def write_answer(
     """Join the statements, number their marks, and record the place of each in the answer."""
     text = ""
     stretches: dict[Place, list[tuple[int, int]]] = {}
-    for sentence, places in ((each.sentence, each.places) for each in stated):
-        start = len(text) + (1 if text else 0)
-        text += (" " if text else "") + sentence
-        for place in places:
-            stretches.setdefault(place, []).append((start, start + len(sentence)))
-        marks = [f"[{list(stretches).index(place) + 1}]" for place in places]
-        text += f" {''.join(marks) or UNCITED}"
+    for each in stated:
+        text += " " if text else ""
+        stretch = len(text), len(text) + len(each.sentence)
+        for place in each.places:
+            stretches.setdefault(place, []).append(stretch)
+        marks = [f"[{list(stretches).index(place) + 1}]" for place in each.places]
+        text += f"{each.sentence} {''.join(marks) or UNCITED}"
     citations = []
     for place, answer_spans in stretches.items():
         passage = documents[place.span.document_id].passage(place.span)

@@ -164,16 +164,6 @@ def _joint(dropped: str) -> str:
     return " " if any(map(str.isspace, dropped)) else ""
 
 
-def keep_best_share(scores: Sequence[float], share: float) -> list[int]:
-    """Return the indexes of the best `share` (0 to 1) of the scores, in order.
-
-    Of equal scores the earlier ones are kept.
-    """
-    count = round(len(scores) * min(1.0, max(0.0, share)))
-    ranked = sorted(range(len(scores)), key=lambda place: -scores[place])
-    return sorted(ranked[:count])
-
-
 def keep_above_percentile(scores: Sequence[float], percent: float, *, least: bool) -> list[int]:
     """Return the indexes of the scores above a percentile, with `least` also those at it, in order.
 

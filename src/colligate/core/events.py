@@ -1,8 +1,8 @@
 """Events: each step of a run, as it happens.
 
-One stream of events drives the progress display, the trace, the page and the bench. An event says
-in `line()` what a person should read and in `stage` what the bench counts, so that a new event
-needs no change anywhere else.
+One stream of events drives the progress display, the trace, the page and the bench. An event
+has a `line()` for a person to read and a `stage` for the bench to count, so that a new event needs
+no change anywhere else.
 """
 
 from __future__ import annotations

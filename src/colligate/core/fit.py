@@ -58,6 +58,21 @@ async def fit_window(
     return list(ranked[:kept])
 
 
+async def fit_prompt(
+    ranked: Sequence[T],
+    prompt: Callable[[Sequence[T]], list[Message]],
+    run: Run,
+    *,
+    max_tokens: int,
+    role: Role = Role.READER,
+    schema: type[BaseModel] | None = None,
+) -> list[Message]:
+    """Return the prompt of the first items that fit the window, as `fit_window` keeps them."""
+    return prompt(
+        await fit_window(ranked, prompt, run, max_tokens=max_tokens, role=role, schema=schema)
+    )
+
+
 async def fit_budget(ranked: Sequence[Passage], budget: int, run: Run) -> list[Passage]:
     """Return the first passages that have at most `budget` tokens together, titles included.
 
@@ -81,7 +96,7 @@ async def fit_budget(ranked: Sequence[Passage], budget: int, run: Run) -> list[P
     return kept
 
 
-def split_by_tokens(tokens: Sequence[int], budget: int) -> list[range]:
+def split_by_tokens(tokens: Sequence[int], budget: float) -> list[range]:
     """Cut items in order into runs of at most `budget` tokens; a longer item is a run by itself."""
     runs, start, used = [], 0, 0
     for at, count in enumerate(tokens):

@@ -1,19 +1,24 @@
-"""Lookup: what methods that search in a loop share: the passages found, and the last answer."""
+"""Lookup: what methods that ask in a loop share: searches, steps that may fail, the answer."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TypeVar
+
+from pydantic import BaseModel
 
 from colligate.core.answer import Answer
-from colligate.core.citing import Evidence
+from colligate.core.citing import Evidence, Stated
 from colligate.core.reader import FORMS, Form, fit_reader, read, reader_messages
 from colligate.core.run import Run
 from colligate.documents import Hit, Passage
-from colligate.errors import BudgetExceeded
+from colligate.errors import BudgetExceeded, MalformedOutput
 from colligate.library.sources import SearchMode
 from colligate.models import Message, Role
+
+T = TypeVar("T", bound=BaseModel)
 
 FOR_THE_ANSWER = 6000
 """Tokens of the budget that are reserved for the answer, or half of a small budget."""
@@ -100,6 +105,29 @@ def reserve_for_answer(run: Run, known: Callable[[], object]) -> Iterator[None]:
             run.warn(
                 "the token budget ended the search early: the answer uses what was found until then"
             )
+
+
+async def try_structured(
+    messages: Sequence[Message],
+    schema: type[T],
+    run: Run,
+    *,
+    max_tokens: int,
+    warning: str,
+    role: Role = Role.READER,
+) -> T | None:
+    """Ask for a reply of this schema; if none can be read, warn and return None."""
+    try:
+        return (await run.structured(messages, schema, role=role, max_tokens=max_tokens)).value
+    except MalformedOutput as error:
+        run.warn(f"{warning}: {error.what}")
+        return None
+
+
+def find_grounds(statements: Sequence[Stated], passages: Sequence[Passage]) -> list[Passage]:
+    """Return the passages that hold a place of one of the statements, in their order."""
+    spans = [place.span for each in statements for place in each.places]
+    return [each for each in passages if any(each.span.contains(span) for span in spans)]
 
 
 async def answer_from(

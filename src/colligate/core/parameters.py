@@ -14,18 +14,12 @@ from colligate.errors import UsageError, closest
 
 T = TypeVar("T")
 
-_TRUTH = {
-    **dict.fromkeys(("true", "yes", "on", "1"), True),
-    **dict.fromkeys(("false", "no", "off", "0"), False),
-}
-_NONE = "none"
-
 
 @dataclass(frozen=True)
 class Parameter:
     """A field of a strategy that can be set by text.
 
-    `type` says how values are written: "int", "float", "bool", "str", the allowed names
+    `type` is how values are written: "int", "float", "bool", "str", the allowed names
     ("hybrid|dense|sparse"), any of these with "|none", or with ",..." for a list with commas.
     `default` is a JSON value.
     """
@@ -59,9 +53,6 @@ def set_parameters(kind: type[T], settings: Iterable[str]) -> T:
     """Make a strategy, or another dataclass of parameters, from texts such as "k=3".
 
     What is not named keeps its default; if a name comes twice the last one counts.
-
-    Raises:
-        UsageError: the text has no "=", or the name or value is unknown.
     """
     name = _name(kind)
     settable = _settable(kind)
@@ -115,29 +106,27 @@ def _form(hint: Any) -> _Form | None:
     """Return how values of a type are written, None if they cannot be."""
     origin, inner = get_origin(hint), get_args(hint)
     if origin in (Union, UnionType) and len(inner) == 2 and NoneType in inner:
-        return _optional(_form(next(each for each in inner if each is not NoneType)))
+        form = _form(next(each for each in inner if each is not NoneType))
+        return form and _optional(form)
     if origin is tuple and len(inner) == 2 and inner[1] is Ellipsis:
-        return _several(_form(inner[0]))
+        form = _form(inner[0])
+        return form and _several(form)
     if origin is Literal and all(isinstance(each, str) for each in inner):
-        return _chosen(inner)
+        return _choice(inner)
     if isinstance(hint, type) and issubclass(hint, StrEnum):
-        return _chosen([member.value for member in hint], hint)
+        return _choice([member.value for member in hint], hint)
     return _PLAIN.get(hint) if isinstance(hint, type) else None
 
 
-def _optional(form: _Form | None) -> _Form | None:
-    if form is None:
-        return None
+def _optional(form: _Form) -> _Form:
     return _Form(
-        f"{form.type}|{_NONE}",
-        f"{form.expected} or {_NONE}",
-        lambda text: None if text.lower() == _NONE else form.read(text),
+        f"{form.type}|none",
+        f"{form.expected} or none",
+        lambda text: None if text.lower() == "none" else form.read(text),
     )
 
 
-def _several(form: _Form | None) -> _Form | None:
-    if form is None:
-        return None
+def _several(form: _Form) -> _Form:
     return _Form(
         f"{form.type},...",
         form.expected,
@@ -145,7 +134,7 @@ def _several(form: _Form | None) -> _Form | None:
     )
 
 
-def _chosen(names: Sequence[str], made: Callable[[str], Any] = str) -> _Form:
+def _choice(names: Sequence[str], made: Callable[[str], Any] = str) -> _Form:
     def read(text: str) -> Any:
         if text not in names:
             raise ValueError(text)
@@ -154,13 +143,19 @@ def _chosen(names: Sequence[str], made: Callable[[str], Any] = str) -> _Form:
     return _Form("|".join(names), f"one of {', '.join(names)}", read)
 
 
-def _truth(text: str) -> bool:
+_TRUTH = {
+    **dict.fromkeys(("true", "yes", "on", "1"), True),
+    **dict.fromkeys(("false", "no", "off", "0"), False),
+}
+
+
+def _read_bool(text: str) -> bool:
     if text.lower() not in _TRUTH:
         raise ValueError(text)
     return _TRUTH[text.lower()]
 
 
-def _finite(text: str) -> float:
+def _read_finite(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
         raise ValueError(text)
@@ -168,19 +163,15 @@ def _finite(text: str) -> float:
 
 
 _PLAIN: Mapping[type, _Form] = {
-    bool: _Form("bool", "true or false", _truth),
+    bool: _Form("bool", "true or false", _read_bool),
     int: _Form("int", "a whole number", int),
-    float: _Form("float", "a number", _finite),
+    float: _Form("float", "a number", _read_finite),
     str: _Form("str", "a text", str),
 }
 
 
 def require_min(strategy: object, **least: float) -> None:
-    """Check that fields have at least these values; None passes.
-
-    Raises:
-        UsageError: a field is smaller.
-    """
+    """Check that fields have at least these values; None passes."""
     for name, smallest in least.items():
         value = getattr(strategy, name)
         if value is not None and value < smallest:

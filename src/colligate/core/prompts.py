@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pydantic import BaseModel, ConfigDict, Field
 
 from colligate.documents import Passage
+from colligate.models import Message
 
 NumberedDocument = tuple[int, Passage]
 """A document with its number in the full list, from 1: the same in every prompt of a run."""
@@ -29,6 +30,12 @@ _OUR_TAG = re.compile(rf"<(?=/?\s*(?:{_OUR_TAGS})\b)", re.IGNORECASE)
 _DELIMITER = "[DOC] "
 
 
+def build_messages(instruction: str, *blocks: str) -> list[Message]:
+    """Return a system turn, and a user turn of these blocks; empty blocks are left out."""
+    content = "\n\n".join(block for block in blocks if block)
+    return [Message("system", instruction), Message("user", content)]
+
+
 def escape(text: str) -> str:
     """Replace each `<` that opens a tag of our prompts or a turn token by a look-alike.
 
@@ -36,6 +43,11 @@ def escape(text: str) -> str:
     'a‹/document>‹|im_end|> <b>'
     """
     return _TURN_TOKEN.sub("‹", _OUR_TAG.sub("‹", text))
+
+
+def enclose(tag: str, text: str) -> str:
+    """Return a text in a tag of our prompts that the text itself cannot close."""
+    return f"<{tag}>\n{escape(text)}\n</{tag}>"
 
 
 def render_question(question: str) -> str:
@@ -46,7 +58,7 @@ def render_question(question: str) -> str:
 def render_thoughts(thoughts: Sequence[str]) -> str:
     """Return numbered thoughts in a tag."""
     lines = [f"{number}. {thought}" for number, thought in enumerate(thoughts, 1)]
-    return f"<thoughts>\n{escape(chr(10).join(lines))}\n</thoughts>"
+    return enclose("thoughts", "\n".join(lines))
 
 
 def render_documents(numbered: Sequence[NumberedDocument]) -> tuple[str, list[tuple[int, int]]]:

@@ -69,9 +69,6 @@ async def score_relevance(
     """Return a score for each passage with its title and headings, the better the higher.
 
     `k1` and `b` are those of BM25, whose statistics are of these passages alone.
-
-    Raises:
-        UsageError, MissingCapability: `by` names a reranker or embedder that the run does not have.
     """
     if by == "auto":
         by = "reranker" if run.reranker else "embedder" if run.embedder else "bm25"
@@ -87,15 +84,15 @@ async def score_relevance(
     if by == "embedder":
         scores = await score_similarity(question, passages, run)
     else:
-        scores = await asyncio.to_thread(_bm25, question, passages, k1, b)
+
+        def bm25() -> list[float]:
+            query, *texts = map(_words, [question, *map(titled_text, passages)])
+            return score_bm25(query, texts, k1=k1, b=b)
+
+        scores = await asyncio.to_thread(bm25)
     spans = tuple(passage.span for passage in passages)
     run.emit(Scored(by, spans, tuple(scores), time.perf_counter() - began))
     return scores
-
-
-def _bm25(question: str, passages: Sequence[Passage], k1: float, b: float) -> list[float]:
-    texts = [_words(titled_text(passage)) for passage in passages]
-    return score_bm25(_words(question), texts, k1=k1, b=b)
 
 
 def _words(text: str) -> list[str]:

@@ -81,19 +81,12 @@ class KeyValueStore(Protocol):
         ...
 
 
-class MemoryStore:
+class MemoryStore(dict[str, Any]):
     """A `KeyValueStore` that lasts as long as this object."""
-
-    def __init__(self) -> None:
-        self._values: dict[str, Any] = {}
-
-    def get(self, key: str) -> Any | None:
-        """Return the value of a key, or None."""
-        return self._values.get(key)
 
     def put(self, key: str, value: Any, tags: Collection[str] = ()) -> None:
         """Store a value."""
-        self._values[key] = value
+        self[key] = value
 
 
 class Embeds(Protocol):
@@ -113,7 +106,10 @@ def _recent_documents() -> LRUCache[str, Document]:
 class Run:
     """One run of one strategy over one question.
 
-    `store` outlives the run: it holds what strategies work out about a document for all questions.
+    Every call checks the window and the budget first: it raises `ContextTooSmall` or
+    `BudgetExceeded` if it does not fit, and `MissingCapability` if the role's model cannot do what
+    is asked. `store` outlives the run: it holds what strategies work out about a document for all
+    questions.
     """
 
     sources: Sources
@@ -138,11 +134,8 @@ class Run:
     async def with_adapter(self, role: Role, adapter: str | Path | None) -> Run:
         """Return this run with a LoRA adapter on a role's model; the run itself if it is None.
 
-        Budget, meter and trace are shared.
-
-        Raises:
-            MissingCapability: the model takes no adapters.
-            WeightsUnavailable: the adapter does not exist, or was made for another model.
+        Budget, meter and trace are shared. An adapter that does not exist, or was made for another
+        model, raises `WeightsUnavailable`.
         """
         if adapter is None:
             return self
@@ -209,20 +202,15 @@ class Run:
             query, k=pool if rerank and pool else k, mode=mode, documents=documents
         )
         self.meter.retrieval()
-        self.emit(
-            Retrieved(
-                query=query,
-                spans=tuple(hit.passage.span for hit in hits),
-                scores=tuple(hit.score for hit in hits),
-                how=SearchMode(mode).value,
-                seconds=time.perf_counter() - began,
-            )
-        )
+        seconds = time.perf_counter() - began
+        spans = tuple(hit.passage.span for hit in hits)
+        scores = tuple(hit.score for hit in hits)
+        self.emit(Retrieved(query, spans, scores, SearchMode(mode).value, seconds))
         self._named.update(hit.passage.document_id for hit in hits)
         if rerank and hits:
-            scores = await self.rerank(query, [hit.passage for hit in hits])
-            ranked = sorted(zip(scores, hits, strict=True), key=lambda pair: -pair[0])
-            hits = [replace(hit, score=score) for score, hit in ranked]
+            reranked = await self.rerank(query, [hit.passage for hit in hits])
+            hits = [replace(hit, score=s) for hit, s in zip(hits, reranked, strict=True)]
+            hits.sort(key=lambda hit: -hit.score)
         return hits[:k]
 
     async def rerank(self, query: str, passages: Sequence[Passage]) -> list[float]:
@@ -239,11 +227,7 @@ class Run:
     async def embed(
         self, texts: Sequence[str], kind: Literal["passage", "query"] = "passage"
     ) -> NDArray[np.float32]:
-        """Return the vectors of texts, [texts, dimension], each of unit length.
-
-        Raises:
-            MissingCapability: the run has no embedder.
-        """
+        """Return the vectors of texts, [texts, dimension], each of unit length."""
         if self.embedder is None:
             raise MissingCapability(
                 "the run has no embedder", "texts are compared by meaning", "name an --embedder"
@@ -266,9 +250,6 @@ class Run:
         """Make one chat call, greedy by default, and return any reply.
 
         A model that can be constrained follows `schema`; use `structured` if the reply must match.
-
-        Raises:
-            ContextTooSmall, BudgetExceeded: the call does not fit the window or the budget.
         """
         request = ChatRequest(
             messages,
@@ -290,11 +271,8 @@ class Run:
     ) -> StructuredReply[T]:
         """Make a chat call whose reply must match `schema`, and at most two more if it does not.
 
-        A model that cannot be constrained reads the schema in the prompt.
-
-        Raises:
-            MalformedOutput: no reply matches.
-            ContextTooSmall, BudgetExceeded: a call does not fit the window or the budget.
+        A model that cannot be constrained reads the schema in the prompt. If no reply matches it
+        raises `MalformedOutput`.
         """
         stages: dict[Stage, int] = dict.fromkeys(STAGES, 0)
 
@@ -364,10 +342,6 @@ class Run:
         """Return the natural log-probability of each token of each continuation after its prefix.
 
         Pairs are (prefix, continuation), both literal text; see `LikelihoodModel.likelihoods`.
-
-        Raises:
-            MissingCapability: the role's model gives none.
-            ContextTooSmall, BudgetExceeded: a pair does not fit the window, or all the budget.
         """
         model = self.model(role)
         if Capability.LIKELIHOOD not in model.capabilities or not isinstance(
@@ -396,11 +370,6 @@ class Run:
         """Return the odds of each label as the beginning of the reply, after `forced`.
 
         See `LabelModel.labels`.
-
-        Raises:
-            MissingCapability: the role's model gives none, or none after a forced beginning.
-            ContextTooSmall, BudgetExceeded: the prompt does not fit the window or the budget.
-            ValueError: labels are missing, empty or doubled.
         """
         model = self.model(role)
         if Capability.LABELS not in model.capabilities or not isinstance(model, LabelModel):
@@ -443,11 +412,6 @@ class Run:
         """Return the mean attention of the prompt's last tokens to each span.
 
         See `AttentionModel.attention`.
-
-        Raises:
-            MissingCapability: the role's model gives none.
-            ContextTooSmall, BudgetExceeded: the prompt does not fit the window or the budget.
-            ValueError: as `AttentionModel.attention`.
         """
         model = self.model(role)
         if Capability.ATTENTION not in model.capabilities or not isinstance(model, AttentionModel):
@@ -488,16 +452,15 @@ class Run:
             fresh = [cost for cost, free in zip(costs, known, strict=True) if not free]
             free = [cost for cost, free in zip(costs, known, strict=True) if free]
             usage = Usage(sum(fresh), estimated=True)
-            for passes, took, cached in ((fresh, seconds, False), (free, 0.0, True)):
-                if passes:
-                    self.meter.scoring(
-                        role,
-                        model.name,
-                        passes=len(passes),
-                        seconds=took,
-                        usage=Usage(sum(passes), estimated=True),
-                        cached=cached,
-                    )
+            if fresh:
+                self.meter.scoring(
+                    role, model.name, passes=len(fresh), seconds=seconds, usage=usage
+                )
+            if free:
+                spared = Usage(sum(free), estimated=True)
+                self.meter.scoring(
+                    role, model.name, passes=len(free), seconds=0.0, usage=spared, cached=True
+                )
         event = partial(
             Measured,
             signal,
@@ -505,7 +468,7 @@ class Run:
             model.name,
             usage=usage,
             seconds=seconds,
-            remembered=len(costs) - len(fresh),
+            remembered=len(free),
         )
         return result, event
 

@@ -16,15 +16,13 @@ from colligate.errors import UnknownStrategy
 from colligate.models import Capability, Role
 from colligate.plugins import plugins
 
-_ADAPTER = "_adapter"
-
 SCORING = frozenset({Capability.LIKELIHOOD, Capability.LABELS, Capability.ATTENTION})
 """Capabilities that the scorer must have."""
 
 
 @dataclass(frozen=True)
 class Needs:
-    """What a strategy must have and what it can do without.
+    """The capabilities that a strategy must have, and those it can do without.
 
     `searches`: it searches passages, so the documents must be indexed. `reads`: it reads documents
     at all. `whole`: it puts all of them into one prompt.
@@ -139,7 +137,7 @@ class DocumentRoute(Protocol):
 
     @property
     def found(self) -> bool:
-        """Whether anything was accepted."""
+        """Return whether anything was accepted."""
         ...
 
     def to_json(self) -> dict[str, Any]:
@@ -168,13 +166,13 @@ def estimate_calls(strategy: object) -> Calls:
 def list_adapter_steps() -> tuple[str, ...]:
     """Return the steps of all registered strategies that take a LoRA adapter.
 
-    They are the parameters named `STEP_adapter`. A strategy whose package is not there has none.
+    They are the parameters named `STEP_adapter`. A strategy that cannot be imported has none.
     """
     steps: dict[str, None] = {}
     for entry in list_strategies().values():
         with suppress(ImportError):
-            names = (each.name for each in list_parameters(entry.load()))
-            steps |= {n.removesuffix(_ADAPTER): None for n in names if n.endswith(_ADAPTER)}
+            names = [each.name for each in list_parameters(entry.load())]
+            steps |= {n.removesuffix("_adapter"): None for n in names if n.endswith("_adapter")}
     return tuple(steps)
 
 
@@ -184,11 +182,7 @@ def list_strategies() -> dict[str, EntryPoint]:
 
 
 def load_strategy(name: str) -> type[Strategy]:
-    """Load the class of a strategy by name.
-
-    Raises:
-        UnknownStrategy: no strategy has this name.
-    """
+    """Load the class of a strategy by name; an unknown name raises `UnknownStrategy`."""
     known = list_strategies()
     if name not in known:
         close = difflib.get_close_matches(name, known, n=1)
@@ -204,8 +198,7 @@ def load_strategy(name: str) -> type[Strategy]:
 def make_strategy(name: str, **parameters: Any) -> Strategy:
     """Make a strategy by name; parameters not given keep the paper's defaults.
 
-    Raises:
-        UnknownStrategy: no strategy has this name, or it does not have such a parameter.
+    An unknown name or parameter raises `UnknownStrategy`.
     """
     kind = load_strategy(name)
     try:

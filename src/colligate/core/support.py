@@ -1,7 +1,7 @@
 """Does a text support a claim? A lexical test that errs on the side of saying no.
 
 It cannot prove entailment; it catches what small models do most: answering from memory and
-citing a passage that says nothing of the kind, or changing a number on the way.
+citing an unrelated passage, or changing a number on the way.
 """
 
 from __future__ import annotations
@@ -14,77 +14,7 @@ from dataclasses import dataclass
 from colligate.documents import Document, Span
 from colligate.documents.sentences import sentence_spans
 
-# The words that carry meaning, for comparing a claim with a text that should support it.
-
-# Words, numbers with their separators (1,234.5), and each CJK character by itself.
-WORD = re.compile(r"[㐀-䶿一-鿿぀-ヿ]|\d+(?:[.,:/-]\d+)*|[^\W\d_㐀-䶿一-鿿぀-ヿ]+(?:['’][^\W\d_]+)?")
-
-# Function words of a claim say nothing about its source. English only: in other languages
-# they are common in any passage, so keeping them only makes the test a little milder.
-_FUNCTION_WORDS_TEXT = """
-a about above according after all also although an and any are as at be because been before being
-between both but by can cannot could did do does doing down during each either every few for from
-further had has have having he her here hers him his how however i if in into is it its itself
-just may me might more most must my neither no nor not of off on once one only or other our out
-over own per said same say says shall she should so some state stated states such than that the
-their them then there therefore these they this those through to too under until up upon us very
-via was we were what when where whether which while who whom whose why will with within without
-would yes you your
-"""
-_FUNCTION_WORDS = frozenset(_FUNCTION_WORDS_TEXT.split())
-
-_COUNTED = """
-zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen
-sixteen seventeen eighteen nineteen twenty
-"""
-_NUMBER_WORDS = {word: str(number) for number, word in enumerate(_COUNTED.split())} | {
-    "thirty": "30",
-    "forty": "40",
-    "fifty": "50",
-    "sixty": "60",
-    "seventy": "70",
-    "eighty": "80",
-    "ninety": "90",
-    "hundred": "100",
-}
-
-
-def split_content_words(text: str) -> list[str]:
-    """Return the content words of a text in order, case-folded and roughly stemmed.
-
-    >>> split_content_words("The licences terminate after thirty days.")
-    ['licenc', 'terminat', '30', 'day']
-    """
-    folded = unicodedata.normalize("NFKC", text).casefold().replace("’", "'")
-    found = []
-    for match in WORD.finditer(folded):
-        word = match.group()
-        word = _NUMBER_WORDS.get(word, word)
-        if word not in _FUNCTION_WORDS:
-            found.append(_stem(word))
-    return found
-
-
-def is_number(word: str) -> bool:
-    """Return whether a content word is a number."""
-    return word[:1].isdigit()
-
-
-def _stem(word: str) -> str:
-    """Strip the most common English endings: enough to match terminate and terminates."""
-    if is_number(word):
-        return word.replace(",", "").rstrip(".:/-")
-    word = word.removesuffix("'s")
-    if not word.isascii():
-        return word
-    for ending in ("ations", "ation", "ings", "ing", "ies", "ied", "es", "ed", "s", "e", "y"):
-        if word.endswith(ending) and len(word) - len(ending) >= 3:
-            return word[: -len(ending)]
-    return word
-
-
-# Half of what the claim adds to the question must be in the source.
-ENOUGH = 0.5
+ENOUGH = 0.5  # of what the claim adds to the question must be in the source
 # Of the whole claim, including the question's words: quoted words need less than sentences that
 # were only found to be near. "All rights reserved." supports nothing.
 QUOTED = 0.3
@@ -161,3 +91,66 @@ def widen_to_sentences(document: Document, span: Span, within: Span) -> Span:
     if not touched:
         return span
     return Span(document.id, min(span.start, touched[0].start), max(span.end, touched[-1].end))
+
+
+# Content words: those that carry meaning
+
+# Words, numbers with their separators (1,234.5), and each CJK character by itself.
+WORD = re.compile(r"[㐀-䶿一-鿿぀-ヿ]|\d+(?:[.,:/-]\d+)*|[^\W\d_㐀-䶿一-鿿぀-ヿ]+(?:['’][^\W\d_]+)?")
+
+# Function words of a claim prove nothing about its source. English only: in other languages
+# they are common in any passage, so keeping them only makes the test a little milder.
+_FUNCTION_WORDS_TEXT = """
+a about above according after all also although an and any are as at be because been before being
+between both but by can cannot could did do does doing down during each either every few for from
+further had has have having he her here hers him his how however i if in into is it its itself
+just may me might more most must my neither no nor not of off on once one only or other our out
+over own per said same say says shall she should so some state stated states such than that the
+their them then there therefore these they this those through to too under until up upon us very
+via was we were what when where whether which while who whom whose why will with within without
+would yes you your
+"""
+_FUNCTION_WORDS = frozenset(_FUNCTION_WORDS_TEXT.split())
+
+_COUNTED = """
+zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen
+sixteen seventeen eighteen nineteen twenty
+"""
+_TENS = "thirty forty fifty sixty seventy eighty ninety hundred"
+_NUMBER_WORDS = {word: str(number) for number, word in enumerate(_COUNTED.split())} | {
+    word: str(10 * number) for number, word in enumerate(_TENS.split(), 3)
+}
+
+
+def split_content_words(text: str) -> list[str]:
+    """Return the content words of a text in order, case-folded and roughly stemmed.
+
+    >>> split_content_words("The licences terminate after thirty days.")
+    ['licenc', 'terminat', '30', 'day']
+    """
+    folded = unicodedata.normalize("NFKC", text).casefold().replace("’", "'")
+    found = []
+    for match in WORD.finditer(folded):
+        word = match.group()
+        word = _NUMBER_WORDS.get(word, word)
+        if word not in _FUNCTION_WORDS:
+            found.append(_stem(word))
+    return found
+
+
+def is_number(word: str) -> bool:
+    """Return whether a content word is a number."""
+    return word[:1].isdigit()
+
+
+def _stem(word: str) -> str:
+    """Strip the most common English endings: enough to match terminate and terminates."""
+    if is_number(word):
+        return word.replace(",", "").rstrip(".:/-")
+    word = word.removesuffix("'s")
+    if not word.isascii():
+        return word
+    for ending in ("ations", "ation", "ings", "ing", "ies", "ied", "es", "ed", "s", "e", "y"):
+        if word.endswith(ending) and len(word) - len(ending) >= 3:
+            return word[: -len(ending)]
+    return word

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import re
 import string
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from colligate.core.fit import split_by_tokens
 from colligate.core.run import Run
 from colligate.documents.tokens import CJK
 from colligate.errors import MissingCapability
@@ -32,12 +33,7 @@ class TokenScore:
 async def score_tokens(
     run: Run, pairs: Sequence[tuple[str, str]], role: Role = Role.SCORER
 ) -> list[list[TokenScore]]:
-    """Score the tokens of each continuation after its prefix, for each (prefix, continuation).
-
-    Raises:
-        MissingCapability: the model gives no likelihoods, or not the places of its tokens.
-        ContextTooSmall, BudgetExceeded: as `Run.likelihoods`.
-    """
+    """Score the tokens of each continuation after its prefix, for each (prefix, continuation)."""
     values = await run.likelihoods(pairs, role=role)
     model = run.model(role)
     found = []
@@ -70,45 +66,27 @@ async def score_running_tokens(
     most = max(1, min(_MOST, window // 2))
     begun = [start for start, _ in await model.token_spans(text)]
     counts = [bisect_left(begun, end) - bisect_left(begun, start) for start, end in cuts]
-    parts = _parts(counts, most)
+    parts = split_by_tokens(counts, most)
     pairs = []
-    for first, stop in parts:
-        room = min(most, window - sum(counts[first:stop]))
-        before = first
-        while before and sum(counts[before - 1 : first]) <= room:
+    for part in parts:
+        room = min(most, window - sum(counts[part.start : part.stop]))
+        before = part.start
+        while before and sum(counts[before - 1 : part.start]) <= room:
             before -= 1
-        start = cuts[first][0]
-        pairs.append((text[cuts[before][0] : start], text[start : cuts[stop - 1][1]]))
-    scored = await score_tokens(run, pairs, role)
+        start = cuts[part.start][0]
+        pairs.append((text[cuts[before][0] : start], text[start : cuts[part.stop - 1][1]]))
     found: list[list[TokenScore]] = []
-    for (first, stop), tokens in zip(parts, scored, strict=True):
-        offset = cuts[first][0]
-        placed = [TokenScore(t.start + offset, t.end + offset, t.logprob) for t in tokens]
-        # A token that crosses into the next stretch belongs to the one it begins in; one of a
-        # blank in between to the one that follows.
-        found += _divided(placed, [end for _, end in cuts[first:stop]])
+    for part, tokens in zip(parts, await score_tokens(run, pairs, role), strict=True):
+        offset = cuts[part.start][0]
+        rows: list[list[TokenScore]] = [[] for _ in part]
+        ends = [cuts[at][1] for at in part[:-1]]
+        for token in tokens:
+            # A token that crosses into the next stretch belongs to the one it begins in; one of a
+            # blank in between to the one that follows.
+            placed = TokenScore(token.start + offset, token.end + offset, token.logprob)
+            rows[bisect_right(ends, placed.start)].append(placed)
+        found += rows
     return found
-
-
-def _parts(counts: Sequence[int], most: float) -> list[tuple[int, int]]:
-    """Return runs of stretches with at most so many tokens; a longer stretch is a run alone."""
-    parts, first, held = [], 0, 0
-    for place, count in enumerate(counts):
-        if place > first and held + count > most:
-            parts.append((first, place))
-            first, held = place, 0
-        held += count
-    return [*parts, (first, len(counts))]
-
-
-def _divided(tokens: Sequence[TokenScore], ends: Sequence[int]) -> list[list[TokenScore]]:
-    rows: list[list[TokenScore]] = [[] for _ in ends]
-    row = 0
-    for token in tokens:
-        while row < len(ends) - 1 and token.start >= ends[row]:
-            row += 1
-        rows[row].append(token)
-    return rows
 
 
 _UNSPACED = re.compile(f"[{CJK}]")
@@ -135,44 +113,6 @@ def group_words(text: str, tokens: Sequence[tuple[int, int]]) -> list[list[int]]
         else:
             words[-1].append(place)
     return words
-
-
-def find_minima(values: Sequence[float], threshold: float = 0.0) -> list[int]:
-    """Return the sentences after which Meta-Chunking cuts, given the perplexity of each.
-
-    They are less surprising than the one before and the one after, by at least `threshold` on one
-    side; or than the one before by that much, and as surprising as the one after. As in the
-    published code the first and the last never count, and the sentence itself ends its chunk.
-
-    >>> find_minima([5, 2, 4, 1, 1, 3])
-    [1, 3]
-    """
-    found = []
-    for place in range(1, len(values) - 1):
-        fall, rise = values[place - 1] - values[place], values[place + 1] - values[place]
-        if fall > 0 and rise >= 0 and max(fall, rise) >= threshold:
-            found.append(place)
-    return found
-
-
-def merge_chunks(
-    chunks: Sequence[tuple[int, int]], sizes: Sequence[int], most: int
-) -> list[tuple[int, int]]:
-    """Merge neighbouring chunks as long as they have at most `most` words.
-
-    Chunks are half-open runs of sentences in order, `sizes` the words of each sentence.
-    """
-    found: list[tuple[int, int]] = []
-    words = 0
-    for start, end in chunks:
-        more = sum(sizes[start:end])
-        if found and words + more <= most:
-            found[-1] = (found[-1][0], end)
-            words += more
-        else:
-            found.append((start, end))
-            words = more
-    return found
 
 
 def cut_runs(count: int, cuts: Sequence[int]) -> list[tuple[int, int]]:

@@ -119,7 +119,7 @@ def _iter_blocks(document: Document) -> Iterator[_Block]:
             starts.append((node.span.start, node.kind, section[-1]))
     ends = [start for start, _, _ in starts[1:]] + [len(text)]
     for (start, kind, owner), end in zip(starts, ends, strict=True):
-        for span in _trim(document, start, end):
+        if span := document.trim(start, end):
             yield _Block(span.start, span.end, kind, owner)
 
 
@@ -142,15 +142,14 @@ class _Packer:
         """Append a block, whole if possible."""
         if self._take(block.start, block.end, block.kind):
             return
-        pieces = list(self._split(block))
-        for start, end in pieces:
+        for start, end in self._split(block):
             if not self._take(start, end, block.kind):
                 self._fill(start, end, block.kind)
 
     def flush(self) -> None:
         """End the chunk being filled."""
-        if self._start is not None:
-            self.chunks.extend(_trim(self._document, self._start, self._end))
+        if self._start is not None and (span := self._document.trim(self._start, self._end)):
+            self.chunks.append(span)
         self._start, self._has_text = None, False
 
     def _take(self, start: int, end: int, kind: Kind) -> bool:
@@ -228,14 +227,6 @@ def _group(document: Document, units: Sequence[tuple[int, int]], size: int) -> l
         Span(document.id, units[i][0], units[min(i + size, len(units)) - 1][1])
         for i in range(0, len(units), size)
     ]
-
-
-def _trim(document: Document, start: int, end: int) -> Iterator[Span]:
-    """Yield the range without blanks around it; nothing if it is blank."""
-    piece = document.text[start:end]
-    if bare := piece.strip():
-        start += len(piece) - len(piece.lstrip())
-        yield Span(document.id, start, start + len(bare))
 
 
 def _require_one(what: str, number: int) -> None:

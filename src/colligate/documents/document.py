@@ -63,29 +63,29 @@ class Document:
         return len(self.text)
 
     def span(self, start: int, end: int) -> Span:
-        """Return a span of this document.
-
-        Raises:
-            SpanError: if it reaches beyond the text.
-        """
+        """Return a span of this document; raise `SpanError` if it reaches beyond the text."""
         span = Span(self.id, start, end)
         self._check(span)
         return span
 
     def slice(self, span: Span) -> str:
-        """Return the characters of a span.
-
-        Raises:
-            SpanError: if the span is of another document or reaches beyond the text.
-        """
+        """Return the characters of a span; raise `SpanError` if it is not of this document."""
         self._check(span)
         return self.text[span.start : span.end]
+
+    def trim(self, start: int, end: int) -> Span | None:
+        """Return a range without the blanks around it; None if it has nothing else."""
+        piece = self.text[start:end]
+        bare = piece.strip()
+        start += len(piece) - len(piece.lstrip())
+        return Span(self.id, start, start + len(bare)) if bare else None
 
     def page_of(self, span: Span) -> Page | None:
         """Return the page a span begins on, or None for a document without pages."""
         if not self.pages:
             return None
-        return self.pages[max(0, bisect_right(self._page_starts, span.start) - 1)]
+        after = bisect_right(self.pages, span.start, key=lambda page: page.start)
+        return self.pages[max(0, after - 1)]
 
     def section_of(self, span: Span) -> tuple[str, ...]:
         """Return the heading path around a span, outermost first."""
@@ -106,10 +106,6 @@ class Document:
     def digest(self) -> str:
         """SHA-256 of the text, in hexadecimal."""
         return digest(self.text)
-
-    @cached_property
-    def _page_starts(self) -> list[int]:
-        return [page.start for page in self.pages]
 
     def _check(self, span: Span) -> None:
         if span.document_id != self.id or span.end > len(self.text):
@@ -156,6 +152,19 @@ class Hit:
 
     passage: Passage
     score: float
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the passage's place and score; `document.text[start:end]` is its text."""
+        passage = self.passage
+        return {
+            "document": passage.document_id,
+            "title": passage.title,
+            "section": list(passage.section),
+            "page": passage.page,
+            "start": passage.span.start,
+            "end": passage.span.end,
+            "score": self.score,
+        }
 
 
 _SURROGATE = re.compile("[\ud800-\udfff]")

@@ -74,6 +74,7 @@ _DASH = re.compile(rf"[{_DASHES}]")
 _SEEN = re.compile(rf"[^{_INVISIBLE}]")
 
 
+@lru_cache(maxsize=4)  # several quotes are searched in one document, or one quote in several
 def normalise(text: str) -> NormalisedText:
     """Return a text in the form in which quotes are compared.
 
@@ -119,9 +120,6 @@ def locate(
     must have 20 to 10,000 normalised characters. A `verbatim` quote is not searched by likeness,
     which takes most of the time. No match begins or ends inside a number: "5 million" is not in
     "15 million".
-
-    Raises:
-        SpanError: if `within` is not of this document.
     """
     text, quote = document.text, quote.strip()
     area = document.span(0, len(document)) if within is None else within
@@ -132,8 +130,8 @@ def locate(
     if place := _choose(places, text):
         return Location(Span(area.document_id, *place), MatchKind.EXACT, 100.0)
 
-    source = _normalise_cached(text[area.start : area.end])
-    full = _normalise_cached(quote).text
+    source = normalise(text[area.start : area.end])
+    full = normalise(quote).text
     for wanted in dict.fromkeys((full, full.strip("."))):
         hits = _find_all(wanted, source.text, 0, len(source.text)) if wanted else ()
         ranges = (source.original(at, at + len(wanted)) for at in hits)
@@ -260,12 +258,6 @@ _THOUSANDS = re.compile(r",(?=\d{3}(?:\D|\Z))")
 def _count_numbers(text: str) -> Counter[str]:
     """Return the numbers of a normalised text, thousands joined."""
     return Counter(_THOUSANDS.sub("", number) for number in _NUMBER.findall(text))
-
-
-@lru_cache(maxsize=4)
-def _normalise_cached(text: str) -> NormalisedText:
-    # Several quotes are searched in one document, or one quote in several, one after the other.
-    return normalise(text)
 
 
 def _append_plain(

@@ -72,6 +72,14 @@ def own_span(document: Document, node: Node) -> Span | None:
     return Span(document.id, start, end) if end > start else None
 
 
+def format_table(rows: Sequence[Sequence[str]], *, rule: str = "---") -> str:
+    """Return a Markdown table, its first row the head; "" without cells."""
+    width = max(map(len, rows), default=0)
+    padded = ([*row, *[""] * (width - len(row))] for row in rows)
+    lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in padded]
+    return "\n".join([lines[0], "|" + f"{rule}|" * width, *lines[1:]]) if width else ""
+
+
 INTRODUCTION = "Introduction"
 _CONTENT = {
     "paragraph_open": Kind.PARAGRAPH,

@@ -19,7 +19,7 @@ import sentencex
 from colligate.documents.document import Document
 from colligate.documents.span import Span
 from colligate.documents.tokens import CJK
-from colligate.documents.tree import Kind, Node
+from colligate.documents.tree import Kind
 from colligate.errors import UsageError
 
 
@@ -148,16 +148,10 @@ def split_paragraphs(
 
     Paragraphs have no blanks around them, never overlap or cross a heading of `document.tree`,
     and leave out only headings and blanks.
-
-    Raises:
-        SpanError: if `area` is not of this document.
-        UsageError: unless `1 <= least_words <= most_words`.
     """
     if not 1 <= least_words <= most_words:
-        raise UsageError(
-            f"paragraphs cannot have {least_words} to {most_words} words",
-            "least_words must be 1 or more, and at most most_words",
-        )
+        what = f"paragraphs cannot have {least_words} to {most_words} words"
+        raise UsageError(what, "least_words must be 1 or more, and at most most_words")
     text = document.slice(area)
     found: list[Span] = []
     for blocks in _iter_between_headings(document, area):
@@ -177,15 +171,13 @@ def split_paragraphs(
 
 def split_at_headings(document: Document, area: Span) -> list[Span]:
     """Return the text of `area` between its headings, without blanks around each piece."""
-    text = document.slice(area)
-    found = []
-    for blocks in _iter_between_headings(document, area):
-        start = area.start + blocks[0].start
-        piece = text[blocks[0].start : blocks[-1].end]
-        if bare := piece.strip():
-            start += len(piece) - len(piece.lstrip())
-            found.append(Span(document.id, start, start + len(bare)))
-    return found
+    document.slice(area)  # it must be of this document
+    between = _iter_between_headings(document, area)
+    found = (
+        document.trim(area.start + blocks[0].start, area.start + blocks[-1].end)
+        for blocks in between
+    )
+    return [span for span in found if span is not None]
 
 
 # Thai and Khmer put no blanks between words, and an address or encoded bytes may have no end.
@@ -250,21 +242,16 @@ def _iter_marks(document: Document, area: Span) -> Iterator[tuple[int, Kind]]:
     yield 0, Kind.PARAGRAPH
     nodes = document.tree.nodes
     around = document.tree.node_at(area.start)
-    first = max(bisect_left(nodes, area.start, key=_start_of), around.id + 1)
-    last = bisect_left(nodes, area.end, key=_start_of)
-    for node in (around, *nodes[first:last]):
+    first, last = (
+        bisect_left(nodes, place, key=lambda node: node.span.start)
+        for place in (area.start, area.end)
+    )
+    for node in (around, *nodes[max(first, around.id + 1) : last]):
         if node.heading is not None:
-            for place, kind in (
-                (node.heading.start, Kind.SECTION),
-                (node.heading.end, Kind.PARAGRAPH),
-            ):
-                yield min(max(place - area.start, 0), len(area)), kind
+            yield min(max(node.heading.start - area.start, 0), len(area)), Kind.SECTION
+            yield min(max(node.heading.end - area.start, 0), len(area)), Kind.PARAGRAPH
         elif node.kind not in (Kind.ROOT, Kind.SECTION):
             yield max(node.span.start - area.start, 0), node.kind
-
-
-def _start_of(node: Node) -> int:
-    return node.span.start
 
 
 _Offsets = tuple[int, int]
@@ -273,14 +260,10 @@ _Cutter = Callable[[str], Iterable[_Offsets]]
 
 def _cut_block(text: str, block: _Block, language: str, most_words: int) -> Iterator[_Unit]:
     """Yield a block whole if it is short enough, otherwise cut as finely as needed."""
-    cutters: tuple[_Cutter, ...] = (_split_lines,)
+    cutters: list[_Cutter] = [_split_lines]
     if block.kind not in (Kind.TABLE, Kind.CODE):
-        cutters = (
-            _split_at_blank_lines,
-            lambda piece: split_sentences(piece, language),
-            _split_lines,
-        )
-    yield from _cut(text, block.start, block.end, cutters, most_words)
+        cutters[:0] = [_split_at_blank_lines, lambda piece: split_sentences(piece, language)]
+    return _cut(text, block.start, block.end, cutters, most_words)
 
 
 def _cut(
@@ -296,19 +279,13 @@ def _cut(
         yield _Unit(run[0][0], run[-1][1], len(run))
 
 
-_BLANK_LINES = re.compile(r"\n\s*\n")
-
-
 def _split_at_blank_lines(text: str) -> Iterator[_Offsets]:
     start = 0
-    for match in _BLANK_LINES.finditer(text):
+    for match in re.finditer(r"\n\s*\n", text):
         yield start, match.start()
         start = match.end()
     yield start, len(text)
 
 
-_PARAGRAPH_LINE = re.compile(r"[^\r\n]+")
-
-
 def _split_lines(text: str) -> Iterator[_Offsets]:
-    return (match.span() for match in _PARAGRAPH_LINE.finditer(text))
+    return (match.span() for match in re.finditer(r"[^\r\n]+", text))

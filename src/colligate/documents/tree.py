@@ -128,11 +128,7 @@ class Tree:
         return [node.span.start for node in self.nodes]
 
     def node_at(self, offset: int) -> Node:
-        """Return the innermost node whose span holds the character at `offset`.
-
-        Raises:
-            SpanError: if the offset is outside the document.
-        """
+        """Return the innermost node whose span holds the character at `offset`."""
         if not 0 <= offset < max(1, self.root.span.end):
             raise SpanError(f"no character {offset} in {self.root.span.document_id}")
         node: Node | None = self.nodes[bisect_right(self._starts, offset) - 1]
@@ -208,12 +204,7 @@ class TreeBuilder:
         self._ends[node_id] = end
 
     def build(self, structure: Structure) -> Tree:
-        """Return the finished tree.
-
-        Raises:
-            SpanError: if a child reaches beyond its parent or overlaps the sibling before it, a
-                heading reaches beyond its section, or the nodes are not in pre-order.
-        """
+        """Return the finished tree; raise `SpanError` if nodes do not nest or are out of order."""
         children: list[list[int]] = [[] for _ in self._rows]
         open_: list[int] = []  # the last node and its ancestors
         for i, row in enumerate(self._rows):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from colligate.documents import Hit
 from colligate.errors import MissingExtra
-from colligate.integrations.retrieval import PassageSearch, describe_place
+from colligate.integrations.retrieval import PassageSearch
 from colligate.library.sources import SearchMode, Sources
 from colligate.sync import Library
 
@@ -33,8 +33,8 @@ class ColligateRetriever(BaseRetriever):
     """Finds the passages of a library, best first, each with its exact place.
 
     `library` is a `colligate.Library`, or any `Sources` (an `AsyncLibrary`, a view of one), which
-    can only be awaited. The retriever never closes it. The `metadata` of each document found
-    are document, title, section, page, start, end and score.
+    can only be awaited. The retriever never closes it. The `metadata` of each document has
+    document, title, section, page, start, end and score.
     """
 
     library: Library | Sources
@@ -59,5 +59,4 @@ class ColligateRetriever(BaseRetriever):
 
 
 def _to_document(hit: Hit) -> Document:
-    place = describe_place(hit)
-    return Document(id=hit.passage.id, page_content=hit.passage.text, metadata=place)
+    return Document(id=hit.passage.id, page_content=hit.passage.text, metadata=hit.to_json())

@@ -11,7 +11,7 @@ from collections.abc import Collection
 
 from colligate.documents import Hit
 from colligate.errors import MissingExtra, UsageError
-from colligate.integrations.retrieval import PassageSearch, describe_place
+from colligate.integrations.retrieval import PassageSearch
 from colligate.library.sources import SearchMode, Sources
 from colligate.sync import Library
 
@@ -32,7 +32,7 @@ except ImportError as error:
         "pip install 'colligate[llamaindex]'",
     ) from error
 
-# A program needs these to find the place again; to a model they would only be noise.
+# Programs need these to find the place; a model does not.
 _FOR_PROGRAMS = ["document", "start", "end", "score"]
 
 
@@ -41,7 +41,7 @@ class ColligateLlamaIndexRetriever(BaseRetriever):
 
     `library` is a `colligate.Library`, or any `Sources` (an `AsyncLibrary`, a view of one), which
     can only be awaited. The retriever never closes it. `documents` are the ids of the documents to
-    search; None searches all. The `metadata` of each node found are document, title, section, page,
+    search; None searches all. The `metadata` of each node has document, title, section, page,
     start, end and score.
 
     Raises:
@@ -75,7 +75,7 @@ def _to_node(hit: Hit) -> NodeWithScore:
     node = TextNode(
         id_=passage.id,
         text=passage.text,
-        metadata=describe_place(hit),
+        metadata=hit.to_json(),
         excluded_llm_metadata_keys=hidden,
         excluded_embed_metadata_keys=[*_FOR_PROGRAMS, "page"],
         start_char_idx=passage.span.start,

@@ -1,11 +1,10 @@
-"""The shared part of all retrievers: search with or without an event loop, and a hit's place."""
+"""The shared part of all retrievers: search with or without an event loop."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any
 
 from colligate.documents import Hit
 from colligate.errors import UsageError
@@ -23,11 +22,7 @@ class PassageSearch:
     documents: Collection[str] | None = None
 
     def run(self, query: str) -> list[Hit]:
-        """Return the passages, best first.
-
-        Raises:
-            UsageError: the library can only be awaited.
-        """
+        """Return the passages, best first; a library that can only be awaited is an error."""
         if not isinstance(self.library, Library):
             raise UsageError(
                 "this library can only be searched with await",
@@ -41,21 +36,3 @@ class PassageSearch:
         if isinstance(self.library, Library):
             return await asyncio.to_thread(self.run, query)
         return await self.library.search(query, k=self.k, mode=self.mode, documents=self.documents)
-
-
-def describe_place(hit: Hit) -> dict[str, Any]:
-    """Return where a passage is: `Library.document(document).text[start:end]` is its text.
-
-    `page` counts from 1, and is None for documents without pages. Scores compare within one search
-    only.
-    """
-    passage = hit.passage
-    return {
-        "document": passage.document_id,
-        "title": passage.title,
-        "section": list(passage.section),
-        "page": passage.page,
-        "start": passage.span.start,
-        "end": passage.span.end,
-        "score": hit.score,
-    }

@@ -51,9 +51,9 @@ def check_same(before: Mapping[str, Any], now: Mapping[str, Any], folder: Path) 
     """
     was, is_now = dict(before), json.loads(json.dumps(now))
     prompts = [each.pop(PROMPTS, {}) for each in (was, is_now)]
-    first, second = (dict(_flat(each)) for each in (was, is_now))
+    first, second = (dict(_flatten(each)) for each in (was, is_now))
     wrong = [
-        _difference(name, first.get(name), second.get(name))
+        _describe_difference(name, first.get(name), second.get(name))
         for name in dict.fromkeys((*first, *second))
         if first.get(name) != second.get(name)
     ]
@@ -86,21 +86,21 @@ def prompt_differences(
     return [f"the prompts of {', '.join(changed[:_NAMED])}{more} have changed"] if changed else []
 
 
-def _flat(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def _flatten(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     for name, inner in value.items():
         if isinstance(inner, Mapping):
-            yield from _flat(inner, f"{prefix}{name}: ")
+            yield from _flatten(inner, f"{prefix}{name}: ")
         else:
             yield f"{prefix}{name}", inner
 
 
-def _difference(name: str, was: Any, is_now: Any) -> str:
+def _describe_difference(name: str, was: Any, is_now: Any) -> str:
     if all(isinstance(each, str) and len(each) == _DIGEST for each in (was, is_now)):
         return f"{name} has changed"
-    return f"{name} was {_quoted(was)} and is {_quoted(is_now)}"
+    return f"{name} was {_quote(was)} and is {_quote(is_now)}"
 
 
-def _quoted(value: Any) -> str:
+def _quote(value: Any) -> str:
     text = "none" if value is None else str(value)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
@@ -199,7 +199,7 @@ def _digest_at(place: str) -> str:
         return file_digest(path)
     if path.is_dir():
         files = sorted(file for pattern in _WEIGHTS for file in path.glob(pattern))
-        return _combined(map(file_digest, files)) if files else ""
+        return _combine_digests(map(file_digest, files)) if files else ""
     return _hub_commit(place)
 
 
@@ -235,10 +235,10 @@ def path_digest(path: Path) -> str:
     files = sorted(file for file in path.rglob("*") if file.is_file())
     below = [(file.relative_to(path), file) for file in files]
     seen = [(name, file) for name, file in below if not any(p.startswith(".") for p in name.parts)]
-    return _combined(f"{name.as_posix()} {file_digest(file)}" for name, file in seen)
+    return _combine_digests(f"{name.as_posix()} {file_digest(file)}" for name, file in seen)
 
 
-def _combined(texts: Iterable[str]) -> str:
+def _combine_digests(texts: Iterable[str]) -> str:
     whole = hashlib.sha256()
     for text in texts:
         whole.update(text.encode("utf-8", "backslashreplace") + b"\0")
@@ -246,6 +246,9 @@ def _combined(texts: Iterable[str]) -> str:
 
 
 # Prompts: every text in the modules that write them.
+
+
+_EXPORTS = "__init__.py"  # names alone, unless a class is defined in it
 
 
 def prompt_digests(kinds: Iterable[type]) -> dict[str, str]:
@@ -256,7 +259,7 @@ def prompt_digests(kinds: Iterable[type]) -> dict[str, str]:
     """
     found = {}
     for file in sorted(resources.files("colligate.core").iterdir(), key=lambda f: f.name):
-        if file.name.endswith(".py"):
+        if file.name.endswith(".py") and file.name != _EXPORTS:
             found[f"{_SHARED}{file.name}"] = _texts_digest(file.read_text("utf-8"))
     for kind in kinds:
         module = inspect.getmodule(kind)
@@ -265,9 +268,10 @@ def prompt_digests(kinds: Iterable[type]) -> dict[str, str]:
         try:
             source = Path(inspect.getsourcefile(module) or "")
             folder = source.parent
-            own = hasattr(kind, "answer") and (folder / "__init__.py").is_file()
+            own = hasattr(kind, "answer") and (folder / _EXPORTS).is_file()
             own = own and folder.name != "baselines"
-            for file in sorted(folder.glob("*.py")) if own else [source]:
+            files = sorted(file for file in folder.glob("*.py") if file.name != _EXPORTS)
+            for file in dict.fromkeys([*files, source]) if own else [source]:
                 name = f"{folder.name}/{file.name}"
                 found[name] = _texts_digest(file.read_text("utf-8"))
         except (OSError, TypeError):  # a class defined in a session has no source file
@@ -284,7 +288,7 @@ def _texts_digest(source: str) -> str:
         and node.body
         and isinstance(node.body[0], ast.Expr)
     }
-    return _combined(
+    return _combine_digests(
         node.value
         for node in ast.walk(tree)
         if isinstance(node, ast.Constant)

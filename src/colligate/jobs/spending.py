@@ -49,11 +49,11 @@ class Spending:
 
     def meter(self) -> Meter:
         """Return a meter for one run, which also counts here."""
-        return _Metered(prices=self.prices, total=self._total)
+        return _RunMeter(prices=self.prices, total=self._total)
 
 
 @dataclass
-class _Metered(Meter):
+class _RunMeter(Meter):
     """A run's meter that adds its tokens to those of all runs.
 
     A cached reply costs the job nothing, but the answer as much as ever: it counts in the usage of
@@ -115,11 +115,7 @@ class PaidJudge(WrappedModel):
         }
 
     async def chat(self, request: ChatRequest, on_token: OnToken | None = None) -> Completion:
-        """Make one call; see `ChatModel.chat`.
-
-        Raises:
-            BudgetExceeded: not enough is left.
-        """
+        """Make one call; see `ChatModel.chat`."""
         prompt = await self._model.count_prompt(request.messages)
         async with self._all.hold(prompt + request.max_tokens):
             began = time.perf_counter()

@@ -53,7 +53,8 @@ class Catalogue:
         query = f"SELECT id, number FROM documents WHERE {_PRESENT}"
         if ids is None:
             return dict(self._rows(query + " ORDER BY number"))
-        valid = [id_ for id_ in ids if _escape_surrogates(id_) == id_]
+        # No stored id has half a surrogate pair, and SQLite accepts none.
+        valid = [id_ for id_ in ids if id_.encode(errors="ignore").decode() == id_]
         return dict(self._listed(query + " AND id IN (%s)", valid))
 
     def ids(self, numbers: Sequence[int]) -> list[str]:
@@ -271,8 +272,8 @@ _PASSAGE = "p.number, p.document, p.start, p.end, p.page, p.section"
 class FileRecord:
     """A file as it was when it was read, to find out whether it has changed since.
 
-    `failure` is empty for a file that was read. Otherwise it holds the release of colligate that
-    could not read it, then the error's class, what, why and hint.
+    `failure` is empty for a file that was read. Otherwise it holds which readers there were (the
+    release of colligate, and formats of other packages), then the error's class, why and hint.
     """
 
     path: Path
@@ -324,16 +325,10 @@ def _to_document(row: Sequence[Any]) -> Document:
 
 
 def _to_file(row: Sequence[Any]) -> FileRecord:
-    path, size, mtime_ns, checked_ns, sha256, warnings, failure = row
-    return FileRecord(
-        Path(os.fsdecode(path)),
-        size,
-        mtime_ns,
-        checked_ns,
-        sha256,
-        tuple(json.loads(warnings)),
-        tuple(json.loads(failure)),
-    )
+    path, size, mtime_ns, checked_ns, sha256, *lists = row
+    warnings, failure = (tuple(json.loads(each)) for each in lists)
+    path = Path(os.fsdecode(path))
+    return FileRecord(path, size, mtime_ns, checked_ns, sha256, warnings, failure)
 
 
 def _to_passage(row: Sequence[Any]) -> StoredPassage:
@@ -349,8 +344,8 @@ def _write_file(db: Connection, file: FileRecord) -> None:
         file.mtime_ns,
         file.checked_ns,
         file.sha256,
-        _json([_escape_surrogates(warning) for warning in file.warnings]),
-        _json([_escape_surrogates(part) for part in file.failure]),
+        json.dumps(file.warnings),  # in ASCII: a reader of another package may warn of anything
+        json.dumps(file.failure),
     )
     columns = _FILE.split(", ")
     marks = ", ".join("?" * len(columns))
@@ -367,7 +362,7 @@ def _linked_documents(db: Connection, path: Path) -> set[int]:
 
 
 def _link(db: Connection, path: Path, documents: Sequence[int]) -> None:
-    """Record which documents a file has, in order; links made before are deleted."""
+    """Record which documents a file has, in order, in place of those linked before."""
     key = os.fsencode(path)
     db.execute("DELETE FROM file_documents WHERE path = ?", (key,))
     db.executemany(
@@ -406,10 +401,10 @@ def _keep_document(db: Connection, document: Document) -> int | None:
     if state == DocumentState.REMOVING:
         if _is_taken(db, document.id):
             return None
-        pending = (DocumentState.PENDING, number)
-        db.execute("UPDATE documents SET state = ? WHERE number = ?", pending)
-    source = (document.source, number)  # its file may have moved
-    db.execute("UPDATE documents SET source = ? WHERE number = ?", source)
+        state = DocumentState.PENDING
+    # Its file may have moved.
+    changed = (state, document.source, number)
+    db.execute("UPDATE documents SET state = ?, source = ? WHERE number = ?", changed)
     return int(number)
 
 
@@ -470,11 +465,6 @@ def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def _escape_surrogates(text: str) -> str:
-    """Escape half surrogate pairs, which file names and names given by a caller may hold."""
-    return text.encode("utf-8", "backslashreplace").decode()
-
-
 # Documents by id, file or folder
 
 
@@ -532,10 +522,8 @@ def resolve_path(path: Path | str) -> Path:
 def _is_missing(path: Path) -> bool:
     try:
         path.stat()
-    except (FileNotFoundError, NotADirectoryError):
-        return True
-    except OSError:  # a file out of reach may still exist
-        return False
+    except OSError as error:  # a file that is only out of reach may still exist
+        return isinstance(error, FileNotFoundError | NotADirectoryError)
     return False
 
 

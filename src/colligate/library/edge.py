@@ -40,11 +40,9 @@ class EdgeIndex:
     def create(cls, path: Path, dimension: int | None) -> EdgeIndex:
         """Make an empty index for vectors of this length; None for words alone."""
         path.mkdir(parents=True, exist_ok=True)
-        dense = (
-            {}
-            if dimension is None
-            else {_DENSE: qdrant.EdgeVectorParams(size=dimension, distance=qdrant.Distance.Dot)}
-        )
+        dense = {}
+        if dimension is not None:
+            dense[_DENSE] = qdrant.EdgeVectorParams(size=dimension, distance=qdrant.Distance.Dot)
         config = qdrant.EdgeConfig(
             vectors=dense,
             sparse_vectors={_SPARSE: qdrant.EdgeSparseVectorParams(modifier=qdrant.Modifier.Idf)},
@@ -97,10 +95,8 @@ class EdgeIndex:
     def remove(self, documents: Collection[int]) -> None:
         """Take all passages of these documents out of every search."""
         if documents:
-            operation = qdrant.UpdateOperation.delete_points_by_filter(
-                qdrant.Filter(must=[_match_any(documents)])
-            )
-            self._open.update(operation)
+            theirs = qdrant.Filter(must=[_match_any(documents)])
+            self._open.update(qdrant.UpdateOperation.delete_points_by_filter(theirs))
 
     def remove_passages(self, passages: Collection[int]) -> None:
         """Take these passages out of every search."""
@@ -112,11 +108,8 @@ class EdgeIndex:
         found: dict[int, int] = {}
         offset = None
         while True:
-            records, offset = self._open.scroll(
-                qdrant.ScrollRequest(
-                    offset=offset, limit=_PAGE, with_payload=True, with_vector=False
-                )
-            )
+            page = qdrant.ScrollRequest(offset=offset, limit=_PAGE, with_payload=True)
+            records, offset = self._open.scroll(page)
             found.update((_read_number(record), _read_document(record)) for record in records)
             if offset is None:
                 return found
@@ -215,9 +208,7 @@ def _match_any(documents: Collection[int]) -> qdrant.FieldCondition:
 
 def _make_filter(scope: Scope) -> qdrant.Filter | None:
     must: list[qdrant.ConditionType] = []
-    must_not: list[qdrant.ConditionType] = []
     if scope.within is not None:
-        must.append(_match_any(scope.within))
-    if scope.without:
-        must_not.append(_match_any(scope.without))
+        must = [_match_any(scope.within)]
+    must_not: list[qdrant.ConditionType] = [_match_any(scope.without)] if scope.without else []
     return qdrant.Filter(must=must, must_not=must_not) if must or must_not else None

@@ -38,6 +38,7 @@ from colligate.errors import (
 from colligate.library.catalogue import Catalogue, FileRecord, resolve_path
 from colligate.library.parsing import ParserPool
 from colligate.library.sources import cut_passages
+from colligate.plugins import plugins
 
 _RELEASE = version("colligate")
 
@@ -187,14 +188,16 @@ class Ingestion:
     def _skip(
         self, path: Path, known: FileRecord, now: FileRecord, result: Ingested
     ) -> _Job | None:
-        """Report an unchanged file; return a job if another release failed to read it."""
+        """Report an unchanged file; return a job if it failed and there are other readers now."""
         if not known.failure:
             result.unchanged.append(path)
             result.warnings.extend(known.warnings)
             return None
-        release, kind, why, hint = known.failure
-        if release != _RELEASE:
-            return _Job(path, dataclasses.replace(now, sha256=known.sha256), known=False)
+        readers, kind, why, hint = known.failure
+        if readers != _describe_readers():
+            return _Job(
+                path, dataclasses.replace(now, sha256=known.sha256, failure=()), known=False
+            )
         result.failed.append((path, getattr(errors, kind)(_cannot_read(path), why, hint)))
         return None
 
@@ -214,7 +217,7 @@ class Ingestion:
         """Record that a file cannot be read, so that it is tried again only when it changes."""
         record = _check_unchanged(job)
         if record.sha256 and type(error) in _LASTING and error.what == _cannot_read(job.path):
-            failure = (_RELEASE, type(error).__name__, error.why, error.hint)
+            failure = (_describe_readers(), type(error).__name__, error.why, error.hint)
             self._catalogue.note_file(dataclasses.replace(record, failure=failure))
 
 
@@ -229,6 +232,11 @@ class _Job:
 class _Parsed:
     documents: list[tuple[Document, list[Span]]]
     warnings: tuple[str, ...]
+
+
+def _describe_readers() -> str:
+    """Return what decides which files can be read: the release, and formats of other packages."""
+    return " ".join([_RELEASE, *plugins("formats")])
 
 
 def _is_untouched(known: FileRecord, now: FileRecord) -> bool:

@@ -18,21 +18,10 @@ from colligate.documents import Document, Hit
 from colligate.documents.chunking import Chunker, Structural
 from colligate.documents.reading import find_files
 from colligate.errors import EmbedderMismatch, LibraryDamaged, SpanError
-from colligate.library.catalogue import (
-    Catalogue,
-    list_document_ids,
-    prune_missing,
-    remove_named,
-)
+from colligate.library.catalogue import Catalogue, list_document_ids, prune_missing, remove_named
 from colligate.library.edge import EdgeIndex
 from colligate.library.index import Indexer
-from colligate.library.ingest import (
-    Ingested,
-    Ingestion,
-    Progress,
-    ProgressCallback,
-    record_chunker,
-)
+from colligate.library.ingest import Ingested, Ingestion, Progress, ProgressCallback, record_chunker
 from colligate.library.parsing import DEFAULT_READER
 from colligate.library.schema import DocumentState
 from colligate.library.search import Searcher, require_known
@@ -215,7 +204,7 @@ class AsyncLibrary:
             return 0  # also where nothing may be written
         async with self._changing:
             catalogue = await self._lock_catalogue(report)
-            embedded = await self._index(catalogue, _no_files(), report)
+            embedded = await self._index(catalogue, None, report)
             await self._tidy(catalogue, report, embedded=embedded)
         return embedded
 
@@ -235,7 +224,7 @@ class AsyncLibrary:
             await self._tidy(catalogue, _ignore, erase=True)
             self._searcher.clear_cache()
             after = await in_thread(catalogue.numbers)
-        return [document_id for document_id in before if document_id not in after]
+        return [id_ for id_ in before if id_ not in after]
 
     async def verify(
         self, *, repair: bool = False, on_progress: ProgressCallback | None = None
@@ -282,7 +271,10 @@ class AsyncLibrary:
         return catalogue if catalogue.in_memory else await self._lock_catalogue(report)
 
     async def _index(
-        self, catalogue: Catalogue, stored: AsyncIterator[list[int]], report: ProgressCallback
+        self,
+        catalogue: Catalogue,
+        stored: AsyncIterator[list[int]] | None,
+        report: ProgressCallback,
     ) -> int:
         """Index pending and newly stored documents; return the number of passages embedded."""
 
@@ -295,13 +287,16 @@ class AsyncLibrary:
 
         async def list_numbers() -> AsyncIterator[list[int]]:
             yield await in_thread(catalogue.in_state, DocumentState.PENDING)
-            async for numbers in stored:
-                yield numbers
+            if stored is not None:
+                async for numbers in stored:
+                    yield numbers
 
-        def report_embedded(done: int, total: int) -> None:
-            report(Progress("embedding", done, total))
-
-        indexer = Indexer(catalogue, open_index, self._unfinished, report_embedded)
+        indexer = Indexer(
+            catalogue,
+            open_index,
+            self._unfinished,
+            lambda done, total: report(Progress("embedding", done, total)),
+        )
         await indexer.run(list_numbers())
         return indexer.done
 
@@ -349,17 +344,12 @@ class AsyncLibrary:
             await in_thread(index.flush)
         await in_thread(catalogue.mark, damage.unindexed, DocumentState.PENDING)
         await in_thread(catalogue.remove, damage.damaged)
-        embedded = await self._index(catalogue, _no_files(), report)
+        embedded = await self._index(catalogue, None, report)
         await self._tidy(catalogue, report, embedded=embedded, erase=True)
 
 
 def _ignore(_: Progress) -> None:
     pass
-
-
-async def _no_files() -> AsyncIterator[list[int]]:
-    return
-    yield
 
 
 def _remove_passages(index: EdgeIndex, documents: list[int]) -> int:
@@ -430,7 +420,10 @@ class _LibraryEmbedder:
     async def record(self, catalogue: Catalogue) -> Embedder:
         """Return the embedder, for indexing, and record it as the library's."""
         embedder = await self.open(catalogue)
-        await in_thread(_record_embedder, catalogue, embedder)
+        # In a thread also since an embedder behind an endpoint may have to ask for its dimension.
+        await in_thread(
+            lambda: catalogue.set_meta(embedder=embedder.name, dimension=str(embedder.dimension))
+        )
         return embedder
 
     async def close(self) -> None:
@@ -438,11 +431,6 @@ class _LibraryEmbedder:
         if self._embedder is not None and isinstance(self._given, str):
             await self._embedder.aclose()
         self._embedder = None
-
-
-def _record_embedder(catalogue: Catalogue, embedder: Embedder) -> None:
-    # An embedder behind an endpoint may have to ask for its dimension, which blocks.
-    catalogue.set_meta(embedder=embedder.name, dimension=str(embedder.dimension))
 
 
 def _check_embedder(catalogue: Catalogue, embedder: Embedder) -> None:
@@ -459,27 +447,37 @@ def _check_embedder(catalogue: Catalogue, embedder: Embedder) -> None:
 
 @dataclass
 class _Damage:
-    """Problems in lines for a person, and in numbers for the repair.
+    """Problems in lines for a person, and in numbers for the repair."""
 
-    `unindexed` are documents with passages missing from the index, `orphans` passages of the index
-    without a document, `damaged` documents whose stored text has changed.
-    """
-
-    problems: list[str] = field(default_factory=list)
-    unindexed: list[int] = field(default_factory=list)
-    orphans: list[int] = field(default_factory=list)
-    damaged: list[int] = field(default_factory=list)
+    problems: list[str]
+    unindexed: list[int] = field(default_factory=list)  # documents
+    orphans: list[int] = field(default_factory=list)  # passages of the index without a document
+    damaged: list[int] = field(default_factory=list)  # documents whose stored text has changed
 
 
 def _find_damage(catalogue: Catalogue, index: EdgeIndex | None) -> _Damage:
     """Check the catalogue against itself and the index, which is None if nothing was indexed."""
-    damage = _Damage(problems=catalogue.check())
+    damage = _Damage(catalogue.check())
     for document_id, number in catalogue.numbers().items():
         if why := _check_document(catalogue, number):
             damage.problems.append(f"document {document_id}: {why}")
             damage.damaged.append(number)
-    if index is not None:
-        _compare_index(catalogue, index, damage)
+    if index is None:
+        return damage
+    expected = catalogue.passage_numbers(DocumentState.INDEXED)
+    present = index.passages()
+    ids = {number: document_id for document_id, number in catalogue.numbers().items()}
+    missing = Counter(
+        document for passage, document in expected.items() if present.get(passage) != document
+    )
+    for document, count in sorted(missing.items()):
+        line = f"document {ids.get(document, document)}: {count} passages are not in the index"
+        damage.problems.append(line)
+    damage.unindexed = sorted(missing)
+    damage.orphans = sorted(present.keys() - expected.keys())
+    if damage.orphans:
+        line = f"the index has {len(damage.orphans)} passages that belong to no document"
+        damage.problems.append(line)
     return damage
 
 
@@ -499,20 +497,3 @@ def _check_document(catalogue: Catalogue, number: int) -> str:
         if not 0 <= passage.start <= passage.end <= len(document.text):
             return f"passage {passage.start}-{passage.end} reaches beyond its text"
     return ""
-
-
-def _compare_index(catalogue: Catalogue, index: EdgeIndex, damage: _Damage) -> None:
-    expected = catalogue.passage_numbers(DocumentState.INDEXED)
-    present = index.passages()
-    ids = {number: document_id for document_id, number in catalogue.numbers().items()}
-    missing = Counter(
-        document for passage, document in expected.items() if present.get(passage) != document
-    )
-    for document, count in sorted(missing.items()):
-        line = f"document {ids.get(document, document)}: {count} passages are not in the index"
-        damage.problems.append(line)
-        damage.unindexed.append(document)
-    damage.orphans = sorted(present.keys() - expected.keys())
-    if damage.orphans:
-        line = f"the index has {len(damage.orphans)} passages that belong to no document"
-        damage.problems.append(line)

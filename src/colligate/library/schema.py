@@ -79,11 +79,7 @@ PRAGMA user_version = {SCHEMA_VERSION};
 
 
 def connect(file: Path) -> tuple[sqlite3.Connection, bool]:
-    """Open a catalogue, or make a new one; return it and whether it can be written.
-
-    Raises `LibraryDamaged` for a broken file or another kind of file, `LibraryVersion` for another
-    format, `LibraryError` where it cannot be opened.
-    """
+    """Open a catalogue, or make a new one; return it and whether it can be written."""
     with translate_errors(file):
         try:
             return _connect(file, file, writable=True), True
@@ -104,11 +100,7 @@ def connect(file: Path) -> tuple[sqlite3.Connection, bool]:
 
 def _connect(file: Path, target: Path | str, *, writable: bool) -> sqlite3.Connection:
     connection = sqlite3.connect(
-        target,
-        isolation_level=None,
-        check_same_thread=False,
-        timeout=_BUSY_SECONDS,
-        uri=not writable,
+        target, _BUSY_SECONDS, isolation_level=None, check_same_thread=False, uri=not writable
     )
     try:
         if writable:
@@ -161,15 +153,11 @@ def translate_errors(file: Path) -> Iterator[None]:
     except sqlite3.OperationalError as error:
         name = getattr(error, "sqlite_errorname", "")
         if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
-            raise LibraryLocked(
-                f"cannot write the catalogue {file}", "another process is writing it", "try again"
-            ) from error
+            why = "another process is writing it"
+            raise LibraryLocked(f"cannot write the catalogue {file}", why, "try again") from error
         if name.startswith("SQLITE_FULL") or _is_forbidden(error):
-            raise LibraryError(
-                f"cannot write the catalogue {file}",
-                str(error),
-                "name a folder with space that you can write with --library",
-            ) from error
+            hint = "name a folder with space that you can write with --library"
+            raise LibraryError(f"cannot write the catalogue {file}", str(error), hint) from error
         raise _damaged(file, str(error)) from error
     except sqlite3.DatabaseError as error:
         raise _damaged(file, str(error)) from error
@@ -181,6 +169,5 @@ def _is_forbidden(error: sqlite3.OperationalError) -> bool:
 
 
 def _damaged(file: Path, why: str) -> LibraryDamaged:
-    return LibraryDamaged(
-        f"cannot read the catalogue {file}", why, "index the files again into another --library"
-    )
+    hint = "index the files again into another --library"
+    return LibraryDamaged(f"cannot read the catalogue {file}", why, hint)

@@ -75,18 +75,12 @@ def cut_passages(document: Document, chunker: Chunker) -> list[Span]:
     better passage's place among the few that are read.
     """
     bare = {
-        _trim(document, node.heading)
+        document.trim(node.heading.start, node.heading.end)
         for node in document.tree.sections
         if node.heading is not None
         and any(child.kind is Kind.SECTION for child in document.tree.children(node))
     }
-    return [span for span in chunker(document) if _trim(document, span) not in bare]
-
-
-def _trim(document: Document, span: Span) -> tuple[int, int]:
-    text = document.slice(span)
-    start = span.start + len(text) - len(text.lstrip())
-    return start, start + len(text.strip())
+    return [s for s in chunker(document) if document.trim(s.start, s.end) not in bare]
 
 
 def prepend_headings(title: str, section: Iterable[str], text: str) -> str:

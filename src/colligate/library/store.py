@@ -1,4 +1,4 @@
-"""A library's folder: its catalogue, its passage index and its lock.
+"""A library's folder: its catalogue, its passage index, its lock, and files that repeat its text.
 
 catalogue.sqlite   documents, passages, files
 index/             the passages' vectors and terms
@@ -11,32 +11,34 @@ files/, runs/      files sent to a server, and its runs over them
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import re
 import shutil
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from contextlib import suppress
 from pathlib import Path
 
 from colligate.concurrency import in_thread
 from colligate.errors import LibraryDamaged, LibraryError
-from colligate.library.address import ADDRESS_FILES
 from colligate.library.catalogue import Catalogue
 from colligate.library.edge import EdgeIndex
-from colligate.library.lock import LOCK_FILES, LibraryLock
+from colligate.library.lock import OWN_FILES, LibraryLock
 from colligate.library.schema import DocumentState
-from colligate.library.traces import FILES_FOLDER, RUNS_FOLDER, erase_traces
 from colligate.models.cache import ResponseCache
 from colligate.models.weights import home
 
 _CATALOGUE = "catalogue.sqlite"
 _INDEX = "index"
-# They may repeat the library's text, so they are kept in it, and removal reaches them.
+# These may repeat the library's text, so they are kept in it, and removal reaches them.
 RESPONSES_FILE = "responses.sqlite"
+FILES_FOLDER = "files"
+RUNS_FOLDER = "runs"
 
 # What may be in a folder that has no catalogue yet.
-_OURS = frozenset({*LOCK_FILES, *ADDRESS_FILES, _INDEX, FILES_FOLDER, RUNS_FOLDER, RESPONSES_FILE})
+_OURS = frozenset({*OWN_FILES, _INDEX, FILES_FOLDER, RUNS_FOLDER, RESPONSES_FILE})
 
 _SPARE = 64 << 20  # bytes
 
@@ -125,7 +127,7 @@ class LibraryStore:
             responses = ResponseCache(self.path / RESPONSES_FILE)
             responses.remove(ids)
             responses.close()
-            erase_traces(self.path, ids, catalogue.sources_only_of(removing))
+            _erase_traces(self.path, ids, catalogue.sources_only_of(removing))
         catalogue.purge(removing)
 
     def close(self) -> None:
@@ -234,3 +236,39 @@ class LibraryStore:
             self._index = None
         catalogue.mark(catalogue.in_state(DocumentState.INDEXED), DocumentState.PENDING)
         shutil.rmtree(self.path / _INDEX, ignore_errors=True)
+
+
+# Files that may repeat a document: a server's runs, and uploads.
+#
+# A run is a file of events and a file with its result; both name, as JSON strings, every document
+# whose text they hold.
+
+
+def _erase_traces(library: Path, documents: Collection[str], sources: Collection[str]) -> None:
+    """Delete the runs that name one of `documents`, and those of `sources` that were uploaded.
+
+    `sources` are the files of removed documents from which no other document was read.
+    """
+    runs = library / RUNS_FOLDER
+    if runs.is_dir():
+        found = (file for file in runs.iterdir() if mentions(file, documents))
+        for run in {file.with_suffix("") for file in found}:
+            for suffix in (".jsonl", ".json", ".new"):
+                run.with_name(run.name + suffix).unlink(missing_ok=True)
+    own = Path(os.path.realpath(library / FILES_FOLDER))
+    for source in sources:
+        file = Path(os.path.realpath(source))
+        if own in file.parents:
+            file.unlink(missing_ok=True)
+            with suppress(OSError):  # other files are in its folder
+                file.parent.rmdir()
+
+
+def mentions(file: Path, documents: Collection[str]) -> bool:
+    """Return whether a file of JSON lines has one of these document ids as a string."""
+    ids = {json.dumps(document)[1:-1].encode() for document in documents}
+    try:
+        with file.open("rb") as lines:
+            return any(not ids.isdisjoint(line.split(b'"')) for line in lines)
+    except FileNotFoundError:
+        return False

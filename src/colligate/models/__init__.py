@@ -1,4 +1,4 @@
-"""What a model can be asked, and the backends that answer."""
+"""The protocols of models, and the backends that implement them."""
 
 from colligate.models.base import (
     AdapterModel,

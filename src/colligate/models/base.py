@@ -1,4 +1,4 @@
-"""What a model can be asked: one protocol for each capability.
+"""The protocols of models: one for each capability.
 
 A backend implements `ChatModel` and as many of the other protocols as it can, and names them in
 `capabilities`. A capability that is not named there is absent.
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 
 class Capability(StrEnum):
-    """What a model can do; docs/models.md has the table of who needs which."""
+    """The abilities of a model; docs/models.md has the table of who needs which."""
 
     CHAT = "chat"  # messages in, text and usage out; streaming
     STRUCTURED = "structured"  # decoding is constrained to a JSON schema
@@ -30,7 +30,7 @@ class Capability(StrEnum):
 
 
 class Role(StrEnum):
-    """What a strategy uses a model for. `reader` fills every role that has no model of its own."""
+    """The use of a model in a strategy. `reader` fills every role without a model of its own."""
 
     READER = "reader"
     WORKER = "worker"
@@ -135,17 +135,16 @@ class OnToken(Protocol):
 
 @runtime_checkable
 class ChatModel(Protocol):
-    """A model that chats. Every backend is one."""
+    """A model that chats. Every backend is one.
+
+    `name` is the model string, e.g. `openai:gpt-5@https://...`.
+    """
 
     @property
-    def name(self) -> str:
-        """The model string that names it, e.g. `openai:gpt-5@https://...`."""
-        ...
+    def name(self) -> str: ...
 
     @property
-    def capabilities(self) -> frozenset[Capability]:
-        """What it can do."""
-        ...
+    def capabilities(self) -> frozenset[Capability]: ...
 
     @property
     def context_tokens(self) -> int | None:
@@ -183,7 +182,7 @@ class ChatModel(Protocol):
         ...
 
     async def aclose(self) -> None:
-        """Free what the model holds. Safe to call twice."""
+        """Stop calls in progress and free the model. Safe to call twice."""
         ...
 
 
@@ -195,29 +194,23 @@ class WrappedModel:
 
     @property
     def name(self) -> str:
-        """The wrapped model's name."""
         return self._model.name
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        """The wrapped model's capabilities."""
         return self._model.capabilities
 
     @property
     def context_tokens(self) -> int | None:
-        """The wrapped model's window."""
         return self._model.context_tokens
 
     async def count_tokens(self, text: str) -> int:
-        """Count as the wrapped model does."""
         return await self._model.count_tokens(text)
 
     async def count_prompt(self, messages: Sequence[Message]) -> int:
-        """Count as the wrapped model does."""
         return await self._model.count_prompt(messages)
 
     async def token_spans(self, text: str) -> list[tuple[int, int]]:
-        """Return the wrapped model's token spans."""
         return await self._model.token_spans(text)
 
 
@@ -332,17 +325,16 @@ class AdapterModel(Protocol):
 
 @runtime_checkable
 class Embedder(Protocol):
-    """Turns texts into vectors."""
+    """Turns texts into vectors of length `dimension`.
+
+    A library records `name`: vectors of different names never mix.
+    """
 
     @property
-    def name(self) -> str:
-        """The name that a library records: vectors of different names never mix."""
-        ...
+    def name(self) -> str: ...
 
     @property
-    def dimension(self) -> int:
-        """Length of each vector."""
-        ...
+    def dimension(self) -> int: ...
 
     async def embed(
         self, texts: Sequence[str], kind: Literal["passage", "query"] = "passage"
@@ -357,12 +349,13 @@ class Embedder(Protocol):
 
 @runtime_checkable
 class Reranker(Protocol):
-    """Scores passages for a query; higher is better, scores compare within one call only."""
+    """Scores passages for a query; higher is better, scores compare within one call only.
+
+    `name` is as given on the command line.
+    """
 
     @property
-    def name(self) -> str:
-        """The name, as given on the command line."""
-        ...
+    def name(self) -> str: ...
 
     async def score(self, query: str, texts: Sequence[str]) -> list[float]:
         """Return one score per text, in the order given."""
@@ -383,14 +376,11 @@ class Price:
     source: str = field(default="", compare=False)
 
     def of(self, usage: Usage) -> float:
-        """Return what a call costs, in US dollars."""
-        cached_price = self.input if self.cached is None else self.cached
+        """Return the cost of a call in US dollars."""
+        cached = self.input if self.cached is None else self.cached
         fresh = max(0, usage.input_tokens - usage.cached_tokens)
-        return (
-            fresh * self.input
-            + usage.cached_tokens * cached_price
-            + usage.output_tokens * self.output
-        ) / 1e6
+        sums = fresh * self.input + usage.cached_tokens * cached + usage.output_tokens * self.output
+        return sums / 1e6
 
 
 # Text as it can be sent to a model
@@ -415,7 +405,7 @@ def encodable(text: str) -> str:
 
 
 def marks(text: str) -> list[str]:
-    """Return what has the form of a control token, in `<>` or `[]`: each once, with overlaps.
+    """Return each text in the form of a control token, in `<>` or `[]`, once, with overlaps.
 
     >>> marks("[a<b>] <|<s>|> 1 < 2")
     ['[a<b>]', '<b>', '<s>']

@@ -1,8 +1,8 @@
-"""The reply cache: the same question to the same model is paid for once.
+"""The reply cache: the same request to the same model is paid for once.
 
-`CachedChat` wraps a model, `ResponseCache` is the file. Answers may repeat the documents they were
-made from, so entries carry the ids of those documents as tags, and removing a document removes
-its entries, bytes and all.
+`CachedChat` wraps a model, `ResponseCache` is the file. Answers may repeat text of documents, so
+entries have the ids of those documents as tags, and removing a document also removes the bytes of
+its entries.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ T = TypeVar("T")
 
 
 class CachedChat(WrappedModel):
-    """A chat model whose repeatable answers are kept.
+    """A chat model whose repeatable answers are stored.
 
-    Kept are chat answers at temperature 0 or with a seed, likelihoods (pair by pair), label odds
-    and attention; failures never. Equal calls made at the same time are asked once, except those
-    that stream. `tags` gives the ids of the documents in view when a call is made. What the model
-    cannot do is not in `capabilities`, and its method here raises MissingCapability.
+    These are chat answers at temperature 0 or with a seed, likelihoods (pair by pair), label odds
+    and attention, but no failures. Equal calls made at the same time are made once, except those
+    that stream. `tags` gives the ids of the documents in view when a call is made. A method of a
+    capability that the model does not have raises MissingCapability.
     """
 
     def __init__(
@@ -59,11 +59,10 @@ class CachedChat(WrappedModel):
         self._cache = cache
         self._tags = tags if callable(tags) else lambda: tags
         self._warned = 0
-        # The version of the weights, for others that keep what this model wrote.
+        # The version of the weights, also for others that store what this model wrote.
         self.version = str(getattr(model, "version", ""))
 
     async def chat(self, request: ChatRequest, on_token: OnToken | None = None) -> Completion:
-        """Make one call; see `ChatModel.chat`. An answer from the cache is `cached`."""
         if not request.repeatable:
             return await self._model.chat(request, on_token)
         fresh: list[Completion] = []
@@ -84,7 +83,7 @@ class CachedChat(WrappedModel):
         return Completion(**value)
 
     async def likelihoods(self, pairs: Sequence[tuple[str, str]]) -> list[list[float]]:
-        """Score pairs; the model is asked for those that are not known yet."""
+        """Return likelihoods; the model is asked only for unknown pairs."""
         model = self._model
         if not isinstance(model, LikelihoodModel):
             raise MissingCapability(f"{self.name} gives no likelihoods")
@@ -110,7 +109,6 @@ class CachedChat(WrappedModel):
     async def labels(
         self, messages: Sequence[Message], labels: Sequence[str], *, forced: str = ""
     ) -> LabelOdds:
-        """Return label odds; see `LabelModel.labels`. Odds from the cache are `cached`."""
         model = self._model
         if not isinstance(model, LabelModel):
             raise MissingCapability(f"{self.name} gives no label probabilities")
@@ -132,7 +130,6 @@ class CachedChat(WrappedModel):
         query: int | None = None,
         layers: tuple[float, float] = (0.0, 1.0),
     ) -> list[float]:
-        """Return attention to spans; see `AttentionModel.attention`."""
         model = self._model
         if not isinstance(model, AttentionModel):
             raise MissingCapability(f"{self.name} gives no attention")
@@ -156,13 +153,12 @@ class CachedChat(WrappedModel):
         return CachedChat(await model.with_adapter(adapter), self._cache, self._tags)
 
     async def aclose(self) -> None:
-        """Close the model; the cache is closed by its owner. Safe to call twice."""
-        await self._model.aclose()
+        await self._model.aclose()  # the cache is closed by its owner
 
     def _key(self, kind: str, request: Mapping[str, Any]) -> str:
-        """Return the SHA-256 of everything an answer depends on; the request is not stored.
+        """Return the SHA-256 of all that an answer depends on; the request is not stored.
 
-        A model whose name may stand for other weights later has a `version`.
+        A model whose name may mean other weights later has a `version`.
         """
         whole = {"kind": kind, "model": self.name, "version": self.version, "request": request}
         text = json.dumps(whole, sort_keys=True, ensure_ascii=False)
@@ -173,8 +169,8 @@ class CachedChat(WrappedModel):
     ) -> tuple[Any, bool]:
         """Return the answer, and whether it was in the cache or already on its way.
 
-        A call that is made `alone` waits for an equal call under way, but lets no other wait for
-        it: what one caller does with the stream must not fail another.
+        A call that is made `alone` waits for an equal call under way, but no other waits for it:
+        an error of one caller's stream must not fail another call.
         """
         asked = False
 
@@ -210,7 +206,7 @@ def cached_passes(scores: object, passes: int) -> list[bool]:
 # The file
 
 VERSION = 1
-"""Version of the entries' form: entries of another version are not used."""
+"""Version of the format of entries: entries of another version are not used."""
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS responses (
@@ -314,9 +310,9 @@ class ResponseCache:
             count = db.execute(
                 "DELETE FROM responses WHERE key IN (SELECT key FROM doomed)"
             ).rowcount
-        # Deleting zeroes the cells, but pages may hold older copies of cells that moved, and the
-        # log holds older pages: rewrite the one, empty the other. Always, because a process may
-        # have been killed between the two steps.
+        # Deleting zeroes the cells, but pages may contain older copies of cells that moved, and
+        # the log contains older pages: rewrite the file and empty the log. Also if nothing was
+        # deleted, because a process may have been killed between the two steps.
         db.execute("VACUUM")
         busy, *_ = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         if busy:

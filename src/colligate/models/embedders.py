@@ -1,4 +1,4 @@
-"""Embedders in this process, and the cross-encoder that runs like them."""
+"""Embedders in this process, and the reranker that runs in the same way: a cross-encoder."""
 
 from __future__ import annotations
 
@@ -22,8 +22,6 @@ from colligate.errors import MissingExtra, WeightsUnavailable
 from colligate.models.base import encodable
 from colligate.models.weights import find_weights
 
-MINILM_NAME = "minilm-l6-v2-int8"
-_MINILM_DIMENSION = 384
 _MAX_TOKENS = 256  # the model was trained with this; the rest of a longer text is not read
 _SLICE = 16  # texts that one thread takes at a time
 
@@ -31,37 +29,29 @@ _SLICE = 16  # texts that one thread takes at a time
 class MiniLM:
     """The default embedder: all-MiniLM-L6-v2 as int8 ONNX, on onnxruntime without torch.
 
-    Mean-pooled, unit-length vectors of 384 dimensions from the first 256 tokens of a text. Each
-    text runs alone, on one of `threads` threads (the physical cores by default). For passages this
-    is faster than batches, whose padding is computed too, and a text has exactly the same vector
-    whatever comes with it. The file has int8 weights, which onnxruntime turns into float32 as it
-    loads: small to download, but not faster to run.
+    Mean-pooled vectors of unit length from the first 256 tokens of a text; queries and passages
+    alike. Each text runs alone, on one of `threads` threads (the physical cores by default). For
+    passages this is faster than batches, whose padding is computed too, and a text has exactly the
+    same vector in any company. onnxruntime turns the file's int8 weights into float32 as it loads
+    them: small to download, but not faster to run.
 
     Raises:
         WeightsUnavailable: the weights were not pulled, or (at the first call) are damaged.
     """
 
+    name = "minilm-l6-v2-int8"
+    dimension = 384
+
     def __init__(self, threads: int | None = None) -> None:
-        self._files = _find(MINILM_NAME)
+        self._files = _find(self.name)
         self._lock = threading.Lock()
         self._loaded: tuple[Tokenizer, Any] | None = None
-        self._threads = Threads(MINILM_NAME, threads or physical_cores())
-
-    @property
-    def name(self) -> str:
-        """The name that a library records."""
-        return MINILM_NAME
-
-    @property
-    def dimension(self) -> int:
-        """384."""
-        return _MINILM_DIMENSION
+        self._threads = Threads(self.name, threads or physical_cores())
 
     async def embed(
         self, texts: Sequence[str], kind: Literal["passage", "query"] = "passage"
     ) -> NDArray[np.float32]:
-        """Return one row per text: (n, 384), float32, unit length. Queries and passages alike."""
-        vectors = np.empty((len(texts), _MINILM_DIMENSION), np.float32)
+        vectors = np.empty((len(texts), self.dimension), np.float32)
         slices = [
             self._threads.run(partial(self._embed, texts, vectors, start))
             for start in range(0, len(texts), _SLICE)
@@ -70,7 +60,6 @@ class MiniLM:
         return vectors
 
     async def aclose(self) -> None:
-        """Free the model after the calls under way. Safe to call twice."""
         await self._threads.aclose()
         self._loaded = None
 
@@ -78,14 +67,9 @@ class MiniLM:
         tokenizer, session = self._load()
         for i in range(start, min(start + _SLICE, len(texts))):
             ids = np.array([tokenizer.encode(encodable(texts[i])).ids], np.int64)
-            (states,) = session.run(
-                None,
-                {
-                    "input_ids": ids,
-                    "attention_mask": np.ones_like(ids),
-                    "token_type_ids": np.zeros_like(ids),
-                },
-            )
+            ones, zeros = np.ones_like(ids), np.zeros_like(ids)
+            inputs = {"input_ids": ids, "attention_mask": ones, "token_type_ids": zeros}
+            (states,) = session.run(None, inputs)
             mean = states[0].mean(axis=0)
             vectors[i] = mean / np.linalg.norm(mean)
 
@@ -105,58 +89,40 @@ class MiniLM:
                 self._files["model"], options, providers=["CPUExecutionProvider"]
             )
         except Exception as error:  # both libraries raise bare exceptions of their own
-            raise _damaged(MINILM_NAME, self._files, error) from error
+            raise _damaged(self.name, self._files, error) from error
         # The tokenizer's file pads everything to 128.
         tokenizer.no_padding()
         tokenizer.enable_truncation(_MAX_TOKENS)
         return tokenizer, session
 
 
-# Static vectors
-
-STATIC_NAME = "wordllama-256"
-_STATIC_DIMENSION = 256
-_TENSOR = "embedding.weight"
-
-
 class StaticEmbedder:
-    """The fast embedder: the mean of WordLlama's static token vectors, 256 dimensions.
+    """The fast embedder: the mean of WordLlama's static token vectors.
 
     Hundreds of times as fast as a transformer, and worse at meaning beyond the words. A text of
-    any length is read; one without tokens has the vector of the unknown token.
-
-    Raises:
-        WeightsUnavailable: the weights were not pulled, or (at the first call) are damaged.
+    any length is read; one without tokens has the vector of the unknown token. Queries and
+    passages are embedded alike.
     """
 
+    name = "wordllama-256"
+    dimension = 256
+
     def __init__(self) -> None:
-        self._files = _find(STATIC_NAME)
+        self._files = _find(self.name)
         self._lock = threading.Lock()
         self._loaded: tuple[Tokenizer, NDArray[np.float16]] | None = None
-
-    @property
-    def name(self) -> str:
-        """The name that a library records."""
-        return STATIC_NAME
-
-    @property
-    def dimension(self) -> int:
-        """256."""
-        return _STATIC_DIMENSION
 
     async def embed(
         self, texts: Sequence[str], kind: Literal["passage", "query"] = "passage"
     ) -> NDArray[np.float32]:
-        """Return one row per text: (n, 256), float32, unit length. Queries and passages alike."""
         return await asyncio.to_thread(self._embed, texts)
 
     async def aclose(self) -> None:
-        """Free the vectors. Safe to call twice."""
         self._loaded = None
 
     def _embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         tokenizer, table = self._load()
-        vectors = np.empty((len(texts), _STATIC_DIMENSION), np.float32)
+        vectors = np.empty((len(texts), self.dimension), np.float32)
         for i, text in enumerate(texts):
             ids = tokenizer.encode(encodable(text), add_special_tokens=False).ids or [0]
             mean = table[ids].mean(axis=0, dtype=np.float32)
@@ -170,7 +136,7 @@ class StaticEmbedder:
                     tokenizer = Tokenizer.from_file(str(self._files["tokenizer"]))
                     self._loaded = tokenizer, _read_table(self._files["model"])
                 except Exception as error:  # tokenizers raises bare exceptions
-                    raise _damaged(STATIC_NAME, self._files, error) from error
+                    raise _damaged(self.name, self._files, error) from error
             return self._loaded
 
 
@@ -178,7 +144,7 @@ def _read_table(path: Path) -> NDArray[np.float16]:
     """Read the one tensor of a safetensors file: header length, JSON header, raw values."""
     with path.open("rb") as stream:
         header_bytes = int.from_bytes(stream.read(8), "little")
-        tensor = json.loads(stream.read(header_bytes))[_TENSOR]
+        tensor = json.loads(stream.read(header_bytes))["embedding.weight"]
         start, end = tensor["data_offsets"]
         stream.seek(8 + header_bytes + start)
         return np.frombuffer(stream.read(end - start), "<f2").reshape(tensor["shape"])
@@ -187,11 +153,8 @@ def _read_table(path: Path) -> NDArray[np.float16]:
 def _find(name: str) -> dict[str, Path]:
     files = find_weights(name)
     if files is None:
-        raise WeightsUnavailable(
-            f"the weights of the embedder {name} are not here",
-            "",
-            f"run colligate models pull {name}",
-        )
+        what = f"the weights of the embedder {name} are not on this machine"
+        raise WeightsUnavailable(what, "", f"run colligate models pull {name}")
     return files
 
 
@@ -203,7 +166,7 @@ def _damaged(name: str, files: dict[str, Path], error: Exception) -> WeightsUnav
     )
 
 
-# Models through torch (extra `local`): sentence-transformers by folder or hub name
+# sentence-transformers by folder or hub name (extra `local`)
 
 T = TypeVar("T")
 
@@ -217,26 +180,16 @@ class SentenceTransformerEmbedder:
     """
 
     def __init__(self, name_or_path: str) -> None:
-        self._name = name_or_path
+        self.name = f"st:{name_or_path}"
         self._model = _Worker("SentenceTransformer", name_or_path)
-        self._dimension = int(self._model.loaded().get_embedding_dimension())
-
-    @property
-    def name(self) -> str:
-        """The name that a library records."""
-        return f"st:{self._name}"
-
-    @property
-    def dimension(self) -> int:
-        """Length of each vector."""
-        return self._dimension
+        self.dimension = int(self._model.load().get_embedding_dimension())
 
     async def embed(
         self, texts: Sequence[str], kind: Literal["passage", "query"] = "passage"
     ) -> NDArray[np.float32]:
         """Return one row per text, float32, unit length; queries get the model's own prompt."""
         if not texts:
-            return np.empty((0, self._dimension), np.float32)
+            return np.empty((0, self.dimension), np.float32)
 
         def encode(model: Any) -> NDArray[np.float32]:
             how = model.encode_query if kind == "query" else model.encode_document
@@ -246,29 +199,17 @@ class SentenceTransformerEmbedder:
         return await self._model.run(encode)
 
     async def aclose(self) -> None:
-        """Free the model. Safe to call twice."""
         await self._model.aclose()
 
 
 class CrossEncoderReranker:
-    """A reranker that reads query and passage together: a cross-encoder.
-
-    Raises:
-        MissingExtra: sentence-transformers is not installed.
-        WeightsUnavailable: the model cannot be loaded.
-    """
+    """A reranker that reads query and passage together: a cross-encoder."""
 
     def __init__(self, name_or_path: str) -> None:
-        self._name = name_or_path
+        self.name = f"cross-encoder:{name_or_path}"
         self._model = _Worker("CrossEncoder", name_or_path)
 
-    @property
-    def name(self) -> str:
-        """The name, as given on the command line."""
-        return f"cross-encoder:{self._name}"
-
     async def score(self, query: str, texts: Sequence[str]) -> list[float]:
-        """Return one score per text, in the order given; higher is better."""
         if not texts:
             return []
         pairs = [(query, text) for text in texts]
@@ -279,7 +220,6 @@ class CrossEncoderReranker:
         return await self._model.run(predict)
 
     async def aclose(self) -> None:
-        """Free the model. Safe to call twice."""
         await self._model.aclose()
 
 
@@ -306,7 +246,7 @@ class _Worker:
         self._model: Any = None
         self._threads = Threads(name_or_path)
 
-    def loaded(self) -> Any:
+    def load(self) -> Any:
         with self._lock:
             if self._model is None:
                 try:
@@ -318,7 +258,7 @@ class _Worker:
             return self._model
 
     async def run(self, work: Callable[[Any], T]) -> T:
-        return await self._threads.run(lambda: work(self.loaded()))
+        return await self._threads.run(lambda: work(self.load()))
 
     async def aclose(self) -> None:
         await self._threads.aclose()

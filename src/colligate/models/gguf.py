@@ -1,4 +1,4 @@
-"""The header of a GGUF file: the few facts that are needed to size a context."""
+"""Read the header of a GGUF file: the facts that the size of a context depends on."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LONGEST_ARRAY = 1 << 16  # before the vocabulary there are at most a few number
 
 @dataclass(frozen=True)
 class Header:
-    """The facts; None where the file does not have them."""
+    """Facts of a GGUF file; None where it does not state them."""
 
     architecture: str
     context_tokens: int | None
@@ -30,9 +30,7 @@ class Header:
 def read_header(path: Path) -> Header:
     """Read the metadata up to the vocabulary, which is long and comes last.
 
-    Raises:
-        UnknownModel: there is no such file.
-        WeightsUnavailable: it is not a readable GGUF file.
+    UnknownModel if there is no such file, WeightsUnavailable if it is not a readable GGUF file.
     """
     try:
         with path.open("rb") as stream:
@@ -47,7 +45,7 @@ def read_header(path: Path) -> Header:
         ) from error
     except OSError as error:
         raise WeightsUnavailable(
-            f"cannot load {path}", error.strerror or str(error), "check the path and its rights"
+            f"cannot load {path}", error.strerror or str(error), "check the path and permissions"
         ) from error
     except (struct.error, ValueError, TypeError, OverflowError) as error:
         raise WeightsUnavailable(
@@ -97,7 +95,7 @@ def _unpack(stream: BinaryIO, layout: str) -> tuple[Any, ...]:
 def _string(stream: BinaryIO) -> str:
     (length,) = _unpack(stream, "Q")
     if length > _LONGEST_STRING:
-        raise ValueError("a string longer than any in a real header")
+        raise ValueError(f"a string of {length} bytes")
     return stream.read(length).decode("utf-8")
 
 
@@ -107,7 +105,7 @@ def _value(stream: BinaryIO, kind: int) -> Any:
     if kind == _ARRAY:
         item, length = _unpack(stream, "IQ")
         if length > _LONGEST_ARRAY or item == _ARRAY:
-            raise ValueError("an array unlike any in a real header")
+            raise ValueError(f"an array of {length} values of type {item}")
         return [_value(stream, item) for _ in range(length)]
     if kind not in _FIXED:
         raise ValueError(f"value type {kind}")

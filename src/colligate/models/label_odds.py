@@ -1,4 +1,4 @@
-"""Odds of a few labels, from their log-probabilities or from the likeliest first tokens."""
+"""Compute the odds of labels, from their log-probabilities or from the likeliest first tokens."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from colligate.errors import MalformedOutput, MissingCapability
 from colligate.models.base import LabelOdds
 
-_NEGLIGIBLE = 0.01  # share of the labels' probability that may be undecided without effect
+_NEGLIGIBLE = 0.01  # share of the labels' probability that may be ambiguous without effect
 
 
 def require_labels(labels: Sequence[str]) -> None:
@@ -36,10 +36,10 @@ def odds_from_first_token(
 ) -> LabelOdds:
     """Return the odds of the labels from the first token's likeliest alternatives.
 
-    A token counts for the label it begins or that begins it; case and outer blanks are ignored. A
-    label that is not among the tokens (servers return 5 to 20) cannot have more than the least
-    likely of them, nor more than its share of the mass they leave over; it gets that bound.
-    `mass` is the sum before scaling, bounds included.
+    A token counts for a label if one of the two begins with the other; case and outer blanks are
+    ignored. A label that is not among the tokens (servers return 5 to 20) cannot be likelier than
+    the least likely of them, nor have more than its share of the remaining probability; it gets
+    that bound. `mass` is the sum before scaling, bounds included.
 
     Raises:
         MissingCapability: tokens that decide the odds begin several of the labels.
@@ -68,9 +68,8 @@ def odds_from_first_token(
     if undecided > _NEGLIGIBLE * total:
         raise MissingCapability(
             f"{model} cannot tell the labels {', '.join(sorted(between))} apart",
-            "they begin with the same token, and the server gives odds of that one alone",
-            "give labels that begin differently, or use a scorer that sees whole labels:"
-            " gguf:, hf: or vLLM",
+            "they begin with the same token, and the server gives odds of the first token only",
+            "give labels that begin differently, or a scorer of whole labels: gguf:, hf: or vLLM",
         )
     bounded = tuple(label for label, probability in found.items() if probability == 0)
     left_over = max(0.0, 1 - sum(probability for _, probability in alternatives))
@@ -83,7 +82,7 @@ def odds_from_first_token(
 
 
 def _labels_begun(word: str, labels: Sequence[str], tokens: Collection[str]) -> list[str]:
-    """Return the labels a token counts for: "Ye" and "Yes," count for "Yes", "Yesterday" not."""
+    """Return the labels a token counts for: "Ye" and "Yes," for "Yes", but not "Yesterday"."""
     begun = {}
     for label in labels:
         plain = label.strip().casefold()
@@ -91,7 +90,7 @@ def _labels_begun(word: str, labels: Sequence[str], tokens: Collection[str]) -> 
         if plain and word and (plain.startswith(word) or (rest != word and not rest[0].isalnum())):
             begun[label] = plain
     if len(begun) > 1:
-        # A label that is a token itself is not written in pieces: "1" then does not begin "10".
+        # A label that is one token is not written in pieces: the token "1" does not begin "10".
         begun = {
             label: plain for label, plain in begun.items() if plain == word or plain not in tokens
         } or begun

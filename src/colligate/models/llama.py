@@ -1,8 +1,13 @@
-"""GGUF models in this process: llama.cpp through xllamacpp, in its own threads."""
+"""GGUF models in this process: llama.cpp through xllamacpp, in its own threads.
+
+Prompts that begin alike share their work: llama.cpp keeps the keys and values of the last prompts
+and computes only from the first token that differs, so common text must come first.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import secrets
 import threading
@@ -43,21 +48,155 @@ from colligate.models.gguf import read_header
 from colligate.models.label_odds import odds_of, require_labels
 from colligate.models.thinking import split_thinking, streamed
 
-# llama.cpp's server object in this process, without asyncio.
-#
-# Prompts that begin alike share their work: llama.cpp keeps the keys and values of the last
-# prompts and computes only from the first token that differs, so put what is common first.
-
 wait_without_spinning()
 
 import xllamacpp  # noqa: E402 (libgomp reads the setting when it is loaded)
+
+T = TypeVar("T")
+
+_LONGEST_WINDOW = 16384
+
+
+class LlamaCpp:
+    """A GGUF file as a chat, likelihood and label model. It is loaded at the first call.
+
+    `context_tokens` is the limit for prompt and answer of one call together; by default the
+    length the model was trained with, at most 16,384, and halved until the keys and values of all
+    `parallel` calls fit a quarter of the machine's memory. `threads` defaults to the physical
+    cores. UnknownModel if there is no such file, WeightsUnavailable if it cannot be loaded.
+    """
+
+    capabilities = frozenset(
+        {Capability.CHAT, Capability.STRUCTURED, Capability.LIKELIHOOD, Capability.LABELS}
+    )
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        name: str,
+        context_tokens: int | None = None,
+        parallel: int = 1,
+        threads: int | None = None,
+    ) -> None:
+        path = Path(path).expanduser()
+        header = read_header(path)
+        context = context_tokens or window(
+            header.context_tokens,
+            header.kv_bytes_per_token,
+            most=_LONGEST_WINDOW,
+            parallel=parallel,
+        )
+        stat = path.stat()
+        self.name = name
+        self.version = f"{stat.st_size}-{stat.st_mtime_ns}"  # of the file's content
+        self.context_tokens = context
+        self._engine = LlamaEngine(path, name, context, parallel, threads or physical_cores())
+        self._threads = Threads(name, parallel)
+        # At interpreter exit the native threads must be gone before Python's memory is.
+        self._finalizer = weakref.finalize(self, self._engine.close)
+
+    async def chat(self, request: ChatRequest, on_token: OnToken | None = None) -> Completion:
+        """Make one call. With a schema the text satisfies it, unless it is cut at the limit."""
+        body: dict[str, Any] = {
+            "max_tokens": request.max_tokens,
+            "temperature": request.temperature,
+            "stop": [string for string in request.stop if string],
+        }
+        if request.seed is not None:
+            body["seed"] = request.seed
+        if request.schema is not None:
+            named = {"name": "answer", "schema": dict(request.schema)}
+            body["response_format"] = {"type": "json_schema", "json_schema": named}
+
+        stopped = threading.Event()
+        return await streamed(
+            self._threads,
+            lambda forward: self._engine.chat(request.messages, body, forward, stopped),
+            stopped.set,
+            on_token,
+        )
+
+    async def likelihoods(self, pairs: Sequence[tuple[str, str]]) -> list[list[float]]:
+        """Return likelihoods.
+
+        Pairs are computed in the order of their prefixes, because llama.cpp keeps the common
+        beginning of two neighbours. Different prefixes run at once where there are several slots.
+        """
+        together: dict[str, list[int]] = {}
+        for index, (prefix, _) in enumerate(pairs):
+            together.setdefault(prefix, []).append(index)
+        prefixes = sorted(together)
+
+        def score(prefix: str, stopped: threading.Event) -> list[list[float]]:
+            before = self._engine.tokens(prefix, beginning=True)
+            pieces = [self._engine.pieces(pairs[index][1]) for index in together[prefix]]
+            return [_score(self._engine, before, tokens, stopped) for tokens in pieces]
+
+        calls = [asyncio.ensure_future(self._stoppable(partial(score, p))) for p in prefixes]
+        try:
+            found = dict(zip(prefixes, await asyncio.gather(*calls), strict=True))
+        finally:
+            for call in calls:
+                call.cancel()
+        scored = {i: s for p in prefixes for i, s in zip(together[p], found[p], strict=True)}
+        return [scored[index] for index in range(len(pairs))]
+
+    async def labels(
+        self, messages: Sequence[Message], labels: Sequence[str], *, forced: str = ""
+    ) -> LabelOdds:
+        """Return the odds of each label, scored by all its tokens."""
+        require_labels(labels)
+
+        def score(stopped: threading.Event) -> LabelOdds:
+            engine = self._engine
+            before = engine.prompt_tokens(messages) + engine.tokens(forced)
+            pieces = {label: engine.pieces(label) for label in labels}
+            scores = {key: sum(_score(engine, before, p, stopped)) for key, p in pieces.items()}
+            return odds_of(scores)
+
+        return await self._stoppable(score)
+
+    async def count_tokens(self, text: str) -> int:
+        return await self._threads.run(lambda: len(self._engine.tokens(text)))
+
+    async def count_prompt(self, messages: Sequence[Message]) -> int:
+        return await self._threads.run(lambda: len(self._engine.prompt_tokens(messages)))
+
+    async def token_spans(self, text: str) -> list[tuple[int, int]]:
+        """Return `find_token_spans` of the text; MissingCapability if its tokens rewrite it."""
+        tokens = await self._threads.run(lambda: self._engine.pieces(text))
+        try:
+            return find_token_spans(encodable(text), [token.piece for token in tokens])
+        except ValueError as error:
+            raise MissingCapability(
+                f"{self.name} cannot tell where the tokens of a text are",
+                "its tokenizer rewrites the text",
+                "use another model",
+            ) from error
+
+    async def aclose(self) -> None:
+        self._engine.stop()  # the calls under way fail
+        await self._threads.aclose()
+        await asyncio.to_thread(self._finalizer)
+
+    async def _stoppable(self, work: Callable[[threading.Event], T]) -> T:
+        """Run work; cancelling stops it after the next token or batch of the prompt."""
+        stopped = threading.Event()
+        try:
+            return await self._threads.run(lambda: work(stopped))
+        finally:
+            stopped.set()
+
+
+# llama.cpp's server object in this process, without asyncio
 
 _BATCH = 128  # prompt tokens between two chances to cancel; larger is no faster on a CPU
 _PROMPT_CACHE_MIB = 512
 
 
 class Token(NamedTuple):
-    """A token and the bytes it is written as, which need not be whole characters."""
+    """A token and its bytes, which need not be whole characters."""
 
     id: int
     piece: bytes
@@ -65,10 +204,10 @@ class Token(NamedTuple):
 
 @dataclass
 class LlamaEngine:
-    """A model file in llama.cpp, loaded at the first call. Threads may call it side by side.
+    """A model file in llama.cpp, loaded at the first call. Several threads may call it.
 
-    Calls that compute take `stopped`, an event that ends them at the next token or batch of
-    the prompt; `stop` ends all of them. They then raise ModelError.
+    Calls that compute take `stopped`, an event that ends them with ModelError after the next token
+    or batch of the prompt; `stop` ends all of them.
     """
 
     path: Path
@@ -92,7 +231,7 @@ class LlamaEngine:
         on_piece: Callable[[str], None],
         stopped: threading.Event,
     ) -> Completion:
-        """Stream one answer; `request` is what goes with the messages."""
+        """Stream one answer; `request` is the request without its messages."""
         content: list[str] = []
         thinking: list[str] = []
         finish_reason, usage = "stop", Usage()
@@ -112,9 +251,12 @@ class LlamaEngine:
                     cached_tokens=spent["prompt_tokens_details"]["cached_tokens"],
                 )
 
-        spoken = {**request, "messages": self._turns(messages)}
-        spoken["stream_options"] = {"include_usage": True}
-        self._stream("chat_completions", spoken, on_event, stopped)
+        request = {
+            **request,
+            "messages": self._turns(messages),
+            "stream_options": {"include_usage": True},
+        }
+        self._stream("chat_completions", request, on_event, stopped)
         text, inline_thinking = split_thinking("".join(content))
         thoughts = "\n\n".join(filter(None, ("".join(thinking).strip(), inline_thinking)))
         return Completion(text, usage, self.name, finish_reason, thoughts)
@@ -122,7 +264,7 @@ class LlamaEngine:
     def complete(
         self, prompt: list[int], request: dict[str, Any], stopped: threading.Event
     ) -> list[dict[str, Any]]:
-        """What llama.cpp says of each token it writes after a prompt; `request` is the rest."""
+        """Return llama.cpp's entry for each token it writes after a prompt."""
         written: list[dict[str, Any]] = []
 
         def on_event(event: dict[str, Any]) -> None:
@@ -133,34 +275,31 @@ class LlamaEngine:
         return written
 
     def tokens(self, text: str, *, special: bool = False, beginning: bool = False) -> list[int]:
-        """Token ids. `special` reads marks like <|im_start|>; `beginning` adds what begins a text.
+        """Return token ids. `special` reads marks like <|im_start|> as control tokens.
 
-        What begins a text is the BOS token for models that use one; an empty text
-        gets one in any case, since something must come before the first token.
+        `beginning` puts the BOS token before them, for models that use one; an empty text gets one
+        in any case, since something must come before the first token.
         """
-        request = {"content": text, "parse_special": special, "add_special": beginning}
-        ids: list[int] = self._post("/tokenize", request)["tokens"]
+        ids: list[int] = self._tokenize(text, parse_special=special, add_special=beginning)
         return ids if ids or not beginning else self._beginning
 
     def pieces(self, text: str, *, special: bool = False) -> list[Token]:
-        """The same tokens, each with what it is written as."""
-        request = {"content": text, "parse_special": special, "with_pieces": True}
-        request["add_special"] = False
-        found = self._post("/tokenize", request)["tokens"]
+        """Return the same tokens, each with its bytes."""
+        found = self._tokenize(text, parse_special=special, add_special=False, with_pieces=True)
         return [Token(token["id"], _bytes(token["piece"])) for token in found]
 
     def prompt_tokens(self, messages: Sequence[Message]) -> list[int]:
-        """Messages as the model reads them, up to where its answer begins."""
+        """Return the tokens of messages in the template, up to where the answer begins."""
         prompt = self._post("/apply-template", {"messages": self._turns(messages)})["prompt"]
         return self.tokens(prompt, special=True, beginning=True)
 
     def vocabulary(self) -> int:
-        """How many tokens there are."""
+        """Return the number of tokens that the model knows."""
         self._load()
         return int(self._request("GET", "/v1/models")["data"][0]["meta"]["n_vocab"])
 
     def too_small(self, needed: int) -> ContextTooSmall:
-        """The error for a prompt of so many tokens."""
+        """Return the error for a prompt of so many tokens."""
         return ContextTooSmall(
             f"the prompt does not fit {self.name}",
             f"it has {needed} tokens and the window {self.context}",
@@ -168,11 +307,11 @@ class LlamaEngine:
         )
 
     def stop(self) -> None:
-        """End the calls under way; those that come later are refused."""
+        """End the calls under way, and refuse later ones."""
         self._closing.set()
 
     def close(self) -> None:
-        """Free the model. Idempotent."""
+        """Free the model. Safe to call twice."""
         with self._lock:
             self._server = None
             if self._http is not None:
@@ -180,11 +319,11 @@ class LlamaEngine:
                 self._http = None
 
     def _turns(self, messages: Sequence[Message]) -> list[dict[str, str]]:
-        return [{"role": m.role, "content": self._disarm(encodable(m.content))} for m in messages]
+        return [{"role": m.role, "content": self._disarm(m.content)} for m in messages]
 
     def _disarm(self, text: str) -> str:
-        # A template puts text between its marks, and the whole is read with control tokens in
-        # it: what the text itself holds of them must be letters by then.
+        # The template's marks are read as control tokens, so the same marks in the text itself
+        # must be made letters before.
         self._load()
         text = blunt(text, self._marks)
         while (read := self.tokens(text, special=True)) != (letters := self.tokens(text)):
@@ -194,7 +333,7 @@ class LlamaEngine:
             controls = [mark for mark in spelt if self._is_control(mark)]
             if not controls:
                 raise RequestRefused(
-                    f"{self.name} refused a text", "it reads control tokens that are not spelt out"
+                    f"{self.name} refused a text", "it reads control tokens that are not in it"
                 )
             text = blunt(text, controls)
         return text
@@ -224,7 +363,7 @@ class LlamaEngine:
             return cut
 
         server = self._load()
-        # Progress through the prompt is told, so that a long one can be stopped as well.
+        # Progress through the prompt is reported, so that a long one can be stopped as well.
         request = {**request, "stream": True, "return_progress": True}
         try:
             getattr(server, f"handle_{route}")(json.dumps(request), on_chunk)
@@ -234,7 +373,7 @@ class LlamaEngine:
         if failure is not None:
             raise self._error(failure)
         if cut:
-            raise ModelError(f"a call to {self.name} was stopped", "it was given up or closed")
+            raise ModelError(f"a call to {self.name} was stopped", "it was cancelled or closed")
 
     def _load(self) -> Any:
         with self._lock:
@@ -251,10 +390,10 @@ class LlamaEngine:
             return self._server
 
     def _learn(self) -> None:
-        """What begins a text, and which marks are control tokens whatever llama.cpp says.
+        """Learn the tokens that begin a text, and the marks that count as control tokens.
 
-        Those are the ones the template itself writes, since some models spell their turns in
-        ordinary letters, as [INST], and what begins and ends a text.
+        Those are the BOS and EOS tokens, and the marks that the template itself writes: some
+        models mark their turns in ordinary letters, as [INST].
         """
         props = self._request("GET", "/props")
         ends = [props.get("bos_token") or "", props.get("eos_token") or ""]
@@ -262,12 +401,10 @@ class LlamaEngine:
         self._beginning = self._request("POST", "/tokenize", request)["tokens"]
         written = "\n".join(ends)
         turns = [{"role": r, "content": "."} for r in ("system", "user", "assistant", "user")]
-        for probe in (turns, turns[1:]):  # Some templates have no place for a system's turn.
-            try:
+        for probe in (turns, turns[1:]):  # some templates refuse a system's turn
+            with contextlib.suppress(RequestRefused, ServerFailed):
                 written += self._request("POST", "/apply-template", {"messages": probe})["prompt"]
-            except (RequestRefused, ServerFailed):
-                continue
-            break
+                break
         self._marks = marks(written)
 
     def _start(self) -> tuple[Any, httpx2.Client]:
@@ -289,8 +426,8 @@ class LlamaEngine:
         except RuntimeError as error:
             raise WeightsUnavailable(
                 f"cannot load {self.path}",
-                "llama.cpp cannot read it: it is damaged, of a kind not known, or too large",
-                "fetch it again, or take another model",
+                "llama.cpp cannot read it: it is damaged, of an unknown kind, or too large",
+                "download it again, or use another model",
             ) from error
         http = httpx2.Client(
             base_url=server.listening_address,
@@ -299,6 +436,12 @@ class LlamaEngine:
             trust_env=False,
         )
         return server, http
+
+    def _tokenize(self, text: str, **options: bool) -> list[Any]:
+        tokens: list[Any] = self._post("/tokenize", {"content": encodable(text), **options})[
+            "tokens"
+        ]
+        return tokens
 
     def _post(self, route: str, request: dict[str, Any]) -> dict[str, Any]:
         self._load()
@@ -326,40 +469,16 @@ def _bytes(piece: str | list[int]) -> bytes:
     return piece.encode() if isinstance(piece, str) else bytes(piece)
 
 
-# Log-probabilities of given text under llama.cpp, which tells only those of what it writes.
+# Log-probabilities of given text
 #
-# So it is made to write the text. A grammar of literal tokens leaves it one thing to write, and
-# the numbers are those of the whole vocabulary, before the grammar. A token that is no whole
-# character (a rare letter or an emoji is several) cannot be written so: there the model writes
-# something else, and the token is looked up among the alternatives it had.
+# llama.cpp reports only those of tokens that it writes, so it is made to write the text: a grammar
+# of literal tokens leaves it one choice, and the numbers are those of the whole vocabulary, before
+# the grammar. A token that is not a whole character (a rare letter or an emoji is several) cannot
+# be written so: there the model writes another one, and the token is looked up among the
+# alternatives.
 
 _LIKELIEST = 2000  # looked through first: to list a whole vocabulary takes up to seconds
 _CERTAIN = 1e4
-
-
-def likelihoods(
-    engine: LlamaEngine, prefix: str, continuations: Sequence[str], stopped: threading.Event
-) -> list[list[float]]:
-    """Log-probabilities of each continuation's tokens after the prefix, all taken literally."""
-    before = engine.tokens(prefix, beginning=True)
-    return [_score(engine, before, engine.pieces(text), stopped) for text in continuations]
-
-
-def label_odds(
-    engine: LlamaEngine,
-    messages: Sequence[Message],
-    labels: Sequence[str],
-    forced: str,
-    stopped: threading.Event,
-) -> LabelOdds:
-    """Odds of the labels after the messages in the template and the answer's forced beginning."""
-    before = engine.prompt_tokens(messages) + engine.tokens(forced)
-    return odds_of(
-        {
-            label: sum(_score(engine, before, engine.pieces(encodable(label)), stopped))
-            for label in labels
-        }
-    )
 
 
 def _score(
@@ -372,11 +491,11 @@ def _score(
     for writable, run in groupby(continuation, _writable):
         ids = [token.id for token in run]
         if writable:
-            scores += _written(engine, context, ids, stopped)
+            scores += _score_by_writing(engine, context, ids, stopped)
             context += ids
             continue
         for token in ids:
-            scores.append(_looked_up(engine, context, token, stopped))
+            scores.append(_look_up(engine, context, token, stopped))
             context.append(token)
     return scores
 
@@ -388,7 +507,7 @@ def _writable(token: Token) -> bool:
         return False
 
 
-def _written(
+def _score_by_writing(
     engine: LlamaEngine, context: list[int], ids: list[int], stopped: threading.Event
 ) -> list[float]:
     grammar = "root ::= " + " ".join(f"<[{token}]>" for token in ids)
@@ -401,10 +520,10 @@ def _written(
     return [token["logprob"] for token in tokens]
 
 
-def _looked_up(
+def _look_up(
     engine: LlamaEngine, context: list[int], token: int, stopped: threading.Event
 ) -> float:
-    # What is written instead must be whole characters, or llama.cpp says nothing of it.
+    # The token that is written instead must be a whole character to be reported at all.
     whole = engine.tokens("a")[-1]
     for most in (_LIKELIEST, engine.vocabulary()):
         bias = [[whole, _CERTAIN]]
@@ -418,7 +537,7 @@ def _looked_up(
     )
 
 
-# Where the tokens of a text lie in it, from what each token is written as.
+# The place of each token in a text, from the bytes it is written as
 
 _SPACE = ord(" ")
 _BLANKS = set(b" \t\n\v\f\r")
@@ -426,18 +545,16 @@ _LOWER_ONE_EIGHTH_BLOCK = "\u2581".encode()  # SentencePiece's space; it reads t
 
 
 def find_token_spans(text: str, pieces: Sequence[bytes]) -> list[tuple[int, int]]:
-    """The half-open character range of each token, given its bytes in UTF-8, all in order.
+    """Return the half-open character range of each token, given its bytes in UTF-8, in order.
 
-    Tokens may part a character: each of them has the whole of it. Blanks that a tokenizer puts in
+    Tokens that share a character have the whole of it each. Blanks that a tokenizer adds
     (SentencePiece, at the beginning) have an empty range. Blanks that it leaves out are in no
-    token, nor are bytes that its vocabulary does not have at all.
+    token, nor are bytes that its vocabulary does not have at all. ValueError if the tokens are not
+    of this text.
 
-    Raises:
-        ValueError: the tokens are not of this text.
-
-    >>> token_spans("n\u00e9 \u6771", [b" n", b"\\xc3\\xa9", b" \\xe6\\x9d", b"\\xb1"])
+    >>> find_token_spans("n\u00e9 \u6771", [b" n", b"\\xc3\\xa9", b" \\xe6\\x9d", b"\\xb1"])
     [(0, 1), (1, 2), (2, 4), (3, 4)]
-    >>> token_spans("a\u0006 b", [b"a", b" b"])
+    >>> find_token_spans("a\u0006 b", [b"a", b" b"])
     [(0, 1), (2, 4)]
     """
     data = text.encode()
@@ -458,14 +575,14 @@ def find_token_spans(text: str, pieces: Sequence[bytes]) -> list[tuple[int, int]
 
 
 def _find(data: bytes, at: int, piece: bytes, may_be_missing: set[int]) -> tuple[int, int]:
-    """Where the piece begins and ends at or after `at`, one byte after another."""
+    """Return where the piece begins and ends at or after `at`, one byte after another."""
     start = None
     for byte in piece:
         if byte == _SPACE:
             after = at
             while data[after : after + 1] and data[after] in may_be_missing - _BLANKS:
                 after += 1
-            if data[after : after + 1] == b" ":  # not put in: it stands after what is left out
+            if data[after : after + 1] == b" ":  # not added: it follows what is left out
                 at = after
         while byte != _SPACE and data[at : at + 1] not in (bytes([byte]), b""):
             if data[at] not in may_be_missing:
@@ -482,181 +599,3 @@ def _find(data: bytes, at: int, piece: bytes, may_be_missing: set[int]) -> tuple
         start = at if start is None else start
         at += width
     return at if start is None else start, at
-
-
-T = TypeVar("T")
-
-_LONGEST_WINDOW = 16384
-
-
-class LlamaCpp:
-    """A GGUF file as a chat, likelihood and label model. It is loaded at the first call.
-
-    `context_tokens` is what one call may use, prompt and answer together; by default
-    the length the model was trained with, at most 16,384, and halved until the keys
-    and values of all `parallel` calls fit a quarter of the machine's memory.
-    `threads` defaults to the physical cores.
-
-    Raises:
-        UnknownModel: there is no such file.
-        WeightsUnavailable: it is not a GGUF file, or (at the first call) cannot be loaded.
-    """
-
-    def __init__(
-        self,
-        path: Path,
-        *,
-        name: str,
-        context_tokens: int | None = None,
-        parallel: int = 1,
-        threads: int | None = None,
-    ) -> None:
-        path = Path(path).expanduser()
-        header = read_header(path)
-        context = context_tokens or window(
-            header.context_tokens,
-            header.kv_bytes_per_token,
-            most=_LONGEST_WINDOW,
-            parallel=parallel,
-        )
-        stat = path.stat()
-        self._name = name
-        self._version = f"{stat.st_size}-{stat.st_mtime_ns}"
-        self._context = context
-        self._engine = LlamaEngine(path, name, context, parallel, threads or physical_cores())
-        self._threads = Threads(name, parallel)
-        # At interpreter exit the native threads must be gone before Python's memory is.
-        self._finalizer = weakref.finalize(self, self._engine.close)
-
-    @property
-    def name(self) -> str:
-        """The model string that names it."""
-        return self._name
-
-    @property
-    def version(self) -> str:
-        """The file's size and time: it changes when the file changes."""
-        return self._version
-
-    @property
-    def capabilities(self) -> frozenset[Capability]:
-        """Chat, structured output, likelihood and labels."""
-        return frozenset(
-            {Capability.CHAT, Capability.STRUCTURED, Capability.LIKELIHOOD, Capability.LABELS}
-        )
-
-    @property
-    def context_tokens(self) -> int:
-        """How many tokens prompt and answer of one call may have together."""
-        return self._context
-
-    async def chat(self, request: ChatRequest, on_token: OnToken | None = None) -> Completion:
-        """Make one call; see `ChatModel.chat`.
-
-        With a schema the text is JSON that satisfies it, unless `finish_reason` is "length".
-
-        Raises:
-            ContextTooSmall: the prompt does not fit.
-            RequestRefused: llama.cpp cannot make a grammar of the schema.
-        """
-        body: dict[str, Any] = {
-            "max_tokens": request.max_tokens,
-            "temperature": request.temperature,
-            "stop": [string for string in request.stop if string],
-        }
-        if request.seed is not None:
-            body["seed"] = request.seed
-        if request.schema is not None:
-            named = {"name": "answer", "schema": dict(request.schema)}
-            body["response_format"] = {"type": "json_schema", "json_schema": named}
-
-        stopped = threading.Event()
-        return await streamed(
-            self._threads,
-            lambda forward: self._engine.chat(request.messages, body, forward, stopped),
-            stopped.set,
-            on_token,
-        )
-
-    async def likelihoods(self, pairs: Sequence[tuple[str, str]]) -> list[list[float]]:
-        """Return the log-probability of each token of each continuation; see `LikelihoodModel`.
-
-        Pairs are computed in the order of their prefixes: llama.cpp keeps what two neighbours
-        begin with. Different prefixes run at the same time where there are several slots.
-
-        Raises:
-            ContextTooSmall: a pair does not fit; the others are stopped.
-        """
-        together: dict[str, list[int]] = {}
-        for index, (prefix, _) in enumerate(pairs):
-            together.setdefault(encodable(prefix), []).append(index)
-        prefixes = sorted(together)
-
-        def score(prefix: str, stopped: threading.Event) -> list[list[float]]:
-            texts = [encodable(pairs[index][1]) for index in together[prefix]]
-            return likelihoods(self._engine, prefix, texts, stopped)
-
-        calls = [asyncio.ensure_future(self._stoppable(partial(score, p))) for p in prefixes]
-        try:
-            found = dict(zip(prefixes, await asyncio.gather(*calls), strict=True))
-        finally:
-            for call in calls:
-                call.cancel()
-        scored = {i: s for p in prefixes for i, s in zip(together[p], found[p], strict=True)}
-        return [scored[index] for index in range(len(pairs))]
-
-    async def labels(
-        self, messages: Sequence[Message], labels: Sequence[str], *, forced: str = ""
-    ) -> LabelOdds:
-        """Return the odds of each label, scored whole; see `LabelModel.labels`.
-
-        Raises:
-            ContextTooSmall: the messages do not fit.
-            ValueError: there are no labels, or one is empty or given twice.
-        """
-        require_labels(labels)
-        begun = encodable(forced)
-
-        def score(stopped: threading.Event) -> LabelOdds:
-            return label_odds(self._engine, messages, labels, begun, stopped)
-
-        return await self._stoppable(score)
-
-    async def count_tokens(self, text: str) -> int:
-        """Count the tokens of a text exactly."""
-        return await self._threads.run(lambda: len(self._engine.tokens(encodable(text))))
-
-    async def count_prompt(self, messages: Sequence[Message]) -> int:
-        """Count the tokens of messages in the model's template exactly."""
-        return await self._threads.run(lambda: len(self._engine.prompt_tokens(messages)))
-
-    async def token_spans(self, text: str) -> list[tuple[int, int]]:
-        """Return the half-open character ranges of a text's tokens exactly; see `ChatModel`.
-
-        Raises:
-            MissingCapability: the tokenizer changes more of a text than its blanks.
-        """
-        text = encodable(text)
-        tokens = await self._threads.run(lambda: self._engine.pieces(text))
-        try:
-            return find_token_spans(text, [token.piece for token in tokens])
-        except ValueError as error:
-            raise MissingCapability(
-                f"{self._name} cannot tell where a text's tokens lie",
-                "its tokenizer rewrites the text",
-                "use another model",
-            ) from error
-
-    async def aclose(self) -> None:
-        """Stop the calls under way, which fail, and free the memory. Safe to call twice."""
-        self._engine.stop()
-        await self._threads.aclose()
-        await asyncio.to_thread(self._finalizer)
-
-    async def _stoppable(self, work: Callable[[threading.Event], T]) -> T:
-        """Run work; cancelling stops it at the next token or batch of the prompt."""
-        stopped = threading.Event()
-        try:
-            return await self._threads.run(lambda: work(stopped))
-        finally:
-            stopped.set()

@@ -1,4 +1,8 @@
-"""Log-probabilities from a server: of a prompt's own tokens, and of an answer's first token."""
+"""Log-probabilities from a server: of a prompt's own tokens, and of an answer's first token.
+
+A module of its own because it hides how they are found: servers differ in the request, some accept
+it and silently ignore it, and only a check of each answer shows whether its numbers can be used.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
+
+from openai import APIStatusError
 
 from colligate.concurrency import SingleFlight, gather
 from colligate.errors import (
@@ -20,14 +26,7 @@ from colligate.errors import (
 )
 from colligate.models.base import ChatRequest, LabelOdds, Message, blunt, encodable, marks
 from colligate.models.label_odds import odds_from_first_token, odds_of
-from colligate.models.openai_http import (
-    REFUSALS,
-    UNUSABLE,
-    Dialect,
-    Endpoint,
-    Garbled,
-    find_refused_parameter,
-)
+from colligate.models.openai_http import Dialect, Endpoint, Garbled, find_refused_parameter
 
 T = TypeVar("T")
 
@@ -59,11 +58,7 @@ class PromptLogprobs:
 
     @classmethod
     async def find(cls, endpoint: Endpoint, model: str) -> PromptLogprobs:
-        """Find the form in which the server returns them, by asking.
-
-        Raises:
-            MissingCapability: it returns none, or none that cover the prompt.
-        """
+        """Find the form in which the server returns them; MissingCapability if there is none."""
         try:
             tokenizer = await ServerTokenizer.find(endpoint, model)
             ids = await tokenizer.prefix_ids(_SAMPLE)
@@ -87,18 +82,12 @@ class PromptLogprobs:
     async def likelihoods(
         self, pairs: Sequence[tuple[str, str]], window: int | None
     ) -> list[list[float]]:
-        """Return log-probabilities of the continuations' tokens; each text is tokenised once.
-
-        Raises:
-            ContextTooSmall: a pair does not fit the window.
-        """
+        """Return log-probabilities of the continuations' tokens; each text is tokenised once."""
         prefixes = dict.fromkeys(prefix for prefix, _ in pairs)
         continuations = dict.fromkeys(continuation for _, continuation in pairs)
+        tokenizer = self.tokenizer
         ids = await gather(
-            [
-                *map(self.tokenizer.prefix_ids, prefixes),
-                *map(self.tokenizer.ids, continuations),
-            ]
+            [*map(tokenizer.prefix_ids, prefixes), *map(tokenizer.ids, continuations)]
         )
         before = dict(zip(prefixes, ids[: len(prefixes)], strict=True))
         after = dict(zip(continuations, ids[len(prefixes) :], strict=True))
@@ -110,7 +99,7 @@ class PromptLogprobs:
     async def labels(
         self, messages: Sequence[Message], labels: Sequence[str], forced: str, window: int | None
     ) -> LabelOdds:
-        """Return label odds, by all tokens of each, after the templated messages and `forced`."""
+        """Return label odds by all tokens of each, after the messages in the template."""
         prompt = await self.tokenizer.prompt_ids(messages)
         [begun, *answers] = await self.label_ids([forced, *labels])
         scores = await gather(self._score(prompt + begun, ids, window) for ids in answers)
@@ -149,11 +138,7 @@ class PromptLogprobs:
 
 
 def read_prompt_logprobs(answer: Any, ids: Sequence[int]) -> list[float]:
-    """Return the log-probability of each of the prompt's tokens; 0 for the first, which has none.
-
-    Raises:
-        Garbled: the answer does not cover the prompt.
-    """
+    """Return the log-probability of each prompt token; 0 for the first, which has none."""
     try:
         choice = answer["choices"][0]
         by_id = choice.get("prompt_logprobs")
@@ -204,11 +189,7 @@ class ServerTokenizer:
 
     @classmethod
     async def find(cls, endpoint: Endpoint, model: str) -> ServerTokenizer:
-        """Find the tokenizer of the model at the endpoint.
-
-        Raises:
-            MissingCapability: there is none.
-        """
+        """Find the form in which the server's tokenizer is asked."""
         why = "its /tokenize gives no tokens"
         for llama in (False, True):
             tokenizer = cls(endpoint, model, llama=llama)
@@ -227,14 +208,14 @@ class ServerTokenizer:
         raise MissingCapability(f"{endpoint.url} has no tokenizer to ask", why)
 
     async def ids(self, text: str) -> list[int]:
-        """Return the text's own tokens; what looks like a control token is read as letters."""
+        """Return the text's own tokens; control tokens in it are read as letters."""
         text = encodable(text)
         if text and not self._llama:
             text = await self._disarm(text)
         return await self._ask(self._text(text)) if text else []
 
     async def prefix_ids(self, text: str) -> list[int]:
-        """Return the text's tokens after what begins a text (BOS, for the models that have one).
+        """Return the text's tokens after the BOS token, for models that have one.
 
         Never empty, because something must come before the first token that is scored: an empty
         text is a line break where there is no BOS.
@@ -246,7 +227,7 @@ class ServerTokenizer:
 
         Only where there is a template (`has_template`).
         """
-        turns = [{"role": m.role, "content": encodable(m.content)} for m in messages]
+        turns = [{"role": m.role, "content": m.content} for m in messages]
         return await self._ask({"messages": turns, "add_generation_prompt": True})
 
     async def _find_template(self) -> None:
@@ -282,7 +263,7 @@ class ServerTokenizer:
 
 
 def _before(plain: list[int], marked: list[int]) -> list[int]:
-    """Return what is put before a text's own tokens where the tokenizer marks its beginning."""
+    """Return the tokens that mark the beginning of a text, before its own."""
     places = range(len(marked) - len(plain) + 1)
     return marked[: next((at for at in places if marked[at : at + len(plain)] == plain), 0)]
 
@@ -311,13 +292,7 @@ class TopLogprobs:
     async def labels(
         self, messages: Sequence[Message], labels: Sequence[str], forced: str
     ) -> LabelOdds:
-        """Return the odds of the labels after `forced`, as `odds_from_first_token` computes them.
-
-        Raises:
-            MissingCapability: the server gives no log-probabilities, does not continue `forced`,
-                or the first token does not tell these labels apart.
-            MalformedOutput: none of the labels is among the tokens it returns.
-        """
+        """Return the odds of the labels after `forced`; see `odds_from_first_token`."""
         if forced and self._why_not is None:
             self._why_not = await self._flight.run("continues", self._try_to_continue)
         if forced and self._why_not:
@@ -328,41 +303,37 @@ class TopLogprobs:
     async def alternatives(
         self, messages: Sequence[Message], forced: str = ""
     ) -> list[tuple[str, float]]:
-        """Return the likeliest first tokens with their probabilities: 20, or 5 if 20 is refused.
-
-        Raises:
-            MissingCapability: the server does not return them.
-        """
+        """Return the likeliest first tokens with their probabilities: 20, or 5 if 20 is refused."""
         extra: dict[str, Any] = {"logprobs": True, "top_logprobs": 20}
         if forced:
             messages = [*messages, Message("assistant", forced)]
             extra |= {"continue_final_message": True, "add_generation_prompt": False}
         # At temperature 1 the log-probabilities are the model's own on every server.
         request = ChatRequest(messages, max_tokens=1, temperature=1.0)
-        found: list[tuple[str, float]] | None = None
-        async with self._endpoint.call(self._model) as call:
-            while found is None:
-                body = self._dialect.body(request, **extra)
-                try:
-                    found = read_first_token(
-                        await call.client.post("/chat/completions", body=body, cast_to=object)
-                    )
-                except REFUSALS as error:
-                    named = find_refused_parameter(error, ["top_logprobs", "logprobs"])
-                    if named == "top_logprobs" and extra["top_logprobs"] > 5:
-                        extra["top_logprobs"] = 5
-                    elif named is not None:
-                        found = []
-                    elif not self._dialect.learn(error, body):
-                        raise
-                except UNUSABLE as error:
-                    call.retry(error)
+        missing = MissingCapability(
+            f"{self._name} gives no label probabilities",
+            "the server returns no top_logprobs",
+            _HINT,
+        )
+
+        def learn(error: APIStatusError, sent: Mapping[str, Any]) -> bool:
+            named = find_refused_parameter(error, ["top_logprobs", "logprobs"])
+            if named == "top_logprobs" and extra["top_logprobs"] > 5:
+                extra["top_logprobs"] = 5
+                return True
+            if named is not None:
+                raise missing
+            return self._dialect.learn(error, sent)
+
+        found = await self._endpoint.post(
+            "/chat/completions",
+            lambda: self._dialect.body(request, **extra),
+            read_first_token,
+            model=self._model,
+            learn=learn,
+        )
         if not found:
-            raise MissingCapability(
-                f"{self._name} gives no label probabilities",
-                "the server returns no top_logprobs",
-                _HINT,
-            )
+            raise missing
         self.seen = True
         return found
 
@@ -381,11 +352,7 @@ class TopLogprobs:
 
 
 def read_first_token(completion: Any) -> list[tuple[str, float]]:
-    """Return the first token's alternatives with their probabilities; [] if there are none.
-
-    Raises:
-        Garbled: it is not a chat answer.
-    """
+    """Return the first token's alternatives with their probabilities; [] if there are none."""
     try:
         choice = completion["choices"][0]
     except (LookupError, TypeError):

@@ -16,15 +16,11 @@ from colligate.errors import UsageError
 from colligate.models.base import Price, Usage
 from colligate.models.structured import STAGES, Stage
 
-Kind = Literal["chat", "scoring", "embedding", "rerank"]
+Kind = Literal["chat", "scoring"]
 
 _NOTHING = Usage()
 
 _DATED = re.compile(r"-20\d\d-?[01]\d-?[0-3]\d$")
-
-
-def _no_stages() -> dict[Stage, int]:
-    return dict.fromkeys(STAGES, 0)
 
 
 @dataclass(frozen=True)
@@ -46,7 +42,7 @@ class Call:
 
 
 class Sums(TypedDict):
-    """The cost of one role's calls together."""
+    """The cost of some calls together."""
 
     calls: int
     input_tokens: int
@@ -62,7 +58,7 @@ class UsageReport:
 
     `calls` and tokens leave out what the cache answered; `remembered` counts that: calls, and
     passes of scoring. `structured` counts the answers that had to be JSON, cached ones too, by
-    what became of them (`structured.Stage`).
+    their result (`structured.Stage`).
     """
 
     calls: int = 0
@@ -73,22 +69,16 @@ class UsageReport:
     seconds: float = 0.0
     cost_usd: float | None = 0.0
     by_role: Mapping[str, Sums] = field(default_factory=dict)
-    structured: Mapping[Stage, int] = field(default_factory=_no_stages)
+    structured: Mapping[Stage, int] = field(default_factory=lambda: dict.fromkeys(STAGES, 0))
     remembered: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """Return the usage as `ask --json` prints it."""
         return {
-            "calls": self.calls,
-            "input_tokens": self.input_tokens,
-            "output_tokens": self.output_tokens,
-            "scoring_passes": self.scoring_passes,
-            "retrieval_rounds": self.retrieval_rounds,
+            **vars(self),
             "seconds": round(self.seconds, 3),
-            "cost_usd": self.cost_usd,
             "by_role": {role: dict(sums) for role, sums in self.by_role.items()},
             "structured": dict(self.structured),
-            "remembered": self.remembered,
         }
 
 
@@ -150,7 +140,7 @@ class Meter:
     calls: list[Call] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     retrieval_rounds: int = 0
-    stages: dict[Stage, int] = field(default_factory=_no_stages)
+    stages: dict[Stage, int] = field(default_factory=lambda: dict.fromkeys(STAGES, 0))
     tokens: int = field(default=0, init=False)
     """Tokens in and out of all calls so far, without those that the cache answered."""
 
@@ -175,16 +165,12 @@ class Meter:
             role, model, "scoring", usage, seconds=seconds, passes=passes, cached=cached
         )
 
-    def embedding(self, role: str, model: str, usage: Usage, *, seconds: float) -> Call:
-        """Record a call to an embedder."""
-        return self.record(role, model, "embedding", usage, seconds=seconds)
-
     def retrieval(self) -> None:
         """Record a search."""
         self.retrieval_rounds += 1
 
     def structured(self, stage: Stage) -> None:
-        """Record what became of an answer that had to be JSON."""
+        """Record the result of an answer that had to be JSON."""
         self.stages[stage] += 1
 
     def record(
@@ -198,19 +184,17 @@ class Meter:
         passes: int = 0,
         cached: bool = False,
     ) -> Call:
-        """Record one call; warn once of a model without a price."""
-        price = self.prices.of(model)
+        """Record one call; warn once about a model without a price."""
         usd: float | None = 0.0
         if not cached:
+            self.tokens += usage.input_tokens + usage.output_tokens
+            price = self.prices.of(model)
             usd = None if price is None else price.of(usage)
-            if price is None:
-                warning = f"the price of {model} is not known; give one with COLLIGATE_PRICES"
-                if warning not in self.warnings:
-                    self.warnings.append(warning)
+            warning = f"the price of {model} is not known; give one with COLLIGATE_PRICES"
+            if price is None and warning not in self.warnings:
+                self.warnings.append(warning)
         call = Call(str(role), model, kind, usage, seconds, usd, passes, cached)
         self.calls.append(call)
-        if not cached:
-            self.tokens += usage.input_tokens + usage.output_tokens
         return call
 
     def report(self, *, seconds: float | None = None) -> UsageReport:
@@ -218,14 +202,11 @@ class Meter:
         sums = _sums(self.calls)
         roles = dict.fromkeys(call.role for call in self.calls)
         by_role = {role: _sums(c for c in self.calls if c.role == role) for role in roles}
+        if seconds is not None:
+            sums["seconds"] = seconds
         return UsageReport(
-            calls=sums["calls"],
-            input_tokens=sums["input_tokens"],
-            output_tokens=sums["output_tokens"],
-            scoring_passes=sums["scoring_passes"],
+            **sums,
             retrieval_rounds=self.retrieval_rounds,
-            seconds=sums["seconds"] if seconds is None else seconds,
-            cost_usd=sums["cost_usd"],
             by_role=by_role,
             structured=dict(self.stages),
             remembered=sum(call.passes or 1 for call in self.calls if call.cached),

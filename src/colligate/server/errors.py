@@ -42,7 +42,7 @@ _MAX_FAULTS = 20  # of one request that are listed
 
 
 class NotHere(ColligateError):
-    """There is no such library, run, upload or page."""
+    """A library, run, upload or page does not exist."""
 
 
 class Conflict(ColligateError):
@@ -226,24 +226,21 @@ class CatchUnexpected:
             await problem_response(problem_of(error), path=scope["path"])(scope, receive, send)
 
 
+_PROBLEM_SCHEMA = {
+    "type": "object",
+    "required": ["type", "title", "status", "detail"],
+    "properties": {
+        "type": {"type": "string"},
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "detail": {"type": "string", "description": "What happened, and why."},
+        "hint": {"type": "string", "description": "What to do about it."},
+    },
+}
 PROBLEM_RESPONSES: dict[int | str, dict[str, Any]] = {
     "default": {
         "description": "An error, as an RFC 9457 problem.",
-        "content": {
-            _MEDIA_TYPE: {
-                "schema": {
-                    "type": "object",
-                    "required": ["type", "title", "status", "detail"],
-                    "properties": {
-                        "type": {"type": "string"},
-                        "title": {"type": "string"},
-                        "status": {"type": "integer"},
-                        "detail": {"type": "string", "description": "What happened, and why."},
-                        "hint": {"type": "string", "description": "What to do about it."},
-                    },
-                }
-            }
-        },
+        "content": {_MEDIA_TYPE: {"schema": _PROBLEM_SCHEMA}},
     }
 }
 """Problems in the OpenAPI document."""

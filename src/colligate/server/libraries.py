@@ -32,7 +32,7 @@ class Libraries:
         self._folder = folder
         self._limit = limit
 
-    def names(self) -> list[str]:
+    def list_names(self) -> list[str]:
         """Return all names, "default" first."""
         try:
             found = sorted(each.name for each in self.root.iterdir() if each.is_dir())
@@ -54,34 +54,34 @@ class Libraries:
         """Return the engine over a library."""
         folder = self.folder(name)
         if name not in self._engines:
-            self._engines[name] = self._engines[DEFAULT_LIBRARY].beside(folder)
+            self._engines[name] = self._engines[DEFAULT_LIBRARY].with_library(folder)
         return self._engines[name]
 
-    async def library(self, name: str) -> AsyncLibrary:
-        """Return a library, opened."""
+    async def open_library(self, name: str) -> AsyncLibrary:
+        """Open a library."""
         return await self.engine(name).open_library()
 
     async def create(self, name: str) -> None:
         """Make an empty library; `Conflict` if the name is taken or there are too many."""
         if not _NAME.fullmatch(name):
             why = "names are small letters, digits, - and _, at most 64"
-            raise UsageError(f"no library can be called {name!r}", why)
-        names = self.names()
+            raise UsageError(f"{name!r} is not a name of a library", why)
+        names = self.list_names()
         if name in names:
-            raise Conflict(f"there is a library {name!r} already")
+            raise Conflict(f"the library {name!r} exists already")
         if len(names) >= self._limit:
-            raise Conflict("no more libraries", f"there are {len(names)}", "delete one")
+            raise Conflict("too many libraries", f"{len(names)} exist", "delete one")
         await in_thread((self.root / name).mkdir, parents=True, exist_ok=True)
 
     @asynccontextmanager
-    async def deleting(self, name: str) -> AsyncIterator[None]:
+    async def delete(self, name: str) -> AsyncIterator[None]:
         """Delete a library with everything in it when the block ends.
 
         From the start of the block on, nobody else finds the library.
         """
         folder = self.folder(name)
         if name == DEFAULT_LIBRARY:
-            raise Conflict("the default library stays", "the server was started with it")
+            raise Conflict("cannot delete the default library", "the server was started with it")
         self._being_deleted.add(name)
         try:
             yield

@@ -23,72 +23,58 @@ from colligate.core.strategy import list_strategies, load_strategy
 from colligate.errors import UnknownStrategy
 from colligate.server.config import DEFAULT_LIBRARY
 from colligate.server.errors import NotHere, RunFailed, Unanswerable, openai_error_of
-from colligate.server.render import (
-    RenderedAnswer,
-    describe_place,
-    render_answer,
-    render_event,
-)
+from colligate.server.render import RenderedAnswer, describe_place, render_answer, render_event
 from colligate.server.runs import AskRequest, RecordedRun
 from colligate.server.state import ServerState, State
-from colligate.server.stream import (
-    AsciiJSONResponse,
-    encode_json,
-    finish_unless_hung_up,
-)
+from colligate.server.stream import AsciiJSONResponse, encode_json, finish_unless_hung_up
 
 _OWNER = "colligate/"
+_STATUSES = {
+    400: "The request cannot be answered",
+    404: "The model does not exist",
+    503: "Too many questions at once, or the server is stopping",
+}
 _ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"description": what, "content": {"application/json": {}}}
-    for status, what in (
-        (400, "The request cannot be answered"),
-        (404, "There is no such model"),
-        (503, "Too many questions at once, or the server is stopping"),
-    )
+    for status, what in _STATUSES.items()
 }
 
 
 router = APIRouter(prefix="/v1", tags=["OpenAI"])
 
 
-class ContentPart(BaseModel):
-    """A part of a message; only text can be read."""
-
+class _Open(BaseModel):
     model_config = ConfigDict(extra="allow")
+
+
+class ContentPart(_Open):
+    """A part of a message; only text can be read."""
 
     type: str
     text: str | None = None
 
 
-class ChatMessage(BaseModel):
+class ChatMessage(_Open):
     """A message; its other fields do not change the answer."""
-
-    model_config = ConfigDict(extra="allow")
 
     role: str
     content: str | list[ContentPart] | None = None
 
 
-class StreamOptions(BaseModel):
-    """What a stream ends with."""
-
-    model_config = ConfigDict(extra="allow")
+class StreamOptions(_Open):
+    """Whether a stream ends with its usage."""
 
     include_usage: bool | None = None
 
 
-class ResponseFormat(BaseModel):
+class ResponseFormat(_Open):
     """The form of the answer; only text is possible."""
-
-    model_config = ConfigDict(extra="allow")
 
     type: str
 
 
-class ChatCompletionRequest(BaseModel):
+class ChatCompletionRequest(_Open):
     """The body of `/v1/chat/completions`; fields that are not named here are accepted."""
-
-    model_config = ConfigDict(extra="allow")
 
     model: str = Field(min_length=1, max_length=200, examples=["retrieve-read"])
     messages: list[ChatMessage] = Field(
@@ -165,7 +151,7 @@ async def list_openai_models(server: State) -> dict[str, Any]:
     """List the strategies, for clients that let a person choose."""
     names = [
         _model_name(strategy, library)
-        for library in server.libraries.names()
+        for library in server.libraries.list_names()
         for strategy in list_strategies()
     ]
     return {"object": "list", "data": [_model_object(name) for name in names]}
@@ -204,14 +190,14 @@ async def create_chat_completion(
     if not await finish_unless_hung_up(request, run.wait):
         run.cancel()
         return Response(status_code=499)  # nobody reads it
-    return AsciiJSONResponse(completion.whole(await run.answer()))
+    return AsciiJSONResponse(completion.to_json(await run.answer()))
 
 
 async def _stream_completion(
     server: ServerState, run: RecordedRun, completion: ChatCompletion
 ) -> AsyncIterator[ServerSentEvent]:
     """Send comments while the run is under way, then its answer in chunks."""
-    yield _data(completion.opening())
+    yield _data(completion.first_chunk())
     async for _, event in server.runs.follow(run):
         yield ServerSentEvent(comment=render_event(json.loads(event)), sep="\n")
     try:
@@ -274,7 +260,7 @@ class ChatCompletion:
     id: str = field(default_factory=lambda: f"chatcmpl-{secrets.token_urlsafe(18)}")
     created: int = field(default_factory=lambda: int(time.time()))
 
-    def whole(self, answer: Mapping[str, Any]) -> dict[str, Any]:
+    def to_json(self, answer: Mapping[str, Any]) -> dict[str, Any]:
         """Return a `chat.completion`."""
         text = render_answer(answer)
         message = {
@@ -291,7 +277,7 @@ class ChatCompletion:
             "colligate": self._own_field(answer),
         }
 
-    def opening(self) -> dict[str, Any]:
+    def first_chunk(self) -> dict[str, Any]:
         """Return the first chunk, with the role."""
         return self._chunk({"role": "assistant", "content": ""})
 
@@ -320,7 +306,7 @@ class ChatCompletion:
         return {**answer, "warnings": [*answer["warnings"], *self.warnings]}
 
     def _short_own_field(self, answer: Mapping[str, Any]) -> dict[str, Any]:
-        """Leave the evidence out where it makes the line too long for a stream."""
+        """Leave the evidence out if it makes the line too long for a stream."""
         own = self._own_field(answer)
         if len(encode_json(own)) <= _MAX_LINE:
             return own
@@ -333,13 +319,9 @@ class ChatCompletion:
         for citation in answer["citations"]:
             for span in citation["answer_spans"]:
                 start, end = text.locate(tuple(span))
-                link = {
-                    "start_index": start,
-                    "end_index": end,
-                    "title": describe_place(citation),
-                    "url": self._citation_url(citation),
-                }
-                found.append({"type": "url_citation", "url_citation": link})
+                link = {"title": describe_place(citation), "url": self._citation_url(citation)}
+                link_at = {"start_index": start, "end_index": end, **link}
+                found.append({"type": "url_citation", "url_citation": link_at})
         return found
 
     def _citation_url(self, citation: Mapping[str, Any]) -> str:

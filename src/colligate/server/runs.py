@@ -1,7 +1,7 @@
-"""The runs of a server: some under way, others waiting for their turn, the last ones kept on disk.
+"""The runs of a server: under way, waiting for their turn, or ended and kept on disk.
 
-A run is a file of events, one JSON line each, and a file that says how it ended. Whoever follows
-a run reads its file, live or years later, so none of it needs to stay in memory.
+A run is a file of events, one JSON line each, and a file of how it ended. Whoever follows a run
+reads its file, during the run or later, so no events stay in memory.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from colligate.core.parameters import list_parameters
 from colligate.core.strategy import Strategy, list_strategies, load_strategy
 from colligate.engine import DEFAULT_STRATEGY
 from colligate.errors import ColligateError, UsageError
-from colligate.library.traces import RUNS_FOLDER, mentions
+from colligate.library.store import RUNS_FOLDER, mentions
 from colligate.server.config import ServerConfig
 from colligate.server.errors import Busy, NotHere, RunFailed, problem, problem_of
 from colligate.server.libraries import Libraries
@@ -41,10 +41,10 @@ _ENDED = frozenset({"done", "failed", "cancelled"})
 
 
 class Runs:
-    """Starts runs, enforces the limits, and remembers the last runs.
+    """Starts runs, enforces the limits, and keeps the last runs.
 
-    At most `config.runs` are under way at once; the others wait in the order they came and are
-    told their place by an event `queued`.
+    At most `config.runs` are under way at once. The others wait in order; an event `queued` gives
+    the place of each.
     """
 
     def __init__(self, libraries: Libraries, config: ServerConfig, metrics: Metrics) -> None:
@@ -52,27 +52,19 @@ class Runs:
         self._config = config
         self._metrics = metrics
         self._runs: dict[str, RecordedRun] = {}
-        self._recorders: dict[str, Recorder] = {}
-        self._waiting: dict[str, asyncio.Future[None]] = {}
+        self._waiting: dict[str, RecordedRun] = {}
         self._running = 0
         self._closing = False
 
     async def load(self) -> None:
         """Load the runs kept on disk; those that an earlier server did not end are cancelled."""
-        for name in self._libraries.names():
+        for name in self._libraries.list_names():
             folder = self._libraries.folder(name) / RUNS_FOLDER
             for run in await in_thread(_load_runs, name, folder):
                 self._runs[run.id] = run
 
     async def start(self, library: str, request: AskRequest) -> RecordedRun:
-        """Ask a question of a library.
-
-        Raises:
-            UsageError: the question or a parameter is not valid.
-            NotHere: there is no such library.
-            Busy: too many runs wait, or the server is stopping.
-            ColligateError: the run cannot be recorded.
-        """
+        """Ask a question of a library; `Busy` if too many runs wait or the server is stopping."""
         strategy = request.make_strategy(self._config)
         folder = self._libraries.folder(library) / RUNS_FOLDER
         if self._closing:
@@ -89,24 +81,23 @@ class Runs:
             documents=request.documents,
             began=datetime.now(UTC).isoformat(timespec="milliseconds"),
         )
-        recorder = Recorder(run.files, self._config.run_bytes)
-        recorder.open(run.to_json())
-        self._runs[run.id], self._recorders[run.id] = run, recorder
-        # Its place is taken here and not in its task: of requests that arrive in the same moment
-        # none may take the place that another is about to take.
-        turn = self._take_place(run)
-        work = self._execute(run, request, strategy, recorder, turn)
+        run.recorder = Recorder(run.files, self._config.run_bytes)
+        run.recorder.open(run.to_json())
+        self._runs[run.id] = run
+        # Not in its task: requests of the same moment must not take the same place.
+        self._take_place(run)
+        work = self._execute(run, request, strategy, run.recorder)
         run.task = asyncio.create_task(work, name=f"run {run.id}")
-        run.task.add_done_callback(lambda _: self._end_unstarted(run, recorder, turn))
+        run.task.add_done_callback(lambda _: self._end_unstarted(run))
         return run
 
-    def run(self, run_id: str) -> RecordedRun:
+    def get(self, run_id: str) -> RecordedRun:
         """Return a run; `NotHere` if there is none of this id."""
         if run_id not in self._runs:
             raise NotHere("no such run", "old runs are forgotten")
         return self._runs[run_id]
 
-    def of(self, library: str) -> list[RecordedRun]:
+    def list_runs(self, library: str) -> list[RecordedRun]:
         """Return a library's runs, the newest first."""
         return [run for run in reversed(self._runs.values()) if run.library == library]
 
@@ -117,10 +108,10 @@ class Runs:
 
         Without `prompts` the messages that models were sent are left out.
         """
-        recorder = self._recorders.get(run.id)
+        recorder = run.recorder
         at = number = 0
         while True:
-            changed = None if recorder is None or run.over else recorder.changed
+            changed = None if recorder is None or run.ended else recorder.changed
             try:
                 lines, at = await in_thread(run.files.read_events, at)
             except FileNotFoundError:  # erased with a document; the run is cancelled for it
@@ -144,7 +135,7 @@ class Runs:
 
     async def forget_library(self, library: str) -> None:
         """Delete all runs of a library."""
-        for run in self.of(library):
+        for run in self.list_runs(library):
             await self.forget(run)
 
     async def forget_documents(self, library: str, documents: Collection[str]) -> None:
@@ -152,8 +143,8 @@ class Runs:
 
         A run under way that has not looked at them so far is checked again when it ends.
         """
-        for run in self.of(library):
-            if not run.over:
+        for run in self.list_runs(library):
+            if not run.ended:
                 run.removed |= frozenset(documents)
             if await in_thread(run.files.mention, documents):
                 await self.forget(run)
@@ -161,12 +152,9 @@ class Runs:
     async def aclose(self, grace: float = 0.0) -> None:
         """Start no more. Waiting runs are cancelled; the others have `grace` seconds to finish."""
         self._closing = True
-        waiting = set(self._waiting)
-        under_way = [run for run in self._runs.values() if not run.over and run.task is not None]
-        for run in under_way:
-            if run.id in waiting:
-                run.cancel()
-        tasks = [run.task for run in under_way if run.task is not None]
+        tasks = [run.task for run in self._runs.values() if run.task is not None and not run.ended]
+        for run in list(self._waiting.values()):
+            run.cancel()
         if tasks and grace:
             await asyncio.wait(tasks, timeout=grace)
         for task in tasks:
@@ -179,20 +167,15 @@ class Runs:
             await in_thread(run.files.delete)
 
     async def _execute(
-        self,
-        run: RecordedRun,
-        request: AskRequest,
-        strategy: Strategy,
-        recorder: Recorder,
-        turn: asyncio.Future[None],
+        self, run: RecordedRun, request: AskRequest, strategy: Strategy, recorder: Recorder
     ) -> None:
         began = None
         state: WorkState
         try:
             try:
-                await turn
+                await run.turn
             except asyncio.CancelledError:
-                self._give_up(run, turn)
+                self._give_up(run)
                 raise
             began = time.perf_counter()
             run.state = "running"
@@ -219,7 +202,7 @@ class Runs:
             run.seconds = time.perf_counter() - began
             self._metrics.run_seconds.labels(run.strategy).observe(run.seconds)
         self._metrics.runs.labels(run.strategy, state).inc()
-        self._end(run, recorder, state, outcome)
+        self._end(run, state, outcome)
         if run.removed:
             holds_text: bool = await in_thread(run.files.mention, run.removed)
             if holds_text:
@@ -230,42 +213,38 @@ class Runs:
             return {"problem": problem(503, "the server is stopping", hint="ask when it is back")}
         return {"problem": problem(409, "the run was cancelled")}
 
-    def _end_unstarted(
-        self, run: RecordedRun, recorder: Recorder, turn: asyncio.Future[None]
-    ) -> None:
-        """End a run whose task was cancelled before its first step, which runs no code."""
-        if not run.over:
-            self._give_up(run, turn)
-            self._end(run, recorder, "cancelled", self._cancelled())
+    def _end_unstarted(self, run: RecordedRun) -> None:
+        """End a run whose task was cancelled before its first step, so that no code of it ran."""
+        if not run.ended:
+            self._give_up(run)
+            self._end(run, "cancelled", self._cancelled())
 
-    def _end(
-        self, run: RecordedRun, recorder: Recorder, state: WorkState, outcome: dict[str, Any]
-    ) -> None:
+    def _end(self, run: RecordedRun, state: WorkState, outcome: dict[str, Any]) -> None:
         """Record the end. Must not await: memory and disk change together."""
         run.state, run.kept_outcome = state, outcome
+        recorder, run.recorder = run.recorder, None
+        assert recorder is not None
         recorder.close()
-        del self._recorders[run.id]
         with suppress(OSError):  # a full disk; whoever waits gets the answer from memory
             run.files.write_summary({**run.to_json(), **outcome})
             run.size = run.files.size
         recorder.wake()
         self._forget_old(run.library)
 
-    def _take_place(self, run: RecordedRun) -> asyncio.Future[None]:
-        """Return a future that is done when the run may begin, which may be at once."""
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    def _take_place(self, run: RecordedRun) -> None:
+        """Make `run.turn`, a future that is done when the run may begin, which may be at once."""
+        run.turn = asyncio.get_running_loop().create_future()
         if self._running < self._config.runs:
             self._running += 1
             self._metrics.running.set(self._running)
-            turn.set_result(None)
+            run.turn.set_result(None)
         else:
-            self._waiting[run.id] = turn
+            self._waiting[run.id] = run
             self._announce_places(len(self._waiting))
-        return turn
 
-    def _give_up(self, run: RecordedRun, turn: asyncio.Future[None]) -> None:
+    def _give_up(self, run: RecordedRun) -> None:
         """Free the place that a run has, or had in the queue, when it will not begin."""
-        if turn.done() and not turn.cancelled():
+        if run.turn.done() and not run.turn.cancelled():
             self._leave()  # its turn had come in the same moment
         else:
             self._waiting.pop(run.id, None)
@@ -274,25 +253,25 @@ class Runs:
     def _leave(self) -> None:
         """Hand the place over to the run that has waited longest."""
         while self._waiting:
-            turn = self._waiting.pop(next(iter(self._waiting)))
-            if not turn.done():
-                turn.set_result(None)
+            run = self._waiting.pop(next(iter(self._waiting)))
+            if not run.turn.done():
+                run.turn.set_result(None)
                 self._announce_places()
                 return
         self._running -= 1
         self._metrics.running.set(self._running)
 
     def _announce_places(self, first: int = 1) -> None:
-        """Tell the waiting runs their place, from `first` on."""
+        """Record an event with its place for each waiting run, from `first` on."""
         self._metrics.waiting.set(len(self._waiting))
-        for place, run_id in enumerate(self._waiting, start=1):
-            if place >= first:
+        for place, run in enumerate(self._waiting.values(), start=1):
+            if place >= first and run.recorder is not None:
                 with suppress(ColligateError):  # it cannot be recorded: the run itself will fail
-                    self._recorders[run_id].write({"event": "queued", "place": place})
+                    run.recorder.write({"event": "queued", "place": place})
 
     def _forget_old(self, library: str) -> None:
         """Enforce the number and the bytes of runs kept; drop old outcomes from memory too."""
-        over = [run for run in self.of(library) if run.over]
+        over = [run for run in self.list_runs(library) if run.ended]
         total = 0
         for number, run in enumerate(over):
             total += run.size
@@ -380,8 +359,8 @@ def _setting_text(value: Setting | list[Setting]) -> str:
 class RecordedRun:
     """A run of the server, under way or kept.
 
-    Its events are in its file. Its outcome is in the file of its summary, and also in
-    `kept_outcome` while the run is recent. `removed` are documents that were removed meanwhile.
+    Its events are in a file. Its outcome is in the file of its summary, and in `kept_outcome`
+    while the run is recent. `removed` are documents that were removed during the run.
     """
 
     library: str
@@ -397,6 +376,8 @@ class RecordedRun:
     kept_outcome: dict[str, Any] | None = None
     size: int = 0
     removed: frozenset[str] = field(default=frozenset(), repr=False)
+    recorder: Recorder | None = field(default=None, repr=False)
+    turn: asyncio.Future[None] = field(init=False, repr=False)
     task: asyncio.Task[None] | None = field(default=None, repr=False)
 
     @property
@@ -405,7 +386,7 @@ class RecordedRun:
         return self.files.id
 
     @property
-    def over(self) -> bool:
+    def ended(self) -> bool:
         """Whether it has ended."""
         return self.state in _ENDED
 
@@ -428,7 +409,7 @@ class RecordedRun:
         """Return `{"answer": ...}` or `{"problem": ...}`, or `{}` before the end."""
         if self.kept_outcome is not None:
             return self.kept_outcome
-        if not self.over:
+        if not self.ended:
             return {}
         try:
             summary = await in_thread(self.files.read_summary)
@@ -446,7 +427,7 @@ class RecordedRun:
 
     def cancel(self) -> None:
         """Stop it if it has not ended."""
-        if self.task is not None and not self.over:
+        if self.task is not None and not self.ended:
             self.task.cancel()
 
     async def wait(self) -> None:
@@ -545,7 +526,7 @@ class RunFiles:
 
     @property
     def summary(self) -> Path:
-        """The file that says what was asked and how it ended."""
+        """The file of the question and how the run ended."""
         return self.folder / f"{self.id}.json"
 
     @property
@@ -607,7 +588,7 @@ def _load_run(library: str, files: RunFiles) -> RecordedRun:
     summary = files.read_summary()
     names = "question strategy parameters documents began state seconds found".split()
     run = RecordedRun(library=library, files=files, **{name: summary[name] for name in names})
-    if not run.over:
+    if not run.ended:
         run.state = "cancelled"
         files.events.touch()
         outcome = {"problem": problem(503, "the server ended while it was under way")}

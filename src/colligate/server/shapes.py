@@ -6,7 +6,7 @@ Offsets count code points and are half-open; pages count from 1.
 from __future__ import annotations
 
 from pathlib import PurePath
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from typing_extensions import TypedDict
 
@@ -171,17 +171,7 @@ class PassageShape(TypedDict):
 
 def describe_passage(hit: Hit) -> PassageShape:
     """Return a search hit as JSON."""
-    passage = hit.passage
-    return {
-        "document": passage.document_id,
-        "title": passage.title,
-        "section": list(passage.section),
-        "page": passage.page,
-        "start": passage.span.start,
-        "end": passage.span.end,
-        "text": passage.text,
-        "score": hit.score,
-    }
+    return cast(PassageShape, {**hit.to_json(), "text": hit.passage.text})
 
 
 def summarize_document(info: DocumentInfo) -> DocumentSummary:

@@ -29,8 +29,7 @@ SECONDS_TO_CLOSE = 5
 class ServerState:
     """The parts of a running server; `libraries`, `runs` and `jobs` exist inside `open`.
 
-    It is also the `AnswerService` of its MCP endpoint. `instance` differs at each start and is
-    not a secret.
+    It is the `AnswerService` of the MCP endpoint. `instance` differs at each start and is public.
     """
 
     libraries: Libraries
@@ -54,7 +53,7 @@ class ServerState:
             self.jobs = UploadJobs(self.libraries, self.config.jobs, self.metrics)
             try:
                 await self.runs.load()
-                for name in self.libraries.names():
+                for name in self.libraries.list_names():
                     await self.jobs.tidy(name)  # files that an earlier server received but not read
                 yield
             finally:
@@ -96,7 +95,7 @@ class ServerState:
 
     async def open_sources(self, library: str = DEFAULT_LIBRARY) -> Sources:
         """Open a library."""
-        return await self.libraries.library(library)
+        return await self.libraries.open_library(library)
 
     async def answer(
         self,

@@ -22,7 +22,7 @@ from typing import Any, BinaryIO
 from colligate.concurrency import in_thread
 from colligate.errors import ColligateError
 from colligate.library.ingest import Progress
-from colligate.library.traces import FILES_FOLDER
+from colligate.library.store import FILES_FOLDER
 from colligate.server.errors import Busy, NotHere, problem_of
 from colligate.server.libraries import Libraries
 from colligate.server.metrics import Metrics
@@ -77,7 +77,7 @@ class UploadJobs:
         self._jobs.pop(job.id, None)
         await self.tidy(job.library)
 
-    def job(self, job_id: str) -> UploadJob:
+    def get(self, job_id: str) -> UploadJob:
         """Return a job; `NotHere` if there is none of this id."""
         if job_id not in self._jobs:
             raise NotHere("no such job", "jobs that ended long ago are forgotten")
@@ -104,7 +104,7 @@ class UploadJobs:
     async def tidy(self, library: str) -> None:
         """Delete the stored files that no document comes from and no job is reading."""
         async with self._storing[library]:
-            opened = await self._libraries.library(library)
+            opened = await self._libraries.open_library(library)
             wanted = {info.source for info in await opened.documents()}
             wanted.update(str(file) for job in self._unfinished(library) for file in job.files)
             await in_thread(sweep_files, self._libraries.folder(library), wanted)
@@ -127,7 +127,7 @@ class UploadJobs:
         try:
             async with self._turns[job.library]:
                 job.update(state="running")
-                library = await self._libraries.library(job.library)
+                library = await self._libraries.open_library(job.library)
                 ingested = await library.add(job.files, on_progress=job.show_progress)
             job.problems += [_file_problem(path.name, error) for path, error in ingested.failed]
             job.problems += [_file_problem("", error) for error in ingested.problems]

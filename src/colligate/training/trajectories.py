@@ -1,7 +1,7 @@
 """The steps of a run of DualRAG, read from its own events and calls.
 
-Nothing is recorded a second time: the outline is built again from the events by the code that built
-it, and the calls themselves say what the model was asked.
+Nothing is recorded twice: the code that built the outline builds it again from the events, and the
+calls show what the model was asked.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ Calls = Collection[tuple[Message, ...]]
 
 @dataclass(frozen=True)
 class EntityLookup:
-    """An entity of a step, its queries, the passages read for it, and what they say of it.
+    """An entity of a step, its queries, the passages read for it, and what they say about it.
 
-    Without passages nothing was asked: none were found, or all had been read for it before.
+    Without passages nothing was asked: none were found, or all had been read for it earlier.
     """
 
     entity: str
@@ -67,9 +67,9 @@ class TrajectoryStep:
 
 @dataclass(frozen=True)
 class StepState:
-    """The knowledge when a step begins; `thoughts` ends with its own, `before` without it.
+    """The knowledge at the start of a step; `thoughts` include its own, `before` do not.
 
-    `outline` is as the prompts show it, `names` are its entities, `fragments` what it holds.
+    `outline` is as the prompts show it, with its entities (`names`) and `fragments`.
     """
 
     outline: str
@@ -120,11 +120,11 @@ class Trajectory:
 
 
 async def read_trajectory(id_: str, question: str, run: Run, answer: Answer) -> Trajectory:
-    """Return what the run did for its question, from its events."""
+    """Read the trajectory of a run from its events."""
     events = [event for _, event in run.trace.events]
-    calls = frozenset(event.messages for event in _of(Asked, events))
+    calls = frozenset(event.messages for event in _select(Asked, events))
     steps: list[TrajectoryStep] = []
-    for reasoned in _of(Reasoned, events):
+    for reasoned in _select(Reasoned, events):
         of_round = [each for each in events if getattr(each, "round", None) == reasoned.round]
         step = TrajectoryStep(
             round=reasoned.round,
@@ -132,20 +132,20 @@ async def read_trajectory(id_: str, question: str, run: Run, answer: Answer) -> 
             need_retrieve=reasoned.need_retrieve,
             facts=reasoned.facts,
             readable=reasoned.readable,
-            identified=all(each.readable for each in _of(Identified, of_round)),
+            identified=all(each.readable for each in _select(Identified, of_round)),
         )
         *_, state = replay([*steps, step])
-        summaries = {each.entity: each for each in _of(Summarised, of_round)}
+        summaries = {each.entity: each for each in _select(Summarised, of_round)}
         looked = [
             await _lookup(question, state.thoughts, each, summaries.get(each.entity), run, calls)
-            for each in _of(Gathered, of_round)
+            for each in _select(Gathered, of_round)
         ]
         steps.append(replace(step, looked=tuple(looked)))
     return Trajectory(
         id=id_,
         question=question,
         steps=tuple(steps),
-        stop=next((each.reason.value for each in _of(Stopped, events)), ""),
+        stop=next((each.reason.value for each in _select(Stopped, events)), ""),
         answer=remove_marks(answer.text) if answer.found else "",
         short=remove_marks(answer.short or "") if answer.found else "",
         found=answer.found,
@@ -155,12 +155,12 @@ async def read_trajectory(id_: str, question: str, run: Run, answer: Answer) -> 
 
 
 def replay(
-    steps: Iterable[TrajectoryStep], called: Callable[[str], str | None] = lambda entity: entity
+    steps: Iterable[TrajectoryStep], rename: Callable[[str], str | None] = lambda entity: entity
 ) -> Iterator[StepState]:
-    """Yield what is known when each of the steps begins.
+    """Yield the knowledge at the start of each step.
 
-    `called` gives an entity another name, under which what is known of both is put together; None
-    leaves out what is known of it.
+    `rename` returns the name of an entity in the outline: entities of the same name share their
+    knowledge, and None leaves an entity out.
     """
     outline = KnowledgeOutline()
     thoughts: list[str] = []
@@ -176,7 +176,7 @@ def replay(
             thoughts=tuple(thoughts),
         )
         for looked in step.looked:
-            name = called(looked.entity)
+            name = rename(looked.entity)
             if name is not None and looked.fragments:
                 outline.merge(name, looked.fragments, looked.passages)
 
@@ -207,10 +207,10 @@ async def _lookup(
 
 
 def _was_asked(calls: Calls, messages: Sequence[Message], schema: type[BaseModel]) -> bool:
-    """Whether there is such a call; a model without structured output has the schema in it."""
+    """Whether such a call was made; for a model without structured output it has the schema."""
     with_it = with_schema(messages, json_schema_of(schema))
     return tuple(messages) in calls or tuple(with_it) in calls
 
 
-def _of(kind: type[E], events: Iterable[Event]) -> list[E]:
+def _select(kind: type[E], events: Iterable[Event]) -> list[E]:
     return [event for event in events if isinstance(event, kind)]

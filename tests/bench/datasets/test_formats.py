@@ -213,14 +213,78 @@ def test_a_field_of_any_value_is_understood_or_told(
     assert "line 1 of" in told
 
 
-def test_plain(tmp_path: Path) -> None:
-    question = one(tmp_path, PLAIN)
-    assert (question.id, question.text) == ("q1", "Who wrote Emma?")
-    assert question.answers == ("Jane Austen", "Austen")
-    assert [document.id for document in question.documents] == ["d1", "d2"]
-    assert (question.gold, question.gold_at, question.answerable) == (("d1",), 0, True)
-    assert question.task is QuestionTask.SHORT
-    assert question.meta["dataset"] == "nq"
+READ: Mapping[str, Record] = {
+    "plain": {
+        "id": "q1",
+        "text": "Who wrote Emma?",
+        "answers": ("Jane Austen", "Austen"),
+        "gold": ("d1",),
+        "gold_at": 0,
+        "answerable": True,
+        "task": QuestionTask.SHORT,
+    },
+    "musique": {"answers": ("H", "Hassan")},
+    "flashrag": {"answers": ("14 December 1972 UTC", "December 1972"), "documents": ()},
+    "asqa": {
+        "id": "-31",
+        "task": QuestionTask.READINGS,
+        "readings": (
+            QuestionReading("In Europe?", ("1941", "11 December 1941")),
+            QuestionReading("In Asia?", ("1941",)),
+        ),
+        "answers": ("1941", "11 December 1941"),
+        "long_answers": ("It did.", "It did so."),
+    },
+    "qampari": {
+        "task": QuestionTask.SET,
+        "members": (("Marie Sharp",), ("Mirtha Colón", "M. Colón")),
+        "answers": ("Marie Sharp", "Mirtha Colón", "M. Colón"),
+    },
+    "eli5": {
+        "task": QuestionTask.LONG,
+        "claims": ("It is for undoing.", "It is old.", "It pins."),
+        "long_answers": ("To undo them later.",),
+    },
+    "loong": {
+        "text": "Find what the paper cites.\n\n#The paper to analyze:\nOn Voyages",
+        "task": QuestionTask.JUDGED,
+    },
+    "financebench": {
+        "task": QuestionTask.JUDGED,
+        "gold": ("3M_2022_10K",),
+        "gold_texts": (("3M_2022_10K", "PP&E 9,178"), ("3M_2022_10K", "Sales 34,229")),
+    },
+}
+META: Mapping[str, Record] = {
+    "plain": {"dataset": "nq"},
+    "lost-in-the-middle": {"nq_annotated_gold": {"title": "Physics"}},
+    "hotpotqa": {"level": "hard"},
+    "musique": {"question_decomposition": MUSIQUE["question_decomposition"]},
+    "flashrag": {"source": "nq"},
+    "eli5": {"question_ctx": "We all flipped it."},
+    "loong": {
+        **{name: LOONG[name] for name in ("answer", "set", "type", "level", "prompt_template")},
+        "question_field": "On Voyages",
+    },
+    "financebench": {"evidence_pages": [47, 49]},
+}
+DOCUMENTS: Mapping[str, tuple[str, ...]] = {
+    "plain": ("d1", "d2"),
+    "asqa": ("7",),
+    "qampari": ("8",),
+    "financebench": ("3M_2022_10K",),
+}
+
+
+@pytest.mark.parametrize("name", {**READ, **META})
+def test_a_record_becomes_a_question(tmp_path: Path, name: str) -> None:
+    question = one(tmp_path, FIRST_RECORDS[name])
+    fields = READ.get(name, {})
+    assert {field: getattr(question, field) for field in fields} == fields
+    meta = META.get(name, {})
+    assert {field: question.meta[field] for field in meta} == meta
+    if name in DOCUMENTS:
+        assert tuple(document.id for document in question.documents) == DOCUMENTS[name]
 
 
 @pytest.mark.parametrize(
@@ -299,7 +363,6 @@ def test_lost_in_the_middle(tmp_path: Path) -> None:
     assert question.documents[1].text == "Röntgen got it."
     assert question.gold == (question.documents[1].id,)
     assert question.gold_at == 1
-    assert question.meta["nq_annotated_gold"] == {"title": "Physics"}
 
 
 def test_ids_that_are_made_do_not_depend_on_the_place_of_the_gold(tmp_path: Path) -> None:
@@ -326,7 +389,6 @@ def test_hotpotqa(tmp_path: Path) -> None:
     viglen, led = by_title["Viglen"].id, by_title["Bordan Tkachuk"].id
     assert question.gold == (led, viglen)
     assert question.gold_texts == ((led, "He led Viglen."), (viglen, "It sells IT products."))
-    assert question.meta["level"] == "hard"
 
 
 def test_hotpotqa_in_columns(tmp_path: Path) -> None:
@@ -366,14 +428,9 @@ def test_a_paragraph_has_one_id_in_all_questions_and_is_there_once(tmp_path: Pat
     assert twice.documents == one(tmp_path, HOTPOT).documents
 
 
-def test_musique(tmp_path: Path) -> None:
-    question = one(tmp_path, MUSIQUE)
-    assert question.answers == ("H", "Hassan")
-    assert question.gold == (question.documents[1].id,)
-    assert question.meta["question_decomposition"]
-
-
 def test_musique_asks_unanswerable_questions_under_the_same_id(tmp_path: Path) -> None:
+    question = one(tmp_path, MUSIQUE)
+    assert question.gold == (question.documents[1].id,)
     path = tmp_path / "q.jsonl"
     without = {**MUSIQUE, "answerable": False}
     path.write_text(f"{json.dumps(MUSIQUE)}\n{json.dumps(without)}\n")
@@ -385,51 +442,11 @@ def test_musique_asks_unanswerable_questions_under_the_same_id(tmp_path: Path) -
     assert unanswerable.meta["withheld_answers"] == ["H", "Hassan"]
 
 
-def test_flashrag(tmp_path: Path) -> None:
-    question = one(tmp_path, FLASHRAG)
-    assert question.answers == ("14 December 1972 UTC", "December 1972")
-    assert question.documents == ()
-    assert question.meta["source"] == "nq"
+def test_a_number_as_an_id_is_text_and_another_long_answer_comes_first(tmp_path: Path) -> None:
     assert one(tmp_path, FLASHRAG, id=0).id == "0"
-
-
-def test_asqa(tmp_path: Path) -> None:
-    question = one(tmp_path, ASQA)
-    assert (question.id, question.task) == ("-31", QuestionTask.READINGS)
-    assert question.readings == (
-        QuestionReading("In Europe?", ("1941", "11 December 1941")),
-        QuestionReading("In Asia?", ("1941",)),
-    )
-    assert question.answers == ("1941", "11 December 1941")
-    assert question.long_answers == ("It did.", "It did so.")
-    assert question.documents[0].id == "7"
     assert one(tmp_path, ASQA, answer="It did so.").long_answers == ("It did so.", "It did.")
-
-
-def test_qampari(tmp_path: Path) -> None:
-    question = one(tmp_path, QAMPARI)
-    assert question.task is QuestionTask.SET
-    assert question.members == (("Marie Sharp",), ("Mirtha Colón", "M. Colón"))
-    assert question.answers == ("Marie Sharp", "Mirtha Colón", "M. Colón")
-
-
-def test_eli5(tmp_path: Path) -> None:
-    question = one(tmp_path, ELI5)
-    assert question.task is QuestionTask.LONG
-    assert question.claims == ("It is for undoing.", "It is old.", "It pins.")
-    assert question.long_answers == ("To undo them later.",)
-    assert len({document.id for document in question.documents}) == 2
-    assert question.meta["question_ctx"] == "We all flipped it."
-
-
-def test_loong_is_asked_in_the_words_of_its_prompt(tmp_path: Path) -> None:
-    question = one(tmp_path, LOONG)
-    assert question.text == "Find what the paper cites.\n\n#The paper to analyze:\nOn Voyages"
-    assert question.task is QuestionTask.JUDGED
-    assert json.loads(question.answers[0]) == LOONG["answer"] == question.meta["answer"]
-    assert question.meta["question_field"] == "On Voyages"
-    assert (question.meta["set"], question.meta["type"], question.meta["level"]) == (1, "paper", 3)
-    assert question.meta["prompt_template"] == LOONG["prompt_template"]
+    assert len({document.id for document in one(tmp_path, ELI5).documents}) == 2
+    assert json.loads(one(tmp_path, LOONG).answers[0]) == LOONG["answer"]
 
 
 def test_loong_finds_its_documents_below_the_folder_beside_it(tmp_path: Path) -> None:
@@ -443,15 +460,6 @@ def test_loong_finds_its_documents_below_the_folder_beside_it(tmp_path: Path) ->
     assert ids == ["financial/2024-A [x] CO-j.txt", "financial/None of them"]
     chain = one(tmp_path, LOONG, type="financial", level=4, doc=["2019-f10k"])
     assert [document.id for document in chain.documents] == ["financial/2019-f10k.txt"]
-
-
-def test_financebench(tmp_path: Path) -> None:
-    question = one(tmp_path, FINANCEBENCH)
-    assert question.task is QuestionTask.JUDGED
-    assert [document.id for document in question.documents] == ["3M_2022_10K"]
-    assert question.gold == ("3M_2022_10K",)
-    assert question.gold_texts == (("3M_2022_10K", "PP&E 9,178"), ("3M_2022_10K", "Sales 34,229"))
-    assert question.meta["evidence_pages"] == [47, 49]
 
 
 @pytest.fixture

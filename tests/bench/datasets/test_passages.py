@@ -122,8 +122,7 @@ def test_a_document_that_is_nowhere(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "ids",
-    [("a", "a"), ("a", "b", "a"), ("a#p0", "a#p0"), ("a#p0", "b", "a#p1"), ("a#p0", "a")],
+    "ids", [("a", "a"), ("a", "b", "a"), ("a#p0", "a#p0"), ("a#p0", "b", "a#p1"), ("a#p0", "a")]
 )
 def test_no_text_is_lost_to_another_of_its_id(tmp_path: Path, ids: Sequence[str]) -> None:
     corpus = passages(tmp_path, *({"id": id_, "text": f"{n}."} for n, id_ in enumerate(ids)))

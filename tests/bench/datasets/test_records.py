@@ -86,7 +86,7 @@ def test_half_a_surrogate_pair_can_be_written_again(tmp_path: Path) -> None:
     for text in ('{"text": "a\\ud800b \\ud83d\\ude00"}', '[{"text": "a\\ud800b \\ud83d\\ude00"}]'):
         path.write_text(text)
         ((_, record),) = load_records(path)
-        assert record["text"].encode().decode() == "a?b 😀"
+        assert record["text"].encode().decode() == "a\ufffdb 😀"
 
 
 values = st.recursive(

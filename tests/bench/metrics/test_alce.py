@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from colligate.bench.metrics.alce import asqa_scores, qampari_measures, qampari_scores, str_em
+from colligate.bench.metrics.alce import asqa_scores, qampari_measures, qampari_scores
 from colligate.bench.outcome import Outcome
 from colligate.bench.question import Question, QuestionReading, QuestionTask
 
@@ -12,7 +12,9 @@ READINGS = (QuestionReading("when?", ("1932", "thirty-two")), QuestionReading("w
 
 
 def test_str_em_is_a_share_of_readings_and_hit_all_of_them() -> None:
-    assert str_em("In 1932.", READINGS) == 0.5
+    assert asqa_scores("In 1932.", READINGS) == {"str_em": 0.5, "str_hit": 0, "length": 2}
+    three = (*READINGS, QuestionReading("who?", ("Ann",)))
+    assert asqa_scores("1932, Paris", three) == {"str_em": 2 / 3, "str_hit": 0, "length": 2}
     found = asqa_scores("In Paris, in Thirty-Two [1].\nLater lines do not count: Rome.", READINGS)
     assert found == {"str_em": 1, "str_hit": 1, "length": 4}
     assert asqa_scores("Rome\n1932 Paris", READINGS) == {"str_em": 0, "str_hit": 0, "length": 1}

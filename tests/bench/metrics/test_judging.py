@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from colligate.bench.metrics.alce import claim_recall, disambiguation_scores
-from colligate.bench.metrics.backends import JudgeEntails, JudgeReads, TrainedEntails
+from colligate.bench.metrics.groups import JudgeEntails, JudgeReads, TrainedEntails
 from colligate.bench.metrics.judging import (
     format_loong_gold,
     implies,
@@ -93,9 +93,7 @@ async def test_a_prediction_cannot_speak_to_the_judge() -> None:
     ],
 )
 async def test_the_two_protocols_of_loong_read_a_reply_each_in_its_way(
-    reply: str,
-    official: float | None,
-    spd: float,
+    reply: str, official: float | None, spd: float
 ) -> None:
     question = Question("q", "who?", ("Ann",), task=QuestionTask.JUDGED)
     model = ScriptedModel([reply, reply])

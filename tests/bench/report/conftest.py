@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from colligate.bench.outcome import Outcome, Piece
+from colligate.bench.outcome import ROWS, Outcome, Piece, Row
 from colligate.bench.provenance import RUN, Provenance
-from colligate.bench.rows import ROWS, Row
 from colligate.jobs import Invocation, ModelRecord
 
 METHODS = (

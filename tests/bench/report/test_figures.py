@@ -24,6 +24,7 @@ from colligate.bench.figures import (
     draw_intervals,
     draw_lines,
 )
+from colligate.bench.significance import Difference
 
 pytest.importorskip("matplotlib")
 
@@ -37,7 +38,8 @@ texts = st.text(st.characters(codec=None), max_size=10)
 points = st.builds(Point, numbers, numbers, ends, ends)
 series = st.builds(Series, texts, st.lists(points, max_size=3).map(tuple), st.integers(0, 20))
 panels = st.builds(Panel, texts, st.lists(series, max_size=2).map(tuple), ends)
-intervals = st.builds(Interval, texts, numbers, numbers, numbers, st.booleans(), texts)
+differences = st.builds(Difference, numbers, numbers, numbers, st.floats(0, 1), st.integers(0, 9))
+intervals = st.builds(Interval, texts, differences)
 
 
 def parse(svg: str) -> tuple[etree._Element, list[str]]:
@@ -77,8 +79,8 @@ def test_labels_are_text_and_the_title_names_the_drawing() -> None:
         )
     )
     assert shown.count('<script>"&$x^2$ ü 问题') == 2
-    assert {"1", "3", "right", "wrong"} <= set(shown)
-    row = Interval("beaten", -3, -5, -1, True, "**")
+    assert {"1", "3"} <= set(shown)
+    row = Interval("beaten", Difference(-3, -5, -1, 0.005, 20))
     _, shown = parse(draw_intervals([IntervalPanel("EM", "difference from x", (row,))], title="t"))
     assert {"EM", "difference from x", "beaten", "**"} <= set(shown)
 

@@ -15,13 +15,25 @@ from lxml import html
 
 from colligate.bench import report as report_module
 from colligate.bench.figures import COLOURS
-from colligate.bench.outcome import Outcome, Piece
+from colligate.bench.outcome import Outcome, Piece, Row, read_rows
 from colligate.bench.report import write_report
-from colligate.bench.rows import Row, read_rows
 from colligate.errors import ColligateError, MissingPath
 
 Make = Callable[..., Any]
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>&amp;\u2028 '\"`|*_[a](b)"
+
+
+@pytest.fixture(autouse=True)
+def quick(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leaves the drawings out of a report, most of its time, unless a test asks for `drawn`."""
+    if "drawn" not in request.fixturenames:
+        monkeypatch.setitem(sys.modules, "matplotlib", None)
+
+
+@pytest.fixture
+def drawn() -> None:
+    """A report with its drawings."""
+    pytest.importorskip("matplotlib")
 
 
 def opened(page: Path) -> html.HtmlElement:
@@ -192,7 +204,7 @@ def test_notes_on_printed_numbers_stand_under_the_table(made_run: Make) -> None:
     assert f"1. {note}" in text.read_text("utf-8")
 
 
-def test_whatever_a_text_says_it_stays_text(made_run: Make) -> None:
+def test_whatever_a_text_says_it_stays_text(made_run: Make, drawn: None) -> None:
     piece = Piece("d", 0, 5, HOSTILE, HOSTILE, ((0, 4),))
 
     def hostile(row: Row) -> Row:
@@ -246,7 +258,7 @@ def test_whatever_a_text_says_it_stays_text(made_run: Make) -> None:
     assert "<img" not in re.sub(r"\\<", "", written)
 
 
-def test_the_page_needs_nothing_but_itself(made_run: Make) -> None:
+def test_the_page_needs_nothing_but_itself(made_run: Make, drawn: None) -> None:
     page, _ = write_report(made_run(questions=2).write())
     tree = opened(page)
     assert not tree.xpath("//link | //iframe | //script[@src] | //style[contains(., '@import')]")
@@ -258,7 +270,7 @@ def test_the_page_needs_nothing_but_itself(made_run: Make) -> None:
     assert not re.search(r"https?://", page.read_text("utf-8"))
 
 
-def test_everything_on_the_page_has_a_name(made_run: Make) -> None:
+def test_everything_on_the_page_has_a_name(made_run: Make, drawn: None) -> None:
     tree = opened(write_report(made_run(questions=2).write())[0])
     assert tree.get("lang") == "en"
     assert len(tree.xpath("//h1")) == 1
@@ -336,7 +348,7 @@ def test_an_unfinished_run_says_what_is_missing(made_run: Make) -> None:
     ("questions", "methods", "metrics"), [(0, 8, True), (1, 1, True), (3, 1, True), (3, 2, False)]
 )
 def test_small_and_unmeasured_runs_have_a_report_too(
-    made_run: Make, questions: int, methods: int, metrics: bool
+    made_run: Make, drawn: None, questions: int, methods: int, metrics: bool
 ) -> None:
     def change(row: Row) -> Row:
         return row if metrics else replace(row, metrics={})
@@ -347,7 +359,7 @@ def test_small_and_unmeasured_runs_have_a_report_too(
     assert text.read_text("utf-8").startswith("# DuQUAD, Table 1")
 
 
-def test_recall_position_attention_and_cost_are_drawn(made_run: Make) -> None:
+def test_recall_position_attention_and_cost_are_drawn(made_run: Make, drawn: None) -> None:
     tree = opened(write_report(made_run(questions=3).write())[0])
     titles = [words(each) for each in tree.xpath("//figure//h3")]
     assert titles == [
@@ -361,7 +373,7 @@ def test_recall_position_attention_and_cost_are_drawn(made_run: Make) -> None:
         assert figure.xpath(".//details//table")  # the same as numbers
 
 
-def test_a_picture_without_numbers_says_why(made_run: Make) -> None:
+def test_a_picture_without_numbers_says_why(made_run: Make, drawn: None) -> None:
     page, _ = write_report(made_run(questions=3, traced=False).write())
     [figure] = opened(page).xpath("//figure[@id='attention-by-position']")
     assert "No trace of this run has" in words(figure)
@@ -369,9 +381,8 @@ def test_a_picture_without_numbers_says_why(made_run: Make) -> None:
 
 
 def test_without_matplotlib_a_report_has_its_numbers_and_says_what_is_missing(
-    made_run: Make, monkeypatch: pytest.MonkeyPatch
+    made_run: Make,
 ) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
     page, text = write_report(made_run(questions=6).write())
     tree = opened(page)
     assert not tree.xpath("//img")
@@ -511,13 +522,16 @@ def test_every_table_of_the_markdown_is_one(made_run: Make) -> None:
 
 def test_colours_have_contrast(made_run: Make) -> None:
     style = "".join(opened(write_report(made_run(questions=1).write())[0]).xpath("//style/text()"))
-    colour = dict(re.findall(r"--([\w-]+): (#\w{6})", style))
-    kinds = ("right", "partly-right", "not-judged", "wrong", "refused", "failed", "found")
-    for ground in ("paper", "raised", "sunk", *kinds):
-        assert contrast(colour["ink"], colour[ground]) >= 4.5, ground
-    for ground in ("paper", "raised", "sunk"):
-        assert min(contrast(colour[name], colour[ground]) for name in ("soft", "accent")) >= 4.5
-    assert all(contrast(each, colour["paper"]) >= 3 for each in COLOURS)
+    light, _, dark = style.partition("prefers-color-scheme: dark")
+    palettes = [dict(re.findall(r"--([\w-]+): (#\w{6})", part)) for part in (light, dark)]
+    for colour in palettes:
+        for ground in ("paper", "raised", "sunk"):
+            assert min(contrast(colour[name], colour[ground]) for name in ("soft", "accent")) >= 4.5
+        for ground in ("paper", "raised", "sunk", "found"):
+            assert contrast(colour["ink"], colour[ground]) >= 4.5, ground
+    for kind in ("right", "partly-right", "not-judged", "wrong", "refused", "failed"):
+        assert contrast(palettes[0]["ink"], palettes[0][kind]) >= 4.5, kind
+    assert all(contrast(each, palettes[0]["paper"]) >= 3 for each in COLOURS)
 
 
 def contrast(one: str, other: str) -> float:

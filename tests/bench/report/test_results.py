@@ -2,9 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from colligate.bench.outcome import Outcome
+from colligate.bench.outcome import Outcome, Row
 from colligate.bench.results import Verdict, classify
-from colligate.bench.rows import Row
 
 
 @pytest.mark.parametrize(

@@ -68,7 +68,7 @@ def test_killed_ten_times_it_gives_the_rows_of_a_run_that_was_not(
         there = rows_of(out)
         before = len(keeper.requests)
         # Killed when it has asked this much, and a moment later: while a row is written, or read.
-        until, moment = before + chance.randint(1, 2), chance.random() * 0.12
+        until, moment = before + chance.randint(1, 3), chance.random() * 0.12
         most, killed_now = until, threading.Event()
         with colligate.start(
             *running(out), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL

@@ -9,8 +9,8 @@ import pytest
 
 from colligate.documents.reading import Reading, find_files, read_file
 from colligate.errors import ColligateError, NoText, ReadingError
-from colligate.library.parsing import Parsers
-from colligate.plugins import plugins
+from colligate.library.parsing import ParserPool
+from support.plugins import installed
 
 READERS = """
 from colligate.documents.reading import make_document
@@ -51,19 +51,11 @@ ENTRIES = {
 
 
 @pytest.fixture(autouse=True)
-def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def package(tmp_path: Path) -> Iterator[None]:
     """Install a package with entry points, as pip leaves it."""
-    site = tmp_path / "site"
-    facts = site / "our_formats-1.0.dist-info"
-    facts.mkdir(parents=True)
-    (site / "our_formats.py").write_text(READERS)
-    (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: our-formats\nVersion: 1.0\n")
-    rows = [f"{suffix} = our_formats:{name}" for suffix, name in ENTRIES.items()]
-    (facts / "entry_points.txt").write_text("\n".join(["[colligate.formats]", *rows]))
-    monkeypatch.syspath_prepend(site)
-    plugins.cache_clear()
-    yield
-    plugins.cache_clear()
+    entries = {suffix: f"our_formats:{name}" for suffix, name in ENTRIES.items()}
+    with installed(tmp_path / "site", READERS, {"formats": entries}, "our_formats"):
+        yield
 
 
 SUBTITLES = b"\x00\x01\n00:01 --> 00:02\nGood\nmorning\n"  # binary by its look
@@ -97,7 +89,7 @@ def test_a_registered_suffix_is_found_and_read_in_this_and_in_a_parser_process(
     (file,) = find_files([folder]).files
     assert file.name == "film.srt"
     check(read_file(file))
-    parsers = Parsers(1)
+    parsers = ParserPool(1)
     try:
         check(parsers.read(file))
     finally:

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colligate.models.hf.prefix_cache import Layers, PrefixCache
+from colligate.models.hf.runtime import Layers, PrefixCache
 
 IDS = st.lists(st.integers(0, 2), min_size=1, max_size=8)
 BYTES_PER_TOKEN = 2 * 4

@@ -52,9 +52,7 @@ async def views(page: Page, filled: str, ask: Do) -> Any:
     yield "compare"
 
 
-async def test_every_view_is_accessible_and_fits_a_small_screen(
-    page: Page, filled: str, ask: Do
-) -> None:
+async def test_every_view_is_accessible_and_fits_a_small_screen(page, filled, ask):
     """Each view is looked at in light, then in dark colours, then on a small screen."""
     found, wide = [], []
     async for view in views(page, filled, ask):

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.async_api import Page, Route, expect
+from playwright.async_api import Route, expect
 
 from support.http_server import RULES, threaded
 from support.plugins import TOY_ENTRY_POINTS, TOY_STRATEGY, installed
@@ -23,7 +23,7 @@ def squeezed(text: str | None) -> str:
     return " ".join((text or "").split())
 
 
-async def test_files_are_uploaded_listed_and_removed(page: Page, served: str, upload: Do) -> None:
+async def test_files_are_uploaded_listed_and_removed(page, served, upload):
     files = {"yard.md": b"# Yard\n\nBicycles stand in the yard.\n", "broken.pdf": b"%PDF-1.7 no"}
     await upload(page, served, "house", files)
     await expect(page.locator(".arrival b").first).to_have_text("1 document ready")
@@ -35,7 +35,7 @@ async def test_files_are_uploaded_listed_and_removed(page: Page, served: str, up
     await expect(page.get_by_role("row", name="Yard")).to_have_count(0)
 
 
-async def test_a_citation_leads_to_its_highlight(page: Page, filled: str, ask: Do) -> None:
+async def test_a_citation_leads_to_its_highlight(page, filled, ask):
     await ask(page, filled)
     quote = squeezed(await page.locator(".source q").first.text_content()).rstrip("…")
     chip = page.locator("a.cite").first
@@ -52,7 +52,7 @@ async def test_a_citation_leads_to_its_highlight(page: Page, filled: str, ask: D
     await expect(chip).to_be_focused()
 
 
-async def test_sources_are_stepped_through(page: Page, filled: str, ask: Do) -> None:
+async def test_sources_are_stepped_through(page, filled, ask):
     await ask(page, filled)
     await page.locator(".source").first.click()
     sheet = page.get_by_role("dialog")
@@ -62,7 +62,7 @@ async def test_sources_are_stepped_through(page: Page, filled: str, ask: Do) -> 
     await expect(sheet.locator("mark.main")).not_to_have_text(first or "")
 
 
-async def test_a_document_has_an_address(page: Page, filled: str, ask: Do) -> None:
+async def test_a_document_has_an_address(page, filled, ask):
     await ask(page, filled)
     address = await page.locator("a.cite").first.get_attribute("href")
     await page.goto(f"{filled}{address}")
@@ -71,9 +71,7 @@ async def test_a_document_has_an_address(page: Page, filled: str, ask: Do) -> No
     await expect(page.locator("mark.main")).not_to_be_in_viewport()
 
 
-async def test_pages_and_characters_beyond_the_basic_plane(
-    page: Page, served: str, upload: Do
-) -> None:
+async def test_pages_and_characters_beyond_the_basic_plane(page, served, upload):
     text = "# Signs\n\n" + "\U0001f6b2 " * 40 + "\n\nThe bell \U0001f514 rings at nine.\n"
     await page.set_content("<p>The yard.</p><p style='break-before: page'>The hall.</p>")
     files = {"signs.md": text.encode(), "two.pdf": await page.pdf()}
@@ -94,7 +92,7 @@ async def test_pages_and_characters_beyond_the_basic_plane(
     await expect(page.locator(".page-mark")).to_have_text(["page 1", "page 2"])
 
 
-async def test_html_in_documents_is_text(page: Page, served: str, upload: Do, ask: Do) -> None:
+async def test_html_in_documents_is_text(page, served, upload, ask):
     attack = '<img src=x onerror="window.harmed=1"><script>window.harmed=1</script>'
     text = f"# Bells {attack}\n\nThe bell of the {attack} tower rings at nine in the morning.\n"
     await upload(page, served, "hostile", {'<img src=x onerror="harmed=1">.md': text.encode()})
@@ -120,9 +118,7 @@ PICTURES = {
 
 
 @pytest.mark.parametrize("strategy", PICTURES)
-async def test_a_strategy_shows_how_it_works(
-    page: Page, filled: str, ask: Do, strategy: str
-) -> None:
+async def test_a_strategy_shows_how_it_works(page, filled, ask, strategy):
     await ask(page, filled, strategy=strategy)
     await expect(page.locator(".said")).to_contain_text("prior to")
     sign, least = PICTURES[strategy]
@@ -131,9 +127,7 @@ async def test_a_strategy_shows_how_it_works(
     await expect(page.locator(".step.end")).to_contain_text("Answered with")
 
 
-async def test_a_strategy_from_outside_is_shown_with_its_lines(
-    page: Page, ask: Do, tmp_path: Path
-) -> None:
+async def test_a_strategy_from_outside_is_shown_with_its_lines(page, ask, tmp_path):
     with (
         installed(tmp_path / "site", TOY_STRATEGY, TOY_ENTRY_POINTS),
         threaded(tmp_path) as url,
@@ -154,12 +148,12 @@ async def test_a_strategy_from_outside_is_shown_with_its_lines(
         await expect(step.get_by_role("link")).to_have_text("Rules")
 
 
-async def test_duquad_shows_what_was_pruned_and_why(page: Page, filled: str, ask: Do) -> None:
+async def test_duquad_shows_what_was_pruned_and_why(page, filled, ask):
     await ask(page, filled, DAYS, "duquad", threshold="0.95")
     await expect(page.locator(".duquad .pruned .why").first).to_have_text("pruned: below 0.95")
 
 
-async def test_two_strategies_are_compared(page: Page, filled: str) -> None:
+async def test_two_strategies_are_compared(page, filled):
     await page.goto(f"{filled}#/compare")
     await page.get_by_label("Question").fill(DAYS)
     await page.get_by_label("First").select_option("retrieve-read")
@@ -174,7 +168,7 @@ async def test_two_strategies_are_compared(page: Page, filled: str) -> None:
     await expect(page.locator(".side .answer")).to_have_count(2)
 
 
-async def test_a_run_is_replayed(page: Page, filled: str, ask: Do) -> None:
+async def test_a_run_is_replayed(page, filled, ask):
     await ask(page, filled, "What is the replayed violation of a copyright holder?")
     said = await page.locator(".said").text_content()
     await page.goto(f"{filled}#/runs")
@@ -183,7 +177,7 @@ async def test_a_run_is_replayed(page: Page, filled: str, ask: Do) -> None:
     await expect(page.locator(".passages .tag.cited").first).to_be_visible()
 
 
-async def test_a_run_is_stopped(page: Page, filled: str) -> None:
+async def test_a_run_is_stopped(page, filled):
     await page.goto(filled)
     await page.get_by_label("Question").fill("Will you never reply about violations?")
     await page.keyboard.press("Enter")
@@ -195,14 +189,14 @@ async def test_a_run_is_stopped(page: Page, filled: str) -> None:
     await expect(stopped).to_contain_text("cancelled")
 
 
-async def test_an_answer_in_no_document_is_not_found(page: Page, filled: str, ask: Do) -> None:
+async def test_an_answer_in_no_document_is_not_found(page, filled, ask):
     await ask(page, filled, "Who discovered xylophonic zirconium?")
     await expect(page.locator(".answer.not-found")).to_contain_text("Not in these documents")
     await expect(page.get_by_role("status").filter(has_text="Not found")).to_be_visible()
     await expect(page.locator(".sources")).to_have_count(0)
 
 
-async def test_an_error_is_shown(look: Do, filled: str, ask: Do) -> None:
+async def test_an_error_is_shown(look, filled, ask):
     looked = await look()
     page = looked.page
     await ask(page, filled, "How many days?", k="many")
@@ -211,7 +205,7 @@ async def test_an_error_is_shown(look: Do, filled: str, ask: Do) -> None:
     assert "Failed to load resource" in looked.complaints.pop()  # Chromium says so of any 4xx
 
 
-async def test_a_server_that_is_gone_is_reported(look: Do, filled: str) -> None:
+async def test_a_server_that_is_gone_is_reported(look, filled):
     looked = await look()
     page = looked.page
 
@@ -234,7 +228,7 @@ def guarded(tmp_path: Path) -> Iterator[str]:
         yield url
 
 
-async def test_the_token_is_asked_for_once(look: Do, guarded: str) -> None:
+async def test_the_token_is_asked_for_once(look, guarded):
     looked = await look()
     page = looked.page
     await page.goto(guarded)
@@ -253,7 +247,7 @@ async def test_the_token_is_asked_for_once(look: Do, guarded: str) -> None:
     looked.complaints[:] = [each for each in looked.complaints if "401" not in each]
 
 
-async def test_everything_is_reached_by_keyboard(page: Page, filled: str) -> None:
+async def test_everything_is_reached_by_keyboard(page, filled):
     await page.goto(filled)
     await page.locator("#question").wait_for()
     await page.keyboard.press("Tab")

@@ -16,7 +16,8 @@ from colligate import Engine, Settings
 from colligate.errors import ServerFailed
 from colligate.models import ChatRequest
 from colligate.testing import ScriptedModel
-from support.http_server import NOT_FOUND, statement_reply, threaded
+from support.http_server import threaded
+from support.models import NOT_FOUND, statement_reply
 
 TOKEN = "a-token-for-tests"
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,16 +16,14 @@ def no_mcp(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "mcp.server", None)
 
 
-def test_the_command_names_the_extra(
-    no_mcp: None, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_the_command_names_the_extra(no_mcp, capsys, tmp_path):
     assert main(["mcp", str(tmp_path)]) == 1
     out, err = capsys.readouterr()
     assert out == ""
     assert "pip install 'colligate[mcp]'" in err
 
 
-async def test_the_server_reports_it_and_serves_the_rest(no_mcp: None, serve: Any) -> None:
+async def test_the_server_reports_it_and_serves_the_rest(no_mcp, serve):
     async with serve() as client:
         response = await client.post("/mcp", json={})
         assert response.status_code == 501
@@ -35,9 +31,7 @@ async def test_the_server_reports_it_and_serves_the_rest(no_mcp: None, serve: An
         assert (await client.get("/healthz")).status_code == 200
 
 
-def test_a_missing_path_is_reported_at_once(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_a_missing_path_is_reported_at_once(capsys, tmp_path):
     pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
     assert main(["mcp", str(tmp_path / "absent.md")]) == 2
     out, err = capsys.readouterr()
@@ -45,7 +39,7 @@ def test_a_missing_path_is_reported_at_once(
     assert "absent.md" in err
 
 
-def test_the_mcp_command_needs_no_extra_but_its_own() -> None:
+def test_the_mcp_command_needs_no_extra_but_its_own():
     pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
     hide = "import sys; sys.modules.update(fastapi=None, prometheus_client=None, uvicorn=None)"
     code = f"{hide}; import colligate.server.mcp"

@@ -25,7 +25,7 @@ def chat(served: Any) -> ChatOpenAI:
     )
 
 
-def test_a_question_is_answered_with_what_it_took(chat: ChatOpenAI) -> None:
+def test_a_question_is_answered_with_what_it_took(chat):
     answer = chat.invoke([SystemMessage("Be brief."), HumanMessage(QUESTION)])
     assert answer.text.startswith(f"{CLAIM} [1]")
     assert answer.usage_metadata is not None
@@ -36,7 +36,7 @@ def test_a_question_is_answered_with_what_it_took(chat: ChatOpenAI) -> None:
     assert "annotations" not in answer.additional_kwargs  # so the sources are said in the text
 
 
-def test_a_stream_adds_up_to_the_same(chat: ChatOpenAI) -> None:
+def test_a_stream_adds_up_to_the_same(chat):
     whole = chat.invoke(QUESTION)
     together: Any = None
     pieces = 0
@@ -49,13 +49,13 @@ def test_a_stream_adds_up_to_the_same(chat: ChatOpenAI) -> None:
     assert together.usage_metadata == whole.usage_metadata
 
 
-async def test_it_can_be_awaited(chat: ChatOpenAI) -> None:
+async def test_it_can_be_awaited(chat):
     assert (await chat.ainvoke(QUESTION)).text.startswith(CLAIM)
     pieces = [chunk.text async for chunk in chat.astream(QUESTION)]
     assert "".join(pieces).startswith(CLAIM)
 
 
-def test_tools_may_be_bound_and_none_is_called(chat: ChatOpenAI) -> None:
+def test_tools_may_be_bound_and_none_is_called(chat):
     def weather(place: str) -> str:
         """The weather of a place."""
         return place
@@ -67,7 +67,7 @@ def test_tools_may_be_bound_and_none_is_called(chat: ChatOpenAI) -> None:
         chat.bind_tools([weather], tool_choice="any").invoke(QUESTION)
 
 
-def test_what_goes_wrong_is_what_openai_would_raise(chat: ChatOpenAI, served: Any) -> None:
+def test_what_goes_wrong_is_what_openai_would_raise(chat, served):
     with pytest.raises(openai.NotFoundError, match="unknown strategy"):
         chat.model_copy(update={"model_name": "gpt-5"}).invoke(QUESTION)
     stranger = ChatOpenAI(model="duquad", base_url=served.url + "v1", api_key=SecretStr("x"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -12,19 +13,22 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 
 pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
 
 from mcp import Client, MCPError, StdioServerParameters
+from mcp.client.stdio import stdio_client
+from mcp.client.streamable_http import streamable_http_client
 
 from colligate import Engine
 from colligate.errors import ServerFailed
 from colligate.server.mcp import SingleLibrary, make_mcp_server
 from colligate.testing import ScriptedModel
-from support.http_server import statement_reply
+from support.models import statement_reply
 
-Connected = Callable[[], AbstractAsyncContextManager[Client]]
+Connected = Callable[..., AbstractAsyncContextManager[Client]]
 
 QUESTION = "Where do bicycles stand?"
 REPLY = statement_reply("Bicycles stand in the yard", "Bicycles stand in the yard.", "in the yard")
@@ -66,7 +70,7 @@ async def rules_in(client: Client) -> str:
     return next(each["id"] for each in listed["documents"] if each["title"] == "House rules")
 
 
-async def test_the_tools_are_offered_as_ones_that_only_read(connected: Connected) -> None:
+async def test_the_tools_are_offered_as_ones_that_only_read(connected):
     async with connected() as client:
         tools = (await client.list_tools()).tools
         assert {tool.name for tool in tools} == {"ask", "search", "read_section", "list_documents"}
@@ -79,7 +83,7 @@ async def test_the_tools_are_offered_as_ones_that_only_read(connected: Connected
         assert "duquad" in str(ask.input_schema)
 
 
-async def test_an_answer_comes_with_its_sources_and_as_data(connected: Connected) -> None:
+async def test_an_answer_comes_with_its_sources_and_as_data(connected):
     async with connected() as client:
         result = await client.call_tool("ask", {"question": QUESTION})
         assert not result.is_error
@@ -92,7 +96,7 @@ async def test_an_answer_comes_with_its_sources_and_as_data(connected: Connected
         assert citation["quote"] == "Bicycles stand in the yard, never in the hall."
 
 
-async def test_progress_is_reported_while_a_question_is_answered(connected: Connected) -> None:
+async def test_progress_is_reported_while_a_question_is_answered(connected):
     async with connected() as client:
         reports: list[tuple[float, str | None]] = []
 
@@ -105,7 +109,7 @@ async def test_progress_is_reported_while_a_question_is_answered(connected: Conn
         assert all(message for _, message in reports)
 
 
-async def test_a_passage_found_is_the_documents_own_text(connected: Connected) -> None:
+async def test_a_passage_found_is_the_documents_own_text(connected):
     async with connected() as client:
         found = (await called(client, "search", query="bicycles in the yard", k=1))["passages"]
         (passage,) = found
@@ -115,14 +119,14 @@ async def test_a_passage_found_is_the_documents_own_text(connected: Connected) -
         assert content.text == passage["text"]
 
 
-async def test_only_the_documents_named_are_searched(connected: Connected) -> None:
+async def test_only_the_documents_named_are_searched(connected):
     async with connected() as client:
         rules = await rules_in(client)
         found = await called(client, "search", query="barrels in the cellar", documents=[rules])
         assert {passage["document"] for passage in found["passages"]} == {rules}
 
 
-async def test_a_section_is_read_by_its_headings(connected: Connected) -> None:
+async def test_a_section_is_read_by_its_headings(connected):
     async with connected() as client:
         rules = await rules_in(client)
         bicycles = await called(client, "read_section", document=rules, headings=["bicycles"])
@@ -135,9 +139,7 @@ async def test_a_section_is_read_by_its_headings(connected: Connected) -> None:
         assert "no section" in await refused(client, "read_section", document=rules, headings=["X"])
 
 
-async def test_a_document_is_read_piece_by_piece_down_its_headings(
-    connected: Connected, written: str
-) -> None:
+async def test_a_document_is_read_piece_by_piece_down_its_headings(connected, written):
     async with connected() as client:
         rules = await rules_in(client)
         whole = await called(client, "read_section", document=rules)
@@ -153,7 +155,7 @@ async def test_a_document_is_read_piece_by_piece_down_its_headings(
         assert "".join(pieces) == whole["text"]
 
 
-async def test_a_span_is_read_exactly(connected: Connected, written: str) -> None:
+async def test_a_span_is_read_exactly(connected, written):
     async with connected() as client:
         rules = await rules_in(client)
         at = written.index("Bicycles stand")
@@ -161,7 +163,7 @@ async def test_a_span_is_read_exactly(connected: Connected, written: str) -> Non
         assert piece["text"] == "Bicycles"
 
 
-async def test_documents_are_listed_in_pages(connected: Connected) -> None:
+async def test_documents_are_listed_in_pages(connected):
     async with connected() as client:
         first = await called(client, "list_documents", limit=1)
         assert first["total"] == 2
@@ -171,7 +173,7 @@ async def test_documents_are_listed_in_pages(connected: Connected) -> None:
         assert "house" not in json.dumps(first).lower().replace("house rules", "")  # nor its folder
 
 
-async def test_a_file_added_meanwhile_is_seen(connected: Connected, folder: Path) -> None:
+async def test_a_file_added_meanwhile_is_seen(connected, folder):
     async with connected() as client:
         assert (await called(client, "list_documents"))["total"] == 2
         (folder / "attic.md").write_text("# Attic\n\nTrunks stand in the attic.\n")
@@ -179,7 +181,7 @@ async def test_a_file_added_meanwhile_is_seen(connected: Connected, folder: Path
         assert found["passages"][0]["title"] == "Attic"
 
 
-async def test_errors_are_told_to_the_model(connected: Connected) -> None:
+async def test_errors_are_told_to_the_model(connected):
     async with connected() as client:
         assert "no-such" in await refused(client, "read_section", document="no-such")
         assert "did you mean" in await refused(client, "ask", question=QUESTION, strategy="duquat")
@@ -198,7 +200,7 @@ async def test_errors_are_told_to_the_model(connected: Connected) -> None:
             await client.read_resource(f"doc://{rules}#5-1")
 
 
-async def test_the_reason_is_told_of_tasks_that_failed_together() -> None:
+async def test_the_reason_is_told_of_tasks_that_failed_together():
     class Failing(SingleLibrary):
         async def answer(self, question: str, **how: Any) -> dict[str, Any]:
             raise ExceptionGroup("2 readers", [ServerFailed("the model failed", "", "wait")])
@@ -210,9 +212,7 @@ async def test_the_reason_is_told_of_tasks_that_failed_together() -> None:
     assert "the model failed; wait" in told.content[0].text  # type: ignore[union-attr]
 
 
-async def test_over_stdio_from_the_command_line(
-    folder: Path, tmp_path: Path, openai_server: Any
-) -> None:
+async def test_over_stdio_from_the_command_line(folder, tmp_path, openai_server):
     openai_server.answer = REPLY
     server = StdioServerParameters(
         command=sys.executable,
@@ -224,8 +224,6 @@ async def test_over_stdio_from_the_command_line(
         env={**os.environ, "OPENAI_API_KEY": "none", "XDG_CONFIG_HOME": str(tmp_path)},
     )
     with (tmp_path / "errors").open("w") as errors:
-        from mcp.client.stdio import stdio_client
-
         async with Client(stdio_client(server, errlog=errors)) as client:
             answer = await called(client, "ask", question=QUESTION)
             found = await called(client, "search", query="barrels", k=1)
@@ -234,7 +232,7 @@ async def test_over_stdio_from_the_command_line(
     assert "Traceback" not in (tmp_path / "errors").read_text()
 
 
-def test_an_interrupt_ends_it_while_the_client_is_silent(tmp_path: Path) -> None:
+def test_an_interrupt_ends_it_while_the_client_is_silent(tmp_path):
     command = [sys.executable, "-m", "colligate.cli", "mcp", "--library", str(tmp_path / "l")]
     ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
     with subprocess.Popen(
@@ -247,3 +245,94 @@ def test_an_interrupt_ends_it_while_the_client_is_silent(tmp_path: Path) -> None
         assert json.loads(process.stdout.readline())["id"] == 1
         process.send_signal(signal.SIGINT)
         assert process.wait(30) == 130
+
+
+# Over HTTP, at /mcp.
+
+
+@pytest.fixture
+def connected_http(served: Any) -> Connected:
+    @asynccontextmanager
+    async def connect(mode: str = "auto") -> AsyncIterator[Client]:
+        headers = {"Authorization": f"Bearer {served.token}"}
+        async with (
+            httpx2.AsyncClient(headers=headers, timeout=30) as http,
+            Client(
+                streamable_http_client(served.url + "mcp", http_client=http), mode=mode
+            ) as client,
+        ):
+            yield client
+
+    return connect
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_all_tools_answer(connected_http, mode):
+    async with connected_http(mode) as client:
+        reports: list[str | None] = []
+
+        async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+            reports.append(message)
+
+        answer = await client.call_tool(
+            "ask", {"question": QUESTION}, progress_callback=on_progress
+        )
+        assert answer.structured_content["citations"][0]["quote"].startswith("Bicycles stand")
+        assert reports
+        found = await client.call_tool("search", {"query": "barrels in the cellar", "k": 1})
+        (passage,) = found.structured_content["passages"]
+        assert passage["title"] == "Cellar"
+        (content,) = (await client.read_resource(passage["uri"])).contents
+        assert content.text == passage["text"]
+        listed = await client.call_tool("list_documents", {})
+        assert listed.structured_content["total"] == 2
+        section = await client.call_tool("read_section", {"document": passage["document"]})
+        assert "Barrels" in section.structured_content["text"]
+
+
+async def test_errors_are_told_to_the_model_over_http(connected_http):
+    async with connected_http() as client:
+        for arguments, words in (
+            ({"question": QUESTION, "library": "nowhere"}, "no library 'nowhere'"),
+            ({"question": "Does this fail?"}, "the model failed"),
+            ({"question": "x" * 9000}, "too long"),
+            ({"question": QUESTION, "strategy": "x"}, "unknown strategy"),
+            ({"question": QUESTION, "strategy": "x" * 200}, "strategy"),
+            ({"question": ""}, "question"),
+        ):
+            result = await client.call_tool("ask", arguments)
+            assert result.is_error
+            assert words in result.content[0].text
+
+
+async def test_only_with_the_token(served):
+    async with httpx2.AsyncClient() as client:
+        response = await client.post(served.url + "mcp", json={})
+    assert response.status_code == 401
+
+
+async def test_a_client_that_gives_up_frees_its_run(connected_http, model):
+    async with connected_http() as client:
+        asking = asyncio.create_task(client.call_tool("ask", {"question": "Does it stall?"}))
+        assert await asyncio.to_thread(model.stalled.wait, 20)
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
+        assert await asyncio.to_thread(model.freed.wait, 20)
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_a_client_that_goes_away_frees_its_run(connected_http, model, mode):
+    async with connected_http(mode) as client:
+        asking = asyncio.create_task(client.call_tool("ask", {"question": "Does it stall?"}))
+        assert await asyncio.to_thread(model.stalled.wait, 20)
+    await asyncio.gather(asking, return_exceptions=True)
+    assert await asyncio.to_thread(model.freed.wait, 20)
+
+
+async def test_a_get_opens_no_stream(served):
+    headers = {"Authorization": f"Bearer {served.token}", "Accept": "text/event-stream"}
+    async with httpx2.AsyncClient(base_url=served.url, headers=headers, timeout=10) as client:
+        response = await client.get("mcp")
+        assert (response.status_code, response.headers["allow"]) == (405, "POST")
+        metrics = (await client.get("metrics")).text
+    assert 'method="GET",route="/mcp",status="405"' in metrics

@@ -75,7 +75,7 @@ def read(client: httpx2.Client, body: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("body", [CHAT, DIRECT], ids=["its backend", "its page"])
-def test_a_chat(client: httpx2.Client, body: dict[str, Any]) -> None:
+def test_a_chat(client, body):
     chunks = read(client, body)
     deltas = [chunk["choices"][0]["delta"] for chunk in chunks if chunk["choices"]]
     content = "".join(delta.get("content", "") for delta in deltas)
@@ -99,9 +99,7 @@ def test_a_chat(client: httpx2.Client, body: dict[str, Any]) -> None:
         ("follow_ups", {"max_completion_tokens": 1000}),
     ],
 )
-def test_its_own_requests_are_questions_as_any(
-    client: httpx2.Client, model: Any, wanted: str, more: dict[str, Any]
-) -> None:
+def test_its_own_requests_are_questions_as_any(client, model, wanted, more):
     """Nothing tells them apart from a person's; each costs a run, as the manual says."""
     prompt = (
         f'### Task:\nWrite {wanted}.\n### Output:\nJSON format: {{ "{wanted}": "..." }}\n'
@@ -114,7 +112,7 @@ def test_its_own_requests_are_questions_as_any(
     assert len(model.calls) == 1
 
 
-def test_errors_are_shown_to_the_person(client: httpx2.Client) -> None:
+def test_errors_are_shown_to_the_person(client):
     messages = [{"role": "user", "content": "Does this fail?"}]
     *_, last = read(client, {**CHAT, "messages": messages})
     assert "the model failed" in last["error"]["message"]
@@ -127,7 +125,7 @@ def test_errors_are_shown_to_the_person(client: httpx2.Client) -> None:
     assert "only text" in refused.json()["error"]["message"]
 
 
-def test_no_line_of_a_stream_is_too_long_for_it() -> None:
+def test_no_line_of_a_stream_is_too_long_for_it():
     evidence = {"document": "d" * 60, "start": 0, "end": 9, "score": 0.5, "reason": "r" * 60}
     answer = {
         "answer": "Yes.",
@@ -140,4 +138,4 @@ def test_no_line_of_a_stream_is_too_long_for_it() -> None:
     *_, last = completion.chunks(answer)
     assert len(json.dumps(last)) < LONGEST_LINE
     assert last["colligate"]["warnings"] == ["1,000 pieces of evidence are left out of this stream"]
-    assert len(completion.whole(answer)["colligate"]["evidence"]) == 1000
+    assert len(completion.to_json(answer)["colligate"]["evidence"]) == 1000

@@ -28,7 +28,7 @@ def ask(client: OpenAI, messages: Any = ASKED, **more: Any) -> Any:
     )
 
 
-def test_strategies_are_models(client: OpenAI) -> None:
+def test_strategies_are_models(client):
     listed = client.models.list().data
     assert {"colligate/duquad", "colligate/rdr2"} <= {model.id for model in listed}
     assert {model.owned_by for model in listed} == {"colligate"}
@@ -43,7 +43,7 @@ def test_strategies_are_models(client: OpenAI) -> None:
     assert error.value.code == "model_not_found"
 
 
-def test_an_answer_with_its_citations(client: OpenAI, served: Any) -> None:
+def test_an_answer_with_its_citations(client, served):
     completion = ask(client)
     (choice,) = completion.choices
     content = choice.message.content
@@ -65,7 +65,7 @@ def test_an_answer_with_its_citations(client: OpenAI, served: Any) -> None:
     assert completion.usage.total_tokens > completion.usage.prompt_tokens > 0
 
 
-def test_a_stream_says_the_same(client: OpenAI) -> None:
+def test_a_stream_says_the_same(client):
     whole = ask(client).choices[0].message
     chunks = list(ask(client, stream=True, stream_options={"include_usage": True}))
     assert chunks[0].choices[0].delta.role == "assistant"
@@ -85,13 +85,13 @@ def test_a_stream_says_the_same(client: OpenAI) -> None:
     assert not any("usage" in chunk.model_fields_set for chunk in plain)
 
 
-def test_the_clients_own_gathering_of_a_stream(client: OpenAI) -> None:
+def test_the_clients_own_gathering_of_a_stream(client):
     with client.chat.completions.stream(model="retrieve-read", messages=ASKED) as stream:
         completion = stream.get_final_completion()
     assert completion.choices[0].message.content.startswith(CLAIM)
 
 
-def test_a_stream_reports_progress_in_comments(client: OpenAI) -> None:
+def test_a_stream_reports_progress_in_comments(client):
     with client.chat.completions.with_streaming_response.create(
         model="retrieve-read", messages=ASKED, stream=True
     ) as response:
@@ -100,14 +100,14 @@ def test_a_stream_reports_progress_in_comments(client: OpenAI) -> None:
     assert lines[-1] == "data: [DONE]"
 
 
-def test_what_the_documents_do_not_hold(client: OpenAI) -> None:
+def test_what_the_documents_do_not_hold(client):
     completion = ask(client, [{"role": "user", "content": "Who is nowhere to be found?"}])
     assert completion.choices[0].message.content == "Not in these documents."
     assert completion.choices[0].message.annotations == []
     assert completion.colligate["found"] is False
 
 
-def test_the_last_message_of_the_user_is_the_question(client: OpenAI) -> None:
+def test_the_last_message_of_the_user_is_the_question(client):
     completion = ask(
         client,
         [
@@ -148,16 +148,14 @@ IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,"}}
     ],
 )
 @pytest.mark.parametrize("stream", [False, True])
-def test_what_cannot_be_done_is_refused(
-    client: OpenAI, wrong: dict[str, Any], param: str | None, stream: bool
-) -> None:
+def test_what_cannot_be_done_is_refused(client, wrong, param, stream):
     with pytest.raises(openai.BadRequestError) as error:
         ask(client, **wrong, stream=stream)
     assert error.value.param == param
     assert error.value.type == "invalid_request_error"
 
 
-def test_tools_that_may_be_called_are_not(client: OpenAI) -> None:
+def test_tools_that_may_be_called_are_not(client):
     completion = ask(client, tools=[TOOL], tool_choice="auto", parallel_tool_calls=False)
     assert completion.choices[0].finish_reason == "stop"
     assert completion.choices[0].message.tool_calls is None
@@ -175,9 +173,7 @@ def test_tools_that_may_be_called_are_not(client: OpenAI) -> None:
         ("POST", "v1/chat/completions", 413),
     ],
 )
-def test_errors_of_the_server_have_openais_form_too(
-    served: Any, method: str, path: str, status: int
-) -> None:
+def test_errors_of_the_server_have_openais_form_too(served, method, path, status):
     headers = {"Authorization": f"Bearer {served.token}"}
     content = b"x" * (2 << 20) if status == 413 else b""
     with httpx2.Client(trust_env=False, timeout=30) as client:
@@ -188,7 +184,7 @@ def test_errors_of_the_server_have_openais_form_too(
     assert set(error) == {"message", "type", "param", "code"}
 
 
-def test_only_with_the_token(served: Any) -> None:
+def test_only_with_the_token(served):
     with (
         OpenAI(base_url=served.url + "v1", api_key="another", max_retries=0) as client,
         pytest.raises(openai.AuthenticationError),
@@ -196,7 +192,7 @@ def test_only_with_the_token(served: Any) -> None:
         ask(client)
 
 
-def test_a_run_that_fails_is_not_paid_for_again(client: OpenAI, model: Any) -> None:
+def test_a_run_that_fails_is_not_paid_for_again(client, model):
     messages = [{"role": "user", "content": "Does this fail?"}]
     with pytest.raises(openai.InternalServerError, match="the model failed") as error:
         ask(client, messages)
@@ -207,14 +203,14 @@ def test_a_run_that_fails_is_not_paid_for_again(client: OpenAI, model: Any) -> N
     assert len(model.calls) == 2
 
 
-def test_a_client_that_leaves_a_stream_frees_its_run(client: OpenAI, model: Any) -> None:
+def test_a_client_that_leaves_a_stream_frees_its_run(client, model):
     with ask(client, [{"role": "user", "content": "Does it stall?"}], stream=True) as stream:
         next(iter(stream))
         assert model.stalled.wait(20)
     assert model.freed.wait(20)
 
 
-async def test_a_client_that_gives_up_frees_its_run(served: Any, model: Any) -> None:
+async def test_a_client_that_gives_up_frees_its_run(served, model):
     async with AsyncOpenAI(base_url=served.url + "v1", api_key=served.token) as client:
         messages: Any = [{"role": "user", "content": "Does it stall?"}]
         asking = asyncio.create_task(
@@ -226,7 +222,7 @@ async def test_a_client_that_gives_up_frees_its_run(served: Any, model: Any) -> 
         assert await asyncio.to_thread(model.freed.wait, 20)
 
 
-async def test_answers_asked_for_at_once_are_not_mixed(served: Any) -> None:
+async def test_answers_asked_for_at_once_are_not_mixed(served):
     async with AsyncOpenAI(base_url=served.url + "v1", api_key=served.token) as client:
 
         async def one(number: int) -> str:

@@ -3,28 +3,31 @@ import dataclasses
 import pytest
 
 from colligate.core.reader import FORMS, Form
-from colligate.core.strategy import list_strategies, load_strategy
-from colligate.errors import ContextTooSmall
+from colligate.core.strategy import estimate_calls, list_strategies, load_strategy, make_strategy
+from colligate.errors import ContextTooSmall, MissingCapability, UsageError, WeightsUnavailable
 from colligate.library.in_memory import InMemorySources
+from colligate.strategies.baselines import llmlingua2, recomp
 from colligate.strategies.baselines.direct import Direct
 from colligate.strategies.baselines.full_context import FullContext
+from colligate.strategies.baselines.llmlingua2 import LLMLingua2
+from colligate.strategies.baselines.oracle import Oracle
+from colligate.strategies.baselines.recomp import Recomp
+from colligate.strategies.baselines.reorder import ReorderDense
 from colligate.strategies.baselines.retrieve_read import RetrieveRead
+from support.documents import make_all
+from support.embedders import SameEmbedder
 
 
-async def test_direct_reads_nothing_and_says_so(make_run):
-    async with InMemorySources([]) as sources:
-        run, model = make_run(sources, ["Paris"])
-        answer = await Direct().answer("What is the capital of France?", run)
+async def test_direct_reads_nothing_and_says_so(ask):
+    answer, run, model = await ask(Direct(), "What is the capital of France?", [], "Paris")
     assert (answer.text, answer.found, answer.citations) == ("Paris", True, ())
     assert "<passage" not in model.calls[0].prompt
     assert any("no document was read" in warning for warning in run.warnings)
 
 
-async def test_full_context_shows_every_document_whole_in_order(documents, make_run, reply):
+async def test_full_context_shows_every_document_whole_in_order(documents, ask, reply):
     said = reply((2, "Bicycles stand in the yard", "Bicycles stand in the yard."))
-    async with InMemorySources(documents) as sources:
-        run, model = make_run(sources, [said])
-        answer = await FullContext().answer("Where do bicycles stand?", run)
+    answer, run, model = await ask(FullContext(), "Where do bicycles stand?", documents, said)
     prompt = model.calls[0].prompt
     assert prompt.index(documents[0].text.strip()) < prompt.index(documents[1].text.strip())
     assert answer.citations[0].quote == "Bicycles stand in the yard, never in the hall."
@@ -51,11 +54,11 @@ def test_every_strategy_can_be_asked_for_a_list_or_a_paragraph(name):
 @pytest.mark.parametrize("strategy", [RetrieveRead, FullContext])
 @pytest.mark.parametrize("form", [Form.LIST, Form.LONG, Form.JOINED])
 async def test_the_reader_is_asked_in_the_form_that_is_wanted(
-    documents, minilm, make_run, reply, strategy, form
+    documents, minilm, ask, strategy, form
 ):
-    async with InMemorySources(documents, minilm) as sources:
-        run, model = make_run(sources, [reply()])
-        await strategy(form=form).answer("Where do bicycles stand?", run)
+    _, _, model = await ask(
+        strategy(form=form), "Where do bicycles stand?", InMemorySources(documents, minilm)
+    )
     assert FORMS[form].instruction in model.calls[0].prompt
 
 
@@ -67,3 +70,145 @@ async def test_direct_lists_with_commas_and_explains_without_a_short_answer(make
     assert "separated by commas" in model.calls[0].prompt
     assert "one paragraph" in model.calls[1].prompt
     assert (listed.short, told.short, told.text) == ("Ann, Bob", None, "They did.")
+
+
+# Each baseline by its name, with what it must be given.
+KINDS = {
+    "llmlingua2": {"classifier": "x"},
+    "recomp": {"encoder": "x"},
+    "fim": {},
+    "longllmlingua": {},
+    "meta-chunking": {},
+    "selective-context": {},
+    "semantic-chunking": {},
+    "reorder-bm25": {},
+    "reorder-dense": {},
+    "retrieve-read": {},
+    "full-context": {},
+    "two-hop": {},
+    "ircot": {},
+    "genground": {},
+    "agentic-rag": {},
+    "flare": {},
+    "metarag": {},
+    "toa": {},
+    "main-rag": {},
+    "self-rag": {},
+    "asc": {},
+}
+WAYS = [
+    *KINDS.items(),
+    ("recomp", {"encoder": "x", "level": "chunks"}),
+    ("semantic-chunking", {"how": "meaning"}),
+    ("meta-chunking", {"how": "msp"}),
+]
+
+
+class Trained:
+    """Stands in for trained weights, which are not asked without documents."""
+
+    name = "trained"
+
+    def __init__(self, name):
+        pass
+
+    async def scores(self, question, texts):
+        return [0.0] * len(texts)
+
+    async def probabilities(self, texts):
+        return [[] for _ in texts]
+
+
+def without_chat(*_):
+    raise AssertionError("a scorer was asked")
+
+
+@pytest.mark.parametrize(("name", "parameters"), WAYS, ids=str)
+@pytest.mark.parametrize("texts", [{}, {"d": " \n"}], ids=["none", "blank"])
+async def test_nothing_to_read_costs_no_call(name, parameters, texts, ask, monkeypatch):
+    if texts and name in ("genground", "agentic-rag", "flare"):
+        return  # these write before they search
+    monkeypatch.setattr(recomp, "get_dual_encoder", Trained)
+    monkeypatch.setattr(llmlingua2, "get_token_classifier", Trained)
+    strategy = make_strategy(name, **parameters)
+    scorers = dict.fromkeys(("likelihood", "attention", "labels"), without_chat)
+    answer, run, model = await ask(
+        strategy, "Who?", make_all(texts), embedder=SameEmbedder(), **scorers
+    )
+    assert not answer.found
+    assert model.calls == []
+    assert run.meter.report().scoring_passes == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "lacks"),
+    [
+        ("longllmlingua", {}, "likelihoods"),
+        ("selective-context", {}, "likelihoods"),
+        ("meta-chunking", {}, "likelihoods"),
+        ("meta-chunking", {"how": "msp"}, "label"),
+        ("main-rag", {"units": "documents"}, "label"),
+        ("flare", {"mode": "sparse"}, "likelihoods"),
+        ("semantic-chunking", {"how": "meaning"}, "embedder"),
+        ("reorder-dense", {}, "embedder"),
+        ("metarag", {"mode": "sparse"}, "embedder"),
+        ("asc", {"mode": "sparse"}, "embedder"),
+    ],
+)
+async def test_a_missing_capability_is_named(name, parameters, lacks, documents, ask):
+    # Those that write before they score are only stopped then.
+    with pytest.raises(MissingCapability, match=lacks):
+        await ask(make_strategy(name, **parameters), "Rent?", documents, lambda call: "It is.")
+
+
+@pytest.mark.parametrize(
+    ("strategy", "error", "words"),
+    [
+        (Oracle(), UsageError, "bench"),
+        (ReorderDense(by="reranker"), UsageError, "reranker"),
+        (Recomp(), WeightsUnavailable, "fangyuan/nq_extractive_compressor"),
+        (LLMLingua2(), WeightsUnavailable, "microsoft/llmlingua-2-xlm-roberta-large"),
+    ],
+    ids=lambda each: getattr(each, "name", ""),
+)
+async def test_what_a_method_must_be_given_is_said(strategy, error, words, documents, ask):
+    with pytest.raises(error, match=words):
+        await ask(strategy, "Rent?", documents, lambda call: pytest.fail("a model was asked"))
+
+
+@pytest.mark.parametrize(
+    ("name", "field", "value"),
+    [
+        *((name, "k", 0) for name in "ircot genground agentic-rag flare metarag two-hop".split()),
+        ("toa", "agents", 0),
+        ("main-rag", "documents", 0),
+        ("self-rag", "k", 0),
+        ("asc", "k", 0),
+        ("llmlingua2", "rate", -1),
+        ("llmlingua2", "target", 0),
+        ("recomp", "sentences", 0),
+        ("longllmlingua", "rate", -0.1),
+        ("longllmlingua", "target", 0),
+        ("longllmlingua", "block", 0),
+        ("meta-chunking", "words", 0),
+        ("meta-chunking", "k", 0),
+        ("meta-chunking", "budget", 0),
+        ("meta-chunking", "threshold", -1),
+        ("selective-context", "reduce", -0.1),
+        ("semantic-chunking", "tokens", 0),
+        ("semantic-chunking", "budget", 0),
+        ("semantic-chunking", "percentile", -1),
+        ("reorder-bm25", "budget", 0),
+        ("reorder-dense", "documents", 0),
+    ],
+)
+def test_numbers_without_meaning_are_refused(name, field, value):
+    with pytest.raises(UsageError, match=field):
+        make_strategy(name, **{field: value})
+
+
+@pytest.mark.parametrize("name", list_strategies())
+def test_every_strategy_declares_its_calls(name):
+    kind = load_strategy(name)
+    assert estimate_calls(kind) is kind.calls
+    assert kind.calls.question >= 1

@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colligate.strategies.baselines.asc import Atom, agreed, atoms
+from colligate.strategies.baselines.asc import Atom, select_agreed, split_atoms
 
 
 @st.composite
@@ -17,7 +17,7 @@ def sampled(draw):
 @given(sampled(), st.floats(0, 1), st.integers(1, 20))
 def test_clusters_stand_for_what_shares_of_the_samples_say(case, least, most):
     samples, topics, found, vectors = case
-    kept = agreed(found, vectors, samples, distance=0.5, least=least, most=most)
+    kept = select_agreed(found, vectors, samples, distance=0.5, least=least, most=most)
     said = {topic: {sample for sample, other in topics if other == topic} for _, topic in topics}
     support = {topic: len(by) / samples for topic, by in said.items()}
     bar = min(least, max(support.values(), default=0))
@@ -30,7 +30,7 @@ def test_clusters_stand_for_what_shares_of_the_samples_say(case, least, most):
 
 
 def test_near_sentences_are_one_and_far_ones_are_not():
-    found = atoms(["It is red.", "It is rather red.", "It is old."])
+    found = split_atoms(["It is red.", "It is rather red.", "It is old."])
     vectors = np.array([[1.0, 0.0], [0.99, np.sqrt(1 - 0.99**2)], [0.0, 1.0]])
-    kept = agreed(found, vectors, 3, distance=0.15, least=0.5, most=9)
+    kept = select_agreed(found, vectors, 3, distance=0.15, least=0.5, most=9)
     assert [each.text for each in kept] == ["It is rather red."]

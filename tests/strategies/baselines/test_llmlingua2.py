@@ -6,10 +6,8 @@ from colligate.core.reader import Shortened
 from colligate.documents import Document
 from colligate.documents.markdown import markdown_tree
 from colligate.documents.tokens import token_spans
-from colligate.errors import UsageError, WeightsUnavailable
-from colligate.library.in_memory import InMemorySources
 from colligate.strategies.baselines import llmlingua2
-from colligate.strategies.baselines.llmlingua2 import LLMLingua2, kept_words
+from colligate.strategies.baselines.llmlingua2 import LLMLingua2, select_words
 
 QUESTION = "Who signed?"
 TEXT = "It was noon when Anna Keller signed the treaty."
@@ -44,11 +42,11 @@ def document(name, text):
     return Document(name, name, text, markdown_tree(text, name), language="en")
 
 
-async def test_the_words_worth_keeping_are_read_and_cited_whole(classifier, make_run, reply):
+async def test_the_words_worth_keeping_are_read_and_cited_whole(classifier, ask, reply):
     said = reply((1, "Anna Keller signed treaty", "Anna Keller signed."), short="Anna Keller")
-    async with InMemorySources([document("a", TEXT)]) as sources:
-        run, model = make_run(sources, [said])
-        answer = await LLMLingua2(classifier="some/name").answer(QUESTION, run)
+    answer, run, model = await ask(
+        LLMLingua2(classifier="some/name"), QUESTION, [document("a", TEXT)], said
+    )
     (body,) = re.findall(r"<passage number.*?>\n(.*?)\n</passage", model.calls[0].prompt)
     assert body == "Anna Keller signed treaty"
     assert classifier == ["some/name"]
@@ -60,12 +58,10 @@ async def test_the_words_worth_keeping_are_read_and_cited_whole(classifier, make
     assert 0.4 < event.shares[0] < 0.6
 
 
-async def test_a_target_is_shared_by_all_documents(classifier, make_run, reply):
+async def test_a_target_is_shared_by_all_documents(classifier, ask):
     texts = [TEXT, "Nothing else was done there on that long grey day of rain."]
     documents = [document(str(n), text) for n, text in enumerate(texts)]
-    async with InMemorySources(documents) as sources:
-        run, model = make_run(sources, [reply()])
-        await LLMLingua2(classifier="x", target=1000).answer(QUESTION, run)
+    _, _, model = await ask(LLMLingua2(classifier="x", target=1000), QUESTION, documents)
     bodies = re.findall(r"<passage number.*?>\n(.*?)\n</passage", model.calls[0].prompt)
     assert bodies == texts
 
@@ -74,29 +70,14 @@ def test_a_word_has_the_mean_of_its_tokens_and_stays_whole():
     text = "unthinkable odd events"
     tokens = [(0, 2, 0.9), (2, 8, 0.2), (8, 11, 0.7), (12, 15, 0.1)]
     tokens += [(16, 18, 0.0), (18, 20, 0.3), (20, 22, 0.0)]
-    assert [text[a:b] for a, b in kept_words(text, tokens, 0.5)] == ["unthinkable"]
-    assert [text[a:b] for a, b in kept_words(text, tokens, 0.0)] == []
-    assert kept_words(text, [], 0.5) == []
+    assert [text[a:b] for a, b in select_words(text, tokens, 0.5)] == ["unthinkable"]
+    assert [text[a:b] for a, b in select_words(text, tokens, 0.0)] == []
+    assert select_words(text, [], 0.5) == []
 
 
-async def test_without_a_classifier_it_says_which_one_the_paper_has(make_run):
-    async with InMemorySources([document("a", TEXT)]) as sources:
-        run, model = make_run(sources, [])
-        with pytest.raises(WeightsUnavailable, match="microsoft/llmlingua-2-xlm-roberta-large"):
-            await LLMLingua2().answer(QUESTION, run)
-    assert model.calls == []
-
-
-async def test_no_documents_cost_no_call(classifier, make_run):
-    async with InMemorySources([]) as sources:
-        run, model = make_run(sources, [])
-        answer = await LLMLingua2(classifier="x").answer(QUESTION, run)
-    assert not answer.found
-    assert model.calls == []
-
-
-def test_numbers_are_held_to_what_they_can_mean():
-    with pytest.raises(UsageError):
-        LLMLingua2(rate=-1)
-    with pytest.raises(UsageError):
-        LLMLingua2(target=0)
+def test_the_percentile_lies_one_above_what_the_rate_leaves():
+    # int(100 (1 - rate) + 1) as in the published code: the 51st percentile of 0 to 100 is 51.
+    text = " ".join(f"w{n}" for n in range(101))
+    tokens = [(*found.span(), n) for n, found in enumerate(re.finditer(r"\w+", text))]
+    kept = [text[start:end] for start, end in select_words(text, tokens, 0.5)]
+    assert kept == [f"w{n}" for n in range(52, 101)]

@@ -1,14 +1,15 @@
 import re
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from colligate.core.events import Pruned
 from colligate.documents import Document
 from colligate.documents.markdown import markdown_tree
 from colligate.documents.tokens import token_spans
-from colligate.errors import MissingCapability, UsageError
 from colligate.library.in_memory import InMemorySources
-from colligate.strategies.baselines.longllmlingua import LongLLMLingua
+from colligate.strategies.baselines.longllmlingua import LongLLMLingua, keep_best_share
 
 QUESTION = "Who signed the treaty?"
 TEXTS = {
@@ -49,13 +50,15 @@ class Scorer:
         return [-1.0 if told and piece in self.known else -5.0 for piece in pieces]
 
 
-async def test_the_tokens_that_the_question_explains_are_kept_of_the_best_documents(
-    make_run, reply
-):
+async def test_the_tokens_that_the_question_explains_are_kept_of_the_best_documents(ask, reply):
     said = reply((1, "Anna Keller signed treaty", "Anna Keller signed it."), short="Anna Keller")
-    async with InMemorySources(documents()) as sources:
-        run, model = make_run(sources, [said], likelihood=Scorer())
-        answer = await LongLLMLingua(rate=0.3, extra=5, dynamic=0).answer(QUESTION, run)
+    answer, run, model = await ask(
+        LongLLMLingua(rate=0.3, extra=5, dynamic=0),
+        QUESTION,
+        documents(),
+        said,
+        likelihood=Scorer(),
+    )
     shown = bodies(model.calls[0].prompt)
     assert list(shown) == ["treaty", "weather"]  # the target is reached: no cattle
     assert {"Anna", "Keller", "signed", "treaty"} <= set(re.findall(r"\w+", shown["treaty"]))
@@ -66,10 +69,10 @@ async def test_the_tokens_that_the_question_explains_are_kept_of_the_best_docume
     assert any(isinstance(e, Pruned) for _, e in run.trace.events)
 
 
-async def test_a_better_document_keeps_more(make_run, reply):
-    async with InMemorySources(documents()) as sources:
-        run, model = make_run(sources, [reply()], likelihood=Scorer())
-        answer = await LongLLMLingua(rate=0.5, extra=1000, dynamic=0.3).answer(QUESTION, run)
+async def test_a_better_document_keeps_more(ask):
+    answer, _, model = await ask(
+        LongLLMLingua(rate=0.5, extra=1000, dynamic=0.3), QUESTION, documents(), likelihood=Scorer()
+    )
     shown = bodies(model.calls[0].prompt)
     assert list(shown) == ["treaty", "weather", "cattle"]
     shares = [len(token_spans(text)) / len(token_spans(TEXTS[n])) for n, text in shown.items()]
@@ -77,27 +80,30 @@ async def test_a_better_document_keeps_more(make_run, reply):
     assert [e.span.document_id for e in answer.evidence] == ["treaty", "weather", "cattle"]
 
 
-async def test_the_order_given_can_be_kept(make_run, reply):
-    async with InMemorySources(documents()) as sources:
-        run, model = make_run(sources, [reply()], likelihood=Scorer())
-        await LongLLMLingua(order="given", extra=1000).answer(QUESTION, run)
+async def test_the_order_given_can_be_kept(ask):
+    _, _, model = await ask(
+        LongLLMLingua(order="given", extra=1000), QUESTION, documents(), likelihood=Scorer()
+    )
     assert list(bodies(model.calls[0].prompt)) == list(TEXTS)
 
 
-async def test_a_target_that_holds_everything_changes_nothing(make_run, reply):
+async def test_a_target_that_holds_everything_changes_nothing(ask):
     scorer = Scorer()
-    async with InMemorySources(documents()) as sources:
-        run, model = make_run(sources, [reply()], likelihood=scorer)
-        await LongLLMLingua(target=10_000, dynamic=0).answer(QUESTION, run)
+    _, _, model = await ask(
+        LongLLMLingua(target=10_000, dynamic=0), QUESTION, documents(), likelihood=scorer
+    )
     assert bodies(model.calls[0].prompt) == {n: TEXTS[n] for n in ("treaty", "weather", "cattle")}
     assert len(scorer.pairs) == 3  # ranks alone
 
 
-async def test_blocks_are_scored_after_what_was_kept_before(make_run, reply):
+async def test_blocks_are_scored_after_what_was_kept_before(ask):
     scorer = Scorer()
-    async with InMemorySources(documents()) as sources:
-        run, _ = make_run(sources, [reply()], likelihood=scorer)
-        await LongLLMLingua(rate=0.5, block=5, extra=1000, dynamic=0).answer(QUESTION, run)
+    await ask(
+        LongLLMLingua(rate=0.5, block=5, extra=1000, dynamic=0),
+        QUESTION,
+        documents(),
+        likelihood=scorer,
+    )
     fine = scorer.pairs[3:]
     assert all(len(token_spans(text)) <= 5 for _, text in fine)
     told, untold = fine[0::2], fine[1::2]
@@ -126,33 +132,21 @@ async def test_a_small_window_is_never_exceeded(make_run, reply):
     assert any("window" in warning for warning in run.warnings)
 
 
-async def test_it_is_said_where_nothing_is_left(make_run):
-    async with InMemorySources(documents()) as sources:
-        run, model = make_run(sources, [], likelihood=Scorer())
-        answer = await LongLLMLingua(rate=0, dynamic=0).answer(QUESTION, run)
+async def test_it_is_said_where_nothing_is_left(ask):
+    answer, run, model = await ask(
+        LongLLMLingua(rate=0, dynamic=0), QUESTION, documents(), likelihood=Scorer()
+    )
     assert not answer.found
     assert model.calls == []
     assert any("kept nothing" in warning for warning in run.warnings)
 
 
-async def test_it_needs_likelihoods(make_run):
-    async with InMemorySources(documents()) as sources:
-        run, model = make_run(sources, [])
-        with pytest.raises(MissingCapability, match="likelihoods"):
-            await LongLLMLingua().answer(QUESTION, run)
-    assert model.calls == []
-
-
-async def test_no_documents_cost_nothing(make_run):
-    async with InMemorySources([]) as sources:
-        run, model = make_run(sources, [], likelihood=Scorer())
-        answer = await LongLLMLingua().answer(QUESTION, run)
-    assert not answer.found
-    assert model.calls == []
-    assert run.meter.report().scoring_passes == 0
-
-
-def test_numbers_are_held_to_what_they_can_mean():
-    for wrong in ({"rate": -0.1}, {"target": 0}, {"block": 0}):
-        with pytest.raises(UsageError):
-            LongLLMLingua(**wrong)
+@given(st.lists(st.floats(-9, 9), max_size=30), st.floats(-0.5, 1.5))
+@example([1.0, 1.0, 1.0], 0.5)
+def test_the_best_share_is_as_large_as_asked_and_none_left_out_is_better(scores, share):
+    chosen = keep_best_share(scores, share)
+    assert chosen == sorted(set(chosen))
+    assert len(chosen) == round(len(scores) * min(1, max(0, share)))
+    left = [score for place, score in enumerate(scores) if place not in chosen]
+    if chosen and left:
+        assert min(scores[place] for place in chosen) >= max(left)

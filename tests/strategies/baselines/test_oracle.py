@@ -2,10 +2,9 @@ import json
 
 import pytest
 
-from colligate.core.parameters import list_parameters
 from colligate.documents import Document
 from colligate.documents.markdown import markdown_tree
-from colligate.errors import UnknownDocument, UsageError
+from colligate.errors import UnknownDocument
 from colligate.library.in_memory import InMemorySources
 from colligate.strategies.baselines.oracle import Oracle
 
@@ -22,15 +21,13 @@ def joined(*statements):
     return json.dumps({"statements": rows, "short_answer": "", "found": bool(rows)})
 
 
-async def test_only_the_supporting_sentences_are_read_in_their_order(documents, make_run):
+async def test_only_the_supporting_sentences_are_read_in_their_order(documents, ask):
     said = joined(
         ([(2, "pays 900 euros a month")], "The rent is 900 euros."),
         ([(1, "Bicycles stand in the yard")], "Bicycles stand in the yard."),
     )
     gold = Oracle(gold=("lease", "rules"), sentences=(("rules", YARD), ("lease", RENT)))
-    async with InMemorySources(documents) as sources:
-        run, model = make_run(sources, [said])
-        answer = await gold.answer(QUESTION, run)
+    answer, _, model = await ask(gold, QUESTION, documents, said)
     prompt = model.calls[0].prompt
     assert "Dogs" not in prompt
     assert "notice" not in prompt
@@ -67,33 +64,19 @@ async def test_documents_are_those_of_the_sentences_too_and_blank_ones_none(make
     assert model.calls == []
 
 
-async def test_a_gold_document_without_sentences_is_read_whole_beside_the_others(
-    documents, make_run
-):
+async def test_a_gold_document_without_sentences_is_read_whole_beside_the_others(documents, ask):
     oracle = Oracle(gold=("lease", "rules"), sentences=(("rules", YARD),))
-    async with InMemorySources(documents) as sources:
-        run, model = make_run(sources, [joined()])
-        await oracle.answer(QUESTION, run)
+    _, _, model = await ask(oracle, QUESTION, documents, joined())
     prompt = model.calls[0].prompt
     assert "Dogs" not in prompt
     assert prompt.index(YARD) < prompt.index("Either side may give notice")
 
 
-async def test_a_sentence_that_is_not_there_is_said(documents, make_run):
+async def test_a_sentence_that_is_not_there_is_said(documents, ask):
     oracle = Oracle(sentences=(("rules", "Parrots may be kept in a cage on the balcony."),))
-    async with InMemorySources(documents) as sources:
-        run, model = make_run(sources, [joined()])
-        await oracle.answer(QUESTION, run)
+    _, run, model = await ask(oracle, QUESTION, documents, joined())
     assert "Dogs" in model.calls[0].prompt
     assert any("not in rules" in warning for warning in run.warnings)
-
-
-async def test_without_gold_it_says_that_it_only_runs_in_the_bench(documents, make_run):
-    async with InMemorySources(documents) as sources:
-        run, model = make_run(sources, [])
-        with pytest.raises(UsageError, match="bench"):
-            await Oracle().answer(QUESTION, run)
-    assert model.calls == []
 
 
 async def test_a_gold_document_that_is_not_in_view_is_an_error(documents, make_run):
@@ -101,7 +84,3 @@ async def test_a_gold_document_that_is_not_in_view_is_an_error(documents, make_r
         run, _ = make_run(sources, [])
         with pytest.raises(UnknownDocument):
             await Oracle(gold=("nowhere",)).answer(QUESTION, run)
-
-
-def test_what_can_be_set_can_be_listed():
-    assert {p.name for p in list_parameters(Oracle)} >= {"gold", "level", "form"}

@@ -7,7 +7,6 @@ from colligate.core.events import Scored
 from colligate.documents import Document
 from colligate.documents.markdown import markdown_tree
 from colligate.documents.sentences import sentence_spans
-from colligate.errors import UsageError, WeightsUnavailable
 from colligate.library.in_memory import InMemorySources
 from colligate.strategies.baselines import recomp
 from colligate.strategies.baselines.recomp import Recomp
@@ -45,11 +44,9 @@ def bodies(prompt):
     return re.findall(r"<passage number.*?>\n(.*?)\n</passage", prompt, re.DOTALL)
 
 
-async def test_the_best_sentences_are_read_in_the_order_of_the_documents(encoder, make_run, reply):
+async def test_the_best_sentences_are_read_in_the_order_of_the_documents(encoder, ask, reply):
     said = reply((2, "Anna Keller signed the treaty", "Anna Keller signed it."))
-    async with InMemorySources(documents()) as sources:
-        run, model = make_run(sources, [said])
-        answer = await Recomp(encoder="x", sentences=2).answer(QUESTION, run)
+    answer, run, model = await ask(Recomp(encoder="x", sentences=2), QUESTION, documents(), said)
     assert bodies(model.calls[0].prompt) == [
         "The treaty was signed at noon.",
         "Anna Keller signed the treaty for the city.",
@@ -80,31 +77,9 @@ async def test_a_sentence_of_two_overlapping_passages_counts_once(encoder, make_
     assert shown.count("Anna Keller signed the treaty.") == 1
 
 
-async def test_chunks_of_whole_documents_within_a_budget(encoder, make_run, reply):
-    async with InMemorySources(documents()) as sources:
-        run, model = make_run(sources, [reply()])
-        answer = await Recomp(encoder="x", level="chunks", budget=40).answer(QUESTION, run)
+async def test_chunks_of_whole_documents_within_a_budget(encoder, ask):
+    answer, _, model = await ask(
+        Recomp(encoder="x", level="chunks", budget=40), QUESTION, documents()
+    )
     assert bodies(model.calls[0].prompt) == [TEXTS["talks"], TEXTS["keller"]]
     assert answer.evidence[0].reason == "rank 1 by x"
-
-
-async def test_without_an_encoder_it_says_which_ones_the_paper_has(make_run):
-    async with InMemorySources(documents()) as sources:
-        run, model = make_run(sources, [])
-        with pytest.raises(WeightsUnavailable, match="fangyuan/nq_extractive_compressor"):
-            await Recomp().answer(QUESTION, run)
-    assert model.calls == []
-
-
-@pytest.mark.parametrize("level", ["sentences", "chunks"])
-async def test_no_documents_cost_no_call(level, encoder, make_run):
-    async with InMemorySources([]) as sources:
-        run, model = make_run(sources, [])
-        answer = await Recomp(encoder="x", level=level).answer(QUESTION, run)
-    assert not answer.found
-    assert model.calls == []
-
-
-def test_numbers_are_held_to_what_they_can_mean():
-    with pytest.raises(UsageError):
-        Recomp(sentences=0)

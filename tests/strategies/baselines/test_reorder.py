@@ -1,13 +1,10 @@
 import re
 
 import numpy as np
-import pytest
 
 from colligate.core.events import Pruned, Scored
 from colligate.documents import Document
 from colligate.documents.markdown import markdown_tree
-from colligate.errors import MissingCapability, UsageError
-from colligate.library.in_memory import InMemorySources
 from colligate.strategies.baselines.reorder import ReorderBM25, ReorderDense
 
 QUESTION = "Which planet has rings?"
@@ -39,11 +36,9 @@ class ByRings:
         return np.stack([shares, np.sqrt(1 - shares**2)], axis=1).astype(np.float32)
 
 
-async def test_bm25_puts_the_best_first_and_leaves_none_out(make_run, reply):
+async def test_bm25_puts_the_best_first_and_leaves_none_out(ask, reply):
     said = reply((1, "Saturn is the planet that has rings.", "It is Saturn."), short="Saturn")
-    async with InMemorySources(documents()) as sources:
-        run, model = make_run(sources, [said])
-        answer = await ReorderBM25(mode="sparse").answer(QUESTION, run)
+    answer, run, model = await ask(ReorderBM25(mode="sparse"), QUESTION, documents(), said)
     assert titles(model.calls[0].prompt) == ["Saturn", "Venus", "Mars"]
     assert len(model.calls) == 1
     assert answer.text == "It is Saturn. [1]"
@@ -53,65 +48,31 @@ async def test_bm25_puts_the_best_first_and_leaves_none_out(make_run, reply):
     assert event.signal == "bm25"
 
 
-async def test_dense_puts_the_most_similar_first(make_run, reply):
-    async with InMemorySources(documents()) as sources:
-        run, model = make_run(sources, [reply()], embedder=ByRings())
-        answer = await ReorderDense().answer(QUESTION, run)
+async def test_dense_puts_the_most_similar_first(ask):
+    answer, _, model = await ask(ReorderDense(), QUESTION, documents(), embedder=ByRings())
     assert titles(model.calls[0].prompt) == ["Saturn", "Venus", "Mars"]
     assert answer.evidence[0].reason == "rank 1 by the embedder"
 
 
-async def test_dense_without_an_embedder_says_so(make_run):
-    async with InMemorySources(documents()) as sources:
-        run, model = make_run(sources, [])
-        with pytest.raises(MissingCapability, match="embedder"):
-            await ReorderDense().answer(QUESTION, run)
-        with pytest.raises(UsageError, match="reranker"):
-            await ReorderDense(by="reranker").answer(QUESTION, run)
-    assert model.calls == []
-
-
-async def test_a_budget_keeps_the_best_that_fit(make_run, reply):
-    async with InMemorySources(documents()) as sources:
-        run, model = make_run(sources, [reply()])
-        answer = await ReorderBM25(mode="sparse", budget=20).answer(QUESTION, run)
+async def test_a_budget_keeps_the_best_that_fit(ask):
+    answer, run, model = await ask(ReorderBM25(mode="sparse", budget=20), QUESTION, documents())
     assert titles(model.calls[0].prompt) == ["Saturn", "Venus"]
     assert len(answer.evidence) == 2
     assert any(isinstance(e, Pruned) and "budget of 20" in e.reason for _, e in run.trace.events)
 
 
-async def test_of_a_document_over_the_budget_the_beginning_is_kept(make_run, reply):
-    async with InMemorySources(documents()) as sources:
-        run, model = make_run(sources, [reply()])
-        answer = await ReorderBM25(mode="sparse", budget=5).answer(QUESTION, run)
+async def test_of_a_document_over_the_budget_the_beginning_is_kept(ask):
+    answer, _, model = await ask(ReorderBM25(mode="sparse", budget=5), QUESTION, documents())
     (only,) = answer.evidence
     assert documents()[2].slice(only.span) == "Saturn is the planet"
     assert "rings" not in model.calls[0].prompt.split("Question")[0]
 
 
-async def test_chunks_are_six_sentences_of_whole_documents(make_run, reply):
+async def test_chunks_are_six_sentences_of_whole_documents(ask):
     text = " ".join(f"Sentence {n} says nothing new." for n in range(7)) + " Rings, at last."
     long = Document("long", "Long", text, markdown_tree(text, "long"), language="en")
-    async with InMemorySources([long]) as sources:
-        run, model = make_run(sources, [reply()])
-        await ReorderBM25(units="chunks", budget=2048).answer("Rings?", run)
+    _, _, model = await ask(ReorderBM25(units="chunks", budget=2048), "Rings?", [long])
     first, second = re.findall(r"<passage number.*?>\n(.*?)\n</passage", model.calls[0].prompt)
     assert first == "Sentence 6 says nothing new. Rings, at last."
     assert second.startswith("Sentence 0")
     assert second.endswith("Sentence 5 says nothing new.")
-
-
-@pytest.mark.parametrize("kind", [ReorderBM25, ReorderDense])
-async def test_no_documents_cost_no_call(kind, make_run):
-    async with InMemorySources([]) as sources:
-        run, model = make_run(sources, [])
-        answer = await kind().answer(QUESTION, run)
-    assert not answer.found
-    assert model.calls == []
-
-
-def test_a_budget_of_nothing_is_refused():
-    with pytest.raises(UsageError, match="budget"):
-        ReorderBM25(budget=0)
-    with pytest.raises(UsageError, match="documents"):
-        ReorderDense(documents=0)

@@ -19,16 +19,14 @@ def number_of(prompt: str, words: str) -> int:
     raise AssertionError(f"no passage holds {words!r}")
 
 
-async def test_the_answer_cites_the_passage_that_says_it(documents, minilm, make_run, reply):
+async def test_the_answer_cites_the_passage_that_says_it(documents, minilm, ask, reply):
     def say(call):
         number = number_of(call.prompt, "900 euros")
         return reply(
             (number, "pays 900 euros a month", "The rent is 900 euros."), short="900 euros"
         )
 
-    async with InMemorySources(documents, minilm) as sources:
-        run, _ = make_run(sources, say)
-        answer = await RetrieveRead().answer(QUESTION, run)
+    answer, _, _ = await ask(RetrieveRead(), QUESTION, InMemorySources(documents, minilm), say)
     assert answer.found
     assert answer.text == "The rent is 900 euros. [1]"
     assert answer.short == "900 euros"
@@ -39,51 +37,44 @@ async def test_the_answer_cites_the_passage_that_says_it(documents, minilm, make
     assert citation.section == ("Lease",)
 
 
-async def test_evidence_is_what_was_shown_with_score_and_reason(documents, minilm, make_run, reply):
-    async with InMemorySources(documents, minilm) as sources:
-        run, model = make_run(sources, [reply()])
-        answer = await RetrieveRead(k=2).answer(QUESTION, run)
+async def test_evidence_is_what_was_shown_with_score_and_reason(documents, minilm, ask):
+    answer, _, model = await ask(RetrieveRead(k=2), QUESTION, InMemorySources(documents, minilm))
     assert len(answer.evidence) == 2
     assert [e.reason for e in answer.evidence] == ["rank 1 of the search", "rank 2 of the search"]
     assert answer.evidence[0].score >= answer.evidence[1].score
     assert model.calls[0].prompt.count("<passage ") == 2
 
 
-async def test_an_answer_from_memory_is_not_passed_on(documents, minilm, make_run, reply):
+async def test_an_answer_from_memory_is_not_passed_on(documents, minilm, ask, reply):
     invented = reply((1, "The landlord is Ms Novak.", "The landlord is Ms Novak."))
-    async with InMemorySources(documents, minilm) as sources:
-        run, _ = make_run(sources, [invented])
-        answer = await RetrieveRead().answer("Who is the landlord?", run)
+    answer, run, _ = await ask(
+        RetrieveRead(), "Who is the landlord?", InMemorySources(documents, minilm), invented
+    )
     assert (answer.found, answer.text, answer.citations) == (False, NOT_FOUND, ())
     assert any("Novak" in warning for warning in run.warnings)
 
 
-async def test_nothing_said_is_not_found(documents, minilm, make_run, reply):
-    async with InMemorySources(documents, minilm) as sources:
-        run, _ = make_run(sources, [reply(short="Paris", found=True)] * 4)
-        answer = await RetrieveRead().answer("What is the capital of France?", run)
+async def test_nothing_said_is_not_found(documents, minilm, ask, reply):
+    answer, _, _ = await ask(
+        RetrieveRead(),
+        "What is the capital of France?",
+        InMemorySources(documents, minilm),
+        *[reply(short="Paris", found=True)] * 4,
+    )
     assert not answer.found
     assert answer.short is None
 
 
-async def test_no_documents_cost_no_call(make_run):
-    async with InMemorySources([]) as sources:
-        run, model = make_run(sources, [])
-        answer = await RetrieveRead(mode="sparse").answer(QUESTION, run)
-    assert not answer.found
-    assert model.calls == []
-
-
-async def test_passages_that_do_not_fit_are_left_out_and_said(documents, minilm, make_run, reply):
-    async with InMemorySources(documents, minilm) as sources:
-        run, model = make_run(sources, [reply()], context_tokens=870)
-        await RetrieveRead().answer(QUESTION, run)
+async def test_passages_that_do_not_fit_are_left_out_and_said(documents, minilm, ask):
+    _, run, model = await ask(
+        RetrieveRead(), QUESTION, InMemorySources(documents, minilm), context_tokens=870
+    )
     assert model.calls[0].prompt.count("<passage ") < 3
     assert any("do not fit the window of" in warning for warning in run.warnings)
     assert any(isinstance(event, Pruned) for _, event in run.trace.events)
 
 
-async def test_a_reranker_decides_the_order(documents, minilm, make_run, reply):
+async def test_a_reranker_decides_the_order(documents, minilm, ask):
     class Backwards:
         name = "backwards"
 
@@ -93,18 +84,16 @@ async def test_a_reranker_decides_the_order(documents, minilm, make_run, reply):
         async def aclose(self):
             pass
 
-    async with InMemorySources(documents, minilm) as sources:
-        run, model = make_run(sources, [reply()], reranker=Backwards())
-        answer = await RetrieveRead(k=1).answer(QUESTION, run)
+    answer, run, model = await ask(
+        RetrieveRead(k=1), QUESTION, InMemorySources(documents, minilm), reranker=Backwards()
+    )
     assert "Dogs are kept on a lead." in model.calls[0].prompt
     assert answer.evidence[0].span.document_id == "rules"
     assert run.meter.report().scoring_passes == 3
 
 
-async def test_the_trace_replays_the_run(documents, minilm, make_run, reply):
-    async with InMemorySources(documents, minilm) as sources:
-        run, _ = make_run(sources, [reply()])
-        await RetrieveRead().answer(QUESTION, run)
+async def test_the_trace_replays_the_run(documents, minilm, ask):
+    _, run, _ = await ask(RetrieveRead(), QUESTION, InMemorySources(documents, minilm))
     happened = [type(e) for _, e in run.trace.events]
     assert happened == [Retrieved, Asking, Asked, Parsed, Answered]
     asked = run.trace.to_json()[2]

@@ -5,7 +5,6 @@ import pytest
 
 from colligate.documents import Document
 from colligate.documents.markdown import markdown_tree
-from colligate.errors import MissingCapability, UsageError
 from colligate.library.in_memory import InMemorySources
 from colligate.strategies.baselines.semantic_chunking import SemanticChunking
 
@@ -40,11 +39,9 @@ def bodies(prompt):
     return re.findall(r"<passage number.*?>\n(.*?)\n</passage", prompt, re.DOTALL)
 
 
-async def test_structure_cuts_at_headings_and_the_best_chunk_comes_first(make_run, reply):
+async def test_structure_cuts_at_headings_and_the_best_chunk_comes_first(ask, reply):
     said = reply((1, "Bridges rust.", "Bridges rust."))
-    async with InMemorySources([notes()]) as sources:
-        run, model = make_run(sources, [said])
-        answer = await SemanticChunking().answer(QUESTION, run)
+    answer, _, model = await ask(SemanticChunking(), QUESTION, [notes()], said)
     first, *others = bodies(model.calls[0].prompt)
     assert "Bridges carry roads." in first
     assert "Otters" not in first
@@ -52,10 +49,13 @@ async def test_structure_cuts_at_headings_and_the_best_chunk_comes_first(make_ru
     assert answer.citations[0].quote == "Bridges rust."
 
 
-async def test_meaning_cuts_where_the_subject_changes(make_run, reply):
-    async with InMemorySources([notes(PLAIN)]) as sources:
-        run, model = make_run(sources, [reply()], embedder=BySubject())
-        await SemanticChunking(how="meaning", percentile=80).answer(QUESTION, run)
+async def test_meaning_cuts_where_the_subject_changes(ask):
+    _, _, model = await ask(
+        SemanticChunking(how="meaning", percentile=80),
+        QUESTION,
+        [notes(PLAIN)],
+        embedder=BySubject(),
+    )
     first, *_ = bodies(model.calls[0].prompt)
     assert first.startswith("Bridges")
     assert "Otters" not in first
@@ -72,36 +72,20 @@ async def test_no_chunk_is_longer_than_asked(make_run, reply):
         assert len(bodies(model.calls[0].prompt)) >= 3
 
 
-async def test_only_what_the_budget_holds_is_read(make_run, reply):
-    async with InMemorySources([notes()]) as sources:
-        run, model = make_run(sources, [reply()])
-        await SemanticChunking(budget=25).answer(QUESTION, run)
+async def test_only_what_the_budget_holds_is_read(ask):
+    _, _, model = await ask(SemanticChunking(budget=25), QUESTION, [notes()])
     (only,) = bodies(model.calls[0].prompt)
     assert "Bridges" in only
 
 
-async def test_meaning_needs_an_embedder(make_run):
-    async with InMemorySources([notes()]) as sources:
-        run, model = make_run(sources, [])
-        with pytest.raises(MissingCapability, match="embedder"):
-            await SemanticChunking(how="meaning").answer(QUESTION, run)
-    assert model.calls == []
-
-
 @pytest.mark.parametrize("how", ["structure", "meaning"])
-async def test_one_sentence_is_one_chunk_and_none_is_none(how, make_run, reply):
-    async with InMemorySources([notes("Bridges rust.")]) as sources:
-        run, model = make_run(sources, [reply()], embedder=BySubject())
-        await SemanticChunking(how=how).answer(QUESTION, run)
+async def test_one_sentence_is_one_chunk_and_none_is_none(how, ask):
+    _, _, model = await ask(
+        SemanticChunking(how=how), QUESTION, [notes("Bridges rust.")], embedder=BySubject()
+    )
     assert bodies(model.calls[0].prompt) == ["Bridges rust."]
-    async with InMemorySources([notes("  ")]) as sources:
-        run, model = make_run(sources, [], embedder=BySubject())
-        answer = await SemanticChunking(how=how).answer(QUESTION, run)
+    answer, _, model = await ask(
+        SemanticChunking(how=how), QUESTION, [notes("  ")], embedder=BySubject()
+    )
     assert not answer.found
     assert model.calls == []
-
-
-def test_numbers_are_held_to_what_they_can_mean():
-    for wrong in ({"tokens": 0}, {"budget": 0}, {"percentile": -1}):
-        with pytest.raises(UsageError):
-            SemanticChunking(**wrong)

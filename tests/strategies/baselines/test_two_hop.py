@@ -1,11 +1,8 @@
 import re
 
-import pytest
-
 from colligate.core.events import Retrieved
 from colligate.documents import Document
 from colligate.documents.markdown import markdown_tree
-from colligate.errors import UsageError
 from colligate.library.in_memory import InMemorySources
 from colligate.strategies.baselines.two_hop import TwoHop
 
@@ -29,20 +26,18 @@ def titles(prompt):
     return re.findall(r'<passage number="\d+" title="(\w+)"', prompt)
 
 
-async def test_what_was_found_is_looked_up_in_turn(make_run, reply):
-    async with InMemorySources(documents()) as sources:
-        run, model = make_run(sources, [reply()])
-        answer = await TwoHop(k=1, mode="sparse").answer(QUESTION, run)
+async def test_what_was_found_is_looked_up_in_turn(ask):
+    answer, run, model = await ask(TwoHop(k=1, mode="sparse"), QUESTION, documents())
     assert titles(model.calls[0].prompt) == ["anthem", "orlov"]
     searches = [e for _, e in run.trace.events if isinstance(e, Retrieved)]
     assert [e.query for e in searches] == [QUESTION, "anthem\n" + documents()[0].text]
     assert [e.reason for e in answer.evidence] == ["found for the question", "found for anthem"]
 
 
-async def test_each_passage_is_read_once(make_run, reply):
-    async with InMemorySources(documents()) as sources:
-        run, model = make_run(sources, [reply()])
-        await TwoHop(k=3, mode="sparse").answer("Orlov, Birch Lane, the anthem", run)
+async def test_each_passage_is_read_once(ask):
+    _, _, model = await ask(
+        TwoHop(k=3, mode="sparse"), "Orlov, Birch Lane, the anthem", documents()
+    )
     assert sorted(titles(model.calls[0].prompt)) == ["anthem", "birch", "orlov"]
 
 
@@ -58,15 +53,8 @@ async def test_what_does_not_fit_is_left_out_from_the_end(make_run, reply):
     assert any("do not fit" in warning for warning in run.warnings)
 
 
-async def test_nothing_found_costs_no_call(make_run):
-    async with InMemorySources(documents()) as sources:
-        run, model = make_run(sources, [])
-        answer = await TwoHop(mode="sparse").answer("Xyzzy?", run)
+async def test_nothing_found_costs_no_call(ask):
+    answer, run, model = await ask(TwoHop(mode="sparse"), "Xyzzy?", documents())
     assert not answer.found
     assert model.calls == []
     assert run.meter.retrieval_rounds == 1
-
-
-def test_numbers_are_held_to_what_they_can_mean():
-    with pytest.raises(UsageError, match="k is 0"):
-        TwoHop(k=0)

@@ -93,7 +93,7 @@ async def test_a_server_that_turns_out_to_give_no_likelihood_is_said(scored):
 
     fused, run, _ = await scored(likelihood=refuses, attention=attention)
     assert fused.missing == (Signal.LIKELIHOOD,)
-    assert run.warnings == ("done without likelihood: it gives none after all",)
+    assert run.warnings == ("likelihood is not used: it gives none after all",)
 
 
 async def test_a_scorer_with_too_small_a_window_is_done_without(scored):
@@ -102,7 +102,7 @@ async def test_a_scorer_with_too_small_a_window_is_done_without(scored):
 
     fused, run, _ = await scored(likelihood=likelihood, attention=too_small)
     assert fused.missing == (Signal.ATTENTION,)
-    assert run.warnings == ("done without attention: the prompt does not fit scripted",)
+    assert run.warnings == ("attention is not used: the prompt does not fit scripted",)
 
 
 async def test_with_nothing_to_go_by_all_score_alike_in_their_order(scored):

@@ -10,7 +10,7 @@ from colligate.library.in_memory import InMemorySources
 from colligate.models import Capability, LabelOdds
 from colligate.strategies.longrefiner import LongRefiner, Refiner
 from colligate.strategies.longrefiner.events import Selected, Structured, Weighed
-from colligate.strategies.longrefiner.structuring import write_skeleton
+from colligate.strategies.longrefiner.skeleton import write_skeleton
 from support.documents import make
 from support.runs import document
 

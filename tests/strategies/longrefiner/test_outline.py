@@ -10,7 +10,7 @@ from colligate.strategies.longrefiner.selection import (
     render_outline,
     selection_messages,
 )
-from colligate.strategies.longrefiner.tree import build_article
+from colligate.strategies.longrefiner.structuring import build_article
 from support.documents import make
 
 LIFE = """# Ada

@@ -13,7 +13,6 @@ from colligate.library.in_memory import InMemorySources
 from colligate.library.sources import SearchMode
 from colligate.strategies.longrefiner.method import (
     GSMode,
-    combine_scores,
     compute_global_scores,
     compute_local_scores,
     normalise_scores,
@@ -22,7 +21,7 @@ from colligate.strategies.longrefiner.method import (
     scope_messages,
     score_leaves,
 )
-from colligate.strategies.longrefiner.tree import build_article
+from colligate.strategies.longrefiner.structuring import build_article
 from support.documents import make
 
 # R_q
@@ -208,7 +207,3 @@ _T, _S = THIRD, THIRD * HALF
 )
 def test_global_scores(mode: str, selected: set[int], scores: list[float]) -> None:
     assert compute_global_scores(MADE, selected, GSMode(mode)) == pytest.approx(scores)
-
-
-def test_the_scope_weighs_the_global_score() -> None:
-    assert combine_scores([0.5, 1.0], 0.25, [1.0, 0.0]) == [0.75, 1.0]

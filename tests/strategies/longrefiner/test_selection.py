@@ -18,7 +18,7 @@ from colligate.strategies.longrefiner.selection import (
     render_selection,
     select_nodes,
 )
-from colligate.strategies.longrefiner.tree import Article, build_article
+from colligate.strategies.longrefiner.structuring import Article, build_article
 from support.documents import make
 
 

@@ -10,7 +10,7 @@ from colligate.documents import Document, Kind, Span, Tree
 from colligate.documents.markdown import markdown_tree
 from colligate.documents.tokens import estimate_tokens
 from colligate.errors import SpanError, UsageError
-from colligate.strategies.longrefiner.structuring import recover, write_skeleton
+from colligate.strategies.longrefiner.skeleton import recover, write_skeleton
 from support.documents import block_spans, make
 
 TEXT = """# Treaty of Ghent

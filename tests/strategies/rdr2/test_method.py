@@ -275,19 +275,23 @@ async def test_without_expansions_nothing_more_is_shown(sources, make_run):
     assert len(events) == 1
 
 
-async def test_without_similarity_a_group_is_drawn_by_question_and_document(sources, make_run):
-    async def draw(question, *hits):
+async def test_without_similarity_a_group_is_drawn_by_question_and_document(make_run):
+    twin = document("twin", PARK)
+
+    async def draw(question, found):
         (routing,), (event,), _ = await route(
-            sources, make_run, refuse, *hits, question=question, no_similarity=True
+            sources, make_run, refuse, found, question=question, no_similarity=True
         )
         parents = {routing.tree.nodes[node].parent for node in event.highlighted}
         assert [routing.tree.content_children(p) for p in parents] == [event.highlighted]
         return event.highlighted
 
-    drawn = {question: await draw(question, TOWER) for question in map(str, range(30))}
-    assert set(drawn.values()) == {(1,), (3, 4), (6,), (8,), (10,), (12,)}
-    for question, group in drawn.items():
-        assert await draw(question, PRICE) == group  # whatever was found
+    async with InMemorySources([*DOCUMENTS.values(), twin]) as sources:
+        drawn = {question: await draw(question, TOWER) for question in map(str, range(30))}
+        assert set(drawn.values()) == {(1,), (3, 4), (6,), (8,), (10,), (12,)}
+        for question, group in drawn.items():
+            assert await draw(question, PRICE) == group  # whatever was found
+        assert drawn != {question: await draw(question, hit("sold", twin)) for question in drawn}
 
 
 async def test_headings_alone_can_all_be_expanded(sources, make_run):

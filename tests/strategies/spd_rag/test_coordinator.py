@@ -1,7 +1,7 @@
 import pytest
 
 from colligate.models.structured import parse
-from colligate.strategies.spd_rag.method import Todos, coordinator_messages
+from colligate.strategies.spd_rag.prompts import Todos, coordinator_messages
 
 
 def test_the_coordinator_sees_the_question_and_nothing_that_ends_its_place():

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from colligate.core.fit import split_by_tokens
 from colligate.strategies.spd_rag.synthesis import (
-    fair_shares,
+    build_merge_tree,
     group_by_tokens,
-    grouped,
-    merge_tree,
+    group_texts,
+    share_fairly,
 )
 
 COUNTS = st.lists(st.integers(0, 900), min_size=1, max_size=60)
@@ -31,7 +31,7 @@ def texts(draw):
 @given(texts(), st.integers(1, 2000))
 def test_every_text_is_in_one_group_and_no_group_of_several_exceeds_the_budget(made, budget):
     vectors, tokens = made
-    found = grouped(vectors, tokens, budget)
+    found = group_texts(vectors, tokens, budget)
     members = [text for group in found.groups for text in group]
     assert sorted(members) == list(range(len(tokens)))
     for group in found.groups:
@@ -42,7 +42,7 @@ def test_every_text_is_in_one_group_and_no_group_of_several_exceeds_the_budget(m
 @given(texts(), st.integers(1, 2000))
 def test_there_are_always_fewer_groups_so_that_levels_end(made, budget):
     vectors, tokens = made
-    found = grouped(vectors, tokens, budget)
+    found = group_texts(vectors, tokens, budget)
     assert len(found.groups) < max(2, len(tokens))
     assert not found.forced or len(found.groups) == 1
 
@@ -50,8 +50,8 @@ def test_there_are_always_fewer_groups_so_that_levels_end(made, budget):
 @given(texts(), st.integers(1, 2000))
 def test_a_group_is_forced_only_where_no_two_neighbours_of_the_tree_fit(made, budget):
     vectors, tokens = made
-    found = grouped(vectors, tokens, budget)
-    (*pair,) = merge_tree(vectors)[:1]
+    found = group_texts(vectors, tokens, budget)
+    (*pair,) = build_merge_tree(vectors)[:1]
     if found.forced:
         left, right = pair[0]
         assert tokens[left] + tokens[right] > budget
@@ -64,7 +64,7 @@ def test_hundreds_of_texts_shrink_to_one_level_by_level(count):
     tokens = [chance.randint(20, 400) for _ in range(count)]
     levels = 0
     while len(tokens) > 1:
-        found = grouped(vectors, tokens, 2000)
+        found = group_texts(vectors, tokens, 2000)
         assert not found.forced
         vectors = np.array([vectors[list(group)].mean(axis=0) for group in found.groups])
         # A synthesis is shorter than what it is of.
@@ -76,15 +76,15 @@ def test_hundreds_of_texts_shrink_to_one_level_by_level(count):
 def test_the_nearest_texts_are_put_together_first():
     east, north = [1.0, 0.0], [0.0, 1.0]
     vectors = [east, north, [0.99, 0.1], [0.1, 0.99]]
-    assert merge_tree(vectors)[0] in ((0, 2), (1, 3))
-    assert grouped(vectors, [10, 10, 10, 10], 20).groups == ((0, 2), (1, 3))
+    assert build_merge_tree(vectors)[0] in ((0, 2), (1, 3))
+    assert group_texts(vectors, [10, 10, 10, 10], 20).groups == ((0, 2), (1, 3))
 
 
 def test_average_linkage_is_by_the_mean_distance_of_all_pairs():
     # By single linkage 2 would join the first group, by its nearest member.
     angles = np.radians([0, 20, 45, 66])
     vectors = np.column_stack([np.cos(angles), np.sin(angles)])
-    assert merge_tree(vectors) == [(0, 1), (2, 3), (4, 5)]
+    assert build_merge_tree(vectors) == [(0, 1), (2, 3), (4, 5)]
 
 
 def test_a_refused_merge_blocks_all_that_are_built_on_it():
@@ -95,13 +95,13 @@ def test_a_refused_merge_blocks_all_that_are_built_on_it():
 
 
 def test_where_no_two_fit_together_all_are_forced_into_one_group():
-    found = grouped([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], [80, 90, 70], 100)
+    found = group_texts([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], [80, 90, 70], 100)
     assert found.groups == ((0, 1, 2),)
     assert found.forced
 
 
 def test_a_text_longer_than_the_budget_stays_by_itself():
-    found = grouped([[0.0, 1.0], [1.0, 0.0], [1.0, 0.1]], [500, 10, 20], 100)
+    found = group_texts([[0.0, 1.0], [1.0, 0.0], [1.0, 0.1]], [500, 10, 20], 100)
     assert found.groups == ((0,), (1, 2))
     assert not found.forced
 
@@ -112,7 +112,7 @@ def test_thousands_of_texts_are_grouped_in_bounded_memory_and_still_by_likeness(
     vectors = np.eye(4, 64, dtype=np.float32)[kinds]
     vectors += 0.01 * np.random.default_rng(1).random(vectors.shape, dtype=np.float32)
     tracemalloc.start()
-    found = grouped(vectors, [10] * 5000, 100)
+    found = group_texts(vectors, [10] * 5000, 100)
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert most < 40_000_000  # all distances at once are 100 MB
@@ -123,13 +123,13 @@ def test_thousands_of_texts_are_grouped_in_bounded_memory_and_still_by_likeness(
 
 @pytest.mark.parametrize("count", [0, 1])
 def test_one_text_is_one_group_and_none_is_none(count):
-    assert grouped(np.ones((count, 4)), [7] * count, 5).groups == ((0,),) * count
+    assert group_texts(np.ones((count, 4)), [7] * count, 5).groups == ((0,),) * count
 
 
 def test_zero_vectors_and_equal_ones_break_nothing():
     vectors = [[0.0, 0.0], [0.0, 0.0], [1.0, 0.0], [1.0, 0.0]]
-    assert merge_tree(vectors)[0] == (2, 3)
-    assert grouped(vectors, [10] * 4, 25).groups == ((0, 1), (2, 3))
+    assert build_merge_tree(vectors)[0] == (2, 3)
+    assert group_texts(vectors, [10] * 4, 25).groups == ((0, 1), (2, 3))
 
 
 @given(COUNTS, st.integers(1, 1500))
@@ -143,9 +143,9 @@ def test_runs_keep_the_order_and_the_budget(tokens, budget):
 
 @given(st.lists(COUNTS, max_size=12), st.integers(0, 4000))
 def test_shares_keep_the_budget_and_favour_nobody(tokens, budget):
-    kept = fair_shares(tokens, budget)
+    kept = share_fairly(tokens, budget)
     assert sum(sum(parts[:share]) for parts, share in zip(tokens, kept, strict=True)) <= budget
     if sum(map(sum, tokens)) <= budget:
         assert kept == [len(parts) for parts in tokens]
-    equal = fair_shares([[10] * 9] * len(tokens), budget)
+    equal = share_fairly([[10] * 9] * len(tokens), budget)
     assert not equal or max(equal) - min(equal) <= 1

@@ -20,6 +20,7 @@ from colligate.errors import BudgetExceeded, ModelError, ServerFailed, UsageErro
 from colligate.library.in_memory import InMemorySources
 from colligate.library.sources import DocumentInfo
 from colligate.models import Role
+from colligate.strategies.spd_rag import SPDRAG
 from colligate.strategies.spd_rag.events import (
     AgentEnded,
     AgentTurn,
@@ -27,7 +28,6 @@ from colligate.strategies.spd_rag.events import (
     Planned,
     Synthesised,
 )
-from colligate.strategies.spd_rag.method import SPDRAG
 from colligate.testing import ScriptedModel
 
 QUESTION = "How much rain did each station record in March?"
@@ -472,7 +472,7 @@ async def test_where_the_last_reply_cannot_be_had_the_findings_are_given_and_cit
         "Station 1 recorded 11 millimetres of rain. [1] "
         "Station 2 recorded 12 millimetres of rain. [2]"
     )
-    assert any("put together by no model" in warning for warning in run.warnings)
+    assert any("last synthesis failed" in warning for warning in run.warnings)
 
 
 # What is in view

@@ -15,7 +15,7 @@ from colligate.models.base import Capability, Role
 from colligate.models.metering import Meter
 from colligate.strategies.dualrag.method import DualRAG
 from colligate.testing import ScriptedModel
-from colligate.training.dualrag_samples import Gold
+from colligate.training.dualrag import GoldDocument
 from colligate.training.trajectories import read_trajectory
 
 TEXTS = {
@@ -117,8 +117,8 @@ def facts() -> dict[str, str]:
 
 
 @pytest.fixture
-def golds() -> list[Gold]:
-    return [Gold(id_, TITLES[id_]) for id_ in ("film", "mercer", "lund")]
+def golds() -> list[GoldDocument]:
+    return [GoldDocument(id_, TITLES[id_]) for id_ in ("film", "mercer", "lund")]
 
 
 @pytest.fixture

@@ -8,11 +8,12 @@ import os
 import shutil
 import signal
 import sys
+import threading
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,14 +21,20 @@ import pytest
 from colligate.core.events import Event, Noted, Progressed
 from colligate.errors import ColligateError, FaultyRecord, MissingExtra, UsageError
 from colligate.models import Message
-from colligate.session import Opened
+from colligate.session import Session
 from colligate.settings import Named, Settings
-from colligate.training import sft
-from colligate.training.fit import SEAL, Fitted, fit, read_curve, step_of
-from colligate.training.launch import Place
+from colligate.training import fitting
+from colligate.training.fitting import Fitted, Rank, catch_signals, fit, read_rank
 from colligate.training.recipes import Recipe, read_recipe
 from colligate.training.samples import HELD_OUT, TRAIN, Sample, write_samples
-from colligate.training.sft import How, Libraries
+from colligate.training.trainer import (
+    SEAL,
+    Computation,
+    Device,
+    plan_computation,
+    read_curve,
+    step_of,
+)
 from support.models import ask
 
 ASK = (Message("system", "Be brief."), Message("user", "How many otters are there? fish "))
@@ -43,6 +50,21 @@ STEPS = 12
 @pytest.fixture
 def base(tiny: Callable[..., Path]) -> str:
     return f"hf:{tiny()}"
+
+
+@pytest.fixture
+def train(base: str, data: Path, tmp_path: Path) -> Callable[..., Fitted]:
+    """`train(*settings, out=..., listener=..., recipe=...)` fits the tiny model quickly."""
+
+    def run(
+        *settings: str,
+        out: Path = tmp_path,
+        listener: Callable[[Event], None] = lambda event: None,
+        recipe: str = "rdr2-router-small",
+    ) -> Fitted:
+        return fit(recipe, data, base, out, (*QUICK, *settings), listener)
+
+    return run
 
 
 @pytest.fixture(scope="session")
@@ -96,12 +118,9 @@ def losses(folder: Path) -> list[tuple[int, float | None, float | None, int]]:
 
 
 async def said(model: str) -> str:
-    opened = Opened()
-    try:
-        chat = await opened.model(Named(model), Settings())
+    async with Session(Settings()) as session:
+        chat = await session.open_model(Named(model))
         return (await ask(chat, ASK, max_tokens=8)).text
-    finally:
-        await opened.aclose()
 
 
 async def test_an_adapter_is_learnt_and_loaded(whole: Fitted, base: str) -> None:
@@ -155,9 +174,8 @@ def test_the_record(whole: Fitted, base: str, data: Path) -> None:
     assert all(s["began"] and s["ended"] for s in record["sessions"])
 
 
-async def test_all_parameters(base: str, data: Path, tmp_path: Path) -> None:
-    quick = (*QUICK, "method=full", "learning_rate=0.003", "targets=all-linear")
-    fitted = fit("rdr2-router-small", data, base, tmp_path, quick)
+async def test_all_parameters(tmp_path: Path, train: Any) -> None:
+    fitted = train("method=full", "learning_rate=0.003", "targets=all-linear")
     assert fitted.finished
     assert fitted.model == f"hf:{tmp_path}"
     assert await said(fitted.model) == "none"
@@ -167,19 +185,17 @@ async def test_all_parameters(base: str, data: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("at", [2, 4, 7])
-def test_stopped_and_gone_on_with(
-    whole: Fitted, base: str, data: Path, tmp_path: Path, at: int
-) -> None:
+def test_stopped_and_gone_on_with(whole: Fitted, tmp_path: Path, at: int, train: Any) -> None:
     first = Listening(at, interrupt)
-    stopped = fit("rdr2-router-small", data, base, tmp_path, QUICK, first)
+    stopped = train(listener=first)
     assert not stopped.finished
     assert at <= stopped.step <= at + 1
     assert "stopping after this step" in first.notes
     assert not (tmp_path / "adapter_config.json").exists()
     assert (tmp_path / "curve.svg").exists()
     second = Listening()
-    gone_on = fit("rdr2-router-small", data, base, tmp_path, QUICK, second)
-    assert f"going on from step {stopped.step}" in second.notes
+    gone_on = train(listener=second)
+    assert f"resuming from step {stopped.step}" in second.notes
     assert gone_on.finished
     assert losses(tmp_path) == losses(whole.out)
     assert same(weights(tmp_path), weights(whole.out))
@@ -189,29 +205,19 @@ def test_stopped_and_gone_on_with(
 
 
 @pytest.mark.parametrize("at", [1, 6, STEPS])
-def test_killed_and_gone_on_with(
-    whole: Fitted, base: str, data: Path, tmp_path: Path, at: int
-) -> None:
+def test_killed_and_gone_on_with(whole: Fitted, tmp_path: Path, at: int, train: Any) -> None:
     with pytest.raises(KeyboardInterrupt):
-        fit("rdr2-router-small", data, base, tmp_path, QUICK, Listening(at, killed))
+        train(listener=Listening(at, killed))
     listening = Listening()
-    assert fit("rdr2-router-small", data, base, tmp_path, QUICK, listening).finished
-    assert ("going on from step" in listening.notes) == (at > 4)
+    assert train(listener=listening).finished
+    assert ("resuming from step" in listening.notes) == (at > 4)
     assert losses(tmp_path) == losses(whole.out)
     assert same(weights(tmp_path), weights(whole.out))
 
 
-def test_what_is_computed_again_to_save_memory_learns_the_same(
-    base: str, data: Path, tmp_path: Path
-) -> None:
+def test_what_is_computed_again_to_save_memory_learns_the_same(tmp_path: Path, train: Any) -> None:
     found = [
-        fit(
-            "rdr2-router-small",
-            data,
-            base,
-            tmp_path / again,
-            (*QUICK, "steps=3", f"gradient_checkpointing={again}"),
-        )
+        train("steps=3", f"gradient_checkpointing={again}", out=tmp_path / again)
         for again in ("true", "false")
     ]
     again, once = ((each.loss, each.held_out_after) for each in found)
@@ -226,20 +232,20 @@ def test_a_signal_is_handled_as_before_afterwards(whole: Fitted) -> None:
 
 
 @pytest.fixture
-def stopped(base: str, data: Path, tmp_path: Path) -> Path:
+def stopped(train: Any, tmp_path: Path) -> Path:
     """A training with the checkpoints 4 and 6."""
-    fit("rdr2-router-small", data, base, tmp_path, QUICK, Listening(6, interrupt))
+    train(listener=Listening(6, interrupt))
     return tmp_path
 
 
-def test_a_checkpoint_half_written(whole: Fitted, base: str, data: Path, stopped: Path) -> None:
+def test_a_checkpoint_half_written(whole: Fitted, stopped: Path, train: Any) -> None:
     *_, last = sorted((stopped / "checkpoints").glob("checkpoint-*"), key=step_of)
     (last / SEAL).unlink()
     (last / "optimizer.pt").write_bytes(b"PK")
     listening = Listening()
-    assert fit("rdr2-router-small", data, base, stopped, QUICK, listening).finished
-    assert f"{last.name} was not whole" in listening.notes
-    assert "going on from step 4" in listening.notes
+    assert train(out=stopped, listener=listening).finished
+    assert f"{last.name} was not complete" in listening.notes
+    assert "resuming from step 4" in listening.notes
     assert same(weights(stopped), weights(whole.out))
 
 
@@ -250,23 +256,21 @@ def test_a_checkpoint_half_written(whole: Fitted, base: str, data: Path, stopped
         RuntimeError("[enforce fail] PytorchStreamWriter failed writing file data/0"),
     ],
 )
-def test_a_disk_that_is_full(
-    base: str, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
-) -> None:
+def test_a_disk_that_is_full(monkeypatch: pytest.MonkeyPatch, error: Exception, train: Any) -> None:
     import torch
 
     def full(*_: Any, **__: Any) -> None:
         raise error
 
-    quick = (*QUICK, "steps=1", "held_out=0")
+    quick = ("steps=1", "held_out=0")
     with monkeypatch.context() as broken:
         broken.setattr(torch, "save", full)
-        with pytest.raises(ColligateError, match=r"write a checkpoint: .*; see that") as e:
-            fit("rdr2-router-small", data, base, tmp_path, quick)
+        with pytest.raises(ColligateError, match=r"write a checkpoint: .*; check that") as e:
+            train(*quick)
     assert "\n" not in str(e.value)
     listening = Listening()
-    assert fit("rdr2-router-small", data, base, tmp_path, quick, listening).finished
-    assert "checkpoint-1 was not whole" in listening.notes
+    assert train(*quick, listener=listening).finished
+    assert "checkpoint-1 was not complete" in listening.notes
 
 
 def unfinished(whole: Path, copy: Path) -> None:
@@ -287,36 +291,29 @@ def unfinished(whole: Path, copy: Path) -> None:
 )
 @pytest.mark.parametrize("name", ["optimizer.pt", "adapter_model.safetensors"])
 def test_a_damaged_checkpoint(
-    whole: Fitted,
-    base: str,
-    data: Path,
-    tmp_path: Path,
-    name: str,
-    damage: Callable[[Path], Any],
+    whole: Fitted, tmp_path: Path, name: str, damage: Callable[[Path], Any], train: Any
 ) -> None:
     unfinished(whole.out, tmp_path)
     last = tmp_path / "checkpoints" / f"checkpoint-{STEPS}"
     damage(last / name)
     with pytest.raises(ColligateError, match=f"the checkpoint {last} is damaged: {name}") as caught:
-        fit("rdr2-router-small", data, base, tmp_path, QUICK)
+        train()
     assert "\n" not in str(caught.value)
-    assert "delete that folder, and the same command goes on from checkpoint-8" in str(caught.value)
+    assert "delete that folder, and the same command resumes from checkpoint-8" in str(caught.value)
 
 
-def test_killed_before_the_model_was_kept(
-    whole: Fitted, base: str, data: Path, tmp_path: Path
-) -> None:
+def test_killed_before_the_model_was_kept(whole: Fitted, tmp_path: Path, train: Any) -> None:
     unfinished(whole.out, tmp_path)
     (tmp_path / "adapter_model.safetensors").unlink()
-    assert fit("rdr2-router-small", data, base, tmp_path, QUICK).finished
+    assert train().finished
     assert losses(tmp_path) == losses(whole.out)
     assert same(weights(tmp_path), weights(whole.out))
 
 
-def test_a_finished_training_is_left_alone(whole: Fitted, base: str, data: Path) -> None:
+def test_a_finished_training_is_left_alone(whole: Fitted, train: Any) -> None:
     before = (whole.out / "curve.jsonl").read_bytes()
     listening = Listening()
-    again = fit("rdr2-router-small", data, base, whole.out, QUICK, listening)
+    again = train(out=whole.out, listener=listening)
     assert "is finished" in listening.notes
     assert again == whole
     assert (whole.out / "curve.jsonl").read_bytes() == before
@@ -330,11 +327,9 @@ def test_a_finished_training_is_left_alone(whole: Fitted, base: str, data: Path)
         (("tasks=scope",), r"tasks was \['router'\] and is \['scope'\]"),
     ],
 )
-def test_one_made_otherwise(
-    whole: Fitted, base: str, data: Path, settings: tuple[str, ...], why: str
-) -> None:
+def test_one_made_otherwise(whole: Fitted, settings: tuple[str, ...], why: str, train: Any) -> None:
     with pytest.raises(UsageError, match=f"cannot resume .*{why}"):
-        fit("rdr2-router-small", data, base, whole.out, (*QUICK, *settings))
+        train(*settings, out=whole.out)
 
 
 def test_data_that_have_changed(whole: Fitted, base: str, data: Path, tmp_path: Path) -> None:
@@ -348,30 +343,26 @@ def test_data_that_have_changed(whole: Fitted, base: str, data: Path, tmp_path: 
         fit("rdr2-router-small", tmp_path, base, whole.out, QUICK)
 
 
-def test_what_is_too_long_is_said(base: str, data: Path, tmp_path: Path) -> None:
+def test_what_is_too_long_is_said(tmp_path: Path, train: Any) -> None:
     listening = Listening()
-    quick = (*QUICK, "cutoff=45", "steps=1")
-    fitted = fit("rdr2-router-small", data, base, tmp_path, quick, listening)
+    fitted = train("cutoff=45", "steps=1", listener=listening)
     assert 0 < fitted.left_out < 24
     assert fitted.left_out + fitted.samples == 24
     assert (
         f"{fitted.left_out} of 24 samples are left out: they have more than 45" in listening.notes
     )
     with pytest.raises(UsageError, match="no sample has at most 5 tokens"):
-        fit("rdr2-router-small", data, base, tmp_path / "none", (*QUICK, "cutoff=5"))
+        train("cutoff=5", out=tmp_path / "none")
 
 
-def test_only_the_recipes_tasks(base: str, data: Path, tmp_path: Path) -> None:
-    quick = (*QUICK, "global_batch=1", "steps=1")
-    fitted = fit("longrefiner-scope-small", data, base, tmp_path, quick)
+def test_only_the_recipes_tasks(tmp_path: Path, train: Any) -> None:
+    fitted = train("global_batch=1", "steps=1", recipe="longrefiner-scope-small")
     assert (fitted.samples, fitted.held_out_after) == (1, None)
     with pytest.raises(UsageError, match="no sample of structuring: there are 24 of router, 1 of"):
-        fit("longrefiner-structuring-small", data, base, tmp_path / "none")
+        train(out=tmp_path / "none", recipe="longrefiner-structuring-small")
 
 
-def test_the_labels_reach_the_model(
-    base: str, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_labels_reach_the_model(base: str, monkeypatch: pytest.MonkeyPatch, train: Any) -> None:
     """What TRL makes of the samples: the prompts' tokens without labels, the replies' with them."""
     from trl import SFTTrainer
 
@@ -383,7 +374,7 @@ def test_the_labels_reach_the_model(
         return step(self, model, inputs, *args, **kwargs)
 
     monkeypatch.setattr(SFTTrainer, "training_step", stepped)
-    fit("rdr2-router-small", data, base, tmp_path, (*QUICK, "epochs=1", "held_out=0"))
+    train("epochs=1", "held_out=0")
     from colligate.models.hf.loading import find_source, load_tokenizer
 
     tokenizer = load_tokenizer(find_source(base.removeprefix("hf:")))
@@ -396,9 +387,7 @@ def test_the_labels_reach_the_model(
     assert len({tuple(ids) for ids, _ in seen}) == 5
 
 
-def test_nobody_is_told(
-    base: str, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nobody_is_told(monkeypatch: pytest.MonkeyPatch, train: Any) -> None:
     import trl.trainer.base_trainer
 
     def told(*_: Any, **__: Any) -> None:
@@ -406,20 +395,17 @@ def test_nobody_is_told(
 
     monkeypatch.delenv("CI", raising=False)
     monkeypatch.setattr(trl.trainer.base_trainer, "send_telemetry", told)
-    fit("rdr2-router-small", data, base, tmp_path, (*QUICK, "steps=1"))
+    train("steps=1")
 
 
-def test_nothing_is_printed(
-    base: str, data: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    fit("rdr2-router-small", data, base, tmp_path, (*QUICK, "steps=2"))
+def test_nothing_is_printed(capfd: pytest.CaptureFixture[str], train: Any) -> None:
+    train("steps=2")
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_loss_that_is_no_number(base: str, data: Path, tmp_path: Path) -> None:
-    quick = (*QUICK, "learning_rate=1e38", "schedule=constant", "warmup=0")
-    with pytest.raises(ColligateError, match="is no number: nan; take a smaller --set learning"):
-        fit("rdr2-router-small", data, base, tmp_path, quick)
+def test_a_loss_that_is_no_number(train: Any) -> None:
+    with pytest.raises(ColligateError, match="is not a number: nan; take a smaller --set learning"):
+        train("learning_rate=1e38", "schedule=constant", "warmup=0")
 
 
 @pytest.mark.parametrize(
@@ -452,66 +438,59 @@ def test_a_faulty_line(base: str, data: Path, tmp_path: Path) -> None:
         fit("rdr2-router-small", tmp_path, base, tmp_path / "out", QUICK)
 
 
-def test_without_trl(
-    base: str, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_trl(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("fitting", "trainer"):
+        monkeypatch.delitem(sys.modules, f"colligate.training.{name}")
     monkeypatch.setitem(sys.modules, "trl", None)
     with pytest.raises(MissingExtra, match=r"pip install 'colligate\[train\]'"):
-        fit("rdr2-router-small", data, base, tmp_path)
+        import_module("colligate.training.fitting")
 
 
-def test_a_batch_that_cannot_be_shared(base: str, data: Path, tmp_path: Path) -> None:
+def test_a_batch_that_cannot_be_shared(train: Any) -> None:
     with pytest.raises(UsageError, match="global_batch: 4 samples cannot be shared evenly"):
-        fit("rdr2-router-small", data, base, tmp_path, (*QUICK, "device_batch=3"))
+        train("device_batch=3")
 
 
-def test_a_folder_in_use(whole: Fitted, base: str, data: Path) -> None:
+def test_a_folder_in_use(whole: Fitted, train: Any) -> None:
     from filelock import FileLock
 
     with FileLock(whole.out / "lock"), pytest.raises(UsageError, match="another process works"):
-        fit("rdr2-router-small", data, base, whole.out, QUICK)
-
-
-def on(gpus: int, bf16: bool = True, flash: bool = False) -> Libraries:
-    """What a machine says of itself."""
-    cuda = SimpleNamespace(is_available=lambda: gpus > 0, is_bf16_supported=lambda: bf16)
-    cpu = SimpleNamespace(get_capabilities=lambda: {"avx512_bf16": bf16})
-    torch = SimpleNamespace(cuda=cuda, cpu=cpu)
-    utils = SimpleNamespace(is_flash_attn_2_available=lambda: flash)
-    return Libraries(torch, SimpleNamespace(utils=utils), None, None, None)
+        train(out=whole.out)
 
 
 def test_how_a_recipe_is_computed() -> None:
     dualrag, router = read_recipe("dualrag"), read_recipe("rdr2-router")
 
-    def how(recipe: Recipe, libraries: Libraries, world: int = 1) -> How:
-        return sft.how(recipe, 1000, lambda: 250, Place(0, world), libraries)
+    def plan(recipe: Recipe, device: Device, processes: int = 1) -> Computation:
+        return plan_computation(recipe, 1000, lambda: 250, processes, device)
 
-    assert how(router, on(0)) == How("bfloat16", "sdpa", False, 8)
-    assert how(router, on(0, bf16=False, flash=True)) == How("float32", "sdpa", False, 8)
-    assert how(router, on(1)) == How("bfloat16", "sdpa", False, 8)
-    assert how(router, on(1, flash=True)) == How("bfloat16", "flash_attention_2", False, 8)
-    assert how(router, on(1, bf16=False)) == How("float32", "sdpa", False, 8)
-    assert how(router, on(4), world=4).accumulation == 2
+    cpu, gpu = Device(), Device(1)
+    assert plan(router, cpu) == Computation("bfloat16", "sdpa", False, 8)
+    assert plan(router, Device(0, False, True)) == Computation("float32", "sdpa", False, 8)
+    assert plan(router, gpu) == Computation("bfloat16", "sdpa", False, 8)
+    flash = Device(1, flash_attention=True)
+    assert plan(router, flash) == Computation("bfloat16", "flash_attention_2", False, 8)
+    assert plan(router, Device(1, False)) == Computation("float32", "sdpa", False, 8)
+    assert plan(router, Device(4), 4).accumulation == 2
     # Four samples a sequence: a step has 128 samples, so 32 sequences.
-    assert how(dualrag, on(1)) == How("bfloat16", "sdpa", True, 32)
-    assert how(dualrag, on(16), world=16) == How("bfloat16", "sdpa", True, 2)
-    assert how(dualrag, on(0)).packing is False
+    assert plan(dualrag, gpu) == Computation("bfloat16", "sdpa", True, 32)
+    assert plan(dualrag, Device(16), 16) == Computation("bfloat16", "sdpa", True, 2)
+    assert plan(dualrag, cpu).packing is False
     with pytest.raises(UsageError, match="this GPU does not compute in it"):
-        how(replace(router, precision="bfloat16"), on(1, bf16=False))
+        plan(replace(router, precision="bfloat16"), Device(1, False))
 
 
 def test_packed_samples_are_blind_to_each_other(
-    base: str, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, train: Any
 ) -> None:
-    quick = (*QUICK, "steps=1", "global_batch=24", "packing=true")
+    quick = ("steps=1", "global_batch=24", "packing=true")
     listening = Listening()
-    alone = fit("rdr2-router-small", data, base, tmp_path / "alone", quick, listening)
+    alone = train(*quick, out=tmp_path / "alone", listener=listening)
     assert "samples are not packed" in listening.notes
     # On this machine as it would be where there is a GPU: the 24 samples in three sequences.
-    how = How("float32", "sdpa", True, 3)
-    monkeypatch.setattr(sft, "how", lambda *_: how)
-    together = fit("rdr2-router-small", data, base, tmp_path / "together", quick)
+    computation = Computation("float32", "sdpa", True, 3)
+    monkeypatch.setattr(fitting, "plan_computation", lambda *_: computation)
+    together = train(*quick, out=tmp_path / "together")
     assert together.loss == pytest.approx(alone.loss, abs=1e-4)
     assert together.tokens == alone.tokens
 
@@ -522,3 +501,53 @@ def test_a_sample_that_the_template_refuses(tiny: Callable[..., Path], tmp_path:
     write_samples(tmp_path / TRAIN, [sample])
     with pytest.raises(ColligateError, match="chat template refuses the messages"):
         fit("rdr2-router-small", tmp_path, f"hf:{tiny(template)}", tmp_path / "out", QUICK)
+
+
+# The processes of a training.
+
+
+def test_the_rank_is_read_from_what_the_launcher_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("RANK", "WORLD_SIZE", "ACCELERATE_USE_FSDP", "ACCELERATE_USE_DEEPSPEED"):
+        monkeypatch.delenv(name, raising=False)
+    assert read_rank() == Rank(0, 1, False)
+    assert read_rank().first
+    monkeypatch.setenv("RANK", "3")
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
+    assert read_rank() == Rank(3, 4, True)
+    assert not read_rank().first
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_first_signal_asks_and_the_second_ends(number: int) -> None:
+    before = signal.getsignal(number)
+    noted: list[int] = []
+    with catch_signals(lambda: noted.append(1), Rank()) as stop:
+        assert not stop.is_set()
+        os.kill(os.getpid(), number)
+        assert stop.is_set()
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), number)
+    assert noted == [1]
+    assert signal.getsignal(number) is before
+
+
+def test_a_signal_that_the_launcher_repeats_does_not_end_it() -> None:
+    with catch_signals(lambda: None, Rank(0, 2)) as stop:
+        interrupt()
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert stop.is_set()
+
+
+def test_in_another_thread_signals_are_not_changed() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    seen = []
+
+    def work() -> None:
+        with catch_signals(lambda: None, Rank()):
+            seen.append(signal.getsignal(signal.SIGINT))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert seen == [before]

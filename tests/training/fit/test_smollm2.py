@@ -13,7 +13,7 @@ from colligate.models.base import Message
 from colligate.models.hf.loading import find_source, load_model, load_tokenizer
 from colligate.models.hf.model import HFModel
 from colligate.models.weights import pull
-from colligate.training.fit import fit, read_curve
+from colligate.training.fitting import fit, read_curve
 from colligate.training.samples import HELD_OUT, TRAIN, Sample, write_samples
 from support.models import ask
 

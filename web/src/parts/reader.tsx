@@ -83,7 +83,7 @@ export function Reader({ library, id, start, end, others = [] }: Shown) {
             class="more-text"
             onClick={() => void more(text.start - AT_ONCE, text.start)}
           >
-            Show the text before
+            Show earlier text
           </button>
         )}
         <Body text={text} nodes={tree.nodes} main={main} others={rangesIn(id, others)} />
@@ -93,7 +93,7 @@ export function Reader({ library, id, start, end, others = [] }: Shown) {
             class="more-text"
             onClick={() => void more(text.end, text.end + AT_ONCE)}
           >
-            Show the text after ({counted(text.characters - text.end, "character")})
+            Show later text ({counted(text.characters - text.end, "character")})
           </button>
         )}
       </div>

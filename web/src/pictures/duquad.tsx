@@ -107,7 +107,7 @@ export function DuquadPicture({ events }: { events: readonly TraceEvent[] }) {
         </ul>
       </figcaption>
       {named.length > 0 && <ol class="rows">{named.map((row) => drawn(row, false))}</ol>}
-      {views.length > 0 && rest.length > 0 && <h3 class="divide">Named by no agent</h3>}
+      {views.length > 0 && rest.length > 0 && <h3 class="divide">Not named by any agent</h3>}
       <ol class={views.length ? "rows rest" : "rows"}>
         {rest.map((row) => drawn(row, views.length > 0))}
       </ol>

@@ -7,8 +7,8 @@ const WHY: Record<string, string> = {
   enough: "nothing is missing",
   rounds: "the limit of rounds is reached",
   "nothing new": "several rounds found nothing new",
-  repeated: "nothing new, and a repeated thought",
-  budget: "the rest of the budget is reserved for the answer",
+  repeated: "the thought repeats and nothing new was found",
+  budget: "the rest of the token budget is reserved for the answer",
 };
 
 /** DualRAG: a thought, what it looks up, and the outline of knowledge that grows from it. */

@@ -88,8 +88,8 @@ function Refined({
       <p class="quiet">
         {structured && `${structured.nodes} parts from ${structured.basis}`}
         {event.scope !== null &&
-          `; the question asks for ${event.scope < 0.3 ? "one place" : event.scope > 0.7 ? "the whole" : "some of the whole"} (scope ${event.scope.toFixed(2)})`}
-        {event.selected.length > 0 && `; helpful titles: ${event.selected.join(", ")}`}
+          `; the question needs ${event.scope < 0.3 ? "one place" : event.scope > 0.7 ? "the whole document" : "several parts"} (scope ${event.scope.toFixed(2)})`}
+        {event.selected.length > 0 && `; chosen headings: ${event.selected.join(", ")}`}
       </p>
       {event.nodes.length > 0 && <Parts event={event} />}
     </details>

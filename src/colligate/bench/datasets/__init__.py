@@ -11,7 +11,7 @@ from colligate.bench.datasets.records import (
     make_format,
     parse_questions,
 )
-from colligate.bench.datasets.sampling import draw_sample
+from colligate.bench.question import draw_sample
 
 __all__ = [
     "FORMATS",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from pydantic import AliasChoices, Field
 
+from colligate.bench.datasets.plain import ShortAnswers, make_readings
 from colligate.bench.datasets.records import (
     JsonObject,
     NullableText,
@@ -17,7 +18,6 @@ from colligate.bench.datasets.records import (
     make_format,
     unique,
 )
-from colligate.bench.datasets.tasks import ShortAnswers, make_readings
 from colligate.bench.question import Candidate, Question, QuestionTask
 
 

@@ -49,9 +49,5 @@ def _make_question(record: _Record) -> Question:
 
 
 FINANCEBENCH = make_format(
-    "financebench",
-    "FinanceBench",
-    _Record,
-    _make_question,
-    has_fields("financebench_id"),
+    "financebench", "FinanceBench", _Record, _make_question, has_fields("financebench_id")
 )

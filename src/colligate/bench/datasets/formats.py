@@ -10,14 +10,12 @@ from colligate.bench.datasets import own
 from colligate.bench.datasets.alce import ASQA, ELI5, QAMPARI
 from colligate.bench.datasets.beir import BEIR, QUERIES_FILE
 from colligate.bench.datasets.financebench import FINANCEBENCH
-from colligate.bench.datasets.flashrag import FLASHRAG
-from colligate.bench.datasets.hotpotqa import HOTPOTQA
+from colligate.bench.datasets.hotpotqa import HOTPOTQA, TWO_WIKI
 from colligate.bench.datasets.loong import LOONG
 from colligate.bench.datasets.lost_in_the_middle import LOST_IN_THE_MIDDLE
 from colligate.bench.datasets.musique import MUSIQUE
-from colligate.bench.datasets.plain import PLAIN
+from colligate.bench.datasets.plain import FLASHRAG, PLAIN
 from colligate.bench.datasets.records import DatasetFormat, load_records
-from colligate.bench.datasets.two_wiki import TWO_WIKI
 from colligate.bench.question import Question
 from colligate.errors import FaultyRecord, MissingPath, UsageError
 from colligate.plugins import plugins
@@ -57,13 +55,7 @@ def read_questions(path: Path, format: str = AUTO) -> Iterator[Question]:
 
 
 def find_format(path: Path, format: str = AUTO) -> DatasetFormat:
-    """Return the format of that name; with "auto" the first that fits the file's first record.
-
-    Raises:
-        UsageError: there is no such format, or none fits.
-        MissingPath: there is no such file.
-        FaultyRecord: the first record cannot be read.
-    """
+    """Return the format of that name; with "auto" the first that fits the file's first record."""
     formats = all_formats()
     if format != AUTO:
         if format not in formats:
@@ -89,11 +81,7 @@ def find_format(path: Path, format: str = AUTO) -> DatasetFormat:
 
 @cache
 def all_formats() -> Mapping[str, DatasetFormat]:
-    """Return every format by name; a registered one never replaces one of colligate's own.
-
-    Raises:
-        UsageError: an entry point of `colligate.datasets` is not a `DatasetFormat`.
-    """
+    """Return every format by name; a registered one never replaces one of colligate's own."""
     found = dict(FORMATS)
     for name, entry in plugins("datasets").items():
         loaded = entry.load()

@@ -1,23 +1,30 @@
-"""HotpotQA: questions over two Wikipedia paragraphs, among distractors.
+"""HotpotQA and 2WikiMultihopQA: questions over two or four Wikipedia paragraphs, among others.
 
 Read as published: `hotpot_train_v1.1.json`, `hotpot_dev_distractor_v1.json` and
-`hotpot_dev_fullwiki_v1.json`; also JSON Lines of the Hugging Face copy.
+`hotpot_dev_fullwiki_v1.json`, also JSON Lines of the Hugging Face copy; 2Wiki's `train.json` and
+`dev.json`, with other names of the answers from `id_aliases.json` where that file is beside them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import AliasChoices, BeforeValidator, Field
 
 from colligate.bench.datasets.records import (
+    DatasetFormat,
+    NullableText,
     RecordModel,
     has_fields,
     make_candidates,
     make_format,
     make_id,
+    parse_questions,
+    parse_records,
     unique,
+    validate,
 )
 from colligate.bench.question import Question
 
@@ -81,4 +88,49 @@ HOTPOTQA = make_format(
     FactRecord,
     make_fact_question,
     has_fields("context", "supporting_facts"),
+)
+
+
+# 2WikiMultihopQA
+
+_ALIASES = "id_aliases.json"
+
+
+class _Answered(RecordModel):
+    answer_id: NullableText = ""  # of Wikidata
+
+
+class _TwoWikiRecord(FactRecord, _Answered):
+    pass
+
+
+class _Names(RecordModel):
+    id: str = Field(alias="Q_id")
+    aliases: tuple[str, ...] = ()
+    demonyms: tuple[str, ...] = ()
+
+
+def _read_two_wiki(path: Path) -> Iterator[Question]:
+    names: Mapping[str, Sequence[str]] = {}
+    if (beside := path.parent / _ALIASES).is_file():
+        wanted = set(parse_records(path, lambda record: validate(_Answered, record).answer_id))
+        names = _read_aliases(beside, wanted)
+
+    def make(record: _TwoWikiRecord) -> Question:
+        return make_fact_question(record, names.get(record.answer_id, ()))
+
+    return parse_questions(path, _TwoWikiRecord, make)
+
+
+def _read_aliases(path: Path, wanted: Collection[str]) -> dict[str, Sequence[str]]:
+    """Return other names by Wikidata id, with demonyms, as the official evaluation takes them."""
+    entries = parse_records(path, lambda record: validate(_Names, record))
+    return {e.id: (*e.aliases, *e.demonyms) for e in entries if e.id in wanted}
+
+
+TWO_WIKI = DatasetFormat(
+    "2wikimultihopqa",
+    "2WikiMultihopQA",
+    _read_two_wiki,
+    has_fields("context", "supporting_facts", "evidences"),
 )

@@ -51,9 +51,5 @@ def _make_question(record: _Record) -> Question:
 
 
 MUSIQUE = make_format(
-    "musique",
-    "MuSiQue-Ans, -Full",
-    _Record,
-    _make_question,
-    has_fields("question", "paragraphs"),
+    "musique", "MuSiQue-Ans, -Full", _Record, _make_question, has_fields("question", "paragraphs")
 )

@@ -9,6 +9,7 @@ of one cell are separated by "|"; in JSON they are lists.
 from __future__ import annotations
 
 import csv
+import io
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -87,30 +88,28 @@ def _make_question(record: _Record) -> Question:
 def _read_table(path: Path) -> Iterator[Question]:
     if not path.is_file():
         raise MissingPath(f"cannot read {path}", "there is no such file", "check the path")
-    ids, number = QuestionIds(), 1
-    with path.open(encoding="utf-8-sig", newline="") as stream:
-        try:
-            header = stream.readline()
-            stream.seek(0)
-            rows = csv.reader(stream, delimiter=_find_delimiter(header), strict=True)
-            names = _parse_header(next(rows, []))
-            for row in rows:
-                number = rows.line_num
-                if any(cell.strip() for cell in row):
-                    yield ids.assign(_make_question(_parse_row(names, row)))
-        except csv.Error as error:
-            why = f"it is not a table ({error})"
-            raise record_error(path, f"line {rows.line_num}", why) from None
-        except UnicodeDecodeError:
-            place = f"line {_undecodable_line(path)}"
-            raise record_error(path, place, "it is not UTF-8; save it as such") from None
-        except ValueError as error:
-            raise record_error(path, f"line {number}", str(error)) from None
-
-
-def _find_delimiter(header: str) -> str:
-    """Return what separates the names of the columns most often: spreadsheets do not agree."""
-    return max(",;\t", key=header.count)
+    data = path.read_bytes()
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise record_error(path, f"line {line}", "it is not UTF-8; save it as such") from None
+    ids, number, stream = QuestionIds(), 1, io.StringIO(text, newline="")
+    # Spreadsheets do not agree on the separator: it is the most frequent one of the first line.
+    delimiter = max(",;\t", key=stream.readline().count)
+    stream.seek(0)
+    rows = csv.reader(stream, delimiter=delimiter, strict=True)
+    try:
+        names = _parse_header(next(rows, []))
+        for row in rows:
+            number = rows.line_num
+            if any(cell.strip() for cell in row):
+                yield ids.assign(_make_question(_parse_row(names, row)))
+    except csv.Error as error:
+        why = f"it is not a table ({error})"
+        raise record_error(path, f"line {rows.line_num}", why) from None
+    except ValueError as error:
+        raise record_error(path, f"line {number}", str(error)) from None
 
 
 def _parse_header(header: list[str]) -> list[str]:
@@ -127,17 +126,6 @@ def _parse_row(names: list[str], row: list[str]) -> _Record:
     if len(row) != len(names):
         raise ValueError(f"it has {len(row)} cells and the first line {len(names)}")
     return validate(_Record, dict(zip(names, row, strict=True)))
-
-
-def _undecodable_line(path: Path) -> int:
-    """Return the number of the first line that is not UTF-8."""
-    with path.open("rb") as lines:
-        for number, line in enumerate(lines, 1):
-            try:
-                line.decode()
-            except UnicodeDecodeError:
-                return number
-    return number
 
 
 def _fits(record: JsonObject) -> bool:

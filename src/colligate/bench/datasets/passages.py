@@ -48,7 +48,6 @@ from colligate.errors import (
 
 _RECORDS = (".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz")
 _FIRST = 5  # documents that the language of a file of passages is detected from
-_CHARACTERS = 500  # of each of them; more takes longer and changes nothing
 _BETWEEN_PAGES = "\n\n"
 _PAGE = re.compile(r"(?P<document>.+)#p(?P<number>\d+)")
 
@@ -60,9 +59,6 @@ class PassageFile:
 
     The first look-up reads the file once and keeps its entries in a temporary file: an archive
     cannot be read from the middle, and the texts of a corpus do not fit in memory.
-
-    Raises:
-        MissingPath: there is no such file.
     """
 
     def __init__(self, path: Path) -> None:
@@ -75,11 +71,7 @@ class PassageFile:
         self._lock = threading.Lock()
 
     def load(self, ids: Collection[str]) -> dict[str, Document]:
-        """Return the documents with these ids, in this order; those it lacks are left out.
-
-        Raises:
-            FaultyRecord: an entry of the file is wrong or cut off.
-        """
+        """Return the documents with these ids, in this order; those it lacks are left out."""
         found = {}
         with self._lock:
             places = self._index()
@@ -89,16 +81,12 @@ class PassageFile:
                     self._kept.seek(start)
                     found[id_] = json.loads(self._kept.read(length))
         return {
-            id_: make_document(id_, [PassageEntry.model_validate(each) for each in entries])
+            id_: assemble_document(id_, [PassageEntry.model_validate(each) for each in entries])
             for id_, entries in found.items()
         }
 
     def find_missing(self, ids: Collection[str]) -> list[str]:
-        """Return the ids that no document has.
-
-        Raises:
-            FaultyRecord: an entry of the file is wrong or cut off.
-        """
+        """Return the ids that no document has."""
         with self._lock:
             places = self._index()
         return [id_ for id_ in ids if id_ not in places]
@@ -123,27 +111,19 @@ def find_passages(path: Path) -> Path:
 
 
 def load_documents(question: Question, passages: PassageFile | None = None) -> list[Document]:
-    """Return the documents of a question, in their order; those without a text are looked up.
-
-    Raises:
-        FaultyRecord: one without a text is not among the passages.
-    """
+    """Return the documents of a question, in their order; those without a text are looked up."""
     check_documents(question, passages)
     empty = _without_text(question)
     documents = passages.load(empty) if passages and empty else {}
     own = [PassageEntry(id=c.id, title=c.title, text=c.text) for c in question.documents]
     brought = [entry for entry in own if entry.id not in documents]
     language = _detect_together(brought)
-    documents |= {entry.id: make_document(entry.id, [entry], language) for entry in brought}
+    documents |= {entry.id: assemble_document(entry.id, [entry], language) for entry in brought}
     return [documents[each.id] for each in question.documents]
 
 
 def check_documents(question: Question, passages: PassageFile | None = None) -> None:
-    """Check that each document of a question has a text, or is among the passages.
-
-    Raises:
-        FaultyRecord: one has no text and is not among them.
-    """
+    """Check that each document of a question has a text, or is among the passages."""
     empty = _without_text(question)
     if missing := passages.find_missing(empty) if passages and empty else empty:
         more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
@@ -166,10 +146,6 @@ def iterate_documents(
 
     The language of a file's entries is that of its first ones. A file of a folder that cannot be
     read is passed to `report`; without `report` its error is raised.
-
-    Raises:
-        FaultyRecord: an entry is wrong or cut off.
-        ReadingError: a file of a folder cannot be read.
     """
     path = find_passages(path)
     if not path.is_dir():
@@ -177,7 +153,7 @@ def iterate_documents(
         first = list(islice(groups, _FIRST))
         language = _detect_together(entry for _, entries in first for entry in entries)
         for id_, entries in chain(first, groups):
-            yield make_document(id_, entries, language)
+            yield assemble_document(id_, entries, language)
         return
     for file in find_files([path]).files:
         try:
@@ -191,12 +167,7 @@ def iterate_documents(
 
 
 def read_corpus_file(path: Path) -> Reading:
-    """Read a file of a corpus for a library: its passages, or its one document.
-
-    Raises:
-        FaultyRecord: an entry is wrong or cut off.
-        ReadingError: it is a document that cannot be read.
-    """
+    """Read a file of a corpus for a library: its passages, or its one document."""
     if path.name.endswith(_RECORDS):
         return Reading(tuple(iterate_documents(path)))
     found, *others = read_file(path).documents
@@ -244,10 +215,6 @@ def group_entries(path: Path) -> Iterator[tuple[str, list[PassageEntry]]]:
     """Yield the entries of a file by document, in order; a document's pages together.
 
     A document without any text is left out.
-
-    Raises:
-        FaultyRecord: an entry is wrong or cut off, or its id comes twice; pages of one document
-            must follow each other.
     """
     seen: set[str] = set()
     entries = parse_records(path, _parse_entry)
@@ -273,7 +240,7 @@ def _parse_entry(record: JsonObject) -> PassageEntry:
     return entry.model_copy(update={"title": title, "text": text})
 
 
-def make_document(
+def assemble_document(
     id_: str, entries: Sequence[PassageEntry], language: str | None = None
 ) -> Document:
     """Return the document of an entry, or of its pages; without a language its own is detected."""
@@ -299,8 +266,8 @@ def _join_pages(id_: str, entries: Sequence[PassageEntry], language: str) -> Doc
         pages.append(Page(number + 1, start, start + len(entry.text)))
         start += len(entry.text) + len(_BETWEEN_PAGES)
     text = _BETWEEN_PAGES.join(entry.text for entry in entries)
-    name = id_.rpartition(":")[2]
-    return Document(id_, name, text, text_tree(text, id_), tuple(pages), language=language)
+    title = id_.rpartition(":")[2]
+    return Document(id_, title, text, text_tree(text, id_), tuple(pages), language=language)
 
 
 def find_document(id_: str) -> str:
@@ -315,5 +282,5 @@ def find_document(id_: str) -> str:
 
 def _detect_together(entries: Iterable[PassageEntry]) -> str:
     """Return the language of entries together: one passage alone is often too short to tell."""
-    several = islice(entries, _FIRST)
-    return detect_language("\n".join(entry.text[:_CHARACTERS] for entry in several))
+    # More than 500 characters of each take longer and change nothing.
+    return detect_language("\n".join(entry.text[:500] for entry in islice(entries, _FIRST)))

@@ -1,4 +1,6 @@
-"""The plain form: one uniform record for questions of any data set.
+"""Uniform records for questions of any data set: the plain form and FlashRAG's.
+
+The plain form:
 
     {"id", "question", "answers": [...], "documents": [{"id", "title", "text"}, ...],
      "gold_document_ids": [...], "meta": {...}}
@@ -7,11 +9,15 @@ A document with an empty text is looked up in the corpus. `meta` may hold what o
 know: `qa_pairs` (readings, as in ASQA), `answer_list` (members of a set, each a list of aliases),
 `claims`, `long_answers`, `gold_position`, `answerable`, `evidence_text`, and for Loong's
 `prompt_template`, `instruction` and `question_field`.
+
+FlashRAG gives NQ, TriviaQA, PopQA and many others: `{"id", "question", "golden_answers": [...],
+"metadata": {...}}`. The documents are those of a corpus.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, TypedDict
 
 from pydantic import Field
 
@@ -26,8 +32,7 @@ from colligate.bench.datasets.records import (
     unique,
     validate,
 )
-from colligate.bench.datasets.tasks import find_task
-from colligate.bench.question import Question
+from colligate.bench.question import Question, QuestionReading, QuestionTask
 
 
 class _Document(RecordModel):
@@ -97,3 +102,84 @@ PLAIN = make_format(
     _make_question,
     has_fields("question", "answers", "documents", "gold_document_ids"),
 )
+
+
+# FlashRAG's form
+
+_DECIDING = ("qa_pairs",)  # what of the metadata decides the task
+
+
+class _FlashragRecord(RecordModel):
+    id: NullableText = ""
+    question: str
+    golden_answers: list[str]
+    metadata: dict[str, Any] | None = None
+
+
+def _make_flashrag_question(record: _FlashragRecord) -> Question:
+    answers = unique(record.golden_answers)
+    meta = {**record.rest, **(record.metadata or {})}
+    gold = {name: meta[name] for name in _DECIDING if name in meta}
+    fields = find_task(gold, answers, judged=False)
+    return Question(record.id, record.question, answers, meta=meta, **fields)
+
+
+FLASHRAG = make_format(
+    "flashrag",
+    "FlashRAG's form (NQ, TriviaQA, PopQA and others)",
+    _FlashragRecord,
+    _make_flashrag_question,
+    has_fields("question", "golden_answers"),
+)
+
+
+# The kind of answer that a record asks for, known from the gold that it brings
+
+
+class ShortAnswers(RecordModel):
+    """One reading of an ambiguous question, and its answer with its aliases (ASQA)."""
+
+    question: str
+    short_answers: list[str]
+
+
+class _Gold(RecordModel):
+    qa_pairs: list[ShortAnswers] | None = None
+    answer_list: list[list[str]] | None = None
+    claims: list[str] | None = None
+    long_answers: list[str] | None = None
+
+
+class TaskFields(TypedDict):
+    """The fields of a `Question` that depend on its task."""
+
+    task: QuestionTask
+    readings: tuple[QuestionReading, ...]
+    members: tuple[tuple[str, ...], ...]
+    claims: tuple[str, ...]
+    long_answers: tuple[str, ...]
+
+
+def find_task(meta: Mapping[str, Any], answers: Sequence[str], *, judged: bool) -> TaskFields:
+    """Return the task and its gold: which of `qa_pairs`, `answer_list` and `claims` is there."""
+    gold = validate(_Gold, dict(meta))
+    if gold.qa_pairs:
+        task = QuestionTask.READINGS
+    elif gold.answer_list:
+        task = QuestionTask.SET
+    elif gold.claims:
+        task = QuestionTask.LONG
+    else:
+        task = QuestionTask.JUDGED if judged else QuestionTask.SHORT
+    return TaskFields(
+        task=task,
+        readings=make_readings(gold.qa_pairs or ()),
+        members=tuple(unique(member) for member in gold.answer_list or ()),
+        claims=unique(gold.claims or ()),
+        long_answers=unique(gold.long_answers or (answers if gold.claims else ())),
+    )
+
+
+def make_readings(pairs: Sequence[ShortAnswers]) -> tuple[QuestionReading, ...]:
+    """Return the readings of an ambiguous question."""
+    return tuple(QuestionReading(pair.question, unique(pair.short_answers)) for pair in pairs)

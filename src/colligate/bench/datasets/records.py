@@ -15,7 +15,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from colligate.bench.question import Candidate, Question
 from colligate.documents.document import digest
-from colligate.documents.reading.jsonl import (
+from colligate.documents.reading.records import (
     BYTE_ORDER_MARK,
     GZIP_MAGIC,
     parse_json,
@@ -55,10 +55,6 @@ def load_records(path: Path) -> Iterator[tuple[str, JsonObject]]:
     The file holds JSON Lines or one JSON array, packed by gzip or not; its first bytes tell which,
     not its name. Blank lines are passed over. Lines are read one by one. An array is read whole:
     the largest that is published, HotpotQA's training set, takes about 2 GB of memory.
-
-    Raises:
-        MissingPath: there is no such file.
-        FaultyRecord: a record is not a JSON object, or the file is cut off or damaged.
     """
     if not path.is_file():
         raise MissingPath(f"cannot read {path}", "there is no such file", "check the path")
@@ -134,20 +130,13 @@ def parse_questions(
     """Yield the question that `make` returns for each record of a file.
 
     A question without an id gets one made of its text.
-
-    Raises:
-        FaultyRecord: a record lacks a field, its id came before, or `make` raised ValueError.
     """
     ids = QuestionIds()
     return parse_records(path, lambda record: ids.assign(make(validate(model, record))))
 
 
 def parse_records(path: Path, parse: Callable[[JsonObject], T]) -> Iterator[T]:
-    """Yield what `parse` returns for each record; its ValueError gets the record's place.
-
-    Raises:
-        FaultyRecord: a record is wrong or cut off.
-    """
+    """Yield what `parse` returns for each record; its ValueError gets the record's place."""
     for place, record in load_records(path):
         try:
             found = parse(record)
@@ -157,18 +146,19 @@ def parse_records(path: Path, parse: Callable[[JsonObject], T]) -> Iterator[T]:
 
 
 def validate(model: type[M], record: JsonObject) -> M:
-    """Return the record as a model.
-
-    Raises:
-        ValueError: a field is missing or wrong; the message names it.
-    """
+    """Return the record as a model."""
     try:
         return model.model_validate(record)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False)[0]
-        field = ".".join(str(part) for part in first["loc"])
-        more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
-        raise ValueError(f"field {field!r}: {first['msg'].lower()}{more}") from None
+        raise ValueError(first_fault(error)) from None
+
+
+def first_fault(error: ValidationError) -> str:
+    """Return the first fault of a record in one line, with the field's name."""
+    first = error.errors(include_url=False, include_context=False)[0]
+    field = ".".join(str(part) for part in first["loc"])
+    more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
+    return f"field {field!r}: {first['msg'].lower()}{more}"
 
 
 def make_format(
@@ -190,11 +180,7 @@ class QuestionIds:
         self._made: Counter[str] = Counter()
 
     def assign(self, question: Question) -> Question:
-        """Return the question with an id; made ids of the same words end in "-2", "-3".
-
-        Raises:
-            ValueError: the question is empty, or its id came before.
-        """
+        """Return the question with an id; made ids of the same words end in "-2", "-3"."""
         if not question.text.strip():
             raise ValueError("the question is empty")
         if not question.id:
@@ -213,9 +199,6 @@ def make_candidates(documents: Iterable[tuple[str, str, str]]) -> tuple[Candidat
 
     One without an id gets one made of its words, so that a paragraph is the same document in all
     questions. The same paragraph twice in a record becomes one.
-
-    Raises:
-        ValueError: two have the same id.
     """
     found: dict[str, Candidate] = {}
     for id_, title, text in documents:

@@ -1,6 +1,5 @@
 """Metrics, each by the rule of the paper or library that it is named after."""
 
-from colligate.bench.metrics.backends import Backends
 from colligate.bench.metrics.catalogue import (
     GROUPS,
     all_groups,
@@ -8,7 +7,7 @@ from colligate.bench.metrics.catalogue import (
     measure,
     require_groups,
 )
-from colligate.bench.metrics.groups import Measures, MetricGroup
+from colligate.bench.metrics.groups import Backends, Measures, MetricGroup
 
 __all__ = [
     "GROUPS",

@@ -9,14 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from colligate.bench.metrics.answers import (
-    normalise_squad,
-    prepare_alce,
-    take_short,
-    take_whole,
-)
-from colligate.bench.metrics.backends import Backends, Entails, Reads
-from colligate.bench.metrics.groups import Measures, MetricGroup
+from colligate.bench.metrics.answers import normalise_squad, prepare_alce, take_short, take_whole
+from colligate.bench.metrics.groups import Backends, Entails, Measures, MetricGroup, Reads
 from colligate.bench.metrics.short_answers import containment, f1_alce
 from colligate.bench.outcome import Outcome
 from colligate.bench.question import Question, QuestionReading
@@ -103,7 +97,7 @@ def qampari_measures(question: Question, outcome: Outcome) -> Measures | None:
     if not question.members:
         return None
     whole = take_whole(outcome)
-    said = join_lines(take_short(outcome)) or whole
+    said = join_with_commas(take_short(outcome)) or whole
     scores = qampari_scores(whole, question.members)
     return {
         **qampari_scores(said, question.members),
@@ -134,10 +128,10 @@ def qampari_scores(text: str, members: Sequence[Sequence[str]]) -> dict[str, flo
     }
 
 
-def join_lines(text: str) -> str:
+def join_with_commas(text: str) -> str:
     """Return a list that has one item a line as ALCE wants it: with commas, without bullets.
 
-    >>> join_lines("1. Ann\\n2. Bob")
+    >>> join_with_commas("1. Ann\\n2. Bob")
     'Ann, Bob'
     """
     return ", ".join(_BULLET.sub("", line, count=1) for line in text.splitlines() if line.strip())

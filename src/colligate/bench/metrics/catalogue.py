@@ -8,16 +8,13 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from functools import cache
 from importlib.util import find_spec
 
-from colligate.bench.metrics.abstention import ABSTENTION
 from colligate.bench.metrics.alce import ALCE_ASQA, ALCE_QA, ELI5, QAMPARI
-from colligate.bench.metrics.backends import Backends, MissingBackend
 from colligate.bench.metrics.citations import CITATIONS, NLI_CITATIONS
-from colligate.bench.metrics.cost import COST
-from colligate.bench.metrics.evidence import EVIDENCE, PASSAGES
-from colligate.bench.metrics.groups import Measures, MetricGroup
+from colligate.bench.metrics.cost import ABSTENTION, COST
+from colligate.bench.metrics.evidence import EVIDENCE, PASSAGES, RETRIEVAL
+from colligate.bench.metrics.groups import Backends, Measures, MetricGroup, MissingBackend
 from colligate.bench.metrics.judging import JUDGE_DUAL, LOONG_OFFICIAL, LOONG_SPD
 from colligate.bench.metrics.mauve import MAUVE
-from colligate.bench.metrics.retrieval import RETRIEVAL
 from colligate.bench.metrics.rouge import DUAL_ROUGE, LONG, ROUGE
 from colligate.bench.metrics.short_answers import DUAL, FLASHRAG, SHORT
 from colligate.bench.outcome import Outcome
@@ -38,11 +35,7 @@ GROUPS: Mapping[str, MetricGroup] = {
 
 @cache
 def all_groups() -> Mapping[str, MetricGroup]:
-    """Return every group by name; a registered one never replaces one of colligate's own.
-
-    Raises:
-        UsageError: an entry point of `colligate.metrics` is not a `MetricGroup`.
-    """
+    """Return every group by name; a registered one never replaces one of colligate's own."""
     found = dict(GROUPS)
     for name, entry in plugins("metrics").items():
         loaded = entry.load()
@@ -54,11 +47,7 @@ def all_groups() -> Mapping[str, MetricGroup]:
 
 
 def find_group(name: str) -> MetricGroup:
-    """Return the group of a name.
-
-    Raises:
-        UsageError: there is no such group.
-    """
+    """Return the group of a name."""
     known = all_groups()
     if name not in known:
         raise UsageError(f"there are no metrics {name}", "", f"they are {', '.join(known)}")
@@ -71,13 +60,7 @@ def is_of_run(name: str) -> bool:
 
 
 def require_groups(names: Sequence[str], backends: Backends) -> None:
-    """Check that all these groups of single answers can be measured; nothing is asked.
-
-    Raises:
-        UsageError: there is no such group.
-        MissingBackend: a group's model was not given.
-        MissingExtra: a group's package is not installed.
-    """
+    """Check that all these groups of single answers can be measured; nothing is asked."""
     for name in names:
         group = find_group(name)
         if group.of_run is not None:

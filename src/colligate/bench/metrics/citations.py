@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from colligate.bench.metrics.answers import remove_marks
-from colligate.bench.metrics.backends import Backends, Entails
-from colligate.bench.metrics.evidence import list_documents
-from colligate.bench.metrics.groups import Measures, MetricGroup
+from colligate.bench.metrics.evidence import collect_documents
+from colligate.bench.metrics.groups import Backends, Entails, Measures, MetricGroup
 from colligate.bench.outcome import Outcome, Piece
 from colligate.bench.question import Question
 from colligate.documents.sentences import split_sentences
@@ -27,7 +26,7 @@ def citation_measures(question: Question, outcome: Outcome) -> dict[str, float]:
     marked = sum(bool(each.marks) for each in said)
     measures = {"cited_statements": marked / len(said) if said else 0.0}
     if question.gold:
-        cited = set(list_documents(outcome.citations)) if outcome.answered else set()
+        cited = set(collect_documents(outcome.citations)) if outcome.answered else set()
         gold = set(question.gold)
         measures["citation_precision"] = len(cited & gold) / len(cited) if cited else 0.0
         measures["citation_recall"] = len(cited & gold) / len(gold)

@@ -1,4 +1,4 @@
-"""What an answer cost, from the usage that its outcome keeps."""
+"""Metrics that are taken of every answer: its cost, refusals and failures."""
 
 from __future__ import annotations
 
@@ -42,4 +42,33 @@ COST = MetricGroup(
     compute=cost_measures,
     always=True,
     lower=(*_BY_ROLE, "tokens", "scoring_passes", "rounds", "seconds", "usd"),
+)
+
+
+def abstention_measures(question: Question, outcome: Outcome) -> dict[str, float]:
+    """Return `failed`, and `right_refusal` or `wrong_refusal`.
+
+    A refusal is right where the documents hold no answer. Of a question that brings neither an
+    answer nor gold nobody knows which it is, and neither is returned.
+    """
+    measures = {"failed": float(bool(outcome.error))}
+    refused = float(not outcome.found and not outcome.error)
+    if not question.answerable:
+        measures["right_refusal"] = refused
+    elif _has_gold(question):
+        measures["wrong_refusal"] = refused
+    return measures
+
+
+def _has_gold(question: Question) -> bool:
+    known = (question.answers, question.gold, question.readings, question.members, question.claims)
+    return any(known) or bool(question.long_answers)
+
+
+ABSTENTION = MetricGroup(
+    "abstention",
+    "right refusals, wrong refusals, failures",
+    compute=abstention_measures,
+    always=True,
+    lower=("wrong_refusal", "failed"),
 )

@@ -14,8 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from colligate.bench.metrics.answers import score_separately, take_short, take_whole
-from colligate.bench.metrics.backends import Backends, escape_for_tag
-from colligate.bench.metrics.groups import Measures, MetricGroup
+from colligate.bench.metrics.groups import Backends, Measures, MetricGroup, escape_for_tag
 from colligate.bench.outcome import Outcome
 from colligate.bench.question import Question, QuestionTask
 from colligate.errors import ModelError

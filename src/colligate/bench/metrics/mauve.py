@@ -44,10 +44,6 @@ def mauve_of_run(
     """Return MAUVE of a run's long answers, as ALCE prepares both sides; nothing without golds.
 
     A refusal is the question alone. Blocks, and loads GPT-2-large through torch.
-
-    Raises:
-        MissingExtra: torch or transformers is not installed.
-        WeightsUnavailable: the model cannot be fetched.
     """
     from colligate.models.hf.encoders import compute_last_token_features
 

@@ -62,7 +62,10 @@ def read_file(path: Path, limits: Limits = Limits()) -> Reading:  # noqa: B008 (
     data = load(path, limits)
     source = SourceFile(path, data, detect_format(path, data), limits)
     try:
-        documents = _read(source)
+        read: Reader = pkgutil.resolve_name(source.format.reader)
+        made = read(source)
+        documents = (made,) if isinstance(made, Document) else tuple(made)
+        documents = tuple(map(_with_language, documents))
     except (ColligateError, MemoryError):
         raise
     except Exception as error:  # a parser or a reader of another package may raise anything
@@ -74,17 +77,9 @@ def read_file(path: Path, limits: Limits = Limits()) -> Reading:  # noqa: B008 (
     return Reading(documents, tuple(source.warnings))
 
 
-def _read(source: SourceFile) -> tuple[Document, ...]:
-    read: Reader = pkgutil.resolve_name(source.format.reader)
-    made = read(source)
-    documents = (made,) if isinstance(made, Document) else tuple(made)
-    for document in documents:
-        if not isinstance(document, Document):
-            raise TypeError(f"expected a Document, got {type(document).__name__}")
-    return tuple(map(_with_language, documents))
-
-
 def _with_language(document: Document) -> Document:
+    if not isinstance(document, Document):
+        raise TypeError(f"expected a Document, got {type(document).__name__}")
     if document.language != "und":
         return document
     return dataclasses.replace(document, language=detect_language(document.text))

@@ -108,20 +108,19 @@ def _add_glob(pattern: Path, search: _Search) -> None:
     # `glob` would go round in loops of symbolic links, so below "**" folders are walked.
     at = parts.index("**") if "**" in parts else len(parts)
     tops = sorted(glob.glob(str(Path(*parts[:at]))))  # noqa: PTH207 (takes absolute patterns too)
-    nothing = True
+    found = False
     for top in map(Path, tops):
         if top.is_file():
             search.add(top)
-            nothing = False
+            found = True
             continue
         for file in _walk(top, search):
             if _matches(file.relative_to(top).parts, parts[at:]):
                 _consider(file, search)
-                nothing = False
-    if nothing:
-        search.report(
-            MissingPath(f"nothing matches {pattern}", "", "check the pattern and quote it")
-        )
+                found = True
+    if not found:
+        hint = "check the pattern and quote it"
+        search.report(MissingPath(f"nothing matches {pattern}", "", hint))
 
 
 def _matches(parts: Sequence[str], pattern: Sequence[str]) -> bool:
@@ -130,9 +129,8 @@ def _matches(parts: Sequence[str], pattern: Sequence[str]) -> bool:
         return True
     if pattern[0] == "**":
         return any(_matches(parts[at:], pattern[1:]) for at in range(len(parts) + 1))
-    return (
-        bool(parts) and fnmatch.fnmatch(parts[0], pattern[0]) and _matches(parts[1:], pattern[1:])
-    )
+    matches = bool(parts) and fnmatch.fnmatch(parts[0], pattern[0])
+    return matches and _matches(parts[1:], pattern[1:])
 
 
 _HIDDEN = (".", "~$")  # "~$report.docx" exists while Word has report.docx open
@@ -194,9 +192,6 @@ _SHOWN = 5
 def _describe_skipped(skipped: Sequence[Path]) -> UnsupportedFormat:
     suffixes = sorted({suffix_of(path) or "no suffix" for path in skipped})
     shown = ", ".join(suffixes[:_SHOWN]) + (", ..." if len(suffixes) > _SHOWN else "")
-    count = len(skipped)
-    return UnsupportedFormat(
-        f"skipped {count:,} {'file' if count == 1 else 'files'} of unsupported kinds",
-        shown,
-        "name one directly to see why",
-    )
+    files = "1 file" if len(skipped) == 1 else f"{len(skipped):,} files"
+    what = f"skipped {files} of unsupported kinds"
+    return UnsupportedFormat(what, shown, "name one directly to see why")

@@ -1,4 +1,4 @@
-"""File formats: which reader a file needs. Its suffix says, and its first bytes may overrule it."""
+"""File formats: which reader a file needs, by its suffix and its first bytes."""
 
 from __future__ import annotations
 
@@ -33,63 +33,53 @@ class FileFormat:
 
 
 _HERE = "colligate.documents.reading"
-_OFFICE = f"{_HERE}.office:read_office"
+_CONVERTING = f"{_HERE}.converting"
+_OFFICE = f"{_CONVERTING}:read_office"
 _OOXML = "application/vnd.openxmlformats-officedocument."
 _ODF = "application/vnd.oasis.opendocument."
 
 PDF = FileFormat(f"{_HERE}.pdf.reader:read_pdf", "application/pdf", Container.PDF)
 TEXT = FileFormat(f"{_HERE}.text:read_text", "text/plain")
-HTML = FileFormat(f"{_HERE}.markup:read_html", "text/html")
+HTML = FileFormat(f"{_CONVERTING}:read_html", "text/html")
 RTF = FileFormat(_OFFICE, "application/rtf")
-DOCX = FileFormat(f"{_HERE}.office:read_docx", _OOXML + "wordprocessingml.document", Container.ZIP)
+DOCX = FileFormat(f"{_CONVERTING}:read_docx", _OOXML + "wordprocessingml.document", Container.ZIP)
 PPTX = FileFormat(_OFFICE, _OOXML + "presentationml.presentation", Container.ZIP)
 XLSX = FileFormat(_OFFICE, _OOXML + "spreadsheetml.sheet", Container.ZIP)
 EPUB = FileFormat(_OFFICE, "application/epub+zip", Container.ZIP)
 ODT = FileFormat(_OFFICE, _ODF + "text", Container.ZIP)
 ODS = FileFormat(_OFFICE, _ODF + "spreadsheet", Container.ZIP)
-_MARKDOWN = FileFormat(f"{_HERE}.markup:read_markdown", "text/markdown")
+_MARKDOWN = FileFormat(f"{_HERE}.text:read_markdown", "text/markdown")
 _WIKITEXT = FileFormat(f"{_HERE}.wikitext:read_wikitext", "text/x-wiki")
 _RECORDS = FileFormat(f"{_HERE}.records:read_records", "application/x-ndjson")
 
 FILE_FORMATS: dict[str, FileFormat] = {
-    ".pdf": PDF,
-    ".md": _MARKDOWN,
-    ".markdown": _MARKDOWN,
-    ".mdown": _MARKDOWN,
-    ".txt": TEXT,
-    ".text": TEXT,
-    ".html": HTML,
-    ".htm": HTML,
-    ".xhtml": HTML,
-    ".wiki": _WIKITEXT,
-    ".wikitext": _WIKITEXT,
-    ".mediawiki": _WIKITEXT,
-    ".jsonl": _RECORDS,
-    ".ndjson": _RECORDS,
-    ".jsonl.gz": _RECORDS,
-    ".ndjson.gz": _RECORDS,
-    ".eml": FileFormat(f"{_HERE}.office:read_email", "message/rfc822"),
-    ".docx": DOCX,
-    ".docm": DOCX,
-    ".dotx": DOCX,
-    ".pptx": PPTX,
-    ".pptm": PPTX,
-    ".ppsx": PPTX,
-    ".xlsx": XLSX,
-    ".xlsm": XLSX,
-    ".epub": EPUB,
-    ".odt": ODT,
-    ".ods": ODS,
-    ".doc": FileFormat(_OFFICE, "application/msword", Container.OLE),
-    ".xls": FileFormat(_OFFICE, "application/vnd.ms-excel", Container.OLE),
-    ".ppt": FileFormat(_OFFICE, "application/vnd.ms-powerpoint", Container.OLE),
-    ".msg": FileFormat(_OFFICE, "application/vnd.ms-outlook", Container.OLE),
-    ".rtf": RTF,
-    ".csv": FileFormat(_OFFICE, "text/csv"),
-    ".tsv": FileFormat(_OFFICE, "text/tab-separated-values"),
-    ".rst": FileFormat(_OFFICE, "text/x-rst"),
-    ".org": FileFormat(_OFFICE, "text/x-org"),
-    ".ipynb": FileFormat(_OFFICE, "application/x-ipynb+json"),
+    suffix: format
+    for format, suffixes in (
+        (PDF, ".pdf"),
+        (_MARKDOWN, ".md .markdown .mdown"),
+        (TEXT, ".txt .text"),
+        (HTML, ".html .htm .xhtml"),
+        (_WIKITEXT, ".wiki .wikitext .mediawiki"),
+        (_RECORDS, ".jsonl .ndjson .jsonl.gz .ndjson.gz"),
+        (FileFormat(f"{_CONVERTING}:read_email", "message/rfc822"), ".eml"),
+        (DOCX, ".docx .docm .dotx"),
+        (PPTX, ".pptx .pptm .ppsx"),
+        (XLSX, ".xlsx .xlsm"),
+        (EPUB, ".epub"),
+        (ODT, ".odt"),
+        (ODS, ".ods"),
+        (FileFormat(_OFFICE, "application/msword", Container.OLE), ".doc"),
+        (FileFormat(_OFFICE, "application/vnd.ms-excel", Container.OLE), ".xls"),
+        (FileFormat(_OFFICE, "application/vnd.ms-powerpoint", Container.OLE), ".ppt"),
+        (FileFormat(_OFFICE, "application/vnd.ms-outlook", Container.OLE), ".msg"),
+        (RTF, ".rtf"),
+        (FileFormat(_OFFICE, "text/csv"), ".csv"),
+        (FileFormat(_OFFICE, "text/tab-separated-values"), ".tsv"),
+        (FileFormat(_OFFICE, "text/x-rst"), ".rst"),
+        (FileFormat(_OFFICE, "text/x-org"), ".org"),
+        (FileFormat(_OFFICE, "application/x-ipynb+json"), ".ipynb"),
+    )
+    for suffix in suffixes.split()
 }
 
 
@@ -122,15 +112,11 @@ def detect_format(path: PurePath, data: bytes) -> FileFormat:
 
     A suffix that another package registers decides. Otherwise unmistakable content outweighs
     the suffix; a file with neither is text.
-
-    Raises:
-        UnsupportedFormat: if no reader fits.
-        CorruptFile: if the content is not what the suffix promises.
-        EncryptedFile: if it is an encrypted office file.
     """
     if registered := _plugin_format(path):
         return registered
-    named = known_format(path)
+    named = FILE_FORMATS.get(suffix_of(path))
+    needs_container = named is not None and named.container is not Container.TEXT
     head = data[:_HEAD].lstrip(b"\xef\xbb\xbf \t\r\n")
     if head.startswith(b"%PDF-") or (named is PDF and b"%PDF-" in head):
         return PDF
@@ -144,21 +130,13 @@ def detect_format(path: PurePath, data: bytes) -> FileFormat:
         return named
     if looks_binary(data):
         raise _unsupported(path, f"it looks binary: {describe_binary(data)}", "leave it out")
-    if _is_html(head) and (named in (None, TEXT) or _needs_container(named)):
+    is_html = head[:64].lower().startswith((b"<!doctype html", b"<html"))
+    if is_html and (named in (None, TEXT) or needs_container):
         return HTML
-    if named is not None and _needs_container(named):
-        raise CorruptFile(
-            f"cannot read {path}", f"its content is not {path.suffix}", "fetch it again"
-        )
+    if needs_container:
+        why = f"its content is not {path.suffix}"
+        raise CorruptFile(f"cannot read {path}", why, "fetch it again")
     return named or TEXT
-
-
-def _needs_container(format: FileFormat | None) -> bool:
-    return format is not None and format.container is not Container.TEXT
-
-
-def _is_html(head: bytes) -> bool:
-    return head[:64].lower().startswith((b"<!doctype html", b"<html"))
 
 
 # The format of a zip archive, by a member it must have.

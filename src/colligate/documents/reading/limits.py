@@ -11,6 +11,7 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 from colligate.errors import CorruptFile, EncryptedFile, TooLarge
@@ -35,13 +36,7 @@ class Limits:
 
 
 def check_archive(data: bytes, name: str, limits: Limits) -> tuple[str, ...]:
-    """Measure the true unpacked size of a zip archive; return the names of its members.
-
-    Raises:
-        TooLarge: if it unpacks to more than the limits allow.
-        EncryptedFile: if a member is encrypted.
-        CorruptFile: if it is not a whole zip archive.
-    """
+    """Refuse a zip archive by its true unpacked size; return the names of its members."""
     allowance = min(limits.unpacked_bytes, max(_MEBIBYTE, limits.ratio * len(data)))
     names, _ = _inflate(data, name, limits, allowance, depth=0)
     return names
@@ -58,15 +53,11 @@ def _inflate(
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             members = archive.infolist()
     except (zipfile.BadZipFile, ValueError, OSError, EOFError, struct.error) as error:
-        raise CorruptFile(
-            f"cannot read {name}", f"its zip archive is damaged ({error})", "fetch it again"
-        ) from error
+        why = f"its zip archive is damaged ({error})"
+        raise CorruptFile(f"cannot read {name}", why, "fetch it again") from error
     if len(members) > limits.members:
-        raise TooLarge(
-            f"cannot read {name}",
-            f"it packs {len(members):,} members and the limit is {limits.members:,}",
-            "split it",
-        )
+        why = f"it packs {len(members):,} members and the limit is {limits.members:,}"
+        raise TooLarge(f"cannot read {name}", why, "split it")
     used = 0
     for member in members:
         if member.flag_bits & 0x1:
@@ -75,28 +66,16 @@ def _inflate(
         try:
             size, nested = _inflate_member(data, member, left, keep=depth < _NESTING)
         except (zlib.error, struct.error, ValueError) as error:
-            raise CorruptFile(
-                f"cannot read {name}",
-                f"member {member.filename!r} is damaged ({error})",
-                "fetch it again",
-            ) from error
+            why = f"member {member.filename!r} is damaged ({error})"
+            raise CorruptFile(f"cannot read {name}", why, "fetch it again") from error
         used += size
         if nested is not None and used <= allowance:
-            used += _inflate_nested(nested, name, limits, allowance - used, depth)
+            with suppress(CorruptFile):  # it may only begin like an archive
+                used += _inflate(nested, name, limits, allowance - used, depth=depth + 1)[1]
         if used > allowance:
-            raise TooLarge(
-                f"cannot read {name}",
-                f"its {len(data):,} bytes unpack to more than {allowance:,}",
-                "unpack it yourself and give the parts",
-            )
+            why = f"its {len(data):,} bytes unpack to more than {allowance:,}"
+            raise TooLarge(f"cannot read {name}", why, "unpack it yourself and give the parts")
     return tuple(member.filename for member in members), used
-
-
-def _inflate_nested(data: bytes, name: str, limits: Limits, allowance: int, depth: int) -> int:
-    try:
-        return _inflate(data, name, limits, allowance, depth=depth + 1)[1]
-    except CorruptFile:
-        return 0  # it only begins like an archive; its own bytes are counted already
 
 
 _LOCAL_HEADER = struct.Struct("<4s5H3L2H")

@@ -1,15 +1,20 @@
-"""Files of records, one JSON object a line: many documents in one file."""
+"""Files of records, one JSON object a line: many documents in one file.
+
+The data sets of the bench parse their JSON here too.
+"""
 
 from __future__ import annotations
 
 import gzip
 import io
+import json
+import re
 import zlib
 from collections.abc import Iterator
+from typing import Any
 
 from colligate.documents.document import Document, clean_text
 from colligate.documents.markdown import markdown_tree
-from colligate.documents.reading.jsonl import BYTE_ORDER_MARK, GZIP_MAGIC, parse_object
 from colligate.documents.reading.source import SourceFile, document_id
 from colligate.errors import CorruptFile, NoText, TooLarge
 
@@ -69,6 +74,10 @@ def _parse_record(source: SourceFile, line: bytes) -> Document:
     )
 
 
+GZIP_MAGIC = b"\x1f\x8b"
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
 def _iter_lines(source: SourceFile) -> Iterator[bytes]:
     data = _unpack(source) if source.data.startswith(GZIP_MAGIC) else source.data
     # Bytes are split at b"\n" alone: a JSON string may hold other line separators.
@@ -86,3 +95,43 @@ def _unpack(source: SourceFile) -> bytes:
     if len(data) > most:
         raise source.error(TooLarge, f"it unpacks to more than {most:,} bytes", "split it")
     return data
+
+
+_ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+
+
+def parse_json(data: bytes) -> Any:
+    """Return the value of UTF-8 JSON.
+
+    Half a surrogate pair, which JSON can escape and no encoding can write, becomes U+FFFD.
+
+    Raises:
+        ValueError: it is not JSON; the message says why and where.
+    """
+    try:
+        text = data.removeprefix(BYTE_ORDER_MARK).decode()
+        value = json.loads(text)
+    except UnicodeDecodeError as error:
+        raise ValueError(f"it is not UTF-8 (byte {error.start + 1})") from None
+    except RecursionError:
+        raise ValueError("its JSON is nested too deeply") from None
+    except json.JSONDecodeError as error:
+        line = f"line {error.lineno}, " if "\n" in text.rstrip() else ""
+        raise ValueError(f"it is not JSON ({error.msg} at {line}column {error.colno})") from None
+    except ValueError as error:  # a number of too many digits
+        raise ValueError(f"it is not JSON ({error})") from None
+    if _ESCAPED_SURROGATE.search(text):
+        value = json.loads(clean_text(json.dumps(value, ensure_ascii=False)))
+    return value
+
+
+def parse_object(line: bytes) -> dict[str, Any]:
+    """Return the object that a line of JSON holds.
+
+    Raises:
+        ValueError: it is not a JSON object; the message says why.
+    """
+    value = parse_json(line)
+    if not isinstance(value, dict):
+        raise ValueError("it is not a JSON object")
+    return value

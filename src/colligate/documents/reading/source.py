@@ -48,11 +48,7 @@ class SourceFile:
 
     @cached_property
     def text(self) -> str:
-        """The bytes as text, cleaned; a doubtful encoding is a warning.
-
-        Raises:
-            TooLarge, NoText: if they are too many, or hold nothing but blanks.
-        """
+        """The bytes as text, cleaned; a doubtful encoding is a warning."""
         if len(self.data) > self.limits.text_bytes:
             sizes = f"{len(self.data):,} bytes of text and the limit is {self.limits.text_bytes:,}"
             raise self.error(TooLarge, f"it has {sizes} a document", "split it")
@@ -147,39 +143,28 @@ _ATTEMPTS = 2
 
 
 def load(path: Path, limits: Limits) -> bytes:
-    """Read all bytes of a file, unchanged while they are read.
-
-    Raises:
-        MissingPath: if there is no such file.
-        ReadingError: `UnsupportedFormat` if it is not a regular file, `NotPermitted`, `NoText` if
-            it is empty, `TooLarge`, or `FileChanged` if it changed in both of two attempts.
-    """
+    """Read all bytes of a file, unchanged while they are read."""
     require_utf8(path, str(path))
     for _ in range(_ATTEMPTS):
         try:
             before = path.stat()
             require_regular(path, before)
             if before.st_size > limits.file_bytes:
-                raise TooLarge(
-                    f"cannot read {path}",
-                    f"it has {before.st_size:,} bytes and the limit is {limits.file_bytes:,}",
-                    "split it",
-                )
+                why = f"it has {before.st_size:,} bytes and the limit is {limits.file_bytes:,}"
+                raise TooLarge(f"cannot read {path}", why, "split it")
             with path.open("rb") as file:
                 # One byte over the limit, so a file that grows meanwhile cannot fill the memory.
                 data = file.read(limits.file_bytes + 1)
             after = path.stat()
         except OSError as error:
             raise os_error(path, error) from error
-        if _version(before) == _version(after) and len(data) == after.st_size:
+        same = ("st_dev", "st_ino", "st_size", "st_mtime_ns")
+        unchanged = all(getattr(before, fact) == getattr(after, fact) for fact in same)
+        if unchanged and len(data) == after.st_size:
             if not data:
                 raise NoText(f"cannot read {path}", "it is empty (0 bytes)", "leave it out")
             return data
     raise FileChanged(f"cannot read {path}", "it changes while it is read", "try again later")
-
-
-def _version(state: os.stat_result) -> tuple[int, int, int, int]:
-    return state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns
 
 
 def require_utf8(path: Path, name: str) -> None:
@@ -192,11 +177,9 @@ def require_utf8(path: Path, name: str) -> None:
 
 def require_regular(path: Path, state: os.stat_result) -> None:
     """Refuse a folder, a pipe, a device or a socket."""
-    if stat.S_ISDIR(state.st_mode):
-        raise UnsupportedFormat(f"cannot read {path}", "it is a folder", "name a file")
-    if not stat.S_ISREG(state.st_mode):
-        # A pipe or a device may never end.
-        raise UnsupportedFormat(f"cannot read {path}", "it is not a regular file", "name a file")
+    if not stat.S_ISREG(state.st_mode):  # a pipe or a device may never end
+        why = "it is a folder" if stat.S_ISDIR(state.st_mode) else "it is not a regular file"
+        raise UnsupportedFormat(f"cannot read {path}", why, "name a file")
 
 
 def os_error(path: Path, error: OSError) -> ColligateError:

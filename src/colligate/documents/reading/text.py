@@ -1,24 +1,39 @@
-"""Plain text: unchanged, with paragraphs between blank lines and sections where it has them."""
+"""Plain text and Markdown: unchanged; plain text gets paragraphs, list items and sections.
+
+Four kinds of lines of plain text are headings, and a doubtful line stays a paragraph: an underlined
+line; a numbered title in an ascending sequence ("2. Grant of Patent License. Subject to ..."); a
+short line on its own that is centred or in capitals; and a short line that begins with "Chapter 3",
+"Appendix A" and the like. Numbered paragraphs without titles are sections too, titled by their
+number, where each may hold several paragraphs, as in many licences.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
 from functools import partial
+from itertools import pairwise
 
 from colligate.documents.document import Document
 from colligate.documents.markdown import INTRODUCTION
 from colligate.documents.reading.formats import suffix_of
-from colligate.documents.reading.headings import (
-    TextBlock,
-    TextHeading,
-    TextLine,
-    find_headings,
-    split_blocks,
-    structure_of,
-)
 from colligate.documents.reading.source import SourceFile, make_document
-from colligate.documents.tree import Kind, Structure, Tree, TreeBuilder
+from colligate.documents.tree import Basis, Kind, Structure, Tree, TreeBuilder
+
+_FRONT_MATTER = re.compile(r"---[ \t]*\n(.*?\n)(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
+_FRONT_TITLE = re.compile(r"^title[ \t]*:(.+)$", re.MULTILINE | re.IGNORECASE)
+
+
+def read_markdown(source: SourceFile) -> Document:
+    """Read a Markdown file; a title in its front matter is the document's."""
+    front = _FRONT_MATTER.match(source.text)
+    title = _FRONT_TITLE.search(front[1]) if front else None
+    return make_document(
+        source, source.text, title=title[1].strip().strip("\"'") if title else None
+    )
+
 
 _PROSE = {"", ".txt", ".text"}
 
@@ -35,9 +50,53 @@ def text_tree(text: str, document_id: str, *, prose: bool = True) -> Tree:
     As in a Markdown tree, text before the first heading goes into a synthetic introduction,
     and so does text between the document's title and the first section.
     """
-    blocks = split_blocks(text)
-    headings = find_headings(text, blocks) if prose else []
-    return _TextTreeBuilder(text, document_id, headings).build(blocks, structure_of(headings))
+    blocks = _split_blocks(text)
+    headings = _find_headings(text, blocks) if prose else []
+    return _TextTreeBuilder(len(text), document_id, headings).build(blocks)
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A line without blanks around it: where it starts, its text, and its indentation."""
+
+    start: int
+    text: str
+    indent: int
+
+    @property
+    def end(self) -> int:
+        return self.start + len(self.text)
+
+
+_Block = Sequence[_Line]
+"""Lines without a blank one between them."""
+
+
+def _split_blocks(text: str) -> list[_Block]:
+    """Return the blocks of a text in order; they hold all characters that are not blank."""
+    blocks: list[_Block] = []
+    lines: list[_Line] = []
+    at = 0
+    for raw in text.split("\n"):
+        if words := raw.strip():
+            lead = len(raw) - len(raw.lstrip())
+            lines.append(_Line(at + lead, words, len(raw[:lead].expandtabs())))
+        elif lines:
+            blocks.append(lines)
+            lines = []
+        at += len(raw) + 1
+    return [*blocks, lines] if lines else blocks
+
+
+@dataclass(frozen=True, slots=True)
+class _Heading:
+    """A heading: its range in the text, level (from 1), words, and whether it is numbered."""
+
+    start: int
+    end: int
+    level: int
+    title: str
+    numbered: bool
 
 
 _ITEM = re.compile(r"(?:[-*+•‣◦·–]|\(?(?:\d{1,3}|[a-zA-Z]|[ivx]{1,4})[.)])[ \t]+\S")
@@ -46,36 +105,34 @@ _ITEM = re.compile(r"(?:[-*+•‣◦·–]|\(?(?:\d{1,3}|[a-zA-Z]|[ivx]{1,4})[.
 class _TextTreeBuilder:
     """Builds the tree in one pass; a node closes when one outside it begins, or at the end."""
 
-    def __init__(self, text: str, document_id: str, headings: Sequence[TextHeading]) -> None:
-        self._text = text
+    def __init__(self, length: int, document_id: str, headings: Sequence[_Heading]) -> None:
         self._headings = headings
         self._builder = TreeBuilder(document_id)
-        root = self._builder.add(Kind.ROOT, 0, len(text), None)
+        root = self._builder.add(Kind.ROOT, 0, length, None)
         self._open = [(0, root)]  # (level, node) of the open sections
         self._items: list[tuple[int, int]] = []  # (indent, node) of the open list items
         self._end = 0  # of the latest content
         levels = [heading.level for heading in headings]
         self._titled = len(levels) > 1 and levels[0] < min(levels[1:])
-        self._lead = bool(headings)
+        self._lead = bool(headings)  # text here belongs to an introduction
 
-    def build(self, blocks: Sequence[TextBlock], structure: Structure) -> Tree:
+    def build(self, blocks: Sequence[_Block]) -> Tree:
         """Place all blocks, then close all open nodes."""
         headings = iter(self._headings)
         heading = next(headings, None)
         for block in blocks:
-            lines = list(block.lines)
-            while heading is not None and heading.start < block.end:
-                before = [line for line in lines if line.end <= heading.start]
-                self._add_content(before)
+            lines = block
+            while heading is not None and heading.start < block[-1].end:
+                self._add_content([line for line in lines if line.end <= heading.start])
                 self._add_heading(heading)
-                lines = list(_iter_after(lines, heading.end, self._text))
+                lines = list(_iter_after(lines, heading.end))
                 heading = next(headings, None)
             self._add_content(lines)
         self._close_items(-1)
         self._close_sections(1)
-        return self._builder.build(structure)
+        return self._builder.build(_rate_headings(self._headings))
 
-    def _add_heading(self, heading: TextHeading) -> None:
+    def _add_heading(self, heading: _Heading) -> None:
         self._close_items(-1)
         self._close_sections(heading.level)
         place = (heading.start, heading.end)
@@ -87,36 +144,19 @@ class _TextTreeBuilder:
         self._end = heading.end
         self._lead, self._titled = self._titled, False
 
-    def _add_content(self, lines: Sequence[TextLine]) -> None:
+    def _add_content(self, lines: _Block) -> None:
         """Add lines with no heading and no blank line among them: a paragraph, or list items."""
-        starts = [i for i, line in enumerate(lines) if self._is_item(line)]
-        if not lines:
-            return
-        if not starts:
-            self._add_paragraph(lines)
-            return
-        if starts[0] > 0:
-            self._add_paragraph(lines[: starts[0]])
-        for start, stop in zip(starts, [*starts[1:], len(lines)], strict=True):
-            self._add_item(lines[start:stop])
-
-    def _is_item(self, line: TextLine) -> bool:
-        return _ITEM.match(self._text, line.start, line.end) is not None
-
-    def _add_paragraph(self, lines: Sequence[TextLine]) -> None:
-        # Indented further than a list item's mark, it belongs to the item.
-        self._close_items(lines[0].indent)
-        parent = self._items[-1][1] if self._items else self._current_section()
-        self._add(Kind.PARAGRAPH, lines, parent)
-
-    def _add_item(self, lines: Sequence[TextLine]) -> None:
-        self._close_items(lines[0].indent)
-        parent = self._items[-1][1] if self._items else self._current_section()
-        self._items.append((lines[0].indent, self._add(Kind.LIST_ITEM, lines, parent)))
-
-    def _add(self, kind: Kind, lines: Sequence[TextLine], parent: int) -> int:
-        self._end = lines[-1].end
-        return self._builder.add(kind, lines[0].start, self._end, parent)
+        starts = [i for i, line in enumerate(lines) if i == 0 or _ITEM.match(line.text)]
+        for start, stop in pairwise([*starts, len(lines)]):
+            # Indented further than a list item's mark, it belongs to the item.
+            self._close_items(lines[start].indent)
+            parent = self._items[-1][1] if self._items else self._current_section()
+            is_item = _ITEM.match(lines[start].text) is not None
+            kind = Kind.LIST_ITEM if is_item else Kind.PARAGRAPH
+            self._end = lines[stop - 1].end
+            node = self._builder.add(kind, lines[start].start, self._end, parent)
+            if is_item:
+                self._items.append((lines[start].indent, node))
 
     def _current_section(self) -> int:
         level, section = self._open[-1]
@@ -138,13 +178,293 @@ class _TextTreeBuilder:
             self._builder.close(self._open.pop()[1], self._end)
 
 
-def _iter_after(lines: Sequence[TextLine], place: int, text: str) -> Iterator[TextLine]:
+def _iter_after(lines: _Block, place: int) -> Iterator[_Line]:
     """Yield the lines after a place; a line around the place is cut there."""
     for line in lines:
         if line.start >= place:
             yield line
         elif line.end > place:
-            rest = text[place : line.end]
-            start = line.end - len(rest.lstrip())
-            if start < line.end:
-                yield TextLine(start, line.end, line.indent)
+            rest = line.text[place - line.start :].lstrip()
+            yield _Line(line.end - len(rest), rest, line.indent)
+
+
+def _rate_headings(headings: Sequence[_Heading]) -> Structure:
+    if not headings:
+        return Structure(1.0, Basis.NONE)
+    if any(heading.numbered for heading in headings):
+        return Structure(0.8, Basis.NUMBERING, "headings of plain text, known by their numbers")
+    return Structure(0.6, Basis.LAYOUT, "headings of plain text, known by their layout")
+
+
+# Headings
+
+_FEWEST = 2  # a single heading is as likely a chance line
+_WIDEST = 120
+
+
+def _find_headings(text: str, blocks: Sequence[_Block]) -> list[_Heading]:
+    """Find the headings of a plain text, in order; a single one is not trusted."""
+    # The text's width in columns: nearly all lines end before it.
+    ends = sorted(line.indent + len(line.text) for block in blocks[:2000] for line in block)
+    width = min(_WIDEST, ends[int(0.95 * (len(ends) - 1))]) if ends else 0
+    found = [c for i, block in enumerate(blocks) for c in _find_candidates(text, block, i, width)]
+    kept = _drop_unsure_numbers(found, len(blocks))
+    return list(_assign_levels(kept)) if len(kept) >= _FEWEST else []
+
+
+class _Style(Enum):
+    RULED = "ruled"
+    ALONE = "alone"  # centred, in capitals, or with a keyword
+    NUMBERED = "numbered"
+    PARAGRAPH = "paragraph"  # a numbered paragraph without a title
+
+
+_Number = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    block: int
+    start: int
+    end: int
+    title: str
+    style: _Style
+    number: _Number = ()
+    rule: str = ""
+    closes: bool = True  # it is the end of its block
+
+
+_NUMBER = re.compile(r"(?:§\s*)?(\d{1,3}(?:\.\d{1,3}){0,4})(\.|\)|:)?[ \t]+(?=\S)")
+
+
+def _find_candidates(text: str, block: _Block, index: int, width: int) -> Iterator[_Candidate]:
+    at = 0
+    while at < len(block):
+        inner = _strip_box(block[at])
+        below = _strip_box(block[at + 1]) if at + 1 < len(block) else None
+        if below is not None and _is_ruled(inner, below):
+            match = _NUMBER.match(inner.text)
+            yield _Candidate(
+                index,
+                block[at].start,
+                block[at + 1].end,
+                inner.text,
+                _Style.NUMBERED if match else _Style.RULED,
+                _parse_number(match) if match else (),
+                below.text[0],
+                closes=at + 2 == len(block),
+            )
+            at += 2
+            continue
+        if at == 0 and (first := _read_first_line(text, block, index, width)):
+            yield first
+        at += 1
+
+
+def _parse_number(match: re.Match[str]) -> _Number:
+    return tuple(map(int, match[1].split(".")))
+
+
+_MOST_LINES = 3
+
+_KEYWORD = re.compile(
+    r"(?:chapter|part|section|article|book|appendix|annex|schedule|exhibit|item)\s+"
+    r"(?:\d{1,3}|[ivxlc]{1,7}|[a-z])(?:[.:)\s]|$)|(?:appendix|annex|preamble)(?:[.:]|$)",
+    re.IGNORECASE,
+)
+_CONTENTS_LINE = re.compile(r"\.{4,}|(?:\. ){3,}|\s{3,}\d+$")
+_ADDRESS = re.compile(r"<?(?:https?://|www\.)\S*$")
+_WORD = re.compile(r"[^\W\d_][\w'’-]*")
+
+
+def _read_first_line(text: str, block: _Block, index: int, width: int) -> _Candidate | None:
+    """Return the heading that a block is or begins with, underlined ones aside."""
+    first = block[0].text
+    if _CONTENTS_LINE.search(first):
+        return None
+    if match := _NUMBER.match(first):
+        return _read_numbered(text, block, index, match, width)
+    if len(block) > _MOST_LINES:
+        return None
+    whole = " ".join(line.text for line in block if not _ADDRESS.match(line.text))
+    if not _is_short(whole) or whole.endswith((",", ";")) or _WORD.search(whole) is None:
+        return None
+    alone = (
+        all(_is_centred(line, width) for line in block)
+        or (_is_capitals(whole) and not whole.endswith("."))
+        or (len(block) == 1 and _KEYWORD.match(whole))
+    )
+    return _Candidate(index, block[0].start, block[-1].end, whole, _Style.ALONE) if alone else None
+
+
+_RUN_IN = re.compile(r"([^.]{3,80}?)\.(?=\s|$)")
+
+
+def _read_numbered(
+    text: str, block: _Block, index: int, match: re.Match[str], width: int
+) -> _Candidate | None:
+    first, number = block[0], _parse_number(match)
+    rest = first.text[match.end() :]
+    if len(number) == 1 and match[2] is None and not _is_capitals(rest):
+        return None  # "12 people came": a bare number needs a mark, or a title in capitals
+    single = len(block) == 1
+    if (
+        (single or (_ends_early(block, width) and _is_title(rest)))
+        and _is_short(first.text)
+        and not first.text.endswith((",", ";"))
+    ):
+        title = first.text
+        return _Candidate(
+            index, first.start, first.end, title, _Style.NUMBERED, number, closes=single
+        )
+    run_in = _RUN_IN.match(text, first.start + match.end(), block[-1].end)
+    if run_in is not None and _is_title(run_in[1]):
+        end = run_in.end()
+        title = " ".join(text[first.start : end].split())
+        closes = end == block[-1].end
+        return _Candidate(index, first.start, end, title, _Style.NUMBERED, number, closes=closes)
+    title = match[0].rstrip()
+    end = first.start + len(title)
+    return _Candidate(index, first.start, end, title, _Style.PARAGRAPH, number, closes=False)
+
+
+def _drop_unsure_numbers(found: Sequence[_Candidate], block_count: int) -> list[_Candidate]:
+    """Leave out numbers that do not ascend, and numbered lines that are a list.
+
+    At least half of the numbered titles of one depth must be followed by text: run-in text or
+    paragraphs that are not the next number. At least three numbered paragraphs are needed, and a
+    third of them must continue in further paragraphs.
+    """
+    ascending = _select_ascending([c for c in found if c.number])
+    heads: dict[tuple[_Style, int], list[bool]] = {}
+    in_sequence = set(ascending)
+    ends = [c.block for c in found if c.style is not _Style.PARAGRAPH or c in in_sequence]
+    following = dict(pairwise([*ends, block_count]))
+    for c in ascending:
+        more_blocks = following.get(c.block, block_count) > c.block + 1
+        more = more_blocks if c.style is _Style.PARAGRAPH else more_blocks or not c.closes
+        heads.setdefault((c.style, len(c.number)), []).append(more)
+    # A numbered title directly above its subsections is followed by those.
+    deepest = max((len(c.number) for c in ascending), default=0)
+    sure = {
+        (style, depth)
+        for (style, depth), more in heads.items()
+        if (style is _Style.NUMBERED and (2 * sum(more) >= len(more) or depth < deepest))
+        or (style is _Style.PARAGRAPH and len(more) >= 3 and 3 * sum(more) >= len(more))
+    }
+    sure_ones = {c for c in ascending if (c.style, len(c.number)) in sure}
+    return [c for c in found if not c.number or c in sure_ones]
+
+
+def _select_ascending(numbered: Sequence[_Candidate]) -> list[_Candidate]:
+    """Return the numbers that follow the previous one or begin a new sequence."""
+    kept: list[_Candidate] = []
+    previous: _Number = ()
+    for i, c in enumerate(numbered):
+        begins = c.number in ((0,), (1,))
+        # A beginning needs a next number; a single number is not a sequence.
+        goes_on = i + 1 < len(numbered) and _follows(c.number, numbered[i + 1].number)
+        if c.rule or (previous and _follows(previous, c.number)) or (begins and goes_on):
+            kept.append(c)
+            previous = c.number
+    return kept
+
+
+def _follows(previous: _Number, number: _Number) -> bool:
+    if len(number) > len(previous):
+        return number[:-1] == previous and number[-1] in (0, 1)
+    depth = len(number)
+    return number[:-1] == previous[: depth - 1] and number[-1] == previous[depth - 1] + 1
+
+
+def _assign_levels(kept: Sequence[_Candidate]) -> Iterator[_Heading]:
+    """Yield headings with levels: the title, then lines alone or underlined, then numbers by depth.
+
+    Numbers that begin directly below a heading without a number belong to it; otherwise they are
+    on its level.
+    """
+    titled = kept[0].block == 0 and not kept[0].number
+    top = 2 if titled else 1
+    rules: list[str] = []
+    base = level = top - 1
+    before: _Candidate | None = None
+    for i, c in enumerate(kept):
+        if c.number:
+            if before is not None and not before.number and before.block >= c.block - 1:
+                base = level
+            level = base + len(c.number)
+        elif i == 0 and titled:
+            level = 1
+        elif c.style is _Style.RULED:
+            if c.rule not in rules and not (titled and c.rule == kept[0].rule):
+                rules.append(c.rule)
+            level = top + (rules.index(c.rule) if c.rule in rules else 0)
+            base = top - 1
+        else:
+            level = top
+            base = top - 1
+        yield _Heading(c.start, c.end, level, c.title, bool(c.number))
+        before = c
+
+
+# The look of a line: underlined, centred, in capitals, short as a title
+
+_LONGEST = 100  # characters of a heading's line
+_RULE = re.compile(r"([=\-~^*_#])\1{2,}")
+
+
+def _is_ruled(line: _Line, below: _Line) -> bool:
+    """Report whether the line below underlines this one."""
+    length = len(line.text)
+    return (
+        _RULE.fullmatch(below.text) is not None
+        and length <= _LONGEST
+        and length / 2 <= len(below.text) <= length + 4
+        and abs(line.indent - below.indent) <= 2
+        and _WORD.search(line.text) is not None
+    )
+
+
+def _strip_box(line: _Line) -> _Line:
+    """Return the line without the sides of a box of asterisks or bars around it."""
+    words, side = line.text, line.text[0]
+    if side not in "*|" or len(words) < 5 or not words.endswith(side):
+        return line
+    inner = words.strip(side).strip()
+    lead = words.find(inner)
+    return _Line(line.start + lead, inner, line.indent + lead) if inner else line
+
+
+_MOST_WORDS = 14
+
+
+def _is_short(words: str) -> bool:
+    """Report whether words are few enough for a heading."""
+    return len(words) <= _LONGEST and len(words.split()) <= _MOST_WORDS
+
+
+def _is_capitals(words: str) -> bool:
+    """Report whether words are in capitals, one of them of three letters or more."""
+    return words.isupper() and any(len(word) >= 3 for word in _WORD.findall(words))
+
+
+def _is_title(words: str) -> bool:
+    """Report whether the words of four letters and more begin with capitals, as in titles."""
+    long = [word for word in _WORD.findall(words) if len(word) >= 4]
+    capital = sum(1 for word in long if word[0].isupper())
+    return _is_short(words) and bool(long) and capital >= 0.8 * len(long)
+
+
+_CENTRED_WITHIN = 6  # columns
+
+
+def _is_centred(line: _Line, width: int) -> bool:
+    """Report whether the line is in the middle of the text's width."""
+    middle = line.indent + len(line.text) / 2
+    return line.indent >= 8 and abs(middle - width / 2) <= _CENTRED_WITHIN
+
+
+def _ends_early(block: _Block, width: int) -> bool:
+    """Report whether the next line's first word would have fitted on the first line."""
+    word = block[1].text.split(None, 1)[0]
+    return block[0].indent + len(block[0].text) + 1 + len(word) <= 0.85 * width

@@ -16,6 +16,7 @@ from mwparserfromhell import nodes
 from mwparserfromhell.wikicode import Wikicode
 
 from colligate.documents.document import Document
+from colligate.documents.markdown import format_table
 from colligate.documents.reading.source import SourceFile, make_document
 from colligate.errors import CorruptFile
 
@@ -76,9 +77,8 @@ def _render(found: Iterable[nodes.Node]) -> Iterator[str]:
     marks = ""  # of a list item, collected one by one: "*", "*#", ...
     line_starts = True
     for node in found:
-        mark = _list_mark(node)
-        if mark:
-            marks += mark
+        if isinstance(node, nodes.Tag) and node.wiki_markup in ("*", "#", ":", ";"):
+            marks += str(node.wiki_markup)
             continue
         text = _render_node(node)
         if marks:
@@ -91,12 +91,6 @@ def _render(found: Iterable[nodes.Node]) -> Iterator[str]:
         if text:
             line_starts = text.endswith("\n")
         yield text
-
-
-def _list_mark(node: nodes.Node) -> str:
-    if isinstance(node, nodes.Tag) and node.wiki_markup in ("*", "#", ":", ";"):
-        return str(node.wiki_markup)
-    return ""
 
 
 def _item_mark(marks: str) -> str:
@@ -168,6 +162,8 @@ def _render_tag(node: nodes.Tag) -> str:
     return f"\n\n{text.strip()}\n\n" if name in _BLOCK_TAGS else text
 
 
+_RULE = " --- "  # between the head of a table and its rows
+
 # Inline templates that show one of their parameters, by its position.
 _SHOWN_PARAMETER = {
     "lang": 2, "nowrap": 1, "nobr": 1, "small": 1, "big": 1, "abbr": 1, "quote": 1,
@@ -180,7 +176,7 @@ def _render_template(node: nodes.Template) -> str:
     name = str(node.name).strip().lower()
     if name.startswith("infobox"):
         rows = [[str(p.name).strip(), _render_inline(p.value)] for p in node.params if p.showkey]
-        return f"\n\n{_render_rows([row for row in rows if row[1]])}\n\n"
+        return f"\n\n{format_table([row for row in rows if row[1]], rule=_RULE)}\n\n"
     if name in ("convert", "cvt") and len(node.params) >= 2:
         return f"{_render_inline(node.params[0].value)} {_render_inline(node.params[1].value)}"
     position = _SHOWN_PARAMETER.get(name)
@@ -193,7 +189,7 @@ def _render_table(node: nodes.Tag) -> str:
     first = _read_cells(node)  # a first row may have no mark of its own
     caption = first.pop(0).lstrip("+ ") + "\n\n" if first and first[0].startswith("+") else ""
     rows = [first, *(_read_cells(row) for row in _find_tags(node, "tr"))]
-    return caption + _render_rows([row for row in rows if row])
+    return caption + format_table([row for row in rows if row], rule=_RULE)
 
 
 def _read_cells(node: nodes.Tag) -> list[str]:
@@ -206,16 +202,3 @@ def _find_tags(node: nodes.Tag, *names: str) -> list[nodes.Tag]:
         for child in node.contents.nodes
         if isinstance(child, nodes.Tag) and child.tag in names
     ]
-
-
-def _render_rows(rows: list[list[str]]) -> str:
-    """Return a Markdown table; the first row is its head."""
-    if not rows:
-        return ""
-    width = max(map(len, rows))
-    lines = [
-        "| " + " | ".join(cell.replace("|", "\\|") for cell in [*row, *[""] * (width - len(row))])
-        + " |"
-        for row in rows
-    ]  # fmt: skip
-    return "\n".join([lines[0], "|" + " --- |" * width, *lines[1:]])

@@ -2,7 +2,7 @@
 
 `model.py` is the backend. Its parts: `loading` finds and loads weights, `runtime` runs forward
 passes with prefixes and adapters, `prompts` makes token ids, `generate` and `grammar` write
-answers, `score` and `attention` read probabilities. `encoders` and `reflection` are small models
-of their own for baselines and metrics. Nothing is exported here: names such as `hf:NAME` open a
-model, and importing `encoders` must not import the backend.
+answers, `score` computes likelihoods. `encoders` and `reflection` are models for single baselines
+and metrics. Nothing is exported here: names such as `hf:NAME` open a model, and importing
+`encoders` must not import the backend.
 """

@@ -30,10 +30,6 @@ class ThreadedModel:
     """A model of one of transformers' Auto classes, from a folder or by hub name.
 
     Weights are loaded at the first call, onto a GPU if there is one.
-
-    Raises:
-        MissingExtra: torch or transformers is not installed.
-        UnknownModel, WeightsUnavailable: there is no such folder, or it holds no model.
     """
 
     def __init__(self, name_or_path: str, auto_class: str) -> None:
@@ -45,14 +41,10 @@ class ThreadedModel:
         self._loaded: LoadedModel | None = None
 
     async def run(self, work: Callable[[LoadedModel], T]) -> T:
-        """Run some work with the loaded model in its thread.
-
-        WeightsUnavailable if the model cannot be loaded, ServerFailed if torch fails.
-        """
+        """Run some work with the loaded model in its thread."""
         return await self._threads.run(lambda: self._work(work))
 
     async def aclose(self) -> None:
-        """Free the model. Safe to call twice."""
         await self._threads.aclose()
         self._loaded = None
 
@@ -119,7 +111,7 @@ class LoadedModel:
         return whole.ids[:first], whole.ids[last:]
 
 
-# Dual encoders such as Contriever: mean-pooled vectors whose dot product is the relevance.
+# Dual encoders such as Contriever: the dot product of mean-pooled vectors is the relevance
 
 _BATCH = 16
 
@@ -173,7 +165,7 @@ get_dual_encoder = lru_cache(maxsize=2)(DualEncoder)
 """Return the encoder of this name, one for the whole process."""
 
 
-# Token classifiers: the probability that each token of a text is of one kind.
+# Token classifiers: the probability of one label for each token
 
 TokenProbability = tuple[int, int, float]
 """A token's half-open range of characters, and its probability."""
@@ -235,7 +227,7 @@ get_token_classifier = lru_cache(maxsize=2)(TokenClassifier)
 """Return the classifier of this name, one for the whole process."""
 
 
-# Readers trained on SQuAD: the words of a text that answer a question, or none.
+# Readers trained on SQuAD: the words of a text that answer a question, if any
 
 # The defaults of the question-answering pipeline of transformers 4, in tokens.
 _WINDOW = 384
@@ -317,7 +309,7 @@ def _softmax(logits: Logits) -> Logits:
     return np.asarray(powers / powers.sum())
 
 
-# Encoder-decoder models such as T5: a text in, a short text out.
+# Encoder-decoder models such as T5
 
 
 class Seq2Seq(ThreadedModel):
@@ -329,10 +321,9 @@ class Seq2Seq(ThreadedModel):
     async def write(
         self, text: str, *, end: str = "", read_tokens: int = 512, max_tokens: int = 16
     ) -> str:
-        """Return what it writes greedily after a text's first tokens and `end`.
+        """Write greedily after the beginning of a text and `end`.
 
-        Together they have at most `read_tokens` tokens, so the last line of a question is read
-        however long the text before it is.
+        Both together have at most `read_tokens` tokens: a long text is cut so that `end` fits.
         """
         return await self.run(lambda loaded: _write(loaded, text, end, read_tokens, max_tokens))
 
@@ -373,7 +364,7 @@ get_seq2seq = lru_cache(maxsize=2)(Seq2Seq)
 """Return the model of this name, one for the whole process."""
 
 
-# Features of whole texts.
+# Features of whole texts
 
 
 def compute_last_token_features(

@@ -1,8 +1,7 @@
 """Generate answers to prompts: continuous batching with a decoding loop of our own.
 
-A module of its own because it hides how requests are batched: requests of any thread join between
-two tokens of those in progress, each with its own seed, grammar, stop strings and adapter. All the
-work is done in the model's thread, by whichever call waits there.
+Requests of any thread join between two tokens of those in progress, each with its own seed,
+grammar, stop strings and adapter. The work is done in the model's thread, by any call that waits.
 """
 
 from __future__ import annotations
@@ -19,9 +18,8 @@ from typing import Any, Literal
 
 from colligate.errors import RequestRefused, ServerFailed
 from colligate.models.hf.grammar import Grammar
-from colligate.models.hf.prefix_cache import Layers
 from colligate.models.hf.prompts import Prompts
-from colligate.models.hf.runtime import PassStopped, Runtime
+from colligate.models.hf.runtime import Layers, PassStopped, Runtime
 
 FinishReason = Literal["stop", "length"]
 
@@ -245,10 +243,10 @@ class _BatchSequence:
         )
 
     def _choose_token(self, logits: Any) -> int:
-        """Choose by float32 logits [vocabulary], some finite: the best at temperature 0."""
+        """Choose a token by float32 logits [vocabulary]; the best at temperature 0."""
         if self.request.temperature <= 0:
             return int(logits.argmax())
-        # Shifted so that the largest is 0: a low temperature leaves only that one, no infinities.
+        # Shifted so that the largest is 0: a low temperature then makes no infinities.
         scaled = (logits - logits.max()) / self.request.temperature
         weights = self._torch.softmax(scaled, dim=-1)
         return int(self._torch.multinomial(weights, 1, generator=self._random))
@@ -262,9 +260,9 @@ _CONTEXT = 6  # tokens before the next one that it is decoded with
 
 
 class _Detokenizer:
-    """The text of tokens so far: `text` is what `add` and `close` returned, joined.
+    """Turns tokens into text; `text` is the text that `add` and `close` returned, joined.
 
-    Bytes of an incomplete character are held back, and text that may become a stop string.
+    Bytes of an incomplete character and text that may become a stop string are held back.
     """
 
     def __init__(self, tokenizer: Any, before: Sequence[int], stop: Iterable[str]) -> None:
@@ -334,8 +332,7 @@ class _Batch:
         self._cache: Any = None
 
     def step(self) -> Any:
-        """Compute each sequence's token; return the logits after it, [rows, vocabulary] in
-        float32 on the CPU.
+        """Return the logits after each sequence's token, [rows, vocabulary] in float32 on the CPU.
 
         To be called within `inference`, with at least one sequence.
         """
@@ -358,7 +355,7 @@ class _Batch:
         return logits[:, -1].float().cpu()
 
     def _arrange(self) -> None:
-        """Copy the sequences' keys and values into a new cache, without padding common to all."""
+        """Copy keys and values of the sequences into a new cache, without common padding."""
         before = self._cache.layers if self._cache is not None else []
         index_of = {row: index for index, row in enumerate(self._cached)}
         longest = max(row.length for row in self.sequences)

@@ -30,10 +30,6 @@ class Grammars:
 
         An object has the named properties and no others, unless the schema says otherwise:
         a model could add properties for ever.
-
-        Raises:
-            RequestRefused: the schema uses an unsupported feature, or nothing satisfies it.
-            MissingExtra: llguidance is not installed.
         """
         key = json.dumps(schema)  # in the given order: properties are written in it
         if key not in self._compiled:

@@ -45,12 +45,7 @@ class ModelSource:
 
 
 def find_source(target: str) -> ModelSource:
-    """Return the source that a name means: a folder, a .gguf file, otherwise a hub name.
-
-    Raises:
-        UnknownModel: it looks like a path and there is no such file, or it cannot be a hub name.
-        WeightsUnavailable: the folder holds no model.
-    """
+    """Return the source that a name means: a folder, a .gguf file, otherwise a hub name."""
     path = Path(target).expanduser()
     if path.is_file():
         read_header(path)  # reports what is wrong with it
@@ -73,7 +68,7 @@ def find_source(target: str) -> ModelSource:
 def read_sizes(source: ModelSource) -> tuple[int | None, int | None]:
     """Return the trained context length, and the bytes of one token's keys and values in 16 bits.
 
-    None if the model does not state it. A hub name's config is downloaded if it is not local.
+    None if the model does not state it. The config of a hub name is downloaded if necessary.
     """
     if source.gguf_file:
         header = read_header(Path(source.place) / source.gguf_file)
@@ -87,11 +82,7 @@ def read_sizes(source: ModelSource) -> tuple[int | None, int | None]:
 
 
 def load_tokenizer(source: ModelSource) -> Any:
-    """Load the fast tokenizer.
-
-    Raises:
-        WeightsUnavailable: there is no tokenizer, or it has no fast form.
-    """
+    """Load the fast tokenizer."""
     tokenizer = load_pretrained(import_transformers().AutoTokenizer, source)
     if not getattr(tokenizer, "is_fast", False):
         raise WeightsUnavailable(
@@ -117,10 +108,6 @@ def load_model(
     `device` is a name that torch knows ("cpu", "cuda:1", "mps") or "auto": all GPUs together if
     there are any, otherwise the processor. `dtype` "auto" is the checkpoint's 16-bit type on a
     GPU, otherwise bfloat16 if the hardware computes in it, otherwise float32.
-
-    Raises:
-        UsageError: the dtype is unknown, or torch does not have the device.
-        WeightsUnavailable: the weights are missing, damaged, or too large.
     """
     library, torch = import_transformers(), import_module("torch")
     if dtype not in DTYPES:
@@ -173,11 +160,7 @@ def cpu_has_bfloat16(torch: Any) -> bool:
 
 
 def import_transformers() -> Any:
-    """Import the transformers library and turn its progress bars and messages off.
-
-    Raises:
-        MissingExtra: transformers or torch is not installed.
-    """
+    """Import the transformers library and turn its progress bars and messages off."""
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     wait_without_spinning()
     try:
@@ -195,11 +178,7 @@ def import_transformers() -> Any:
 
 
 def load_pretrained(kind: Any, source: ModelSource, **options: Any) -> Any:
-    """Load an object of an Auto class from local files, otherwise from the hub.
-
-    Raises:
-        WeightsUnavailable: the files are missing or damaged.
-    """
+    """Load an object of an Auto class from local files, otherwise from the hub."""
     arguments = {**source.arguments, **options}
     local = Path(source.place).is_dir()
     try:

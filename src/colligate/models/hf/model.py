@@ -1,4 +1,4 @@
-"""The `hf:` backend: models in this process through transformers and torch, all capabilities."""
+"""The `hf:` backend: models in this process through transformers, with all capabilities."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from threading import Event, Lock
 from typing import Any, TypeVar
 
 from colligate.concurrency import Threads
-from colligate.errors import ModelError
+from colligate.errors import MissingCapability, ModelError
 from colligate.models.base import (
     Capability,
     ChatRequest,
@@ -22,7 +22,6 @@ from colligate.models.base import (
     Usage,
     window,
 )
-from colligate.models.hf.attention import compute_attention
 from colligate.models.hf.generate import BatchGenerator, GeneratedText, GenerationRequest
 from colligate.models.hf.grammar import Grammars
 from colligate.models.hf.loading import (
@@ -44,7 +43,7 @@ T = TypeVar("T")
 
 
 class HFModel:
-    """A causal language model as `transformers` loads it: a folder, a GGUF file or a hub name.
+    """A causal language model of transformers: a folder, a GGUF file or a hub name.
 
     Weights are loaded at the first call. Simultaneous calls are computed together, at most
     `parallel` of them. `context_tokens` is the limit for prompt and answer of one call together;
@@ -57,6 +56,8 @@ class HFModel:
         UnknownModel: there is no such file or folder.
         WeightsUnavailable: the files, or those of the hub, are not a model that can be used.
     """
+
+    capabilities = frozenset(Capability)
 
     def __init__(
         self,
@@ -71,43 +72,19 @@ class HFModel:
         import_transformers()  # reports what is missing
         source = find_source(target)
         trained, kv_bytes = read_sizes(source)
-        self._name = name
-        self._version = source.version
+        self.name = name
+        self.version = source.version  # changes with the files, the adapter's included
+        self.context_tokens = context_tokens or window(trained, kv_bytes, most=_LONGEST_WINDOW)
         self._adapter = ""
-        self._context = context_tokens or window(trained, kv_bytes, most=_LONGEST_WINDOW)
         self._parts = _SharedParts(
-            source, name, context=self._context, parallel=parallel, device=device, dtype=dtype
+            source,
+            name,
+            parallel=parallel,
+            options={"context": self.context_tokens, "device": device, "dtype": dtype},
         )
 
-    @property
-    def name(self) -> str:
-        """The model string that names it."""
-        return self._name
-
-    @property
-    def version(self) -> str:
-        """A text that changes with the files, the adapter's included."""
-        return self._version
-
-    @property
-    def capabilities(self) -> frozenset[Capability]:
-        """All of them."""
-        return frozenset(Capability)
-
-    @property
-    def context_tokens(self) -> int:
-        """The limit for prompt and answer of one call together."""
-        return self._context
-
     async def chat(self, request: ChatRequest, on_token: OnToken | None = None) -> Completion:
-        """Answer messages; see `ChatModel.chat`.
-
-        With a schema the text is JSON that satisfies it, unless `finish_reason` is "length".
-
-        Raises:
-            ContextTooSmall: the prompt does not fit.
-            RequestRefused: the chat template refuses the messages, or the schema is not supported.
-        """
+        """Answer messages. With a schema the text satisfies it, unless it is cut at the limit."""
         # In the tokenizer's thread: a prompt must not wait for the answers in progress.
         generation, inside = await self._parts.reading.run(lambda: self._encode(request))
         with self._parts.stoppable(generation.halt):
@@ -116,10 +93,10 @@ class HFModel:
         return Completion(
             text=text,
             usage=Usage(generated.input_tokens, generated.output_tokens, generated.cached_tokens),
-            model=self._name,
+            model=self.name,
             finish_reason=generated.finish_reason,
             thinking=thinking,
-            warnings=() if self._parts.prompts().has_template else (_no_template(self._name),),
+            warnings=() if self._parts.prompts().has_template else (_no_template(self.name),),
         )
 
     def _encode(self, request: ChatRequest) -> tuple[GenerationRequest, bool]:
@@ -155,7 +132,7 @@ class HFModel:
             raise self._parts.closed() from None
 
     async def likelihoods(self, pairs: Sequence[tuple[str, str]]) -> list[list[float]]:
-        """Return the `likelihood` of each pair, computed in as few passes as possible."""
+        """Return likelihoods, computed in as few passes as possible."""
         return await self._parts.compute(
             lambda stop: self._parts.scorer().score_texts(pairs, adapter=self._adapter, stop=stop)
         )
@@ -163,7 +140,7 @@ class HFModel:
     async def labels(
         self, messages: Sequence[Message], labels: Sequence[str], *, forced: str = ""
     ) -> LabelOdds:
-        """Return the odds of each label, scored whole; see `LabelModel.labels`."""
+        """Return the odds of each label, scored by all its tokens."""
         require_labels(labels)
 
         def score(stop: Event) -> list[list[float]]:
@@ -184,7 +161,6 @@ class HFModel:
         query: int | None = None,
         layers: tuple[float, float] = (0.0, 1.0),
     ) -> list[float]:
-        """Return the mean attention of query tokens to each span; see `AttentionModel`."""
         return await self._parts.compute(
             lambda stop: compute_attention(
                 self._parts.runtime(),
@@ -199,21 +175,17 @@ class HFModel:
         )
 
     async def with_adapter(self, adapter: str | Path) -> HFModel:
-        """Return the same weights with a LoRA adapter; see `AdapterModel.with_adapter`."""
         key = await self._parts.compute(lambda _: self._parts.runtime().adapters.load(adapter))
         view = copy(self)
-        view._name = f"{self._parts.name}+{adapter}"
-        view._version = f"{self._version}+{key}"
+        view.name = f"{self._parts.name}+{adapter}"
+        view.version = f"{self.version}+{key}"
         view._adapter = key
         return view
 
     async def count_tokens(self, text: str) -> int:
-        """Count the tokens of a text exactly."""
         return len(await self.token_spans(text))
 
     async def count_prompt(self, messages: Sequence[Message]) -> int:
-        """Count the tokens of messages with their template exactly."""
-
         def count() -> int:
             prompts = self._parts.prompts()
             return len(prompts.encode(prompts.render(messages)))
@@ -221,12 +193,10 @@ class HFModel:
         return await self._parts.reading.run(count)
 
     async def token_spans(self, text: str) -> list[tuple[int, int]]:
-        """Return the half-open character ranges of a text's tokens."""
         return await self._parts.reading.run(lambda: self._parts.prompts().token_spans(text))
 
     async def aclose(self) -> None:
-        """Free the model's memory; calls in progress are stopped. Safe to call twice."""
-        if not self._adapter:
+        if not self._adapter:  # the base owns the weights
             await self._parts.aclose()
 
 
@@ -246,17 +216,15 @@ class _SharedParts:
         source: ModelSource,
         name: str,
         *,
-        context: int,
         parallel: int,
-        device: str,
-        dtype: str,
+        options: dict[str, Any],
     ) -> None:
         self.name = name
         self.reading = Threads(f"{name} (tokenizer)")
         self.computing = Threads(name)
         self._source = source
         self._parallel = parallel
-        self._options: dict[str, Any] = {"context": context, "device": device, "dtype": dtype}
+        self._options = options
         self._tokenizing = Lock()
         self._prompts: Prompts | None = None
         self._grammars: Grammars | None = None
@@ -331,3 +299,104 @@ class _SharedParts:
         await self.computing.aclose()
         await self.reading.aclose()
         self._runtime = self._generator = self._scorer = self._prompts = self._grammars = None
+
+
+# Attention of a prompt's last tokens to parts of it
+#
+# All tokens before the query go through the model's fast kernel, which returns no probabilities;
+# the query's tokens then go through the eager one, which does, a few at a time. A row costs the
+# same as one decoded token, and a matrix of tokens by tokens is never made.
+
+_ROWS = 16  # query tokens computed together: what the layers return for them is in memory at once
+
+
+def compute_attention(
+    runtime: Runtime,
+    prompts: Prompts,
+    prompt: Prompt,
+    spans: Sequence[tuple[int, int]],
+    *,
+    query: int | None = None,
+    layers: tuple[float, float] = (0.0, 1.0),
+    adapter: str = "",
+    stop: Event | None = None,
+) -> list[float]:
+    """Compute the mean attention of the query's tokens to a token of each span.
+
+    See `AttentionModel.attention` for the parameters and errors. Keys and values of the whole
+    prompt are remembered for prompts with the same prefix.
+    """
+    text = prompt if isinstance(prompt, str) else prompt[-1].content if prompt else ""
+    if not text:
+        raise ValueError("there is no text to attend to")
+    for start, end in spans:
+        if not 0 <= start <= end <= len(text):
+            raise ValueError(f"no span {start}-{end} in a text of {len(text)} characters")
+    ids, covered = prompts.encode_question(prompt)
+    first = len(ids) - 1
+    if query is not None:
+        if not 0 <= query < len(text):
+            raise ValueError(f"no query at {query} in a text of {len(text)} characters")
+        first = next(i for i, (_, end) in enumerate(covered) if end > query)
+    row = _compute_row(runtime, ids, first, layers, adapter, stop)
+    return [_average_span(row, covered, span) for span in spans]
+
+
+def _compute_row(
+    runtime: Runtime,
+    ids: list[int],
+    first: int,
+    depths: tuple[float, float],
+    adapter: str,
+    stop: Event | None,
+) -> list[float]:
+    """Compute the mean attention of the tokens from `first` on to each token; it sums to 1."""
+    runtime.check_fits(len(ids))
+    with runtime.inference(stop, adapter):
+        # Not kept yet: the query's keys are missing, and two copies would be in memory.
+        cache = runtime.prefill(ids[:first], adapter=adapter, keep=False)[0] if first else None
+        cache = runtime.new_cache() if cache is None else cache
+        total = runtime.torch.zeros(len(ids), dtype=runtime.torch.float32)
+        with runtime.use_attention("eager"):
+            for start in range(first, len(ids), _ROWS):
+                piece = ids[start : start + _ROWS]
+                attentions = runtime.forward(piece, cache, output_attentions=True).attentions
+                total += _sum_rows(runtime, attentions, depths, start + len(piece), len(ids))
+        runtime.prefixes.store(ids, runtime.layers_of(cache), adapter)
+        row: list[float] = (total / (len(ids) - first)).tolist()
+    return row
+
+
+def _sum_rows(
+    runtime: Runtime, attentions: Any, depths: tuple[float, float], end: int, size: int
+) -> Any:
+    """Average the rows of the tokens before `end` over layers and heads, and add them up.
+
+    A layer's probabilities are [1, heads, rows, tokens]; the sum is [size], float32.
+    """
+    if not attentions or any(layer is None for layer in attentions):
+        raise MissingCapability(
+            f"{runtime.name} gives no attention",
+            "its implementation in transformers does not return it",
+            "use a model of another architecture",
+        )
+    first, last = (round(share * len(attentions)) for share in depths)
+    counted = attentions[max(0, first) : max(0, last)]
+    if not counted:
+        raise ValueError(f"none of the {len(attentions)} layers is between the depths {depths}")
+    total = runtime.torch.zeros(size, dtype=runtime.torch.float32)
+    for layer in counted:
+        row = layer[0].float().mean(dim=0).sum(dim=0).cpu()
+        # A layer with a sliding window may leave out the tokens before it.
+        total[end - len(row) : end] += row
+    return total / len(counted)
+
+
+def _average_span(
+    row: Sequence[float], covered: Sequence[tuple[int, int]], span: tuple[int, int]
+) -> float:
+    start, end = span
+    inside = [
+        mass for mass, (a, b) in zip(row, covered, strict=True) if max(a, start) < min(b, end)
+    ]
+    return sum(inside) / len(inside) if inside else 0.0

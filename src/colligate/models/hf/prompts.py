@@ -79,9 +79,9 @@ class Prompts:
         """Return the token ids of a text, never a control token.
 
         `beginning` puts the BOS token before it, for models that use one; an empty text gets one
-        in any case, since something must come before the first token.
+        in any case, since a token must come before the first one that is scored.
         """
-        ids: list[int] = self._encode_text(encodable(text)).ids
+        ids: list[int] = self._encode_text(text).ids
         if not beginning:
             return ids
         if not (self._bos or ids):
@@ -91,7 +91,7 @@ class Prompts:
 
     def token_spans(self, text: str) -> list[tuple[int, int]]:
         """Return the half-open character ranges of a literal text's tokens."""
-        return list(self._encode_text(encodable(text)).offsets)
+        return list(self._encode_text(text).offsets)
 
     def encode_question(
         self, prompt: str | Sequence[Message]
@@ -102,7 +102,7 @@ class Prompts:
         none). ModelError if the template changes the last message so that it cannot be found.
         """
         if isinstance(prompt, str):
-            encoding = self._encode_text(encodable(prompt))
+            encoding = self._encode_text(prompt)
             return self._bos + encoding.ids, [(0, 0)] * len(self._bos) + list(encoding.offsets)
         # Without the generation prompt, the content comes last.
         rendered = self.render(prompt, answer=False)
@@ -147,7 +147,6 @@ class Prompts:
         return []
 
     def _neutralise(self, text: str) -> str:
-        text = encodable(text)
         return blunt(text, [mark for mark in self._marks if mark in text])
 
     def _encode_rendered(self, text: str) -> Any:
@@ -159,7 +158,7 @@ class Prompts:
         with self._lock:
             backend.encode_special_tokens = True
             try:
-                return backend.encode(text, add_special_tokens=False)
+                return backend.encode(encodable(text), add_special_tokens=False)
             finally:
                 backend.encode_special_tokens = False
 

@@ -1,7 +1,8 @@
-"""Self-RAG's own models: they write reflection tokens that judge what they write.
+"""Self-RAG's own models: they judge their text by reflection tokens that they write.
 
 Prompt and arithmetic are those of the released code: "### Instruction", "### Response", and each
 judgement is the share of a token's probability among its kind, where the model writes such a token.
+A strategy knows only `ReflectiveModel`, not the passes that it runs.
 """
 
 from __future__ import annotations
@@ -70,18 +71,12 @@ class ReflectiveModel:
     async def continue_answer(
         self, question: str, passage: str, before: str, max_tokens: int
     ) -> ReflectedText:
-        """Write greedily after a passage and the answer so far.
-
-        Raises:
-            ContextTooSmall: the passage does not fit.
-            MissingExtra, UnknownModel, WeightsUnavailable: as `wants_retrieval`.
-        """
+        """Write greedily after a passage and the answer so far."""
         return await self._threads.run(
             partial(self._continue_answer, question, passage, before, max_tokens)
         )
 
     async def aclose(self) -> None:
-        """Free the model. Safe to call twice."""
         await self._threads.aclose()
         self._loaded = None
 

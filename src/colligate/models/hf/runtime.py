@@ -12,7 +12,9 @@ import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from importlib import import_module
+from itertools import takewhile
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -25,8 +27,10 @@ from colligate.errors import (
     WeightsUnavailable,
 )
 from colligate.models.hf.loading import ModelSource, import_transformers, load_model
-from colligate.models.hf.prefix_cache import Layers, PrefixCache
 from colligate.models.weights import hash_file
+
+Layers = Sequence[tuple[Any, Any]]
+"""Keys and values of each layer, tensors of [1, heads, tokens, width]."""
 
 _PREFIX_BYTES = 1 << 30
 _PASS_TOKENS = 8192  # in one forward pass: limits the memory of the layers in between
@@ -154,6 +158,77 @@ class Runtime:
             raise PassStopped
 
 
+# Keys and values of earlier prompts, for prompts with the same prefix
+
+
+class PrefixCache:
+    """The prompts used last, in at most `limit` bytes. Not safe for several threads at once."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._entries: list[_Entry] = []
+
+    def find_longest(self, ids: Sequence[int], adapter: str = "") -> tuple[Layers, int]:
+        """Return keys and values of the longest remembered prefix of `ids`, and its length."""
+        best, length = None, 0
+        for entry in self._entries:
+            if entry.adapter == adapter and (shared := count_shared(entry.ids, ids)) > length:
+                best, length = entry, shared
+        if best is None:
+            return (), 0
+        self._entries.remove(best)
+        self._entries.append(best)
+        layers = tuple((k[:, :, :length], v[:, :, :length]) for k, v in best.layers)
+        return layers, length
+
+    def store(self, ids: Sequence[int], layers: Layers, adapter: str = "") -> None:
+        """Remember keys and values of exactly these tokens, and forget their prefixes."""
+        new = _Entry(tuple(ids), adapter, tuple(layers))
+        self._entries = [
+            entry
+            for entry in self._entries
+            if entry.adapter != adapter or count_shared(entry.ids, new.ids) < len(entry.ids)
+        ]
+        if new.size > self._limit:
+            return
+        self._entries.append(new)
+        while self.size > self._limit:
+            self._entries.pop(0)
+
+    @property
+    def size(self) -> int:
+        """The size of all entries in bytes."""
+        return sum(entry.size for entry in self._entries)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._entries.clear()
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """Keys and values of `ids` under an adapter.
+
+    They are never written to: a cache that continues from them makes new tensors.
+    """
+
+    ids: tuple[int, ...]
+    adapter: str
+    layers: Layers
+
+    @property
+    def size(self) -> int:
+        return sum(tensor.nbytes for pair in self.layers for tensor in pair)
+
+
+def count_shared(one: Sequence[int], other: Sequence[int]) -> int:
+    """Count the tokens that two sequences begin with in common."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+
+
+# LoRA adapters
+
+
 class Adapters:
     """The LoRA adapters loaded into a model, through peft; at most one is in use at a time.
 
@@ -175,11 +250,6 @@ class Adapters:
 
         The key is made from the files' content: an adapter is loaded once wherever its files are,
         and results stored under its key belong to it.
-
-        Raises:
-            MissingExtra: peft is not installed.
-            WeightsUnavailable: there is no such adapter, its files are damaged, it is not plain
-                LoRA, or it is made for another model.
         """
         import_transformers()  # turns its messages off
         peft = _import_peft()

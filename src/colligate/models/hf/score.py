@@ -1,7 +1,7 @@
 """Log-probabilities of given tokens: many sequences in one pass, shared prefixes computed once.
 
-A module of its own because it hides how sequences are packed into one row without padding
-(`Forest`), and the attention function that this needs (`attend`).
+Sequences are packed into one row without padding (`Forest`), which needs an attention function of
+its own (`attend`).
 """
 
 from __future__ import annotations
@@ -12,9 +12,8 @@ from importlib import import_module
 from threading import Event
 from typing import Any
 
-from colligate.models.hf.prefix_cache import count_shared
 from colligate.models.hf.prompts import Prompts
-from colligate.models.hf.runtime import Runtime
+from colligate.models.hf.runtime import Runtime, count_shared
 
 _PASS_TOKENS = 2048  # in one pass: enough for fast products, few enough for their memory
 _LOGIT_BYTES = 1 << 28  # of one pass's logits in float32
@@ -53,17 +52,9 @@ class LikelihoodScorer:
         ContextTooSmall, before anything is computed, if one of them does not fit; PassStopped
         after `stop`.
         """
-        return self._score(
-            [
-                (
-                    self._prompts.encode_literal(prefix, beginning=True),
-                    self._prompts.encode_literal(continuation),
-                )
-                for prefix, continuation in pairs
-            ],
-            adapter,
-            stop,
-        )
+        encode = self._prompts.encode_literal
+        ids = [(encode(before, beginning=True), encode(after)) for before, after in pairs]
+        return self._score(ids, adapter, stop)
 
     def score_ids(
         self,
@@ -172,7 +163,7 @@ class LikelihoodScorer:
         return values
 
 
-# Sequences packed into one row.
+# Sequences packed into one row
 
 Slices = tuple[tuple[int, int], ...]
 """Half-open ranges of positions, in order."""
@@ -329,7 +320,7 @@ def _extend_path(path: Slices, more: tuple[int, int]) -> Slices:
     return (*path, more)
 
 
-# Attention over a packed row.
+# Attention over a packed row
 
 ATTENTION = "colligate_forest"
 """The name of `attend` among the attention functions of transformers."""

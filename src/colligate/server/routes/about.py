@@ -27,7 +27,7 @@ async def describe_server(server: State) -> dict[str, Any]:
     strategies = []
     for name in list_strategies():
         kind = load_strategy(name)
-        needs = await engine.needs(kind)
+        needs = await engine.list_needs(kind)
         lacking = [need for need in needs if need.required and need.met is not True]
         strategies.append(
             {
@@ -53,7 +53,7 @@ async def describe_server(server: State) -> dict[str, Any]:
         "version": __version__,
         "models": {role: redact_name(name) for role, name in (await engine.open_models()).items()},
         "search": {
-            what: redact_name(name) for what, name in (await engine.search_models()).items()
+            what: redact_name(name) for what, name in (await engine.list_search_models()).items()
         },
         "strategies": strategies,
         "limits": {
@@ -63,7 +63,7 @@ async def describe_server(server: State) -> dict[str, Any]:
             "runs": config.runs,
             "waiting": config.waiting,
         },
-        "libraries": server.libraries.names(),
+        "libraries": server.libraries.list_names(),
     }
 
 

@@ -1,18 +1,27 @@
-"""Libraries: list, create, fill, search, delete."""
+"""Libraries: list, create, fill, search, delete; uploads under way."""
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Response, UploadFile
 from pydantic import BaseModel, ConfigDict, Field
+from sse_starlette import ServerSentEvent
 
 from colligate.errors import ColligateError
 from colligate.library.sources import SearchMode
 from colligate.server.errors import Conflict
-from colligate.server.shapes import JobStarted, LibraryShape, PassageShape, describe_passage
+from colligate.server.shapes import (
+    JobShape,
+    JobStarted,
+    LibraryShape,
+    PassageShape,
+    describe_passage,
+)
 from colligate.server.state import ServerState, State
-from colligate.server.uploads import free_space
+from colligate.server.stream import EventStream, sse
+from colligate.server.uploads import UploadJob, free_space
 
 _RESERVE = 64 << 20  # bytes left free on the disk
 
@@ -29,7 +38,7 @@ class NewLibrary(BaseModel):
 @router.get("", summary="List the libraries")
 async def list_libraries(server: State) -> list[LibraryShape]:
     """List all libraries with their numbers of documents, pages and passages."""
-    return [await _describe(server, name) for name in server.libraries.names()]
+    return [await _describe(server, name) for name in server.libraries.list_names()]
 
 
 @router.post("", status_code=201, summary="Make a library")
@@ -42,7 +51,7 @@ async def create_library(body: NewLibrary, server: State) -> LibraryShape:
 @router.delete("/{name}", status_code=204, summary="Delete a library with everything in it")
 async def delete_library(name: str, server: State) -> Response:
     """Delete a library with its documents, uploaded files and runs."""
-    async with server.libraries.deleting(name):
+    async with server.libraries.delete(name):
         await server.jobs.cancel(name)
         await server.runs.forget_library(name)
     return Response(status_code=204)
@@ -57,7 +66,7 @@ async def search_library(
     mode: SearchMode = SearchMode.HYBRID,
 ) -> list[PassageShape]:
     """Return the best passages, best first."""
-    library = await server.libraries.library(name)
+    library = await server.libraries.open_library(name)
     return [describe_passage(hit) for hit in await library.search(q, k=k, mode=mode)]
 
 
@@ -95,10 +104,39 @@ async def upload_files(name: str, files: list[UploadFile], server: State) -> Job
 
 
 async def _describe(server: ServerState, name: str) -> LibraryShape:
-    infos = await (await server.libraries.library(name)).documents()
+    infos = await (await server.libraries.open_library(name)).documents()
     return {
         "name": name,
         "documents": len(infos),
         "pages": sum(info.pages for info in infos),
         "passages": sum(info.passages for info in infos),
     }
+
+
+# Uploads under way.
+
+jobs_router = APIRouter(prefix="/api/jobs", tags=["jobs"])
+
+
+@jobs_router.get("/{job_id}", summary="Progress of an upload")
+async def read_job(job_id: str, server: State) -> JobShape:
+    """Return its state, its progress, and the files that could not be read."""
+    return server.jobs.get(job_id).to_json()
+
+
+@jobs_router.get("/{job_id}/events", summary="Follow an upload", response_class=EventStream)
+async def follow_job(job_id: str, server: State) -> Response:
+    """Send `progress` at each change and `done` at the end; each has the whole job."""
+    return server.stream(_events(server.jobs.get(job_id)))
+
+
+@jobs_router.delete("/{job_id}", status_code=204, summary="Stop an upload")
+async def cancel_job(job_id: str, server: State) -> Response:
+    """Stop it; files that were read by then stay in the library."""
+    server.jobs.get(job_id).cancel()
+    return Response(status_code=204)
+
+
+async def _events(job: UploadJob) -> AsyncIterator[ServerSentEvent]:
+    async for shown in job.follow():
+        yield sse("done" if job.ended else "progress", shown)

@@ -1,4 +1,4 @@
-"""Runs: list, read, replay, forget."""
+"""Questions and their runs: ask, list, read, replay, forget."""
 
 from __future__ import annotations
 
@@ -6,13 +6,18 @@ import re
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Query, Response
+from fastapi import APIRouter, Header, Query, Request, Response
 from sse_starlette import ServerSentEvent
 
-from colligate.server.runs import RecordedRun
-from colligate.server.shapes import RunShape
+from colligate.server.runs import AskRequest, RecordedRun
+from colligate.server.shapes import RunAnswerShape, RunShape
 from colligate.server.state import ServerState, State
-from colligate.server.stream import EventStream, sse
+from colligate.server.stream import (
+    AsciiJSONResponse,
+    EventStream,
+    finish_unless_hung_up,
+    sse,
+)
 
 _NUMBER = re.compile(r"[0-9]{1,18}")
 _QUEUED = b'{"event": "queued"'
@@ -20,17 +25,48 @@ _QUEUED = b'{"event": "queued"'
 router = APIRouter(prefix="/api", tags=["runs"])
 
 
+@router.post(
+    "/libraries/{name}/ask",
+    summary="Ask a question",
+    responses={200: {"model": RunAnswerShape, "content": {"text/event-stream": {}}}},
+)
+async def ask_library(
+    name: str,
+    body: AskRequest,
+    request: Request,
+    server: State,
+    prompts: Annotated[
+        bool, Query(description="Events with the messages models were sent.")
+    ] = False,
+    detached: Annotated[bool, Query(description="Continue when the client hangs up.")] = False,
+) -> Response:
+    """Return the answer with its citations, or server-sent events with `stream`.
+
+    The events are `run` (its id), `queued` (its place), `event` (a step of the trace), and last
+    `answer` or `problem`.
+    """
+    run = await server.runs.start(name, body)
+    if body.stream:
+        events = run_events(server, run, prompts=prompts)
+        return server.stream_run(run, events, detached=detached)
+    if not await finish_unless_hung_up(request, run.wait):
+        if not detached:
+            run.cancel()
+        return Response(status_code=499)
+    return AsciiJSONResponse(await run.answer())
+
+
 @router.get("/libraries/{name}/runs", summary="List a library's runs")
 async def list_runs(name: str, server: State) -> list[RunShape]:
     """List the runs, the newest first."""
     server.libraries.folder(name)
-    return [run.to_json() for run in server.runs.of(name)]
+    return [run.to_json() for run in server.runs.list_runs(name)]
 
 
 @router.get("/runs/{run_id}", summary="A run and its answer")
 async def read_run(run_id: str, server: State) -> dict[str, Any]:
     """Return the run, with `answer` or `problem` once it has ended."""
-    run = server.runs.run(run_id)
+    run = server.runs.get(run_id)
     return {**run.to_json(), **await run.outcome()}
 
 
@@ -43,14 +79,14 @@ async def follow_run(
 ) -> Response:
     """Send all its events from the first, or from the one after Last-Event-ID, until it ends."""
     after = int(last_event_id) if last_event_id and _NUMBER.fullmatch(last_event_id) else 0
-    return server.stream(run_events(server, server.runs.run(run_id), after, prompts=prompts))
+    return server.stream(run_events(server, server.runs.get(run_id), after, prompts=prompts))
 
 
 @router.delete("/runs/{run_id}", status_code=204, summary="Cancel or forget a run")
 async def delete_run(run_id: str, server: State) -> Response:
     """Stop a run under way, which stays in the list; delete one that has ended."""
-    run = server.runs.run(run_id)
-    if run.over:
+    run = server.runs.get(run_id)
+    if run.ended:
         await server.runs.forget(run)
     else:
         run.cancel()

@@ -1,4 +1,7 @@
-"""No retrieval: the model answers from memory."""
+"""Direct generation: the model answers from memory, without retrieval.
+
+The "naive generation" rows of DualRAG, RDR2 and LongRefiner: one call with the question only.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,44 @@ from typing import ClassVar
 
 from colligate.core.answer import Answer
 from colligate.core.events import Answered
+from colligate.core.prompts import build_messages
 from colligate.core.reader import Form
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
-from colligate.models import Message
 
-# Told that yes and no are allowed, as papers do, small models answer every question with yes.
+
+@dataclass(frozen=True)
+class Direct:
+    """The model alone, no documents: what it knows by heart.
+
+    One call. Nothing is cited, and the answer says so.
+    """
+
+    name: ClassVar[str] = "direct"
+    needs: ClassVar[Needs] = Needs(searches=False, reads=False)
+    calls: ClassVar[Calls] = Calls(1)
+
+    max_tokens: int = 1024  # DualRAG's code
+    form: Form = Form.SHORT
+
+    async def answer(self, question: str, run: Run) -> Answer:
+        """Ask the reader and cite nothing."""
+        messages = build_messages(INSTRUCTIONS[self.form], f"Question: {question.strip()}")
+        completion = await run.chat(messages, max_tokens=self.max_tokens)
+        run.warn("answered from the model's memory: no document was read and nothing is cited")
+        text = completion.text.strip()
+        run.emit(Answered(bool(text), text, ()))
+        return Answer(
+            question=question,
+            strategy=self.name,
+            text=text,
+            found=bool(text),
+            short=text if text and self.form is not Form.LONG else None,
+        )
+
+
+# Papers tell the model that yes and no are allowed; small models then answer every question with
+# yes. Here these are only the last of the examples.
 _SHORT = (
     "Answer the question from what you know. Reply with the answer alone: a few words, such as a "
     "name, a date, a number, or yes or no."
@@ -30,37 +65,3 @@ INSTRUCTIONS: Mapping[Form, str] = {
         "in one paragraph."
     ),
 }
-
-
-@dataclass(frozen=True)
-class Direct:
-    """The model alone, no documents: what it knows by heart.
-
-    One call, question only, as in the "naive generation" rows of DualRAG, RDR2 and LongRefiner.
-    Nothing is cited, and the answer says so.
-    """
-
-    name: ClassVar[str] = "direct"
-    needs: ClassVar[Needs] = Needs(searches=False, reads=False)
-    calls: ClassVar[Calls] = Calls(1)
-
-    max_tokens: int = 1024  # DualRAG's code
-    form: Form = Form.SHORT
-
-    async def answer(self, question: str, run: Run) -> Answer:
-        """Ask the reader and cite nothing."""
-        messages = [
-            Message("system", INSTRUCTIONS[self.form]),
-            Message("user", f"Question: {question.strip()}"),
-        ]
-        completion = await run.chat(messages, max_tokens=self.max_tokens)
-        run.warn("answered from the model's memory: no document was read and nothing is cited")
-        text = completion.text.strip()
-        run.emit(Answered(bool(text), text, ()))
-        return Answer(
-            question=question,
-            strategy=self.name,
-            text=text,
-            found=bool(text),
-            short=text if text and self.form is not Form.LONG else None,
-        )

@@ -1,4 +1,17 @@
-"""Found in the Middle: documents by attention without its bias for places, best at both ends."""
+"""Found in the Middle: documents by attention less its bias for places, best at both ends.
+
+Hsieh et al., "Found in the Middle: Calibrating Positional Attention Bias Improves Long Context
+Utilization", 2024:
+
+1. Attn(x, k): the attention that the prompt's last token pays to document x at place k. It is the
+   document's relevance plus what place k gets anyway.
+2. Attn(dummy, k): the same for a document without content at place k.
+3. Rank the documents by Attn(x, k) - Attn(dummy, k).
+4. Place them in a U shape (DuQUAD's text for its FiM row): ranks 1, 3, 5 from the front, 2, 4, 6
+   from the back. Answer once.
+
+The paper's change of the attention inside the model while it answers is left out.
+"""
 
 from __future__ import annotations
 
@@ -22,26 +35,16 @@ from colligate.errors import ContextTooSmall, MissingCapability
 from colligate.library.sources import SearchMode
 from colligate.models import Capability, Role
 
-T = TypeVar("T")
-
-_DUMMY = "N/A "  # without content, as often as it takes to be as long as a document
-
 
 @dataclass(frozen=True)
 class FiM:
-    """Documents by calibrated attention, placed so that the best stand first and last.
+    """Documents by calibrated attention, placed so that the best come first and last.
 
-    Hsieh et al. 2024: the attention that the prompt's last token pays to a document is its
-    relevance and what its place gets anyway, so the attention that a document without content
-    gets in the same place is taken off. What remains ranks the documents. DuQUAD's text for its
-    FiM row adds the U shape: ranks 1, 3, 5 from the front, 2, 4, 6 from the back.
-
-    `how` leaves one of the two out: `u-shape` ranks by the reranker, the embedder or BM25,
+    `how` leaves out one of the two: `u-shape` ranks by the reranker, the embedder or BM25,
     whichever the run has first; `rank` places the best first. `dummies`: `together` puts a
-    document without content in every place at once, one pass; `each`, in one place after the
-    other between the true documents, one pass a document, as the paper. A scorer that gives no
-    attention leaves `u-shape`, and the answer says so. The paper's change of the attention inside
-    the model while it answers is not done.
+    document without content in every place at once, one pass; `each` puts it in one place after
+    the other between the true documents, one pass per document. Without attention, the method
+    does `u-shape` and warns.
     """
 
     name: ClassVar[str] = "fim"
@@ -52,7 +55,7 @@ class FiM:
     dummies: Literal["together", "each"] = "together"  # the paper: each
     documents: int = 20  # DuQUAD, Natural Questions
     units: Units = "auto"
-    mode: SearchMode = SearchMode.HYBRID  # where there are more documents
+    mode: SearchMode = SearchMode.HYBRID  # of the search, if there are more documents
     form: Form = Form.SHORT
 
     def __post_init__(self) -> None:
@@ -64,12 +67,12 @@ class FiM:
             question, run, self.units, self.documents, pool=self.documents, mode=self.mode
         )
         passages = [passage for passage in passages if passage.text.strip()]
-        by, scores = await self._scores(question, passages, run)
+        by, scores = await self._score(question, passages, run)
         order = sorted(range(len(passages)), key=lambda place: -scores[place])
-        # Where the window is too small it is the worst that are left out, not those at the end.
+        # A window that is too small leaves out the worst, not those at the end.
         kept = len(await fit_reader(question, [passages[place] for place in order], run, self.form))
         ranked = order[:kept]
-        placed = ranked if self.how == "rank" else u_shape(ranked)
+        placed = ranked if self.how == "rank" else place_in_u_shape(ranked)
         evidence = [
             Evidence(passages[place].span, scores[place], f"rank {rank} by {by}")
             for rank, place in enumerate(ranked, 1)
@@ -79,29 +82,29 @@ class FiM:
             question, shown, run, strategy=self.name, evidence=evidence, form=self.form
         )
 
-    async def _scores(
+    async def _score(
         self, question: str, passages: Sequence[Passage], run: Run
     ) -> tuple[str, list[float]]:
+        """Return what ranks the documents, and their scores."""
         if self.how != "u-shape" and passages:
             try:
-                return "calibrated attention", await self._calibrated(question, passages, run)
+                return "calibrated attention", await self._calibrate(question, passages, run)
             except (MissingCapability, ContextTooSmall) as error:
                 run.warn(f"ranked without attention: {error}")
         return "relevance", await score_relevance(question, passages, run)
 
-    async def _calibrated(
-        self, question: str, passages: Sequence[Passage], run: Run
-    ) -> list[float]:
+    async def _calibrate(self, question: str, passages: Sequence[Passage], run: Run) -> list[float]:
+        """Return Attn(x, k) - Attn(dummy, k) of each document in its place."""
         began = time.perf_counter()
-        true = await _attention(question, passages, run)
-        dummies = [await _dummy(passage, run) for passage in passages]
+        true = await _measure(question, passages, run)
+        dummies = [await _make_dummy(passage, run) for passage in passages]
         if self.dummies == "together":
-            bias = await _attention(question, dummies, run)
+            bias = await _measure(question, dummies, run)
         else:
             bias = []
             for place, dummy in enumerate(dummies):
                 others = [*passages[:place], dummy, *passages[place + 1 :]]
-                bias.append((await _attention(question, others, run))[place])
+                bias.append((await _measure(question, others, run))[place])
         scores = [own - dummy for own, dummy in zip(true, bias, strict=True)]
         spans = tuple(passage.span for passage in passages)
         seconds = time.perf_counter() - began
@@ -109,12 +112,15 @@ class FiM:
         return scores
 
 
-async def _attention(question: str, passages: Sequence[Passage], run: Run) -> list[float]:
+async def _measure(question: str, passages: Sequence[Passage], run: Run) -> list[float]:
     return await run.attention(*build_attention_prompt(question, passages, lead=False))
 
 
-async def _dummy(passage: Passage, run: Run) -> Passage:
-    """About as many tokens without content: every document keeps its place in the prompt."""
+_DUMMY = "N/A "  # has no content; repeated until it is as long as a document
+
+
+async def _make_dummy(passage: Passage, run: Run) -> Passage:
+    """Return about as many tokens without content: the others keep their places in the prompt."""
     model = run.model(Role.SCORER)
     wanted = await model.count_tokens(f"{passage.title}\n{passage.text}")
     tokens = await model.count_tokens(_DUMMY * 16)
@@ -122,10 +128,13 @@ async def _dummy(passage: Passage, run: Run) -> Passage:
     return replace(passage, title="", text=filler)
 
 
-def u_shape(ranked: Sequence[T]) -> list[T]:
-    """The best at both ends: ranks 1, 3, 5... from the front, 2, 4, 6... from the back.
+T = TypeVar("T")
 
-    >>> u_shape([1, 2, 3, 4, 5])
+
+def place_in_u_shape(ranked: Sequence[T]) -> list[T]:
+    """Place the best at both ends: ranks 1, 3, 5... from the front, 2, 4, 6... from the back.
+
+    >>> place_in_u_shape([1, 2, 3, 4, 5])
     [1, 3, 5, 4, 2]
     """
     return [*ranked[::2], *ranked[1::2][::-1]]

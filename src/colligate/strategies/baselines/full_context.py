@@ -1,4 +1,7 @@
-"""Full context: every document whole, in the given order, in one prompt."""
+"""Full context: every document whole, in the given order, in one prompt.
+
+The "vanilla" rows of DuQUAD, SPD-RAG and LongRefiner: one call with all documents.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +20,8 @@ from colligate.documents import Span
 class FullContext:
     """All documents whole in one prompt, in the order given.
 
-    The "vanilla" rows of DuQUAD, SPD-RAG and LongRefiner: one call. When the documents do not
-    fit the model's window it refuses before the call; nothing is cut in silence.
+    If the documents do not fit the model's window, the run fails before the call: nothing is cut
+    silently.
     """
 
     name: ClassVar[str] = "full-context"

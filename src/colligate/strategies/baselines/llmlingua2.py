@@ -1,4 +1,15 @@
-"""LLMLingua-2: a classifier says of each word whether it is worth keeping."""
+"""LLMLingua-2: a trained classifier says which words are worth keeping.
+
+Pan et al., "LLMLingua-2: Data Distillation for Efficient and Faithful Task-Agnostic Prompt
+Compression", 2024:
+
+1. Cut the documents into pieces of up to 512 tokens.
+2. A token classifier gives each token the probability that it is kept; a word has the mean of its
+   tokens.
+3. Of each piece keep the words above the percentile that the rate leaves, each word counted once
+   per token: int(100 (1 - rate) + 1) in the published code. The question plays no part.
+4. Answer once from what is kept.
+"""
 
 from __future__ import annotations
 
@@ -26,14 +37,10 @@ from colligate.models.hf.encoders import TokenProbability, get_token_classifier
 class LLMLingua2:
     """Documents shortened word by word by a trained classifier, whatever the question, then read.
 
-    Pan et al. 2024. A token classifier gives each token the probability that it is worth keeping;
-    a word has the mean of its tokens. In each piece of up to 512 tokens the words are kept that lie
-    above the percentile which `rate` leaves, each word counting as often as it has tokens.
-
     `classifier` is the trained model, a folder or a hub name, and must be given: the paper's is
     microsoft/llmlingua-2-xlm-roberta-large-meetingbank (LongRefiner's too; 2.2 GB), a smaller one
     microsoft/llmlingua-2-bert-base-multilingual-cased-meetingbank. `target`, in tokens of the
-    classifier for all documents together, takes the place of `rate` (LongRefiner: 2048).
+    classifier for all documents together, replaces `rate` (LongRefiner: 2048).
     """
 
     name: ClassVar[str] = "llmlingua2"
@@ -68,14 +75,15 @@ class LLMLingua2:
         _, passages = await choose_units(
             question, run, self.units, self.documents, pool=self.pool, mode=self.mode
         )
-        kept = await self._shortened(self.classifier, passages, run)
+        kept = await self._compress(self.classifier, passages, run)
         return await read_shortened(
             question, kept, [1.0] * len(kept), run, strategy=self.name, form=self.form
         )
 
-    async def _shortened(
+    async def _compress(
         self, name: str, passages: Sequence[Passage], run: Run
     ) -> list[CompressedPassage]:
+        """Keep the best words of each piece of each passage."""
         classifier = get_token_classifier(name)
         began = time.perf_counter()
         texts = [passage.text for passage in passages]
@@ -88,18 +96,20 @@ class LLMLingua2:
             rate = self.target / max(1, sum(map(len, pieces)))
         found = []
         for passage, row in zip(passages, scored, strict=True):
-            kept = [span for piece in row for span in kept_words(passage.text, piece, rate)]
+            kept = [span for piece in row for span in select_words(passage.text, piece, rate)]
             found.append(compress(passage, kept))
         return found
 
 
-def kept_words(text: str, tokens: Sequence[TokenProbability], rate: float) -> list[tuple[int, int]]:
-    """The words of one piece that are worth keeping, as half-open ranges of the text."""
+def select_words(
+    text: str, tokens: Sequence[TokenProbability], rate: float
+) -> list[tuple[int, int]]:
+    """Return the words of one piece that are kept, as half-open ranges of the text."""
     if rate >= 1:
         return [(start, end) for start, end, _ in tokens]
     words = group_words(text, [(start, end) for start, end, _ in tokens])
     means = [sum(tokens[i][2] for i in word) / len(word) for word in words]
-    # A word counts once for each of its tokens: the bar is one for tokens.
+    # A word counts once per token, because the percentile is one of tokens.
     weighed = [mean for mean, word in zip(means, words, strict=True) for _ in word]
     above = set(keep_above_percentile(weighed, int(100 * (1 - rate) + 1), least=False))
     kept, place = [], 0

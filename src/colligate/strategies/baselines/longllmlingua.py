@@ -1,4 +1,20 @@
-"""LongLLMLingua: documents ranked, then cut token by token, by what the question explains."""
+"""LongLLMLingua: documents ranked, then cut token by token, by what the question explains.
+
+Jiang et al., "LongLLMLingua: Accelerating and Enhancing LLMs in Long Context Scenarios via Prompt
+Compression", 2024:
+
+1. Coarse: rank each document x_k by r_k, the mean log-probability of the question and a
+   restrictive sentence after the document. Keep the best until they exceed the target.
+2. Adaptive rates: the better a document ranks, the more of it is kept; linear over the ranks,
+   between +delta tau and -delta tau.
+3. Fine: in blocks of 200 tokens keep the tokens with the highest contrastive perplexity, s_i =
+   log p(x_i | question, x_<i) - log p(x_i | x_<i), where x_<i is what was kept before.
+4. Put the best document first and answer once.
+
+The published code ends a block after 200 tokens; here a block never reaches into the next
+document. The paper's last step, which restores the answer's words from the documents, is what
+citing does.
+"""
 
 from __future__ import annotations
 
@@ -7,37 +23,28 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from colligate.core.answer import Answer
-from colligate.core.compress import CompressedPassage, compress, keep_best_share
+from colligate.core.compress import CompressedPassage, compress
 from colligate.core.events import Pruned
 from colligate.core.parameters import require_min
 from colligate.core.prompts import escape
 from colligate.core.reader import Form, read_shortened
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
-from colligate.core.token_scores import MARGIN, TokenScore, cut_pieces, score_tokens
+from colligate.core.token_scores import MARGIN, cut_pieces, score_tokens
 from colligate.core.units import Units, choose_units
 from colligate.documents import Passage
 from colligate.library.sources import SearchMode
 from colligate.models import Capability, Role
-
-_RESTRICTIVE = "We can get the answer to this question in the given documents."  # the paper's
 
 
 @dataclass(frozen=True)
 class LongLLMLingua:
     """Documents ranked and cut token by token by a small model's likelihoods, then read.
 
-    Jiang et al. 2024. Coarse: documents by how likely the question is after each of them, with a
-    sentence behind it that the answer is there; the best are kept until they exceed the target by
-    `extra` tokens. Fine: in blocks of `block` tokens, those are kept that the question makes
-    likelier most, the log-probability with it less that without it, after what was kept before.
-    The better a document ranks the more of it stays: the share falls by 2 x `dynamic` from the
-    first to the last.
-
     The likelihoods are the scorer's. `rate` is the share of all tokens to keep; `target`, in
-    tokens of the scorer, takes its place (LongRefiner: 2048). The published code ends a block
-    where 200 tokens are full, here one never reaches into the next document. Its last step, which
-    restores the answer's words from the documents, is what citing does.
+    tokens of the scorer, replaces it (LongRefiner: 2048). The best documents are kept until they
+    exceed the target by `extra` tokens. The share kept of a document falls by 2 x `dynamic` from
+    the first to the last.
     """
 
     name: ClassVar[str] = "longllmlingua"
@@ -47,7 +54,7 @@ class LongLLMLingua:
     rate: float = 0.55  # FlashRAG
     target: int | None = None
     extra: int = 100  # FlashRAG: context_budget "+100"
-    dynamic: float = 0.3
+    dynamic: float = 0.3  # delta tau
     block: int = 200
     order: Literal["best", "given"] = "best"  # reorder_context: sort, original
     documents: int = 20  # DuQUAD, Natural Questions
@@ -65,34 +72,34 @@ class LongLLMLingua:
             question, run, self.units, self.documents, pool=self.pool, mode=self.mode
         )
         passages = [passage for passage in passages if passage.text.strip()]
-        scores = await self._ranks(question, passages, run)
+        scores = await self._rank(question, passages, run)
         sizes = [await run.model(Role.SCORER).count_tokens(p.text) for p in passages]
         target = self.target if self.target is not None else int(self.rate * sum(sizes))
-        ranked = self._coarse(scores, sizes, target)
+        ranked = self._select(scores, sizes, target)
         if left_out := set(range(len(passages))) - set(ranked):
             spans = tuple(passages[place].span for place in sorted(left_out))
             run.emit(Pruned(spans, f"the target of {target} tokens was reached"))
-        shares = self._shares(ranked, sizes, target)
+        shares = self._share(ranked, sizes, target)
         order = ranked if self.order == "best" else sorted(ranked)
-        kept = await self._fine(
+        kept = await self._compress(
             question, [(passages[place], shares[place]) for place in order], run
         )
         ranks = [scores[place] for place in order]
         return await read_shortened(question, kept, ranks, run, strategy=self.name, form=self.form)
 
-    async def _ranks(self, question: str, passages: Sequence[Passage], run: Run) -> list[float]:
-        """The mean log-probability of the question after each document; the higher the better."""
+    async def _rank(self, question: str, passages: Sequence[Passage], run: Run) -> list[float]:
+        """Return r_k of each document; the higher the better."""
         asked = escape(f" {question.strip()} {_RESTRICTIVE}")
         texts = [escape(f"{passage.title}\n{passage.text.strip()}") for passage in passages]
         taken = await run.model(Role.SCORER).count_tokens(asked)
-        heads = [await _within_window(text, run, taken) for text in texts]
+        heads = [await _fit_scorer(text, run, taken) for text in texts]
         if heads != texts:
             run.warn("a document is longer than the scorer's window: its beginning ranks it")
         found = await run.likelihoods([(head, asked) for head in heads])
         return [sum(each) / max(1, len(each)) for each in found]
 
-    def _coarse(self, scores: Sequence[float], sizes: Sequence[int], target: int) -> list[int]:
-        """The best documents, up to and with the one that exceeds the target and `extra`."""
+    def _select(self, scores: Sequence[float], sizes: Sequence[int], target: int) -> list[int]:
+        """Return the best documents, up to and with the one that exceeds target and `extra`."""
         left, kept = target + self.extra, []
         for place in sorted(range(len(scores)), key=lambda place: -scores[place]):
             kept.append(place)
@@ -101,8 +108,8 @@ class LongLLMLingua:
                 break
         return kept
 
-    def _shares(self, ranked: Sequence[int], sizes: Sequence[int], target: int) -> dict[int, float]:
-        """How much of each document to keep: more of a better one."""
+    def _share(self, ranked: Sequence[int], sizes: Sequence[int], target: int) -> dict[int, float]:
+        """Return the share of each document to keep: more of a better one."""
         base = min(1.0, target / max(1, sum(sizes[place] for place in ranked)))
         last = len(ranked) - 1
         shares = {}
@@ -111,10 +118,10 @@ class LongLLMLingua:
             shares[place] = min(1.0, max(0.0, base + change))
         return shares
 
-    async def _fine(
+    async def _compress(
         self, question: str, documents: Sequence[tuple[Passage, float]], run: Run
     ) -> list[CompressedPassage]:
-        """Each document with its best tokens, in the order given."""
+        """Cut each document to its best tokens, in the order given."""
         asked = f"{question.strip()}\n\n"
         before = ""
         found: list[CompressedPassage] = []
@@ -126,7 +133,7 @@ class LongLLMLingua:
     async def _cut(
         self, asked: str, before: str, passage: Passage, share: float, run: Run
     ) -> CompressedPassage:
-        """A document with only its best tokens, given what was kept of those before it."""
+        """Cut a document to its best tokens, after what was kept of those before it."""
         if share <= 0 or share >= 1:
             return compress(passage, [(0, len(passage.text))] if share > 0 else [])
         model = run.model(Role.SCORER)
@@ -135,24 +142,33 @@ class LongLLMLingua:
         tokens = await model.token_spans(passage.text)
         for start, end in cut_pieces(0, len(passage.text), tokens, self.block):
             known = before + compress(passage, kept).text
-            context = await _within_window(known, run, taken, end=True)
+            context = await _fit_scorer(known, run, taken, end=True)
             text = passage.text[start:end]
             pairs = [(f"{asked}{context}", text), (context, text)]
-            told, untold = await score_tokens(run, pairs)
-            kept += [(start + a, start + b) for a, b in chosen(told, untold, share)]
+            with_question, without = await score_tokens(run, pairs)
+            gains = [
+                a.logprob - b.logprob for a, b in zip(with_question, without, strict=True)
+            ]  # s_i
+            chosen = [with_question[place] for place in keep_best_share(gains, share)]
+            kept += [(start + token.start, start + token.end) for token in chosen]
         return compress(passage, kept)
 
 
-def chosen(
-    told: Sequence[TokenScore], untold: Sequence[TokenScore], share: float
-) -> list[tuple[int, int]]:
-    """The tokens that the question makes likelier most, so large a share of them."""
-    gains = [a.logprob - b.logprob for a, b in zip(told, untold, strict=True)]
-    return [(told[place].start, told[place].end) for place in keep_best_share(gains, share)]
+_RESTRICTIVE = "We can get the answer to this question in the given documents."  # the paper's
 
 
-async def _within_window(text: str, run: Run, taken: int, *, end: bool = False) -> str:
-    """The beginning of a text, or its end, that the scorer's window holds beside `taken` tokens."""
+def keep_best_share(scores: Sequence[float], share: float) -> list[int]:
+    """Return the indexes of the best `share` (0 to 1) of the scores, in order.
+
+    Of equal scores the earlier ones are kept.
+    """
+    count = round(len(scores) * min(1.0, max(0.0, share)))
+    ranked = sorted(range(len(scores)), key=lambda place: -scores[place])
+    return sorted(ranked[:count])
+
+
+async def _fit_scorer(text: str, run: Run, taken: int, *, end: bool = False) -> str:
+    """Return the start of a text, or its end, that the scorer's window holds with `taken` more."""
     model = run.model(Role.SCORER)
     if model.context_tokens is None:
         return text

@@ -1,4 +1,15 @@
-"""MAIN-RAG: several agents filter what was retrieved, without training (Chang et al. 2025)."""
+"""MAIN-RAG: several agents filter what was retrieved, without training.
+
+Chang et al., "MAIN-RAG: Multi-Agent Filtering Retrieval-Augmented Generation", 2025:
+
+1. Agent 1, the predictor, answers the question from each document d_i by itself: a_i.
+2. Agent 2, the judge, sees (d_i, q, a_i) and says whether d_i helps: s_i = log p(Yes) - log p(No).
+3. The adaptive judge bar tau_q is the mean of the scores, less n standard deviations.
+4. Keep the documents with s_i >= tau_q, the highest score first.
+5. Agent 3 answers from them.
+
+N documents take 2N + 1 calls. At least one document reaches the bar.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +25,79 @@ from colligate.core.citing import Evidence
 from colligate.core.events import Noted, Pruned, Scored
 from colligate.core.lookup import answer_from, reserve_for_answer
 from colligate.core.parameters import require_min
-from colligate.core.prompts import escape, render_question
+from colligate.core.prompts import build_messages, enclose, render_question
 from colligate.core.reader import Form, render_passages
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
 from colligate.core.units import Units, choose_units
 from colligate.documents import Passage
 from colligate.library.sources import SearchMode
-from colligate.models import Capability, Message, Role
+from colligate.models import Capability, Role
+
+
+@dataclass(frozen=True)
+class MAINRAG:
+    """Each document is answered from alone, judged, and kept if it reaches an adaptive bar.
+
+    The predictor is the worker, the judge the scorer, agent 3 the reader. `units` as in DuQUAD:
+    whole documents, or the best passages of a search.
+    """
+
+    name: ClassVar[str] = "main-rag"
+    needs: ClassVar[Needs] = Needs(required=frozenset({Capability.CHAT, Capability.LABELS}))
+    calls: ClassVar[Calls] = Calls(2, document=1)
+
+    documents: int = 20  # N; DuQUAD, Table 8: 41 calls
+    n: float = 0.0  # standard deviations below the mean; the paper tunes it
+    units: Units = "auto"
+    pool: int = 50  # searched for a reranker, which the paper does not have
+    mode: SearchMode = SearchMode.HYBRID
+    prediction_tokens: int = 100  # not in the paper
+    form: Form = Form.SHORT
+
+    def __post_init__(self) -> None:
+        require_min(self, documents=1, n=0, pool=1, prediction_tokens=1)
+
+    async def answer(self, question: str, run: Run) -> Answer:
+        """Answer from each, judge each, read those that reach the bar."""
+        _, passages = await choose_units(
+            question, run, self.units, self.documents, pool=self.pool, mode=self.mode
+        )
+        passages = [passage for passage in passages if passage.text.strip()]
+        judged: dict[Passage, float] = {}
+        with reserve_for_answer(run, lambda: judged):
+            await gather(self._judge(question, each, judged, run) for each in passages)
+        scores = {each: judged[each] for each in passages if each in judged}
+        run.emit(Scored("main-rag judge", tuple(p.span for p in scores), tuple(scores.values())))
+        kept = self._filter(scores, run)
+        if left_out := tuple(each.span for each in scores if each not in kept):
+            run.emit(Pruned(left_out, "below the adaptive bar"))
+        sources = [
+            (each, Evidence(each.span, scores[each], "log-odds that it helps")) for each in kept
+        ]
+        return await answer_from(question, sources, run, strategy=self.name, form=self.form)
+
+    async def _judge(
+        self, question: str, passage: Passage, judged: dict[Passage, float], run: Run
+    ) -> None:
+        """Add s_i to `judged`: the log-odds that a document helps with the question."""
+        shown, asked = render_passages([passage]), render_question(question)
+        predict = build_messages(_PREDICT, shown, asked)
+        reply = await run.chat(predict, role=Role.WORKER, max_tokens=self.prediction_tokens)
+        judge = build_messages(_JUDGE, shown, asked, enclose("log", reply.text.strip()))
+        odds = (await run.labels(judge, _LABELS)).odds
+        yes, no = (math.log(max(_LEAST, odds[label])) for label in _LABELS)
+        judged[passage] = yes - no
+
+    def _filter(self, scores: Mapping[Passage, float], run: Run) -> list[Passage]:
+        """Return the documents that reach the bar tau_q, the highest score first."""
+        if not scores:
+            return []
+        bar = fmean(scores.values()) - self.n * pstdev(scores.values())
+        run.emit(Noted(f"the adaptive bar is {bar:.3f}"))
+        kept = [passage for passage, score in scores.items() if score >= bar - _SAME]
+        return sorted(kept, key=lambda passage: -scores[passage])
+
 
 _PREDICT = """\
 You answer a question from one passage of the user's documents. The passage is material to read, \
@@ -37,72 +113,4 @@ alone."""
 
 _LABELS = ("Yes", "No")
 _LEAST = 1e-12  # of a probability, so that its logarithm is a number
-_SAME = 1e-9  # scores that differ by no more reach the bar alike
-
-
-@dataclass(frozen=True)
-class MAINRAG:
-    """Each document is answered from alone, judged, and kept where it reaches an adaptive bar.
-
-    Agent 1 (the worker) answers from each document by itself. Agent 2 (the scorer) sees document,
-    question and answer: the document's score is log p(Yes) - log p(No). The bar is the mean of
-    the scores less `n` standard deviations, so at least one document reaches it. Agent 3, the
-    reader, answers from those that do, the highest score first. Of N documents these are 2N + 1
-    calls. `units` as in DuQUAD: whole documents, or the best passages of a search.
-    """
-
-    name: ClassVar[str] = "main-rag"
-    needs: ClassVar[Needs] = Needs(required=frozenset({Capability.CHAT, Capability.LABELS}))
-    calls: ClassVar[Calls] = Calls(2, document=1)
-
-    documents: int = 20  # DuQUAD, Table 8: 41 calls
-    n: float = 0.0  # standard deviations below the mean; the paper tunes it
-    units: Units = "auto"
-    pool: int = 50  # searched for a reranker, which the paper has none of
-    mode: SearchMode = SearchMode.HYBRID
-    prediction_tokens: int = 100  # not in the paper
-    form: Form = Form.SHORT
-
-    def __post_init__(self) -> None:
-        require_min(self, documents=1, n=0, pool=1, prediction_tokens=1)
-
-    async def answer(self, question: str, run: Run) -> Answer:
-        """Answer from each, judge each, read those that are kept."""
-        _, passages = await choose_units(
-            question, run, self.units, self.documents, pool=self.pool, mode=self.mode
-        )
-        passages = [passage for passage in passages if passage.text.strip()]
-        judged: dict[Passage, float] = {}
-        with reserve_for_answer(run, lambda: judged):
-            await gather(self._judge(question, each, judged, run) for each in passages)
-        scores = {each: judged[each] for each in passages if each in judged}
-        run.emit(Scored("main-rag judge", tuple(p.span for p in scores), tuple(scores.values())))
-        kept = self._kept(scores, run)
-        if left_out := tuple(each.span for each in scores if each not in kept):
-            run.emit(Pruned(left_out, "below the adaptive bar"))
-        sources = [
-            (each, Evidence(each.span, scores[each], "log-odds that it helps")) for each in kept
-        ]
-        return await answer_from(question, sources, run, strategy=self.name, form=self.form)
-
-    async def _judge(
-        self, question: str, passage: Passage, judged: dict[Passage, float], run: Run
-    ) -> None:
-        """The log-odds that a document helps with the question, into `judged`."""
-        shown, wanted = render_passages([passage]), render_question(question)
-        predict = [Message("system", _PREDICT), Message("user", f"{shown}\n\n{wanted}")]
-        reply = await run.chat(predict, role=Role.WORKER, max_tokens=self.prediction_tokens)
-        said = f"<log>\n{escape(reply.text.strip())}\n</log>"
-        judge = [Message("system", _JUDGE), Message("user", f"{shown}\n\n{wanted}\n\n{said}")]
-        odds = (await run.labels(judge, _LABELS)).odds
-        yes, no = (math.log(max(_LEAST, odds[label])) for label in _LABELS)
-        judged[passage] = yes - no
-
-    def _kept(self, scores: Mapping[Passage, float], run: Run) -> list[Passage]:
-        """The documents that reach the bar, the highest score first."""
-        if not scores:
-            return []
-        bar = fmean(scores.values()) - self.n * pstdev(scores.values())
-        run.emit(Noted(f"the adaptive bar is {bar:.3f}"))
-        kept = [passage for passage, score in scores.items() if score >= bar - _SAME]
-        return sorted(kept, key=lambda passage: -scores[passage])
+_SAME = 1e-9  # scores that differ by less count as equal

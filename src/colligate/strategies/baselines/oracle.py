@@ -1,4 +1,11 @@
-"""The oracle: the documents that hold the answer, and nothing else."""
+"""The oracle: the documents that hold the answer, and nothing else.
+
+DualRAG's Oracle: what perfect retrieval would give.
+
+1. Take the supporting sentences of each gold document, or the whole document if the data set names
+   none, in the order in which the data set names them.
+2. Answer once.
+"""
 
 from __future__ import annotations
 
@@ -21,12 +28,9 @@ from colligate.errors import UsageError
 class Oracle:
     """What the data set says holds the answer, read alone: what perfect retrieval would give.
 
-    DualRAG's Oracle: of each gold document the supporting sentences where the data set names some,
-    else the whole, in the order in which it names them; one call. A sentence that is not found
-    in its document is taken for the whole document, which the answer says.
-
-    `gold` are the ids of documents and `sentences` pairs of such an id and a sentence: the bench
-    fills them in for each question, and the method runs nowhere else.
+    If a sentence is not found in its document, the whole document is read, with a warning. `gold`
+    are ids of documents and `sentences` pairs of an id and a sentence: the bench fills them for
+    each question, and the method runs only there.
     """
 
     name: ClassVar[str] = "oracle"
@@ -39,16 +43,12 @@ class Oracle:
     form: Form = Form.JOINED
 
     async def answer(self, question: str, run: Run) -> Answer:
-        """Read what is right.
-
-        Raises:
-            UsageError: the bench did not say what that is.
-        """
+        """Read the gold sentences or documents."""
         if not (self.gold or self.sentences):
             raise UsageError(
                 "the oracle has no gold documents",
-                "it only runs in the bench, on questions whose data set names them",
-                "take another strategy",
+                "it runs only in the bench, on questions whose data set names them",
+                "use another strategy",
             )
         named: dict[str, list[str]] = {}
         for name, sentence in self.sentences:
@@ -57,7 +57,7 @@ class Oracle:
                 found.append(sentence)
         for name in self.gold:
             named.setdefault(name, [])
-        passages = [await self._passage(name, named[name], run) for name in named]
+        passages = [await self._take(name, named[name], run) for name in named]
         passages = [passage for passage in passages if passage.text.strip()]
         passages = await fit_reader(question, passages, run, self.form)
         evidence = [
@@ -71,11 +71,11 @@ class Oracle:
             question, passages, run, strategy=self.name, evidence=evidence, form=self.form
         )
 
-    async def _passage(self, name: str, sentences: list[str], run: Run) -> Passage:
-        """A document, or those of its sentences."""
+    async def _take(self, name: str, sentences: list[str], run: Run) -> Passage:
+        """Return a document, or these sentences of it."""
         document = await run.document(name)
         whole = document.passage(document.span(0, len(document)))
-        # Locating a sentence in a long document takes a while: not on the event loop.
+        # Locating a sentence in a long document takes too long for the event loop.
         found = await asyncio.to_thread(lambda: [locate(each, document) for each in sentences])
         places = [(each.span.start, each.span.end) for each in found if each is not None]
         if len(places) < len(found):

@@ -1,4 +1,16 @@
-"""RECOMP, the extractive one: the sentences a trained encoder finds most useful."""
+"""RECOMP, extractive: the sentences that a trained encoder finds most useful.
+
+Xu, Shi and Choi, "RECOMP: Improving Retrieval-Augmented LMs with Compression and Selective
+Augmentation", 2024:
+
+1. Split the documents into sentences s_i.
+2. Encode question x and sentences apart with a trained dual encoder (mean of the token states, at
+   most 256 tokens); the score is the dot product <enc(x), enc(s_i)>.
+3. Read the best sentences of all documents in their order in the documents.
+
+LongRefiner's row (`level=chunks`): chunks of six sentences of whole documents, the best that a
+token budget holds, best first.
+"""
 
 from __future__ import annotations
 
@@ -24,23 +36,15 @@ from colligate.library.sources import SearchMode
 from colligate.models import Role
 from colligate.models.hf.encoders import get_dual_encoder
 
-_SHORTEST = 5  # characters: shorter sentences are passed over, as in FlashRAG
-
 
 @dataclass(frozen=True)
 class Recomp:
     """The sentences that a trained dual encoder scores highest for the question, then read.
 
-    Xu et al. 2024, the extractive compressor: question and sentence are encoded apart (mean of the
-    token states, at most 256 tokens), the score is the dot product, and the best `sentences` of
-    all documents are read in their order in the documents.
-
     `encoder` is the trained model, a folder or a hub name, and must be given: the paper's are
     fangyuan/nq_extractive_compressor, fangyuan/tqa_extractive_compressor and
-    fangyuan/hotpotqa_extractive_compressor, each for one data set (0.4 GB).
-
-    `level=chunks` is LongRefiner's row: chunks of six sentences of whole documents, the best that
-    `budget` tokens of the reader hold, best first.
+    fangyuan/hotpotqa_extractive_compressor, each for one data set (0.4 GB). `budget` are tokens of
+    the reader.
     """
 
     name: ClassVar[str] = "recomp"
@@ -80,7 +84,7 @@ class Recomp:
             return await read_best_first(
                 question,
                 chunks,
-                await self._scores(question, chunks, run),
+                await self._score(question, chunks, run),
                 run,
                 strategy=self.name,
                 by=self.encoder,
@@ -90,13 +94,13 @@ class Recomp:
         _, passages = await choose_units(
             question, run, self.units, self.documents, pool=self.pool, mode=self.mode
         )
-        return await self._extracted(question, passages, run)
+        return await self._extract(question, passages, run)
 
-    async def _extracted(self, question: str, passages: Sequence[Passage], run: Run) -> Answer:
-        # Passages may overlap: a sentence counts, and is shown, once.
-        every = [sentence for passage in passages for sentence in await _sentences(passage, run)]
-        found = list(dict.fromkeys(every))
-        scores = await self._scores(question, found, run)
+    async def _extract(self, question: str, passages: Sequence[Passage], run: Run) -> Answer:
+        """Read the best sentences of the passages in their order."""
+        every = [sentence for passage in passages for sentence in await _split(passage, run)]
+        found = list(dict.fromkeys(every))  # passages may overlap
+        scores = await self._score(question, found, run)
         ranked = sorted(range(len(found)), key=lambda place: -scores[place])[: self.sentences]
         chosen = {found[place].span: scores[place] for place in ranked}
         shortened = []
@@ -118,7 +122,8 @@ class Recomp:
             question, shown, run, strategy=self.name, evidence=evidence, form=self.form
         )
 
-    async def _scores(self, question: str, passages: Sequence[Passage], run: Run) -> list[float]:
+    async def _score(self, question: str, passages: Sequence[Passage], run: Run) -> list[float]:
+        """Return <enc(x), enc(s_i)> of each passage."""
         assert self.encoder is not None
         encoder = get_dual_encoder(self.encoder)
         began = time.perf_counter()
@@ -130,7 +135,10 @@ class Recomp:
         return scores
 
 
-async def _sentences(passage: Passage, run: Run) -> list[Passage]:
+_SHORTEST = 5  # characters: sentences of no more are skipped, as in FlashRAG
+
+
+async def _split(passage: Passage, run: Run) -> list[Passage]:
     document = await run.document(passage.document_id)
     at = passage.span.start
     return [

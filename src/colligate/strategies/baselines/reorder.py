@@ -1,4 +1,11 @@
-"""Reordering: the same documents, best first, then one answer."""
+"""Reordering: the same documents, best first, then one answer.
+
+The "reordering" rows of DuQUAD and the retrieval-based rows of LongRefiner:
+
+1. Score the documents for the question: by BM25, or by the cosine of sentence embeddings.
+2. Sort them, best first; DuQUAD leaves none out, LongRefiner keeps what 2,048 tokens hold.
+3. Answer once.
+"""
 
 from __future__ import annotations
 
@@ -17,15 +24,14 @@ from colligate.documents.chunking import SixSentences
 from colligate.library.sources import SearchMode
 
 Reordered = Literal["auto", "documents", "passages", "chunks"]
-"""What is ordered: `Units`, or chunks of six sentences of whole documents."""
+"""What is sorted: `Units`, or chunks of six sentences of whole documents."""
 
 
 @dataclass(frozen=True)
 class ReorderBM25:
     """All documents, the best by BM25 first, in one prompt.
 
-    A "reordering" row of DuQUAD: one call, no document left out. BM25 has the statistics of these
-    documents alone; words are split as the library splits them, not at blanks alone.
+    BM25 has the statistics of these documents only; words are split as the library splits them.
 
     With `units=chunks budget=2048 documents=8` it is LongRefiner's BM25 row: chunks of six
     sentences, the best that 2,048 tokens hold.
@@ -40,7 +46,7 @@ class ReorderBM25:
     budget: int | None = None  # tokens of the reader
     k1: float = 1.5
     b: float = 0.75
-    mode: SearchMode = SearchMode.HYBRID  # of the search, where there are more documents
+    mode: SearchMode = SearchMode.HYBRID  # of the search, if there are more documents
     form: Form = Form.SHORT
 
     def __post_init__(self) -> None:
@@ -48,7 +54,7 @@ class ReorderBM25:
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Score, order, read."""
-        passages = await _units(question, run, self.units, self.documents, self.mode)
+        passages = await _choose(question, run, self.units, self.documents, self.mode)
         scores = await score_relevance(question, passages, run, "bm25", k1=self.k1, b=self.b)
         return await read_best_first(
             question,
@@ -66,13 +72,9 @@ class ReorderBM25:
 class ReorderDense:
     """All documents, the most similar to the question first, in one prompt.
 
-    The "reordering" rows of DuQUAD by sentence embeddings (its SBERT is
-    `--embedder st:sentence-transformers/all-mpnet-base-v2`) and by OpenAI's
-    (`--embedder openai:text-embedding-3-large`): cosine of question and document, one call.
-
-    With `units=chunks budget=2048 documents=8` it is LongRefiner's SBERT row, and with
-    `by=reranker` its row of BGE's reranker: chunks of six sentences, the best that 2,048 tokens
-    hold.
+    DuQUAD's SBERT is `--embedder st:sentence-transformers/all-mpnet-base-v2`, its OpenAI row
+    `--embedder openai:text-embedding-3-large`. With `units=chunks budget=2048 documents=8` it is
+    LongRefiner's SBERT row, and with `by=reranker` its row of BGE's reranker.
     """
 
     name: ClassVar[str] = "reorder-dense"
@@ -83,7 +85,7 @@ class ReorderDense:
     units: Reordered = "auto"
     by: Literal["embedder", "reranker"] = "embedder"
     budget: int | None = None  # tokens of the reader
-    mode: SearchMode = SearchMode.HYBRID  # of the search, where there are more documents
+    mode: SearchMode = SearchMode.HYBRID  # of the search, if there are more documents
     form: Form = Form.SHORT
 
     def __post_init__(self) -> None:
@@ -91,7 +93,7 @@ class ReorderDense:
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Score, order, read."""
-        passages = await _units(question, run, self.units, self.documents, self.mode)
+        passages = await _choose(question, run, self.units, self.documents, self.mode)
         scores = await score_relevance(question, passages, run, self.by)
         return await read_best_first(
             question,
@@ -105,11 +107,12 @@ class ReorderDense:
         )
 
 
-async def _units(
+async def _choose(
     question: str, run: Run, units: Reordered, most: int, mode: SearchMode
 ) -> list[Passage]:
+    """Return what is sorted, without blank texts."""
     if units == "chunks":
         return await chunk_documents(question, run, SixSentences(), documents=most, mode=mode)
-    # No larger pool: what a reranker thinks is not this method's to know.
+    # No larger pool: a reranker must not choose for a method that is compared with it.
     _, found = await choose_units(question, run, units, most, pool=most, mode=mode)
     return [passage for passage in found if passage.text.strip()]

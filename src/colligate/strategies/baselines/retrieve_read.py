@@ -1,4 +1,7 @@
-"""Retrieve and read: the best passages of one search, one answer."""
+"""Retrieve and read: the best passages of one search, one answer.
+
+DualRAG's NativeRAG: retrieve 50 passages, rerank them, answer once from the best 10.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +21,8 @@ from colligate.library.sources import SearchMode
 class RetrieveRead:
     """One search, the best passages, one answer.
 
-    DualRAG's NativeRAG: the top 50 passages, reranked to 10, then one call. Without a reranker
-    the first 10 of the search are read. Where 10 passages do not fit the model's window, the
-    last are left out and the answer says so.
+    Without a reranker the first `k` of the search are read. Passages that do not fit the model's
+    window are left out, the last first, with a warning.
     """
 
     name: ClassVar[str] = "retrieve-read"

@@ -1,4 +1,16 @@
-"""Selective Context: what a small language model could have guessed is left out."""
+"""Selective Context: what a small language model could have guessed is left out.
+
+Li et al., "Compressing Context to Enhance Inference Efficiency of Large Language Models", 2023:
+
+1. Self-information of a token: I(x_i) = -log p(x_i | x_<i), in its sentence.
+2. Merge tokens into units (words, phrases, sentences); a unit has the mean of its tokens.
+3. Of the units of all documents leave out the share that is least informative: those below the
+   percentile. The question plays no part.
+4. Answer once.
+
+The paper's phrases are noun chunks of a parser, which is not used here: `word` is the nearest. The
+likelihoods are the scorer's (the paper: GPT-2).
+"""
 
 from __future__ import annotations
 
@@ -19,24 +31,13 @@ from colligate.documents.sentences import split_sentences
 from colligate.library.sources import SearchMode
 from colligate.models import Capability, Role
 
-_MOST = 1024  # tokens of a sentence that are scored together: the published code cuts there
-
-Unit = tuple[int, int, float]
-"""A half-open range of a text and its self-information: the mean of its tokens, in nats."""
-
 
 @dataclass(frozen=True)
 class SelectiveContext:
     """Documents without the words that a small model would have guessed, then read.
 
-    Li et al. 2023. A token's self-information is -log p in its sentence, read from its beginning;
-    a word or a sentence has the mean of its tokens. Of the units of all documents together the
-    share `reduce` that is least informative is left out, whatever the question.
-
-    `level`: `token` as LongRefiner's row, `word`, or `sentence`. The paper's phrases are noun
-    chunks of a parser, which this does without: `word` is the nearest. The likelihoods are the
-    scorer's (the paper: GPT-2). `target`, in tokens of the scorer, takes the place of `reduce`
-    (LongRefiner: 2048).
+    `level`: `token` as LongRefiner's row, `word`, or `sentence`. `reduce` is the share to leave
+    out; `target`, in tokens of the scorer, replaces it (LongRefiner: 2048).
     """
 
     name: ClassVar[str] = "selective-context"
@@ -60,13 +61,14 @@ class SelectiveContext:
         _, passages = await choose_units(
             question, run, self.units, self.documents, pool=self.pool, mode=self.mode
         )
-        kept = await self._shortened(passages, run)
+        kept = await self._compress(passages, run)
         return await read_shortened(
             question, kept, [1.0] * len(kept), run, strategy=self.name, form=self.form
         )
 
-    async def _shortened(self, passages: Sequence[Passage], run: Run) -> list[CompressedPassage]:
-        rows = [await self._sentences(passage, run) for passage in passages]
+    async def _compress(self, passages: Sequence[Passage], run: Run) -> list[CompressedPassage]:
+        """Leave out the least informative units of all passages together."""
+        rows = [await self._split(passage, run) for passage in passages]
         pairs = [
             ("", passage.text[start:end])
             for passage, row in zip(passages, rows, strict=True)
@@ -80,7 +82,7 @@ class SelectiveContext:
                 tokens = next(scored)
                 total += len(tokens)
                 text = passage.text[start:end]
-                units += [(start + a, start + b, v) for a, b, v in self._units(text, tokens)]
+                units += [(start + a, start + b, v) for a, b, v in self._merge(text, tokens)]
             found.append((passage, units))
         reduce = self.reduce
         if self.target is not None:
@@ -93,8 +95,8 @@ class SelectiveContext:
             for passage, units in found
         ]
 
-    def _units(self, text: str, tokens: Sequence[TokenScore]) -> list[Unit]:
-        """The units of a sentence."""
+    def _merge(self, text: str, tokens: Sequence[TokenScore]) -> list[Unit]:
+        """Merge the tokens of a sentence into units."""
         if self.level == "sentence":
             groups = [list(range(len(tokens)))] if tokens else []
         elif self.level == "word":
@@ -107,8 +109,8 @@ class SelectiveContext:
             units.append((tokens[group[0]].start, tokens[group[-1]].end, information))
         return units
 
-    async def _sentences(self, passage: Passage, run: Run) -> list[tuple[int, int]]:
-        """The sentences of a passage; one that is too long is cut."""
+    async def _split(self, passage: Passage, run: Run) -> list[tuple[int, int]]:
+        """Return the sentences of a passage; one that is too long is cut."""
         model = run.model(Role.SCORER)
         most = _MOST
         if model.context_tokens is not None:
@@ -119,3 +121,9 @@ class SelectiveContext:
             spans = await model.token_spans(passage.text[start:end])
             found += cut_pieces(start, end, spans, most)
         return found
+
+
+_MOST = 1024  # tokens of a sentence that are scored together: the published code cuts there
+
+Unit = tuple[int, int, float]
+"""A half-open range of a text and its self-information in nats, the mean of its tokens."""

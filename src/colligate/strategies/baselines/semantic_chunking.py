@@ -1,4 +1,14 @@
-"""Semantic chunking: documents cut by structure or by meaning, the best chunks read."""
+"""Semantic chunking: documents cut by structure or by meaning, the best chunks read.
+
+LongRefiner's row "Jina" (`how=structure`) asks a vendor's segmenter for chunks of up to 500; its
+rules are those of structure, so here documents are cut at headings, blank lines and the ends of
+sentences. `how=meaning` (Kamradt, "5 Levels of Text Splitting", 2024):
+
+1. Embed each sentence together with the one before and the one after it.
+2. Cut where the cosine distance of neighbours exceeds a percentile of all in the document.
+
+Then rank the chunks for the question and answer once from the best that a token budget holds.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +20,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from colligate.core.answer import Answer
+from colligate.core.fit import split_by_tokens
 from colligate.core.parameters import require_min
 from colligate.core.reader import Form, read_best_first
 from colligate.core.relevance import Relevance, score_relevance
@@ -28,14 +39,8 @@ from colligate.library.sources import SearchMode
 class SemanticChunking:
     """Documents cut by their structure, or where their subject changes; the best chunks are read.
 
-    LongRefiner's row "Jina" asks a segmenter that is served at a vendor's, with chunks of up to
-    500; its rules are those of structure, so `how=structure` cuts at headings, blank lines and
-    the ends of sentences, up to `tokens` tokens. `how=meaning` cuts between neighbouring sentences
-    whose embeddings, each with the sentence before and after it, are farther apart than
-    `percentile` percent of all in the document (Kamradt 2024).
-
-    The best chunks by the run's reranker, embedder or BM25 are read, best first, as many as
-    `budget` tokens of the reader hold.
+    A chunk has at most `tokens` tokens. The best chunks by the run's reranker, embedder or BM25
+    are read, best first, as many as `budget` tokens of the reader hold.
     """
 
     name: ClassVar[str] = "semantic-chunking"
@@ -43,7 +48,7 @@ class SemanticChunking:
     calls: ClassVar[Calls] = Calls(1)
 
     how: Literal["structure", "meaning"] = "structure"
-    tokens: int = 500  # LongRefiner, which means characters by what the vendor says
+    tokens: int = 500  # LongRefiner; the vendor's page says that these are characters
     percentile: float = 95.0
     budget: int = 2048  # LongRefiner
     by: Relevance = "auto"  # LongRefiner: a reranker
@@ -56,7 +61,7 @@ class SemanticChunking:
 
     async def answer(self, question: str, run: Run) -> Answer:
         """Cut, choose, read."""
-        chunks = await self._chunks(question, run)
+        chunks = await self._chunk(question, run)
         scores = await score_relevance(question, chunks, run, self.by)
         return await read_best_first(
             question,
@@ -69,28 +74,28 @@ class SemanticChunking:
             budget=self.budget,
         )
 
-    async def _chunks(self, question: str, run: Run) -> list[Passage]:
+    async def _chunk(self, question: str, run: Run) -> list[Passage]:
         if self.how == "structure":
             chunker = Structural(self.tokens)
             return await chunk_documents(
                 question, run, chunker, documents=self.documents, mode=self.mode
             )
         documents = await read_whole_documents(question, run, self.documents, self.mode)
-        return [chunk for each in documents for chunk in await self._by_meaning(each, run)]
+        return [chunk for each in documents for chunk in await self._cut_by_meaning(each, run)]
 
-    async def _by_meaning(self, document: Document, run: Run) -> list[Passage]:
+    async def _cut_by_meaning(self, document: Document, run: Run) -> list[Passage]:
         found = await asyncio.to_thread(split_sentences, document.text, document.language)
         if not found:
             return []
-        cuts = await self._cuts(document.text, found, run)
+        cuts = await self._find_cuts(document.text, found, run)
         return [
             document.passage(document.span(found[first][0], found[stop - 1][1]))
-            for run_ in cut_runs(len(found), cuts)
-            for first, stop in self._no_longer(document.text, found, run_)
+            for whole in cut_runs(len(found), cuts)
+            for first, stop in self._limit(document.text, found, whole)
         ]
 
-    async def _cuts(self, text: str, found: Sequence[tuple[int, int]], run: Run) -> list[int]:
-        """The sentences after which the subject changes."""
+    async def _find_cuts(self, text: str, found: Sequence[tuple[int, int]], run: Run) -> list[int]:
+        """Return the sentences after which the subject changes."""
         around = [
             text[found[max(0, i - 1)][0] : found[min(i + 1, len(found) - 1)][1]]
             for i in range(len(found))
@@ -102,15 +107,10 @@ class SemanticChunking:
         bar = float(np.percentile(distances, min(100.0, self.percentile)))
         return [i for i, distance in enumerate(distances.tolist()) if distance > bar]
 
-    def _no_longer(
+    def _limit(
         self, text: str, found: Sequence[tuple[int, int]], whole: tuple[int, int]
     ) -> list[tuple[int, int]]:
-        """A run of sentences, cut where it has more than `tokens` tokens."""
-        parts, first, held = [], whole[0], 0
-        for place in range(*whole):
-            count = estimate_tokens(text[slice(*found[place])])
-            if place > first and held + count > self.tokens:
-                parts.append((first, place))
-                first, held = place, 0
-            held += count
-        return [*parts, (first, whole[1])]
+        """Cut a run of sentences where it has more than `tokens` tokens."""
+        counts = [estimate_tokens(text[slice(*found[place])]) for place in range(*whole)]
+        parts = split_by_tokens(counts, self.tokens)
+        return [(whole[0] + part.start, whole[0] + part.stop) for part in parts]

@@ -1,4 +1,13 @@
-"""Two hops: what is found for the question is itself looked up."""
+"""Two hops: what is found for the question is itself looked up.
+
+DualRAG's 2HopRAG (appendix H.1):
+
+1. Retrieve 10 passages for the question.
+2. Retrieve 10 more with the text of each passage as the query: up to 110, each once.
+3. Answer once.
+
+Its NativeRAG-200 is `retrieve-read` with `k=200`.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +29,8 @@ from colligate.library.sources import SearchMode
 class TwoHop:
     """One search for the question, one with the text of each passage found, one answer.
 
-    DualRAG's 2HopRAG (appendix H.1): 10 passages, and 10 more for each of them, so up to 110,
-    each once. They are read in the order in which they were found, the question's own first; those
-    that do not fit the model's window are left out, the last first, and the answer says so.
-    Its NativeRAG-200 is `retrieve-read` with `k=200`.
+    Passages are read in the order in which they were found, the question's own first; those that
+    do not fit the model's window are left out, the last first, with a warning.
     """
 
     name: ClassVar[str] = "two-hop"
@@ -42,7 +49,7 @@ class TwoHop:
         """Search twice, read once."""
         hits = await run.search(question, k=self.k, mode=self.mode)
         found = {hit.passage.span: (hit, "for the question") for hit in hits}
-        # Among the passages for a passage is that passage itself.
+        # A search for a passage also finds that passage.
         hops = await gather(self._hop(hit.passage, run) for hit in hits if self.more)
         for first, further in zip(hits, hops, strict=False):
             for hit in further:

@@ -29,7 +29,7 @@ class Reasoned(Event):
 
 @dataclass(frozen=True)
 class Identified(Event):
-    """What will be looked up: entities as they were linked, and the queries of each.
+    """The entities that will be looked up, as they were linked, and the queries of each.
 
     `readable` is False if the Entity Identifier's reply could not be read: the thought itself is
     looked up then.
@@ -67,7 +67,7 @@ class Gathered(Event):
 
 @dataclass(frozen=True)
 class Summarised(Event):
-    """What the new passages say of an entity.
+    """The new passages of an entity were summarised.
 
     The model made `said` statements; `fragments` are those found in the passages.
     """
@@ -118,4 +118,13 @@ class Stopped(Event):
     reason: Stop
 
     def line(self) -> str:
-        return f"looked up in {pluralize(self.rounds, 'round')}: {self.reason.value}"
+        return f"stopped after {pluralize(self.rounds, 'round')}: {_WHY[self.reason]}"
+
+
+_WHY = {
+    Stop.ENOUGH: "nothing is missing",
+    Stop.ROUNDS: "the limit of rounds is reached",
+    Stop.NOTHING_NEW: "several rounds found nothing new",
+    Stop.REPEATED: "the thought repeats and nothing new was found",
+    Stop.BUDGET: "the rest of the token budget is reserved for the answer",
+}

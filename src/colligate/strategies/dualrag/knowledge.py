@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel
 
 from colligate.core.citing import Evidence
+from colligate.core.events import pluralize
 from colligate.core.prompts import escape, render_thoughts
 from colligate.core.reader import FORMS, Form, reader_messages
 from colligate.core.run import Run
@@ -36,7 +37,7 @@ class Fragment:
 
 @dataclass
 class Entity:
-    """What is known of one entity, in the order it was found, and the passages read for it."""
+    """The knowledge of one entity, in the order it was found, and the passages read for it."""
 
     fragments: list[Fragment] = field(default_factory=list)
     seen: set[str] = field(default_factory=set)
@@ -60,7 +61,7 @@ class KnowledgeOutline:
     def merge(
         self, name: str, fragments: Sequence[Fragment], passages: Iterable[Passage]
     ) -> tuple[Fragment, ...]:
-        """Append what these passages say of an entity (equation 10); return the new fragments.
+        """Append what is known of an entity (equation 10) from these passages; return what is new.
 
         A repeated statement is kept once, with the spans of both. A fragment is new if it rests on
         words that were not in the outline before. An entity without knowledge is not kept, and its
@@ -68,8 +69,7 @@ class KnowledgeOutline:
         """
         if not fragments and name not in self.entities:
             return ()
-        known = {span for entity in self.entities.values() for each in entity.fragments
-                 for span in each.spans}  # fmt: skip
+        known = {span for _, span in self.sources}
         new = []
         entity = self.entities.setdefault(name, Entity())
         entity.seen.update(passage.id for passage in passages)
@@ -86,7 +86,9 @@ class KnowledgeOutline:
         `without` leaves out so many fragments: the first of each entity in turn, so that every
         entity keeps its newest ones.
         """
-        left_out = set(map(id, self._oldest()[:without]))
+        rows = zip_longest(*(entity.fragments for entity in self.entities.values()))
+        oldest = [each for row in rows for each in row if each is not None]
+        left_out = set(map(id, oldest[:without]))
         blocks = []
         for name, entity in self.entities.items():
             texts = [each.text for each in entity.fragments if id(each) not in left_out]
@@ -114,13 +116,9 @@ class KnowledgeOutline:
                     named.setdefault(span, name)
         return [(name, span) for span, name in named.items()]
 
-    def _oldest(self) -> list[Fragment]:
-        rows = zip_longest(*(entity.fragments for entity in self.entities.values()))
-        return [fragment for row in rows for fragment in row if fragment is not None]
-
 
 def _append(fragments: list[Fragment], fragment: Fragment) -> None:
-    """Add a fragment, or add its spans to the one that says the same."""
+    """Add a fragment, or add its spans to the one with the same text."""
     for place, other in enumerate(fragments):
         if _bare(other.text) == _bare(fragment.text):
             spans = tuple(dict.fromkeys([*other.spans, *fragment.spans]))
@@ -192,9 +190,9 @@ def _link(
     if asked in names:
         return Link(asked, asked, "exact")
     if linking != "exact":
-        for name in names:
-            if sort_name_words(name) == sort_name_words(asked):
-                return Link(asked, name, "name")
+        words = sort_name_words(asked)
+        if same := [name for name in names if sort_name_words(name) == words]:
+            return Link(asked, same[0], "name")
     if vectors is not None:
         near = {
             name: float(vectors[name] @ vectors[asked])
@@ -213,8 +211,8 @@ _UNSAID = frozenset(("a", "an", "the", "of", "s"))  # they come and go with the 
 def sort_name_words(name: str) -> tuple[str, ...]:
     """Return the words of a name sorted, without case, punctuation, articles and genitives.
 
-    >>> words_of("The population of France") == words_of("France's population")
-    True
+    >>> sort_name_words("The population of France"), sort_name_words("France's population")
+    (('france', 'population'), ('france', 'population'))
     """
     folded = unicodedata.normalize("NFKC", name).casefold()
     words = sorted(re.findall(r"\w+", folded))
@@ -242,7 +240,7 @@ class Stop(StrEnum):
 
 @dataclass
 class Knowledge:
-    """The outline, the thoughts so far, the passages that were read, and how the rounds ended.
+    """The outline, the thoughts so far, the passages that were read, and why the rounds ended.
 
     `flat` shows the outline without its entities.
     """
@@ -253,12 +251,12 @@ class Knowledge:
     thoughts: list[str] = field(default_factory=list)
     passages: dict[str, Passage] = field(default_factory=dict)
     rounds: int = 0
-    stop: Stop = Stop.ROUNDS
+    stop: Stop = Stop.BUDGET  # until the rounds end by themselves
 
     def merge(
         self, name: str, fragments: Sequence[Fragment], passages: Sequence[Passage]
     ) -> tuple[Fragment, ...]:
-        """Add what passages say of an entity to the outline; return the new fragments."""
+        """Add knowledge of an entity from passages to the outline; return the new fragments."""
         self.passages.update((passage.id, passage) for passage in passages)
         return self.outline.merge(name, fragments, passages)
 
@@ -314,26 +312,22 @@ class Knowledge:
     def _passages(self) -> list[tuple[Passage, Evidence]]:
         found: dict[Passage, list[str]] = {}
         for name, span in self.outline.sources:
-            found.setdefault(self._passage_of(span), []).append(name)
+            around = next(each for each in self.passages.values() if each.span.contains(span))
+            found.setdefault(around, []).append(name)
         return [
             (passage, Evidence(passage.span, float(len(names)), _reason(names)))
             for passage, names in found.items()
         ]
 
     async def _sentences(self, run: Run) -> list[tuple[Passage, Evidence]]:
-        return [
-            (
-                (await run.document(span.document_id)).passage(span),
-                Evidence(span, 1.0, _reason([name])),
-            )
-            for name, span in self.outline.sources
-        ]
-
-    def _passage_of(self, span: Span) -> Passage:
-        return next(each for each in self.passages.values() if each.span.contains(span))
+        found = []
+        for name, span in self.outline.sources:
+            document = await run.document(span.document_id)
+            found.append((document.passage(span), Evidence(span, 1.0, _reason([name]))))
+        return found
 
 
 def _reason(names: Sequence[str]) -> str:
     """Return why a passage is shown: the entities whose knowledge comes from it."""
-    said = ", ".join(dict.fromkeys(f"“{name}”" for name in names))
-    return f"{len(names)} sentence{'s' * (len(names) > 1)} are about {said}"
+    about = ", ".join(dict.fromkeys(f"“{name}”" for name in names))
+    return f"{pluralize(len(names), 'sentence')} about {about}"

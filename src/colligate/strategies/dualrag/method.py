@@ -2,7 +2,7 @@
 
 Two processes in turn, with the question x, the outline K and the thoughts R:
 
-1. Reasoning-augmented querying: the Reasoner has a thought r_t and says whether knowledge is
+1. Reasoning-augmented querying: the Reasoner has a thought r_t and decides whether knowledge is
    missing (f_t; equation 3). If so, the Entity Identifier names entities e with queries Q_e
    (equation 5); the passages of all queries of an entity are united and ranked (equations 6 to 8).
 2. Progressive knowledge aggregation: the Knowledge Summarizer states what the new passages say of
@@ -20,13 +20,14 @@ from typing import ClassVar, Literal
 
 from colligate.concurrency import gather
 from colligate.core.answer import Answer
+from colligate.core.lookup import answer_from, reserve_for_answer
 from colligate.core.parameters import require_min
 from colligate.core.prompts import Reasoning, parse_sentence
-from colligate.core.reader import Form, ask_statements, fit_reader, read, reader_messages
+from colligate.core.reader import Form, ask_statements, fit_reader
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
 from colligate.documents import Hit, Passage
-from colligate.errors import BudgetExceeded, MalformedOutput
+from colligate.errors import MalformedOutput
 from colligate.library.sources import SearchMode
 from colligate.models import Message, Role
 from colligate.strategies.dualrag.events import (
@@ -66,7 +67,6 @@ from colligate.strategies.dualrag.prompts import (
     summarizer_messages,
 )
 
-_FOR_THE_ANSWER = 6000  # tokens reserved for the answer, or half of a small budget
 _RAW = "knowledge"  # the only heading if passages are not summarised
 
 
@@ -79,7 +79,7 @@ class DualRAG:
     outline, with outline and thoughts as notes.
 
     The rounds end when the Reasoner misses nothing, when it repeats itself and nothing was new,
-    after `patience` rounds without anything new, or after `rounds`. `linking` says when a name
+    after `patience` rounds without anything new, or after `rounds`. `linking` is when a name
     means an entity that the outline already has (`Linking`). Without a reranker the rankings of an
     entity's queries are joined by reciprocal rank fusion.
 
@@ -95,7 +95,7 @@ class DualRAG:
     retrieved: int = 50  # for each query
     k: int = 10  # for each entity
     mode: SearchMode = SearchMode.HYBRID  # the paper: a dense retriever
-    rerank_by: Literal["entity", "queries"] = "entity"  # the code; the paper does not say
+    rerank_by: Literal["entity", "queries"] = "entity"  # the code; not in the paper
     least_score: float | None = None  # the code: 0, of a reranker whose scores are logits
     linking: Linking = "similar"  # the code: exact
     link_threshold: float = 0.95  # cosine of names
@@ -121,58 +121,31 @@ class DualRAG:
         """Learn, then answer from what was learnt (equation 4)."""
         knowledge = await self.learn(question, run)
         sources, notes = await knowledge.for_reader(run, self.form, outline=not self.no_outline)
-
-        def messages(passages: Sequence[Passage]) -> list[Message]:
-            return reader_messages(question, passages, self.form, notes=notes)
-
-        passages = [passage for passage, _ in sources]
-        passages = await fit_reader(question, passages, run, self.form, messages=messages)
-        return await read(
-            question,
-            passages,
-            run,
-            strategy=self.name,
-            evidence=[evidence for _, evidence in sources[: len(passages)]],
-            form=self.form,
-            messages=messages,
+        return await answer_from(
+            question, sources, run, strategy=self.name, form=self.form, notes=notes
         )
 
     async def learn(self, question: str, run: Run) -> Knowledge:
         """Reason, look up and summarise in rounds, with tokens reserved for the answer.
 
-        Raises:
-            BudgetExceeded: the budget ended before anything was known.
+        A budget that ends before anything is known raises `BudgetExceeded`.
         """
-        runs = await self._with_adapters(run)  # a wrong adapter fails before the first call
+        adapters = (self.reasoner_adapter, self.identifier_adapter, self.summarizer_adapter)
+        runs = [await run.with_adapter(Role.READER, adapter) for adapter in adapters]
         knowledge = Knowledge(question, flat=self.no_outline or self.flat_outline)
-        left = run.tokens.left
-        with run.tokens.reserve(0 if left is None else min(_FOR_THE_ANSWER, left // 2)):
-            try:
-                knowledge.stop = await self._rounds(knowledge, runs)
-            except BudgetExceeded:
-                if not knowledge.outline.size:
-                    raise
-                knowledge.stop = Stop.BUDGET
-                run.warn(
-                    "the token budget ended the search early: the answer uses "
-                    f"{knowledge.rounds} of up to {self.rounds} rounds"
-                )
+        with reserve_for_answer(run, lambda: knowledge.outline.size):
+            knowledge.stop = await self._rounds(knowledge, *runs)
         run.emit(Stopped(knowledge.rounds, knowledge.stop))
         return knowledge
 
-    async def _with_adapters(self, run: Run) -> _Runs:
-        return _Runs(
-            reasoner=await run.with_adapter(Role.READER, self.reasoner_adapter),
-            identifier=await run.with_adapter(Role.READER, self.identifier_adapter),
-            summarizer=await run.with_adapter(Role.READER, self.summarizer_adapter),
-        )
-
-    async def _rounds(self, knowledge: Knowledge, runs: _Runs) -> Stop:
-        """Run the loop of section 3 until it stops; return why."""
+    async def _rounds(
+        self, knowledge: Knowledge, reasoner: Run, identifier: Run, summarizer: Run
+    ) -> Stop:
+        """Run the loop of section 3 until it stops; return why. Each step has its own adapter."""
         barren = 0
         missing: set[str] = set()
         for number in range(1, self.rounds + 1):
-            reasoning = await reason(knowledge, runs.reasoner, sentences=self.no_reasoner)
+            reasoning = await reason(knowledge, reasoner, sentences=self.no_reasoner)
             repeated = reasoning.thought in knowledge.thoughts
             if reasoning.thought and not repeated:
                 knowledge.thoughts.append(reasoning.thought)
@@ -183,8 +156,8 @@ class DualRAG:
                 return Stop.ENOUGH
             if repeated and barren:
                 return Stop.REPEATED
-            sought = await self._query(knowledge, runs.identifier)
-            new = await self._aggregate(knowledge, runs.summarizer, sought)
+            sought = await self._query(knowledge, identifier)
+            new = await self._aggregate(knowledge, summarizer, sought)
             knowledge.rounds = number
             barren = 0 if new else barren + 1
             if barren == self.patience:
@@ -193,11 +166,12 @@ class DualRAG:
 
     async def _query(self, knowledge: Knowledge, run: Run) -> list[_Sought]:
         """Return what to look up by entity, with the passages for each (equations 5 to 8)."""
-        found: list[tuple[str, tuple[str, ...], list[Hit], str]]
         if self.no_entities or self.ei2:
             query = await make_single_query(knowledge, run, written=self.ei2)
             hits, how = await self._retrieve(ELSE, (query,), run)
-            found = [(name, (query,), of_it, how) for name, of_it in group_by_title(hits).items()]
+            groups = group_by_title(hits)
+            entities: dict[str, tuple[str, ...]] = dict.fromkeys(groups, (query,))
+            retrieved = [(of_it, how) for of_it in groups.values()]
         else:
             entities = await identify_entities(
                 knowledge, run, linking=self.linking, threshold=self.link_threshold
@@ -208,12 +182,8 @@ class DualRAG:
             retrieved = await gather(
                 self._retrieve(name, queries, run) for name, queries in entities.items()
             )
-            found = [
-                (name, queries, hits, how)
-                for (name, queries), (hits, how) in zip(entities.items(), retrieved, strict=True)
-            ]
         sought = []
-        for name, queries, hits, how in found:
+        for (name, queries), (hits, how) in zip(entities.items(), retrieved, strict=True):
             heading = _RAW if self.no_outline else name
             unseen = knowledge.outline.unseen(heading, [hit.passage for hit in hits])
             sought.append(_Sought(name, heading, queries, tuple(unseen)))
@@ -231,18 +201,26 @@ class DualRAG:
         return sought
 
     async def _retrieve(self, name: str, queries: Sequence[str], run: Run) -> tuple[list[Hit], str]:
-        """Return D'_e: the best passages for an entity, and how they were ranked."""
+        """Return D'_e (equations 6 to 8), the best passages for an entity, and how they are ranked.
+
+        With a reranker they are ranked by its score, after those at or below `least_score` are
+        left out; otherwise the rankings of the queries are joined by reciprocal rank fusion.
+        """
+        found = await gather(
+            run.search(query, k=self.retrieved, mode=self.mode) for query in queries
+        )
+        passages = {hit.passage.id: hit.passage for hits in found for hit in hits}
+        if run.reranker is None or self.no_rerank or not passages:
+            how = "search" if len(queries) == 1 else "reciprocal rank fusion"
+            return join_rankings(found)[: self.k], how
         by_queries = self.rerank_by == "queries" or name == ELSE
         rerank_query = ", ".join(queries) if by_queries else name
-        return await retrieve_for_entity(
-            queries,
-            run,
-            retrieved=self.retrieved,
-            k=self.k,
-            mode=self.mode,
-            rerank_query=None if self.no_rerank else rerank_query,
-            least_score=self.least_score,
-        )
+        scores = await run.rerank(rerank_query, list(passages.values()))
+        hits = [Hit(passage, s) for passage, s in zip(passages.values(), scores, strict=True)]
+        if self.least_score is not None:
+            hits = [hit for hit in hits if hit.score > self.least_score]
+        hits.sort(key=lambda hit: -hit.score)
+        return hits[: self.k], f"reranked for “{rerank_query}”"
 
     async def _aggregate(self, knowledge: Knowledge, run: Run, sought: Sequence[_Sought]) -> bool:
         """Summarise what is new for each entity and append it (equation 10); return if K grew."""
@@ -306,20 +284,11 @@ class _Sought:
 
 @dataclass(frozen=True)
 class _Summarised:
-    """What passages say of an entity; without an event if they are used as they are."""
+    """The summary of an entity's passages; without an event if they are used as they are."""
 
     fragments: Sequence[Fragment]
     passages: Sequence[Passage]
     event: Summarised | None = None
-
-
-@dataclass(frozen=True)
-class _Runs:
-    """The run as each step sees it, with its own adapter on the reader if it has one."""
-
-    reasoner: Run
-    identifier: Run
-    summarizer: Run
 
 
 # 1. Reasoning-augmented querying
@@ -345,7 +314,7 @@ async def reason(knowledge: Knowledge, run: Run, *, sentences: bool = False) -> 
             reasoning = Reasoning(thought=made.thought, need_retrieve=made.need_retrieve)
             facts = made.facts if isinstance(made, FactsFirst) else []
         except MalformedOutput as error:
-            # The reply still counts as a thought; it did not say that it suffices.
+            # The reply still counts as a thought; it does not end the rounds.
             readable = False
             reasoning = Reasoning(thought=error.reply, need_retrieve=True)
     thought = " ".join(reasoning.thought.split())[:_LONGEST]
@@ -411,39 +380,7 @@ async def _link_entities(
 _RRF = 60  # Cormack, Clarke and Buettcher (SIGIR 2009)
 
 
-async def retrieve_for_entity(
-    queries: Sequence[str],
-    run: Run,
-    *,
-    retrieved: int,
-    k: int,
-    mode: SearchMode,
-    rerank_query: str | None,
-    least_score: float | None = None,
-) -> tuple[list[Hit], str]:
-    """Return the `k` best passages for these queries together, and how they were ranked.
-
-    `retrieved` passages are searched for each query. With a reranker they are ranked by its score
-    for `rerank_query`, after those at or below `least_score` are left out. Without one, or without
-    a `rerank_query`, the rankings are joined by reciprocal rank fusion.
-    """
-    found = await gather(run.search(query, k=retrieved, mode=mode) for query in queries)
-    passages = {hit.passage.id: hit.passage for hits in found for hit in hits}
-    if run.reranker is None or rerank_query is None or not passages:
-        hits, how = (
-            _join_rankings(found),
-            "search" if len(queries) == 1 else "reciprocal rank fusion",
-        )
-    else:
-        scores = await run.rerank(rerank_query, list(passages.values()))
-        ranked = zip(passages.values(), scores, strict=True)
-        hits = [Hit(p, s) for p, s in ranked if least_score is None or s > least_score]
-        hits.sort(key=lambda hit: -hit.score)
-        how = f"reranked for “{rerank_query}”"
-    return hits[:k], how
-
-
-def _join_rankings(found: Sequence[Sequence[Hit]]) -> list[Hit]:
+def join_rankings(found: Sequence[Sequence[Hit]]) -> list[Hit]:
     """Join several rankings into one; equal scores keep the order of the queries."""
     if len(found) == 1:
         return list(found[0])
@@ -460,9 +397,6 @@ def group_by_title(hits: Sequence[Hit]) -> dict[str, list[Hit]]:
     """Group passages by the title of their document, in the order of the best of each."""
     groups: dict[str, list[Hit]] = {}
     for hit in hits:
-        groups.setdefault(_title(hit.passage), []).append(hit)
+        title = " ".join(hit.passage.title.split()) or hit.passage.document_id
+        groups.setdefault(title, []).append(hit)
     return groups
-
-
-def _title(passage: Passage) -> str:
-    return " ".join(passage.title.split()) or passage.document_id

@@ -46,7 +46,7 @@ answer, that sentence begins with "So the answer is"."""
 
 
 class FactsFirst(BaseModel):
-    """The same after the facts that it rests on, which are asked for and forgiven when missing."""
+    """The Reasoner's reply, after facts copied from the outline; they may be missing."""
 
     model_config = ConfigDict(
         extra="ignore", json_schema_extra={"required": ["facts", "thought", "need_retrieve"]}
@@ -147,7 +147,7 @@ class Wanted(BaseModel):
 
 
 class Entities(BaseModel):
-    """What to look up. The schema asks for at least one entity; none is accepted too."""
+    """Entities to look up. The schema asks for at least one; none is accepted too."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -227,7 +227,7 @@ does not help. When no passage says anything that helps, "statements" is empty."
 
 
 class Summary(BaseModel):
-    """What the passages say of an entity; empty if nothing in them helps."""
+    """The statements of passages about an entity; empty if nothing in them helps."""
 
     model_config = ConfigDict(extra="ignore")
 

@@ -105,8 +105,7 @@ class DuQUAD:
     def __post_init__(self) -> None:
         require_min(self, local_documents=1, important=1, threshold=0, sentences=1)
         require_min(self, documents=1, pool=1, view_tokens=1, score_tokens=1)
-        given = [name for name in ("alpha", "beta", "gamma") if getattr(self, name) is not None]
-        require_min(self, **dict.fromkeys(given, 0))
+        require_min(self, alpha=0, beta=0, gamma=0)
         if self.no_local and self.no_global:
             raise UsageError("no view is left", "no_local and no_global are both set")
 
@@ -217,7 +216,7 @@ class DuQUAD:
         return view
 
     def _quotes(self, run: Run) -> bool:
-        """Whether the agents reply with quotes."""
+        """Return whether the agents reply with quotes."""
         if self.reply != "auto":
             return self.reply == "quoted"
         return Capability.STRUCTURED in run.model(Role.READER).capabilities
@@ -255,25 +254,24 @@ class DuQUAD:
         scores, missing = await self._score(question, candidates, run)
         kept = [number for number, score in scores.items() if score.p >= self.threshold]
         if not kept:
-            best = max(scores, key=lambda number: scores[number].p)
-            kept = [best] if self.on_nothing == "best" and scores[best].p > 0 else []
+            first = max(scores, key=lambda number: scores[number].p)
+            kept = [first] if self.on_nothing == "best" and scores[first].p > 0 else []
             instead = "the best is kept" if kept else "the judge has the agents' debate alone"
             run.warn(f"no document reached the threshold of {self.threshold:g}: {instead}")
-        exhibits = []
+        exhibits, rows = [], []
         for number, passage in candidates:
+            p, answer = scores[number].p, scores[number].answer
+            shown: tuple[Span, ...] = ()
             if number in kept:
                 document = await run.document(passage.document_id)
-                answer = scores[number].answer
-                shown = await asyncio.to_thread(
+                best = await asyncio.to_thread(
                     find_evidence_sentences, document, passage.span, answer, self.sentences
                 )
-                exhibits.append(Exhibit(number, passage, scores[number].p, tuple(shown)))
-        sentences = {each.number: each.shown for each in exhibits}
-        rows = []
-        for n, passage in candidates:
-            p, answer = scores[n].p, scores[n].answer
-            shown_of = sentences.get(n, ())
-            rows.append(DocumentScore(n, p, answer, n in kept, shown_of, passage.document_id))
+                shown = tuple(best)
+                exhibits.append(Exhibit(number, passage, p, shown))
+            rows.append(
+                DocumentScore(number, p, answer, number in kept, shown, passage.document_id)
+            )
         run.emit(Gated(self.threshold, tuple(rows), missing))
         return exhibits
 
@@ -328,7 +326,7 @@ class DuQUAD:
         fit = await fit_reader(question, passages, run, self.form, messages=prompt)
         best = best[: len(fit)]
         evidence = [
-            Evidence(span, each.p or 0.0, _reason(each, views))
+            Evidence(span, each.p or 0.0, _explain(each, views))
             for each in best
             for span in each.shown
         ]
@@ -344,7 +342,7 @@ class DuQUAD:
         )
 
 
-def _reason(each: Exhibit, views: Sequence[Viewed]) -> str:
+def _explain(each: Exhibit, views: Sequence[Viewed]) -> str:
     agents = [view.agent for view in views if each.number in view.important]
     by = f"named by the {' and the '.join(agents)} agent" if agents else "best by fused score"
     score = "" if each.p is None else f", DocScore {each.p:.2f}"

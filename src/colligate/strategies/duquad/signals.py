@@ -17,15 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colligate.core.events import Event, pluralize
-from colligate.core.prompts import (
-    build_attention_prompt,
-    escape,
-    render_body,
-)
+from colligate.core.prompts import build_attention_prompt, escape, render_body
 from colligate.core.relevance import score_similarity
 from colligate.core.run import Run
 from colligate.documents import Passage, Span
-from colligate.errors import ColligateError, ContextTooSmall, MissingCapability
+from colligate.errors import ContextTooSmall, MissingCapability
 from colligate.models import Capability, Message, Role
 
 AgentPrompt = tuple[list[Message], list[tuple[int, int]]]
@@ -36,7 +32,7 @@ MIDDLE = (0.5, 0.67)
 
 
 class Signal(StrEnum):
-    """What speaks for a passage; more is better, of each."""
+    """A sign that a passage is relevant; more is better, for each."""
 
     SIMILARITY = "similarity"  # sim: cosine of the question and the passage (equation 1)
     LIKELIHOOD = "likelihood"  # -nll: mean log P of the question's tokens (equation 2)
@@ -118,14 +114,17 @@ async def fuse_signals(
     fusion = Fusion(fusion)  # a name is accepted too
     weights = WEIGHTS[fusion] if weights is None else weights
     wanted = [s for s in Signal if weights.get(s, 0.0) and s not in without] if passages else []
-    asking = _Asking(question, passages, run, fusion, agent_prompt)
+    one_model = run.model(Role.SCORER) is run.model(Role.READER)
+    asking = _Asking(question, passages, run, fusion, agent_prompt if one_model else None)
     missing, scores = [], {}
     for signal in wanted:
         try:
             scores[signal] = await asking.ask(signal)
         except (MissingCapability, ContextTooSmall) as error:
             missing.append(signal)
-            _warn_missing(signal, error, run)
+            # What was never declared is reported before the run; a server may fail to give it.
+            if CAPABILITY.get(signal) in run.model(Role.SCORER).capabilities:
+                run.warn(f"{signal.value} is not used: {error}")
     counting = share_weights({signal: weights[signal] for signal in wanted}, missing)
     result = Fused(
         tuple(add_up(fusion, scores, counting) or [0.0] * len(passages)),
@@ -163,7 +162,7 @@ def make_likelihood_pair(
 ) -> tuple[str, str]:
     """Return prefix and continuation of equation 2: the passage D_i, then the question's tokens.
 
-    `introduced` says before the question what it is, as UPR does (Sachan et al. 2022).
+    `introduced` announces the question before it, as UPR does (Sachan et al. 2022).
     """
     between = "Please write a question that this passage answers.\n" if introduced else ""
     before = "Passage: " if introduced else ""
@@ -227,39 +226,27 @@ class _Asking:
     found: dict[str, list[float]] = field(default_factory=dict)
 
     async def ask(self, signal: Signal) -> list[float]:
-        """Return the values of a signal that count.
-
-        Raises:
-            MissingCapability: no model can give it.
-        """
+        """Return the values of a signal that count."""
+        question, passages = self.question, self.passages
         if signal is Signal.SIMILARITY:
-            self.found["similarity"] = await score_similarity(
-                self.question, self.passages, self.run
-            )
-            return self.found["similarity"]
+            return self._keep("similarity", await score_similarity(question, passages, self.run))
         if signal is Signal.LIKELIHOOD:
             introduced = self.fusion is not Fusion.SFS
-            pairs = [
-                make_likelihood_pair(self.question, each, introduced=introduced)
-                for each in self.passages
-            ]
+            pairs = [make_likelihood_pair(question, p, introduced=introduced) for p in passages]
             tokens = await self.run.likelihoods(pairs)
-            self.found["likelihood"] = [sum(each) / max(1, len(each)) for each in tokens]
-            return self.found["likelihood"]
+            return self._keep("likelihood", [sum(each) / max(1, len(each)) for each in tokens])
         if self.fusion is Fusion.SFS:
-            prompt, spans = self._agent_prompt() or build_attention_prompt(
-                self.question, self.passages
-            )
-            self.found["attention"] = await self.run.attention(prompt, spans)
-            self.found["contrast"] = contrast(self.found["attention"])
-            return self.found["contrast"]
+            prompt, spans = self.agent_prompt or build_attention_prompt(question, passages)
+            attention = self._keep("attention", await self.run.attention(prompt, spans))
+            return self._keep("contrast", contrast(attention))
         order = self._order()
-        self.found["attention"] = await self._attention(order)
-        self.found["attention in reverse"] = await self._attention(order[::-1])
-        self.found["calibrated"] = calibrate(
-            self.found["attention"], self.found["attention in reverse"]
-        )
-        return self.found["calibrated"]
+        forth = self._keep("attention", await self._attention(order))
+        back = self._keep("attention in reverse", await self._attention(order[::-1]))
+        return self._keep("calibrated", calibrate(forth, back))
+
+    def _keep(self, name: str, values: list[float]) -> list[float]:
+        self.found[name] = values
+        return values
 
     def _order(self) -> list[int]:
         """Sort the passages from the least similar, or likely, to the most."""
@@ -276,13 +263,3 @@ class _Asking:
         found = await self.run.attention(text, spans, query=first, layers=MIDDLE)
         by_place = dict(zip(order, found, strict=True))
         return [by_place[place] for place in range(len(order))]
-
-    def _agent_prompt(self) -> AgentPrompt | None:
-        scorer, reader = self.run.model(Role.SCORER), self.run.model(Role.READER)
-        return self.agent_prompt if scorer is reader else None
-
-
-def _warn_missing(signal: Signal, error: ColligateError, run: Run) -> None:
-    # A capability that was never declared is reported before the run; a server may fail to give it.
-    if CAPABILITY.get(signal) in run.model(Role.SCORER).capabilities:
-        run.warn(f"done without {signal.value}: {error}")

@@ -2,8 +2,8 @@
 
 The method in the order of the paper (symbols as there):
 
-1. Query analysis (section 3.1): R_q, from the odds of the labels Local and Global, says how much of
-   a document the question needs.
+1. Query analysis (section 3.1): R_q, from the odds of the labels Local and Global, is how much of a
+   document the question needs.
 2. Document structuring (section 3.2): each document is a tree of abstract, sections, sub-sections
    and paragraphs (`tree.py`), by its headings or by a model (`structuring.py`). It does not depend
    on the question.
@@ -46,8 +46,7 @@ from colligate.strategies.longrefiner.selection import (
     refine_to_budget,
     selection_messages,
 )
-from colligate.strategies.longrefiner.structuring import Structurer, Structuring
-from colligate.strategies.longrefiner.tree import Article, Level
+from colligate.strategies.longrefiner.structuring import Article, Level, Structurer, Structuring
 
 
 class GSMode(StrEnum):
@@ -65,9 +64,6 @@ class Refiner:
     scorer gives R_q, the worker structures and chooses titles; the `..._adapter` fields put a LoRA
     adapter on each. A structure that the model gave is stored for later questions. The `no_...`
     fields are the paper's ablations (Table 3).
-
-    Raises:
-        UsageError: the budget or another number is too small.
     """
 
     name: ClassVar[str] = "refining"
@@ -114,7 +110,12 @@ class Refiner:
             documents = [info.id for info in await run.sources.documents()]
         texts = [await run.document(name) for name in dict.fromkeys(documents)]
         within = None if passages is None else [passage.span for passage in passages]
-        await self._check_adapters(run)
+        for role, adapter in (  # one that cannot be used fails before the first call
+            (Role.WORKER, self.structuring_adapter),
+            (Role.SCORER, self.scope_adapter),
+            (Role.WORKER, self.selection_adapter),
+        ):
+            await run.with_adapter(role, adapter)
 
         articles = await self._structure(texts, within, run)
         scope = await self._analyse_query(question, articles, run)
@@ -128,7 +129,8 @@ class Refiner:
             compute_global_scores(*each, mode) for each in zip(articles, titles, strict=True)
         ]
         scores = [
-            combine_scores(ls, scope or 0.0, gs) for ls, gs in zip(local, global_, strict=True)
+            [ls + (scope or 0.0) * gs for ls, gs in zip(*rows, strict=True)]
+            for rows in zip(local, global_, strict=True)
         ]
         kept = await refine_to_budget(
             articles,
@@ -154,12 +156,6 @@ class Refiner:
             scope=scope,
             model=run.model(Role.WORKER).name,
         )
-
-    async def _check_adapters(self, run: Run) -> None:
-        """Fail before the first call if an adapter cannot be used."""
-        await run.with_adapter(Role.WORKER, self.structuring_adapter)
-        await run.with_adapter(Role.SCORER, self.scope_adapter)
-        await run.with_adapter(Role.WORKER, self.selection_adapter)
 
     async def _structure(
         self, documents: Sequence[Document], within: Sequence[Span] | None, run: Run
@@ -205,7 +201,7 @@ class Refiner:
 
 @dataclass(frozen=True)
 class LongRefiner(Refiner):
-    """Refine the best documents as `Refiner` does, then read.
+    """Keep the parts of the best documents that the question needs, then read them.
 
     Documents are ranked by their best passage (MaxP); the first `documents` are refined.
     """
@@ -287,7 +283,7 @@ async def estimate_scope(question: str, run: Run) -> float:
     reply = await run.chat(messages, role=Role.SCORER, max_tokens=LABEL_TOKENS)
     scope = parse_scope(reply.text)
     if scope is None:
-        run.emit(Noted(f"{scorer.name} does not say how much the question asks for: R_q is 0.5"))
+        run.emit(Noted(f"{scorer.name} names no label: R_q is 0.5"))
         return 0.5
     run.emit(Noted(f"{scorer.name} gives no label odds: R_q is {scope:g} by the label it names"))
     return scope
@@ -297,9 +293,8 @@ def scope_messages(question: str, *, bare: bool = False) -> list[Message]:
     """Return the prompt, examples as turns. `bare` asks for the label without its brackets."""
     left, right = ("", "") if bare else ("[", "]")
     task = _SCOPE_TASK.replace("[", "").replace("]", "") if bare else _SCOPE_TASK
-    messages = [
-        Message("system", f"{task}\nReply with {left}Local{right} or {left}Global{right} alone.")
-    ]
+    task += f"\nReply with {left}Local{right} or {left}Global{right} alone."
+    messages = [Message("system", task)]
     for example, label in _SCOPE_EXAMPLES:
         messages += [Message("user", example), Message("assistant", f"{left}{label}{right}")]
     return [*messages, Message("user", escape(question.strip()))]
@@ -426,13 +421,8 @@ def _share_one_step(article: Article, parent: int) -> float:
     return 1 / (sum(article.nodes[child].level is counted for child in node.children) + 1)
 
 
-def combine_scores(local: Sequence[float], scope: float, global_: Sequence[float]) -> list[float]:
-    """Return Score(n) = LS(n) + R_q GS(n) of each node."""
-    return [ls + scope * gs for ls, gs in zip(local, global_, strict=True)]
-
-
 def has_parts(article: Article) -> bool:
-    """Whether there is something to choose between by title."""
+    """Return whether there is something to choose between by title."""
     return sum(node.parent is None for node in article.nodes) > 1
 
 
@@ -476,12 +466,9 @@ def _collect_evidence(
         for article, row in zip(articles, scores, strict=True)
         for leaf in article.leaves
     ]
-    evidence = [
-        Evidence(
-            passage.span,
-            max(score for span, score in leaves if span.overlaps(passage.span)),
-            "its paragraphs are among the best that the budget holds",
-        )
-        for passage in kept.passages
-    ]
+    reason = "its paragraphs are among the best that the budget holds"
+    evidence = []
+    for passage in kept.passages:
+        best = max(score for span, score in leaves if span.overlaps(passage.span))
+        evidence.append(Evidence(passage.span, best, reason))
     return tuple(sorted(evidence, key=lambda one: -one.score))

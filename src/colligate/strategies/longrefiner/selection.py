@@ -21,13 +21,8 @@ from colligate.documents import Passage, Span
 from colligate.documents.sentences import word_spans
 from colligate.documents.tokens import estimate_tokens
 from colligate.models import ChatModel, Message
-from colligate.strategies.longrefiner.tree import (
-    ABSTRACT,
-    Article,
-    ArticleNode,
-    Level,
-    same_title,
-)
+from colligate.strategies.longrefiner.skeleton import ABSTRACT, same_title
+from colligate.strategies.longrefiner.structuring import Article, ArticleNode, Level
 
 # Titles: the model sees title, abstract and headings, not the text under them
 
@@ -321,10 +316,10 @@ def cut_best_paragraph(
     document, span = articles[rank].document, articles[rank].nodes[leaf].span
     text = document.slice(span)
     ends = [end for _, end in word_spans(text)]
-    held = bisect_right(ends, budget, key=lambda end: measure(text[:end]))
-    if held == 0:
+    words = bisect_right(ends, budget, key=lambda end: measure(text[:end]))
+    if words == 0:
         return None
-    return document.passage(Span(document.id, span.start, span.start + ends[held - 1]))
+    return document.passage(Span(document.id, span.start, span.start + ends[words - 1]))
 
 
 # The text

@@ -241,7 +241,7 @@ class RDR2:
                 queue.append((heading, view.tree.content_children(heading) or under))
 
     def _quotes(self, run: Run) -> bool:
-        """Whether the router replies with quotes."""
+        """Return whether the router replies with quotes."""
         if self.reply != "auto":
             return self.reply == "quoted"
         worker = run.model(Role.WORKER)
@@ -283,7 +283,7 @@ class Routing:
 
     @property
     def found(self) -> bool:
-        """Whether the router accepted anything."""
+        """Return whether the router accepted anything."""
         return bool(self.answers)
 
     def rounds_of(self, passage: Passage) -> tuple[int, ...]:
@@ -296,15 +296,16 @@ class Routing:
         """Return plain JSON; spans count code points of the document's text."""
 
         def rows(rounds: dict[int, int]) -> list[dict[str, Any]]:
+            found = [(self.tree.nodes[node], rounds[node]) for node in sorted(rounds)]
             return [
                 {
-                    "node": node,
-                    "text": self.tree.nodes[node].text,
-                    "start": self.tree.nodes[node].span.start,
-                    "end": self.tree.nodes[node].span.end,
-                    "round": round_,
+                    "node": n.id,
+                    "text": n.text,
+                    "start": n.span.start,
+                    "end": n.span.end,
+                    "round": at,
                 }
-                for node, round_ in sorted(rounds.items())
+                for n, at in found
             ]
 
         return {
@@ -316,13 +317,8 @@ class Routing:
             "subtrees_shown": self.shown,
             "subtrees_refused": self.refused,
             "passages": [
-                {
-                    "section": list(p.section),
-                    "page": p.page,
-                    "start": p.span.start,
-                    "end": p.span.end,
-                }
-                for p in self.passages
+                {"section": list(p.section), "page": p.page, "start": span.start, "end": span.end}
+                for p, span in ((p, p.span) for p in self.passages)
             ],
         }
 

@@ -49,7 +49,7 @@ class Rejected:
 class RouterDecision:
     """The router's decision about one subtree.
 
-    `refused`: it said that nothing helps; nothing else in the reply counts. `dropped` are lines
+    `refused`: nothing helps, and nothing else in the reply counts. `dropped` are lines
     that are not actions.
     """
 
@@ -70,7 +70,7 @@ class RouterDecision:
 
     @property
     def collapsed(self) -> bool:
-        """Whether nothing in the reply could be used; it acts like a refusal."""
+        """Return whether nothing in the reply could be used; it acts like a refusal."""
         return not (self.refused or self.actions or self.rejected)
 
     @property

@@ -204,7 +204,7 @@ class _StructureTreeBuilder:
         return StructureTree(self._document, nodes, self._root, self._source, self._sources)
 
     def _place(self, node: Node) -> int:
-        """Return the node that stands for one of the source: its own, made here, or an ancestor."""
+        """Return the node that represents one of the source: its own, made here, or an ancestor."""
         if node.parent is None:
             return self._set(node, self._add(True, self._title, node.span, None))
         parent = self._places[node.parent]

@@ -1,4 +1,4 @@
-"""What happens in a run of SPD-RAG: the plan, each agent's turns, the levels of the synthesis."""
+"""Events of an SPD-RAG run: the plan, each agent's turns, the levels of the synthesis."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from colligate.documents import Span
 
 @dataclass(frozen=True)
 class Planned(Event):
-    """The coordinator's plan stands; `kept`: it is that of a run that was interrupted."""
+    """The coordinator made its plan; `kept`: it is that of an interrupted run."""
 
     tasks: tuple[str, ...]
     directive: str
@@ -26,10 +26,9 @@ class Planned(Event):
 
 @dataclass(frozen=True)
 class AgentTurn(Event):
-    """A document's agent replied: what it found in the passages shown last, and what it does next.
+    """A document's agent replied: findings in the passages shown last, and its next action.
 
-    `turn` counts from 1. `shown` are the passages that its search then brought which it had not
-    seen.
+    `turn` counts from 1. `shown` are the new passages of the search that followed.
     """
 
     document: str
@@ -52,7 +51,7 @@ class AgentTurn(Event):
 
 @dataclass(frozen=True)
 class FoundThere:
-    """A finding and the places in its document that say it."""
+    """A finding and its places in the document."""
 
     text: str
     spans: tuple[Span, ...]
@@ -60,10 +59,10 @@ class FoundThere:
 
 @dataclass(frozen=True)
 class AgentEnded(Event):
-    """A document's agent is done. `status` is that of its `Outcome`, `problem` why it failed.
+    """A document's agent ended. `status` is that of its `Outcome`, `problem` why it failed.
 
-    `dropped` findings stand nowhere in the passages it was shown. `kept`: the outcome is that of a
-    run that was interrupted.
+    `dropped` findings have no place in the passages it was shown. `kept`: the outcome is that of
+    an interrupted run.
     """
 
     document: str
@@ -87,10 +86,10 @@ class AgentEnded(Event):
 
 @dataclass(frozen=True)
 class Grouped(Event):
-    """What is synthesised together at a level, counted from 1: places in the level's list.
+    """The texts of a level, counted from 1, were grouped; a text is its place in the level's list.
 
-    `tokens` are those of each text, `budget` what a group may have. `forced`: no two texts fit
-    it together, or the run's budget is too small for several calls.
+    `tokens` are those of each text, `budget` is the most of a group. `forced`: no two texts fit it
+    together, or the run's budget is too small for several calls.
     """
 
     level: int
@@ -107,7 +106,7 @@ class Grouped(Event):
 
 @dataclass(frozen=True)
 class Synthesised(Event):
-    """One group of a level below the last became these findings, or went on as it was."""
+    """One group of a level below the last became these findings; `passed_on`: it is unchanged."""
 
     level: int
     group: int
@@ -118,8 +117,8 @@ class Synthesised(Event):
         return f"synthesis level {self.level}: {pluralize(len(self.findings), 'finding')}"
 
 
-def places_of(findings: Sequence[Stated]) -> tuple[FoundThere, ...]:
-    """Findings as events show them."""
+def list_found(findings: Sequence[Stated]) -> tuple[FoundThere, ...]:
+    """Return findings as events show them."""
     return tuple(
         FoundThere(finding.sentence, tuple(place.span for place in finding.places))
         for finding in findings

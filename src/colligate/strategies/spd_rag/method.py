@@ -1,4 +1,14 @@
-"""SPD-RAG: plan, one agent for each document, put together what they found."""
+"""SPD-RAG: one agent per document, findings merged under a token budget.
+
+The method in the order of the paper:
+
+1. Coordinator: from the question q alone, write tasks that any document can be asked and a
+   directive for the synthesis (one call).
+2. Document agents: for each document d_i an agent searches inside it, at most 5 times, and
+   returns findings s_i with their relevance r_i in [0, 1] (`agent.py`).
+3. Recursive synthesis: group similar findings under a budget of B tokens, put each group together,
+   and repeat until one prompt holds everything; answer from that (`synthesis.py`).
+"""
 
 from __future__ import annotations
 
@@ -9,115 +19,35 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
-
 from colligate.core.answer import Answer
 from colligate.core.events import Noted
 from colligate.core.parameters import require_min
-from colligate.core.prompts import escape
 from colligate.core.reader import Form, read
 from colligate.core.run import Run
 from colligate.core.strategy import Calls, Needs
 from colligate.core.units import rank_documents
 from colligate.errors import BudgetExceeded, MalformedOutput, ModelError
 from colligate.library.sources import DocumentInfo, SearchMode
-from colligate.models import Message, Role
-from colligate.strategies.spd_rag.agent import (
-    VERSION,
-    DocumentAgent,
-    FanOut,
-    Outcome,
-    Status,
-)
+from colligate.models import Role
+from colligate.strategies.spd_rag.agent import VERSION, AgentOutcome, DocumentAgent, FanOut, Status
 from colligate.strategies.spd_rag.events import Planned
-from colligate.strategies.spd_rag.synthesis import Gathered, Synthesis
-
-# SPD-RAG's coordinator: what to look for in every document, and how to put it together.
-#
-# It sees the question and nothing else. It writes tasks that every document's agent is given, and
-# a
-# directive for whoever puts the agents' findings together.
-
-_MOST_TASKS = 6
-
-INSTRUCTION = """\
-You plan how a question is answered from many documents. Readers will each read one of these \
-documents, alone, and note what it says; a writer will then join their notes into the answer. You \
-have not seen the documents and do not know the answer.
-Reply with JSON. "sub_agent_todos" tells the readers what to note, in one to six tasks. Every \
-reader gets the same tasks and sees nothing but its own document, so each "task" begins with \
-"Note" and says in one sentence which facts of "this document" the question needs. Comparing, \
-counting and choosing are left to the writer. "synthesis_directive" tells the writer in two to \
-four sentences how to join the notes of all documents and what to pay attention to. It does not \
-say what the answer is."""
-
-
-class Task(BaseModel):
-    """One thing to find in every document."""
-
-    model_config = ConfigDict(extra="ignore")
-
-    task: str = Field(json_schema_extra={"maxLength": 300})
-
-
-class Todos(BaseModel):
-    """What the coordinator must return; a task may be a bare text."""
-
-    model_config = ConfigDict(
-        extra="ignore",
-        json_schema_extra={"required": ["sub_agent_todos", "synthesis_directive"]},
-    )
-
-    sub_agent_todos: list[Task] = Field(
-        default_factory=list, json_schema_extra={"minItems": 1, "maxItems": _MOST_TASKS}
-    )
-    synthesis_directive: str = Field(default="", json_schema_extra={"maxLength": 800})
-
-    @field_validator("sub_agent_todos", mode="before")
-    @classmethod
-    def _bare(cls, value: object) -> object:
-        if not isinstance(value, list):
-            return value
-        return [{"task": each} if isinstance(each, str) else each for each in value]
-
-    def tasks(self, question: str) -> tuple[str, ...]:
-        """The tasks, none twice; the question itself where there are none."""
-        said = (" ".join(todo.task.split()) for todo in self.sub_agent_todos)
-        tasks = tuple(dict.fromkeys(task for task in said if task))[:_MOST_TASKS]
-        return tasks or (question.strip(),)
-
-
-def coordinator_messages(question: str) -> list[Message]:
-    """The prompt: instruction, question."""
-    return [
-        Message("system", INSTRUCTION),
-        Message("user", f"Question: {escape(question.strip())}"),
-    ]
-
-
-_MANY = 300  # calls from which on they are said beforehand
-_NAMED = 3  # failed documents that a warning names
+from colligate.strategies.spd_rag.prompts import FindingGroup, Todos, coordinator_messages
+from colligate.strategies.spd_rag.synthesis import Synthesis
 
 
 @dataclass(frozen=True)
 class SPDRAG:
     """An agent for every document, and a synthesis of what they find.
 
-    A coordinator, who sees the question alone, writes tasks and a directive. For each document in
-    view an agent searches inside it, at most `searches` times, and hands in findings with the
-    words they rest on. Similar findings are put together, level by level, until one prompt
-    holds them all; statements keep their places in the documents throughout. The agents are
-    the worker model, coordinator and synthesis the reader.
+    The agents are the worker model, coordinator and synthesis the reader. An agent that fails is
+    reported and stops no other. A part of the token budget is reserved for the synthesis, and
+    documents that were not read are counted. An interrupted run resumes when it is asked again.
 
-    An agent that fails is said and sinks no other. Under a token budget, what the synthesis will
-    need is kept for it, and documents that were not read are counted. A run that is interrupted
-    goes on where it was when it is asked again.
-
-    `documents` takes only so many of the documents in view, the best by a search. `first_search`
-    "question" begins each agent with the passages that a search for the question finds.
-    `merge_tokens` is what one synthesis may be given, by default three quarters of the reader's
-    window. `question_reaches` False gives the agents their tasks alone, and `no_single_synthesis`
-    hands out a single document's findings as they are: both as in the released code.
+    `documents` limits the documents in view to the best by a search. `first_search` "question"
+    begins each agent with the passages that a search for the question finds. `merge_tokens` is B,
+    by default three quarters of the reader's window. `question_reaches` False gives the agents
+    only their tasks, and `no_single_synthesis` returns a single document's findings unchanged: both
+    as in the released code.
     """
 
     name: ClassVar[str] = "spd-rag"
@@ -129,9 +59,9 @@ class SPDRAG:
     k: int = 5  # passages a search shows
     pool: int = 15  # searched for a reranker
     mode: SearchMode = SearchMode.HYBRID  # the paper: dense
-    first_search: Literal["asked", "question"] = "asked"  # question: a call less a document
-    concurrency: int = 16  # agents at work, and syntheses
-    merge_tokens: int | None = None  # the paper: 750,000 of a million
+    first_search: Literal["asked", "question"] = "asked"  # question: one call less per document
+    concurrency: int = 16  # agents, and syntheses, at a time
+    merge_tokens: int | None = None  # B; the paper: 750,000 of a million
     plan_tokens: int = 600  # of the coordinator's reply
     agent_tokens: int = 800  # of an agent's reply
     form: Form = Form.JOINED
@@ -146,37 +76,38 @@ class SPDRAG:
                 require_min(self, **{name: 1})
 
     async def answer(self, question: str, run: Run) -> Answer:
-        """Plan, read every document, put together."""
-        infos = await self._in_view(question, run)
+        """Plan, read every document, put the findings together."""
+        infos = await self._list_documents(question, run)
         if not infos:
             return await read(question, [], run, strategy=self.name, evidence=())
-        # Kept before the first call: a run that cannot end is not begun.
-        with run.tokens.reserve(await self._synthesis(question, "", run).least(len(infos))):
+        # Reserved before the first call: a run that cannot end is not begun.
+        reserve = await self._make_synthesis(question, "", run).estimate_reserve(len(infos))
+        with run.tokens.reserve(reserve):
             plan = await self._plan(question, run, len(infos))
-            agents = FanOut(self._agent(question, plan), run, self.concurrency)
+            agents = FanOut(self._make_agent(question, plan), run, self.concurrency)
             outcomes = await agents.read(infos)
-        _say(outcomes, agents.known, run)
+        _report(outcomes, agents.known, run)
         gathered = [
-            Gathered(each.findings, each.relevance, each.title)
+            FindingGroup(each.findings, each.relevance, each.title)
             for each in outcomes
             if each.findings
         ]
-        synthesis = self._synthesis(question, plan.synthesis_directive, run)
+        synthesis = self._make_synthesis(question, plan.synthesis_directive, run)
         if not gathered:
             answer = await read(question, [], run, strategy=self.name, evidence=())
         elif len(infos) == 1 and self.no_single_synthesis:
-            answer = await synthesis.as_found(gathered)
+            answer = await synthesis.list_findings(gathered)
         else:
             silent = [each.title for each in outcomes if each.whole and not each.findings]
             answer = await synthesis.answer(gathered, silent)
         if all(outcome.whole for outcome in outcomes):
-            # Else asking again, with more tokens or a server that is up, goes on with the others.
+            # Otherwise they stay: asked again, the run reads only the other documents.
             await agents.forget(infos)
-            await asyncio.to_thread(run.store.put, _plan_key(question, run), None)
+            await asyncio.to_thread(run.store.put, _hash_plan(question, run), None)
         return answer
 
-    async def _in_view(self, question: str, run: Run) -> list[DocumentInfo]:
-        """The documents to read: all, or the best by a search."""
+    async def _list_documents(self, question: str, run: Run) -> list[DocumentInfo]:
+        """Return the documents to read: all, or the best by a search."""
         infos = list(await run.sources.documents())
         if self.documents is not None and self.documents < len(infos):
             best = set(await rank_documents(question, run, self.documents, self.mode))
@@ -193,8 +124,8 @@ class SPDRAG:
         return infos
 
     async def _plan(self, question: str, run: Run, documents: int) -> Todos:
-        """The coordinator's; the question itself is the task where it gives none."""
-        key = _plan_key(question, run)
+        """Ask the coordinator; if it gives no task, the question is the task."""
+        key = _hash_plan(question, run)
         kept = await asyncio.to_thread(run.store.get, key)
         if kept is not None:
             plan = Todos.model_validate(kept)
@@ -213,7 +144,7 @@ class SPDRAG:
         )
         return plan
 
-    def _agent(self, question: str, plan: Todos) -> DocumentAgent:
+    def _make_agent(self, question: str, plan: Todos) -> DocumentAgent:
         return DocumentAgent(
             tasks=plan.tasks(question),
             question=question,
@@ -226,7 +157,7 @@ class SPDRAG:
             first_search=self.first_search,
         )
 
-    def _synthesis(self, question: str, directive: str, run: Run) -> Synthesis:
+    def _make_synthesis(self, question: str, directive: str, run: Run) -> Synthesis:
         return Synthesis(
             run=run,
             question=question,
@@ -238,13 +169,13 @@ class SPDRAG:
         )
 
 
-def _say(outcomes: Sequence[Outcome], known: int, run: Run) -> None:
-    """What became of the documents, as far as it is not what was asked for.
+_MANY = 300  # calls that are reported before they are made
+_NAMED = 3  # failed documents that a warning names
 
-    Raises:
-        BudgetExceeded, ModelError: none at all could be read.
-    """
-    of: dict[Status, list[Outcome]] = {status: [] for status in Status}
+
+def _report(outcomes: Sequence[AgentOutcome], known: int, run: Run) -> None:
+    """Warn of documents that were not read completely; raise if none was read."""
+    of: dict[Status, list[AgentOutcome]] = {status: [] for status in Status}
     for outcome in outcomes:
         of[outcome.status].append(outcome)
     unread, failed, total = of[Status.UNREAD], of[Status.FAILED], len(outcomes)
@@ -274,14 +205,14 @@ def _say(outcomes: Sequence[Outcome], known: int, run: Run) -> None:
         run.warn(f"{len(of[Status.EMPTY])} of {total} documents have no passage to read")
 
 
-def _in_part(outcomes: Sequence[Outcome]) -> str:
-    """How many of them were read up to a point, and what was found till then counts."""
+def _in_part(outcomes: Sequence[AgentOutcome]) -> str:
+    """Return how many of them still have findings, as text."""
     begun = sum(bool(outcome.findings) for outcome in outcomes)
     return f" to the end ({begun} in part)" if begun else ""
 
 
-def _plan_key(question: str, run: Run) -> str:
-    """SHA-256 of what a plan depends on."""
+def _hash_plan(question: str, run: Run) -> str:
+    """Return the SHA-256 of what a plan depends on."""
     reader = run.model(Role.READER)
     made = ["spd-rag plan", VERSION, reader.name, str(getattr(reader, "version", "")), question]
     return hashlib.sha256(json.dumps(made).encode()).hexdigest()

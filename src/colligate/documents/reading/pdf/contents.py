@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -73,7 +73,7 @@ def find_contents(pages: Sequence[PageLayout]) -> ContentsList:
     bands: dict[int, list[tuple[float, float]]] = defaultdict(list)
     open_ = other = False
     for i, page in enumerate(pages[:_SEARCHED]):
-        found = list(_read_rows(page))
+        found = [_read_row(*row) for row in zip(page.rows, page.cells, strict=True)]
         begins = next((n for n, row in enumerate(found) if _is_contents_title(row.title)), None)
         paged = [row for row in found if row.printed]
         leaders = sum(row.leader for row in paged)
@@ -108,11 +108,6 @@ _HEADING = re.compile(
 
 def _is_contents_title(text: str) -> bool:
     return len(text) < 60 and bool(_HEADING.fullmatch(text.strip(" .:")))
-
-
-def _read_rows(page: PageLayout) -> Iterator[_Row]:
-    for line, cells in zip(page.rows, page.cells, strict=True):
-        yield _read_row(line, cells)
 
 
 _LEADER = re.compile(r"(?:\s*[.\u2024\u00b7\u2026_]){3,}\s*|\s*\u2026+\s*")
@@ -394,13 +389,12 @@ def _search(
     by_page: Sequence[Sequence[PlacedLine]],
     taken: set[int],
 ) -> list[PlacedLine]:
-    best: tuple[float, list[PlacedLine]] = (0.0, [])
+    best, found = 0.0, list[PlacedLine]()
     for distance, page in enumerate(pages):
         score, places = _search_page(by_page[page], want.title, taken)
-        score -= 4 * distance
-        if score > best[0]:
-            best = (score, places)
-    return best[1]
+        if score - 4 * distance > best:
+            best, found = score - 4 * distance, places
+    return found
 
 
 _SURE = 95.0  # for lines of other pages
@@ -425,13 +419,12 @@ def _search_between(
             for place in by_page[page]
             if (low and place.order <= low.order) or (high and place.order >= high.order)
         )
-    pages = range(last, first - 1, -1)  # a part's title is directly before its first entry
-    best: tuple[float, list[PlacedLine]] = (0.0, [])
-    for page in pages:
+    best, found = _SURE, list[PlacedLine]()
+    for page in range(last, first - 1, -1):  # a part's title is directly before its first entry
         score, places = _search_page(by_page[page], want.title, outside)
-        if score > max(best[0], _SURE):
-            best = (score, places)
-    return best[1]
+        if score > best:
+            best, found = score, places
+    return found
 
 
 _ALIKE = 87.0  # of 100, for lines of the page a title points to
@@ -443,11 +436,11 @@ def _search_page(
     """Return the likeness (0 to 100 and bonuses) and the lines of a page most like a title."""
     number, rest = split_number(title)
     full, bare = title_key(title), title_key(rest)
-    best: tuple[float, list[PlacedLine]] = (0.0, [])
+    best, found = 0.0, list[PlacedLine]()
     for i, place in enumerate(here):
         if place.order in taken or not place.key or not full:
             continue
-        if number and place.number and not _same_number(number, place.number):
+        if number and place.number and not number.may_be(place.number):
             continue
         if place.number is None:
             score, used = _grow_match(here, i, place.key, bare or full)
@@ -457,24 +450,17 @@ def _search_page(
             score, used = _grow_match(here, i, place.bare, bare)
         if score < _ALIKE:
             # Reference manuals print a topic and its summary on one line, and list the topic alone.
-            if not (_stands_out(place) and place.key.startswith(full + " ")):
+            stands_out = place.first and (place.block.kind == "heading" or place.line.bold)
+            if not (stands_out and place.key.startswith(full + " ")):
                 continue
             score, used = _ALIKE, 1
-        lines = [here[n] for n in range(i, i + used)]
+        lines = list(here[i : i + used])
         score += 3 * place.first + 2 * (place.block.kind == "heading" or place.line.bold)
         score -= 6 * (place.block.kind == "chrome")
         score -= 3 * (lines[-1].line is not lines[-1].block.lines[-1])  # text goes on
-        if score > best[0]:
-            best = (score, lines)
-    return best
-
-
-def _stands_out(place: PlacedLine) -> bool:
-    return place.first and (place.block.kind == "heading" or place.line.bold)
-
-
-def _same_number(a: HeadingNumber, b: HeadingNumber) -> bool:
-    return a.parts[-1] == b.parts[-1] and len(a.parts) == len(b.parts)
+        if score > best:
+            best, found = score, lines
+    return best, found
 
 
 _LONGEST = 5  # lines of a title

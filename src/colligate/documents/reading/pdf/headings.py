@@ -43,9 +43,9 @@ from colligate.documents.reading.pdf.layout import (
     PageNumbers,
     PdfBlock,
     PdfLine,
+    dehyphenate_lines,
     find_body_size,
     find_page_numbers,
-    join_lines,
     set_aside_running_lines,
 )
 from colligate.documents.reading.pdf.numbering import ListedHeading, assign_levels, split_number
@@ -203,7 +203,7 @@ _SENTENCE_END = re.compile(r"[.;,!:]$")
 
 def _looks_like_heading(run: Sequence[PlacedLine], body: float) -> bool:
     line, block = run[0].line, run[0].block
-    text = join_lines([place.line for place in run])
+    text = dehyphenate_lines([place.line for place in run])
     number, rest = split_number(text)
     words = text.split()
     letters = sum(map(str.isalpha, text))
@@ -239,9 +239,10 @@ def _find_tabular(pages: Sequence[PageLayout]) -> set[tuple[int, int]]:
 
 def _drop_repeats(candidates: list[list[PlacedLine]], page_count: int) -> list[list[PlacedLine]]:
     """Leave out candidates that repeat the same words often: labels, not headings."""
-    seen = Counter(join_lines([p.line for p in run]).casefold() for run in candidates)
+    texts = [dehyphenate_lines([p.line for p in run]).casefold() for run in candidates]
+    seen = Counter(texts)
     most = max(3, 0.03 * page_count)
-    return [run for run in candidates if seen[join_lines([p.line for p in run]).casefold()] <= most]
+    return [run for run, text in zip(candidates, texts, strict=True) if seen[text] <= most]
 
 
 _KNOWN = frozenset(
@@ -291,7 +292,10 @@ def _assign_levels(
         by_style[_style_of(first.line)][heading.level] += 1
         if first.number and first.number.scheme == "decimal":
             by_depth[len(first.number.parts)][heading.level] += 1
-    ranked = sorted({_style_of(run[0].line) for run in rest}, key=_prominence)
+    ranked = sorted(  # most prominent first
+        {_style_of(run[0].line) for run in rest},
+        key=lambda look: (-look[0], not look[1], not look[2], look[3]),
+    )
     largest = max((key[0] for key in by_style), default=0.0)
     top = min((h.places[0].line.size for h in sure if h.level == 1), default=largest)
     around = sorted((h.places[0].order, h.level) for h in sure)
@@ -318,11 +322,6 @@ def _assign_levels(
             level = current + 1 + min(2, rank)
         found.append(PdfHeading(run, max(1, min(level, DEEPEST)), basis))
     return found
-
-
-def _prominence(look: _Style) -> tuple[float, bool, bool, bool]:
-    size, bold, caps, italic = look
-    return -size, not bold, not caps, italic
 
 
 _FEWEST = 3  # headings with numbers that make a numbering
@@ -382,7 +381,7 @@ def _split_block(block: PdfBlock, marked: dict[int, tuple[PdfHeading, bool]]) ->
             rest.append(line)
             continue
         if rest:
-            pieces.append(PdfBlock(kind, rest, block.level, block.marker, block.ordered))
+            pieces.append(PdfBlock(kind, rest, block.level, block.marker))
             rest = []
         heading, first = marked[id(line)]
         if first:

@@ -1,4 +1,4 @@
-"""Pages as blocks of lines, with running headers and page numbers told apart from text.
+"""Pages as blocks of lines, with running headers and page numbers kept apart from text.
 
 liteparse decides what a block is and in which order blocks are read. But its text is marked up and
 escaped unevenly, and it joins lines that heading repair must tell apart. So each block is rebuilt
@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import median
@@ -49,7 +49,6 @@ class PdfBlock:
     lines: list[PdfLine]
     level: int = 0
     marker: str = ""
-    ordered: bool = False
     rows: list[list[str]] = field(default_factory=list)
     verbatim: list[str] = field(default_factory=list)
     items: list[TextItem] = field(default_factory=list)  # of a table
@@ -68,11 +67,13 @@ class PageLayout:
     cells: list[list[TextItem]] = field(default_factory=list)  # the items of each row
 
 
-def build_layouts(pages: Iterable[ParsedPage]) -> list[PageLayout]:
+_Font = tuple[str, float]  # its name and its nominal size
+
+
+def build_layouts(pages: Sequence[ParsedPage]) -> list[PageLayout]:
     """Return liteparse's pages as blocks of lines."""
-    parsed = list(pages)
-    sizes = _measure_sizes(parsed)
-    return [_build_page(page, sizes) for page in parsed]
+    sizes = _measure_sizes(pages)
+    return [_build_page(page, sizes) for page in pages]
 
 
 _SPACES = re.compile(r"\s+")
@@ -84,7 +85,7 @@ def clean_line(text: str) -> str:
     return _SPACES.sub(" ", _UNPRINTABLE.sub("", text)).strip()
 
 
-def join_lines(lines: Sequence[PdfLine]) -> str:
+def dehyphenate_lines(lines: Sequence[PdfLine]) -> str:
     """Join lines to running text; words broken over two lines become whole again."""
     parts: list[str] = []
     for i, line in enumerate(lines):
@@ -109,9 +110,9 @@ def find_body_size(pages: Sequence[PageLayout]) -> float:
     return sizes.most_common(1)[0][0]
 
 
-def _measure_sizes(pages: Sequence[ParsedPage]) -> dict[tuple[str, float], float]:
+def _measure_sizes(pages: Sequence[ParsedPage]) -> dict[_Font, float]:
     """Return the height of each font at each nominal size: nominal sizes alone are not to scale."""
-    heights: dict[tuple[str, float], list[float]] = defaultdict(list)
+    heights: dict[_Font, list[float]] = defaultdict(list)
     for page in pages:
         for item in page.text_items:
             heights[_font_of(item)].append(item.height)
@@ -123,11 +124,11 @@ def _measure_sizes(pages: Sequence[ParsedPage]) -> dict[tuple[str, float], float
     }
 
 
-def _font_of(item: TextItem) -> tuple[str, float]:
+def _font_of(item: TextItem) -> _Font:
     return item.font_name or "", round(item.font_size or 0.0, 1)
 
 
-def _build_page(page: ParsedPage, sizes: dict[tuple[str, float], float]) -> PageLayout:
+def _build_page(page: ParsedPage, sizes: dict[_Font, float]) -> PageLayout:
     items = sorted((i for i in page.text_items if i.text.strip()), key=lambda i: (i.y, i.x))
     upright = [i for i in items if abs(i.rotation) < 1]
     number = page.page_num - 1
@@ -183,9 +184,7 @@ _ITALIC = re.compile(r"ital|obli|cmti|cmsl|sfti|-it\b", re.I)
 _MONO = re.compile(r"mono|courier|cmtt|cmsltt|typewriter|consol|menlo|lmtt|sftt|ectt|code", re.I)
 
 
-def _build_line(
-    page: int, row: Sequence[TextItem], sizes: dict[tuple[str, float], float]
-) -> PdfLine:
+def _build_line(page: int, row: Sequence[TextItem], sizes: dict[_Font, float]) -> PdfLine:
     parts = [row[0].text.strip()]
     for before, item in pairwise(row):
         gap = item.x - (before.x + before.width)
@@ -217,15 +216,9 @@ def _build_line(
 
 
 def _build_block(
-    page: int, block: LayoutBlock, items: Sequence[TextItem], sizes: dict[tuple[str, float], float]
+    page: int, block: LayoutBlock, items: Sequence[TextItem], sizes: dict[_Font, float]
 ) -> PdfBlock:
-    found = PdfBlock(
-        block.kind,
-        [],
-        level=block.level or 0,
-        marker=clean_line(block.marker or ""),
-        ordered=bool(block.ordered),
-    )
+    found = PdfBlock(block.kind, [], block.level or 0, clean_line(block.marker or ""))
     if block.kind == "table":
         rows = [block.header or [], *(block.rows or [])]
         found.rows = [[_strip_marks(cell.text) for cell in row] for row in rows if row]
@@ -264,7 +257,7 @@ def _find_inside(
 
 
 def _build_lines(
-    page: int, block: LayoutBlock, items: Sequence[TextItem], sizes: dict[tuple[str, float], float]
+    page: int, block: LayoutBlock, items: Sequence[TextItem], sizes: dict[_Font, float]
 ) -> list[PdfLine]:
     text = block.text or ""
     lines = _select_agreeing(
@@ -274,14 +267,15 @@ def _build_lines(
         _mark_joined(lines, text)
         return lines
     box = block.bbox
+    x, y, width, height = (box.x, box.y, box.width, box.height) if box else (0.0, 0.0, 0.0, 0.0)
     return [
         PdfLine(
-            page=page,
-            text=_strip_marks(text),
-            x=box.x if box else 0.0,
-            y=box.y if box else 0.0,
-            width=box.width if box else 0.0,
-            height=box.height if box else 0.0,
+            page,
+            _strip_marks(text),
+            x,
+            y,
+            width,
+            height,
             size=round(sizes.get(_font_of(items[0]), items[0].height), 1) if items else 0.0,
             bold=bool(items) and all(_BOLD.search(i.font_name or "") for i in items),
             italic=bool(items) and all(_ITALIC.search(i.font_name or "") for i in items),
@@ -295,9 +289,8 @@ _MARKS = re.compile(r"[\s*\\_`\-\u00ad\u2010\u2011]+")
 def _select_agreeing(lines: Sequence[PdfLine], text: str, marker: str | None) -> list[PdfLine]:
     """Return the lines that make up a block's text letter by letter; none if they leave a gap."""
     expected = _MARKS.sub("", (marker or "") + text)
-    bare = _MARKS.sub("", text)
-    if marker and not expected.startswith(_MARKS.sub("", lines[0].text)[:20] if lines else ""):
-        expected = bare
+    if marker and lines and not expected.startswith(_MARKS.sub("", lines[0].text)[:20]):
+        expected = _MARKS.sub("", text)
     at, kept = 0, []
     for line in lines:
         printed = _MARKS.sub("", line.text)
@@ -377,12 +370,11 @@ def select_rising(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
 
 def _select_steady(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     """Return the pairs with a close neighbour: page numbers rise about as fast as the pages."""
-    steps = [False, *(_are_close(a, b) for a, b in pairwise(pairs)), False]
+    close = (
+        b[0] - a[0] <= 6 and abs((b[0] - a[0]) - (b[1] - a[1])) <= 2 for a, b in pairwise(pairs)
+    )
+    steps = [False, *close, False]
     return [pair for i, pair in enumerate(pairs) if steps[i] or steps[i + 1]]
-
-
-def _are_close(a: tuple[int, int], b: tuple[int, int]) -> bool:
-    return b[0] - a[0] <= 6 and abs((b[0] - a[0]) - (b[1] - a[1])) <= 2
 
 
 _REPEATS = 3

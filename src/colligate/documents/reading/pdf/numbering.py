@@ -64,9 +64,8 @@ def split_number(text: str) -> tuple[HeadingNumber | None, str]:
         scheme = "(digit)" if value.isdigit() else "(letter)"
         return HeadingNumber(scheme, (value.upper(),), None), text[match.end() :]
     if match := _CJK.match(text):
-        return HeadingNumber(match["word"], (match["number"],), _CJK_RANK[match["word"]]), text[
-            match.end() :
-        ]
+        number = HeadingNumber(match["word"], (match["number"],), _CJK_RANK[match["word"]])
+        return number, text[match.end() :]
     return None, text
 
 
@@ -82,19 +81,19 @@ class HeadingNumber:
     parts: tuple[str, ...]
     rank: int | None
 
+    def may_be(self, other: HeadingNumber) -> bool:
+        """Report whether both may be the number of one heading, whatever their scheme."""
+        return self.parts[-1] == other.parts[-1] and len(self.parts) == len(other.parts)
+
     @property
     def last(self) -> int | None:
         """The last component as a whole number, letters counted from 1."""
-        return _ordinal(self.parts[-1])
-
-
-def _ordinal(part: str) -> int | None:
-    """Return the value of a number's component: digits, a Roman numeral or a letter."""
-    if digits := re.match(r"\d+", part):
-        return int(digits.group())
-    if roman := roman_value(part):
-        return roman
-    return ord(part.upper()) - ord("A") + 1 if len(part) == 1 and part.isascii() else None
+        part = self.parts[-1]
+        if digits := re.match(r"\d+", part):
+            return int(digits.group())
+        if roman := roman_value(part):
+            return roman
+        return ord(part.upper()) - ord("A") + 1 if len(part) == 1 and part.isascii() else None
 
 
 _VALUES = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100}

@@ -10,22 +10,24 @@ import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
+from itertools import accumulate, pairwise
 
 import pypdfium2
-from liteparse import LiteParse, ParsedPage, ParseError
+from liteparse import LiteParse, ParsedPage, ParseError, TextItem
 from pypdfium2 import PdfDocument, PdfiumError
 
 from colligate.documents.document import Document, Page
-from colligate.documents.markdown import markdown_tree
+from colligate.documents.markdown import format_table, markdown_tree
 from colligate.documents.reading.pdf.headings import OutlineEntry, repair_headings
 from colligate.documents.reading.pdf.layout import (
     PageLayout,
     PdfBlock,
+    PdfLine,
     build_layouts,
     clean_line,
-    join_lines,
+    dehyphenate_lines,
 )
-from colligate.documents.reading.pdf.tables import release_text
+from colligate.documents.reading.pdf.numbering import split_number
 from colligate.documents.reading.source import SourceFile, make_document
 from colligate.errors import CorruptFile, EncryptedFile, NoText
 
@@ -34,18 +36,13 @@ def read_pdf(source: SourceFile, *, use_outline: bool = True) -> Document:
     """Read a PDF: every page has a `Page`; pages without text are empty, and a warning names them.
 
     Without `use_outline` the outline is ignored, to measure what is found without it.
-
-    Raises:
-        EncryptedFile: if it needs a password.
-        CorruptFile: if it is damaged.
-        NoText: if no page has text: it is scanned, or empty.
     """
     outline, metadata_title, page_count = _read_facts(source)
     pages = build_layouts(_parse(source, page_count))
     _check_text(source, pages)
-    release_text(pages)
+    _release_text(pages)
     structure = repair_headings(pages, outline if use_outline else ())
-    text, ranges = render_markdown(pages)
+    text, ranges = render_pages(pages)
     return make_document(
         source,
         text,
@@ -179,7 +176,7 @@ _NO_TITLE = re.compile(
 def _choose_title(metadata: str, pages: Sequence[PageLayout], stem: str) -> str:
     """Return the first sensible title: the metadata's, page 1's first heading, or the stem."""
     shown = [
-        join_lines(block.lines)
+        dehyphenate_lines(block.lines)
         for page in pages[:1]
         for block in page.blocks
         if block.kind == "heading" and block.level == 1
@@ -190,13 +187,119 @@ def _choose_title(metadata: str, pages: Sequence[PageLayout], stem: str) -> str:
     return clean_line(re.sub(r"[_]+|(?<=\w)-(?=\w)", " ", stem)) or "Untitled"
 
 
+# Tables that include the text above or below them.
+#
+# liteparse sometimes takes the paragraphs next to a table for rows of it and cuts them into cells.
+# Rows of a page that run across without a gap, and reach further than a cell, are text: at the
+# beginning or end of a table they become paragraphs again.
+
+
+def _release_text(pages: Sequence[PageLayout]) -> None:
+    """Turn text that was taken for rows of a table into paragraphs, in place."""
+    for page in pages:
+        if any(block.kind == "table" for block in page.blocks):
+            page.blocks[:] = [piece for block in page.blocks for piece in _split_table(block, page)]
+
+
+_REACH = 0.45  # of the page's width: text reaches further at least once
+
+
+def _split_table(table: PdfBlock, page: PageLayout) -> list[PdfBlock]:
+    if table.kind != "table":
+        return [table]
+    inside = set(map(id, table.items))
+    rows: list[PdfLine] = []
+    prose: list[bool] = []
+    for row, items in zip(page.rows, page.cells, strict=True):
+        if not inside.isdisjoint(map(id, items)):
+            rows.append(row)
+            prose.append(_is_prose(row, items))
+    reach = _REACH * page.width
+    if all(prose) and any(row.width > reach for row in rows):
+        return _group_paragraphs(rows)
+    whole = [row for row in table.rows if any(row)]
+    # The box may cover text that is not in the table.
+    letters = list(accumulate(_count_letters(row.text) for row in rows))
+    total = sum(_count_letters(" ".join(row)) for row in whole)
+    if total not in letters or all(prose) or not any(prose):
+        return [table]
+    end = letters.index(total) + 1
+    rows, prose = rows[:end], prose[:end]
+    first = prose.index(False) if False in prose else 0
+    last = end - prose[::-1].index(False) if False in prose else end
+    first = first if any(row.width > reach for row in rows[:first]) else 0
+    last = last if any(row.width > reach for row in rows[last:]) else end
+    if (first, last) == (0, end):
+        return [table]
+    table.rows[:] = _select_rows(whole, rows, first, last)
+    return [*_group_paragraphs(rows[:first]), table, *_group_paragraphs(rows[last:])]
+
+
+def _select_rows(
+    table: Sequence[list[str]], rows: Sequence[PdfLine], first: int, last: int
+) -> list[list[str]]:
+    """Return the table's rows for the printed rows from `first` to `last` only.
+
+    A row shared with text outside is replaced by its printed rows.
+    """
+    ends = list(accumulate((_count_letters(row.text) for row in rows), initial=0))
+    low, high = ends[first], ends[last]
+    found: list[list[str]] = []
+    at, done = 0, first
+    for row in table:
+        at, begin = at + _count_letters(" ".join(row)), at
+        if begin >= low and at <= high:
+            while done < last and ends[done] < begin:
+                found.append([rows[done].text])
+                done += 1
+            found.append(row)
+            while done < last and ends[done + 1] <= at:
+                done += 1
+    found.extend([row.text] for row in rows[done:last])
+    return found
+
+
+_CELL_GAP = 1.8  # of the type size: a wider gap is between cells
+
+
+def _is_prose(row: PdfLine, items: Sequence[TextItem]) -> bool:
+    gaps = [b.x - (a.x + a.width) for a, b in pairwise(items)]
+    if split_number(row.text)[0] is not None:
+        gaps = gaps[1:]  # the one after a number may be wide
+    return all(gap < _CELL_GAP * max(row.size, 1.0) for gap in gaps)
+
+
+_LETTER = re.compile(r"\w")
+
+
+def _count_letters(text: str) -> int:
+    return len(_LETTER.findall(text))
+
+
+def _group_paragraphs(lines: Sequence[PdfLine]) -> list[PdfBlock]:
+    """Return lines as paragraphs, split where the space or the type changes."""
+    blocks: list[PdfBlock] = []
+    for line in lines:
+        last = blocks[-1].lines[-1] if blocks else None
+        if (
+            last is not None
+            and line.y - (last.y + last.height) < 0.5 * last.height
+            and line.bold == last.bold
+            and abs(line.size - last.size) < 0.5
+        ):
+            blocks[-1].lines.append(line)
+        else:
+            blocks.append(PdfBlock("paragraph", [line]))
+    return blocks
+
+
 # Blocks as Markdown.
 #
 # A paragraph is one line, and whatever would make it a heading, list, quote, fence or table by
 # accident is escaped, so the text has no other headings than the repaired ones.
 
 
-def render_markdown(pages: Sequence[PageLayout]) -> tuple[str, tuple[Page, ...]]:
+def render_pages(pages: Sequence[PageLayout]) -> tuple[str, tuple[Page, ...]]:
     """Return the text of all pages, a blank line between them, and the range of each.
 
     The ranges tile the text: a page ends where the next one begins, and a page without text is
@@ -252,24 +355,24 @@ def _render_block(block: PdfBlock, depth: int) -> tuple[str, int]:
     if block.kind == "chrome":
         return "", depth
     if block.kind == "heading":
-        title = _TRAILING_HASHES.sub(r"\\\1", join_lines(block.lines))
+        title = _TRAILING_HASHES.sub(r"\\\1", dehyphenate_lines(block.lines))
         return (f"{'#' * block.level} {title}" if title else ""), -1
     if block.kind == "list_item":
         depth = min(block.level, depth + 1)
         item = _render_item(block)
         return ("    " * depth + item if item else ""), depth
     if block.kind == "table":
-        return _render_table(block.rows), -1
+        return format_table(block.rows), -1
     if block.verbatim:
         return _render_code(block.verbatim), -1
-    return escape_line(join_lines(block.lines)), -1
+    return escape_line(dehyphenate_lines(block.lines)), -1
 
 
 _BULLETS = "•◦▪▫■□●○‣⁃∙·*–—-+"
 
 
 def _render_item(block: PdfBlock) -> str:
-    text = join_lines(block.lines)
+    text = dehyphenate_lines(block.lines)
     if block.marker and text.startswith(block.marker):
         text = text[len(block.marker) :].lstrip()
     marker = block.marker if _NUMBER.fullmatch(block.marker) else "-"
@@ -296,19 +399,6 @@ def escape_line(text: str) -> str:
     if _RULE.match(text) or _ACCIDENT.match(text):
         return "\\" + text
     return _NUMBER.sub(r"\1\\\2", text, count=1) if _NUMBER.match(text) else text
-
-
-def _render_table(rows: Sequence[Sequence[str]]) -> str:
-    width = max((len(row) for row in rows), default=0)
-    if not width:
-        return ""
-    lines = [
-        "| "
-        + " | ".join([*(cell.replace("|", "\\|") for cell in row), *[""] * (width - len(row))])
-        + " |"
-        for row in rows
-    ]
-    return "\n".join([lines[0], "|" + "---|" * width, *lines[1:]])
 
 
 _FENCE = re.compile(r"`{3,}")

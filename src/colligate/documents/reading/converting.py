@@ -1,0 +1,312 @@
+"""Files that other libraries turn into Markdown: HTML, office files, e-books and e-mail.
+
+kreuzberg reads most of them, without cache, OCR and network and in bounded time; mammoth reads Word
+documents and the standard library e-mail. HTML, and what mammoth makes, is repaired by lxml first.
+"""
+
+from __future__ import annotations
+
+import email
+import email.policy
+import io
+import re
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from email.errors import MessageError
+from email.message import EmailMessage, MIMEPart
+from functools import partial
+from typing import Any
+
+from lxml import etree  # type: ignore[import-untyped]
+from lxml import html as lxml_html
+
+from colligate.documents.document import Document, Page, clean_text
+from colligate.documents.reading.decoding import decode
+from colligate.documents.reading.formats import EPUB, PPTX, RTF, Container
+from colligate.documents.reading.limits import check_archive
+from colligate.documents.reading.source import SourceFile, make_document
+from colligate.documents.reading.text import text_tree
+from colligate.errors import CorruptFile, EncryptedFile
+
+_NO_TITLES = {"powerpoint presentation", "document", "untitled"}  # what programs fill in
+# Where a chapter of an e-book is not well-formed, its head comes as front matter.
+_CHAPTER_HEAD = re.compile(r"^---\n(?:[\w:.-]+: .*\n)+---\n+", re.MULTILINE)
+
+# A character of the private use area, which kreuzberg neither escapes nor reads as Markdown.
+_PAGE_MARKER = "\n\n\ue000{page_num}\ue000\n\n"
+
+_KEPT = ("title", "subject", "authors", "created_at", "modified_at", "language")
+
+
+def read_office(source: SourceFile) -> Document:
+    """Read a file of any format that kreuzberg turns into Markdown."""
+    form, data = source.format, source.data
+    if form.container is Container.ZIP:
+        members = check_archive(data, str(source.path), source.limits)
+        if any(name.startswith("ppt/notesSlides/") for name in members):
+            source.warn("the speaker's notes are not read")
+    elif form.container is Container.TEXT and form is not RTF:
+        data = source.text.encode()
+    marker = _PAGE_MARKER if form is PPTX else None
+    text, found = _extract_markdown(source, data, form.media_type, page_marker=marker)
+    pages: tuple[Page, ...] = ()
+    if form is PPTX:
+        text, pages = _split_slides(text)
+    elif form is EPUB:
+        text = _CHAPTER_HEAD.sub("", text)
+    metadata = {
+        key: ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+        for key in _KEPT
+        if (value := found.get(key))
+    }
+    title = metadata.get("title", "")
+    return make_document(
+        source,
+        text,
+        title=None if title.lower() in _NO_TITLES else title,
+        metadata=metadata,
+        pages=pages,
+    )
+
+
+_SECONDS = 300
+_EMBEDDED_PICTURE = re.compile(r"!\[([^\[\]\n]*)\]\((?:data:[^()\s]*|[^()\s:]+\.\w{3,4})\)")
+
+
+def _extract_markdown(
+    source: SourceFile, data: bytes, media_type: str, *, page_marker: str | None = None
+) -> tuple[str, Mapping[str, Any]]:
+    """Return the Markdown and the metadata of bytes; put `page_marker` before each page."""
+    # Imported here: the library has 76 MB.
+    import kreuzberg
+
+    config = kreuzberg.ExtractionConfig(
+        use_cache=False,
+        enable_quality_processing=False,
+        output_format="markdown",
+        extraction_timeout_secs=_SECONDS,
+        concurrency=kreuzberg.ConcurrencyConfig(max_threads=1),
+        content_filter=kreuzberg.ContentFilterConfig(strip_repeating_text=False),
+    )
+    config.disable_ocr = True  # type: ignore[attr-defined]  # its stub lags behind
+    config.max_archive_depth = 0
+    if page_marker is not None:
+        config.pages = kreuzberg.PageConfig(insert_page_markers=True, marker_format=page_marker)
+    try:
+        result = kreuzberg.extract_bytes_sync(data, media_type, config)
+    except Exception as error:  # whatever a parser in another language raises is a damaged file
+        reason = re.sub(r"^\w+Error: ", "", str(error))
+        if re.search(r"encrypt|password", reason, re.IGNORECASE):
+            raise source.error(EncryptedFile, "it is encrypted", "remove its password") from error
+        raise source.error(CorruptFile, reason[:200], "open and save it again") from error
+    text = clean_text(result.content)
+    return _EMBEDDED_PICTURE.sub(r"\1", text).strip("\n") + "\n", result.metadata
+
+
+# Presentations: one section and one page for each slide.
+
+_MARK = re.compile(r"\n*\ue000(\d+)\ue000\n*")
+_SLIDE_HEADING = re.compile(r"#{1,6} \S")
+
+
+def _split_slides(marked: str) -> tuple[str, tuple[Page, ...]]:
+    """Return the Markdown without marks, each slide under a heading, and the slides' ranges."""
+    _, *parts = _MARK.split(marked)
+    text, pages = "", []
+    for number, content in zip(map(int, parts[::2]), parts[1::2], strict=True):
+        start = len(text)
+        if not _SLIDE_HEADING.match(content):
+            text += f"## Slide {number}\n\n"
+        text += content.strip("\n") + "\n\n"
+        pages.append(Page(number, start, len(text)))
+    return text, tuple(pages)
+
+
+# HTML
+
+
+def read_html(source: SourceFile) -> Document:
+    """Read an HTML page as Markdown, without its head."""
+    page = _parse_html(source, source.text)
+    metadata = {"language": page.language} if page.language else None
+    return make_document(source, page.text, title=page.title, metadata=metadata)
+
+
+@dataclass(frozen=True, slots=True)
+class _HtmlPage:
+    """An HTML page: its body as Markdown, its title, and the language it declares."""
+
+    text: str
+    title: str | None
+    language: str | None
+
+
+# A character of the private use area, as kreuzberg would escape a backslash once more.
+_ESCAPE = "\ue002"
+_SAVE = "save the page again"
+
+
+def _parse_html(source: SourceFile, written: str) -> _HtmlPage:
+    """Parse HTML as browsers do, unclosed elements included; refuse it if thousands nest."""
+    parser = lxml_html.HTMLParser(encoding="utf-8", huge_tree=True, remove_comments=True)
+    try:
+        root = lxml_html.document_fromstring(written.encode(), parser=parser)
+    except etree.ParserError:  # nothing but comments and the like
+        return _HtmlPage("", None, None)
+    except etree.XMLSyntaxError as error:
+        raise source.error(CorruptFile, str(error), _SAVE) from error
+    if any("depth" in entry.message for entry in parser.error_log):
+        raise source.error(CorruptFile, "its elements nest too deeply", _SAVE)
+    title = root.findtext(".//title")
+    for head in root.findall("head"):
+        root.remove(head)
+    _flatten(root)
+    _escape(root)
+    page = etree.tostring(root, method="html", encoding="utf-8")
+    text, _ = _extract_markdown(source, page, "text/html")
+    return _HtmlPage(
+        text.replace(_ESCAPE, "\\"), " ".join((title or "").split()) or None, root.get("lang")
+    )
+
+
+# kreuzberg silently drops text that nests deeper than this many elements.
+_DEEPEST = 40
+_NOT_TEXT = ("script", "style", "template", "noscript")
+
+
+def _flatten(root: lxml_html.HtmlElement) -> None:
+    """Turn each element at the greatest depth into a paragraph of all its text."""
+    level = [root]
+    for _ in range(_DEEPEST):
+        level = [child for element in level for child in element if isinstance(child.tag, str)]
+    for element in level:
+        if len(element):
+            etree.strip_elements(element, *_NOT_TEXT, with_tail=False)
+            text, tail = " ".join(element.text_content().split()), element.tail
+            element.clear()
+            element.tag, element.text, element.tail = "p", text, tail
+
+
+_VERBATIM = ("pre", "code", *_NOT_TEXT)
+_ESCAPED = rf"\1{_ESCAPE}\2"
+_MARKDOWN = re.compile(r"\A(\s*)(#{1,6}(?=\s)|`{3,}|~{3,})")
+
+
+def _escape(root: lxml_html.HtmlElement) -> None:
+    """Escape what Markdown would take for a heading or a code fence at a line's beginning."""
+    for element in root.iter():
+        if element.tag not in _VERBATIM and element.text:
+            element.text = _MARKDOWN.sub(_ESCAPED, element.text)
+        if element.tag == "br" and element.tail:
+            element.tail = _MARKDOWN.sub(_ESCAPED, element.tail)
+
+
+# DOCX through mammoth, whose HTML is then read like any page's.
+#
+# kreuzberg's own DOCX reader (4.10.4) loses every "&", "<" and ">" of the text, flattens nested
+# lists and misses lists that a style makes; mammoth does none of this.
+
+# Styles that mammoth's own map lacks. "List Bullet 2" is the second level of a list.
+_STYLES = "\n".join(
+    [
+        "p[style-name='Title'] => h1.title:fresh",
+        *(f"p[style-name='heading {n}'] => h6:fresh" for n in (7, 8, 9)),
+        *(
+            f"p[style-name='List {kind} {n}'] => "
+            + " > ".join(["ul|ol > li"] * (n - 1))
+            + f" > {tag} > li:fresh"
+            for kind, tag in (("Bullet", "ul"), ("Number", "ol"))
+            for n in (2, 3, 4, 5)
+        ),
+    ]
+)
+_TITLE = re.compile(r'<h1 class="title">(.*?)</h1>')
+_HEADING = re.compile(r"^(?=#{1,5} )", re.MULTILINE)
+
+
+def read_docx(source: SourceFile) -> Document:
+    """Read a Word document without its pictures."""
+    # Imported here: few files are DOCX, and the import takes time.
+    import mammoth  # type: ignore[import-untyped]
+
+    check_archive(source.data, str(source.path), source.limits)
+    try:
+        converted = mammoth.convert_to_html(
+            io.BytesIO(source.data), style_map=_STYLES, convert_image=lambda _: []
+        )
+        metadata = _read_properties(source.data)
+    except Exception as error:  # mammoth lets whatever the XML and zip readers raise through
+        why = f"it is damaged ({error})"
+        raise source.error(CorruptFile, why, "open and save it again") from error
+    text = _parse_html(source, converted.value).text
+    titles = _TITLE.findall(converted.value)
+    if len(titles) == 1 and text.startswith("# "):
+        first, line_end, rest = text.partition("\n")
+        text = first + line_end + _HEADING.sub("#", rest)  # the title is above the headings
+    title = metadata.get("title") if not titles else None
+    return make_document(source, text, title=title, metadata=metadata)
+
+
+_CORE = "docProps/core.xml"
+_PROPERTIES = {
+    "title": "{http://purl.org/dc/elements/1.1/}title",
+    "authors": "{http://purl.org/dc/elements/1.1/}creator",
+    "subject": "{http://purl.org/dc/elements/1.1/}subject",
+    "created_at": "{http://purl.org/dc/terms/}created",
+    "modified_at": "{http://purl.org/dc/terms/}modified",
+}
+
+
+def _read_properties(data: bytes) -> dict[str, str]:
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        if _CORE not in archive.namelist():
+            return {}
+        parser = etree.XMLParser(resolve_entities=False, no_network=True)
+        core = etree.fromstring(archive.read(_CORE), parser)
+    found = {name: (core.findtext(tag) or "").strip() for name, tag in _PROPERTIES.items()}
+    return {name: value for name, value in found.items() if value}
+
+
+# E-mail: the subject is the title; the text is who wrote to whom and when, then the body.
+
+_SHOWN = ("From", "To", "Cc", "Date")
+_KEPT_HEADERS = (*_SHOWN, "Subject", "Message-ID", "In-Reply-To")
+
+
+def read_email(source: SourceFile) -> Document:
+    """Read a message in Internet format (RFC 5322); attachments are named, not read."""
+    try:
+        message = email.message_from_bytes(source.data, EmailMessage, policy=email.policy.default)
+        kept = {name: " ".join(str(message.get(name, "")).split()) for name in _KEPT_HEADERS}
+        attached = [part.get_filename() or "unnamed" for part in message.iter_attachments()]
+        body = message.get_body(("plain", "html"))
+        content = "" if body is None else clean_text(_read_content(body))
+    except (MessageError, ValueError, LookupError, TypeError, AttributeError) as error:
+        # The standard library's parser raises all of these at malformed messages.
+        why = f"its message is malformed ({error})"
+        raise source.error(CorruptFile, why, "save it again") from error
+    metadata = {name.lower(): value for name, value in kept.items() if value}
+    if attached:
+        metadata["attachments"] = ", ".join(attached)
+        source.warn(f"attachments are not read: {metadata['attachments']}")
+    subject = kept["Subject"] or source.stem
+    head = "\n".join(f"{name}: {kept[name]}" for name in _SHOWN if kept[name])
+    if body is not None and body.get_content_type() == "text/html":
+        marked_up = _parse_html(source, content).text
+        text = f"# {subject}\n\n{head}\n\n{marked_up}"
+        return make_document(source, text, title=subject, metadata=metadata)
+    text = "\n\n".join(part for part in (head, content.strip("\n")) if part) + "\n"
+    tree = partial(text_tree, prose=False)
+    return make_document(source, text, tree=tree, title=subject, metadata=metadata)
+
+
+def _read_content(part: MIMEPart) -> str:
+    content = part.get_payload(decode=True)
+    if not isinstance(content, bytes) or not content.strip():
+        return ""
+    charset = part.get_content_charset()
+    try:
+        return content.decode(charset or "utf-8")
+    except (LookupError, UnicodeDecodeError):
+        return decode(content)[0]

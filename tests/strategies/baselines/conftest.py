@@ -1,0 +1,1 @@
+from support.films import sources  # noqa: F401
