@@ -179,7 +179,7 @@ class ModelOptions(RoleOptions):
         return Settings.load(self.config)
 
     def names(self) -> dict[str, str | None]:
-        """Return the names that were given, by what `Settings.given` calls them."""
+        """Return the names that were given, by what `Settings.override` calls them."""
         return {
             "reader": self.model,
             "worker": self.worker_model,

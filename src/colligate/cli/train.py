@@ -313,7 +313,6 @@ def train_fit_command(
     """
     from colligate.cli.progress import watch_run
     from colligate.errors import UsageError
-    from colligate.training.fitting import fit, read_rank
     from colligate.training.recipes import export_llama_factory
 
     settings = parameters or []
@@ -326,6 +325,8 @@ def train_fit_command(
         else:
             print_result(file)
         return ANSWERED
+    from colligate.training.fitting import fit, read_rank
+
     arguments = {"recipe": recipe, "data": str(data), "base": base, "set": settings}
     # Not on an event loop: training is one long piece of work in the main thread.
     with watch_run() as watcher:

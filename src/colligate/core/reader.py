@@ -71,8 +71,9 @@ async def read(
     first = await run.structured(asked, spec.reply, role=role, max_tokens=spec.tokens)
     reply = first.value
     if reply.found and not reply.statements:
-        said = first.completions[-1].text
-        reply = await _ask_again(asked, said, spec, role, run) or reply
+        said = Message("assistant", first.completions[-1].text)
+        again = [*asked, said, Message("user", _AGAIN)]
+        reply = await _ask_again(again, spec, role, run) or reply
     documents = await run.documents_of(passages)
     # Locating a quote in a long document takes too long for the event loop.
     cited = await asyncio.to_thread(cite, question, reply.statements, passages, documents)
@@ -89,17 +90,14 @@ async def read(
 async def _ask_again(
     asked: Sequence[Message], reply: str, spec: FormSpec, role: Role, run: Run
 ) -> ReaderReply | JoinedReply | None:
-    """Ask once more, for quotes; return None if there is no valid reply."""
+    """Ask for quotes once more; return None if there is no valid reply."""
     run.emit(Noted("the reader reports an answer but quotes nothing: asking again"))
-    messages = [*asked, Message("assistant", reply), Message("user", _AGAIN)]
+    wanted = _require_statements(spec.reply)
     try:
-        again = await run.structured(
-            messages, _require_statements(spec.reply), role=role, max_tokens=spec.tokens
-        )
+        return (await run.structured(messages, wanted, role=role, max_tokens=spec.tokens)).value
     except (BudgetExceeded, ContextTooSmall, MalformedOutput) as error:
         run.emit(Noted(f"using the reader's first reply: {error.what}"))
         return None
-    return again.value
 
 
 _AGAIN = """\
