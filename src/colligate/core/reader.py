@@ -88,7 +88,7 @@ async def read(
 
 
 async def _ask_again(
-    asked: Sequence[Message], reply: str, spec: FormSpec, role: Role, run: Run
+    messages: Sequence[Message], spec: FormSpec, role: Role, run: Run
 ) -> ReaderReply | JoinedReply | None:
     """Ask for quotes once more; return None if there is no valid reply."""
     run.emit(Noted("the reader reports an answer but quotes nothing: asking again"))
