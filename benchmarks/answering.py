@@ -34,7 +34,7 @@ COSTS = (
 )
 
 
-def method(written: str) -> Strategy:
+def parse_method(written: str) -> Strategy:
     """The strategy of a method, set up."""
     name, _, parameters = written.partition(":")
     return set_parameters(load_strategy(name), [one for one in parameters.split(",") if one])
@@ -48,12 +48,12 @@ class Setting:
     embedder: Embedder
     reranker: Reranker | None = None
 
-    def run(self, sources: Sources) -> Run:
+    def make_run(self, sources: Sources) -> Run:
         """A run of its own for each question."""
         return Run(sources, self.models, Meter(), reranker=self.reranker, embedder=self.embedder)
 
 
-async def answered(strategy: Strategy, question: str, run: Run) -> tuple[Answer | None, Row]:
+async def answer_question(strategy: Strategy, question: str, run: Run) -> tuple[Answer | None, Row]:
     """The answer and what is known of it; none where the strategy broke, which `error` says."""
     began = time.perf_counter()
     answer, error = None, ""
@@ -62,7 +62,7 @@ async def answered(strategy: Strategy, question: str, run: Run) -> tuple[Answer 
     except ColligateError as trouble:
         error = f"{type(trouble).__name__}: {trouble}"
     row: Row = {
-        **costs(run.meter),
+        **count_costs(run.meter),
         "seconds": round(time.perf_counter() - began, 3),
         "found": bool(answer and answer.found),
         "text": answer.text if answer else "",
@@ -73,14 +73,14 @@ async def answered(strategy: Strategy, question: str, run: Run) -> tuple[Answer 
     return answer, row
 
 
-def costs(meter: Meter) -> Row:
+def count_costs(meter: Meter) -> Row:
     """Calls and tokens of the chat alone, as the papers count them; what scoring took, apart."""
     chats = [call for call in meter.calls if call.kind == "chat"]
     scorings = [call for call in meter.calls if call.kind == "scoring"]
     roles = dict.fromkeys(call.role for call in chats)
     return {
-        **tokens_of(chats),
-        "by_role": {role: tokens_of([c for c in chats if c.role == role]) for role in roles},
+        **count_tokens(chats),
+        "by_role": {role: count_tokens([c for c in chats if c.role == role]) for role in roles},
         "scoring_passes": sum(call.passes for call in scorings),
         "scoring_tokens": sum(call.usage.input_tokens for call in scorings),
         "searches": meter.retrieval_rounds,
@@ -88,7 +88,7 @@ def costs(meter: Meter) -> Row:
     }
 
 
-def tokens_of(calls: Sequence[Call]) -> Row:
+def count_tokens(calls: Sequence[Call]) -> Row:
     """What calls took together."""
     inside = sum(call.usage.input_tokens for call in calls)
     outside = sum(call.usage.output_tokens for call in calls)
@@ -100,7 +100,7 @@ def tokens_of(calls: Sequence[Call]) -> Row:
     }
 
 
-def documents_of(entries: Sequence[Record]) -> dict[str, Document]:
+def make_documents(entries: Sequence[Record]) -> dict[str, Document]:
     """Paragraphs as documents of their own."""
     return {
         e["id"]: Document(
@@ -117,21 +117,21 @@ def documents_of(entries: Sequence[Record]) -> dict[str, Document]:
 # What was read
 
 
-def retrieved(run: Run) -> list[Span]:
+def list_retrieved(run: Run) -> list[Span]:
     """Every passage that some search of the run returned."""
     events = [event for _, event in run.trace.events if isinstance(event, Retrieved)]
     return list(dict.fromkeys(span for event in events for span in event.spans))
 
 
-def shown_to_models(
+def select_shown_to_models(
     run: Run, documents: Mapping[str, Document], among: Collection[Span]
 ) -> list[Span]:
     """The spans whose text stands in a prompt of the run, blanks aside."""
     prompts = {message.content for message in _messages(run) if message.role != "assistant"}
-    texts = [_blanks_aside(prompt) for prompt in prompts]
+    texts = [_join_blanks(prompt) for prompt in prompts]
     found = []
     for span in among:
-        sought = _blanks_aside(escape(documents[span.document_id].slice(span)))
+        sought = _join_blanks(escape(documents[span.document_id].slice(span)))
         if sought and any(sought in text for text in texts):
             found.append(span)
     return found
@@ -141,17 +141,17 @@ def _messages(run: Run) -> list[Message]:
     return [m for _, event in run.trace.events if isinstance(event, Asked) for m in event.messages]
 
 
-def _blanks_aside(text: str) -> str:
+def _join_blanks(text: str) -> str:
     return " ".join(text.split())
 
 
-def share(wanted: Collection[str], spans: Sequence[Span]) -> float:
+def compute_document_share(wanted: Collection[str], spans: Sequence[Span]) -> float:
     """How many of the documents wanted any of the spans stands in."""
     there = {span.document_id for span in spans}
     return len(there & set(wanted)) / len(set(wanted))
 
 
-def by_step(run: Run, steps: Mapping[str, str]) -> Row:
+def count_by_step(run: Run, steps: Mapping[str, str]) -> Row:
     """Calls and output tokens by step; a step's system message begins as `steps` says."""
     calls: Counter[str] = Counter()
     written: Counter[str] = Counter()
@@ -169,30 +169,32 @@ def by_step(run: Run, steps: Mapping[str, str]) -> Row:
 
 def contains(answers: Sequence[str], text: str) -> float:
     """One of the answers stands in a text, in whole words, after SQuAD's normalisation of both."""
-    plain = f" {normalise_squad(_unmarked(text))} "
+    plain = f" {normalise_squad(_remove_marks(text))} "
     return float(any(f" {wanted} " in plain for wanted in map(normalise_squad, answers) if wanted))
 
 
-def exact(answers: Sequence[str], text: str) -> float:
+def matches_exactly(answers: Sequence[str], text: str) -> float:
     """The text is one of the answers, both normalised."""
     return float(any(normalise_squad(text) == normalise_squad(answer) for answer in answers))
 
 
-def f1(answers: Sequence[str], text: str) -> float:
+def compute_f1(answers: Sequence[str], text: str) -> float:
     """SQuAD's F1 of words, against the nearest answer."""
-    return max((_f1(words(answer), words(text)) for answer in answers), default=0.0)
+    return max(
+        (_compute_f1(split_words(answer), split_words(text)) for answer in answers), default=0.0
+    )
 
 
-def words(text: str) -> list[str]:
+def split_words(text: str) -> list[str]:
     """Return the words that SQuAD's normalisation leaves."""
     return normalise_squad(text).split()
 
 
-def _f1(wanted: Sequence[str], said: Sequence[str]) -> float:
+def _compute_f1(wanted: Sequence[str], said: Sequence[str]) -> float:
     both = (Counter(wanted) & Counter(said)).total()
     return 2 * both / (len(wanted) + len(said)) if both else 0.0
 
 
-def _unmarked(text: str) -> str:
+def _remove_marks(text: str) -> str:
     """Without the marks of citations."""
     return re.sub(r"\[(?:\d+|uncited)\]", " ", text)

@@ -35,18 +35,18 @@ language known family film south north island music system history church county
 company village season second several national university century population government""".split()
 
 
-def prompt_of(prompts, length: int) -> str:
+def make_prompt(prompts, length: int) -> str:
     """A text of `length` tokens, or as good as."""
     text = " ".join(random.Random(length).choices(WORDS, k=length))
     return text[: prompts.token_spans(text)[length - 1][1]]
 
 
-def spans_of(text: str) -> list[tuple[int, int]]:
+def split_spans(text: str) -> list[tuple[int, int]]:
     step = len(text) // SPANS
     return [(at, at + step) for at in range(0, step * SPANS, step)]
 
 
-def in_memory(field: str) -> int:
+def read_memory(field: str) -> int:
     """Bytes of this process: VmRSS now, VmHWM at most since the last reset."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(field):
@@ -74,7 +74,7 @@ def measure(way: str, length: int, target: str, dtype: str, repeats: int) -> dic
 
     def by_attention(text: str) -> list[float]:
         runtime.prefixes.clear()
-        return compute_attention(runtime, prompts, text, spans_of(text))
+        return compute_attention(runtime, prompts, text, split_spans(text))
 
     def by_prefill(text: str) -> None:
         with runtime.inference():
@@ -90,12 +90,12 @@ def measure(way: str, length: int, target: str, dtype: str, repeats: int) -> dic
             statistics.fmean(
                 m for m, (a, b) in zip(masses, covered, strict=True) if max(a, start) < min(b, end)
             )
-            for start, end in spans_of(text)
+            for start, end in split_spans(text)
         ]
 
     look = dict(zip(WAYS, (by_attention, by_matrix, by_prefill), strict=True))[way]
     config = runtime.model.config.get_text_config()
-    text = prompt_of(prompts, length)
+    text = make_prompt(prompts, length)
     tokens = len(prompts.encode_question(text)[0])
     one = config.num_attention_heads * tokens**2
     size = runtime.model.dtype.itemsize
@@ -105,33 +105,35 @@ def measure(way: str, length: int, target: str, dtype: str, repeats: int) -> dic
         "needed": one * config.num_hidden_layers * size,
     }
     # All layers are kept until the end; the softmax of one is made in float32 beside them.
-    if way == "whole matrix" and found["needed"] + one * (size + 8) > 0.9 * available():
-        return {**found, "available": available()}
-    look(prompt_of(prompts, 64))
+    if way == "whole matrix" and found["needed"] + one * (size + 8) > 0.9 * read_available():
+        return {**found, "available": read_available()}
+    look(make_prompt(prompts, 64))
     seconds, most = [], 0
     for _ in range(repeats):
         reset_most()
-        before = in_memory("VmRSS")
-        took, result = timed(look, text)
+        before = read_memory("VmRSS")
+        took, result = time_call(look, text)
         seconds.append(took)
-        most = max(most, in_memory("VmHWM") - before)
+        most = max(most, read_memory("VmHWM") - before)
     found |= {"seconds": statistics.median(seconds), "bytes": most, "result": result}
     if way == "prefill":
         # In turns and in one process, so that what else the machine does weighs on both alike.
         by_attention(text)
-        turns = [timed(by_attention, text)[0] / timed(look, text)[0] for _ in range(repeats)]
+        turns = [
+            time_call(by_attention, text)[0] / time_call(look, text)[0] for _ in range(repeats)
+        ]
         found["attention"] = statistics.median(turns)
     return found
 
 
-def timed(call, *given) -> tuple:
+def time_call(call, *given) -> tuple:
     """Seconds, and what it returned."""
     began = time.perf_counter()
     result = call(*given)
     return time.perf_counter() - began, result
 
 
-def available() -> int:
+def read_available() -> int:
     for line in Path("/proc/meminfo").read_text().splitlines():
         if line.startswith("MemAvailable"):
             return int(line.split()[1]) * 1024
@@ -148,11 +150,11 @@ async def read(length: int, target: str, dtype: str, repeats: int) -> dict:
     with_it, without = [], []
     for turn in range(repeats + 1):
         prompts = await parts.compute(lambda _: parts.prompts())
-        text = prompt_of(prompts, length if turn else 64)
+        text = make_prompt(prompts, length if turn else 64)
         for forget, seconds in ((False, with_it), (True, without)):
             await parts.compute(lambda _: parts.runtime().prefixes.clear())
             began = time.perf_counter()
-            await model.attention([Message("user", text)], spans_of(text))
+            await model.attention([Message("user", text)], split_spans(text))
             if forget:
                 await parts.compute(lambda _: parts.runtime().prefixes.clear())
             reply = await model.chat(ChatRequest([Message("user", text)], max_tokens=ANSWER))
@@ -164,7 +166,7 @@ async def read(length: int, target: str, dtype: str, repeats: int) -> dict:
     return {**found, "with": statistics.median(with_it), "without": statistics.median(without)}
 
 
-def in_process(way: str, length: int, arguments: argparse.Namespace) -> dict:
+def measure_in_process(way: str, length: int, arguments: argparse.Namespace) -> dict:
     command = [sys.executable, __file__, "--measure", way, "--lengths", str(length)]
     command += ["--model", arguments.model, "--dtype", arguments.dtype]
     command += ["--repeats", str(1 if way == "whole matrix" else arguments.repeats)]
@@ -209,8 +211,8 @@ def report(length: int, found: dict[str, dict]) -> None:
 
 def main(arguments: argparse.Namespace) -> None:
     for length in arguments.lengths:
-        report(length, {way: in_process(way, length, arguments) for way in WAYS})
-    found = in_process(READER, min(4096, max(arguments.lengths)), arguments)
+        report(length, {way: measure_in_process(way, length, arguments) for way in WAYS})
+    found = measure_in_process(READER, min(4096, max(arguments.lengths)), arguments)
     against = f"{found['tokens']} tokens, answer of {found['answer']}"
     for which, name in (("with", "remembered"), ("without", "forgotten")):
         again = f"{against}; {found[f'cached {which}']} tokens not read again"

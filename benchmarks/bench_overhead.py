@@ -51,7 +51,7 @@ REPLY = json.dumps(
 )
 
 
-def record(number: int, chance: random.Random) -> dict[str, Any]:
+def make_record(number: int, chance: random.Random) -> dict[str, Any]:
     words = ["lamp", "tower", "coast", "keeper", "winter", "harbour", "stone", "oil", "of", "the"]
     documents = [
         {
@@ -97,7 +97,7 @@ def main() -> None:
     folder = Path(tempfile.mkdtemp(prefix="bench-"))
     try:
         chance = random.Random(1)
-        lines = (json.dumps(record(number, chance)) + "\n" for number in range(questions))
+        lines = (json.dumps(make_record(number, chance)) + "\n" for number in range(questions))
         (folder / "made.jsonl").write_text("".join(lines), "utf-8")
         (folder / "warm").mkdir()
         asyncio.run(run(folder, folder / "warm", traces=True))

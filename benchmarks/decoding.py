@@ -88,14 +88,14 @@ def measure(model: str, dtype: str, rounds: int, tokens: int) -> None:
         speeds = {loop: count * tokens / statistics.median(s) for loop, s in seconds.items()}
         ratios = [a / b for a, b in zip(seconds[ours], seconds[theirs], strict=True)]
         equal = sum(a == b for a, b in zip(texts[ours], texts[theirs], strict=True))
-        figure(f"{count} at once: ours", speeds[ours], "tokens/s", about)
-        figure(f"{count} at once: theirs", speeds[theirs], "tokens/s", about)
-        figure(f"{count} at once: theirs over ours", statistics.median(ratios), "x", about)
-        figure(f"{count} at once: equal answers", equal / count, "share", about)
+        print_figure(f"{count} at once: ours", speeds[ours], "tokens/s", about)
+        print_figure(f"{count} at once: theirs", speeds[theirs], "tokens/s", about)
+        print_figure(f"{count} at once: theirs over ours", statistics.median(ratios), "x", about)
+        print_figure(f"{count} at once: equal answers", equal / count, "share", about)
     theirs.manager.stop()
 
 
-def figure(name: str, value: float, unit: str, against: str) -> None:
+def print_figure(name: str, value: float, unit: str, against: str) -> None:
     row = {"figure": name, "value": float(f"{value:.3g}"), "unit": unit, "against": against}
     print(json.dumps(row), flush=True)
 

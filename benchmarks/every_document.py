@@ -33,18 +33,26 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
-from answering import COSTS, Setting, answered, costs, method, retrieved, shown_to_models
-from breaking import of_spd_rag
+from answering import (
+    COSTS,
+    Setting,
+    answer_question,
+    count_costs,
+    list_retrieved,
+    parse_method,
+    select_shown_to_models,
+)
+from breaking import measure_spd_rag
 from colligate.core.run import Run
 from colligate.documents import Document, Span
 from colligate.library.in_memory import InMemorySources
 from colligate.models import Role
-from every_document_data import SUITES, NeedsAll, every_document
+from every_document_data import SUITES, NeedsAll, load_questions
 from evidence_measuring import (
     Row,
     Rows,
     add_arguments,
-    by_question,
+    index_by_question,
     open_embedder_of,
     open_models,
     open_reranker_of,
@@ -76,49 +84,49 @@ class Asking:
     setting: Setting
     documents: dict[str, Document]
 
-    async def row(self, question: NeedsAll, written: str) -> Row:
+    async def measure(self, question: NeedsAll, written: str) -> Row:
         """One method's answer to one question, measured."""
         documents = {id_: self.documents[id_] for id_ in question.documents}
         counting = self.setting.models[Role.READER]
         whole = sum([await counting.count_tokens(each.text) for each in documents.values()])
         async with InMemorySources(list(documents.values()), self.setting.embedder) as sources:
             await sources.search("index", k=1)  # not in the time of the answer
-            run = self.setting.run(sources)
-            row = await self._answered(question, written, run)
+            run = self.setting.make_run(sources)
+            row = await self._answer(question, written, run)
         return {"documents": len(documents), "facts": len(question.facts), "whole": whole, **row}
 
-    async def _answered(self, question: NeedsAll, written: str, run: Run) -> Row:
+    async def _answer(self, question: NeedsAll, written: str, run: Run) -> Row:
         if written.partition(":")[0] in (SEARCH, EACH):
             began = time.perf_counter()
-            found = await searched(question, written, run)
+            found = await search_passages(question, written, run)
             seconds = round(time.perf_counter() - began, 3)
-            row: Row = {**costs(run.meter), "seconds": seconds, "error": ""}
+            row: Row = {**count_costs(run.meter), "seconds": seconds, "error": ""}
             return {**row, "measures": {"facts found": self._share(question, found)}}
-        answer, row = await answered(method(written), question.text, run)
-        found = retrieved(run)
+        answer, row = await answer_question(parse_method(written), question.text, run)
+        found = list_retrieved(run)
         reached = [piece.span for piece in answer.evidence] if answer else []
-        read = shown_to_models(run, self.documents, dict.fromkeys([*found, *reached]))
+        read = select_shown_to_models(run, self.documents, dict.fromkeys([*found, *reached]))
         cited = [citation.span for citation in answer.citations] if answer else []
         measures = {
             "facts found": self._share(question, found),
             "facts read": self._share(question, read),
             "facts reached": self._share(question, reached),
             "facts cited": self._share(question, cited),
-            "documents reached": share_of(question, reached),
+            "documents reached": compute_reached_share(question, reached),
             "answered": float(row["found"]),
             "broken": float(bool(row["error"])),
         }
         if all(fact.figure for fact in question.facts):
             said = f"{row['text']} {row['short']}" if row["found"] else ""
-            known = [fact.stands_in(said) for fact in question.facts]
+            known = [fact.is_in(said) for fact in question.facts]
             measures["figures said"] = sum(known) / len(known)
-        return {**row, **of_spd_rag(run), "measures": measures}
+        return {**row, **measure_spd_rag(run), "measures": measures}
 
     def _share(self, question: NeedsAll, spans: Sequence[Span]) -> float:
         """How many facts stand in one of the spans, of their own document."""
         there = [
             any(
-                fact.stands_in(self.documents[span.document_id].slice(span))
+                fact.is_in(self.documents[span.document_id].slice(span))
                 for span in spans
                 if span.document_id == fact.document
             )
@@ -127,7 +135,7 @@ class Asking:
         return sum(there) / len(there)
 
 
-async def searched(question: NeedsAll, written: str, run: Run) -> list[Span]:
+async def search_passages(question: NeedsAll, written: str, run: Run) -> list[Span]:
     """The best passages for the question, of all documents or of each."""
     name, _, k = written.partition(":k=")
     views = [[id_] for id_ in question.documents] if name == EACH else [list(question.documents)]
@@ -135,14 +143,14 @@ async def searched(question: NeedsAll, written: str, run: Run) -> list[Span]:
     return [hit.passage.span for found in hits for hit in found]
 
 
-def share_of(question: NeedsAll, spans: Sequence[Span]) -> float:
+def compute_reached_share(question: NeedsAll, spans: Sequence[Span]) -> float:
     """How many of the documents that have a fact the spans touch."""
     wanted = {fact.document for fact in question.facts}
     return len(wanted & {span.document_id for span in spans}) / len(wanted)
 
 
 async def measure(arguments: argparse.Namespace) -> None:
-    documents, questions = every_document(
+    documents, questions = load_questions(
         arguments.suite, arguments.data, arguments.limit, arguments.offset
     )
     rows = Rows(arguments.out, KEYS)
@@ -165,7 +173,7 @@ async def measure(arguments: argparse.Namespace) -> None:
                     "reranker": arguments.reranker,
                 }
                 if key not in rows:
-                    rows.add(key | await asking.row(question, written))
+                    rows.add(key | await asking.measure(question, written))
                 wanted.append(rows[key])
                 measures = " ".join(f"{n} {v:.2f}" for n, v in rows[key]["measures"].items())
                 trouble = rows[key]["error"]
@@ -192,8 +200,8 @@ def report(rows: Sequence[Row], arguments: argparse.Namespace) -> None:
             for name in own[0]["measures"]:
                 say_difference(
                     f"{suite}: {name}, {written} over {other}",
-                    by_question(own, name),
-                    by_question(by_method[other], name),
+                    index_by_question(own, name),
+                    index_by_question(by_method[other], name),
                     seed,
                     "share",
                 )
@@ -222,27 +230,29 @@ def say_costs(rows: Sequence[Row], arguments: argparse.Namespace, written: str) 
         every = sum(sum(row["agents"].values()) for row in agents)
         say(f"{suite}: agents that ended as {status}, {written}", count, "count", f"of {every}")
     ratios = {
-        "tokens over whole": [row["tokens"] / (row["whole"] + last_output(row)) for row in whole],
-        "cost over whole": [dollars(row, arguments.prices) for row in whole],
+        "tokens over whole": [
+            row["tokens"] / (row["whole"] + get_last_output(row)) for row in whole
+        ],
+        "cost over whole": [compute_cost_ratio(row, arguments.prices) for row in whole],
     }
     for figure, values in ratios.items():
         against = paper.get(figure, "")
         say_mean(f"{suite}: {figure}, {written}", values, seed, "ratio", against)
 
 
-def last_output(row: Row) -> int:
+def get_last_output(row: Row) -> int:
     """What the reader wrote: all documents in one prompt would be answered at least as briefly."""
     return int(row["by_role"].get("reader", {}).get("output_tokens", 0))
 
 
-def dollars(row: Row, prices: Sequence[float]) -> float:
+def compute_cost_ratio(row: Row, prices: Sequence[float]) -> float:
     """What a question cost over what all its documents in one prompt of the reader's would."""
     read_in, read_out, work_in, work_out = prices
     spent = 0.0
     for role, used in row["by_role"].items():
         inside, outside = (work_in, work_out) if role == "worker" else (read_in, read_out)
         spent += used["input_tokens"] * inside + used["output_tokens"] * outside
-    return spent / float(row["whole"] * read_in + last_output(row) * read_out)
+    return spent / float(row["whole"] * read_in + get_last_output(row) * read_out)
 
 
 def main() -> None:
@@ -258,7 +268,7 @@ def main() -> None:
     if asking and arguments.model is None:
         parser.error(f"{asking[0]} asks a model: name one with --model")
     for written in asking:
-        method(written)  # what is misspelt is said before anything is loaded
+        parse_method(written)  # what is misspelt is said before anything is loaded
     asyncio.run(measure(arguments))
 
 

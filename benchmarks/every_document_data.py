@@ -26,13 +26,13 @@ from colligate.documents import Document
 from evidence_data import (
     Mentions,
     Record,
-    figures,
-    holds,
+    contains_words,
+    list_figures,
     load,
-    loong_documents,
+    load_loong_documents,
     read_records,
-    some,
-    words,
+    select_some,
+    split_words,
 )
 
 FEWEST_DIGITS = 4
@@ -46,9 +46,11 @@ class Fact:
     sought: str
     figure: bool = True
 
-    def stands_in(self, text: str) -> bool:
+    def is_in(self, text: str) -> bool:
         """Whether a text says it, the figure as it is written there."""
-        return self.sought in figures(text) if self.figure else holds(text, self.sought)
+        return (
+            self.sought in list_figures(text) if self.figure else contains_words(text, self.sought)
+        )
 
 
 @dataclass(frozen=True)
@@ -61,13 +63,13 @@ class NeedsAll:
     facts: tuple[Fact, ...]
 
 
-def every_document(
+def load_questions(
     suite: str, data: Path, limit: int | None = None, offset: int = 0
 ) -> tuple[dict[str, Document], list[NeedsAll]]:
     """The documents of a suite by id, and its questions, or the same few of them."""
-    questions = some(SUITES[suite](data), limit, offset)
+    questions = select_some(SUITES[suite](data), limit, offset)
     wanted = {id_ for question in questions for id_ in question.documents}
-    return loong_documents(data, wanted), questions
+    return load_loong_documents(data, wanted), questions
 
 
 def _trends(data: Path) -> list[NeedsAll]:
@@ -75,16 +77,16 @@ def _trends(data: Path) -> list[NeedsAll]:
     questions = []
     for record in _financial(data, {2, 4}):
         ids = tuple(each["id"] for each in record["documents"])
-        facts = tuple(map(Fact, ids, figures_in_turn(record["answers"][0], len(ids))))
+        facts = tuple(map(Fact, ids, list_figures_in_turn(record["answers"][0], len(ids))))
         if len(facts) == len(ids) and _all_stand(facts, texts):
             questions.append(NeedsAll(record["id"], record["question"], ids, facts))
     return questions
 
 
-def figures_in_turn(answer: str, documents: int) -> list[str]:
+def list_figures_in_turn(answer: str, documents: int) -> list[str]:
     """The answer's figures where there is one for each document, in their order; else none."""
     said = re.sub(r"\d[\d.,]*\s*%", " ", answer)
-    found = [figure for figure in figures(said) if not re.fullmatch(r"(?:19|20)\d\d", figure)]
+    found = [figure for figure in list_figures(said) if not re.fullmatch(r"(?:19|20)\d\d", figure)]
     return found if len(found) == documents and all(map(_distinct, found)) else []
 
 
@@ -92,7 +94,7 @@ def _reports(data: Path) -> list[NeedsAll]:
     texts = _texts(data)
     by_line: dict[str, dict[str, tuple[str, Fact]]] = {}
     for record in _financial(data, {1}):
-        line, title, fact = single(record)
+        line, title, fact = parse_single(record)
         if line and _distinct(fact.sought) and _all_stand([fact], texts):
             by_line.setdefault(line, {})[fact.document] = (title, fact)
     questions = []
@@ -104,14 +106,14 @@ def _reports(data: Path) -> list[NeedsAll]:
     return questions
 
 
-def single(record: Record) -> tuple[str, str, Fact]:
+def parse_single(record: Record) -> tuple[str, str, Fact]:
     """The line of a report that a look-up asks for, whose, and its figure there.
 
     The line is empty where the question is not of a form that names one.
     """
     asked, answer = record["question"], record["answers"][0]
-    by_company = not figures(answer)
-    figure = figures(asked.rpartition("$")[2] if by_company else answer)[0]
+    by_company = not list_figures(answer)
+    figure = list_figures(asked.rpartition("$")[2] if by_company else answer)[0]
     named = answer if by_company else asked
     gold = next(d for d in record["documents"] if d["title"].lower() in named.lower())
     forms = (
@@ -121,7 +123,7 @@ def single(record: Record) -> tuple[str, str, Fact]:
     )
     matches = (re.search(form, asked, re.IGNORECASE) for form in forms)
     line = next((match["line"] for match in matches if match), "")
-    return " ".join(words(line)), gold["title"], Fact(gold["id"], figure)
+    return " ".join(split_words(line)), gold["title"], Fact(gold["id"], figure)
 
 
 def _papers(data: Path) -> list[NeedsAll]:
@@ -146,7 +148,7 @@ def _texts(data: Path) -> dict[str, str]:
 
 
 def _all_stand(facts: Sequence[Fact], texts: Mapping[str, str]) -> bool:
-    return all(fact.stands_in(texts[fact.document]) for fact in facts)
+    return all(fact.is_in(texts[fact.document]) for fact in facts)
 
 
 def _distinct(figure: str) -> bool:

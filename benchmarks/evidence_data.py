@@ -74,17 +74,17 @@ def load(name: str, data: Path, limit: int | None = None) -> Suite:
 # Gold
 
 
-def words(text: str) -> list[str]:
+def split_words(text: str) -> list[str]:
     """Runs of letters and digits, lower case: what marks and blanks stand between."""
     return re.findall(r"[^\W_]+", text.casefold())
 
 
-def holds(text: str, sought: str) -> bool:
+def contains_words(text: str, sought: str) -> bool:
     """Whether the words of `sought` stand in a text, whole and in order ("13" not in "2013")."""
-    return f" {' '.join(words(sought))} " in f" {' '.join(words(text))} "
+    return f" {' '.join(split_words(sought))} " in f" {' '.join(split_words(text))} "
 
 
-def figures(text: str) -> list[str]:
+def list_figures(text: str) -> list[str]:
     """The numbers of a text, as written."""
     return re.findall(r"(?<![\d.,])\d+(?:[.,]\d+)*", text)
 
@@ -101,7 +101,9 @@ class Answers:
         normalised = [answer for answer in map(normalise_squad, self.answers) if answer]
         measures = {
             "answer": float(any(answer in plain for answer in normalised)),
-            "answer in whole words": float(any(holds(shown.text, a) for a in self.answers)),
+            "answer in whole words": float(
+                any(contains_words(shown.text, a) for a in self.answers)
+            ),
         }
         if self.passages:
             measures["gold passage"] = float(
@@ -128,10 +130,10 @@ class Pages:
         measures = {
             "evidence page": float(any(touched)),
             "all evidence pages": float(all(touched)),
-            "evidence words": _share(words(self.evidence), words("\n".join(there))),
+            "evidence words": _share(split_words(self.evidence), split_words("\n".join(there))),
         }
-        if sought := figures(self.evidence):
-            measures["evidence figures"] = _share(sought, figures("\n".join(there)))
+        if sought := list_figures(self.evidence):
+            measures["evidence figures"] = _share(sought, list_figures("\n".join(there)))
         return measures
 
 
@@ -144,7 +146,7 @@ class Figure:
 
     def __call__(self, shown: Shown) -> dict[str, float]:
         here = [p for p in shown.passages if p.document_id == self.document]
-        found = any(self.figure in figures(passage.text) for passage in here)
+        found = any(self.figure in list_figures(passage.text) for passage in here)
         return {"figure": float(found), "right document": float(bool(here))}
 
 
@@ -156,7 +158,7 @@ class Mentions:
 
     def __call__(self, shown: Shown) -> dict[str, float]:
         found = [
-            any(p.document_id == document and holds(p.text, title) for p in shown.passages)
+            any(p.document_id == document and contains_words(p.text, title) for p in shown.passages)
             for document, title in self.pairs
         ]
         return {"mentions": sum(found) / len(found)}
@@ -182,14 +184,14 @@ def _wiki(data: Path, limit: int | None, *, gold_page: bool = False) -> _Loaded:
             tuple(r["gold_document_ids"]) if gold_page else (),
             Answers(r["answers"]),
         )
-        for r in some(read_records(folder / "questions_dev.jsonl.gz"), limit)
+        for r in select_some(read_records(folder / "questions_dev.jsonl.gz"), limit)
     ]
     return documents, questions
 
 
 def _nq20(data: Path, limit: int | None) -> _Loaded:
     """20 passages of 100 words a question, the gold one in the middle."""
-    records = some(read_records(data / "dev" / "nq20_gold_at_9.jsonl.gz"), limit)
+    records = select_some(read_records(data / "dev" / "nq20_gold_at_9.jsonl.gz"), limit)
     documents = {
         d["id"]: Document(
             d["id"],
@@ -215,7 +217,7 @@ def _nq20(data: Path, limit: int | None) -> _Loaded:
 
 def _financebench(data: Path, limit: int | None) -> _Loaded:
     """Filings as plain text; the pages and words the answer rests on."""
-    records = some(read_records(data / "dev" / "financebench.jsonl.gz"), limit)
+    records = select_some(read_records(data / "dev" / "financebench.jsonl.gz"), limit)
     wanted = {r["meta"]["doc_name"] for r in records}
     by_filing: dict[str, list[tuple[int, str]]] = {}
     for page in read_records(data / "dev" / "financebench.corpus.jsonl.gz"):
@@ -234,7 +236,7 @@ def _financebench_pdf(data: Path, limit: int | None) -> _Loaded:
         for r in read_records(data / "dev" / "financebench.jsonl.gz")
         if r["meta"]["doc_name"] in paths
     ]
-    records = some(records, limit)
+    records = select_some(records, limit)
     names = dict.fromkeys(r["meta"]["doc_name"] for r in records)
     read_ones = {name: read_file(paths[name]).documents[0] for name in names}
     questions = [_of_filing(r, read_ones[r["meta"]["doc_name"]]) for r in records]
@@ -269,17 +271,17 @@ def _loong(data: Path, limit: int | None) -> _Loaded:
         for r in read_records(data / "dev" / "loong_en.jsonl.gz")
         if (r["meta"]["type"], r["meta"]["level"]) == ("financial", 1)
     ]
-    records = some(records, limit)
+    records = select_some(records, limit)
     questions = []
     for record in records:
         asked, answer = record["question"], record["answers"][0]
-        by_company = not figures(answer)
-        figure = figures(asked.rpartition("$")[2] if by_company else answer)[0]
+        by_company = not list_figures(answer)
+        figure = list_figures(asked.rpartition("$")[2] if by_company else answer)[0]
         named = answer if by_company else asked
         gold = next(d for d in record["documents"] if d["title"].lower() in named.lower())
         ids = tuple(d["id"] for d in record["documents"])
         questions.append(Question(record["id"], asked, ids, Figure(figure, gold["id"])))
-    return loong_documents(data, _read_by(questions)), questions
+    return load_loong_documents(data, _read_by(questions)), questions
 
 
 def _loong_papers(data: Path, limit: int | None) -> _Loaded:
@@ -294,26 +296,26 @@ def _loong_papers(data: Path, limit: int | None) -> _Loaded:
     for record in records:
         asked = record["question"].lstrip("# ").strip()
         titles = {d["id"]: d["title"] for d in record["documents"]}
-        own = [id_ for id_, title in titles.items() if words(title) == words(asked)]
+        own = [id_ for id_, title in titles.items() if split_words(title) == split_words(asked)]
         if not own:
             continue
         others = {id_: title for id_, title in titles.items() if id_ != own[0]}
         pairs = [(own[0], title) for title in others.values()]
         pairs += [(id_, asked) for id_ in others]
-        pairs = [pair for pair in pairs if holds(texts[pair[0]]["text"], pair[1])]
+        pairs = [pair for pair in pairs if contains_words(texts[pair[0]]["text"], pair[1])]
         if pairs:
             text = f'Which of these papers does "{asked}" cite, and which of them cite it?'
             questions.append(Question(record["id"], text, tuple(titles), Mentions(pairs)))
         if len(questions) == limit:
             break
-    return loong_documents(data, _read_by(questions)), questions
+    return load_loong_documents(data, _read_by(questions)), questions
 
 
 def _read_by(questions: Sequence[Question]) -> set[str]:
     return {id_ for question in questions for id_ in question.documents}
 
 
-def loong_documents(data: Path, wanted: Collection[str]) -> dict[str, Document]:
+def load_loong_documents(data: Path, wanted: Collection[str]) -> dict[str, Document]:
     """Papers and reports of Loong by their ids."""
     records = read_records(data / "dev" / "loong_en.corpus.jsonl.gz")
     papers = [r for r in records if r["id"] in wanted and r["id"].endswith(".md")]
@@ -329,7 +331,7 @@ def _documents(records: Sequence[Record], *, markdown: bool) -> dict[str, Docume
     }
 
 
-def some(records: list[T], limit: int | None, offset: int = 0) -> list[T]:
+def select_some(records: list[T], limit: int | None, offset: int = 0) -> list[T]:
     """All of them, or the same few each time: neighbours are often about one document."""
     if limit is None and not offset:
         return records

@@ -102,7 +102,7 @@ class Corpus:
     stack: AsyncExitStack
     _sources: dict[Chunker, InMemorySources] = field(default_factory=dict)
 
-    async def sources(self, chunker: Chunker) -> InMemorySources:
+    async def open_sources(self, chunker: Chunker) -> InMemorySources:
         """The documents in these chunks."""
         if chunker not in self._sources:
             given = InMemorySources(list(self.documents.values()), self.embedder, chunker=chunker)
@@ -134,7 +134,7 @@ class Ruler:
         return self._known[text]
 
 
-async def filled(
+async def fill_budget(
     ranked: Sequence[Passage], documents: Mapping[str, Document], budget: int, ruler: Ruler
 ) -> Shown:
     """The best passages that fit a budget: each next one that does not is passed over.
@@ -144,16 +144,16 @@ async def filled(
     holds for the sum of the tokens of these pieces and for the whole.
     """
     spans = [passage.span for passage in ranked]
-    await ruler.learn(piece for span in spans for piece in pieces([span], documents))
+    await ruler.learn(piece for span in spans for piece in list_pieces([span], documents))
     room = budget
     while True:
         chosen: list[Span] = []
         for span in spans:
             if not any(span.overlaps(other) for other in chosen):
                 more = [*chosen, span]
-                if sum(map(ruler, pieces(more, documents))) <= room:
+                if sum(map(ruler, list_pieces(more, documents))) <= room:
                     chosen = more
-        evidence = shown(chosen, documents)
+        evidence = make_shown(chosen, documents)
         await ruler.learn([evidence.text])
         excess = ruler(evidence.text) - budget
         if excess <= 0:
@@ -161,13 +161,13 @@ async def filled(
         room -= excess
 
 
-def shown(chosen: Sequence[Span], documents: Mapping[str, Document]) -> Shown:
+def make_shown(chosen: Sequence[Span], documents: Mapping[str, Document]) -> Shown:
     """Spans as a reader gets them."""
     passages = [documents[span.document_id].passage(span) for span in chosen]
-    return Shown("".join(pieces(chosen, documents)).strip(), passages)
+    return Shown("".join(list_pieces(chosen, documents)).strip(), passages)
 
 
-def pieces(chosen: Sequence[Span], documents: Mapping[str, Document]) -> Iterator[str]:
+def list_pieces(chosen: Sequence[Span], documents: Mapping[str, Document]) -> Iterator[str]:
     """Title, headings and texts as they are put together."""
     for id_ in dict.fromkeys(span.document_id for span in chosen):
         document = documents[id_]
@@ -308,7 +308,7 @@ def say_mean(what: str, values: Sequence[float], seed: int, unit: str, against: 
     say(what, float(np.mean(values)), unit, f"{interval}; {against}" if against else interval)
 
 
-def by_question(rows: Sequence[Row], measure: str) -> dict[str, float]:
+def index_by_question(rows: Sequence[Row], measure: str) -> dict[str, float]:
     """One measure of rows that come a question each."""
     return {r["question"]: r["measures"][measure] for r in rows if measure in r["measures"]}
 

@@ -44,14 +44,14 @@ from evidence_measuring import (
     Rows,
     Ruler,
     add_arguments,
-    by_question,
-    filled,
+    fill_budget,
+    index_by_question,
+    make_shown,
     open_embedder_of,
     open_models,
     say,
     say_difference,
     say_means,
-    shown,
 )
 
 CHUNKS: Mapping[str, Chunker] = {"": Structural(), "-six": SixSentences()}
@@ -82,17 +82,17 @@ class Comparison:
     async def show(self, method: str, question: Question, budget: int) -> tuple[Shown, Row]:
         """What a method shows for a question, and what else is known of that."""
         documents = self.corpus.documents
-        sources = await self.corpus.sources(CHUNKS[""])
+        sources = await self.corpus.open_sources(CHUNKS[""])
         run = Run(sources, self.models, Meter(), store=self.kept)
         read_by = list(question.documents) or await rank_documents(question.text, run, PAGES)
         if method == WHOLE:
-            return shown([Span(id_, 0, len(documents[id_])) for id_ in read_by], documents), {}
+            return make_shown([Span(id_, 0, len(documents[id_])) for id_ in read_by], documents), {}
         if method in BASELINES:
             mode, six, _ = method.partition("-six")
-            sources = await self.corpus.sources(CHUNKS[six])
+            sources = await self.corpus.open_sources(CHUNKS[six])
             hits = await sources.search(question.text, k=MOST, mode=MODES[mode], documents=read_by)
             ranked = [hit.passage for hit in hits]
-            return await filled(ranked, documents, budget, self.ruler), {}
+            return await fill_budget(ranked, documents, budget, self.ruler), {}
         refined = await self._refiner(method, budget, run).refine(
             question.text, run, documents=read_by
         )
@@ -129,7 +129,7 @@ async def measure(arguments: argparse.Namespace) -> None:
         ruler = Ruler(models.get(Role.WORKER, models[Role.READER]))
         corpus = Corpus(suite.documents, embedder, stack)
         for six in {"-six" if method.endswith("-six") else "" for method in arguments.methods}:
-            await corpus.sources(CHUNKS[six])
+            await corpus.open_sources(CHUNKS[six])
         comparison = Comparison(corpus, models, ruler, kept, arguments.set)
         for question in suite.questions:
             for method in arguments.methods:
@@ -147,13 +147,13 @@ async def measure(arguments: argparse.Namespace) -> None:
                         "set": " ".join(arguments.set) if refines else "",
                     }
                     if row not in rows:
-                        rows.add(row | await one(comparison, question, method, budget))
+                        rows.add(row | await measure_one(comparison, question, method, budget))
                     wanted.append(rows[row])
             print(f"{suite.name}: {question.id}", file=sys.stderr, flush=True)
     report(wanted, suite.name, arguments.seed)
 
 
-async def one(comparison: Comparison, question: Question, method: str, budget: int) -> Row:
+async def measure_one(comparison: Comparison, question: Question, method: str, budget: int) -> Row:
     """What one method shows for one question, measured."""
     began = time.perf_counter()
     evidence, known = await comparison.show(method, question, budget)
@@ -193,8 +193,8 @@ def report(rows: Sequence[Row], suite: str, seed: int) -> None:
                 for name in dict.fromkeys(n for row in by_method[method] for n in row["measures"]):
                     say_difference(
                         f"{where}: {name}, {method} over {other}",
-                        by_question(by_method[method], name),
-                        by_question(by_method[other], name),
+                        index_by_question(by_method[method], name),
+                        index_by_question(by_method[other], name),
                         seed,
                         "share",
                     )

@@ -23,7 +23,7 @@ from colligate.engine import Engine
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
 
-def normalised(text: str) -> str:
+def normalise(text: str) -> str:
     return " ".join(re.sub(r"[^\w\s]", " ", text.casefold()).split())
 
 
@@ -41,9 +41,9 @@ async def measure(model: str | None, strategy: str, limit: int | None) -> None:
             for question in questions:
                 answer = await engine.ask(question["question"], strategy=strategy)
                 seconds.append(answer.usage.seconds)
-                said = normalised(f"{answer.text} {answer.short or ''}")
+                said = normalise(f"{answer.text} {answer.short or ''}")
                 good = answer.found and any(
-                    f" {normalised(a)} " in f" {said} " for a in question["answers"]
+                    f" {normalise(a)} " in f" {said} " for a in question["answers"]
                 )
                 holds = set(question["documents"])
                 if question["found"]:

@@ -52,7 +52,7 @@ def write_documents(folder: Path, count: int) -> None:
 # The server
 
 
-def reply(body: dict) -> tuple[str, str]:
+def make_reply(body: dict) -> tuple[str, str]:
     """Who asks, told by the schema of the reply, and what is said to them."""
     asked = body["response_format"]["json_schema"]["schema"]["properties"]
     text = "\n".join(turn["content"] for turn in body["messages"])
@@ -104,7 +104,7 @@ def _fact(text: str) -> str:
     return found[0] if found else ""
 
 
-def response(text: str) -> bytes:
+def make_response(text: str) -> bytes:
     message = {"role": "assistant", "content": text}
     body = json.dumps(
         {
@@ -129,21 +129,23 @@ class Server:
         self.open: Counter[str] = Counter()
         self.most_open = 0
 
-    async def connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def handle_connection(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         try:
             while True:
                 head = await reader.readuntil(b"\r\n\r\n")
                 length = head.lower().split(b"content-length:")[1].split(b"\r\n")[0]
                 body = await reader.readexactly(int(length))
                 until = time.perf_counter() + self.delay
-                who, text = reply(json.loads(body))
+                who, text = make_reply(json.loads(body))
                 self.asked["levels"] += who == "synthesis" and not self.open[who]
                 self.asked[who] += 1
                 self.open[who] += 1
                 self.most_open = max(self.most_open, self.open.total())
                 await asyncio.sleep(until - time.perf_counter())
                 self.open[who] -= 1
-                writer.write(response(text))
+                writer.write(make_response(text))
         except (asyncio.IncompleteReadError, ConnectionError):
             writer.close()
 
@@ -154,7 +156,7 @@ def serve(delay: float, told) -> None:
     async def run() -> None:
         server = Server(delay)
         listening = await asyncio.start_server(
-            server.connection, "127.0.0.1", 0, limit=1 << 24, backlog=256
+            server.handle_connection, "127.0.0.1", 0, limit=1 << 24, backlog=256
         )
         told.send(listening.sockets[0].getsockname()[1])
         while await asyncio.to_thread(told.recv):
@@ -224,9 +226,9 @@ class Bench:
         self._server.start()
         self.url = f"http://127.0.0.1:{self._here.recv()}/v1"
 
-    def rounds(self, documents: int, rounds: int) -> list[dict]:
+    def run_rounds(self, documents: int, rounds: int) -> list[dict]:
         """Each round's measures with what the server counted."""
-        library = self._indexed(documents)
+        library = self._index(documents)
         here, there = self._processes.Pipe()
         arguments = (self.url, library, self.embedder, self.limit, rounds, there)
         process = self._processes.Process(target=ask, args=arguments)
@@ -246,7 +248,7 @@ class Bench:
         process.join()
         return measured
 
-    def _indexed(self, documents: int) -> str:
+    def _index(self, documents: int) -> str:
         files, library = self.folder / f"files-{documents}", self.folder / f"library-{documents}"
         files.mkdir()
         write_documents(files, documents)
@@ -261,8 +263,8 @@ class Bench:
         self._server.join()
 
 
-def time_of(bench: Bench, documents: int, rounds: int) -> None:
-    measured = bench.rounds(documents, rounds + 1)[1:]
+def measure_time(bench: Bench, documents: int, rounds: int) -> None:
+    measured = bench.run_rounds(documents, rounds + 1)[1:]
     chains = math.ceil(documents / bench.limit) * CALLS_A_DOCUMENT
     shares = []
     for row in measured:
@@ -277,10 +279,10 @@ def time_of(bench: Bench, documents: int, rounds: int) -> None:
     show(f"{figure}, calls in flight", most, "at most", f"limit {bench.limit}")
 
 
-def memory_of(bench: Bench, sizes: list[int]) -> None:
+def measure_memory(bench: Bench, sizes: list[int]) -> None:
     peaks = {}
     for documents in sizes:
-        [row] = bench.rounds(documents, 1)
+        [row] = bench.run_rounds(documents, 1)
         peaks[documents] = row["peak"]
         against = f"{row['seconds']:.0f} s, embedder {bench.embedder}"
         show(f"{documents} documents, peak memory", row["peak"] / MB, "MB", against)
@@ -304,8 +306,8 @@ if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(delay, arguments.limit, arguments.embedder, Path(folder))
         if arguments.memory:
-            memory_of(bench, sizes)
+            measure_memory(bench, sizes)
         else:
             for documents in sizes:
-                time_of(bench, documents, arguments.rounds)
+                measure_time(bench, documents, arguments.rounds)
         bench.close()

@@ -43,14 +43,14 @@ def parse(data: Path) -> None:
     say("ingestion: parsing alone, one process", size / 1e6 / seconds, "MB/s", f"{size} bytes")
 
 
-async def bare(embedder: Embedder, texts: list[str]) -> float:
+async def time_embedder(embedder: Embedder, texts: list[str]) -> float:
     """Passages a second of the embedder alone, on texts sorted by length."""
     begun = time.perf_counter()
     await embedder.embed(sorted(texts, key=len))
     return len(texts) / (time.perf_counter() - begun)
 
 
-async def texts_of(library: AsyncLibrary) -> list[str]:
+async def list_texts(library: AsyncLibrary) -> list[str]:
     """What was embedded."""
     texts = []
     for info in await library.documents():
@@ -67,8 +67,8 @@ async def ingest(data: Path, name: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         async with AsyncLibrary(Path(folder) / "texts", embedder=embedder) as library:
             await library.add(data, index=False)
-            texts = await texts_of(library)
-        first = await bare(embedder, texts)
+            texts = await list_texts(library)
+        first = await time_embedder(embedder, texts)
         async with AsyncLibrary(Path(folder) / "library", embedder=embedder) as library:
             begun = time.perf_counter()
             result = await library.add(data)
@@ -76,7 +76,7 @@ async def ingest(data: Path, name: str) -> None:
             begun = time.perf_counter()
             await library.add(data)
             again = time.perf_counter() - begun
-        second = await bare(embedder, texts)
+        second = await time_embedder(embedder, texts)
     overall, alone = result.passages / seconds, (first + second) / 2
     what = f"{name}, {len(result.added)} files, {result.passages} passages"
     say("ingestion: bare embedder", alone, "passages/s", f"{first:.1f} before, {second:.1f} after")

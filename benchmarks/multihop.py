@@ -34,18 +34,18 @@ from dataclasses import dataclass
 from answering import (
     COSTS,
     Setting,
-    answered,
-    by_step,
+    answer_question,
+    compute_document_share,
+    compute_f1,
     contains,
-    documents_of,
-    exact,
-    f1,
-    method,
-    retrieved,
-    share,
-    shown_to_models,
+    count_by_step,
+    list_retrieved,
+    make_documents,
+    matches_exactly,
+    parse_method,
+    select_shown_to_models,
 )
-from breaking import of_dualrag, of_duquad
+from breaking import measure_dualrag, measure_duquad
 from colligate.core.reader import Form, reader_messages
 from colligate.core.run import Run
 from colligate.documents import Document, Span
@@ -65,12 +65,12 @@ from colligate.strategies.duquad.prompts import (
     quoting_view_messages,
     view_messages,
 )
-from evidence_data import Record, read_records, some
+from evidence_data import Record, read_records, select_some
 from evidence_measuring import (
     Row,
     Rows,
     add_arguments,
-    by_question,
+    index_by_question,
     open_embedder_of,
     open_models,
     open_reranker_of,
@@ -136,50 +136,50 @@ class Asking:
     corpus: Mapping[str, Document]
     _all: InMemorySources | None = None
 
-    async def row(self, record: Record, written: str) -> Row:
+    async def measure(self, record: Record, written: str) -> Row:
         """One method's answer to one question, measured."""
-        documents = self.corpus or documents_of(record["documents"])
+        documents = self.corpus or make_documents(record["documents"])
         if self.corpus:
-            self._all = self._all or await self._indexed()
-            return await self._measured(record, written, self.setting.run(self._all), documents)
+            self._all = self._all or await self._index()
+            return await self._measure(record, written, self.setting.make_run(self._all), documents)
         async with InMemorySources(list(documents.values()), self.setting.embedder) as sources:
             await sources.search("index", k=1)  # not in the time of the answer
-            run = self.setting.run(sources)
-            return await self._measured(record, written, run, documents)
+            run = self.setting.make_run(sources)
+            return await self._measure(record, written, run, documents)
 
-    async def _indexed(self) -> InMemorySources:
+    async def _index(self) -> InMemorySources:
         sources = InMemorySources(list(self.corpus.values()), self.setting.embedder)
         self.stack.push_async_callback(sources.close)
         await sources.search("index", k=1)  # not in the time of the first question
         return sources
 
-    async def _measured(
+    async def _measure(
         self, record: Record, written: str, run: Run, documents: Mapping[str, Document]
     ) -> Row:
-        answer, row = await answered(method(written), record["question"], run)
-        found = retrieved(run)
+        answer, row = await answer_question(parse_method(written), record["question"], run)
+        found = list_retrieved(run)
         shown = [piece.span for piece in answer.evidence] if answer else []
         gold = record["gold_document_ids"]
         whole = [Span(id_, 0, len(documents[id_])) for id_ in gold]
-        read = shown_to_models(run, documents, dict.fromkeys([*found, *shown, *whole]))
+        read = select_shown_to_models(run, documents, dict.fromkeys([*found, *shown, *whole]))
         cited = [citation.span for citation in answer.citations] if answer else []
         text, short = (row["text"], row["short"]) if row["found"] else ("", "")
         said = (contains(record["answers"], text), contains(record["answers"], short))
-        words = (exact(record["answers"], short), f1(record["answers"], short))
+        words = (matches_exactly(record["answers"], short), compute_f1(record["answers"], short))
         return {
             **row,
-            "steps": by_step(run, STEPS),
-            **of_dualrag(run),
+            "steps": count_by_step(run, STEPS),
+            **measure_dualrag(run),
             "hops": record["meta"].get("hops") or len(gold),
             "kind": record["meta"].get("type"),
             "measures": {
-                "gold retrieved": share(gold, found),
-                "gold read": share(gold, read),
-                "all gold read": float(share(gold, read) == 1.0),
-                "gold shown": share(gold, shown),
-                "gold cited": share(gold, cited),
+                "gold retrieved": compute_document_share(gold, found),
+                "gold read": compute_document_share(gold, read),
+                "all gold read": float(compute_document_share(gold, read) == 1.0),
+                "gold shown": compute_document_share(gold, shown),
+                "gold cited": compute_document_share(gold, cited),
                 **dict(zip(ANSWERS, (*said, *words), strict=True)),
-                **of_duquad(run, gold),
+                **measure_duquad(run, gold),
                 "answered": float(row["found"]),
                 "broken": float(bool(row["error"])),
             },
@@ -190,11 +190,11 @@ async def measure(arguments: argparse.Namespace) -> None:
     suite = arguments.suite
     name = FILES[suite].format(arguments.gold_at)
     questions = read_records(arguments.data / "dev" / f"{name}.jsonl.gz")
-    questions = some(questions, arguments.limit, arguments.offset)
+    questions = select_some(questions, arguments.limit, arguments.offset)
     corpus: dict[str, Document] = {}
     if arguments.corpus:
         file = arguments.data / "dev" / f"{CORPORA[suite]}.corpus.jsonl.gz"
-        corpus = documents_of(read_records(file))
+        corpus = make_documents(read_records(file))
     rows = Rows(arguments.out, KEYS)
     wanted: list[Row] = []
     async with AsyncExitStack() as stack:
@@ -216,7 +216,7 @@ async def measure(arguments: argparse.Namespace) -> None:
                     "reranker": arguments.reranker,
                 }
                 if key not in rows:
-                    rows.add(key | await asking.row(record, written))
+                    rows.add(key | await asking.measure(record, written))
                 wanted.append(rows[key])
                 say_row(rows[key])
     report(wanted, suite, arguments.seed)
@@ -239,16 +239,16 @@ def report(rows: Sequence[Row], suite: str, seed: int) -> None:
         by_method.setdefault(row["method"], []).append(row)
     first = next(iter(by_method), "")
     for written, own in by_method.items():
-        for name in measured(own):
+        for name in list_measures(own):
             values = [row["measures"][name] for row in own if name in row["measures"]]
             say_mean(f"{suite}: {name}, {written}", values, seed, "share")
         say_costs(own, suite, written, seed)
     for written, own in by_method.items():
-        for name in measured(own) if written != first else ():
+        for name in list_measures(own) if written != first else ():
             say_difference(
                 f"{suite}: {name}, {written} over {first}",
-                by_question(own, name),
-                by_question(by_method[first], name),
+                index_by_question(own, name),
+                index_by_question(by_method[first], name),
                 seed,
                 "share",
             )
@@ -256,7 +256,7 @@ def report(rows: Sequence[Row], suite: str, seed: int) -> None:
             say_ratio(own, by_method["full-context"], suite, written)
 
 
-def measured(rows: Sequence[Row]) -> list[str]:
+def list_measures(rows: Sequence[Row]) -> list[str]:
     """The measures of rows, of which a run that broke may lack some."""
     return list(dict.fromkeys(name for row in rows for name in row["measures"]))
 
@@ -319,7 +319,7 @@ def main() -> None:
         parser.error("these methods ask a model: name one with --model")
     arguments.methods = arguments.methods or DEFAULT[arguments.suite]
     for written in arguments.methods:
-        method(written)  # what is misspelt is said before anything is loaded
+        parse_method(written)  # what is misspelt is said before anything is loaded
     asyncio.run(measure(arguments))
 
 

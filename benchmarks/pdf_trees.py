@@ -62,19 +62,21 @@ def main() -> None:
     parser.add_argument("--most-pages", type=int, default=700, help="leave longer files out")
     arguments = parser.parse_args()
     if arguments.data:
-        filings(arguments.data, arguments.each)
+        score_filings(arguments.data, arguments.each)
     if arguments.latex:
-        outlines(arguments.latex, arguments.each, arguments.most_pages)
+        score_outlines(arguments.latex, arguments.each, arguments.most_pages)
 
 
-def figure(name: str, value: float, unit: str, against: object = None) -> None:
+def print_figure(name: str, value: float, unit: str, against: object = None) -> None:
     """Print one figure."""
     rounded = round(against, 3) if isinstance(against, float) else against
     line = {"figure": name, "value": round(value, 3), "unit": unit, "against": rounded}
     print(json.dumps(line, ensure_ascii=False), flush=True)
 
 
-def read(path: Path, *, use_outline: bool = True) -> tuple[list[Heading], int, float, float]:
+def read_headings(
+    path: Path, *, use_outline: bool = True
+) -> tuple[list[Heading], int, float, float]:
     """The reader's headings, the pages, the seconds taken, and its confidence."""
     data = path.read_bytes()
     begin = time.perf_counter()
@@ -88,7 +90,7 @@ def read(path: Path, *, use_outline: bool = True) -> tuple[list[Heading], int, f
     return headings, len(document.pages), seconds, document.tree.structure.confidence
 
 
-def naive(path: Path) -> list[Heading]:
+def read_naive_headings(path: Path) -> list[Heading]:
     """liteparse's headings as they come."""
     parser = LiteParse(
         ocr_enabled=False, quiet=True, output_format="markdown", extract_blocks=True, max_pages=9999
@@ -104,7 +106,7 @@ def naive(path: Path) -> list[Heading]:
 # (a) filings
 
 
-def printed_items(path: Path) -> tuple[list[tuple[str, range]], str]:
+def read_printed_items(path: Path) -> tuple[list[tuple[str, range]], str]:
     """The Items of a printed contents list and the list's own text.
 
     An Item is its number and the pages (from 1) that make up the printed page: those after the
@@ -119,12 +121,12 @@ def printed_items(path: Path) -> tuple[list[tuple[str, range]], str]:
             if len(title) < 400 and not ITEM_TITLE.search(title)
         ]
         if len(items) >= 4:
-            numbers = [(0, at), *page_numbers(texts, after=at)]
-            return [(number, printed_page(page, numbers)) for number, page in items], text
+            numbers = [(0, at), *find_page_numbers(texts, after=at)]
+            return [(number, find_printed_page(page, numbers)) for number, page in items], text
     return [], ""
 
 
-def page_numbers(texts: Sequence[str], after: int) -> list[tuple[int, int]]:
+def find_page_numbers(texts: Sequence[str], after: int) -> list[tuple[int, int]]:
     """(printed number, page from 1) for the numbers at the pages' edges.
 
     Of all numbers there the longest chain is kept that rises with the pages and no faster: a
@@ -154,14 +156,14 @@ def page_numbers(texts: Sequence[str], after: int) -> list[tuple[int, int]]:
     return chain[::-1]
 
 
-def printed_page(number: int, numbers: Sequence[tuple[int, int]]) -> range:
+def find_printed_page(number: int, numbers: Sequence[tuple[int, int]]) -> range:
     """The pages (from 1) of a printed page."""
     before = max((at for n, at in numbers if n < number), default=0)
     ends = [at for n, at in numbers if n >= number]
     return range(before + 1, ends[0] + 1) if ends else range(0)
 
 
-def items_found(items: Sequence[tuple[str, range]], headings: Sequence[Heading]) -> int:
+def count_items_found(items: Sequence[tuple[str, range]], headings: Sequence[Heading]) -> int:
     """How many Items are the title of a section that begins on the right page."""
     there = [
         (match.group(1).upper(), heading.page)
@@ -171,59 +173,59 @@ def items_found(items: Sequence[tuple[str, range]], headings: Sequence[Heading])
     return sum(any(n == number and page in pages for n, page in there) for number, pages in items)
 
 
-def unlisted(headings: Sequence[Heading], listed: str) -> int:
+def count_unlisted(headings: Sequence[Heading], listed: str) -> int:
     """How many headings of level 1 and 2 the contents list does not have."""
     plain = _key(listed)
     return sum(h.level <= 2 and _key(h.title) not in plain for h in headings)
 
 
-def filings(folder: Path, each: bool) -> None:
+def score_filings(folder: Path, each: bool) -> None:
     """Evaluation (a)."""
     total = hits = naive_hits = extra = naive_extra = high = naive_high = pages = 0
     seconds = 0.0
     files = 0
     for path in sorted(folder.glob("*.pdf")):
-        items, listed = printed_items(path)
-        headings, count, took, confidence = read(path)
+        items, listed = read_printed_items(path)
+        headings, count, took, confidence = read_headings(path)
         pages += count
         seconds += took
         if not items:
             continue
-        plain = naive(path)
-        found, naive_found = items_found(items, headings), items_found(items, plain)
+        plain = read_naive_headings(path)
+        found, naive_found = count_items_found(items, headings), count_items_found(items, plain)
         files += 1
         total += len(items)
         hits += found
         naive_hits += naive_found
-        extra += unlisted(headings, listed)
-        naive_extra += unlisted(plain, listed)
+        extra += count_unlisted(headings, listed)
+        naive_extra += count_unlisted(plain, listed)
         high += sum(h.level <= 2 for h in headings)
         naive_high += sum(h.level <= 2 for h in plain)
         if each:
-            figure(
+            print_figure(
                 f"items found: {path.stem}", found / len(items), "share", naive_found / len(items)
             )
-            figure(
+            print_figure(
                 f"level 1-2 unlisted: {path.stem}",
-                unlisted(headings, listed),
+                count_unlisted(headings, listed),
                 "headings",
-                unlisted(plain, listed),
+                count_unlisted(plain, listed),
             )
-            figure(f"confidence: {path.stem}", confidence, "")
-    figure("filings with a contents list", files, "files")
-    figure("items in contents lists", total, "items")
-    figure(
+            print_figure(f"confidence: {path.stem}", confidence, "")
+    print_figure("filings with a contents list", files, "files")
+    print_figure("items in contents lists", total, "items")
+    print_figure(
         "items found on the right page", hits / max(1, total), "share", naive_hits / max(1, total)
     )
-    figure("level 1-2 headings not in the contents", extra, "headings", naive_extra)
-    figure("level 1-2 headings", high, "headings", naive_high)
-    figure("filings read", pages / seconds, "pages/s")
+    print_figure("level 1-2 headings not in the contents", extra, "headings", naive_extra)
+    print_figure("level 1-2 headings", high, "headings", naive_high)
+    print_figure("filings read", pages / seconds, "pages/s")
 
 
 # (b) outlines
 
 
-def outline(path: Path) -> tuple[list[Heading], int]:
+def read_outline(path: Path) -> tuple[list[Heading], int]:
     """The outline of a PDF, and its number of pages."""
     document = pypdfium2.PdfDocument(path)
     found = []
@@ -235,7 +237,9 @@ def outline(path: Path) -> tuple[list[Heading], int]:
     return found, len(document)
 
 
-def matches(truth: Sequence[Heading], found: Sequence[Heading]) -> list[tuple[Heading, Heading]]:
+def match_headings(
+    truth: Sequence[Heading], found: Sequence[Heading]
+) -> list[tuple[Heading, Heading]]:
     """Pairs of the same title on the same page, each heading used once."""
     by_page: dict[int, list[Heading]] = {}
     for heading in found:
@@ -249,9 +253,11 @@ def matches(truth: Sequence[Heading], found: Sequence[Heading]) -> list[tuple[He
     return pairs
 
 
-def scores(truth: Sequence[Heading], found: Sequence[Heading]) -> tuple[float, float, float, float]:
+def compute_scores(
+    truth: Sequence[Heading], found: Sequence[Heading]
+) -> tuple[float, float, float, float]:
     """Precision, recall, F1 and level accuracy (up to one constant shift)."""
-    pairs = matches(truth, found)
+    pairs = match_headings(truth, found)
     if not pairs:
         return 0.0, 0.0, 0.0, 0.0
     precision, recall = len(pairs) / len(found), len(pairs) / len(truth)
@@ -260,40 +266,42 @@ def scores(truth: Sequence[Heading], found: Sequence[Heading]) -> tuple[float, f
     return precision, recall, 2 * precision * recall / (precision + recall), right
 
 
-def outlines(folder: Path, each: bool, most_pages: int) -> None:
+def score_outlines(folder: Path, each: bool, most_pages: int) -> None:
     """Evaluation (b)."""
     rows, naive_rows, confidences = [], [], []
     pages, seconds = 0, 0.0
-    for path in outlined(folder):
-        truth, count = outline(path)
+    for path in list_outlined(folder):
+        truth, count = read_outline(path)
         if len(truth) < 5 or count > most_pages:
             continue
         try:
-            headings, count, took, confidence = read(path, use_outline=False)
+            headings, count, took, confidence = read_headings(path, use_outline=False)
         except ReadingError as error:
-            figure(f"not read: {path.stem}: {error}", 0, "")
+            print_figure(f"not read: {path.stem}: {error}", 0, "")
             continue
-        rows.append(scores(truth, headings))
-        naive_rows.append(scores(truth, naive(path)))
+        rows.append(compute_scores(truth, headings))
+        naive_rows.append(compute_scores(truth, read_naive_headings(path)))
         confidences.append(confidence)
         pages += count
         seconds += took
         if each:
             names = ("precision", "recall", "F1", "levels")
             for name, mine, theirs in zip(names, rows[-1], naive_rows[-1], strict=True):
-                figure(f"{name}: {path.stem}", mine, "", theirs)
-            figure(f"confidence: {path.stem}", confidence, "")
+                print_figure(f"{name}: {path.stem}", mine, "", theirs)
+            print_figure(f"confidence: {path.stem}", confidence, "")
     if not rows:
         return
-    figure("files with an outline, hidden from the reader", len(rows), "files")
+    print_figure("files with an outline, hidden from the reader", len(rows), "files")
     for i, name in enumerate(("precision", "recall", "F1", "level accuracy")):
-        figure(f"outline {name}", mean(r[i] for r in rows), "mean", mean(r[i] for r in naive_rows))
+        print_figure(
+            f"outline {name}", mean(r[i] for r in rows), "mean", mean(r[i] for r in naive_rows)
+        )
     gap = mean(abs(c - r[2]) for c, r in zip(confidences, rows, strict=True))
-    figure("confidence, mean distance from F1", gap, "")
-    figure("outlined files read", pages / seconds, "pages/s")
+    print_figure("confidence, mean distance from F1", gap, "")
+    print_figure("outlined files read", pages / seconds, "pages/s")
 
 
-def outlined(folder: Path) -> Iterator[Path]:
+def list_outlined(folder: Path) -> Iterator[Path]:
     """The PDFs of a folder, each content once."""
     seen = set()
     for path in sorted(folder.rglob("*.pdf")):

@@ -41,14 +41,14 @@ from evidence_measuring import (
     Rows,
     Ruler,
     add_arguments,
-    by_question,
-    filled,
+    fill_budget,
+    index_by_question,
+    make_shown,
     open_embedder_of,
     open_models,
     say,
     say_difference,
     say_means,
-    shown,
 )
 
 CHUNKERS: Mapping[str, Chunker] = {"structural": Structural(), "words": FixedWords()}
@@ -73,38 +73,40 @@ class Routing:
     ruler: Ruler
     arguments: argparse.Namespace
 
-    async def hits(self, question: Question, run: Run, k: int) -> list[Hit]:
+    async def find_hits(self, question: Question, run: Run, k: int) -> list[Hit]:
         """The best passages, of the documents asked of or of all."""
         mode = SearchMode(self.arguments.mode)
         return await run.search(question.text, k=k, mode=mode, documents=question.documents or None)
 
-    async def run(self) -> Run:
+    async def open_run(self) -> Run:
         """A run over the documents."""
-        sources = await self.corpus.sources(CHUNKERS[self.arguments.chunker])
+        sources = await self.corpus.open_sources(CHUNKERS[self.arguments.chunker])
         return Run(sources, self.models, Meter())
 
-    async def chunks(self, question: Question) -> Row:
+    async def show_chunks(self, question: Question) -> Row:
         """The passages of the search."""
-        run = await self.run()
-        passages = [h.passage for h in await self.hits(question, run, self.arguments.k)]
+        run = await self.open_run()
+        passages = [h.passage for h in await self.find_hits(question, run, self.arguments.k)]
         documents = self.corpus.documents
-        each = [shown([passage.span], documents) for passage in passages]
-        return await self._row(question, shown([p.span for p in passages], documents), each)
+        each = [make_shown([passage.span], documents) for passage in passages]
+        return await self._make_row(
+            question, make_shown([p.span for p in passages], documents), each
+        )
 
-    async def as_long(self, question: Question, tokens: int) -> Row:
+    async def show_as_long(self, question: Question, tokens: int) -> Row:
         """The best chunks that so many tokens hold."""
-        run = await self.run()
-        ranked = [h.passage for h in await self.hits(question, run, MOST)]
-        evidence = await filled(ranked, self.corpus.documents, tokens, self.ruler)
-        return await self._row(question, evidence, None)
+        run = await self.open_run()
+        ranked = [h.passage for h in await self.find_hits(question, run, MOST)]
+        evidence = await fill_budget(ranked, self.corpus.documents, tokens, self.ruler)
+        return await self._make_row(question, evidence, None)
 
-    async def routed(self, question: Question, method: str) -> Row:
+    async def show_routed(self, question: Question, method: str) -> Row:
         """What the router accepts."""
         began = time.perf_counter()
-        run = await self.run()
+        run = await self.open_run()
         ablation = method.partition("-")[2]
         settings = [*self.arguments.set, *([f"{ablation}=true"] if ablation else [])]
-        hits = await self.hits(question, run, self.arguments.k)
+        hits = await self.find_hits(question, run, self.arguments.k)
         routings = await set_parameters(RDR2, settings).route(question.text, run, hits)
         each = [
             Shown(routing.tree.render_routed(routing.answers), routing.passages)
@@ -117,7 +119,7 @@ class Routing:
         cost = run.meter.report()
         seen = [event for _, event in run.trace.events if isinstance(event, Routed)]
         return {
-            **await self._row(question, together, each),
+            **await self._make_row(question, together, each),
             "seconds": round(time.perf_counter() - began, 3),
             "calls": cost.calls,
             "input_tokens": cost.input_tokens,
@@ -134,7 +136,9 @@ class Routing:
             "warnings": list(run.warnings),
         }
 
-    async def _row(self, question: Question, together: Shown, each: Sequence[Shown] | None) -> Row:
+    async def _make_row(
+        self, question: Question, together: Shown, each: Sequence[Shown] | None
+    ) -> Row:
         await self.ruler.learn([together.text])
         k, measures = self.arguments.k, question.gold(together)
         main = next(iter(measures))
@@ -181,11 +185,11 @@ async def measure(arguments: argparse.Namespace) -> None:
                     continue
                 if key not in rows:
                     if method == CHUNKS:
-                        made = await routing.chunks(question)
+                        made = await routing.show_chunks(question)
                     elif method == AS_LONG and of_rdr2 is not None:
-                        made = await routing.as_long(question, of_rdr2["tokens"])
+                        made = await routing.show_as_long(question, of_rdr2["tokens"])
                     else:
-                        made = await routing.routed(question, method)
+                        made = await routing.show_routed(question, method)
                     rows.add(key | made)
                 if method == "rdr2":
                     of_rdr2 = rows[key]
@@ -227,8 +231,8 @@ def report(rows: Sequence[Row], suite: str, seed: int) -> None:
             for name in dict.fromkeys(n for row in by_method[method] for n in row["measures"]):
                 say_difference(
                     f"{suite}: {name}, {method} over {other}",
-                    by_question(by_method[method], name),
-                    by_question(by_method[other], name),
+                    index_by_question(by_method[method], name),
+                    index_by_question(by_method[other], name),
                     seed,
                     "share",
                 )

@@ -66,7 +66,7 @@ class Words:
         return " ".join(self._words[i] for i in at)
 
 
-def document(number: int, words: Words) -> tuple[Document, list[Span]]:
+def make_document(number: int, words: Words) -> tuple[Document, list[Span]]:
     """A document of some passages, and their spans."""
     parts = [words.draw(WORDS) for _ in range(PASSAGES)]
     text = "\n\n".join(parts)
@@ -83,11 +83,11 @@ def fill(path: Path, size: int, words: Words) -> None:
     path.mkdir()
     catalogue = Catalogue(path / "catalogue.sqlite")
     for n in range(size // PASSAGES):
-        catalogue.store(FileRecord(Path(f"/{n}"), 0, 0, 0, str(n)), [document(n, words)])
+        catalogue.store(FileRecord(Path(f"/{n}"), 0, 0, 0, str(n)), [make_document(n, words)])
     catalogue.close()
 
 
-async def milliseconds(search: Callable[[str], Awaitable[object]], words: Words) -> list[float]:
+async def time_searches(search: Callable[[str], Awaitable[object]], words: Words) -> list[float]:
     """The time of each question, sorted."""
     times = []
     for question in [words.draw(QUESTION_WORDS) for _ in range(QUESTIONS)]:
@@ -132,7 +132,7 @@ async def ask(size: int, folder: Path) -> None:
             "hybrid within one document": lambda q: library.search(q, k=K, documents=one),
         }
         for kind, search in kinds.items():
-            times = await milliseconds(search, words)
+            times = await time_searches(search, words)
             goal = "goal < 20 ms" if size == 20_000 and kind == "hybrid" else None
             say(f"search {size}: {kind} p50", statistics.median(times), "ms", goal)
             say(f"search {size}: {kind} p95", times[int(len(times) * 0.95)], "ms", goal)

@@ -38,7 +38,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from answering import documents_of
+from answering import make_documents
 from colligate.core.events import Trace
 from colligate.core.run import Run
 from colligate.documents import Passage, Span
@@ -58,11 +58,11 @@ from colligate.strategies.duquad.signals import (
     share_weights,
     standardise,
 )
-from evidence_data import Record, read_records, some
+from evidence_data import Record, read_records, select_some
 from evidence_measuring import (
     Row,
     Rows,
-    by_question,
+    index_by_question,
     open_embedder_of,
     say,
     say_difference,
@@ -106,7 +106,7 @@ async def measure(arguments: argparse.Namespace) -> None:
         embedder = await open_embedder_of(arguments, stack)
         model = await open_remembering(arguments, stack)
         by_position = {
-            position: some(
+            position: select_some(
                 read_records(arguments.data / "dev" / f"nq20_gold_at_{position}.jsonl.gz"),
                 arguments.limit,
                 arguments.offset,
@@ -125,7 +125,7 @@ async def measure(arguments: argparse.Namespace) -> None:
                     "prompt": arguments.prompt,
                 }
                 if key not in rows:
-                    made = await signals_of(record, model, embedder, arguments.prompt)
+                    made = await compute_signals(record, model, embedder, arguments.prompt)
                     rows.add(key | made)
                     line = f"{record['id']} gold at {position + 1}: {made['seconds']:.1f} s"
                     print(line, file=sys.stderr, flush=True)
@@ -146,9 +146,9 @@ async def open_remembering(arguments: argparse.Namespace, stack: AsyncExitStack)
     return CachedChat(models[Role.READER], replies)
 
 
-async def signals_of(record: Record, model: ChatModel, embedder: Embedder, prompt: str) -> Row:
+async def compute_signals(record: Record, model: ChatModel, embedder: Embedder, prompt: str) -> Row:
     """Every signal of every document of a question, in their order."""
-    documents = documents_of(record["documents"])
+    documents = make_documents(record["documents"])
     passages = [d.passage(Span(d.id, 0, len(d))) for d in documents.values()]
     # As `duquad` asks its agents where nothing else is said.
     framed = quoting_view_messages if Capability.STRUCTURED in model.capabilities else view_messages
@@ -169,13 +169,13 @@ async def signals_of(record: Record, model: ChatModel, embedder: Embedder, promp
                 raise SystemExit(f"{model.name} gives no {', '.join(scored.missing)}")
             signals |= {NAMES[fusion].get(name, name): v for name, v in scored.signals.items()}
     return {
-        "gold": gold_of(record, passages),
+        "gold": find_gold(record, passages),
         "seconds": round(time.perf_counter() - began, 3),
         "signals": signals,
     }
 
 
-def gold_of(record: Record, passages: Sequence[Passage]) -> int:
+def find_gold(record: Record, passages: Sequence[Passage]) -> int:
     """Where the gold document stands."""
     [gold] = record["gold_document_ids"]
     return [passage.document_id for passage in passages].index(gold)
@@ -184,7 +184,7 @@ def gold_of(record: Record, passages: Sequence[Passage]) -> int:
 # From rows to figures
 
 
-def scores_of(signals: Mapping[str, Sequence[float]]) -> dict[str, Sequence[float]]:
+def compute_scores(signals: Mapping[str, Sequence[float]]) -> dict[str, Sequence[float]]:
     """Each signal alone, and each fusion of two and of all, named by what goes in."""
     found: dict[str, Sequence[float]] = dict(signals)
     for fusion in Fusion:
@@ -197,21 +197,21 @@ def scores_of(signals: Mapping[str, Sequence[float]]) -> dict[str, Sequence[floa
     return found
 
 
-def among_the_best(scores: Sequence[float], gold: int, best: int = BEST) -> float:
+def is_among_the_best(scores: Sequence[float], gold: int, best: int = BEST) -> float:
     """Whether the gold document is among the best; of equal scores the earlier comes first."""
     ranked = sorted(range(len(scores)), key=lambda at: -scores[at])
     return float(gold in ranked[:best])
 
 
-def recalls(rows: Sequence[Row]) -> list[Row]:
+def compute_recalls(rows: Sequence[Row]) -> list[Row]:
     """For each row, whether each score has the gold document among its best."""
     return [
         {
             "question": row["question"],
             "position": row["position"],
             "measures": {
-                name: among_the_best(scores, row["gold"])
-                for name, scores in scores_of(row["signals"]).items()
+                name: is_among_the_best(scores, row["gold"])
+                for name, scores in compute_scores(row["signals"]).items()
             },
         }
         for row in rows
@@ -221,7 +221,7 @@ def recalls(rows: Sequence[Row]) -> list[Row]:
 def report(rows: Sequence[Row], seed: int) -> None:
     """Print recall by position and over all, and what the fusions have over each signal."""
     for about in sorted({tuple(row[key] for key in KEYS[2:]) for row in rows}):
-        own = recalls([row for row in rows if tuple(row[key] for key in KEYS[2:]) == about])
+        own = compute_recalls([row for row in rows if tuple(row[key] for key in KEYS[2:]) == about])
         what = ", ".join(about[:-1]) + f", prompt of the {about[-1]}"
         positions = sorted({row["position"] for row in own})
         names = list(own[0]["measures"])
@@ -233,7 +233,7 @@ def report(rows: Sequence[Row], seed: int) -> None:
                 means.append(float(np.mean(values)))
                 figure = f"recall at {BEST}, {name}, gold at {position + 1}"
                 say_mean(figure, values, seed, "share", what)
-            whole = over_positions(own, name, len(positions))
+            whole = average_positions(own, name, len(positions))
             against = f"lowest of a position {min(means):.3f}, highest {max(means):.3f}"
             if name in PAPER:
                 against += f", the paper {PAPER[name]:.3f}"
@@ -244,15 +244,15 @@ def report(rows: Sequence[Row], seed: int) -> None:
             for other in names:
                 if other != name and ":" not in other:
                     figure = f"recall at {BEST}, {name} over {other}, all positions"
-                    pair = [over_positions(own, each, len(positions)) for each in (name, other)]
+                    pair = [average_positions(own, each, len(positions)) for each in (name, other)]
                     say_difference(figure, pair[0], pair[1], seed, "share")
 
 
-def over_positions(rows: Sequence[Row], name: str, positions: int) -> dict[str, float]:
+def average_positions(rows: Sequence[Row], name: str, positions: int) -> dict[str, float]:
     """Each question's mean, of the questions that were asked at all positions."""
     found: dict[str, list[float]] = {}
     for row in rows:
-        for question, value in by_question([row], name).items():
+        for question, value in index_by_question([row], name).items():
             found.setdefault(question, []).append(value)
     return {q: float(np.mean(v)) for q, v in found.items() if len(v) == positions}
 
@@ -272,7 +272,7 @@ def learn(rows: Sequence[Row], seed: int) -> None:
     held_out = []
     for at, (own, place) in enumerate(zip(terms, gold, strict=True)):
         weights = _likeliest(terms[:at] + terms[at + 1 :], gold[:at] + gold[at + 1 :])
-        held_out.append(among_the_best((own @ weights).tolist(), place))
+        held_out.append(is_among_the_best((own @ weights).tolist(), place))
     say_mean(f"recall at {BEST}, weights learned from the other questions", held_out, seed, "share")
 
 

@@ -29,7 +29,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from evidence_measuring import Row
-from signals import BEST, recalls, scores_of
+from signals import BEST, compute_recalls, compute_scores
 
 OUT = Path(__file__).parent.parent / "docs" / "pictures" / "signals.svg"
 GREY = "#808891"  # text and axes: as far from white as from black
@@ -67,22 +67,22 @@ BELOW = {
 }
 
 
-def by_place(
+def average_by_place(
     rows: Sequence[Row], name: str, times: int
 ) -> tuple[dict[int, float], dict[int, float]]:
     """The mean of a score at each place, from 1: of gold documents, and of the others."""
     gold: dict[int, list[float]] = {}
     others: dict[int, list[float]] = {}
     for row in rows:
-        for at, score in enumerate(scores_of(row["signals"])[name]):
+        for at, score in enumerate(compute_scores(row["signals"])[name]):
             (gold if at == row["gold"] else others).setdefault(at + 1, []).append(times * score)
     return _means(gold), _means(others)
 
 
-def recall_by_place(rows: Sequence[Row], name: str) -> dict[int, float]:
+def compute_recall_by_place(rows: Sequence[Row], name: str) -> dict[int, float]:
     """How often the gold document is among the best by a score, by its place from 1."""
     found: dict[int, list[float]] = {}
-    for row in recalls(rows):
+    for row in compute_recalls(rows):
         found.setdefault(row["position"] + 1, []).append(row["measures"][name])
     return _means(found)
 
@@ -91,14 +91,14 @@ def _means(values: Mapping[int, Sequence[float]]) -> dict[int, float]:
     return {place: float(np.mean(values[place])) for place in sorted(values)}
 
 
-def drawn(rows: Sequence[Row]) -> Figure:
+def draw(rows: Sequence[Row]) -> Figure:
     """The picture of one model's rows."""
     figure, places = pyplot.subplot_mosaic(
         [list(ABOVE), ["recall"] * len(ABOVE)], figsize=(9, 4.6), layout="constrained"
     )
     for name, title in ABOVE.items():
         axes: Axes = places[name]
-        gold, others = by_place(rows, name, 1000 if name == "attention" else 1)
+        gold, others = average_by_place(rows, name, 1000 if name == "attention" else 1)
         axes.plot(list(others), list(others.values()), "-", color=OTHERS, label="other documents")
         axes.plot(list(gold), list(gold.values()), "D--", color=GOLD, label="gold document")
         axes.set_title(title, fontsize=9)
@@ -107,7 +107,7 @@ def drawn(rows: Sequence[Row]) -> Figure:
     places["attention"].legend(frameon=False, fontsize=7)
     recall: Axes = places["recall"]
     for name, (label, colour, line, mark) in BELOW.items():
-        values = recall_by_place(rows, name)
+        values = compute_recall_by_place(rows, name)
         recall.plot(
             list(values), list(values.values()), line, marker=mark, color=colour, label=label
         )
@@ -134,7 +134,7 @@ def main() -> None:
         if len({row[key] for row in rows}) != 1:
             parser.error(f"the rows are of {len({row[key] for row in rows})} of them: give --{key}")
     with pyplot.rc_context(STYLE):
-        figure = drawn(rows)
+        figure = draw(rows)
         svg = io.StringIO()
         figure.savefig(svg, format="svg", transparent=True, metadata={"Date": None})
     # A hundredth of a point is enough, and half the file.
