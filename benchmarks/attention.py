@@ -1,12 +1,12 @@
-"""Attention of the last token: time and memory against the whole matrix, and against a prefill.
+"""Measure time and memory of the last token's attention against the whole matrix and a prefill.
 
     python benchmarks/attention.py [--lengths 1024 2048 4096 8192] [--model FOLDER] [--dtype auto]
 
-Each figure of time and memory comes from a process of its own: its model is loaded and warm, then
-the highest memory it ever takes is reset and read again after one pass (Linux only). The whole
-matrix is `output_attentions=True` for the prompt; where the machine has no memory for that, the
-figure is null, and what its tensors would take is computed. "The reader" is an answer of 32 tokens
-to the same messages after their attention was asked for, with the pass remembered and forgotten.
+Each figure of time and memory comes from a separate process: its model is loaded and warmed up,
+then the peak of its memory is reset, and read again after one pass (Linux only). The whole matrix
+is `output_attentions=True` for the prompt; if the machine has too little memory for it, the figure
+is null, and the size of its tensors is computed. "The reader" is an answer of 32 tokens to the same
+messages after their attention was measured, with the pass remembered and forgotten.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ company village season second several national university century population gov
 
 
 def make_prompt(prompts, length: int) -> str:
-    """A text of `length` tokens, or as good as."""
+    """Return a text of about `length` tokens."""
     text = " ".join(random.Random(length).choices(WORDS, k=length))
     return text[: prompts.token_spans(text)[length - 1][1]]
 
@@ -47,7 +47,7 @@ def split_spans(text: str) -> list[tuple[int, int]]:
 
 
 def read_memory(field: str) -> int:
-    """Bytes of this process: VmRSS now, VmHWM at most since the last reset."""
+    """Return the bytes of this process: VmRSS is the current value, VmHWM the peak."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(field):
             return int(line.split()[1]) * 1024
@@ -56,12 +56,12 @@ def read_memory(field: str) -> int:
 
 def reset_most() -> None:
     gc.collect()
-    ctypes.CDLL(None).malloc_trim(0)  # what loading left behind would hide what is measured
+    ctypes.CDLL(None).malloc_trim(0)  # memory left from loading would hide the figure
     Path("/proc/self/clear_refs").write_text("5")
 
 
 def measure(way: str, length: int, target: str, dtype: str, repeats: int) -> dict:
-    """Seconds (median) and bytes above the loaded model of one way to look at one prompt."""
+    """Measure the median seconds of one way on one prompt, and its bytes above the loaded model."""
     from colligate.models.hf.loading import find_source, import_transformers, load_tokenizer
     from colligate.models.hf.model import compute_attention
     from colligate.models.hf.prompts import Prompts
@@ -104,7 +104,7 @@ def measure(way: str, length: int, target: str, dtype: str, repeats: int) -> dic
         "dtype": str(runtime.model.dtype).removeprefix("torch."),
         "needed": one * config.num_hidden_layers * size,
     }
-    # All layers are kept until the end; the softmax of one is made in float32 beside them.
+    # All layers are kept until the end, and in addition the float32 softmax of one.
     if way == "whole matrix" and found["needed"] + one * (size + 8) > 0.9 * read_available():
         return {**found, "available": read_available()}
     look(make_prompt(prompts, 64))
@@ -117,7 +117,7 @@ def measure(way: str, length: int, target: str, dtype: str, repeats: int) -> dic
         most = max(most, read_memory("VmHWM") - before)
     found |= {"seconds": statistics.median(seconds), "bytes": most, "result": result}
     if way == "prefill":
-        # In turns and in one process, so that what else the machine does weighs on both alike.
+        # In turns and in one process, so that other work on the machine slows both equally.
         by_attention(text)
         turns = [
             time_call(by_attention, text)[0] / time_call(look, text)[0] for _ in range(repeats)
@@ -127,7 +127,7 @@ def measure(way: str, length: int, target: str, dtype: str, repeats: int) -> dic
 
 
 def time_call(call, *given) -> tuple:
-    """Seconds, and what it returned."""
+    """Return the seconds of a call, and its result."""
     began = time.perf_counter()
     result = call(*given)
     return time.perf_counter() - began, result
@@ -141,7 +141,7 @@ def read_available() -> int:
 
 
 async def read(length: int, target: str, dtype: str, repeats: int) -> dict:
-    """Seconds of attention and an answer, with and without what the first left for the second."""
+    """Measure attention and an answer, with the pass of the attention remembered and forgotten."""
     from colligate.models.hf.model import HFModel
 
     model = HFModel(target, name=target, dtype=dtype, context_tokens=length + 1024)
@@ -224,9 +224,9 @@ def main(arguments: argparse.Namespace) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--lengths", type=int, nargs="+", default=[1024, 2048, 4096, 8192])
-    parser.add_argument("--model", help="a folder or a .gguf file; the tests' small one by default")
+    parser.add_argument("--model", help="folder or .gguf file (default: the tests' small model)")
     parser.add_argument("--dtype", default="auto")
-    parser.add_argument("--repeats", type=int, default=3, help="the median is taken")
+    parser.add_argument("--repeats", type=int, default=3, help="the figures are medians of these")
     parser.add_argument("--measure", choices=(*WAYS, READER), help=argparse.SUPPRESS)
     given = parser.parse_args()
     given.model = given.model or str(pull("smollm2-135m")["model"])

@@ -1,4 +1,4 @@
-"""Where a method breaks: what became of the gold, and of the replies, step by step."""
+"""Measure where a method fails: the gold documents and the replies, step by step."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ T = TypeVar("T", bound=Event)
 
 
 def list_events(run: Run, kind: type[T]) -> list[T]:
-    """The run's events of a kind, in order."""
+    """Return the run's events of a kind, in order."""
     return [event for _, event in run.trace.events if isinstance(event, kind)]
 
 
 def measure_dualrag(run: Run) -> Row:
-    """Rounds, why they ended, and what the summarizer said; nothing of a run without a loop."""
+    """Return rounds, why they ended, and the summarizer's statements; empty without a loop."""
     ends, summaries = list_events(run, Stopped), list_events(run, Summarised)
     if not ends:
         return {}
@@ -38,7 +38,7 @@ def measure_dualrag(run: Run) -> Row:
 
 
 def measure_duquad(run: Run, gold: Collection[str]) -> dict[str, float]:
-    """Whether the gold was in the local view, named by an agent, kept by the scores."""
+    """Measure whether the gold was in the local view, named by an agent, kept by the scores."""
     listed, views, gates = (
         list_events(run, Listed),
         list_events(run, Viewed),
@@ -63,7 +63,7 @@ def measure_duquad(run: Run, gold: Collection[str]) -> dict[str, float]:
 
 
 def measure_spd_rag(run: Run) -> Row:
-    """How the agents ended, what they did and found; nothing of a run without agents."""
+    """Return how the agents ended, what they did and found; empty without agents."""
     ends = list_events(run, AgentEnded)
     if not ends:
         return {}

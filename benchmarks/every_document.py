@@ -1,26 +1,26 @@
-"""SPD-RAG where every document is needed: how many documents' facts reach the last synthesis.
+"""Measure SPD-RAG where every document is needed: which facts reach the last synthesis.
 
     python benchmarks/every_document.py --suite reports|trends|papers --data DIR --cache DIR
         --out rows.jsonl [--model NAME] [--worker-model NAME] [--methods spd-rag ...] [--limit N]
 
-`every_document_data.py` says what is asked and which fact of each document is needed. `reports` is
-the small setting: 5 questions over 2 to 5 whole financial reports, 16 facts.
+`every_document_data.py` describes the questions and the fact that each needs of each document.
+`reports` is the small setting: 5 questions over 2 to 5 whole financial reports, 16 facts.
 
-A method is `NAME[:PARAMETER=VALUE,...]`. Two need no model, and say what a search with the question
-itself finds: `search:k=10`, the best passages of all documents together, and `search-each:k=5`, the
-best of each document, which is what a reader for each document is given to begin with.
+A method is `NAME[:PARAMETER=VALUE,...]`. Two need no model and measure a search with the question
+itself: `search:k=10` takes the best passages of all documents together, `search-each:k=5` the best
+of each document, which are the first passages of a reader for each document.
 
-Scored over a question's facts, each in its own document: how many stand in a passage that a search
-returned ("found"), in one that stood in any prompt ("read"), in what the last call was given to
-answer from ("reached": the source sentences of the findings, or the reader's passages), in what
-the answer cites ("cited"); and how many figures the answer says, wherever from ("said"). Beside
-it, documents of which anything at all reached the last call.
+Scores are shares of a question's facts, each in its own document: in a passage that a search
+returned ("found"), in one that was in any prompt ("read"), in the text that the last call answered
+from ("reached": the source sentences of the findings, or the reader's passages), in a citation of
+the answer ("cited"); and the figures that the answer contains, whatever their source ("said"). In
+addition, the documents of which any text reached the last call.
 
-Cost: calls and tokens by role, against all documents in one prompt, counted and not asked
-("whole"), in tokens and in dollars at the prices given (per million tokens; by default those of
-Gemini 2.5 Pro and Flash, which the paper used, for short prompts).
+Cost: calls and tokens by role, against all documents in one prompt ("whole", counted without a
+call), in tokens and in dollars at `--prices` (per million tokens; by default those of Gemini 2.5
+Pro and Flash, which the paper used, for short prompts).
 
-Rows go to `--out` as they are made; a run that was stopped goes on from there.
+Rows are written to `--out` as they are made; the same command resumes a run that was stopped.
 """
 
 from __future__ import annotations
@@ -79,18 +79,18 @@ PAPER = {
 
 @dataclass
 class Asking:
-    """Every question over its own documents."""
+    """Ask every question over its own documents."""
 
     setting: Setting
     documents: dict[str, Document]
 
     async def measure(self, question: NeedsAll, written: str) -> Row:
-        """One method's answer to one question, measured."""
+        """Measure one method's answer to one question."""
         documents = {id_: self.documents[id_] for id_ in question.documents}
         counting = self.setting.models[Role.READER]
         whole = sum([await counting.count_tokens(each.text) for each in documents.values()])
         async with InMemorySources(list(documents.values()), self.setting.embedder) as sources:
-            await sources.search("index", k=1)  # not in the time of the answer
+            await sources.search("index", k=1)  # so that indexing is not timed
             run = self.setting.make_run(sources)
             row = await self._answer(question, written, run)
         return {"documents": len(documents), "facts": len(question.facts), "whole": whole, **row}
@@ -123,7 +123,7 @@ class Asking:
         return {**row, **measure_spd_rag(run), "measures": measures}
 
     def _share(self, question: NeedsAll, spans: Sequence[Span]) -> float:
-        """How many facts stand in one of the spans, of their own document."""
+        """Return the share of facts that are in one of the spans, in their own document."""
         there = [
             any(
                 fact.is_in(self.documents[span.document_id].slice(span))
@@ -136,7 +136,7 @@ class Asking:
 
 
 async def search_passages(question: NeedsAll, written: str, run: Run) -> list[Span]:
-    """The best passages for the question, of all documents or of each."""
+    """Return the best passages for the question, of all documents or of each."""
     name, _, k = written.partition(":k=")
     views = [[id_] for id_ in question.documents] if name == EACH else [list(question.documents)]
     hits = [await run.search(question.text, k=int(k), documents=view) for view in views]
@@ -144,7 +144,7 @@ async def search_passages(question: NeedsAll, written: str, run: Run) -> list[Sp
 
 
 def compute_reached_share(question: NeedsAll, spans: Sequence[Span]) -> float:
-    """How many of the documents that have a fact the spans touch."""
+    """Return the share of the documents with a fact that have one of the spans."""
     wanted = {fact.document for fact in question.facts}
     return len(wanted & {span.document_id for span in spans}) / len(wanted)
 
@@ -183,7 +183,7 @@ async def measure(arguments: argparse.Namespace) -> None:
 
 
 def report(rows: Sequence[Row], arguments: argparse.Namespace) -> None:
-    """Print what reached the last call and what it cost, then differences to the first method."""
+    """Print the facts that reached the last call, the costs, and differences to other methods."""
     suite, seed = arguments.suite, arguments.seed
     by_method: dict[str, list[Row]] = {}
     for row in rows:
@@ -208,7 +208,7 @@ def report(rows: Sequence[Row], arguments: argparse.Namespace) -> None:
 
 
 def say_costs(rows: Sequence[Row], arguments: argparse.Namespace, written: str) -> None:
-    """Calls and tokens a question, by role, and over those of all documents in one prompt."""
+    """Print calls and tokens a question, by role, and over those of all documents in one prompt."""
     whole = [row for row in rows if not row["error"]]
     suite, seed = arguments.suite, arguments.seed
     paper = PAPER if written.startswith("spd-rag") else {}
@@ -241,12 +241,12 @@ def say_costs(rows: Sequence[Row], arguments: argparse.Namespace, written: str) 
 
 
 def get_last_output(row: Row) -> int:
-    """What the reader wrote: all documents in one prompt would be answered at least as briefly."""
+    """Return the reader's output tokens: one prompt of all documents needs at least as many."""
     return int(row["by_role"].get("reader", {}).get("output_tokens", 0))
 
 
 def compute_cost_ratio(row: Row, prices: Sequence[float]) -> float:
-    """What a question cost over what all its documents in one prompt of the reader's would."""
+    """Return a question's cost over that of all its documents in one prompt of the reader."""
     read_in, read_out, work_in, work_out = prices
     spent = 0.0
     for role, used in row["by_role"].items():
@@ -259,7 +259,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add_arguments(parser, suites=SUITES)
     parser.add_argument("--methods", nargs="+", metavar="NAME[:PARAMETER=VALUE,...]")
-    parser.add_argument("--offset", type=int, default=0, help="so many questions are left out")
+    parser.add_argument("--offset", type=int, default=0, help="number of questions to skip")
     parser.add_argument("--reranker", default="none")
     parser.add_argument("--prices", type=float, nargs=4, default=PRICES)
     arguments = parser.parse_args()
@@ -268,7 +268,7 @@ def main() -> None:
     if asking and arguments.model is None:
         parser.error(f"{asking[0]} asks a model: name one with --model")
     for written in asking:
-        parse_method(written)  # what is misspelt is said before anything is loaded
+        parse_method(written)  # report a wrong name before anything is loaded
     asyncio.run(measure(arguments))
 
 

@@ -1,4 +1,4 @@
-"""What of the answer stands in the evidence: LongRefiner beside chunks, at equal token budgets.
+"""Measure how often the evidence contains the answer: LongRefiner and chunks at equal budgets.
 
     python benchmarks/evidence_quality.py --suite wiki --data DIR --cache DIR --out rows.jsonl
         [--budgets 512 2048] [--methods bm25 dense hybrid ...] [--local-only] [--model NAME]
@@ -6,14 +6,13 @@
 Every method chooses from the same documents and may show the same number of tokens, titles and
 headings included, as the worker model counts them (an estimate without one). The chunks are the
 library's own and, as "-six", the paper's of six sentences, taken in the order of the search until
-none fits any more. `refiner` is LongRefiner's `Refiner` with the models named, `refiner-local` the
-same by local scores alone, without a call to a language model; what follows says where local
-scores come from. "everything" is the documents whole, without any budget: the most that could be
-found.
+none fits. `refiner` is LongRefiner's `Refiner` with the models given, `refiner-local` the same by
+local scores alone, without a call to a language model; the rest of a method's name is the source of
+local scores. "everything" is the whole documents without a budget: the upper bound.
 
-Rows go to `--out` as they are made; a run that was stopped goes on from there. The figures are
-printed at the end: means, then differences to each baseline with 95% intervals of the paired
-bootstrap. `evidence_data.py` says what the suites are.
+Rows are written to `--out` as they are made; the same command resumes a run that was stopped. The
+figures are printed at the end: means, then differences to each baseline with 95% intervals of the
+paired bootstrap. `evidence_data.py` describes the suites.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ from evidence_measuring import (
 CHUNKS: Mapping[str, Chunker] = {"": Structural(), "-six": SixSentences()}
 MODES = {"bm25": SearchMode.SPARSE, "dense": SearchMode.DENSE, "hybrid": SearchMode.HYBRID}
 BASELINES = [mode + chunks for chunks in CHUNKS for mode in MODES]
-# Local scores: of the search, spread over paragraphs, or of the embedder for each paragraph.
+# Local scores are those of the search, spread over paragraphs, or the embedder's.
 SCORERS = [*MODES, "embedding"]
 REFINERS = [f"refiner-{scorer}" for scorer in SCORERS]
 LOCAL = [f"refiner-local-{scorer}" for scorer in SCORERS]
@@ -71,7 +70,7 @@ COSTS = ("tokens", "words", "calls", "input_tokens", "output_tokens", "scope", "
 
 @dataclass
 class Comparison:
-    """What all methods choose from, and choose with."""
+    """Hold the documents and the models that all methods use."""
 
     corpus: Corpus
     models: Mapping[Role, ChatModel]
@@ -80,7 +79,7 @@ class Comparison:
     settings: Sequence[str]
 
     async def show(self, method: str, question: Question, budget: int) -> tuple[Shown, Row]:
-        """What a method shows for a question, and what else is known of that."""
+        """Return the evidence that a method shows for a question, and its costs."""
         documents = self.corpus.documents
         sources = await self.corpus.open_sources(CHUNKS[""])
         run = Run(sources, self.models, Meter(), store=self.kept)
@@ -154,14 +153,14 @@ async def measure(arguments: argparse.Namespace) -> None:
 
 
 async def measure_one(comparison: Comparison, question: Question, method: str, budget: int) -> Row:
-    """What one method shows for one question, measured."""
+    """Measure the evidence that one method shows for one question."""
     began = time.perf_counter()
     evidence, known = await comparison.show(method, question, budget)
     seconds = time.perf_counter() - began
     await comparison.ruler.learn([evidence.text])
     tokens = comparison.ruler(evidence.text)
     if budget and tokens > budget:
-        raise SystemExit(f"{method} shows {tokens} tokens where {budget} are allowed")
+        raise SystemExit(f"{method} shows {tokens} tokens, but at most {budget} are allowed")
     return {
         "seconds": round(seconds, 3),
         "tokens": tokens,
@@ -173,7 +172,7 @@ async def measure_one(comparison: Comparison, question: Question, method: str, b
 
 
 def report(rows: Sequence[Row], suite: str, seed: int) -> None:
-    """Print means and costs, then what each refiner has over each baseline."""
+    """Print means and costs, then each refiner's differences to each baseline."""
     for budget in sorted({row["budget"] for row in rows}):
         where = f"{suite} at {budget} tokens" if budget else suite
         by_method: dict[str, list[Row]] = {}
@@ -210,7 +209,7 @@ def main() -> None:
     if arguments.methods is None:
         arguments.methods = DEFAULT + (["refiner-hybrid", "refiner-embedding"] if asks else [])
     if not asks and any(method in REFINERS for method in arguments.methods):
-        parser.error("refiners need --model and no --local-only; refiner-local-... ask none")
+        parser.error("refiners need --model, without --local-only; refiner-local-... need no model")
     asyncio.run(measure(arguments))
 
 

@@ -1,10 +1,10 @@
-"""How well the questions of `examples/` are answered: `examples/questions.jsonl` over the licences.
+"""Measure the answers to `examples/questions.jsonl` over the licences of `examples/`.
 
     python benchmarks/examples.py [--model bundled] [--strategy retrieve-read] [--limit N]
 
 Counts, for answerable questions, answers that contain a known answer (in the long or the short
-text, after lower-casing and dropping punctuation) and citations into a document that holds the
-answer; for the others, honest refusals. Every question is written to standard error as it ends.
+text, in lower case and without punctuation) and citations into a document that contains the answer;
+for the others, refusals. Every question is written to standard error when it ends.
 """
 
 from __future__ import annotations

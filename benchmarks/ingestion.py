@@ -1,9 +1,9 @@
-"""Ingestion: passages a second, as a share of the bare embedder's, and parsing alone.
+"""Measure ingestion in passages a second, as a share of the bare embedder's, and parsing alone.
 
     python benchmarks/ingestion.py --data FOLDER [--embedder minilm|static]
 
-The same texts are embedded twice in one run: on their way into a fresh library, and by the
-embedder alone, before and after it, since a shared machine is not equally fast all the time.
+The same texts are embedded in one run by a fresh library, and before and after it by the embedder
+alone, because the speed of a shared machine varies.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def say(figure: str, value: float, unit: str, against: str | None = None) -> Non
 
 
 def parse(data: Path) -> None:
-    """One file after the other, in this process."""
+    """Measure parsing, one file after the other, in this process."""
     size, seconds = 0, 0.0
     for path in find_files([data]).files:
         begun = time.perf_counter()
@@ -44,14 +44,14 @@ def parse(data: Path) -> None:
 
 
 async def time_embedder(embedder: Embedder, texts: list[str]) -> float:
-    """Passages a second of the embedder alone, on texts sorted by length."""
+    """Return the passages a second of the embedder alone, on texts sorted by length."""
     begun = time.perf_counter()
     await embedder.embed(sorted(texts, key=len))
     return len(texts) / (time.perf_counter() - begun)
 
 
 async def list_texts(library: AsyncLibrary) -> list[str]:
-    """What was embedded."""
+    """Return the texts that were embedded."""
     texts = []
     for info in await library.documents():
         document = await library.document(info.id)

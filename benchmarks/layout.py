@@ -1,13 +1,13 @@
-"""The layout in figures: one JSON object about the code base as it stands.
+"""Print the layout in figures: one JSON object about the code base.
 
     python benchmarks/layout.py [--names]
 
 `single_importer` counts the modules that exactly one other module imports, an `__init__` that only
-re-exports left aside. Plug-ins do not count (commands, routes, data sets, metrics, readers and
+re-exports not counted. Plug-ins do not count (commands, routes, data sets, metrics, readers and
 backends, whose one importer is the registry of their kind), nor do the files of a method's folder.
 `defined_twice` counts public top-level classes and functions that two modules define. `frames`
 counts our own functions on the stack of a `colligate ask` at the moment its request is posted to an
-OpenAI-compatible server. `--names` prints the lists in place of the counts.
+OpenAI-compatible server. `--names` prints the lists, not the counts.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def list_modules() -> dict[str, Path]:
 
 
 def count_by_package(what: str) -> Counter[str]:
-    """Return files or lines by top-level package."""
+    """Count files or lines by top-level package."""
     found: Counter[str] = Counter()
     for path in list_modules().values():
         inside = path.relative_to(SOURCE).parts

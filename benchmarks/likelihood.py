@@ -1,11 +1,11 @@
-"""Likelihood: one question after 20 documents, and 20 questions after one, against the plain ways.
+"""Compare likelihoods with plain ways: one question after 20 documents, 20 questions after one.
 
     python benchmarks/likelihood.py [--model hf:FOLDER] [--dtype float32|bfloat16] [--rounds 5]
 
 The documents are passages of `examples/licences` as colligate cuts them, of 40 to 400 tokens. The
 plain ways are a full pass for each pair and, for the documents, batches of five padded to the
 longest; both take the log-softmax of all positions in float32. All ways take turns in one run, on
-the same loaded model. Nothing is remembered from one round to the next.
+the same loaded model. Nothing is kept between rounds.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from colligate.models.weights import pull
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 COUNT, SHORTEST, LONGEST, BATCH = 20, 40, 400, 5
-LONG_PREFIX = 1000  # tokens, about
+LONG_PREFIX = 1000  # tokens, approximately
 
 Pair = tuple[str, str]
 
 
 def list_passages(prompts: Prompts) -> list[str]:
-    """Passages of the example documents, in an order that is random and always the same."""
+    """Return passages of the example documents, in a fixed random order."""
     cut = Structural(LONGEST, prompts.token_spans)
     texts = [
         document.slice(span)
@@ -51,7 +51,7 @@ def list_passages(prompts: Prompts) -> list[str]:
 def make_plain_scorer(
     runtime: Runtime, prompts: Prompts, batch: int
 ) -> Callable[[list[Pair]], list[Any]]:
-    """Full passes over `batch` sequences at a time, the shorter ones padded at their ends."""
+    """Return a scorer by full passes over `batch` sequences, padded to the same length."""
     torch = runtime.torch
 
     def score(pairs: list[Pair]) -> list[Any]:
@@ -139,7 +139,7 @@ def print_figure(name: str, value: float, unit: str, against: str) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--model", default="", help="hf:FOLDER; pinned small weights without")
+    parser.add_argument("--model", default="", help="hf:FOLDER (default: small pinned weights)")
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--rounds", type=int, default=5)
     arguments = parser.parse_args()

@@ -1,14 +1,14 @@
-"""How right the headings of PDFs are, measured against what the files themselves say.
+"""Score the headings read from PDFs against the files' own contents lists and outlines.
 
     python benchmarks/pdf_trees.py --data DIR [--latex DIR] [--each]
 
-Two evaluations, each beside liteparse's own headings, unrepaired, on the same files:
+Two evaluations, each compared with liteparse's own headings, unrepaired, on the same files:
 
 (a) `--data`: company filings. The truth is the "Item" lines of their printed contents list and
-    the pages it names, read here from pypdfium2's plain text, sharing no code with the reader.
-    Scored: the share of Items that are a section on the right page, and how many sections of
-    level 1 and 2 carry no title of that list (a proxy for what is too much).
-(b) `--latex`: PDFs with an outline, such as those LaTeX makes (in Debian: r-doc-pdf, glpk-doc,
+    the pages it names, read here from pypdfium2's plain text, without any code of the reader.
+    Scored: the share of Items that are a section on the right page, and the number of sections of
+    level 1 and 2 whose title is not in that list (a proxy for false headings).
+(b) `--latex`: PDFs with an outline, such as those that LaTeX makes (in Debian: r-doc-pdf, glpk-doc,
     auto-multiple-choice-doc-pdf, dblatex-doc, pari-doc, gap-doc). The outline is the truth and
     is hidden from the reader. Scored per file, then averaged: precision, recall and F1 of
     (title, page), and the share of matched headings whose level is right, up to one constant
@@ -46,7 +46,7 @@ ITEM_TITLE = re.compile(r"item\s*(\d{1,2}[A-C]?)\b", re.I)
 
 @dataclass(frozen=True)
 class Heading:
-    """A title, its page (from 1) and its level."""
+    """Hold a title, its page (from 1) and its level."""
 
     title: str
     page: int
@@ -54,12 +54,12 @@ class Heading:
 
 
 def main() -> None:
-    """Run what the arguments name and print the figures."""
+    """Run the evaluations of the arguments and print the figures."""
     parser = argparse.ArgumentParser(description="Score the headings read from PDFs.")
     parser.add_argument("--data", type=Path, help="folder of filings (PDF)")
     parser.add_argument("--latex", type=Path, help="folder of PDFs with outlines")
     parser.add_argument("--each", action="store_true", help="also print figures per file")
-    parser.add_argument("--most-pages", type=int, default=700, help="leave longer files out")
+    parser.add_argument("--most-pages", type=int, default=700, help="skip files with more pages")
     arguments = parser.parse_args()
     if arguments.data:
         score_filings(arguments.data, arguments.each)
@@ -77,7 +77,7 @@ def print_figure(name: str, value: float, unit: str, against: object = None) -> 
 def read_headings(
     path: Path, *, use_outline: bool = True
 ) -> tuple[list[Heading], int, float, float]:
-    """The reader's headings, the pages, the seconds taken, and its confidence."""
+    """Return the reader's headings, the number of pages, the seconds, and its confidence."""
     data = path.read_bytes()
     begin = time.perf_counter()
     document = read_pdf(SourceFile(path, data, PDF), use_outline=use_outline)
@@ -91,7 +91,7 @@ def read_headings(
 
 
 def read_naive_headings(path: Path) -> list[Heading]:
-    """liteparse's headings as they come."""
+    """Return liteparse's headings, unrepaired."""
     parser = LiteParse(
         ocr_enabled=False, quiet=True, output_format="markdown", extract_blocks=True, max_pages=9999
     )
@@ -107,10 +107,10 @@ def read_naive_headings(path: Path) -> list[Heading]:
 
 
 def read_printed_items(path: Path) -> tuple[list[tuple[str, range]], str]:
-    """The Items of a printed contents list and the list's own text.
+    """Return the Items of a printed contents list and the list's own text.
 
     An Item is its number and the pages (from 1) that make up the printed page: those after the
-    one that carries the number before, up to the one that carries this number.
+    one with the number before, up to the one with this number.
     """
     document = pypdfium2.PdfDocument(path)
     texts = [page.get_textpage().get_text_range() for page in document]
@@ -127,9 +127,9 @@ def read_printed_items(path: Path) -> tuple[list[tuple[str, range]], str]:
 
 
 def find_page_numbers(texts: Sequence[str], after: int) -> list[tuple[int, int]]:
-    """(printed number, page from 1) for the numbers at the pages' edges.
+    """Return (printed number, page from 1) for the numbers at the pages' edges.
 
-    Of all numbers there the longest chain is kept that rises with the pages and no faster: a
+    Of all numbers there, the longest chain is kept that rises with the pages and no faster: a
     printed page may take several pages of the PDF, but not the other way round.
     """
     seen = []
@@ -157,14 +157,14 @@ def find_page_numbers(texts: Sequence[str], after: int) -> list[tuple[int, int]]
 
 
 def find_printed_page(number: int, numbers: Sequence[tuple[int, int]]) -> range:
-    """The pages (from 1) of a printed page."""
+    """Return the pages (from 1) of a printed page."""
     before = max((at for n, at in numbers if n < number), default=0)
     ends = [at for n, at in numbers if n >= number]
     return range(before + 1, ends[0] + 1) if ends else range(0)
 
 
 def count_items_found(items: Sequence[tuple[str, range]], headings: Sequence[Heading]) -> int:
-    """How many Items are the title of a section that begins on the right page."""
+    """Count the Items that are the title of a section that begins on the right page."""
     there = [
         (match.group(1).upper(), heading.page)
         for heading in headings
@@ -174,13 +174,13 @@ def count_items_found(items: Sequence[tuple[str, range]], headings: Sequence[Hea
 
 
 def count_unlisted(headings: Sequence[Heading], listed: str) -> int:
-    """How many headings of level 1 and 2 the contents list does not have."""
+    """Count the headings of level 1 and 2 that are not in the contents list."""
     plain = _key(listed)
     return sum(h.level <= 2 and _key(h.title) not in plain for h in headings)
 
 
 def score_filings(folder: Path, each: bool) -> None:
-    """Evaluation (a)."""
+    """Run evaluation (a)."""
     total = hits = naive_hits = extra = naive_extra = high = naive_high = pages = 0
     seconds = 0.0
     files = 0
@@ -226,7 +226,7 @@ def score_filings(folder: Path, each: bool) -> None:
 
 
 def read_outline(path: Path) -> tuple[list[Heading], int]:
-    """The outline of a PDF, and its number of pages."""
+    """Return the outline of a PDF, and its number of pages."""
     document = pypdfium2.PdfDocument(path)
     found = []
     for bookmark in document.get_toc():
@@ -240,7 +240,7 @@ def read_outline(path: Path) -> tuple[list[Heading], int]:
 def match_headings(
     truth: Sequence[Heading], found: Sequence[Heading]
 ) -> list[tuple[Heading, Heading]]:
-    """Pairs of the same title on the same page, each heading used once."""
+    """Return pairs with the same title on the same page, each heading used once."""
     by_page: dict[int, list[Heading]] = {}
     for heading in found:
         by_page.setdefault(heading.page, []).append(heading)
@@ -256,7 +256,7 @@ def match_headings(
 def compute_scores(
     truth: Sequence[Heading], found: Sequence[Heading]
 ) -> tuple[float, float, float, float]:
-    """Precision, recall, F1 and level accuracy (up to one constant shift)."""
+    """Return precision, recall, F1 and level accuracy (up to one constant shift)."""
     pairs = match_headings(truth, found)
     if not pairs:
         return 0.0, 0.0, 0.0, 0.0
@@ -267,7 +267,7 @@ def compute_scores(
 
 
 def score_outlines(folder: Path, each: bool, most_pages: int) -> None:
-    """Evaluation (b)."""
+    """Run evaluation (b)."""
     rows, naive_rows, confidences = [], [], []
     pages, seconds = 0, 0.0
     for path in list_outlined(folder):
@@ -302,7 +302,7 @@ def score_outlines(folder: Path, each: bool, most_pages: int) -> None:
 
 
 def list_outlined(folder: Path) -> Iterator[Path]:
-    """The PDFs of a folder, each content once."""
+    """Yield the PDFs of a folder, each content once."""
     seen = set()
     for path in sorted(folder.rglob("*.pdf")):
         digest = hashlib.sha256(path.read_bytes()).digest()
@@ -316,7 +316,7 @@ def _key(text: str) -> str:
 
 
 def _bare(text: str) -> str:
-    """A title without its number, for outlines that leave numbers out."""
+    """Return a title without its number, for outlines without numbers."""
     number = r"(?:(?:chapter|appendix|part|section)\s+)?(?:\d+|[A-Z](?=[.\s]))(?:\.\d+)*[.:)]?\s+"
     return _key(re.sub(rf"^{number}", "", text, flags=re.I)) or _key(text)
 

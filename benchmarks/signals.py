@@ -1,4 +1,4 @@
-"""DuQUAD's signals: how often the gold document is among the best six, wherever it stands.
+"""Measure how often DuQUAD's signals rank the gold document among the best six, by its place.
 
     python benchmarks/signals.py --data DIR --cache DIR --out rows.jsonl --model hf:FOLDER
         [--dtype bfloat16] [--positions 0 4 9 14 19] [--limit 50] [--offset N] [--prompt agent]
@@ -7,19 +7,19 @@
 
 NQ with 20 documents, the same questions with the gold document at five places. The signals come
 from the code that `duquad` uses; the model gives likelihood and attention, the embedder similarity.
-What does not depend on the order of the documents is computed once a question and remembered in the
-cache folder. Attention is taken on the paper's prompt, or (`--prompt agent`) on the Global
-agent's, which costs nothing where the agent is the same model.
+Values that do not depend on the order of the documents are computed once a question and kept in the
+cache folder. Attention is measured on the paper's prompt, or (`--prompt agent`) on that of the
+Global agent, which adds no cost if the agent is the same model.
 
-Rows hold the signals of every document, one row a question and position, and are written as
-they are made; a run that was stopped goes on from there. Recall at 6 of each signal alone, of each
-pair fused and of all, by position and over all positions, is worked out of the rows at the end:
-`--recompute` does that alone, without a model. Intervals are of the bootstrap over questions (over
+Rows contain the signals of every document, one row a question and position, and are written as they
+are made; the same command resumes a run that was stopped. Recall at 6 of each signal alone, of each
+pair fused and of all, by position and over all positions, is computed from the rows at the end:
+`--recompute` does only that, without a model. Intervals are of the bootstrap over questions (over
 all positions, of a question's mean).
 
-`--learn` fits the weights of the calibrated fusion to the rows: they make the gold documents
-likeliest under a softmax of the fused scores. Its recall is of each question with weights learned
-from the others.
+`--learn` fits the weights of the calibrated fusion to the rows: they maximise the likelihood of the
+gold documents under a softmax of the fused scores. The recall of each question is computed with
+weights learned from the others.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ KEYS = ("question", "position", "model", "embedder", "prompt")
 # The paper's Figure 3, 500 questions: Llama 3.1 8B and gte-large.
 PAPER = {"similarity": 0.690, "likelihood": 0.754, "contrast": 0.814, "sfs": 0.908}
 
-# What a fusion's signals are called in the rows: each asks in its own way.
+# The names of a fusion's signals in the rows: each fusion has its own prompts.
 NAMES: Mapping[Fusion, Mapping[str, str]] = {
     Fusion.SFS: {},
     Fusion.CALIBRATED: {
@@ -85,7 +85,7 @@ NAMES: Mapping[Fusion, Mapping[str, str]] = {
         "calibrated": "calibrated attention",
     },
 }
-# What of each signal counts in a fusion.
+# The form of each signal that a fusion uses.
 COUNTED: Mapping[Fusion, Mapping[Signal, str]] = {
     Fusion.SFS: {
         Signal.SIMILARITY: "similarity",
@@ -132,7 +132,7 @@ async def measure(arguments: argparse.Namespace) -> None:
 
 
 async def open_remembering(arguments: argparse.Namespace, stack: AsyncExitStack) -> ChatModel:
-    """Open the model; a cache keeps its replies."""
+    """Open the model, with a cache of its replies."""
     settings = Settings.load()
     if arguments.dtype:
         options = {**settings.options, arguments.model: {"dtype": arguments.dtype}}
@@ -147,10 +147,10 @@ async def open_remembering(arguments: argparse.Namespace, stack: AsyncExitStack)
 
 
 async def compute_signals(record: Record, model: ChatModel, embedder: Embedder, prompt: str) -> Row:
-    """Every signal of every document of a question, in their order."""
+    """Return every signal of every document of a question, in their order."""
     documents = make_documents(record["documents"])
     passages = [d.passage(Span(d.id, 0, len(d))) for d in documents.values()]
-    # As `duquad` asks its agents where nothing else is said.
+    # The default form of `duquad`'s agents.
     framed = quoting_view_messages if Capability.STRUCTURED in model.capabilities else view_messages
     shared = framed(record["question"], list(enumerate(passages, 1)))
     signals: dict[str, Sequence[float]] = {}
@@ -166,7 +166,7 @@ async def compute_signals(record: Record, model: ChatModel, embedder: Embedder, 
                 agent_prompt=shared if prompt == "agent" else None,
             )
             if scored.missing:
-                raise SystemExit(f"{model.name} gives no {', '.join(scored.missing)}")
+                raise SystemExit(f"{model.name} has no {', '.join(scored.missing)}")
             signals |= {NAMES[fusion].get(name, name): v for name, v in scored.signals.items()}
     return {
         "gold": find_gold(record, passages),
@@ -176,7 +176,7 @@ async def compute_signals(record: Record, model: ChatModel, embedder: Embedder, 
 
 
 def find_gold(record: Record, passages: Sequence[Passage]) -> int:
-    """Where the gold document stands."""
+    """Return the place of the gold document."""
     [gold] = record["gold_document_ids"]
     return [passage.document_id for passage in passages].index(gold)
 
@@ -185,7 +185,7 @@ def find_gold(record: Record, passages: Sequence[Passage]) -> int:
 
 
 def compute_scores(signals: Mapping[str, Sequence[float]]) -> dict[str, Sequence[float]]:
-    """Each signal alone, and each fusion of two and of all, named by what goes in."""
+    """Return the scores of each signal alone and of each fusion, named by its signals."""
     found: dict[str, Sequence[float]] = dict(signals)
     for fusion in Fusion:
         parts = {signal: signals[name] for signal, name in COUNTED[fusion].items()}
@@ -198,13 +198,13 @@ def compute_scores(signals: Mapping[str, Sequence[float]]) -> dict[str, Sequence
 
 
 def is_among_the_best(scores: Sequence[float], gold: int, best: int = BEST) -> float:
-    """Whether the gold document is among the best; of equal scores the earlier comes first."""
+    """Return 1 if the gold document is among the best; of equal scores the earlier is first."""
     ranked = sorted(range(len(scores)), key=lambda at: -scores[at])
     return float(gold in ranked[:best])
 
 
 def compute_recalls(rows: Sequence[Row]) -> list[Row]:
-    """For each row, whether each score has the gold document among its best."""
+    """Return for each row whether each score has the gold document among its best."""
     return [
         {
             "question": row["question"],
@@ -219,7 +219,7 @@ def compute_recalls(rows: Sequence[Row]) -> list[Row]:
 
 
 def report(rows: Sequence[Row], seed: int) -> None:
-    """Print recall by position and over all, and what the fusions have over each signal."""
+    """Print recall by position and over all, and the fusions' differences to each signal."""
     for about in sorted({tuple(row[key] for key in KEYS[2:]) for row in rows}):
         own = compute_recalls([row for row in rows if tuple(row[key] for key in KEYS[2:]) == about])
         what = ", ".join(about[:-1]) + f", prompt of the {about[-1]}"
@@ -249,7 +249,7 @@ def report(rows: Sequence[Row], seed: int) -> None:
 
 
 def average_positions(rows: Sequence[Row], name: str, positions: int) -> dict[str, float]:
-    """Each question's mean, of the questions that were asked at all positions."""
+    """Return the mean of each question that was asked at all positions."""
     found: dict[str, list[float]] = {}
     for row in rows:
         for question, value in index_by_question([row], name).items():
@@ -279,7 +279,7 @@ def learn(rows: Sequence[Row], seed: int) -> None:
 def _likeliest(
     terms: Sequence[NDArray[np.float64]], gold: Sequence[int], ridge: float = 0.01
 ) -> NDArray[np.float64]:
-    """Weights, one a signal, of [documents, signals] a question and the gold document's place."""
+    """Fit a weight for each signal to [documents, signals] a question and the gold's place."""
 
     def loss(weights: NDArray[np.float64]) -> float:
         scores = [own @ weights for own in terms]
@@ -292,18 +292,18 @@ def _likeliest(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, help="the folder of questions")
-    parser.add_argument("--cache", type=Path, help="keeps vectors and scores")
-    parser.add_argument("--out", type=Path, required=True, help="rows (JSONL)")
-    parser.add_argument("--model", help="gives likelihood and attention: hf:FOLDER")
-    parser.add_argument("--dtype", help="bfloat16 or float32; by default the model's own")
+    parser.add_argument("--data", type=Path, help="folder of questions")
+    parser.add_argument("--cache", type=Path, help="folder of vectors and scores")
+    parser.add_argument("--out", type=Path, required=True, help="file of rows (JSONL)")
+    parser.add_argument("--model", help="model for likelihood and attention: hf:FOLDER")
+    parser.add_argument("--dtype", help="bfloat16 or float32 (default: the model's)")
     parser.add_argument("--embedder", default="minilm")
     parser.add_argument("--prompt", choices=("paper", "agent"), default="paper")
     parser.add_argument("--positions", type=int, nargs="+", choices=POSITIONS, default=POSITIONS)
-    parser.add_argument("--limit", type=int, help="so many questions only")
-    parser.add_argument("--offset", type=int, default=0, help="so many questions are left out")
-    parser.add_argument("--recompute", action="store_true", help="figures from the rows, no more")
-    parser.add_argument("--learn", action="store_true", help="weights from the rows, no more")
+    parser.add_argument("--limit", type=int, help="number of questions")
+    parser.add_argument("--offset", type=int, default=0, help="number of questions to skip")
+    parser.add_argument("--recompute", action="store_true", help="only print figures from the rows")
+    parser.add_argument("--learn", action="store_true", help="only fit weights to the rows")
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
     if arguments.learn:
