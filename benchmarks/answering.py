@@ -1,7 +1,7 @@
-"""What the benchmarks of whole strategies share: one answer, what was read for it, what it cost.
+"""Share code between benchmarks of whole strategies: an answer, its prompts, its cost.
 
-A method is written `NAME[:PARAMETER=VALUE[,PARAMETER=VALUE...]]`, such as `dualrag:no_rerank=true`:
-a registered strategy and its parameters.
+A method is a registered strategy and its parameters, written
+`NAME[:PARAMETER=VALUE[,PARAMETER=VALUE...]]`, for example `dualrag:no_rerank=true`.
 """
 
 from __future__ import annotations
@@ -34,27 +34,27 @@ COSTS = (
 )
 
 
-def method(written: str) -> Strategy:
-    """The strategy of a method, set up."""
+def parse_method(written: str) -> Strategy:
+    """Return the strategy of a method with its parameters set."""
     name, _, parameters = written.partition(":")
     return set_parameters(load_strategy(name), [one for one in parameters.split(",") if one])
 
 
 @dataclass
 class Setting:
-    """The models that answer, and what they search with."""
+    """Hold the models that answer, the embedder and the reranker."""
 
     models: Mapping[Role, ChatModel]
     embedder: Embedder
     reranker: Reranker | None = None
 
-    def run(self, sources: Sources) -> Run:
-        """A run of its own for each question."""
+    def make_run(self, sources: Sources) -> Run:
+        """Return a new run; each question needs one."""
         return Run(sources, self.models, Meter(), reranker=self.reranker, embedder=self.embedder)
 
 
-async def answered(strategy: Strategy, question: str, run: Run) -> tuple[Answer | None, Row]:
-    """The answer and what is known of it; none where the strategy broke, which `error` says."""
+async def answer_question(strategy: Strategy, question: str, run: Run) -> tuple[Answer | None, Row]:
+    """Return the answer and its row; if the strategy failed, no answer, and `error` is set."""
     began = time.perf_counter()
     answer, error = None, ""
     try:
@@ -62,7 +62,7 @@ async def answered(strategy: Strategy, question: str, run: Run) -> tuple[Answer 
     except ColligateError as trouble:
         error = f"{type(trouble).__name__}: {trouble}"
     row: Row = {
-        **costs(run.meter),
+        **count_costs(run.meter),
         "seconds": round(time.perf_counter() - began, 3),
         "found": bool(answer and answer.found),
         "text": answer.text if answer else "",
@@ -73,14 +73,14 @@ async def answered(strategy: Strategy, question: str, run: Run) -> tuple[Answer 
     return answer, row
 
 
-def costs(meter: Meter) -> Row:
-    """Calls and tokens of the chat alone, as the papers count them; what scoring took, apart."""
+def count_costs(meter: Meter) -> Row:
+    """Count calls and tokens of chat, as the papers do, and those of scoring separately."""
     chats = [call for call in meter.calls if call.kind == "chat"]
     scorings = [call for call in meter.calls if call.kind == "scoring"]
     roles = dict.fromkeys(call.role for call in chats)
     return {
-        **tokens_of(chats),
-        "by_role": {role: tokens_of([c for c in chats if c.role == role]) for role in roles},
+        **count_tokens(chats),
+        "by_role": {role: count_tokens([c for c in chats if c.role == role]) for role in roles},
         "scoring_passes": sum(call.passes for call in scorings),
         "scoring_tokens": sum(call.usage.input_tokens for call in scorings),
         "searches": meter.retrieval_rounds,
@@ -88,8 +88,8 @@ def costs(meter: Meter) -> Row:
     }
 
 
-def tokens_of(calls: Sequence[Call]) -> Row:
-    """What calls took together."""
+def count_tokens(calls: Sequence[Call]) -> Row:
+    """Count the calls and the sums of their tokens."""
     inside = sum(call.usage.input_tokens for call in calls)
     outside = sum(call.usage.output_tokens for call in calls)
     return {
@@ -100,8 +100,8 @@ def tokens_of(calls: Sequence[Call]) -> Row:
     }
 
 
-def documents_of(entries: Sequence[Record]) -> dict[str, Document]:
-    """Paragraphs as documents of their own."""
+def make_documents(entries: Sequence[Record]) -> dict[str, Document]:
+    """Return a document for each paragraph."""
     return {
         e["id"]: Document(
             e["id"],
@@ -114,24 +114,24 @@ def documents_of(entries: Sequence[Record]) -> dict[str, Document]:
     }
 
 
-# What was read
+# Passages that were retrieved and shown
 
 
-def retrieved(run: Run) -> list[Span]:
-    """Every passage that some search of the run returned."""
+def list_retrieved(run: Run) -> list[Span]:
+    """Return every passage that a search of the run returned."""
     events = [event for _, event in run.trace.events if isinstance(event, Retrieved)]
     return list(dict.fromkeys(span for event in events for span in event.spans))
 
 
-def shown_to_models(
+def select_shown_to_models(
     run: Run, documents: Mapping[str, Document], among: Collection[Span]
 ) -> list[Span]:
-    """The spans whose text stands in a prompt of the run, blanks aside."""
+    """Return the spans whose text is in a prompt of the run, regardless of white space."""
     prompts = {message.content for message in _messages(run) if message.role != "assistant"}
-    texts = [_blanks_aside(prompt) for prompt in prompts]
+    texts = [_join_blanks(prompt) for prompt in prompts]
     found = []
     for span in among:
-        sought = _blanks_aside(escape(documents[span.document_id].slice(span)))
+        sought = _join_blanks(escape(documents[span.document_id].slice(span)))
         if sought and any(sought in text for text in texts):
             found.append(span)
     return found
@@ -141,18 +141,18 @@ def _messages(run: Run) -> list[Message]:
     return [m for _, event in run.trace.events if isinstance(event, Asked) for m in event.messages]
 
 
-def _blanks_aside(text: str) -> str:
+def _join_blanks(text: str) -> str:
     return " ".join(text.split())
 
 
-def share(wanted: Collection[str], spans: Sequence[Span]) -> float:
-    """How many of the documents wanted any of the spans stands in."""
+def compute_document_share(wanted: Collection[str], spans: Sequence[Span]) -> float:
+    """Return the share of the wanted documents that contain at least one of the spans."""
     there = {span.document_id for span in spans}
     return len(there & set(wanted)) / len(set(wanted))
 
 
-def by_step(run: Run, steps: Mapping[str, str]) -> Row:
-    """Calls and output tokens by step; a step's system message begins as `steps` says."""
+def count_by_step(run: Run, steps: Mapping[str, str]) -> Row:
+    """Count calls and output tokens by step; `steps` gives the start of its system message."""
     calls: Counter[str] = Counter()
     written: Counter[str] = Counter()
     for _, event in run.trace.events:
@@ -164,35 +164,37 @@ def by_step(run: Run, steps: Mapping[str, str]) -> Row:
     return {step: {"calls": calls[step], "output_tokens": written[step]} for step in calls}
 
 
-# What was answered
+# Measures of answers
 
 
 def contains(answers: Sequence[str], text: str) -> float:
-    """One of the answers stands in a text, in whole words, after SQuAD's normalisation of both."""
-    plain = f" {normalise_squad(_unmarked(text))} "
+    """Return 1 if the text contains an answer in whole words, both normalised as in SQuAD."""
+    plain = f" {normalise_squad(_remove_marks(text))} "
     return float(any(f" {wanted} " in plain for wanted in map(normalise_squad, answers) if wanted))
 
 
-def exact(answers: Sequence[str], text: str) -> float:
-    """The text is one of the answers, both normalised."""
+def matches_exactly(answers: Sequence[str], text: str) -> float:
+    """Return 1 if the text equals one of the answers, both normalised."""
     return float(any(normalise_squad(text) == normalise_squad(answer) for answer in answers))
 
 
-def f1(answers: Sequence[str], text: str) -> float:
-    """SQuAD's F1 of words, against the nearest answer."""
-    return max((_f1(words(answer), words(text)) for answer in answers), default=0.0)
+def compute_f1(answers: Sequence[str], text: str) -> float:
+    """Return SQuAD's F1 of words against the most similar answer."""
+    return max(
+        (_compute_f1(split_words(answer), split_words(text)) for answer in answers), default=0.0
+    )
 
 
-def words(text: str) -> list[str]:
+def split_words(text: str) -> list[str]:
     """Return the words that SQuAD's normalisation leaves."""
     return normalise_squad(text).split()
 
 
-def _f1(wanted: Sequence[str], said: Sequence[str]) -> float:
+def _compute_f1(wanted: Sequence[str], said: Sequence[str]) -> float:
     both = (Counter(wanted) & Counter(said)).total()
     return 2 * both / (len(wanted) + len(said)) if both else 0.0
 
 
-def _unmarked(text: str) -> str:
-    """Without the marks of citations."""
+def _remove_marks(text: str) -> str:
+    """Remove the marks of citations."""
     return re.sub(r"\[(?:\d+|uncited)\]", " ", text)

@@ -1,12 +1,12 @@
-"""Attention of the last token: time and memory against the whole matrix, and against a prefill.
+"""Measure time and memory of the last token's attention against the whole matrix and a prefill.
 
     python benchmarks/attention.py [--lengths 1024 2048 4096 8192] [--model FOLDER] [--dtype auto]
 
-Each figure of time and memory comes from a process of its own: its model is loaded and warm, then
-the highest memory it ever takes is reset and read again after one pass (Linux only). The whole
-matrix is `output_attentions=True` for the prompt; where the machine has no memory for that, the
-figure is null, and what its tensors would take is computed. "The reader" is an answer of 32 tokens
-to the same messages after their attention was asked for, with the pass remembered and forgotten.
+Each figure of time and memory comes from a separate process: its model is loaded and warmed up,
+then the peak of its memory is reset, and read again after one pass (Linux only). The whole matrix
+is `output_attentions=True` for the prompt; if the machine has too little memory for it, the figure
+is null, and the size of its tensors is computed. "The reader" is an answer of 32 tokens to the same
+messages after their attention was measured, with the pass remembered and forgotten.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ language known family film south north island music system history church county
 company village season second several national university century population government""".split()
 
 
-def prompt_of(prompts, length: int) -> str:
-    """A text of `length` tokens, or as good as."""
+def make_prompt(prompts, length: int) -> str:
+    """Return a text of about `length` tokens."""
     text = " ".join(random.Random(length).choices(WORDS, k=length))
     return text[: prompts.token_spans(text)[length - 1][1]]
 
 
-def spans_of(text: str) -> list[tuple[int, int]]:
+def split_spans(text: str) -> list[tuple[int, int]]:
     step = len(text) // SPANS
     return [(at, at + step) for at in range(0, step * SPANS, step)]
 
 
-def in_memory(field: str) -> int:
-    """Bytes of this process: VmRSS now, VmHWM at most since the last reset."""
+def read_memory(field: str) -> int:
+    """Return the bytes of this process: VmRSS is the current value, VmHWM the peak."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(field):
             return int(line.split()[1]) * 1024
@@ -56,12 +56,12 @@ def in_memory(field: str) -> int:
 
 def reset_most() -> None:
     gc.collect()
-    ctypes.CDLL(None).malloc_trim(0)  # what loading left behind would hide what is measured
+    ctypes.CDLL(None).malloc_trim(0)  # memory left from loading would hide the figure
     Path("/proc/self/clear_refs").write_text("5")
 
 
 def measure(way: str, length: int, target: str, dtype: str, repeats: int) -> dict:
-    """Seconds (median) and bytes above the loaded model of one way to look at one prompt."""
+    """Measure the median seconds of one way on one prompt, and its bytes above the loaded model."""
     from colligate.models.hf.loading import find_source, import_transformers, load_tokenizer
     from colligate.models.hf.model import compute_attention
     from colligate.models.hf.prompts import Prompts
@@ -74,7 +74,7 @@ def measure(way: str, length: int, target: str, dtype: str, repeats: int) -> dic
 
     def by_attention(text: str) -> list[float]:
         runtime.prefixes.clear()
-        return compute_attention(runtime, prompts, text, spans_of(text))
+        return compute_attention(runtime, prompts, text, split_spans(text))
 
     def by_prefill(text: str) -> None:
         with runtime.inference():
@@ -90,12 +90,12 @@ def measure(way: str, length: int, target: str, dtype: str, repeats: int) -> dic
             statistics.fmean(
                 m for m, (a, b) in zip(masses, covered, strict=True) if max(a, start) < min(b, end)
             )
-            for start, end in spans_of(text)
+            for start, end in split_spans(text)
         ]
 
     look = dict(zip(WAYS, (by_attention, by_matrix, by_prefill), strict=True))[way]
     config = runtime.model.config.get_text_config()
-    text = prompt_of(prompts, length)
+    text = make_prompt(prompts, length)
     tokens = len(prompts.encode_question(text)[0])
     one = config.num_attention_heads * tokens**2
     size = runtime.model.dtype.itemsize
@@ -104,34 +104,36 @@ def measure(way: str, length: int, target: str, dtype: str, repeats: int) -> dic
         "dtype": str(runtime.model.dtype).removeprefix("torch."),
         "needed": one * config.num_hidden_layers * size,
     }
-    # All layers are kept until the end; the softmax of one is made in float32 beside them.
-    if way == "whole matrix" and found["needed"] + one * (size + 8) > 0.9 * available():
-        return {**found, "available": available()}
-    look(prompt_of(prompts, 64))
+    # All layers are kept until the end, and in addition the float32 softmax of one.
+    if way == "whole matrix" and found["needed"] + one * (size + 8) > 0.9 * read_available():
+        return {**found, "available": read_available()}
+    look(make_prompt(prompts, 64))
     seconds, most = [], 0
     for _ in range(repeats):
         reset_most()
-        before = in_memory("VmRSS")
-        took, result = timed(look, text)
+        before = read_memory("VmRSS")
+        took, result = time_call(look, text)
         seconds.append(took)
-        most = max(most, in_memory("VmHWM") - before)
+        most = max(most, read_memory("VmHWM") - before)
     found |= {"seconds": statistics.median(seconds), "bytes": most, "result": result}
     if way == "prefill":
-        # In turns and in one process, so that what else the machine does weighs on both alike.
+        # In turns and in one process, so that other work on the machine slows both equally.
         by_attention(text)
-        turns = [timed(by_attention, text)[0] / timed(look, text)[0] for _ in range(repeats)]
+        turns = [
+            time_call(by_attention, text)[0] / time_call(look, text)[0] for _ in range(repeats)
+        ]
         found["attention"] = statistics.median(turns)
     return found
 
 
-def timed(call, *given) -> tuple:
-    """Seconds, and what it returned."""
+def time_call(call, *given) -> tuple:
+    """Return the seconds of a call, and its result."""
     began = time.perf_counter()
     result = call(*given)
     return time.perf_counter() - began, result
 
 
-def available() -> int:
+def read_available() -> int:
     for line in Path("/proc/meminfo").read_text().splitlines():
         if line.startswith("MemAvailable"):
             return int(line.split()[1]) * 1024
@@ -139,7 +141,7 @@ def available() -> int:
 
 
 async def read(length: int, target: str, dtype: str, repeats: int) -> dict:
-    """Seconds of attention and an answer, with and without what the first left for the second."""
+    """Measure attention and an answer, with the pass of the attention remembered and forgotten."""
     from colligate.models.hf.model import HFModel
 
     model = HFModel(target, name=target, dtype=dtype, context_tokens=length + 1024)
@@ -148,11 +150,11 @@ async def read(length: int, target: str, dtype: str, repeats: int) -> dict:
     with_it, without = [], []
     for turn in range(repeats + 1):
         prompts = await parts.compute(lambda _: parts.prompts())
-        text = prompt_of(prompts, length if turn else 64)
+        text = make_prompt(prompts, length if turn else 64)
         for forget, seconds in ((False, with_it), (True, without)):
             await parts.compute(lambda _: parts.runtime().prefixes.clear())
             began = time.perf_counter()
-            await model.attention([Message("user", text)], spans_of(text))
+            await model.attention([Message("user", text)], split_spans(text))
             if forget:
                 await parts.compute(lambda _: parts.runtime().prefixes.clear())
             reply = await model.chat(ChatRequest([Message("user", text)], max_tokens=ANSWER))
@@ -164,7 +166,7 @@ async def read(length: int, target: str, dtype: str, repeats: int) -> dict:
     return {**found, "with": statistics.median(with_it), "without": statistics.median(without)}
 
 
-def in_process(way: str, length: int, arguments: argparse.Namespace) -> dict:
+def measure_in_process(way: str, length: int, arguments: argparse.Namespace) -> dict:
     command = [sys.executable, __file__, "--measure", way, "--lengths", str(length)]
     command += ["--model", arguments.model, "--dtype", arguments.dtype]
     command += ["--repeats", str(1 if way == "whole matrix" else arguments.repeats)]
@@ -209,8 +211,8 @@ def report(length: int, found: dict[str, dict]) -> None:
 
 def main(arguments: argparse.Namespace) -> None:
     for length in arguments.lengths:
-        report(length, {way: in_process(way, length, arguments) for way in WAYS})
-    found = in_process(READER, min(4096, max(arguments.lengths)), arguments)
+        report(length, {way: measure_in_process(way, length, arguments) for way in WAYS})
+    found = measure_in_process(READER, min(4096, max(arguments.lengths)), arguments)
     against = f"{found['tokens']} tokens, answer of {found['answer']}"
     for which, name in (("with", "remembered"), ("without", "forgotten")):
         again = f"{against}; {found[f'cached {which}']} tokens not read again"
@@ -222,9 +224,9 @@ def main(arguments: argparse.Namespace) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--lengths", type=int, nargs="+", default=[1024, 2048, 4096, 8192])
-    parser.add_argument("--model", help="a folder or a .gguf file; the tests' small one by default")
+    parser.add_argument("--model", help="folder or .gguf file (default: the tests' small model)")
     parser.add_argument("--dtype", default="auto")
-    parser.add_argument("--repeats", type=int, default=3, help="the median is taken")
+    parser.add_argument("--repeats", type=int, default=3, help="the figures are medians of these")
     parser.add_argument("--measure", choices=(*WAYS, READER), help=argparse.SUPPRESS)
     given = parser.parse_args()
     given.model = given.model or str(pull("smollm2-135m")["model"])

@@ -1,10 +1,10 @@
-"""What the bench adds to an answer: the time of a run less that of its strategies' answers.
+"""Measure what the bench adds to an answer: the time of a run minus that of its answers.
 
     python benchmarks/bench_overhead.py [--questions 200]
 
-Each question is asked over 20 documents of its own, of 100 words each, with a model that answers
-at once. What is added: documents made of the record, the metrics, the trace, the row on the disk.
-Reading a run of 10,000 rows is timed as well.
+Each question has its own 20 documents of 100 words each, and a model that answers at once. The
+bench adds: documents from the record, the metrics, the trace, the row on disk. Reading a run of
+10,000 rows is timed as well.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ REPLY = json.dumps(
 )
 
 
-def record(number: int, chance: random.Random) -> dict[str, Any]:
+def make_record(number: int, chance: random.Random) -> dict[str, Any]:
     words = ["lamp", "tower", "coast", "keeper", "winter", "harbour", "stone", "oil", "of", "the"]
     documents = [
         {
@@ -72,7 +72,7 @@ def record(number: int, chance: random.Random) -> dict[str, Any]:
 
 
 async def run(folder: Path, out: Path, *, traces: bool) -> tuple[float, Sequence[float]]:
-    """Seconds of a run, and those of its answers."""
+    """Return the seconds of a run, and those of its answers."""
     suite = parse_suite(SUITE, "made", "made.toml")
     planned = plan(suite, folder, entries=configure_entries(suite))
     answering = Answerer({Role.READER: ScriptedModel(lambda _: REPLY)}, Spending())
@@ -97,7 +97,7 @@ def main() -> None:
     folder = Path(tempfile.mkdtemp(prefix="bench-"))
     try:
         chance = random.Random(1)
-        lines = (json.dumps(record(number, chance)) + "\n" for number in range(questions))
+        lines = (json.dumps(make_record(number, chance)) + "\n" for number in range(questions))
         (folder / "made.jsonl").write_text("".join(lines), "utf-8")
         (folder / "warm").mkdir()
         asyncio.run(run(folder, folder / "warm", traces=True))

@@ -1,4 +1,4 @@
-"""Where a method breaks: what became of the gold, and of the replies, step by step."""
+"""Measure where a method fails: the gold documents and the replies, step by step."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from evidence_measuring import Row
 T = TypeVar("T", bound=Event)
 
 
-def events(run: Run, kind: type[T]) -> list[T]:
-    """The run's events of a kind, in order."""
+def list_events(run: Run, kind: type[T]) -> list[T]:
+    """Return the run's events of a kind, in order."""
     return [event for _, event in run.trace.events if isinstance(event, kind)]
 
 
-def of_dualrag(run: Run) -> Row:
-    """Rounds, why they ended, and what the summarizer said; nothing of a run without a loop."""
-    ends, summaries = events(run, Stopped), events(run, Summarised)
+def measure_dualrag(run: Run) -> Row:
+    """Return rounds, why they ended, and the summarizer's statements; empty without a loop."""
+    ends, summaries = list_events(run, Stopped), list_events(run, Summarised)
     if not ends:
         return {}
-    thoughts, sought = events(run, Reasoned), events(run, Identified)
+    thoughts, sought = list_events(run, Reasoned), list_events(run, Identified)
     readable = [event.readable for kind in (thoughts, sought, summaries) for event in kind]
     return {
         "rounds": ends[-1].rounds,
@@ -37,9 +37,13 @@ def of_dualrag(run: Run) -> Row:
     }
 
 
-def of_duquad(run: Run, gold: Collection[str]) -> dict[str, float]:
-    """Whether the gold was in the local view, named by an agent, kept by the scores."""
-    listed, views, gates = events(run, Listed), events(run, Viewed), events(run, Gated)
+def measure_duquad(run: Run, gold: Collection[str]) -> dict[str, float]:
+    """Measure whether the gold was in the local view, named by an agent, kept by the scores."""
+    listed, views, gates = (
+        list_events(run, Listed),
+        list_events(run, Viewed),
+        list_events(run, Gated),
+    )
     if not listed:
         return {}
     spans = listed[-1].spans
@@ -58,9 +62,9 @@ def of_duquad(run: Run, gold: Collection[str]) -> dict[str, float]:
     return {name: float(value) for name, value in found.items()}
 
 
-def of_spd_rag(run: Run) -> Row:
-    """How the agents ended, what they did and found; nothing of a run without agents."""
-    ends = events(run, AgentEnded)
+def measure_spd_rag(run: Run) -> Row:
+    """Return how the agents ended, what they did and found; empty without agents."""
+    ends = list_events(run, AgentEnded)
     if not ends:
         return {}
     return {

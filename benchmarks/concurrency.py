@@ -1,12 +1,12 @@
-"""What the client adds to many calls at once, beside the plain openai client.
+"""Measure what the client adds to many calls at once, compared with the plain openai client.
 
     python benchmarks/concurrency.py [--calls 64] [--delay 0.1] [--rounds 5]
 
-A server in a process of its own answers each chat call after a fixed delay, however many there
-are. With so many calls in flight the whole cannot take less than ceil(calls / in flight) delays:
-the figures are times that ideal, the median of rounds in which the two clients take turns, after
-one round that opens the connections. What a client adds is its processor time, which calls in
-flight together pay one after another; so that is a figure too.
+A server in a separate process answers each chat call after a fixed delay, whatever their number.
+All calls together cannot take less than ceil(calls / in flight) delays: each figure is a multiple
+of that ideal, the median of rounds in which the two clients take turns, after one round that opens
+the connections. A client adds its processor time, one call after another even if they are in
+flight together; this is a second figure.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ RESPONSE = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length
 
 
 async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, delay: float) -> None:
-    """One connection: each request is read whole and answered after the delay."""
+    """Handle one connection: read each request completely and answer it after the delay."""
     try:
         while True:
             head = await reader.readuntil(b"\r\n\r\n")
@@ -61,17 +61,17 @@ async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, del
         writer.close()
 
 
-def serve(delay: float, told) -> None:
+def serve(delay: float, pipe) -> None:
     async def run() -> None:
         server = await asyncio.start_server(lambda r, w: answer(r, w, delay), "127.0.0.1", 0)
-        told.send(server.sockets[0].getsockname()[1])
+        pipe.send(server.sockets[0].getsockname()[1])
         await server.serve_forever()
 
     asyncio.run(run())
 
 
 async def measure(call, calls: int) -> tuple[float, float]:
-    """Seconds and processor seconds that so many calls at once take."""
+    """Return the seconds and processor seconds of so many calls at once."""
     began, spent = time.perf_counter(), time.process_time()
     await asyncio.gather(*(call() for _ in range(calls)))
     return time.perf_counter() - began, time.process_time() - spent

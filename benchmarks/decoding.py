@@ -1,11 +1,11 @@
-"""Our decoding loop against transformers' continuous batching, on one loaded model.
+"""Compare our decoding loop with transformers' continuous batching, on one loaded model.
 
     python benchmarks/decoding.py [--model hf:FOLDER] [--dtype float32] [--rounds 4] [--tokens 32]
 
 1, 4 and 16 prompts of 100 to 400 tokens, pieces of one licence, are answered at the same time,
-greedily, with exactly `--tokens` tokens each. The two loops take turns, and which begins
-alternates; no prefix is kept from one round to the next. Tokens per second count the written tokens
-over the whole time, reading the prompts included.
+greedily, with exactly `--tokens` tokens each. The two loops take turns, and each begins every
+second round; no prefix is kept between rounds. Tokens per second are the written tokens over the
+whole time, which includes reading the prompts.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Ours:
     def __init__(self, runtime: Runtime, prompts: Prompts) -> None:
         self._runtime = runtime
         self._generator = BatchGenerator(runtime, prompts, max(AT_ONCE))
-        self._generator._ends = frozenset()  # so that all answers have the same length
+        self._generator._ends = frozenset()  # all answers have the same length
 
     def answer(self, prompts: list[Ids], tokens: int) -> list[str]:
         self._runtime.prefixes.clear()
@@ -88,21 +88,21 @@ def measure(model: str, dtype: str, rounds: int, tokens: int) -> None:
         speeds = {loop: count * tokens / statistics.median(s) for loop, s in seconds.items()}
         ratios = [a / b for a, b in zip(seconds[ours], seconds[theirs], strict=True)]
         equal = sum(a == b for a, b in zip(texts[ours], texts[theirs], strict=True))
-        figure(f"{count} at once: ours", speeds[ours], "tokens/s", about)
-        figure(f"{count} at once: theirs", speeds[theirs], "tokens/s", about)
-        figure(f"{count} at once: theirs over ours", statistics.median(ratios), "x", about)
-        figure(f"{count} at once: equal answers", equal / count, "share", about)
+        print_figure(f"{count} at once: ours", speeds[ours], "tokens/s", about)
+        print_figure(f"{count} at once: theirs", speeds[theirs], "tokens/s", about)
+        print_figure(f"{count} at once: theirs over ours", statistics.median(ratios), "x", about)
+        print_figure(f"{count} at once: equal answers", equal / count, "share", about)
     theirs.manager.stop()
 
 
-def figure(name: str, value: float, unit: str, against: str) -> None:
+def print_figure(name: str, value: float, unit: str, against: str) -> None:
     row = {"figure": name, "value": float(f"{value:.3g}"), "unit": unit, "against": against}
     print(json.dumps(row), flush=True)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--model", default="", help="hf:FOLDER; pinned small weights without")
+    parser.add_argument("--model", default="", help="hf:FOLDER (default: small pinned weights)")
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--tokens", type=int, default=32)

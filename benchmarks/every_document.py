@@ -1,26 +1,26 @@
-"""SPD-RAG where every document is needed: how many documents' facts reach the last synthesis.
+"""Measure SPD-RAG where every document is needed: which facts reach the last synthesis.
 
     python benchmarks/every_document.py --suite reports|trends|papers --data DIR --cache DIR
         --out rows.jsonl [--model NAME] [--worker-model NAME] [--methods spd-rag ...] [--limit N]
 
-`every_document_data.py` says what is asked and which fact of each document is needed. `reports` is
-the small setting: 5 questions over 2 to 5 whole financial reports, 16 facts.
+`every_document_data.py` describes the questions and the fact that each needs of each document.
+`reports` is the small setting: 5 questions over 2 to 5 whole financial reports, 16 facts.
 
-A method is `NAME[:PARAMETER=VALUE,...]`. Two need no model, and say what a search with the question
-itself finds: `search:k=10`, the best passages of all documents together, and `search-each:k=5`, the
-best of each document, which is what a reader for each document is given to begin with.
+A method is `NAME[:PARAMETER=VALUE,...]`. Two need no model and measure a search with the question
+itself: `search:k=10` takes the best passages of all documents together, `search-each:k=5` the best
+of each document, which are the first passages of a reader for each document.
 
-Scored over a question's facts, each in its own document: how many stand in a passage that a search
-returned ("found"), in one that stood in any prompt ("read"), in what the last call was given to
-answer from ("reached": the source sentences of the findings, or the reader's passages), in what
-the answer cites ("cited"); and how many figures the answer says, wherever from ("said"). Beside
-it, documents of which anything at all reached the last call.
+Scores are shares of a question's facts, each in its own document: in a passage that a search
+returned ("found"), in one that was in any prompt ("read"), in the text that the last call answered
+from ("reached": the source sentences of the findings, or the reader's passages), in a citation of
+the answer ("cited"); and the figures that the answer contains, whatever their source ("said"). In
+addition, the documents of which any text reached the last call.
 
-Cost: calls and tokens by role, against all documents in one prompt, counted and not asked
-("whole"), in tokens and in dollars at the prices given (per million tokens; by default those of
-Gemini 2.5 Pro and Flash, which the paper used, for short prompts).
+Cost: calls and tokens by role, against all documents in one prompt ("whole", counted without a
+call), in tokens and in dollars at `--prices` (per million tokens; by default those of Gemini 2.5
+Pro and Flash, which the paper used, for short prompts).
 
-Rows go to `--out` as they are made; a run that was stopped goes on from there.
+Rows are written to `--out` as they are made; the same command resumes a run that was stopped.
 """
 
 from __future__ import annotations
@@ -33,18 +33,26 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
-from answering import COSTS, Setting, answered, costs, method, retrieved, shown_to_models
-from breaking import of_spd_rag
+from answering import (
+    COSTS,
+    Setting,
+    answer_question,
+    count_costs,
+    list_retrieved,
+    parse_method,
+    select_shown_to_models,
+)
+from breaking import measure_spd_rag
 from colligate.core.run import Run
 from colligate.documents import Document, Span
 from colligate.library.in_memory import InMemorySources
 from colligate.models import Role
-from every_document_data import SUITES, NeedsAll, every_document
+from every_document_data import SUITES, NeedsAll, load_questions
 from evidence_measuring import (
     Row,
     Rows,
     add_arguments,
-    by_question,
+    index_by_question,
     open_embedder_of,
     open_models,
     open_reranker_of,
@@ -71,54 +79,54 @@ PAPER = {
 
 @dataclass
 class Asking:
-    """Every question over its own documents."""
+    """Ask every question over its own documents."""
 
     setting: Setting
     documents: dict[str, Document]
 
-    async def row(self, question: NeedsAll, written: str) -> Row:
-        """One method's answer to one question, measured."""
+    async def measure(self, question: NeedsAll, written: str) -> Row:
+        """Measure one method's answer to one question."""
         documents = {id_: self.documents[id_] for id_ in question.documents}
         counting = self.setting.models[Role.READER]
         whole = sum([await counting.count_tokens(each.text) for each in documents.values()])
         async with InMemorySources(list(documents.values()), self.setting.embedder) as sources:
-            await sources.search("index", k=1)  # not in the time of the answer
-            run = self.setting.run(sources)
-            row = await self._answered(question, written, run)
+            await sources.search("index", k=1)  # so that indexing is not timed
+            run = self.setting.make_run(sources)
+            row = await self._answer(question, written, run)
         return {"documents": len(documents), "facts": len(question.facts), "whole": whole, **row}
 
-    async def _answered(self, question: NeedsAll, written: str, run: Run) -> Row:
+    async def _answer(self, question: NeedsAll, written: str, run: Run) -> Row:
         if written.partition(":")[0] in (SEARCH, EACH):
             began = time.perf_counter()
-            found = await searched(question, written, run)
+            found = await search_passages(question, written, run)
             seconds = round(time.perf_counter() - began, 3)
-            row: Row = {**costs(run.meter), "seconds": seconds, "error": ""}
+            row: Row = {**count_costs(run.meter), "seconds": seconds, "error": ""}
             return {**row, "measures": {"facts found": self._share(question, found)}}
-        answer, row = await answered(method(written), question.text, run)
-        found = retrieved(run)
+        answer, row = await answer_question(parse_method(written), question.text, run)
+        found = list_retrieved(run)
         reached = [piece.span for piece in answer.evidence] if answer else []
-        read = shown_to_models(run, self.documents, dict.fromkeys([*found, *reached]))
+        read = select_shown_to_models(run, self.documents, dict.fromkeys([*found, *reached]))
         cited = [citation.span for citation in answer.citations] if answer else []
         measures = {
             "facts found": self._share(question, found),
             "facts read": self._share(question, read),
             "facts reached": self._share(question, reached),
             "facts cited": self._share(question, cited),
-            "documents reached": share_of(question, reached),
+            "documents reached": compute_reached_share(question, reached),
             "answered": float(row["found"]),
             "broken": float(bool(row["error"])),
         }
         if all(fact.figure for fact in question.facts):
             said = f"{row['text']} {row['short']}" if row["found"] else ""
-            known = [fact.stands_in(said) for fact in question.facts]
+            known = [fact.is_in(said) for fact in question.facts]
             measures["figures said"] = sum(known) / len(known)
-        return {**row, **of_spd_rag(run), "measures": measures}
+        return {**row, **measure_spd_rag(run), "measures": measures}
 
     def _share(self, question: NeedsAll, spans: Sequence[Span]) -> float:
-        """How many facts stand in one of the spans, of their own document."""
+        """Return the share of facts that are in one of the spans, in their own document."""
         there = [
             any(
-                fact.stands_in(self.documents[span.document_id].slice(span))
+                fact.is_in(self.documents[span.document_id].slice(span))
                 for span in spans
                 if span.document_id == fact.document
             )
@@ -127,22 +135,22 @@ class Asking:
         return sum(there) / len(there)
 
 
-async def searched(question: NeedsAll, written: str, run: Run) -> list[Span]:
-    """The best passages for the question, of all documents or of each."""
+async def search_passages(question: NeedsAll, written: str, run: Run) -> list[Span]:
+    """Return the best passages for the question, of all documents or of each."""
     name, _, k = written.partition(":k=")
     views = [[id_] for id_ in question.documents] if name == EACH else [list(question.documents)]
     hits = [await run.search(question.text, k=int(k), documents=view) for view in views]
     return [hit.passage.span for found in hits for hit in found]
 
 
-def share_of(question: NeedsAll, spans: Sequence[Span]) -> float:
-    """How many of the documents that have a fact the spans touch."""
+def compute_reached_share(question: NeedsAll, spans: Sequence[Span]) -> float:
+    """Return the share of the documents with a fact that have one of the spans."""
     wanted = {fact.document for fact in question.facts}
     return len(wanted & {span.document_id for span in spans}) / len(wanted)
 
 
 async def measure(arguments: argparse.Namespace) -> None:
-    documents, questions = every_document(
+    documents, questions = load_questions(
         arguments.suite, arguments.data, arguments.limit, arguments.offset
     )
     rows = Rows(arguments.out, KEYS)
@@ -165,7 +173,7 @@ async def measure(arguments: argparse.Namespace) -> None:
                     "reranker": arguments.reranker,
                 }
                 if key not in rows:
-                    rows.add(key | await asking.row(question, written))
+                    rows.add(key | await asking.measure(question, written))
                 wanted.append(rows[key])
                 measures = " ".join(f"{n} {v:.2f}" for n, v in rows[key]["measures"].items())
                 trouble = rows[key]["error"]
@@ -175,7 +183,7 @@ async def measure(arguments: argparse.Namespace) -> None:
 
 
 def report(rows: Sequence[Row], arguments: argparse.Namespace) -> None:
-    """Print what reached the last call and what it cost, then differences to the first method."""
+    """Print the facts that reached the last call, the costs, and differences to other methods."""
     suite, seed = arguments.suite, arguments.seed
     by_method: dict[str, list[Row]] = {}
     for row in rows:
@@ -192,15 +200,15 @@ def report(rows: Sequence[Row], arguments: argparse.Namespace) -> None:
             for name in own[0]["measures"]:
                 say_difference(
                     f"{suite}: {name}, {written} over {other}",
-                    by_question(own, name),
-                    by_question(by_method[other], name),
+                    index_by_question(own, name),
+                    index_by_question(by_method[other], name),
                     seed,
                     "share",
                 )
 
 
 def say_costs(rows: Sequence[Row], arguments: argparse.Namespace, written: str) -> None:
-    """Calls and tokens a question, by role, and over those of all documents in one prompt."""
+    """Print calls and tokens a question, by role, and over those of all documents in one prompt."""
     whole = [row for row in rows if not row["error"]]
     suite, seed = arguments.suite, arguments.seed
     paper = PAPER if written.startswith("spd-rag") else {}
@@ -222,34 +230,36 @@ def say_costs(rows: Sequence[Row], arguments: argparse.Namespace, written: str) 
         every = sum(sum(row["agents"].values()) for row in agents)
         say(f"{suite}: agents that ended as {status}, {written}", count, "count", f"of {every}")
     ratios = {
-        "tokens over whole": [row["tokens"] / (row["whole"] + last_output(row)) for row in whole],
-        "cost over whole": [dollars(row, arguments.prices) for row in whole],
+        "tokens over whole": [
+            row["tokens"] / (row["whole"] + get_last_output(row)) for row in whole
+        ],
+        "cost over whole": [compute_cost_ratio(row, arguments.prices) for row in whole],
     }
     for figure, values in ratios.items():
         against = paper.get(figure, "")
         say_mean(f"{suite}: {figure}, {written}", values, seed, "ratio", against)
 
 
-def last_output(row: Row) -> int:
-    """What the reader wrote: all documents in one prompt would be answered at least as briefly."""
+def get_last_output(row: Row) -> int:
+    """Return the reader's output tokens: one prompt of all documents needs at least as many."""
     return int(row["by_role"].get("reader", {}).get("output_tokens", 0))
 
 
-def dollars(row: Row, prices: Sequence[float]) -> float:
-    """What a question cost over what all its documents in one prompt of the reader's would."""
+def compute_cost_ratio(row: Row, prices: Sequence[float]) -> float:
+    """Return a question's cost over that of all its documents in one prompt of the reader."""
     read_in, read_out, work_in, work_out = prices
     spent = 0.0
     for role, used in row["by_role"].items():
         inside, outside = (work_in, work_out) if role == "worker" else (read_in, read_out)
         spent += used["input_tokens"] * inside + used["output_tokens"] * outside
-    return spent / float(row["whole"] * read_in + last_output(row) * read_out)
+    return spent / float(row["whole"] * read_in + get_last_output(row) * read_out)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add_arguments(parser, suites=SUITES)
     parser.add_argument("--methods", nargs="+", metavar="NAME[:PARAMETER=VALUE,...]")
-    parser.add_argument("--offset", type=int, default=0, help="so many questions are left out")
+    parser.add_argument("--offset", type=int, default=0, help="number of questions to skip")
     parser.add_argument("--reranker", default="none")
     parser.add_argument("--prices", type=float, nargs=4, default=PRICES)
     arguments = parser.parse_args()
@@ -258,7 +268,7 @@ def main() -> None:
     if asking and arguments.model is None:
         parser.error(f"{asking[0]} asks a model: name one with --model")
     for written in asking:
-        method(written)  # what is misspelt is said before anything is loaded
+        parse_method(written)  # report a wrong name before anything is loaded
     asyncio.run(measure(arguments))
 
 

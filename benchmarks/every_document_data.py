@@ -1,18 +1,18 @@
-"""Questions that need every document, and the fact of each document that they need.
+"""Load questions that need every document, with the fact that they need of each.
 
-Loong's records name documents and an answer, not what of each document the answer takes. Here are
-those where that can be said without guessing; a fact counts when it stands in the document's text.
+Loong's records name documents and an answer, not the part that the answer takes from each document.
+Here are those where that part is clear; a fact counts if it is in the document's text.
 
-- `trends`: one company's yearly filings, the answer naming a figure for each (Loong's chains of
+- `trends`: one company's yearly filings; the answer names a figure for each (Loong's chains of
   financial reports, and a listing). Later filings repeat the figures of the year before.
-- `reports`: reports of several companies and one line of each. Made here out of Loong's single
-  look-ups: those that ask for the same line of different companies become one question, so the
-  question is not Loong's while figures, reports and the line asked for are.
-- `papers`: which of about eleven papers cite one of them, and which it cites: a title stands in
-  the text of the paper that cites it.
+- `reports`: reports of several companies and one line of each. They are made here from Loong's
+  single look-ups: those that ask for the same line of different companies become one question. The
+  question is not Loong's; the figures, the reports and the line are.
+- `papers`: which of about eleven papers cite one of them, and which it cites: a title is in the
+  text of the paper that cites it.
 
 Left out: groupings and comparisons whose answer names companies and no figure, and figures of
-fewer than four digits, which stand in a report for other things as well.
+fewer than four digits, which a report contains for other things as well.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from colligate.documents import Document
 from evidence_data import (
     Mentions,
     Record,
-    figures,
-    holds,
+    contains_words,
+    list_figures,
     load,
-    loong_documents,
+    load_loong_documents,
     read_records,
-    some,
-    words,
+    select_some,
+    split_words,
 )
 
 FEWEST_DIGITS = 4
@@ -40,20 +40,22 @@ FEWEST_DIGITS = 4
 
 @dataclass(frozen=True)
 class Fact:
-    """What a question needs of one document: a figure, or a title that it mentions."""
+    """Name what a question needs of one document: a figure, or a title that it mentions."""
 
     document: str
     sought: str
     figure: bool = True
 
-    def stands_in(self, text: str) -> bool:
-        """Whether a text says it, the figure as it is written there."""
-        return self.sought in figures(text) if self.figure else holds(text, self.sought)
+    def is_in(self, text: str) -> bool:
+        """Return whether a text contains it, the figure as the document writes it."""
+        return (
+            self.sought in list_figures(text) if self.figure else contains_words(text, self.sought)
+        )
 
 
 @dataclass(frozen=True)
 class NeedsAll:
-    """A question over documents, and the facts it needs of them."""
+    """Hold a question over documents, and the facts it needs of them."""
 
     id: str
     text: str
@@ -61,13 +63,13 @@ class NeedsAll:
     facts: tuple[Fact, ...]
 
 
-def every_document(
+def load_questions(
     suite: str, data: Path, limit: int | None = None, offset: int = 0
 ) -> tuple[dict[str, Document], list[NeedsAll]]:
-    """The documents of a suite by id, and its questions, or the same few of them."""
-    questions = some(SUITES[suite](data), limit, offset)
+    """Return the documents of a suite by id, and its questions or a fixed sample of them."""
+    questions = select_some(SUITES[suite](data), limit, offset)
     wanted = {id_ for question in questions for id_ in question.documents}
-    return loong_documents(data, wanted), questions
+    return load_loong_documents(data, wanted), questions
 
 
 def _trends(data: Path) -> list[NeedsAll]:
@@ -75,16 +77,16 @@ def _trends(data: Path) -> list[NeedsAll]:
     questions = []
     for record in _financial(data, {2, 4}):
         ids = tuple(each["id"] for each in record["documents"])
-        facts = tuple(map(Fact, ids, figures_in_turn(record["answers"][0], len(ids))))
-        if len(facts) == len(ids) and _all_stand(facts, texts):
+        facts = tuple(map(Fact, ids, list_figures_in_turn(record["answers"][0], len(ids))))
+        if len(facts) == len(ids) and _all_found(facts, texts):
             questions.append(NeedsAll(record["id"], record["question"], ids, facts))
     return questions
 
 
-def figures_in_turn(answer: str, documents: int) -> list[str]:
-    """The answer's figures where there is one for each document, in their order; else none."""
+def list_figures_in_turn(answer: str, documents: int) -> list[str]:
+    """Return the answer's figures in order if there is one for each document, else none."""
     said = re.sub(r"\d[\d.,]*\s*%", " ", answer)
-    found = [figure for figure in figures(said) if not re.fullmatch(r"(?:19|20)\d\d", figure)]
+    found = [figure for figure in list_figures(said) if not re.fullmatch(r"(?:19|20)\d\d", figure)]
     return found if len(found) == documents and all(map(_distinct, found)) else []
 
 
@@ -92,8 +94,8 @@ def _reports(data: Path) -> list[NeedsAll]:
     texts = _texts(data)
     by_line: dict[str, dict[str, tuple[str, Fact]]] = {}
     for record in _financial(data, {1}):
-        line, title, fact = single(record)
-        if line and _distinct(fact.sought) and _all_stand([fact], texts):
+        line, title, fact = parse_single(record)
+        if line and _distinct(fact.sought) and _all_found([fact], texts):
             by_line.setdefault(line, {})[fact.document] = (title, fact)
     questions = []
     for line, found in sorted(by_line.items()):
@@ -104,14 +106,14 @@ def _reports(data: Path) -> list[NeedsAll]:
     return questions
 
 
-def single(record: Record) -> tuple[str, str, Fact]:
-    """The line of a report that a look-up asks for, whose, and its figure there.
+def parse_single(record: Record) -> tuple[str, str, Fact]:
+    """Return the line of a report that a look-up asks for, its company, and its figure.
 
-    The line is empty where the question is not of a form that names one.
+    The line is empty if the form of the question names none.
     """
     asked, answer = record["question"], record["answers"][0]
-    by_company = not figures(answer)
-    figure = figures(asked.rpartition("$")[2] if by_company else answer)[0]
+    by_company = not list_figures(answer)
+    figure = list_figures(asked.rpartition("$")[2] if by_company else answer)[0]
     named = answer if by_company else asked
     gold = next(d for d in record["documents"] if d["title"].lower() in named.lower())
     forms = (
@@ -121,7 +123,7 @@ def single(record: Record) -> tuple[str, str, Fact]:
     )
     matches = (re.search(form, asked, re.IGNORECASE) for form in forms)
     line = next((match["line"] for match in matches if match), "")
-    return " ".join(words(line)), gold["title"], Fact(gold["id"], figure)
+    return " ".join(split_words(line)), gold["title"], Fact(gold["id"], figure)
 
 
 def _papers(data: Path) -> list[NeedsAll]:
@@ -145,8 +147,8 @@ def _texts(data: Path) -> dict[str, str]:
     return {r["id"]: r["text"] for r in read_records(data / "dev" / "loong_en.corpus.jsonl.gz")}
 
 
-def _all_stand(facts: Sequence[Fact], texts: Mapping[str, str]) -> bool:
-    return all(fact.stands_in(texts[fact.document]) for fact in facts)
+def _all_found(facts: Sequence[Fact], texts: Mapping[str, str]) -> bool:
+    return all(fact.is_in(texts[fact.document]) for fact in facts)
 
 
 def _distinct(figure: str) -> bool:

@@ -1,8 +1,8 @@
-"""Questions, their documents, and what shows that a piece of evidence answers them.
+"""Load questions, their documents, and the measures of evidence for their answers.
 
-`load` reads one of `SUITES` out of a data folder: the documents as `Document`s with trees, and for
-each question which documents may be read and a `Gold` that measures evidence. What the folder
-holds is described where it is made; nothing of it is part of this project.
+`load` reads one of `SUITES` from a data folder: the documents as `Document`s with trees, and for
+each question the documents that may be read and a `Gold` that measures evidence. The folder is not
+part of this project.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Shown:
-    """What a reader is given: the whole text, and the spans of documents in it."""
+    """Hold a reader's evidence: the whole text, and the spans of documents in it."""
 
     text: str
     passages: Sequence[Passage]
 
 
 class Gold(Protocol):
-    """What a question's evidence should hold."""
+    """Measure the evidence of a question."""
 
     def __call__(self, shown: Shown) -> dict[str, float]:
-        """Measures by name, each in [0, 1]; one that says nothing here is left out."""
+        """Return measures by name, each in [0, 1], without those that do not apply."""
         ...
 
 
 @dataclass(frozen=True)
 class Question:
-    """A question, the documents it is asked of (none: the pages a search finds), its gold."""
+    """Hold a question, its documents (none: the pages that a search finds), and its gold."""
 
     id: str
     text: str
@@ -55,7 +55,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Suite:
-    """Documents by id, and questions over them."""
+    """Hold documents by id, and questions over them."""
 
     name: str
     documents: Mapping[str, Document]
@@ -63,7 +63,7 @@ class Suite:
 
 
 def load(name: str, data: Path, limit: int | None = None) -> Suite:
-    """A suite, or the same `limit` questions of it; documents no question reads are left out."""
+    """Return a suite or a fixed sample of `limit` questions, without documents that none reads."""
     documents, questions = SUITES[name](data, limit)
     if all(question.documents for question in questions):
         read_by = {id_ for question in questions for id_ in question.documents}
@@ -74,34 +74,36 @@ def load(name: str, data: Path, limit: int | None = None) -> Suite:
 # Gold
 
 
-def words(text: str) -> list[str]:
-    """Runs of letters and digits, lower case: what marks and blanks stand between."""
+def split_words(text: str) -> list[str]:
+    """Return the runs of letters and digits in lower case, without marks and white space."""
     return re.findall(r"[^\W_]+", text.casefold())
 
 
-def holds(text: str, sought: str) -> bool:
-    """Whether the words of `sought` stand in a text, whole and in order ("13" not in "2013")."""
-    return f" {' '.join(words(sought))} " in f" {' '.join(words(text))} "
+def contains_words(text: str, sought: str) -> bool:
+    """Return whether a text contains the words of `sought`, in order ("13" is not in "2013")."""
+    return f" {' '.join(split_words(sought))} " in f" {' '.join(split_words(text))} "
 
 
-def figures(text: str) -> list[str]:
-    """The numbers of a text, as written."""
+def list_figures(text: str) -> list[str]:
+    """Return the numbers of a text, as written."""
     return re.findall(r"(?<![\d.,])\d+(?:[.,]\d+)*", text)
 
 
 @dataclass(frozen=True)
 class Answers:
-    """One of the answer's strings stands in the evidence; also: its passage is there."""
+    """Measure whether the evidence contains a string of the answer, and the gold passage."""
 
     answers: Sequence[str]
-    passages: frozenset[str] = frozenset()  # ids of documents that are the gold passages
+    passages: frozenset[str] = frozenset()  # ids of the gold passages, which are documents
 
     def __call__(self, shown: Shown) -> dict[str, float]:
         plain = normalise_squad(shown.text)
         normalised = [answer for answer in map(normalise_squad, self.answers) if answer]
         measures = {
             "answer": float(any(answer in plain for answer in normalised)),
-            "answer in whole words": float(any(holds(shown.text, a) for a in self.answers)),
+            "answer in whole words": float(
+                any(contains_words(shown.text, a) for a in self.answers)
+            ),
         }
         if self.passages:
             measures["gold passage"] = float(
@@ -112,7 +114,7 @@ class Answers:
 
 @dataclass(frozen=True)
 class Pages:
-    """The pages the evidence stands on are touched; how much of its words is shown from there."""
+    """Measure whether passages are from the evidence's pages, and the share of its words."""
 
     pages: Sequence[Span]
     evidence: str
@@ -128,42 +130,42 @@ class Pages:
         measures = {
             "evidence page": float(any(touched)),
             "all evidence pages": float(all(touched)),
-            "evidence words": _share(words(self.evidence), words("\n".join(there))),
+            "evidence words": _share(split_words(self.evidence), split_words("\n".join(there))),
         }
-        if sought := figures(self.evidence):
-            measures["evidence figures"] = _share(sought, figures("\n".join(there)))
+        if sought := list_figures(self.evidence):
+            measures["evidence figures"] = _share(sought, list_figures("\n".join(there)))
         return measures
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure stands in a passage of one document."""
+    """Measure whether a passage of one document contains a figure."""
 
     figure: str
     document: str
 
     def __call__(self, shown: Shown) -> dict[str, float]:
         here = [p for p in shown.passages if p.document_id == self.document]
-        found = any(self.figure in figures(passage.text) for passage in here)
+        found = any(self.figure in list_figures(passage.text) for passage in here)
         return {"figure": float(found), "right document": float(bool(here))}
 
 
 @dataclass(frozen=True)
 class Mentions:
-    """Titles stand in passages of the documents that mention them: the share of those pairs."""
+    """Measure the share of titles that are in passages of the documents that mention them."""
 
     pairs: Sequence[tuple[str, str]]  # (document, title of another)
 
     def __call__(self, shown: Shown) -> dict[str, float]:
         found = [
-            any(p.document_id == document and holds(p.text, title) for p in shown.passages)
+            any(p.document_id == document and contains_words(p.text, title) for p in shown.passages)
             for document, title in self.pairs
         ]
         return {"mentions": sum(found) / len(found)}
 
 
 def _share(sought: Iterable[str], found: Iterable[str]) -> float:
-    """How much of a bag of words is in another."""
+    """Return the share of a bag of words that is in another."""
     wanted = Counter(sought)
     return (wanted & Counter(found)).total() / max(1, wanted.total())
 
@@ -172,7 +174,7 @@ def _share(sought: Iterable[str], found: Iterable[str]) -> float:
 
 
 def _wiki(data: Path, limit: int | None, *, gold_page: bool = False) -> _Loaded:
-    """Wikipedia pages with headings; the answer's string."""
+    """Load Wikipedia pages with headings; the gold is the answer's string."""
     folder = data / "wiki_structured"
     documents = _documents(read_records(folder / "pages.jsonl.gz"), markdown=True)
     questions = [
@@ -182,14 +184,14 @@ def _wiki(data: Path, limit: int | None, *, gold_page: bool = False) -> _Loaded:
             tuple(r["gold_document_ids"]) if gold_page else (),
             Answers(r["answers"]),
         )
-        for r in some(read_records(folder / "questions_dev.jsonl.gz"), limit)
+        for r in select_some(read_records(folder / "questions_dev.jsonl.gz"), limit)
     ]
     return documents, questions
 
 
 def _nq20(data: Path, limit: int | None) -> _Loaded:
-    """20 passages of 100 words a question, the gold one in the middle."""
-    records = some(read_records(data / "dev" / "nq20_gold_at_9.jsonl.gz"), limit)
+    """Load 20 passages of 100 words a question, the gold one in the middle."""
+    records = select_some(read_records(data / "dev" / "nq20_gold_at_9.jsonl.gz"), limit)
     documents = {
         d["id"]: Document(
             d["id"],
@@ -214,8 +216,8 @@ def _nq20(data: Path, limit: int | None) -> _Loaded:
 
 
 def _financebench(data: Path, limit: int | None) -> _Loaded:
-    """Filings as plain text; the pages and words the answer rests on."""
-    records = some(read_records(data / "dev" / "financebench.jsonl.gz"), limit)
+    """Load filings as plain text; the gold is the pages and words that support the answer."""
+    records = select_some(read_records(data / "dev" / "financebench.jsonl.gz"), limit)
     wanted = {r["meta"]["doc_name"] for r in records}
     by_filing: dict[str, list[tuple[int, str]]] = {}
     for page in read_records(data / "dev" / "financebench.corpus.jsonl.gz"):
@@ -227,14 +229,14 @@ def _financebench(data: Path, limit: int | None) -> _Loaded:
 
 
 def _financebench_pdf(data: Path, limit: int | None) -> _Loaded:
-    """The same over the filings whose PDF is at hand, read as a user's would be."""
+    """Load the same over the filings available as PDF, read as for a user."""
     paths = {path.stem: path for path in (data / "pdf").glob("*.pdf")}
     records = [
         r
         for r in read_records(data / "dev" / "financebench.jsonl.gz")
         if r["meta"]["doc_name"] in paths
     ]
-    records = some(records, limit)
+    records = select_some(records, limit)
     names = dict.fromkeys(r["meta"]["doc_name"] for r in records)
     read_ones = {name: read_file(paths[name]).documents[0] for name in names}
     questions = [_of_filing(r, read_ones[r["meta"]["doc_name"]]) for r in records]
@@ -259,31 +261,31 @@ def _of_filing(record: Record, document: Document) -> Question:
 
 
 def _loong(data: Path, limit: int | None) -> _Loaded:
-    """Several long financial reports a question; the figure of the answer in its report.
+    """Load several long financial reports a question; the gold is the answer's figure.
 
-    Level 1 of the financial records: the only ones whose answer stands in one place. Where the
-    company is asked for, the question's figure must stand in a passage of that company's report.
+    Only level 1 of the financial records has an answer that is in one place. If the question asks
+    for the company, a passage of that company's report must contain the question's figure.
     """
     records = [
         r
         for r in read_records(data / "dev" / "loong_en.jsonl.gz")
         if (r["meta"]["type"], r["meta"]["level"]) == ("financial", 1)
     ]
-    records = some(records, limit)
+    records = select_some(records, limit)
     questions = []
     for record in records:
         asked, answer = record["question"], record["answers"][0]
-        by_company = not figures(answer)
-        figure = figures(asked.rpartition("$")[2] if by_company else answer)[0]
+        by_company = not list_figures(answer)
+        figure = list_figures(asked.rpartition("$")[2] if by_company else answer)[0]
         named = answer if by_company else asked
         gold = next(d for d in record["documents"] if d["title"].lower() in named.lower())
         ids = tuple(d["id"] for d in record["documents"])
         questions.append(Question(record["id"], asked, ids, Figure(figure, gold["id"])))
-    return loong_documents(data, _read_by(questions)), questions
+    return load_loong_documents(data, _read_by(questions)), questions
 
 
 def _loong_papers(data: Path, limit: int | None) -> _Loaded:
-    """About eleven papers a question: who cites whom, by titles in their texts."""
+    """Load about eleven papers a question: which cites which, by titles in their texts."""
     records = [
         r
         for r in read_records(data / "dev" / "loong_en.jsonl.gz")
@@ -294,27 +296,27 @@ def _loong_papers(data: Path, limit: int | None) -> _Loaded:
     for record in records:
         asked = record["question"].lstrip("# ").strip()
         titles = {d["id"]: d["title"] for d in record["documents"]}
-        own = [id_ for id_, title in titles.items() if words(title) == words(asked)]
+        own = [id_ for id_, title in titles.items() if split_words(title) == split_words(asked)]
         if not own:
             continue
         others = {id_: title for id_, title in titles.items() if id_ != own[0]}
         pairs = [(own[0], title) for title in others.values()]
         pairs += [(id_, asked) for id_ in others]
-        pairs = [pair for pair in pairs if holds(texts[pair[0]]["text"], pair[1])]
+        pairs = [pair for pair in pairs if contains_words(texts[pair[0]]["text"], pair[1])]
         if pairs:
             text = f'Which of these papers does "{asked}" cite, and which of them cite it?'
             questions.append(Question(record["id"], text, tuple(titles), Mentions(pairs)))
         if len(questions) == limit:
             break
-    return loong_documents(data, _read_by(questions)), questions
+    return load_loong_documents(data, _read_by(questions)), questions
 
 
 def _read_by(questions: Sequence[Question]) -> set[str]:
     return {id_ for question in questions for id_ in question.documents}
 
 
-def loong_documents(data: Path, wanted: Collection[str]) -> dict[str, Document]:
-    """Papers and reports of Loong by their ids."""
+def load_loong_documents(data: Path, wanted: Collection[str]) -> dict[str, Document]:
+    """Return papers and reports of Loong by their ids."""
     records = read_records(data / "dev" / "loong_en.corpus.jsonl.gz")
     papers = [r for r in records if r["id"] in wanted and r["id"].endswith(".md")]
     reports = [r for r in records if r["id"] in wanted and not r["id"].endswith(".md")]
@@ -329,15 +331,15 @@ def _documents(records: Sequence[Record], *, markdown: bool) -> dict[str, Docume
     }
 
 
-def some(records: list[T], limit: int | None, offset: int = 0) -> list[T]:
-    """All of them, or the same few each time: neighbours are often about one document."""
+def select_some(records: list[T], limit: int | None, offset: int = 0) -> list[T]:
+    """Return all records or a fixed random sample: neighbours are often about one document."""
     if limit is None and not offset:
         return records
     return random.Random(1).sample(records, len(records))[offset:][:limit]
 
 
 def read_records(path: Path) -> list[Record]:
-    """The lines of a packed file."""
+    """Return the records of a compressed file, one a line."""
     with gzip.open(path, "rt", encoding="utf-8") as lines:
         return [json.loads(line) for line in lines]
 

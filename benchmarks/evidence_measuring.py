@@ -1,4 +1,4 @@
-"""What the benchmarks of evidence share: sources, models, chunks in a budget, rows, intervals."""
+"""Share code between benchmarks of evidence: sources, models, chunks in a budget, rows, figures."""
 
 from __future__ import annotations
 
@@ -31,30 +31,30 @@ Row = dict[str, Any]
 
 SEPARATOR = "\n\n"
 
-# What is named on the command line
+# The command line
 
 
 def add_arguments(parser: argparse.ArgumentParser, suites: Collection[str] = SUITES) -> None:
-    """The arguments that these benchmarks share."""
+    """Add the arguments that these benchmarks share."""
     parser.add_argument("--suite", choices=suites, required=True)
-    parser.add_argument("--data", type=Path, required=True, help="the folder of questions")
-    parser.add_argument("--cache", type=Path, required=True, help="keeps vectors and structures")
-    parser.add_argument("--out", type=Path, help="rows, one a question and method (JSONL)")
-    parser.add_argument("--limit", type=int, help="so many questions only")
-    parser.add_argument("--model", help="what is asked; its tokenizer measures all methods")
+    parser.add_argument("--data", type=Path, required=True, help="folder of questions")
+    parser.add_argument("--cache", type=Path, required=True, help="folder for vectors, structures")
+    parser.add_argument("--out", type=Path, help="file of rows, one a question and method (JSONL)")
+    parser.add_argument("--limit", type=int, help="number of questions")
+    parser.add_argument("--model", help="model to ask; its tokenizer counts for all methods")
     parser.add_argument("--worker-model")
     parser.add_argument("--scorer")
     parser.add_argument("--embedder", default="minilm")
     parser.add_argument("--seed", type=int, default=1)
     if suites is SUITES:  # elsewhere methods name their own parameters
-        parser.add_argument("--local-only", action="store_true", help="ask no language model")
+        parser.add_argument("--local-only", action="store_true", help="call no language model")
         parser.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE")
 
 
 async def open_models(
     arguments: argparse.Namespace, stack: AsyncExitStack
 ) -> dict[Role, ChatModel]:
-    """The models named; one that only estimates tokens where none is asked."""
+    """Open the models of the arguments; without one, a model that only estimates tokens."""
     if arguments.model is None or getattr(arguments, "local_only", False):
         return {Role.READER: ScriptedModel(name="estimate")}
     named = {
@@ -69,7 +69,7 @@ async def open_models(
 async def open_embedder_of(
     arguments: argparse.Namespace, stack: AsyncExitStack
 ) -> RememberedEmbedder:
-    """The embedder named, its vectors kept in the cache folder."""
+    """Open the embedder of the arguments; its vectors are kept in the cache folder."""
     embedder = await asyncio.to_thread(open_embedder, arguments.embedder)
     remembered = RememberedEmbedder(embedder, arguments.cache / "vectors.sqlite")
     stack.push_async_callback(remembered.aclose)
@@ -82,7 +82,7 @@ async def open_reranker_of(
     embedder: Embedder,
     models: Mapping[Role, ChatModel],
 ) -> Reranker | None:
-    """The reranker named; none for "none"."""
+    """Open the reranker of the arguments; none for "none"."""
     if arguments.reranker == "none":
         return None
     scorer = models.get(Role.SCORER, models[Role.READER])
@@ -95,19 +95,19 @@ async def open_reranker_of(
 
 @dataclass
 class Corpus:
-    """The documents of a suite, searched in chunks of several kinds, each indexed once."""
+    """Search the documents of a suite in chunks of several kinds, each indexed once."""
 
     documents: Mapping[str, Document]
     embedder: Embedder
     stack: AsyncExitStack
     _sources: dict[Chunker, InMemorySources] = field(default_factory=dict)
 
-    async def sources(self, chunker: Chunker) -> InMemorySources:
-        """The documents in these chunks."""
+    async def open_sources(self, chunker: Chunker) -> InMemorySources:
+        """Return the documents, searchable in these chunks."""
         if chunker not in self._sources:
             given = InMemorySources(list(self.documents.values()), self.embedder, chunker=chunker)
             self.stack.push_async_callback(given.close)
-            await given.search("index", k=1)  # not in the time of the first question
+            await given.search("index", k=1)  # so that indexing is not timed
             self._sources[chunker] = given
         return self._sources[chunker]
 
@@ -116,7 +116,7 @@ class Corpus:
 
 
 class Ruler:
-    """Tokens of texts by a model's own count, which has to be asked for beforehand."""
+    """Return the tokens of texts by a model's own count, after `learn` has counted them."""
 
     def __init__(self, model: ChatModel) -> None:
         self.name = model.name
@@ -124,36 +124,36 @@ class Ruler:
         self._known: dict[str, int] = {}
 
     async def learn(self, texts: Iterable[str]) -> None:
-        """Count texts that will be measured."""
+        """Count the tokens of texts."""
         for text in texts:
             if text not in self._known:
                 self._known[text] = await self._model.count_tokens(text)
 
     def __call__(self, text: str) -> int:
-        """The tokens of a text that was learnt."""
+        """Return the tokens of a text that `learn` has counted."""
         return self._known[text]
 
 
-async def filled(
+async def fill_budget(
     ranked: Sequence[Passage], documents: Mapping[str, Document], budget: int, ruler: Ruler
 ) -> Shown:
-    """The best passages that fit a budget: each next one that does not is passed over.
+    """Return the best passages that fit a budget, without those that are too long for the rest.
 
-    They are shown as a refiner shows what it selected: documents by their best passage, inside
-    each in order, its title once and each heading once, above what stands under it. The budget
-    holds for the sum of the tokens of these pieces and for the whole.
+    They are shown like a refiner's selection: documents by their best passage, in each the
+    passages in order, its title once, and each heading once above its text. The budget applies to
+    the sum of the tokens of these pieces and to the whole.
     """
     spans = [passage.span for passage in ranked]
-    await ruler.learn(piece for span in spans for piece in pieces([span], documents))
+    await ruler.learn(piece for span in spans for piece in list_pieces([span], documents))
     room = budget
     while True:
         chosen: list[Span] = []
         for span in spans:
             if not any(span.overlaps(other) for other in chosen):
                 more = [*chosen, span]
-                if sum(map(ruler, pieces(more, documents))) <= room:
+                if sum(map(ruler, list_pieces(more, documents))) <= room:
                     chosen = more
-        evidence = shown(chosen, documents)
+        evidence = make_shown(chosen, documents)
         await ruler.learn([evidence.text])
         excess = ruler(evidence.text) - budget
         if excess <= 0:
@@ -161,14 +161,14 @@ async def filled(
         room -= excess
 
 
-def shown(chosen: Sequence[Span], documents: Mapping[str, Document]) -> Shown:
-    """Spans as a reader gets them."""
+def make_shown(chosen: Sequence[Span], documents: Mapping[str, Document]) -> Shown:
+    """Return spans as a reader gets them."""
     passages = [documents[span.document_id].passage(span) for span in chosen]
-    return Shown("".join(pieces(chosen, documents)).strip(), passages)
+    return Shown("".join(list_pieces(chosen, documents)).strip(), passages)
 
 
-def pieces(chosen: Sequence[Span], documents: Mapping[str, Document]) -> Iterator[str]:
-    """Title, headings and texts as they are put together."""
+def list_pieces(chosen: Sequence[Span], documents: Mapping[str, Document]) -> Iterator[str]:
+    """Yield title, headings and texts in the order of the whole."""
     for id_ in dict.fromkeys(span.document_id for span in chosen):
         document = documents[id_]
         spans = sorted(span for span in chosen if span.document_id == id_)
@@ -191,7 +191,7 @@ def pieces(chosen: Sequence[Span], documents: Mapping[str, Document]) -> Iterato
 
 
 def _headings(document: Document, span: Span) -> list[Node]:
-    """The headings above a span, the outermost first."""
+    """Return the headings above a span, the outermost first."""
     node = document.tree.node_at(span.start)
     around = [node, *document.tree.ancestors(node)]
     return [node for node in reversed(around) if node.heading is not None]
@@ -202,11 +202,11 @@ def _heading(node: Node) -> Span:
     return node.heading
 
 
-# What is kept between runs
+# Files kept between runs
 
 
 class RememberedEmbedder:
-    """An embedder whose vectors are kept in a file, by its name and the text's digest."""
+    """Keep an embedder's vectors in a file, by its name and the text's digest."""
 
     def __init__(self, embedder: Embedder, file: Path) -> None:
         self.name = embedder.name
@@ -244,10 +244,10 @@ class RememberedEmbedder:
 
 
 class Rows:
-    """A row for each question and method, on disk as soon as there is one.
+    """Keep a row for each question and method, and write it to disk at once.
 
-    What stands in the file already is not measured again: a run that was stopped goes on. `keys`
-    are what tells rows apart.
+    Rows that are in the file are not measured again, so a run that was stopped resumes. `keys`
+    identify a row.
     """
 
     def __init__(self, file: Path | None, keys: Sequence[str]) -> None:
@@ -267,7 +267,7 @@ class Rows:
 
     @property
     def all(self) -> list[Row]:
-        """Every row there is."""
+        """Return every row."""
         return list(self._rows.values())
 
     def add(self, row: Row) -> None:
@@ -293,14 +293,14 @@ def say(figure: str, value: float | None, unit: str, against: object = None) -> 
 
 
 def say_means(rows: Sequence[Row], what: str) -> None:
-    """The mean of each measure over a method's rows, one a question; `what` has a place for it."""
+    """Print the mean of each measure over a method's rows; `what` has a place for its name."""
     for name in dict.fromkeys(name for row in rows for name in row["measures"]):
         values = [row["measures"][name] for row in rows if name in row["measures"]]
         say(what.format(name), float(np.mean(values)), "share", f"{len(values)} questions")
 
 
 def say_mean(what: str, values: Sequence[float], seed: int, unit: str, against: str = "") -> None:
-    """The mean of values that come a question each, with its interval."""
+    """Print the mean of values, one for each question, with its interval."""
     if not values:
         return
     low, high = bootstrap(np.asarray(values, np.float64), seed)
@@ -308,15 +308,15 @@ def say_mean(what: str, values: Sequence[float], seed: int, unit: str, against: 
     say(what, float(np.mean(values)), unit, f"{interval}; {against}" if against else interval)
 
 
-def by_question(rows: Sequence[Row], measure: str) -> dict[str, float]:
-    """One measure of rows that come a question each."""
+def index_by_question(rows: Sequence[Row], measure: str) -> dict[str, float]:
+    """Return one measure by question, of rows with one for each question."""
     return {r["question"]: r["measures"][measure] for r in rows if measure in r["measures"]}
 
 
 def say_difference(
     what: str, first: Mapping[str, float], second: Mapping[str, float], seed: int, unit: str
 ) -> None:
-    """How much more the first is than the second, by question, over those that both have."""
+    """Print the first minus the second, over the questions that both have."""
     both = [question for question in first if question in second]
     if not both:
         return

@@ -1,4 +1,4 @@
-"""What of the answer stands in the evidence: LongRefiner beside chunks, at equal token budgets.
+"""Measure how often the evidence contains the answer: LongRefiner and chunks at equal budgets.
 
     python benchmarks/evidence_quality.py --suite wiki --data DIR --cache DIR --out rows.jsonl
         [--budgets 512 2048] [--methods bm25 dense hybrid ...] [--local-only] [--model NAME]
@@ -6,14 +6,13 @@
 Every method chooses from the same documents and may show the same number of tokens, titles and
 headings included, as the worker model counts them (an estimate without one). The chunks are the
 library's own and, as "-six", the paper's of six sentences, taken in the order of the search until
-none fits any more. `refiner` is LongRefiner's `Refiner` with the models named, `refiner-local` the
-same by local scores alone, without a call to a language model; what follows says where local
-scores come from. "everything" is the documents whole, without any budget: the most that could be
-found.
+none fits. `refiner` is LongRefiner's `Refiner` with the models given, `refiner-local` the same by
+local scores alone, without a call to a language model; the rest of a method's name is the source of
+local scores. "everything" is the whole documents without a budget: the upper bound.
 
-Rows go to `--out` as they are made; a run that was stopped goes on from there. The figures are
-printed at the end: means, then differences to each baseline with 95% intervals of the paired
-bootstrap. `evidence_data.py` says what the suites are.
+Rows are written to `--out` as they are made; the same command resumes a run that was stopped. The
+figures are printed at the end: means, then differences to each baseline with 95% intervals of the
+paired bootstrap. `evidence_data.py` describes the suites.
 """
 
 from __future__ import annotations
@@ -44,20 +43,20 @@ from evidence_measuring import (
     Rows,
     Ruler,
     add_arguments,
-    by_question,
-    filled,
+    fill_budget,
+    index_by_question,
+    make_shown,
     open_embedder_of,
     open_models,
     say,
     say_difference,
     say_means,
-    shown,
 )
 
 CHUNKS: Mapping[str, Chunker] = {"": Structural(), "-six": SixSentences()}
 MODES = {"bm25": SearchMode.SPARSE, "dense": SearchMode.DENSE, "hybrid": SearchMode.HYBRID}
 BASELINES = [mode + chunks for chunks in CHUNKS for mode in MODES]
-# Local scores: of the search, spread over paragraphs, or of the embedder for each paragraph.
+# Local scores are those of the search, spread over paragraphs, or the embedder's.
 SCORERS = [*MODES, "embedding"]
 REFINERS = [f"refiner-{scorer}" for scorer in SCORERS]
 LOCAL = [f"refiner-local-{scorer}" for scorer in SCORERS]
@@ -71,7 +70,7 @@ COSTS = ("tokens", "words", "calls", "input_tokens", "output_tokens", "scope", "
 
 @dataclass
 class Comparison:
-    """What all methods choose from, and choose with."""
+    """Hold the documents and the models that all methods use."""
 
     corpus: Corpus
     models: Mapping[Role, ChatModel]
@@ -80,19 +79,19 @@ class Comparison:
     settings: Sequence[str]
 
     async def show(self, method: str, question: Question, budget: int) -> tuple[Shown, Row]:
-        """What a method shows for a question, and what else is known of that."""
+        """Return the evidence that a method shows for a question, and its costs."""
         documents = self.corpus.documents
-        sources = await self.corpus.sources(CHUNKS[""])
+        sources = await self.corpus.open_sources(CHUNKS[""])
         run = Run(sources, self.models, Meter(), store=self.kept)
         read_by = list(question.documents) or await rank_documents(question.text, run, PAGES)
         if method == WHOLE:
-            return shown([Span(id_, 0, len(documents[id_])) for id_ in read_by], documents), {}
+            return make_shown([Span(id_, 0, len(documents[id_])) for id_ in read_by], documents), {}
         if method in BASELINES:
             mode, six, _ = method.partition("-six")
-            sources = await self.corpus.sources(CHUNKS[six])
+            sources = await self.corpus.open_sources(CHUNKS[six])
             hits = await sources.search(question.text, k=MOST, mode=MODES[mode], documents=read_by)
             ranked = [hit.passage for hit in hits]
-            return await filled(ranked, documents, budget, self.ruler), {}
+            return await fill_budget(ranked, documents, budget, self.ruler), {}
         refined = await self._refiner(method, budget, run).refine(
             question.text, run, documents=read_by
         )
@@ -129,7 +128,7 @@ async def measure(arguments: argparse.Namespace) -> None:
         ruler = Ruler(models.get(Role.WORKER, models[Role.READER]))
         corpus = Corpus(suite.documents, embedder, stack)
         for six in {"-six" if method.endswith("-six") else "" for method in arguments.methods}:
-            await corpus.sources(CHUNKS[six])
+            await corpus.open_sources(CHUNKS[six])
         comparison = Comparison(corpus, models, ruler, kept, arguments.set)
         for question in suite.questions:
             for method in arguments.methods:
@@ -147,21 +146,21 @@ async def measure(arguments: argparse.Namespace) -> None:
                         "set": " ".join(arguments.set) if refines else "",
                     }
                     if row not in rows:
-                        rows.add(row | await one(comparison, question, method, budget))
+                        rows.add(row | await measure_one(comparison, question, method, budget))
                     wanted.append(rows[row])
             print(f"{suite.name}: {question.id}", file=sys.stderr, flush=True)
     report(wanted, suite.name, arguments.seed)
 
 
-async def one(comparison: Comparison, question: Question, method: str, budget: int) -> Row:
-    """What one method shows for one question, measured."""
+async def measure_one(comparison: Comparison, question: Question, method: str, budget: int) -> Row:
+    """Measure the evidence that one method shows for one question."""
     began = time.perf_counter()
     evidence, known = await comparison.show(method, question, budget)
     seconds = time.perf_counter() - began
     await comparison.ruler.learn([evidence.text])
     tokens = comparison.ruler(evidence.text)
     if budget and tokens > budget:
-        raise SystemExit(f"{method} shows {tokens} tokens where {budget} are allowed")
+        raise SystemExit(f"{method} shows {tokens} tokens, but at most {budget} are allowed")
     return {
         "seconds": round(seconds, 3),
         "tokens": tokens,
@@ -173,7 +172,7 @@ async def one(comparison: Comparison, question: Question, method: str, budget: i
 
 
 def report(rows: Sequence[Row], suite: str, seed: int) -> None:
-    """Print means and costs, then what each refiner has over each baseline."""
+    """Print means and costs, then each refiner's differences to each baseline."""
     for budget in sorted({row["budget"] for row in rows}):
         where = f"{suite} at {budget} tokens" if budget else suite
         by_method: dict[str, list[Row]] = {}
@@ -193,8 +192,8 @@ def report(rows: Sequence[Row], suite: str, seed: int) -> None:
                 for name in dict.fromkeys(n for row in by_method[method] for n in row["measures"]):
                     say_difference(
                         f"{where}: {name}, {method} over {other}",
-                        by_question(by_method[method], name),
-                        by_question(by_method[other], name),
+                        index_by_question(by_method[method], name),
+                        index_by_question(by_method[other], name),
                         seed,
                         "share",
                     )
@@ -210,7 +209,7 @@ def main() -> None:
     if arguments.methods is None:
         arguments.methods = DEFAULT + (["refiner-hybrid", "refiner-embedding"] if asks else [])
     if not asks and any(method in REFINERS for method in arguments.methods):
-        parser.error("refiners need --model and no --local-only; refiner-local-... ask none")
+        parser.error("refiners need --model, without --local-only; refiner-local-... need no model")
     asyncio.run(measure(arguments))
 
 

@@ -1,10 +1,10 @@
-"""How well the questions of `examples/` are answered: `examples/questions.jsonl` over the licences.
+"""Measure the answers to `examples/questions.jsonl` over the licences of `examples/`.
 
     python benchmarks/examples.py [--model bundled] [--strategy retrieve-read] [--limit N]
 
 Counts, for answerable questions, answers that contain a known answer (in the long or the short
-text, after lower-casing and dropping punctuation) and citations into a document that holds the
-answer; for the others, honest refusals. Every question is written to standard error as it ends.
+text, in lower case and without punctuation) and citations into a document that contains the answer;
+for the others, refusals. Every question is written to standard error when it ends.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from colligate.engine import Engine
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
 
-def normalised(text: str) -> str:
+def normalise(text: str) -> str:
     return " ".join(re.sub(r"[^\w\s]", " ", text.casefold()).split())
 
 
@@ -41,9 +41,9 @@ async def measure(model: str | None, strategy: str, limit: int | None) -> None:
             for question in questions:
                 answer = await engine.ask(question["question"], strategy=strategy)
                 seconds.append(answer.usage.seconds)
-                said = normalised(f"{answer.text} {answer.short or ''}")
+                said = normalise(f"{answer.text} {answer.short or ''}")
                 good = answer.found and any(
-                    f" {normalised(a)} " in f" {said} " for a in question["answers"]
+                    f" {normalise(a)} " in f" {said} " for a in question["answers"]
                 )
                 holds = set(question["documents"])
                 if question["found"]:

@@ -1,14 +1,14 @@
-"""What SPD-RAG adds to the delays it cannot avoid, and what memory a document takes.
+"""Measure what SPD-RAG adds to the delays it cannot avoid, and the memory of a document.
 
     python benchmarks/fan_out.py [--documents 100] [--delay 1] [--limit 16] [--rounds 3]
     python benchmarks/fan_out.py --memory [--documents 100 2000]
 
-A server in a process of its own answers each call after a fixed delay, however many there are: the
-coordinator gets two tasks, a document's agent searches once and then hands in the sentence asked
-for, a synthesis quotes what it is shown. The delays that cannot be avoided are one for the
+A server in a separate process answers each call after a fixed delay, whatever their number: the
+coordinator gets two tasks, a document's agent searches once and then returns the sentence that was
+asked for, a synthesis quotes its input. The delays that cannot be avoided are one for the
 coordinator, ceil(documents / calls in flight) times the two calls of an agent, and one for each
 level of the synthesis. The documents are in the library before the clock starts. Memory is the peak
-of a process that asks once; what a document takes is the growth between the two sizes.
+of a process that asks once; that of a document is the growth between the two sizes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MB = 1e6
 
 
 def write_documents(folder: Path, count: int) -> None:
-    """Station reports of about 500 words, in three sections, the fact in the second."""
+    """Write station reports of about 500 words in three sections, the fact in the second."""
     months = "January February April May June July August September October November".split()
     for number in range(count):
         ledger = " ".join(
@@ -52,8 +52,8 @@ def write_documents(folder: Path, count: int) -> None:
 # The server
 
 
-def reply(body: dict) -> tuple[str, str]:
-    """Who asks, told by the schema of the reply, and what is said to them."""
+def make_reply(body: dict) -> tuple[str, str]:
+    """Return who asks, recognised by the schema of the reply, and the reply's text."""
     asked = body["response_format"]["json_schema"]["schema"]["properties"]
     text = "\n".join(turn["content"] for turn in body["messages"])
     shown = [(int(number), " ".join(said.split())) for number, said in SHOWN.findall(text)]
@@ -76,7 +76,7 @@ def _plan() -> dict:
 
 
 def _turn(facts: list[tuple[int, str]]) -> dict:
-    """An agent that searches until it was shown the fact."""
+    """Return the turn of an agent that searches until it was shown the fact."""
     return {
         "reasoning": "The rain in March is asked for.",
         "findings": [{"passage": n, "quote": fact, "finding": fact} for n, fact in facts],
@@ -87,7 +87,7 @@ def _turn(facts: list[tuple[int, str]]) -> dict:
 
 
 def _answer(facts: list[tuple[int, str]]) -> dict:
-    """Six facts a statement, twelve statements at most: as many as a reply may have."""
+    """Return at most twelve statements of six facts each, the most that a reply may have."""
     rows = [facts[at : at + 6] for at in range(0, min(len(facts), 72), 6)]
     statements = [
         {
@@ -104,7 +104,7 @@ def _fact(text: str) -> str:
     return found[0] if found else ""
 
 
-def response(text: str) -> bytes:
+def make_response(text: str) -> bytes:
     message = {"role": "assistant", "content": text}
     body = json.dumps(
         {
@@ -121,7 +121,7 @@ def response(text: str) -> bytes:
 
 
 class Server:
-    """Counts the calls by who asked; `levels` of synthesis are those that began with none open."""
+    """Count calls by who asked; a call to the synthesis that finds none open begins a level."""
 
     def __init__(self, delay: float) -> None:
         self.delay = delay
@@ -129,43 +129,45 @@ class Server:
         self.open: Counter[str] = Counter()
         self.most_open = 0
 
-    async def connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def handle_connection(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         try:
             while True:
                 head = await reader.readuntil(b"\r\n\r\n")
                 length = head.lower().split(b"content-length:")[1].split(b"\r\n")[0]
                 body = await reader.readexactly(int(length))
                 until = time.perf_counter() + self.delay
-                who, text = reply(json.loads(body))
+                who, text = make_reply(json.loads(body))
                 self.asked["levels"] += who == "synthesis" and not self.open[who]
                 self.asked[who] += 1
                 self.open[who] += 1
                 self.most_open = max(self.most_open, self.open.total())
                 await asyncio.sleep(until - time.perf_counter())
                 self.open[who] -= 1
-                writer.write(response(text))
+                writer.write(make_response(text))
         except (asyncio.IncompleteReadError, ConnectionError):
             writer.close()
 
 
-def serve(delay: float, told) -> None:
-    """Serve until told to stop; each message asks for the counts since the last one."""
+def serve(delay: float, pipe) -> None:
+    """Serve until a message is false; any other asks for the counts since the last one."""
 
     async def run() -> None:
         server = Server(delay)
         listening = await asyncio.start_server(
-            server.connection, "127.0.0.1", 0, limit=1 << 24, backlog=256
+            server.handle_connection, "127.0.0.1", 0, limit=1 << 24, backlog=256
         )
-        told.send(listening.sockets[0].getsockname()[1])
-        while await asyncio.to_thread(told.recv):
-            told.send({**server.asked, "most open": server.most_open})
+        pipe.send(listening.sockets[0].getsockname()[1])
+        while await asyncio.to_thread(pipe.recv):
+            pipe.send({**server.asked, "most open": server.most_open})
             server.asked.clear()
             server.most_open = 0
 
     asyncio.run(run())
 
 
-# The client, in a process of its own
+# The client, in a separate process
 
 
 def index(folder: str, library: str, embedder: str) -> None:
@@ -178,8 +180,8 @@ def index(folder: str, library: str, embedder: str) -> None:
     asyncio.run(run())
 
 
-def ask(url: str, library: str, embedder: str, limit: int, rounds: int, told) -> None:
-    """Ask once to open what is opened once, then `rounds` times; the first is not counted."""
+def ask(url: str, library: str, embedder: str, limit: int, rounds: int, pipe) -> None:
+    """Ask `rounds` times; the first opens models and library, and is not counted."""
     from colligate.core.strategy import make_strategy
     from colligate.engine import Engine
     from colligate.models.openai import OpenAIChat
@@ -193,7 +195,7 @@ def ask(url: str, library: str, embedder: str, limit: int, rounds: int, told) ->
                 began, spent = time.perf_counter(), time.process_time()
                 answer = await engine.ask(f"{QUESTION} ({number})", strategy=spd_rag)
                 seconds = time.perf_counter() - began
-                told.send(
+                pipe.send(
                     {
                         "seconds": seconds,
                         "processor": time.process_time() - spent,
@@ -202,7 +204,7 @@ def ask(url: str, library: str, embedder: str, limit: int, rounds: int, told) ->
                         "warnings": answer.warnings,
                     }
                 )
-                told.recv()
+                pipe.recv()
         await model.aclose()
 
     asyncio.run(run())
@@ -214,7 +216,7 @@ def show(figure: str, value: float, unit: str, against: str) -> None:
 
 
 class Bench:
-    """A server, and processes that ask it over libraries of so many documents."""
+    """Run a server, and processes that ask it over libraries of so many documents."""
 
     def __init__(self, delay: float, limit: int, embedder: str, folder: Path) -> None:
         self.delay, self.limit, self.embedder, self.folder = delay, limit, embedder, folder
@@ -224,9 +226,9 @@ class Bench:
         self._server.start()
         self.url = f"http://127.0.0.1:{self._here.recv()}/v1"
 
-    def rounds(self, documents: int, rounds: int) -> list[dict]:
-        """Each round's measures with what the server counted."""
-        library = self._indexed(documents)
+    def run_rounds(self, documents: int, rounds: int) -> list[dict]:
+        """Return each round's measures with the counts of the server."""
+        library = self._index(documents)
         here, there = self._processes.Pipe()
         arguments = (self.url, library, self.embedder, self.limit, rounds, there)
         process = self._processes.Process(target=ask, args=arguments)
@@ -240,13 +242,13 @@ class Bench:
             expected = {"coordinator": 1, "search": documents, "findings": documents}
             got = {who: row.get(who, 0) for who in expected}
             if got != expected or row["warnings"] or not row["citations"]:
-                raise SystemExit(f"the run was not the one measured: {row}")
+                raise SystemExit(f"expected the calls {expected} and no warning, got {row}")
             measured.append(row)
             here.send(True)
         process.join()
         return measured
 
-    def _indexed(self, documents: int) -> str:
+    def _index(self, documents: int) -> str:
         files, library = self.folder / f"files-{documents}", self.folder / f"library-{documents}"
         files.mkdir()
         write_documents(files, documents)
@@ -261,8 +263,8 @@ class Bench:
         self._server.join()
 
 
-def time_of(bench: Bench, documents: int, rounds: int) -> None:
-    measured = bench.rounds(documents, rounds + 1)[1:]
+def measure_time(bench: Bench, documents: int, rounds: int) -> None:
+    measured = bench.run_rounds(documents, rounds + 1)[1:]
     chains = math.ceil(documents / bench.limit) * CALLS_A_DOCUMENT
     shares = []
     for row in measured:
@@ -277,10 +279,10 @@ def time_of(bench: Bench, documents: int, rounds: int) -> None:
     show(f"{figure}, calls in flight", most, "at most", f"limit {bench.limit}")
 
 
-def memory_of(bench: Bench, sizes: list[int]) -> None:
+def measure_memory(bench: Bench, sizes: list[int]) -> None:
     peaks = {}
     for documents in sizes:
-        [row] = bench.rounds(documents, 1)
+        [row] = bench.run_rounds(documents, 1)
         peaks[documents] = row["peak"]
         against = f"{row['seconds']:.0f} s, embedder {bench.embedder}"
         show(f"{documents} documents, peak memory", row["peak"] / MB, "MB", against)
@@ -297,15 +299,15 @@ if __name__ == "__main__":
     parser.add_argument("--limit", type=int, default=16, help="calls in flight")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--embedder", default="minilm")
-    parser.add_argument("--memory", action="store_true", help="memory in place of time")
+    parser.add_argument("--memory", action="store_true", help="measure memory, not time")
     arguments = parser.parse_args()
     delay = arguments.delay or (0.01 if arguments.memory else 1.0)
     sizes = arguments.documents or ([100, 2000] if arguments.memory else [100])
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(delay, arguments.limit, arguments.embedder, Path(folder))
         if arguments.memory:
-            memory_of(bench, sizes)
+            measure_memory(bench, sizes)
         else:
             for documents in sizes:
-                time_of(bench, documents, arguments.rounds)
+                measure_time(bench, documents, arguments.rounds)
         bench.close()

@@ -1,9 +1,9 @@
-"""Ingestion: passages a second, as a share of the bare embedder's, and parsing alone.
+"""Measure ingestion in passages a second, as a share of the bare embedder's, and parsing alone.
 
     python benchmarks/ingestion.py --data FOLDER [--embedder minilm|static]
 
-The same texts are embedded twice in one run: on their way into a fresh library, and by the
-embedder alone, before and after it, since a shared machine is not equally fast all the time.
+The same texts are embedded in one run by a fresh library, and before and after it by the embedder
+alone, because the speed of a shared machine varies.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def say(figure: str, value: float, unit: str, against: str | None = None) -> Non
 
 
 def parse(data: Path) -> None:
-    """One file after the other, in this process."""
+    """Measure parsing, one file after the other, in this process."""
     size, seconds = 0, 0.0
     for path in find_files([data]).files:
         begun = time.perf_counter()
@@ -43,15 +43,15 @@ def parse(data: Path) -> None:
     say("ingestion: parsing alone, one process", size / 1e6 / seconds, "MB/s", f"{size} bytes")
 
 
-async def bare(embedder: Embedder, texts: list[str]) -> float:
-    """Passages a second of the embedder alone, on texts sorted by length."""
+async def time_embedder(embedder: Embedder, texts: list[str]) -> float:
+    """Return the passages a second of the embedder alone, on texts sorted by length."""
     begun = time.perf_counter()
     await embedder.embed(sorted(texts, key=len))
     return len(texts) / (time.perf_counter() - begun)
 
 
-async def texts_of(library: AsyncLibrary) -> list[str]:
-    """What was embedded."""
+async def list_texts(library: AsyncLibrary) -> list[str]:
+    """Return the texts that were embedded."""
     texts = []
     for info in await library.documents():
         document = await library.document(info.id)
@@ -67,8 +67,8 @@ async def ingest(data: Path, name: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         async with AsyncLibrary(Path(folder) / "texts", embedder=embedder) as library:
             await library.add(data, index=False)
-            texts = await texts_of(library)
-        first = await bare(embedder, texts)
+            texts = await list_texts(library)
+        first = await time_embedder(embedder, texts)
         async with AsyncLibrary(Path(folder) / "library", embedder=embedder) as library:
             begun = time.perf_counter()
             result = await library.add(data)
@@ -76,7 +76,7 @@ async def ingest(data: Path, name: str) -> None:
             begun = time.perf_counter()
             await library.add(data)
             again = time.perf_counter() - begun
-        second = await bare(embedder, texts)
+        second = await time_embedder(embedder, texts)
     overall, alone = result.passages / seconds, (first + second) / 2
     what = f"{name}, {len(result.added)} files, {result.passages} passages"
     say("ingestion: bare embedder", alone, "passages/s", f"{first:.1f} before, {second:.1f} after")

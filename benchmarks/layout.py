@@ -1,13 +1,13 @@
-"""The layout in figures: one JSON object about the code base as it stands.
+"""Print the layout in figures: one JSON object about the code base.
 
     python benchmarks/layout.py [--names]
 
 `single_importer` counts the modules that exactly one other module imports, an `__init__` that only
-re-exports left aside. Plug-ins do not count (commands, routes, data sets, metrics, readers and
+re-exports not counted. Plug-ins do not count (commands, routes, data sets, metrics, readers and
 backends, whose one importer is the registry of their kind), nor do the files of a method's folder.
 `defined_twice` counts public top-level classes and functions that two modules define. `frames`
 counts our own functions on the stack of a `colligate ask` at the moment its request is posted to an
-OpenAI-compatible server. `--names` prints the lists in place of the counts.
+OpenAI-compatible server. `--names` prints the lists, not the counts.
 """
 
 from __future__ import annotations
@@ -61,18 +61,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--names", action="store_true")
     names = parser.parse_args().names
-    trees = {name: ast.parse(path.read_text("utf-8")) for name, path in modules().items()}
-    single = sorted(single_importer(trees))
-    twice = {name: sorted(where) for name, where in sorted(defined_twice(trees).items())}
-    stack = frames()
+    trees = {name: ast.parse(path.read_text("utf-8")) for name, path in list_modules().items()}
+    single = sorted(list_single_importers(trees))
+    twice = {name: sorted(where) for name, where in sorted(list_defined_twice(trees).items())}
+    stack = list_frames()
     print(
         json.dumps(
             {
                 "files": len(trees),
-                "lines": sum(packages("lines").values()),
+                "lines": sum(count_by_package("lines").values()),
                 "packages": {
-                    name: {"files": packages("files")[name], "lines": lines}
-                    for name, lines in sorted(packages("lines").items())
+                    name: {"files": count_by_package("files")[name], "lines": lines}
+                    for name, lines in sorted(count_by_package("lines").items())
                 },
                 "single_importer": single if names else len(single),
                 "defined_twice": twice if names else len(twice),
@@ -87,7 +87,7 @@ def main() -> None:
     )
 
 
-def modules() -> dict[str, Path]:
+def list_modules() -> dict[str, Path]:
     """Return every module's file by its dotted name."""
     found = {}
     for path in sorted(SOURCE.rglob("*.py")):
@@ -96,21 +96,21 @@ def modules() -> dict[str, Path]:
     return found
 
 
-def packages(what: str) -> Counter[str]:
-    """Return files or lines by top-level package."""
+def count_by_package(what: str) -> Counter[str]:
+    """Count files or lines by top-level package."""
     found: Counter[str] = Counter()
-    for path in modules().values():
+    for path in list_modules().values():
         inside = path.relative_to(SOURCE).parts
         package = inside[0] if len(inside) > 1 else "."
         found[package] += 1 if what == "files" else len(path.read_text("utf-8").splitlines())
     return found
 
 
-def single_importer(trees: dict[str, ast.Module]) -> Iterator[str]:
+def list_single_importers(trees: dict[str, ast.Module]) -> Iterator[str]:
     """Yield modules with exactly one importer that are not plug-ins."""
     importers = defaultdict(set)
     for name, tree in trees.items():
-        reexports = modules()[name].name == "__init__.py"
+        reexports = list_modules()[name].name == "__init__.py"
         for node in ast.walk(tree):
             if isinstance(node, ast.ImportFrom) and node.module and not node.level:
                 for alias in node.names:
@@ -128,7 +128,7 @@ def single_importer(trees: dict[str, ast.Module]) -> Iterator[str]:
             yield f"{name} <- {next(iter(where))}"
 
 
-def defined_twice(trees: dict[str, ast.Module]) -> dict[str, set[str]]:
+def list_defined_twice(trees: dict[str, ast.Module]) -> dict[str, set[str]]:
     """Return public classes and functions that two modules define at their top level."""
     found = defaultdict(set)
     for name, tree in trees.items():
@@ -139,7 +139,7 @@ def defined_twice(trees: dict[str, ast.Module]) -> dict[str, set[str]]:
     return {name: where for name, where in found.items() if len(where) > 1}
 
 
-def frames() -> list[str]:
+def list_frames() -> list[str]:
     """Return our functions between the command line and the model's request."""
     document = str(ROOT / "examples" / "licences" / "CC0-1.0.txt")
     code = FRAMES.format(source=str(SOURCE), document=document)

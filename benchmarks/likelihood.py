@@ -1,11 +1,11 @@
-"""Likelihood: one question after 20 documents, and 20 questions after one, against the plain ways.
+"""Compare likelihoods with plain ways: one question after 20 documents, 20 questions after one.
 
     python benchmarks/likelihood.py [--model hf:FOLDER] [--dtype float32|bfloat16] [--rounds 5]
 
 The documents are passages of `examples/licences` as colligate cuts them, of 40 to 400 tokens. The
 plain ways are a full pass for each pair and, for the documents, batches of five padded to the
 longest; both take the log-softmax of all positions in float32. All ways take turns in one run, on
-the same loaded model. Nothing is remembered from one round to the next.
+the same loaded model. Nothing is kept between rounds.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from colligate.models.weights import pull
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 COUNT, SHORTEST, LONGEST, BATCH = 20, 40, 400, 5
-LONG_PREFIX = 1000  # tokens, about
+LONG_PREFIX = 1000  # tokens, approximately
 
 Pair = tuple[str, str]
 
 
-def passages(prompts: Prompts) -> list[str]:
-    """Passages of the example documents, in an order that is random and always the same."""
+def list_passages(prompts: Prompts) -> list[str]:
+    """Return passages of the example documents, in a fixed random order."""
     cut = Structural(LONGEST, prompts.token_spans)
     texts = [
         document.slice(span)
@@ -48,8 +48,10 @@ def passages(prompts: Prompts) -> list[str]:
     return [text for text in texts if SHORTEST <= len(prompts.encode_literal(text)) <= LONGEST]
 
 
-def plain(runtime: Runtime, prompts: Prompts, batch: int) -> Callable[[list[Pair]], list[Any]]:
-    """Full passes over `batch` sequences at a time, the shorter ones padded at their ends."""
+def make_plain_scorer(
+    runtime: Runtime, prompts: Prompts, batch: int
+) -> Callable[[list[Pair]], list[Any]]:
+    """Return a scorer by full passes over `batch` sequences, padded to the same length."""
     torch = runtime.torch
 
     def score(pairs: list[Pair]) -> list[Any]:
@@ -81,7 +83,7 @@ def measure(model: str, dtype: str, rounds: int) -> None:
     prompts = Prompts(load_tokenizer(source), model)
     runtime = Runtime(source, model, context=8192, dtype=dtype)
     scorer = LikelihoodScorer(runtime, prompts)
-    texts = passages(prompts)
+    texts = list_passages(prompts)
     lines = (EXAMPLES / "questions.jsonl").read_text("utf-8").splitlines()
     questions = ["\nQuestion: " + json.loads(line)["question"] for line in lines]
     prefix = ""
@@ -89,9 +91,9 @@ def measure(model: str, dtype: str, rounds: int) -> None:
         prefix += texts.pop() + "\n\n"
     ways: dict[str, Callable[[list[Pair]], list[Any]]] = {
         "together": scorer.score_texts,
-        "separate passes": plain(runtime, prompts, 1),
+        "separate passes": make_plain_scorer(runtime, prompts, 1),
     }
-    padded = {f"padded batches of {BATCH}": plain(runtime, prompts, BATCH)}
+    padded = {f"padded batches of {BATCH}": make_plain_scorer(runtime, prompts, BATCH)}
     about = f"{Path(model).name}, {str(runtime.model.dtype).removeprefix('torch.')}"
     after_each = [(text, questions[0]) for text in texts[:COUNT]]
     after_one = [(prefix, question) for question in questions[:COUNT]]
@@ -112,7 +114,7 @@ def measure(model: str, dtype: str, rounds: int) -> None:
                 if turn:
                     seconds[name].append(time.perf_counter() - began)
         ours = statistics.median(seconds["together"])
-        figure(f"likelihood, {case}", ours, "s", f"{about}; {sizes}")
+        print_figure(f"likelihood, {case}", ours, "s", f"{about}; {sizes}")
         for name in list(turns)[1:]:
             theirs = statistics.median(seconds[name])
             ratio = statistics.median(
@@ -124,18 +126,20 @@ def measure(model: str, dtype: str, rounds: int) -> None:
                 for one, other in zip(values["together"], values[name], strict=True)
                 for a, b in zip(one, other, strict=True)
             )
-            figure(f"{case}: times faster", ratio, "x", f"{name}, {theirs:.2f} s; {about}{goal}")
-            figure(f"{case}: largest difference", worst, "nats", f"{name}; {about}")
+            print_figure(
+                f"{case}: times faster", ratio, "x", f"{name}, {theirs:.2f} s; {about}{goal}"
+            )
+            print_figure(f"{case}: largest difference", worst, "nats", f"{name}; {about}")
 
 
-def figure(name: str, value: float, unit: str, against: str) -> None:
+def print_figure(name: str, value: float, unit: str, against: str) -> None:
     row = {"figure": name, "value": float(f"{value:.3g}"), "unit": unit, "against": against}
     print(json.dumps(row), flush=True)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--model", default="", help="hf:FOLDER; pinned small weights without")
+    parser.add_argument("--model", default="", help="hf:FOLDER (default: small pinned weights)")
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--rounds", type=int, default=5)
     arguments = parser.parse_args()

@@ -1,4 +1,4 @@
-"""DualRAG where an answer takes several paragraphs; calls and tokens of DuQUAD beside.
+"""Measure DualRAG where an answer needs several paragraphs, and calls and tokens of DuQUAD.
 
     python benchmarks/multihop.py --suite musique|2wiki --data DIR --cache DIR --out rows.jsonl
         --model NAME [--methods retrieve-read dualrag ...] [--limit N] [--offset K] [--corpus]
@@ -8,18 +8,18 @@ A question is asked over its own candidate paragraphs (MuSiQue: 20, 2Wiki: 10, N
 or, with `--corpus`, over all of its data set's paragraphs at once (about 12,000). A method is
 `NAME[:PARAMETER=VALUE,...]`: `dualrag:no_reasoner=true` is an ablation.
 
-Scored: the share of a question's gold paragraphs that any search returned ("retrieved"), that stood
-in any prompt ("read"), that were shown to the last reader ("shown") and that are cited; whether an
-alias of the answer stands, in whole words and normalised as SQuAD does, in the answer's text and in
-its short answer, exact match and F1 of the short one; a refusal, and an answer that broke, is wrong
-in all of these. A search that returns as many passages as there are candidates retrieves all of
-them: among candidates look at what was read, and 2Wiki's ten are all read by retrieve-read's k = 10
-(`retrieve-read:k=5`, or `--corpus`).
+Scores are the share of a question's gold paragraphs that any search returned ("retrieved"), that
+were in any prompt ("read"), that the last reader was shown ("shown") and that are cited; whether
+the answer's text and its short answer contain an alias of the gold answer, in whole words and
+normalised as SQuAD does; exact match and F1 of the short answer. A refusal or a failed answer is
+wrong in all of these. A search that returns as many passages as there are candidates retrieves all
+of them: among candidates compare "read". 2Wiki's ten are all read with retrieve-read's k = 10; use
+`retrieve-read:k=5`, or `--corpus`.
 
-Rows go to `--out` as they are made, one a question and method; a run that was stopped goes on from
-there. Means have 95% intervals of the bootstrap over questions, differences to the first method
-those of the paired one. What the papers say of calls and tokens stands beside; theirs are other
-models, and other corpora.
+Rows are written to `--out` as they are made, one a question and method; the same command resumes a
+run that was stopped. Means have 95% intervals of the bootstrap over questions, differences to the
+first method those of the paired one. The papers' calls and tokens are printed next to these, but
+come from other models and other corpora.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ from dataclasses import dataclass
 from answering import (
     COSTS,
     Setting,
-    answered,
-    by_step,
+    answer_question,
+    compute_document_share,
+    compute_f1,
     contains,
-    documents_of,
-    exact,
-    f1,
-    method,
-    retrieved,
-    share,
-    shown_to_models,
+    count_by_step,
+    list_retrieved,
+    make_documents,
+    matches_exactly,
+    parse_method,
+    select_shown_to_models,
 )
-from breaking import of_dualrag, of_duquad
+from breaking import measure_dualrag, measure_duquad
 from colligate.core.reader import Form, reader_messages
 from colligate.core.run import Run
 from colligate.documents import Document, Span
@@ -65,12 +65,12 @@ from colligate.strategies.duquad.prompts import (
     quoting_view_messages,
     view_messages,
 )
-from evidence_data import Record, read_records, some
+from evidence_data import Record, read_records, select_some
 from evidence_measuring import (
     Row,
     Rows,
     add_arguments,
-    by_question,
+    index_by_question,
     open_embedder_of,
     open_models,
     open_reranker_of,
@@ -94,7 +94,7 @@ def _begins(messages: Sequence[Message]) -> str:
     return messages[0].content
 
 
-# A call is told by what its instruction begins with.
+# The start of its instruction identifies a call.
 STEPS = {
     "reasoner, first": _begins(reasoner_messages("", NOTHING, ())),
     "reasoner": _begins(reasoner_messages("", "", ())),
@@ -106,16 +106,16 @@ STEPS = {
     "agents": _begins(view_messages("", ())[0]),
     "agents, quoting": _begins(quoting_view_messages("", ())[0]),
     "scores": _begins(doc_score_messages("", ())),
-    "judge": _begins(debate_messages("", (), (), Form.SHORT)),  # begins as the reader's does
+    "judge": _begins(debate_messages("", (), (), Form.SHORT)),  # has the same start as the reader's
     "reader, joined": _begins(reader_messages("", (), Form.JOINED)),
     "reader": _begins(reader_messages("", ())),
 }
-# The paper counts these.
+# The steps whose tokens the paper counts.
 OWN = ("reasoner, first", "reasoner", "identifier", "summarizer", "summarizer of the rest")
 LOOP = ("rounds", "statements made", "statements kept", "unreadable replies")
 
-# The papers' own figures of cost a question: of DualRAG the output tokens of reasoner, entity
-# identifier and summarizer (2Wiki 555, MuSiQue 638) and the rounds that retrieved; of DuQUAD
+# The papers' figures of cost a question: for DualRAG the output tokens of reasoner, entity
+# identifier and summarizer (2Wiki 555, MuSiQue 638) and the rounds that retrieved; for DuQUAD
 # calls, and tokens over those of full context.
 PAPER = {
     ("dualrag", "musique", "rounds"): "the paper: 2.20",
@@ -129,57 +129,57 @@ PAPER = {
 
 @dataclass
 class Asking:
-    """Questions with their own candidates, or all of one corpus."""
+    """Ask questions over their own candidates, or over one corpus."""
 
     setting: Setting
     stack: AsyncExitStack
     corpus: Mapping[str, Document]
     _all: InMemorySources | None = None
 
-    async def row(self, record: Record, written: str) -> Row:
-        """One method's answer to one question, measured."""
-        documents = self.corpus or documents_of(record["documents"])
+    async def measure(self, record: Record, written: str) -> Row:
+        """Measure one method's answer to one question."""
+        documents = self.corpus or make_documents(record["documents"])
         if self.corpus:
-            self._all = self._all or await self._indexed()
-            return await self._measured(record, written, self.setting.run(self._all), documents)
+            self._all = self._all or await self._index()
+            return await self._measure(record, written, self.setting.make_run(self._all), documents)
         async with InMemorySources(list(documents.values()), self.setting.embedder) as sources:
-            await sources.search("index", k=1)  # not in the time of the answer
-            run = self.setting.run(sources)
-            return await self._measured(record, written, run, documents)
+            await sources.search("index", k=1)  # so that indexing is not timed
+            run = self.setting.make_run(sources)
+            return await self._measure(record, written, run, documents)
 
-    async def _indexed(self) -> InMemorySources:
+    async def _index(self) -> InMemorySources:
         sources = InMemorySources(list(self.corpus.values()), self.setting.embedder)
         self.stack.push_async_callback(sources.close)
-        await sources.search("index", k=1)  # not in the time of the first question
+        await sources.search("index", k=1)  # so that indexing is not timed
         return sources
 
-    async def _measured(
+    async def _measure(
         self, record: Record, written: str, run: Run, documents: Mapping[str, Document]
     ) -> Row:
-        answer, row = await answered(method(written), record["question"], run)
-        found = retrieved(run)
+        answer, row = await answer_question(parse_method(written), record["question"], run)
+        found = list_retrieved(run)
         shown = [piece.span for piece in answer.evidence] if answer else []
         gold = record["gold_document_ids"]
         whole = [Span(id_, 0, len(documents[id_])) for id_ in gold]
-        read = shown_to_models(run, documents, dict.fromkeys([*found, *shown, *whole]))
+        read = select_shown_to_models(run, documents, dict.fromkeys([*found, *shown, *whole]))
         cited = [citation.span for citation in answer.citations] if answer else []
         text, short = (row["text"], row["short"]) if row["found"] else ("", "")
         said = (contains(record["answers"], text), contains(record["answers"], short))
-        words = (exact(record["answers"], short), f1(record["answers"], short))
+        words = (matches_exactly(record["answers"], short), compute_f1(record["answers"], short))
         return {
             **row,
-            "steps": by_step(run, STEPS),
-            **of_dualrag(run),
+            "steps": count_by_step(run, STEPS),
+            **measure_dualrag(run),
             "hops": record["meta"].get("hops") or len(gold),
             "kind": record["meta"].get("type"),
             "measures": {
-                "gold retrieved": share(gold, found),
-                "gold read": share(gold, read),
-                "all gold read": float(share(gold, read) == 1.0),
-                "gold shown": share(gold, shown),
-                "gold cited": share(gold, cited),
+                "gold retrieved": compute_document_share(gold, found),
+                "gold read": compute_document_share(gold, read),
+                "all gold read": float(compute_document_share(gold, read) == 1.0),
+                "gold shown": compute_document_share(gold, shown),
+                "gold cited": compute_document_share(gold, cited),
                 **dict(zip(ANSWERS, (*said, *words), strict=True)),
-                **of_duquad(run, gold),
+                **measure_duquad(run, gold),
                 "answered": float(row["found"]),
                 "broken": float(bool(row["error"])),
             },
@@ -190,11 +190,11 @@ async def measure(arguments: argparse.Namespace) -> None:
     suite = arguments.suite
     name = FILES[suite].format(arguments.gold_at)
     questions = read_records(arguments.data / "dev" / f"{name}.jsonl.gz")
-    questions = some(questions, arguments.limit, arguments.offset)
+    questions = select_some(questions, arguments.limit, arguments.offset)
     corpus: dict[str, Document] = {}
     if arguments.corpus:
         file = arguments.data / "dev" / f"{CORPORA[suite]}.corpus.jsonl.gz"
-        corpus = documents_of(read_records(file))
+        corpus = make_documents(read_records(file))
     rows = Rows(arguments.out, KEYS)
     wanted: list[Row] = []
     async with AsyncExitStack() as stack:
@@ -216,14 +216,14 @@ async def measure(arguments: argparse.Namespace) -> None:
                     "reranker": arguments.reranker,
                 }
                 if key not in rows:
-                    rows.add(key | await asking.row(record, written))
+                    rows.add(key | await asking.measure(record, written))
                 wanted.append(rows[key])
                 say_row(rows[key])
     report(wanted, suite, arguments.seed)
 
 
 def say_row(row: Row) -> None:
-    """How a question went, for whoever waits."""
+    """Print the result of a question on standard error."""
     measures, said = row["measures"], row["error"] or row["short"] or row["text"]
     right = measures["answer in the text"] or measures["answer in the short answer"]
     verdict = "right" if right else "WRONG" if row["found"] else "refused"
@@ -233,22 +233,22 @@ def say_row(row: Row) -> None:
 
 
 def report(rows: Sequence[Row], suite: str, seed: int) -> None:
-    """Print what was reached, answered and spent, then differences to the first method."""
+    """Print measures and costs, then differences to the first method."""
     by_method: dict[str, list[Row]] = {}
     for row in rows:
         by_method.setdefault(row["method"], []).append(row)
     first = next(iter(by_method), "")
     for written, own in by_method.items():
-        for name in measured(own):
+        for name in list_measures(own):
             values = [row["measures"][name] for row in own if name in row["measures"]]
             say_mean(f"{suite}: {name}, {written}", values, seed, "share")
         say_costs(own, suite, written, seed)
     for written, own in by_method.items():
-        for name in measured(own) if written != first else ():
+        for name in list_measures(own) if written != first else ():
             say_difference(
                 f"{suite}: {name}, {written} over {first}",
-                by_question(own, name),
-                by_question(by_method[first], name),
+                index_by_question(own, name),
+                index_by_question(by_method[first], name),
                 seed,
                 "share",
             )
@@ -256,13 +256,13 @@ def report(rows: Sequence[Row], suite: str, seed: int) -> None:
             say_ratio(own, by_method["full-context"], suite, written)
 
 
-def measured(rows: Sequence[Row]) -> list[str]:
-    """The measures of rows, of which a run that broke may lack some."""
+def list_measures(rows: Sequence[Row]) -> list[str]:
+    """Return the names of all measures; rows of failed runs may lack some."""
     return list(dict.fromkeys(name for row in rows for name in row["measures"]))
 
 
 def say_costs(rows: Sequence[Row], suite: str, written: str, seed: int) -> None:
-    """Calls, tokens and rounds a question; a strategy that broke is left out."""
+    """Print calls, tokens and rounds a question, without failed runs."""
     whole = [row for row in rows if not row["error"]]
     for cost in COSTS:
         values = [float(row[cost]) for row in whole]
@@ -292,7 +292,7 @@ def say_costs(rows: Sequence[Row], suite: str, written: str, seed: int) -> None:
 
 
 def say_ratio(rows: Sequence[Row], whole: Sequence[Row], suite: str, written: str) -> None:
-    """Tokens of a method over those of full context, of the questions where neither broke."""
+    """Print a method's tokens over those of full context, without failed runs."""
     full = {row["question"]: row["tokens"] for row in whole if not row["error"]}
     own = [row for row in rows if not row["error"] and row["question"] in full]
     if own:
@@ -310,7 +310,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add_arguments(parser, suites=FILES)
     parser.add_argument("--methods", nargs="+", metavar="NAME[:PARAMETER=VALUE,...]")
-    parser.add_argument("--offset", type=int, default=0, help="so many questions are left out")
+    parser.add_argument("--offset", type=int, default=0, help="number of questions to skip")
     parser.add_argument("--corpus", action="store_true", help="search all paragraphs at once")
     parser.add_argument("--gold-at", type=int, choices=(0, 4, 9, 14, 19), default=9)
     parser.add_argument("--reranker", default="none")
@@ -319,7 +319,7 @@ def main() -> None:
         parser.error("these methods ask a model: name one with --model")
     arguments.methods = arguments.methods or DEFAULT[arguments.suite]
     for written in arguments.methods:
-        method(written)  # what is misspelt is said before anything is loaded
+        parse_method(written)  # report a wrong name before anything is loaded
     asyncio.run(measure(arguments))
 
 

@@ -1,11 +1,11 @@
-"""The engine's own time per question: everything but the model and the embedder.
+"""Measure the engine's own time per question: everything except the model and the embedder.
 
     python benchmarks/overhead.py [--passages 20000] [--questions 50]
 
 A library of synthetic passages is built once in a temporary folder with random unit vectors; the
-model replies at once with a quote that has to be located and checked. Model and embedder note the
-time they take themselves, and what is left of a question is the engine's: search, prompt,
-parsing, locating, support, citations, trace.
+model replies at once with a quote that must be located and checked. Model and embedder record their
+own time; the rest of a question's time is the engine's: search, prompt, parsing, locating, support,
+citations, trace.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ PER_DOCUMENT = 100
 
 
 class Vectors:
-    """Random unit vectors, and the seconds spent making them."""
+    """Make random unit vectors, and record the seconds that this takes."""
 
     name = "random"
     dimension = 384
@@ -52,7 +52,7 @@ class Vectors:
 
 
 class Quoting(ScriptedModel):
-    """Quotes the middle of the first passage shown, and notes the seconds that took."""
+    """Quote the middle of the first passage shown, and record the seconds that this takes."""
 
     def __init__(self) -> None:
         super().__init__(self._quote)
@@ -74,7 +74,7 @@ class Quoting(ScriptedModel):
 
 
 def write_documents(folder: Path, passages: int) -> list[str]:
-    """Markdown files of paragraphs with words drawn by Zipf's law; returns the words."""
+    """Write Markdown files of paragraphs with words drawn by Zipf's law; return the words."""
     rng = random.Random(11)
     letters = "abcdefghijklmnopqrstuvwxyz"
     words = ["".join(rng.choices(letters, k=rng.randint(3, 9))) for _ in range(WORDS)]

@@ -1,14 +1,14 @@
-"""How right the headings of PDFs are, measured against what the files themselves say.
+"""Score the headings read from PDFs against the files' own contents lists and outlines.
 
     python benchmarks/pdf_trees.py --data DIR [--latex DIR] [--each]
 
-Two evaluations, each beside liteparse's own headings, unrepaired, on the same files:
+Two evaluations, each compared with liteparse's own headings, unrepaired, on the same files:
 
 (a) `--data`: company filings. The truth is the "Item" lines of their printed contents list and
-    the pages it names, read here from pypdfium2's plain text, sharing no code with the reader.
-    Scored: the share of Items that are a section on the right page, and how many sections of
-    level 1 and 2 carry no title of that list (a proxy for what is too much).
-(b) `--latex`: PDFs with an outline, such as those LaTeX makes (in Debian: r-doc-pdf, glpk-doc,
+    the pages it names, read here from pypdfium2's plain text, without any code of the reader.
+    Scored: the share of Items that are a section on the right page, and the number of sections of
+    level 1 and 2 whose title is not in that list (a proxy for false headings).
+(b) `--latex`: PDFs with an outline, such as those that LaTeX makes (in Debian: r-doc-pdf, glpk-doc,
     auto-multiple-choice-doc-pdf, dblatex-doc, pari-doc, gap-doc). The outline is the truth and
     is hidden from the reader. Scored per file, then averaged: precision, recall and F1 of
     (title, page), and the share of matched headings whose level is right, up to one constant
@@ -46,7 +46,7 @@ ITEM_TITLE = re.compile(r"item\s*(\d{1,2}[A-C]?)\b", re.I)
 
 @dataclass(frozen=True)
 class Heading:
-    """A title, its page (from 1) and its level."""
+    """Hold a title, its page (from 1) and its level."""
 
     title: str
     page: int
@@ -54,28 +54,30 @@ class Heading:
 
 
 def main() -> None:
-    """Run what the arguments name and print the figures."""
+    """Run the evaluations of the arguments and print the figures."""
     parser = argparse.ArgumentParser(description="Score the headings read from PDFs.")
     parser.add_argument("--data", type=Path, help="folder of filings (PDF)")
     parser.add_argument("--latex", type=Path, help="folder of PDFs with outlines")
     parser.add_argument("--each", action="store_true", help="also print figures per file")
-    parser.add_argument("--most-pages", type=int, default=700, help="leave longer files out")
+    parser.add_argument("--most-pages", type=int, default=700, help="skip files with more pages")
     arguments = parser.parse_args()
     if arguments.data:
-        filings(arguments.data, arguments.each)
+        score_filings(arguments.data, arguments.each)
     if arguments.latex:
-        outlines(arguments.latex, arguments.each, arguments.most_pages)
+        score_outlines(arguments.latex, arguments.each, arguments.most_pages)
 
 
-def figure(name: str, value: float, unit: str, against: object = None) -> None:
+def print_figure(name: str, value: float, unit: str, against: object = None) -> None:
     """Print one figure."""
     rounded = round(against, 3) if isinstance(against, float) else against
     line = {"figure": name, "value": round(value, 3), "unit": unit, "against": rounded}
     print(json.dumps(line, ensure_ascii=False), flush=True)
 
 
-def read(path: Path, *, use_outline: bool = True) -> tuple[list[Heading], int, float, float]:
-    """The reader's headings, the pages, the seconds taken, and its confidence."""
+def read_headings(
+    path: Path, *, use_outline: bool = True
+) -> tuple[list[Heading], int, float, float]:
+    """Return the reader's headings, the number of pages, the seconds, and its confidence."""
     data = path.read_bytes()
     begin = time.perf_counter()
     document = read_pdf(SourceFile(path, data, PDF), use_outline=use_outline)
@@ -88,8 +90,8 @@ def read(path: Path, *, use_outline: bool = True) -> tuple[list[Heading], int, f
     return headings, len(document.pages), seconds, document.tree.structure.confidence
 
 
-def naive(path: Path) -> list[Heading]:
-    """liteparse's headings as they come."""
+def read_naive_headings(path: Path) -> list[Heading]:
+    """Return liteparse's headings, unrepaired."""
     parser = LiteParse(
         ocr_enabled=False, quiet=True, output_format="markdown", extract_blocks=True, max_pages=9999
     )
@@ -104,11 +106,11 @@ def naive(path: Path) -> list[Heading]:
 # (a) filings
 
 
-def printed_items(path: Path) -> tuple[list[tuple[str, range]], str]:
-    """The Items of a printed contents list and the list's own text.
+def read_printed_items(path: Path) -> tuple[list[tuple[str, range]], str]:
+    """Return the Items of a printed contents list and the list's own text.
 
     An Item is its number and the pages (from 1) that make up the printed page: those after the
-    one that carries the number before, up to the one that carries this number.
+    one with the number before, up to the one with this number.
     """
     document = pypdfium2.PdfDocument(path)
     texts = [page.get_textpage().get_text_range() for page in document]
@@ -119,15 +121,15 @@ def printed_items(path: Path) -> tuple[list[tuple[str, range]], str]:
             if len(title) < 400 and not ITEM_TITLE.search(title)
         ]
         if len(items) >= 4:
-            numbers = [(0, at), *page_numbers(texts, after=at)]
-            return [(number, printed_page(page, numbers)) for number, page in items], text
+            numbers = [(0, at), *find_page_numbers(texts, after=at)]
+            return [(number, find_printed_page(page, numbers)) for number, page in items], text
     return [], ""
 
 
-def page_numbers(texts: Sequence[str], after: int) -> list[tuple[int, int]]:
-    """(printed number, page from 1) for the numbers at the pages' edges.
+def find_page_numbers(texts: Sequence[str], after: int) -> list[tuple[int, int]]:
+    """Return (printed number, page from 1) for the numbers at the pages' edges.
 
-    Of all numbers there the longest chain is kept that rises with the pages and no faster: a
+    Of all numbers there, the longest chain is kept that rises with the pages and no faster: a
     printed page may take several pages of the PDF, but not the other way round.
     """
     seen = []
@@ -154,15 +156,15 @@ def page_numbers(texts: Sequence[str], after: int) -> list[tuple[int, int]]:
     return chain[::-1]
 
 
-def printed_page(number: int, numbers: Sequence[tuple[int, int]]) -> range:
-    """The pages (from 1) of a printed page."""
+def find_printed_page(number: int, numbers: Sequence[tuple[int, int]]) -> range:
+    """Return the pages (from 1) of a printed page."""
     before = max((at for n, at in numbers if n < number), default=0)
     ends = [at for n, at in numbers if n >= number]
     return range(before + 1, ends[0] + 1) if ends else range(0)
 
 
-def items_found(items: Sequence[tuple[str, range]], headings: Sequence[Heading]) -> int:
-    """How many Items are the title of a section that begins on the right page."""
+def count_items_found(items: Sequence[tuple[str, range]], headings: Sequence[Heading]) -> int:
+    """Count the Items that are the title of a section that begins on the right page."""
     there = [
         (match.group(1).upper(), heading.page)
         for heading in headings
@@ -171,60 +173,60 @@ def items_found(items: Sequence[tuple[str, range]], headings: Sequence[Heading])
     return sum(any(n == number and page in pages for n, page in there) for number, pages in items)
 
 
-def unlisted(headings: Sequence[Heading], listed: str) -> int:
-    """How many headings of level 1 and 2 the contents list does not have."""
+def count_unlisted(headings: Sequence[Heading], listed: str) -> int:
+    """Count the headings of level 1 and 2 that are not in the contents list."""
     plain = _key(listed)
     return sum(h.level <= 2 and _key(h.title) not in plain for h in headings)
 
 
-def filings(folder: Path, each: bool) -> None:
-    """Evaluation (a)."""
+def score_filings(folder: Path, each: bool) -> None:
+    """Run evaluation (a)."""
     total = hits = naive_hits = extra = naive_extra = high = naive_high = pages = 0
     seconds = 0.0
     files = 0
     for path in sorted(folder.glob("*.pdf")):
-        items, listed = printed_items(path)
-        headings, count, took, confidence = read(path)
+        items, listed = read_printed_items(path)
+        headings, count, took, confidence = read_headings(path)
         pages += count
         seconds += took
         if not items:
             continue
-        plain = naive(path)
-        found, naive_found = items_found(items, headings), items_found(items, plain)
+        plain = read_naive_headings(path)
+        found, naive_found = count_items_found(items, headings), count_items_found(items, plain)
         files += 1
         total += len(items)
         hits += found
         naive_hits += naive_found
-        extra += unlisted(headings, listed)
-        naive_extra += unlisted(plain, listed)
+        extra += count_unlisted(headings, listed)
+        naive_extra += count_unlisted(plain, listed)
         high += sum(h.level <= 2 for h in headings)
         naive_high += sum(h.level <= 2 for h in plain)
         if each:
-            figure(
+            print_figure(
                 f"items found: {path.stem}", found / len(items), "share", naive_found / len(items)
             )
-            figure(
+            print_figure(
                 f"level 1-2 unlisted: {path.stem}",
-                unlisted(headings, listed),
+                count_unlisted(headings, listed),
                 "headings",
-                unlisted(plain, listed),
+                count_unlisted(plain, listed),
             )
-            figure(f"confidence: {path.stem}", confidence, "")
-    figure("filings with a contents list", files, "files")
-    figure("items in contents lists", total, "items")
-    figure(
+            print_figure(f"confidence: {path.stem}", confidence, "")
+    print_figure("filings with a contents list", files, "files")
+    print_figure("items in contents lists", total, "items")
+    print_figure(
         "items found on the right page", hits / max(1, total), "share", naive_hits / max(1, total)
     )
-    figure("level 1-2 headings not in the contents", extra, "headings", naive_extra)
-    figure("level 1-2 headings", high, "headings", naive_high)
-    figure("filings read", pages / seconds, "pages/s")
+    print_figure("level 1-2 headings not in the contents", extra, "headings", naive_extra)
+    print_figure("level 1-2 headings", high, "headings", naive_high)
+    print_figure("filings read", pages / seconds, "pages/s")
 
 
 # (b) outlines
 
 
-def outline(path: Path) -> tuple[list[Heading], int]:
-    """The outline of a PDF, and its number of pages."""
+def read_outline(path: Path) -> tuple[list[Heading], int]:
+    """Return the outline of a PDF, and its number of pages."""
     document = pypdfium2.PdfDocument(path)
     found = []
     for bookmark in document.get_toc():
@@ -235,8 +237,10 @@ def outline(path: Path) -> tuple[list[Heading], int]:
     return found, len(document)
 
 
-def matches(truth: Sequence[Heading], found: Sequence[Heading]) -> list[tuple[Heading, Heading]]:
-    """Pairs of the same title on the same page, each heading used once."""
+def match_headings(
+    truth: Sequence[Heading], found: Sequence[Heading]
+) -> list[tuple[Heading, Heading]]:
+    """Return pairs with the same title on the same page, each heading used once."""
     by_page: dict[int, list[Heading]] = {}
     for heading in found:
         by_page.setdefault(heading.page, []).append(heading)
@@ -249,9 +253,11 @@ def matches(truth: Sequence[Heading], found: Sequence[Heading]) -> list[tuple[He
     return pairs
 
 
-def scores(truth: Sequence[Heading], found: Sequence[Heading]) -> tuple[float, float, float, float]:
-    """Precision, recall, F1 and level accuracy (up to one constant shift)."""
-    pairs = matches(truth, found)
+def compute_scores(
+    truth: Sequence[Heading], found: Sequence[Heading]
+) -> tuple[float, float, float, float]:
+    """Return precision, recall, F1 and level accuracy (up to one constant shift)."""
+    pairs = match_headings(truth, found)
     if not pairs:
         return 0.0, 0.0, 0.0, 0.0
     precision, recall = len(pairs) / len(found), len(pairs) / len(truth)
@@ -260,41 +266,43 @@ def scores(truth: Sequence[Heading], found: Sequence[Heading]) -> tuple[float, f
     return precision, recall, 2 * precision * recall / (precision + recall), right
 
 
-def outlines(folder: Path, each: bool, most_pages: int) -> None:
-    """Evaluation (b)."""
+def score_outlines(folder: Path, each: bool, most_pages: int) -> None:
+    """Run evaluation (b)."""
     rows, naive_rows, confidences = [], [], []
     pages, seconds = 0, 0.0
-    for path in outlined(folder):
-        truth, count = outline(path)
+    for path in list_outlined(folder):
+        truth, count = read_outline(path)
         if len(truth) < 5 or count > most_pages:
             continue
         try:
-            headings, count, took, confidence = read(path, use_outline=False)
+            headings, count, took, confidence = read_headings(path, use_outline=False)
         except ReadingError as error:
-            figure(f"not read: {path.stem}: {error}", 0, "")
+            print_figure(f"not read: {path.stem}: {error}", 0, "")
             continue
-        rows.append(scores(truth, headings))
-        naive_rows.append(scores(truth, naive(path)))
+        rows.append(compute_scores(truth, headings))
+        naive_rows.append(compute_scores(truth, read_naive_headings(path)))
         confidences.append(confidence)
         pages += count
         seconds += took
         if each:
             names = ("precision", "recall", "F1", "levels")
             for name, mine, theirs in zip(names, rows[-1], naive_rows[-1], strict=True):
-                figure(f"{name}: {path.stem}", mine, "", theirs)
-            figure(f"confidence: {path.stem}", confidence, "")
+                print_figure(f"{name}: {path.stem}", mine, "", theirs)
+            print_figure(f"confidence: {path.stem}", confidence, "")
     if not rows:
         return
-    figure("files with an outline, hidden from the reader", len(rows), "files")
+    print_figure("files with an outline, hidden from the reader", len(rows), "files")
     for i, name in enumerate(("precision", "recall", "F1", "level accuracy")):
-        figure(f"outline {name}", mean(r[i] for r in rows), "mean", mean(r[i] for r in naive_rows))
+        print_figure(
+            f"outline {name}", mean(r[i] for r in rows), "mean", mean(r[i] for r in naive_rows)
+        )
     gap = mean(abs(c - r[2]) for c, r in zip(confidences, rows, strict=True))
-    figure("confidence, mean distance from F1", gap, "")
-    figure("outlined files read", pages / seconds, "pages/s")
+    print_figure("confidence, mean distance from F1", gap, "")
+    print_figure("outlined files read", pages / seconds, "pages/s")
 
 
-def outlined(folder: Path) -> Iterator[Path]:
-    """The PDFs of a folder, each content once."""
+def list_outlined(folder: Path) -> Iterator[Path]:
+    """Yield the PDFs of a folder, each content once."""
     seen = set()
     for path in sorted(folder.rglob("*.pdf")):
         digest = hashlib.sha256(path.read_bytes()).digest()
@@ -308,7 +316,7 @@ def _key(text: str) -> str:
 
 
 def _bare(text: str) -> str:
-    """A title without its number, for outlines that leave numbers out."""
+    """Return a title without its number, for outlines without numbers."""
     number = r"(?:(?:chapter|appendix|part|section)\s+)?(?:\d+|[A-Z](?=[.\s]))(?:\.\d+)*[.:)]?\s+"
     return _key(re.sub(rf"^{number}", "", text, flags=re.I)) or _key(text)
 

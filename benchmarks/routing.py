@@ -1,17 +1,18 @@
-"""RDR2: what its router keeps of the passages it began from, and at what cost.
+"""Measure what RDR2's router keeps of the passages it is given, and its cost.
 
     python benchmarks/routing.py --suite wiki --data DIR --cache DIR --out rows.jsonl
         [--methods chunks rdr2 rdr2-no_expand ...] [--local-only] [--model NAME]
 
 `chunks` are the `--k` passages of one search, `rdr2` what the router accepts of their documents,
-and `rdr2-no_...` the paper's ablations (`rdr2-no_router` asks no model: the blocks that the
-passages stand in). Scored: whether the gold stands in the evidence, words a passage (one a chunk,
-one a routed document), the paper's P-LEN (words over k places) and P-SCORE (gold by rank of the
-passage), and how the router's calls went. "rdr2 else chunks" takes the chunks where nothing was
-accepted; "as long as rdr2" fills the tokens that `rdr2` showed with the best chunks.
+and `rdr2-no_...` the paper's ablations (`rdr2-no_router` asks no model: the blocks that contain the
+passages). Scored: whether the evidence contains the gold, words a passage (one a chunk, one a
+routed document), the paper's P-LEN (words over k places) and P-SCORE (gold by rank of the passage),
+and the results of the router's calls. "rdr2 else chunks" takes the chunks if nothing was accepted;
+"as long as rdr2" takes the best chunks that fit the number of tokens that `rdr2` showed.
 
-Rows go to `--out` as they are made; a run that was stopped goes on from there. Differences to the
-chunks have 95% intervals of the paired bootstrap. `evidence_data.py` says what the suites are.
+Rows are written to `--out` as they are made; the same command resumes a run that was stopped.
+Differences to the chunks have 95% intervals of the paired bootstrap. `evidence_data.py` describes
+the suites.
 """
 
 from __future__ import annotations
@@ -41,14 +42,14 @@ from evidence_measuring import (
     Rows,
     Ruler,
     add_arguments,
-    by_question,
-    filled,
+    fill_budget,
+    index_by_question,
+    make_shown,
     open_embedder_of,
     open_models,
     say,
     say_difference,
     say_means,
-    shown,
 )
 
 CHUNKERS: Mapping[str, Chunker] = {"structural": Structural(), "words": FixedWords()}
@@ -60,51 +61,53 @@ BEGINNING = ("suite", "question", "k", "chunker", "mode", "embedder", "measure")
 KEYS = (*BEGINNING, "method", "models", "set")
 COSTS = ("tokens", "words", "passages", "calls", "input_tokens", "output_tokens", "seconds")
 MOST = 200  # passages ranked for a question
-# Over retrieve-read, with the router that was trained (the paper's appendix B.7).
+# In addition to retrieve-read, with the trained router (the paper's appendix B.7).
 PAPER = {"input_tokens": "the paper's router: 2031", "output_tokens": "the paper's router: 41"}
 
 
 @dataclass
 class Routing:
-    """What all methods begin from, and are done with."""
+    """Hold the corpus, the models and the arguments that all methods use."""
 
     corpus: Corpus
     models: Mapping[Role, ChatModel]
     ruler: Ruler
     arguments: argparse.Namespace
 
-    async def hits(self, question: Question, run: Run, k: int) -> list[Hit]:
-        """The best passages, of the documents asked of or of all."""
+    async def find_hits(self, question: Question, run: Run, k: int) -> list[Hit]:
+        """Return the best passages of the question's documents, or of all."""
         mode = SearchMode(self.arguments.mode)
         return await run.search(question.text, k=k, mode=mode, documents=question.documents or None)
 
-    async def run(self) -> Run:
-        """A run over the documents."""
-        sources = await self.corpus.sources(CHUNKERS[self.arguments.chunker])
+    async def open_run(self) -> Run:
+        """Return a run over the documents."""
+        sources = await self.corpus.open_sources(CHUNKERS[self.arguments.chunker])
         return Run(sources, self.models, Meter())
 
-    async def chunks(self, question: Question) -> Row:
-        """The passages of the search."""
-        run = await self.run()
-        passages = [h.passage for h in await self.hits(question, run, self.arguments.k)]
+    async def show_chunks(self, question: Question) -> Row:
+        """Measure the passages of the search."""
+        run = await self.open_run()
+        passages = [h.passage for h in await self.find_hits(question, run, self.arguments.k)]
         documents = self.corpus.documents
-        each = [shown([passage.span], documents) for passage in passages]
-        return await self._row(question, shown([p.span for p in passages], documents), each)
+        each = [make_shown([passage.span], documents) for passage in passages]
+        return await self._make_row(
+            question, make_shown([p.span for p in passages], documents), each
+        )
 
-    async def as_long(self, question: Question, tokens: int) -> Row:
-        """The best chunks that so many tokens hold."""
-        run = await self.run()
-        ranked = [h.passage for h in await self.hits(question, run, MOST)]
-        evidence = await filled(ranked, self.corpus.documents, tokens, self.ruler)
-        return await self._row(question, evidence, None)
+    async def show_as_long(self, question: Question, tokens: int) -> Row:
+        """Measure the best chunks that fit so many tokens."""
+        run = await self.open_run()
+        ranked = [h.passage for h in await self.find_hits(question, run, MOST)]
+        evidence = await fill_budget(ranked, self.corpus.documents, tokens, self.ruler)
+        return await self._make_row(question, evidence, None)
 
-    async def routed(self, question: Question, method: str) -> Row:
-        """What the router accepts."""
+    async def show_routed(self, question: Question, method: str) -> Row:
+        """Measure the passages that the router accepts."""
         began = time.perf_counter()
-        run = await self.run()
+        run = await self.open_run()
         ablation = method.partition("-")[2]
         settings = [*self.arguments.set, *([f"{ablation}=true"] if ablation else [])]
-        hits = await self.hits(question, run, self.arguments.k)
+        hits = await self.find_hits(question, run, self.arguments.k)
         routings = await set_parameters(RDR2, settings).route(question.text, run, hits)
         each = [
             Shown(routing.tree.render_routed(routing.answers), routing.passages)
@@ -117,7 +120,7 @@ class Routing:
         cost = run.meter.report()
         seen = [event for _, event in run.trace.events if isinstance(event, Routed)]
         return {
-            **await self._row(question, together, each),
+            **await self._make_row(question, together, each),
             "seconds": round(time.perf_counter() - began, 3),
             "calls": cost.calls,
             "input_tokens": cost.input_tokens,
@@ -134,7 +137,9 @@ class Routing:
             "warnings": list(run.warnings),
         }
 
-    async def _row(self, question: Question, together: Shown, each: Sequence[Shown] | None) -> Row:
+    async def _make_row(
+        self, question: Question, together: Shown, each: Sequence[Shown] | None
+    ) -> Row:
         await self.ruler.learn([together.text])
         k, measures = self.arguments.k, question.gold(together)
         main = next(iter(measures))
@@ -181,11 +186,11 @@ async def measure(arguments: argparse.Namespace) -> None:
                     continue
                 if key not in rows:
                     if method == CHUNKS:
-                        made = await routing.chunks(question)
+                        made = await routing.show_chunks(question)
                     elif method == AS_LONG and of_rdr2 is not None:
-                        made = await routing.as_long(question, of_rdr2["tokens"])
+                        made = await routing.show_as_long(question, of_rdr2["tokens"])
                     else:
-                        made = await routing.routed(question, method)
+                        made = await routing.show_routed(question, method)
                     rows.add(key | made)
                 if method == "rdr2":
                     of_rdr2 = rows[key]
@@ -227,15 +232,15 @@ def report(rows: Sequence[Row], suite: str, seed: int) -> None:
             for name in dict.fromkeys(n for row in by_method[method] for n in row["measures"]):
                 say_difference(
                     f"{suite}: {name}, {method} over {other}",
-                    by_question(by_method[method], name),
-                    by_question(by_method[other], name),
+                    index_by_question(by_method[method], name),
+                    index_by_question(by_method[other], name),
                     seed,
                     "share",
                 )
 
 
 def say_verdicts(rows: Sequence[Row], what: str) -> None:
-    """How the router's calls went."""
+    """Print the results of the router's calls."""
     for kind in ("verdicts", "actions", "expelled"):
         counts: Counter[str] = Counter()
         for row in rows:
@@ -251,7 +256,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add_arguments(parser)
     parser.add_argument("--methods", nargs="+", choices=[CHUNKS, *ROUTED])
-    parser.add_argument("--k", type=int, default=5, help="passages to begin from")
+    parser.add_argument("--k", type=int, default=5, help="passages of the search")
     parser.add_argument("--chunker", choices=CHUNKERS, default="structural")
     parser.add_argument("--mode", choices=[mode.value for mode in SearchMode], default="hybrid")
     arguments = parser.parse_args()
@@ -259,7 +264,7 @@ def main() -> None:
     if arguments.methods is None:
         arguments.methods = [CHUNKS, LOCAL, *(["rdr2"] if asks else [])]
     if not asks and any(method not in (CHUNKS, LOCAL) for method in arguments.methods):
-        parser.error(f"a router needs --model and no --local-only; {LOCAL} asks none")
+        parser.error(f"a router needs --model, without --local-only; {LOCAL} needs no model")
     asyncio.run(measure(arguments))
 
 

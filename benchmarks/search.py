@@ -1,10 +1,10 @@
-"""Search: milliseconds a question, memory and disk, by the size of the library.
+"""Measure search by the size of the library: milliseconds a question, memory and disk.
 
     python benchmarks/search.py --sizes 1000 20000 200000
 
 Each size is a fresh library of documents of 50 passages of about 120 words, drawn from a
 vocabulary by Zipf's law, with random unit vectors of 384 dimensions. The time of a search is
-all of `AsyncLibrary.search` but embedding the query, which here costs nothing.
+all of `AsyncLibrary.search` except embedding the query, which takes no time here.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ QUESTIONS, QUESTION_WORDS, K = 200, 10, 10
 
 
 class RandomVectors:
-    """An embedder that knows nothing and takes no time."""
+    """Embed texts as random vectors that take no time."""
 
     name = "random"
     dimension = DIMENSION
@@ -50,7 +50,7 @@ class RandomVectors:
 
 
 class Words:
-    """Words as frequent as Zipf says."""
+    """Draw words with the frequencies of Zipf's law."""
 
     def __init__(self) -> None:
         self._random = np.random.default_rng(2)
@@ -61,13 +61,13 @@ class Words:
         self._chances = np.cumsum(weights / weights.sum())
 
     def draw(self, count: int) -> str:
-        """A text of so many words."""
+        """Return a text of so many words."""
         at = np.searchsorted(self._chances, self._random.random(count))
         return " ".join(self._words[i] for i in at)
 
 
-def document(number: int, words: Words) -> tuple[Document, list[Span]]:
-    """A document of some passages, and their spans."""
+def make_document(number: int, words: Words) -> tuple[Document, list[Span]]:
+    """Return a document of some passages, and their spans."""
     parts = [words.draw(WORDS) for _ in range(PASSAGES)]
     text = "\n\n".join(parts)
     id_ = f"document-{number}"
@@ -79,16 +79,16 @@ def document(number: int, words: Words) -> tuple[Document, list[Span]]:
 
 
 def fill(path: Path, size: int, words: Words) -> None:
-    """Store documents, pending, as ingestion would."""
+    """Store documents as pending, as ingestion does."""
     path.mkdir()
     catalogue = Catalogue(path / "catalogue.sqlite")
     for n in range(size // PASSAGES):
-        catalogue.store(FileRecord(Path(f"/{n}"), 0, 0, 0, str(n)), [document(n, words)])
+        catalogue.store(FileRecord(Path(f"/{n}"), 0, 0, 0, str(n)), [make_document(n, words)])
     catalogue.close()
 
 
-async def milliseconds(search: Callable[[str], Awaitable[object]], words: Words) -> list[float]:
-    """The time of each question, sorted."""
+async def time_searches(search: Callable[[str], Awaitable[object]], words: Words) -> list[float]:
+    """Return the milliseconds of each question, sorted."""
     times = []
     for question in [words.draw(QUESTION_WORDS) for _ in range(QUESTIONS)]:
         begun = time.perf_counter()
@@ -132,7 +132,7 @@ async def ask(size: int, folder: Path) -> None:
             "hybrid within one document": lambda q: library.search(q, k=K, documents=one),
         }
         for kind, search in kinds.items():
-            times = await milliseconds(search, words)
+            times = await time_searches(search, words)
             goal = "goal < 20 ms" if size == 20_000 and kind == "hybrid" else None
             say(f"search {size}: {kind} p50", statistics.median(times), "ms", goal)
             say(f"search {size}: {kind} p95", times[int(len(times) * 0.95)], "ms", goal)
@@ -152,7 +152,7 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, nargs="+", default=[1_000, 20_000])
     for size in parser.parse_args().sizes:
         with tempfile.TemporaryDirectory() as folder:
-            for step in (measure, ask):  # each in a process of its own, for its memory
+            for step in (measure, ask):  # separate processes, to measure memory
                 context = multiprocessing.get_context("spawn")
                 process = context.Process(target=_run, args=(step, size, Path(folder)))
                 process.start()

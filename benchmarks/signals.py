@@ -1,4 +1,4 @@
-"""DuQUAD's signals: how often the gold document is among the best six, wherever it stands.
+"""Measure how often DuQUAD's signals rank the gold document among the best six, by its place.
 
     python benchmarks/signals.py --data DIR --cache DIR --out rows.jsonl --model hf:FOLDER
         [--dtype bfloat16] [--positions 0 4 9 14 19] [--limit 50] [--offset N] [--prompt agent]
@@ -7,19 +7,19 @@
 
 NQ with 20 documents, the same questions with the gold document at five places. The signals come
 from the code that `duquad` uses; the model gives likelihood and attention, the embedder similarity.
-What does not depend on the order of the documents is computed once a question and remembered in the
-cache folder. Attention is taken on the paper's prompt, or (`--prompt agent`) on the Global
-agent's, which costs nothing where the agent is the same model.
+Values that do not depend on the order of the documents are computed once a question and kept in the
+cache folder. Attention is measured on the paper's prompt, or (`--prompt agent`) on that of the
+Global agent, which adds no cost if the agent is the same model.
 
-Rows hold the signals of every document, one row a question and position, and are written as
-they are made; a run that was stopped goes on from there. Recall at 6 of each signal alone, of each
-pair fused and of all, by position and over all positions, is worked out of the rows at the end:
-`--recompute` does that alone, without a model. Intervals are of the bootstrap over questions (over
+Rows contain the signals of every document, one row a question and position, and are written as they
+are made; the same command resumes a run that was stopped. Recall at 6 of each signal alone, of each
+pair fused and of all, by position and over all positions, is computed from the rows at the end:
+`--recompute` does only that, without a model. Intervals are of the bootstrap over questions (over
 all positions, of a question's mean).
 
-`--learn` fits the weights of the calibrated fusion to the rows: they make the gold documents
-likeliest under a softmax of the fused scores. Its recall is of each question with weights learned
-from the others.
+`--learn` fits the weights of the calibrated fusion to the rows: they maximise the likelihood of the
+gold documents under a softmax of the fused scores. The recall of each question is computed with
+weights learned from the others.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from answering import documents_of
+from answering import make_documents
 from colligate.core.events import Trace
 from colligate.core.run import Run
 from colligate.documents import Passage, Span
@@ -58,11 +58,11 @@ from colligate.strategies.duquad.signals import (
     share_weights,
     standardise,
 )
-from evidence_data import Record, read_records, some
+from evidence_data import Record, read_records, select_some
 from evidence_measuring import (
     Row,
     Rows,
-    by_question,
+    index_by_question,
     open_embedder_of,
     say,
     say_difference,
@@ -75,7 +75,7 @@ KEYS = ("question", "position", "model", "embedder", "prompt")
 # The paper's Figure 3, 500 questions: Llama 3.1 8B and gte-large.
 PAPER = {"similarity": 0.690, "likelihood": 0.754, "contrast": 0.814, "sfs": 0.908}
 
-# What a fusion's signals are called in the rows: each asks in its own way.
+# The names of a fusion's signals in the rows: each fusion has its own prompts.
 NAMES: Mapping[Fusion, Mapping[str, str]] = {
     Fusion.SFS: {},
     Fusion.CALIBRATED: {
@@ -85,7 +85,7 @@ NAMES: Mapping[Fusion, Mapping[str, str]] = {
         "calibrated": "calibrated attention",
     },
 }
-# What of each signal counts in a fusion.
+# The form of each signal that a fusion uses.
 COUNTED: Mapping[Fusion, Mapping[Signal, str]] = {
     Fusion.SFS: {
         Signal.SIMILARITY: "similarity",
@@ -106,7 +106,7 @@ async def measure(arguments: argparse.Namespace) -> None:
         embedder = await open_embedder_of(arguments, stack)
         model = await open_remembering(arguments, stack)
         by_position = {
-            position: some(
+            position: select_some(
                 read_records(arguments.data / "dev" / f"nq20_gold_at_{position}.jsonl.gz"),
                 arguments.limit,
                 arguments.offset,
@@ -125,14 +125,14 @@ async def measure(arguments: argparse.Namespace) -> None:
                     "prompt": arguments.prompt,
                 }
                 if key not in rows:
-                    made = await signals_of(record, model, embedder, arguments.prompt)
+                    made = await compute_signals(record, model, embedder, arguments.prompt)
                     rows.add(key | made)
                     line = f"{record['id']} gold at {position + 1}: {made['seconds']:.1f} s"
                     print(line, file=sys.stderr, flush=True)
 
 
 async def open_remembering(arguments: argparse.Namespace, stack: AsyncExitStack) -> ChatModel:
-    """Open the model; a cache keeps its replies."""
+    """Open the model, with a cache of its replies."""
     settings = Settings.load()
     if arguments.dtype:
         options = {**settings.options, arguments.model: {"dtype": arguments.dtype}}
@@ -146,11 +146,11 @@ async def open_remembering(arguments: argparse.Namespace, stack: AsyncExitStack)
     return CachedChat(models[Role.READER], replies)
 
 
-async def signals_of(record: Record, model: ChatModel, embedder: Embedder, prompt: str) -> Row:
-    """Every signal of every document of a question, in their order."""
-    documents = documents_of(record["documents"])
+async def compute_signals(record: Record, model: ChatModel, embedder: Embedder, prompt: str) -> Row:
+    """Return every signal of every document of a question, in their order."""
+    documents = make_documents(record["documents"])
     passages = [d.passage(Span(d.id, 0, len(d))) for d in documents.values()]
-    # As `duquad` asks its agents where nothing else is said.
+    # The default form of `duquad`'s agents.
     framed = quoting_view_messages if Capability.STRUCTURED in model.capabilities else view_messages
     shared = framed(record["question"], list(enumerate(passages, 1)))
     signals: dict[str, Sequence[float]] = {}
@@ -166,17 +166,17 @@ async def signals_of(record: Record, model: ChatModel, embedder: Embedder, promp
                 agent_prompt=shared if prompt == "agent" else None,
             )
             if scored.missing:
-                raise SystemExit(f"{model.name} gives no {', '.join(scored.missing)}")
+                raise SystemExit(f"{model.name} has no {', '.join(scored.missing)}")
             signals |= {NAMES[fusion].get(name, name): v for name, v in scored.signals.items()}
     return {
-        "gold": gold_of(record, passages),
+        "gold": find_gold(record, passages),
         "seconds": round(time.perf_counter() - began, 3),
         "signals": signals,
     }
 
 
-def gold_of(record: Record, passages: Sequence[Passage]) -> int:
-    """Where the gold document stands."""
+def find_gold(record: Record, passages: Sequence[Passage]) -> int:
+    """Return the place of the gold document."""
     [gold] = record["gold_document_ids"]
     return [passage.document_id for passage in passages].index(gold)
 
@@ -184,8 +184,8 @@ def gold_of(record: Record, passages: Sequence[Passage]) -> int:
 # From rows to figures
 
 
-def scores_of(signals: Mapping[str, Sequence[float]]) -> dict[str, Sequence[float]]:
-    """Each signal alone, and each fusion of two and of all, named by what goes in."""
+def compute_scores(signals: Mapping[str, Sequence[float]]) -> dict[str, Sequence[float]]:
+    """Return the scores of each signal alone and of each fusion, named by its signals."""
     found: dict[str, Sequence[float]] = dict(signals)
     for fusion in Fusion:
         parts = {signal: signals[name] for signal, name in COUNTED[fusion].items()}
@@ -197,21 +197,21 @@ def scores_of(signals: Mapping[str, Sequence[float]]) -> dict[str, Sequence[floa
     return found
 
 
-def among_the_best(scores: Sequence[float], gold: int, best: int = BEST) -> float:
-    """Whether the gold document is among the best; of equal scores the earlier comes first."""
+def is_among_the_best(scores: Sequence[float], gold: int, best: int = BEST) -> float:
+    """Return 1 if the gold document is among the best; of equal scores the earlier is first."""
     ranked = sorted(range(len(scores)), key=lambda at: -scores[at])
     return float(gold in ranked[:best])
 
 
-def recalls(rows: Sequence[Row]) -> list[Row]:
-    """For each row, whether each score has the gold document among its best."""
+def compute_recalls(rows: Sequence[Row]) -> list[Row]:
+    """Return for each row whether each score has the gold document among its best."""
     return [
         {
             "question": row["question"],
             "position": row["position"],
             "measures": {
-                name: among_the_best(scores, row["gold"])
-                for name, scores in scores_of(row["signals"]).items()
+                name: is_among_the_best(scores, row["gold"])
+                for name, scores in compute_scores(row["signals"]).items()
             },
         }
         for row in rows
@@ -219,9 +219,9 @@ def recalls(rows: Sequence[Row]) -> list[Row]:
 
 
 def report(rows: Sequence[Row], seed: int) -> None:
-    """Print recall by position and over all, and what the fusions have over each signal."""
+    """Print recall by position and over all, and the fusions' differences to each signal."""
     for about in sorted({tuple(row[key] for key in KEYS[2:]) for row in rows}):
-        own = recalls([row for row in rows if tuple(row[key] for key in KEYS[2:]) == about])
+        own = compute_recalls([row for row in rows if tuple(row[key] for key in KEYS[2:]) == about])
         what = ", ".join(about[:-1]) + f", prompt of the {about[-1]}"
         positions = sorted({row["position"] for row in own})
         names = list(own[0]["measures"])
@@ -233,7 +233,7 @@ def report(rows: Sequence[Row], seed: int) -> None:
                 means.append(float(np.mean(values)))
                 figure = f"recall at {BEST}, {name}, gold at {position + 1}"
                 say_mean(figure, values, seed, "share", what)
-            whole = over_positions(own, name, len(positions))
+            whole = average_positions(own, name, len(positions))
             against = f"lowest of a position {min(means):.3f}, highest {max(means):.3f}"
             if name in PAPER:
                 against += f", the paper {PAPER[name]:.3f}"
@@ -244,15 +244,15 @@ def report(rows: Sequence[Row], seed: int) -> None:
             for other in names:
                 if other != name and ":" not in other:
                     figure = f"recall at {BEST}, {name} over {other}, all positions"
-                    pair = [over_positions(own, each, len(positions)) for each in (name, other)]
+                    pair = [average_positions(own, each, len(positions)) for each in (name, other)]
                     say_difference(figure, pair[0], pair[1], seed, "share")
 
 
-def over_positions(rows: Sequence[Row], name: str, positions: int) -> dict[str, float]:
-    """Each question's mean, of the questions that were asked at all positions."""
+def average_positions(rows: Sequence[Row], name: str, positions: int) -> dict[str, float]:
+    """Return the mean of each question that was asked at all positions."""
     found: dict[str, list[float]] = {}
     for row in rows:
-        for question, value in by_question([row], name).items():
+        for question, value in index_by_question([row], name).items():
             found.setdefault(question, []).append(value)
     return {q: float(np.mean(v)) for q, v in found.items() if len(v) == positions}
 
@@ -272,14 +272,14 @@ def learn(rows: Sequence[Row], seed: int) -> None:
     held_out = []
     for at, (own, place) in enumerate(zip(terms, gold, strict=True)):
         weights = _likeliest(terms[:at] + terms[at + 1 :], gold[:at] + gold[at + 1 :])
-        held_out.append(among_the_best((own @ weights).tolist(), place))
+        held_out.append(is_among_the_best((own @ weights).tolist(), place))
     say_mean(f"recall at {BEST}, weights learned from the other questions", held_out, seed, "share")
 
 
 def _likeliest(
     terms: Sequence[NDArray[np.float64]], gold: Sequence[int], ridge: float = 0.01
 ) -> NDArray[np.float64]:
-    """Weights, one a signal, of [documents, signals] a question and the gold document's place."""
+    """Fit a weight for each signal to [documents, signals] a question and the gold's place."""
 
     def loss(weights: NDArray[np.float64]) -> float:
         scores = [own @ weights for own in terms]
@@ -292,18 +292,18 @@ def _likeliest(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, help="the folder of questions")
-    parser.add_argument("--cache", type=Path, help="keeps vectors and scores")
-    parser.add_argument("--out", type=Path, required=True, help="rows (JSONL)")
-    parser.add_argument("--model", help="gives likelihood and attention: hf:FOLDER")
-    parser.add_argument("--dtype", help="bfloat16 or float32; by default the model's own")
+    parser.add_argument("--data", type=Path, help="folder of questions")
+    parser.add_argument("--cache", type=Path, help="folder of vectors and scores")
+    parser.add_argument("--out", type=Path, required=True, help="file of rows (JSONL)")
+    parser.add_argument("--model", help="model for likelihood and attention: hf:FOLDER")
+    parser.add_argument("--dtype", help="bfloat16 or float32 (default: the model's)")
     parser.add_argument("--embedder", default="minilm")
     parser.add_argument("--prompt", choices=("paper", "agent"), default="paper")
     parser.add_argument("--positions", type=int, nargs="+", choices=POSITIONS, default=POSITIONS)
-    parser.add_argument("--limit", type=int, help="so many questions only")
-    parser.add_argument("--offset", type=int, default=0, help="so many questions are left out")
-    parser.add_argument("--recompute", action="store_true", help="figures from the rows, no more")
-    parser.add_argument("--learn", action="store_true", help="weights from the rows, no more")
+    parser.add_argument("--limit", type=int, help="number of questions")
+    parser.add_argument("--offset", type=int, default=0, help="number of questions to skip")
+    parser.add_argument("--recompute", action="store_true", help="only print figures from the rows")
+    parser.add_argument("--learn", action="store_true", help="only fit weights to the rows")
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
     if arguments.learn:
