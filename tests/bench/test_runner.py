@@ -8,6 +8,7 @@ import shutil
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -411,7 +412,7 @@ async def test_the_documents_of_a_question_are_opened_once_for_all_strategies(da
         await Bench(planned, answering, corpora, Backends()).run(job)
 
     assert sorted(log) == sorted(f"{sign}q{n}" for n in range(3) for sign in "+-")
-    assert log.index("-q0") < log.index("+q2")
+    assert max(accumulate(1 if each[0] == "+" else -1 for each in log)) <= 2
     assert len(job.results) == 9
     assert not any(piece.text for row in job.results.values() for piece in row.outcome.retrieved)
 

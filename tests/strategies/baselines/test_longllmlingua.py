@@ -124,7 +124,7 @@ async def test_a_small_window_is_never_exceeded(make_run, reply):
     async with InMemorySources(documents({"long": long})) as sources:
         run, _ = make_run(sources, [reply()], likelihood=likelihood, context_tokens=1200)
         scorer = run.model("scorer")
-        scorer._context_tokens = 100
+        scorer.context_tokens = 100
         run.models["reader"] = type(scorer)([reply()])
         run.models["scorer"] = scorer
         await LongLLMLingua(block=20).answer(QUESTION, run)

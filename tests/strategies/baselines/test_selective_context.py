@@ -78,7 +78,7 @@ async def test_a_sentence_longer_than_the_window_is_cut_not_refused(make_run, re
         scorer = run.model("scorer")
         run.models["reader"] = type(scorer)([reply()])
         run.models["scorer"] = scorer
-        scorer._context_tokens = 58
+        scorer.context_tokens = 58
         await SelectiveContext(reduce=0).answer(QUESTION, run)
         prompt = run.models["reader"].calls[0].prompt
     assert max(sizes) == 50
