@@ -242,7 +242,9 @@ class Bench:
             expected = {"coordinator": 1, "search": documents, "findings": documents}
             got = {who: row.get(who, 0) for who in expected}
             if got != expected or row["warnings"] or not row["citations"]:
-                raise SystemExit(f"expected the calls {expected} and no warning, got {row}")
+                raise SystemExit(
+                    f"expected the calls {expected}, citations and no warning, got {row}"
+                )
             measured.append(row)
             here.send(True)
         process.join()

@@ -1,4 +1,4 @@
-// Drawn by hand, in the colour of the text beside them.
+// Drawn by hand, in the colour of the text next to them.
 import type { ComponentChildren } from "preact";
 
 function Icon({ children, size = 16 }: { children: ComponentChildren; size?: number }) {
