@@ -12,6 +12,7 @@ from colligate.models.weights import pull
 from colligate.strategies.longrefiner.events import Structured
 from colligate.strategies.longrefiner.structuring import Structuring
 from colligate.testing import ScriptedModel
+from support.prompts import task_of
 
 QUESTION = "Where do bicycles stand?"
 RULES = """# Rules
@@ -29,11 +30,12 @@ LEASE = "# Lease\n\n## Rent\n\nThe tenant pays 900 euros a month.\n"
 
 def says(call):
     """Refines and routes: wants what has to do with the yard."""
-    if "Local" in call.messages[0].content:
+    task = task_of(call.messages)
+    if task == "longrefiner.scope_task":
         return "[Local]"
-    if "Skeleton:" in call.prompt:
+    if task == "longrefiner.structuring_instruction":
         return "<section: All>" + call.prompt.split("<document>\n")[1].split("\n</document>")[0]
-    if "[ANSWER]" in call.prompt:
+    if task == "rdr2.router_instruction":
         nodes = re.findall(r"^\t*(\d+): Bicycles", call.prompt, re.MULTILINE)
         return "\n".join(f"[ANSWER] {node}" for node in nodes) or "Cannot answer"
     return "['Yard']"
@@ -88,7 +90,11 @@ def test_refining_without_an_event_loop(folder, engine):
 
 async def test_a_structure_made_once_is_kept_and_goes_with_its_document(folder, engine):
     model, refiner = engine["model"], LongRefiner(structuring=Structuring.MODEL, documents=1)
-    asked = lambda: sum("Skeleton:" in call.prompt for call in model.calls)  # noqa: E731
+
+    def asked() -> int:
+        tasks = [task_of(call.messages) for call in model.calls]
+        return tasks.count("longrefiner.structuring_instruction")
+
     long = "\n\n".join(f"Bicycle {n} stands in the yard for {n} days." for n in range(60))
     (folder / "rules.md").write_text(long)
     events = []

@@ -192,7 +192,7 @@ def test_doctor_finds_what_works(colligate: Any, openai_server: Any) -> None:
     assert len(done.stdout.splitlines()) == len(checks)
 
 
-def test_doctor_says_how_to_mend(colligate: Any, openai_server: Any, tmp_path: Path) -> None:
+def test_doctor_says_how_to_fix_it(colligate: Any, openai_server: Any, tmp_path: Path) -> None:
     status, checks = _doctor(colligate, "--model", "openai:m@http://127.0.0.1:9/v1")
     assert status == 1
     assert checks["model answers"]["ok"] is False

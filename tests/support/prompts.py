@@ -55,11 +55,14 @@ def _prompts() -> list[tuple[str, re.Pattern[str]]]:
 
 def _constants() -> Iterator[tuple[str, str]]:
     root = colligate.strategies
-    for found in pkgutil.walk_packages(root.__path__, f"{root.__name__}."):
-        if found.ispkg:
-            continue
-        path = found.name.removeprefix(f"{root.__name__}.").removeprefix("baselines.")
-        for name, value in vars(importlib.import_module(found.name)).items():
+    modules = [
+        found.name
+        for found in pkgutil.walk_packages(root.__path__, f"{root.__name__}.")
+        if not found.ispkg
+    ]
+    for module in [*modules, "colligate.training.longrefiner"]:  # a teacher's own prompt
+        path = re.sub(r"^colligate\.(strategies\.(baselines\.)?|training\.)", "", module)
+        for name, value in vars(importlib.import_module(module)).items():
             for text in value.values() if isinstance(value, Mapping) else [value]:
                 if name.isupper() and isinstance(text, str) and len(text) >= _SHORTEST:
                     yield f"{path.split('.')[0]}.{name.strip('_').lower()}", text

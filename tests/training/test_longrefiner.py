@@ -73,6 +73,7 @@ from colligate.training.scores import (
 )
 from support.curation import document, every_sample, write_data
 from support.embedders import WordEmbedder
+from support.prompts import task_of
 
 FILL = " ".join(f"It turns its wheel in the month {i} of the year." for i in range(12))
 MILL = f"""# The Mill
@@ -101,6 +102,11 @@ TEXTS = {"mill": MILL, "lake": LAKE, "note": NOTE}
 QUESTIONS = ("Who built the mill?", "Describe how the mill changed.", "Which fish are there?")
 
 
+def structures(call: ChatRequest) -> bool:
+    """Tell whether a call asks for the structure of a text."""
+    return task_of(call.messages) == "longrefiner.structuring_instruction"
+
+
 def teacher(
     titles: Callable[[ChatRequest], str] = lambda _: "['History']",
     label: Callable[[str], str] = lambda text: "Global" if "Describe" in text else "Local",
@@ -108,7 +114,7 @@ def teacher(
     """Names a question's type, and titles of an outline."""
 
     def say(call: ChatRequest) -> str:
-        if call.prompt.endswith("Titles:"):
+        if task_of(call.messages) == "longrefiner.selection_instruction":
             return titles(call)
         return json.dumps({"query_type": label(call.messages[-1].content)})
 
@@ -499,7 +505,7 @@ async def test_the_prompts_are_those_of_the_strategy_and_it_reads_the_replies(mo
         run = Run(sources, {Role.READER: model}, Meter())
         await Refiner(mode="sparse", structuring_tokens=most_tokens).refine("Who?", run)
 
-    asked = [call.messages for call in model.calls if "Skeleton:" in call.prompt]
+    asked = [call.messages for call in model.calls if structures(call)]
     assert asked == list(replies)  # byte by byte, in order
     (event,) = (event for _, event in run.trace.events if isinstance(event, Structured))
     assert (event.basis, event.lost) == ("model", ())
@@ -632,7 +638,7 @@ async def test_the_longest_pair_fits_the_recipe_and_is_what_its_base_is_shown():
     )
     async with InMemorySources([sectioned(text)]) as sources:
         await Refiner(mode="sparse").refine("Who?", Run(sources, {Role.READER: model}, Meter()))
-    first = next(call.prompt for call in model.calls if "Skeleton:" in call.prompt)
+    first = next(call.prompt for call in model.calls if structures(call))
     assert most <= estimate_tokens(first) - instruction <= most + 400
 
 

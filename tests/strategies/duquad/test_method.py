@@ -15,6 +15,7 @@ from colligate.strategies.duquad.method import DuQUAD
 from colligate.strategies.duquad.signals import Weighted
 from colligate.testing import ScriptedModel
 from support.documents import make
+from support.prompts import task_of
 
 QUESTION = "What is the rent of the mill?"
 TEXTS = {
@@ -71,13 +72,9 @@ class Saying:
         } | replies
 
     def __call__(self, call):
-        system = call.messages[0].content
-        if "judge of a debate" in system:
-            kind = "judge"
-        elif "You score documents" in system:
-            kind = "score"
-        else:
-            kind = self.agents.pop(0)
+        task = task_of(call.messages)
+        tasks = {"duquad.judge": "judge", "duquad.score_instruction": "score"}
+        kind = tasks.get(task) or self.agents.pop(0)
         self.kinds.append(kind)
         reply = self.replies["global_" if kind == "global" else kind]
         return reply.pop(0) if isinstance(reply, list) else reply

@@ -12,6 +12,7 @@ from colligate.strategies.longrefiner import LongRefiner, Refiner
 from colligate.strategies.longrefiner.events import Selected, Structured, Weighed
 from colligate.strategies.longrefiner.skeleton import write_skeleton
 from support.documents import make
+from support.prompts import task_of
 from support.runs import document
 
 FILL = ("The mill stands by the river and turns its wheel through the year. " * 8).strip()
@@ -255,11 +256,15 @@ CHAPTERS = [
 BOOK = make("\n\n".join(part for chapter in CHAPTERS for part in chapter), "A plain text")
 
 
+def structures(call):
+    return task_of(call.messages) == "longrefiner.structuring_instruction"
+
+
 def write(calls, fails_at=None):
     """A worker that writes perfect skeletons, as if the chapters had headings."""
 
     def say(call):
-        if "Skeleton:" not in call.prompt:
+        if not structures(call):
             return "['Chapter 2']"
         if len(calls) == fails_at:
             raise ServerFailed("it fell over")
@@ -312,10 +317,10 @@ async def test_a_long_text_is_structured_in_parts_and_resumes_where_it_was(make_
 
 async def test_own_headings_can_be_ignored_and_a_model_too(make_run):
     _, _, model = await refine(make_run, sparse(structuring="model"), choose("History"))
-    assert any("Skeleton:" in call.prompt for call in model.calls)
+    assert any(structures(call) for call in model.calls)
     _, run, model = await refine(make_run, sparse(structuring="headings"), documents=[BOOK])
     assert events(run, Structured)[0].basis == "chunks"
-    assert not any("Skeleton:" in call.prompt for call in model.calls)
+    assert not any(structures(call) for call in model.calls)
 
 
 # The strategy
@@ -323,7 +328,7 @@ async def test_own_headings_can_be_ignored_and_a_model_too(make_run):
 
 async def test_longrefiner_reads_what_was_refined_and_cites_it(make_run):
     def say(call):
-        if "<passage " not in call.prompt:
+        if task_of(call.messages) != "reader":
             return "[]"
         number = re.search(r'<passage number="(\d+)"[^>]*>\n(?:(?!</passage).)*Harper', call.prompt,
                            re.DOTALL)[1]  # fmt: skip

@@ -10,6 +10,7 @@ from colligate.library.in_memory import InMemorySources
 from colligate.models import Capability
 from colligate.strategies.rdr2 import RDR2
 from colligate.strategies.rdr2.events import Routed
+from support.prompts import task_of
 from support.runs import document
 
 PARK = """# Six Flags
@@ -71,7 +72,7 @@ def follow(*rules):
     """A router that says the lines whose words it is shown; a reader that quotes its passage."""
 
     def say(call):
-        if "<document>" not in call.prompt:
+        if task_of(call.messages) == "reader":
             (body,) = re.findall(r"<passage [^>]*>\n(.*?)\n</passage", call.prompt, re.DOTALL)[:1]
             rows = [{"passage": 1, "quote": body, "sentence": body}]
             return json.dumps({"statements": rows, "short_answer": "x", "found": True})
