@@ -10,10 +10,9 @@ from typing import Any, ClassVar
 import pytest
 
 from colligate import Engine, aask, ask
-from colligate.core.answer import Answer
+from colligate.core import Answer, Needs, Run
 from colligate.core.events import Noted
-from colligate.core.run import Run
-from colligate.core.strategy import Needs, check_needs
+from colligate.core.strategy import check_needs
 from colligate.errors import EndpointUnreachable, MissingCapability, UsageError
 from colligate.models import Capability, Message, Role
 from colligate.session import Session

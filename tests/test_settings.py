@@ -12,9 +12,9 @@ from colligate.models import Role
 from colligate.models.names import anchor_name, may_send_key, redact_name, split_adapter
 from colligate.settings import Named, Settings
 from colligate.strategies.baselines.retrieve_read import RetrieveRead
-from colligate.strategies.dualrag.method import DualRAG
-from colligate.strategies.longrefiner.method import LongRefiner
-from colligate.strategies.rdr2.method import RDR2
+from colligate.strategies.dualrag import DualRAG
+from colligate.strategies.longrefiner import LongRefiner
+from colligate.strategies.rdr2 import RDR2
 
 VARIABLES = {
     "reader": "COLLIGATE_MODEL",

@@ -15,8 +15,7 @@ from typing import Any, ClassVar
 import pytest
 
 from colligate.bench.corpus import CorpusResolver
-from colligate.bench.metrics.catalogue import all_groups
-from colligate.bench.metrics.groups import Backends, MetricGroup
+from colligate.bench.metrics import Backends, MetricGroup, all_groups
 from colligate.bench.outcome import ROWS, Answerer, collect_stages, read_rows
 from colligate.bench.participants import ModelNames
 from colligate.bench.plan import SuiteEntry, configure_entries, plan
@@ -26,12 +25,8 @@ from colligate.bench.run import Bench, BenchRequest, RunJob, SuiteRun, run_suite
 from colligate.bench.suites import Dataset, Method, Suite, parse_suite
 from colligate.bench.totals import read_totals
 from colligate.cli.bench import collect_means
-from colligate.core.answer import Answer
-from colligate.core.citing import Evidence
-from colligate.core.events import Event, Noted, Trace
-from colligate.core.reader import Form
-from colligate.core.run import Run
-from colligate.core.strategy import Needs
+from colligate.core import Answer, Event, Evidence, Form, Needs, Run, Trace
+from colligate.core.events import Noted
 from colligate.documents import Document, Span
 from colligate.documents.reading.text import text_tree
 from colligate.errors import (
@@ -43,7 +38,7 @@ from colligate.errors import (
     UsageError,
 )
 from colligate.jobs import Job, Spending
-from colligate.library.in_memory import InMemorySources
+from colligate.library import InMemorySources
 from colligate.models import ChatRequest, Message, Role
 from colligate.settings import Settings
 from colligate.strategies.baselines.full_context import FullContext

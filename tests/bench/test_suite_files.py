@@ -8,13 +8,13 @@ from itertools import chain
 
 import pytest
 
-from colligate.bench.metrics.catalogue import GROUPS, measure
-from colligate.bench.metrics.groups import Backends
+from colligate.bench.metrics import GROUPS, Backends, measure
 from colligate.bench.outcome import Outcome, Piece
 from colligate.bench.question import Question, QuestionReading, QuestionTask
 from colligate.bench.suites import Dataset, Suite, list_suites, read_suite
+from colligate.core import list_strategies
 from colligate.core.parameters import set_parameters
-from colligate.core.strategy import list_strategies, load_strategy
+from colligate.core.strategy import load_strategy
 from colligate.testing import ScriptedModel
 
 OF_A_RUN = {"mauve"}  # metrics of all answers together, taken where a file asks for them

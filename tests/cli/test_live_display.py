@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from colligate.cli.progress import LineDisplay, watch_run
-from colligate.core.events import Event
+from colligate.core import Event
 from colligate.documents import Span
 from colligate.strategies.longrefiner.events import NodeScore, Selected, Structured, Weighed
 from colligate.strategies.rdr2.events import Routed

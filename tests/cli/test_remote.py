@@ -8,16 +8,8 @@ from typing import Any
 import pytest
 
 from colligate.cli.remote import ServerEvent, parse_event
-from colligate.core.events import (
-    Asked,
-    Asking,
-    Event,
-    Measured,
-    Opened,
-    Parsed,
-    Progressed,
-    Retrieved,
-)
+from colligate.core import Event
+from colligate.core.events import Asked, Asking, Measured, Opened, Parsed, Progressed, Retrieved
 from colligate.documents import Span
 from colligate.models import Message, Usage
 from colligate.models.structured import STAGES

@@ -187,8 +187,8 @@ def able(monkeypatch: pytest.MonkeyPatch) -> None:
     from dataclasses import dataclass
     from typing import ClassVar
 
+    from colligate.core import Needs
     from colligate.core import strategy as registered
-    from colligate.core.strategy import Needs
     from colligate.models import Capability
 
     @dataclass(frozen=True)

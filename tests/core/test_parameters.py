@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from colligate.core import list_strategies
 from colligate.core.parameters import list_parameters, set_parameters
-from colligate.core.strategy import list_strategies, load_strategy
+from colligate.core.strategy import load_strategy
 from colligate.errors import UsageError
-from colligate.library.sources import SearchMode
+from colligate.library import SearchMode
 from colligate.strategies.baselines.direct import Direct
 from colligate.strategies.baselines.retrieve_read import RetrieveRead
 

@@ -4,20 +4,13 @@ import math
 
 import pytest
 
+from colligate.core import Form, fit_reader, read
 from colligate.core.citing import NOT_FOUND, Joined
 from colligate.core.events import Noted
-from colligate.core.reader import (
-    FORMS,
-    Form,
-    ReaderReply,
-    fit_reader,
-    read,
-    reader_messages,
-    render_passages,
-)
+from colligate.core.reader import FORMS, ReaderReply, reader_messages, render_passages
 from colligate.documents import Passage, Span
-from colligate.library.in_memory import InMemorySources
-from colligate.models.base import Message, Role
+from colligate.library import InMemorySources
+from colligate.models import Message, Role
 
 
 def passage(text: str, title: str = "A", section: tuple[str, ...] = (), page: int | None = None):

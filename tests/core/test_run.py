@@ -10,9 +10,9 @@ import pytest
 from pydantic import BaseModel
 
 from colligate.cli.progress import watch_run
+from colligate.core import Run
 from colligate.core.budget import Budget
 from colligate.core.events import Asked, Asking, Parsed
-from colligate.core.run import Run
 from colligate.errors import (
     BudgetExceeded,
     ContextTooSmall,
@@ -20,7 +20,7 @@ from colligate.errors import (
     MissingCapability,
     RateLimited,
 )
-from colligate.library.in_memory import InMemorySources
+from colligate.library import InMemorySources
 from colligate.models import Capability, Completion, Message, Role, Usage
 from colligate.models.metering import Meter
 from colligate.testing import ScriptedModel

@@ -5,11 +5,12 @@ import json
 
 import pytest
 
-from colligate.core.strategy import list_strategies, load_strategy, make_strategy, summarize
+from colligate.core import list_strategies, make_strategy
+from colligate.core.strategy import load_strategy, summarize
 from colligate.documents.tokens import token_spans
 from colligate.errors import UnknownStrategy, WeightsUnavailable
-from colligate.library.in_memory import InMemorySources
-from colligate.models.base import LabelOdds
+from colligate.library import InMemorySources
+from colligate.models import LabelOdds
 
 KEYS = [
     "question",

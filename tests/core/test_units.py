@@ -2,7 +2,7 @@ import pytest
 
 from colligate.core.units import rank_documents
 from colligate.documents import Hit
-from colligate.library.sources import DocumentInfo
+from colligate.library import DocumentInfo
 from support.documents import make
 
 # The document with the best passage is neither the first by name nor the one with most passages.

@@ -18,7 +18,7 @@ from colligate.jobs.identity import (
 )
 from colligate.models.weights import PINNED
 from colligate.strategies.baselines.full_context import FullContext
-from colligate.strategies.duquad.method import DuQUAD
+from colligate.strategies.duquad import DuQUAD
 
 
 def test_pinned_weights_are_known_by_their_digest_and_files_by_theirs(tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from colligate.core.events import Event, Progressed, Trace
+from colligate.core import Event, Trace
+from colligate.core.events import Progressed
 from colligate.errors import (
     BudgetExceeded,
     ColligateError,

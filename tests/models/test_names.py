@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from colligate.core.events import Trace
+from colligate.core import Trace
 from colligate.errors import (
     EndpointUnreachable,
     MissingExtra,

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from colligate.core import Run
 from colligate.core.events import Asked
-from colligate.core.run import Run
 from colligate.documents import Document
 from colligate.documents.markdown import markdown_tree
-from colligate.library.in_memory import InMemorySources
+from colligate.library import InMemorySources
 from colligate.models import Role
 from colligate.models.metering import Meter
+from colligate.strategies.duquad import Signal, fuse_signals
 from colligate.strategies.duquad.prompts import view_messages
-from colligate.strategies.duquad.signals import Signal, fuse_signals
 
 QUESTION = "How much rain fell in March at station 2?"
 

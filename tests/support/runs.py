@@ -6,12 +6,12 @@ import json
 
 import pytest
 
+from colligate.core import Run
 from colligate.core.budget import Budget
-from colligate.core.run import Run
 from colligate.documents import Document
 from colligate.documents.markdown import markdown_tree
-from colligate.library.in_memory import InMemorySources
-from colligate.models.base import Capability, Role
+from colligate.library import InMemorySources
+from colligate.models import Capability, Role
 from colligate.models.embedders import MiniLM
 from colligate.models.metering import Meter
 from colligate.models.weights import pull

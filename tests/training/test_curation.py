@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from colligate.bench.datasets import draw_sample
 from colligate.bench.participants import ModelNames
 from colligate.bench.question import Question
-from colligate.core.events import Event, Noted, Progressed
-from colligate.core.strategy import Needs
+from colligate.core import Event, Needs
+from colligate.core.events import Noted, Progressed
 from colligate.errors import (
     BudgetExceeded,
     ColligateError,
@@ -29,28 +29,20 @@ from colligate.errors import (
     NoDocuments,
     UsageError,
 )
-from colligate.library.in_memory import InMemorySources
+from colligate.library import InMemorySources
 from colligate.models import Capability, Message, Role
 from colligate.settings import Settings
 from colligate.testing import ScriptedModel
+from colligate.training import Card, Curation, Sample, read_card, read_samples
 from colligate.training.curation import (
     CURATION,
     JOURNAL,
-    Curation,
     CurationContext,
     is_held_out,
     open_curation,
     split_key,
 )
-from colligate.training.samples import (
-    HELD_OUT,
-    TRAIN,
-    Card,
-    CuratedItem,
-    Sample,
-    read_card,
-    read_samples,
-)
+from colligate.training.samples import HELD_OUT, TRAIN, CuratedItem
 from support.curation import write_jsonl
 from support.models import ask
 

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from colligate.bench.participants import ModelNames
-from colligate.core.events import Event, Noted, Progressed
+from colligate.core import Event
+from colligate.core.events import Noted, Progressed
 from colligate.errors import (
     BudgetExceeded,
     ContextTooSmall,
@@ -30,8 +31,9 @@ from colligate.strategies.longrefiner.method import scope_messages
 from colligate.strategies.longrefiner.structuring import structuring_messages
 from colligate.strategies.rdr2.router import router_messages
 from colligate.testing import ScriptedModel
-from colligate.training.evaluation import Evaluation, EvaluationReport, Measure, evaluate
-from colligate.training.samples import HELD_OUT, Sample, write_samples
+from colligate.training import Evaluation, Sample, evaluate, write_samples
+from colligate.training.evaluation import EvaluationReport, Measure
+from colligate.training.samples import HELD_OUT
 
 QUESTIONS = 12
 CHAT = (Capability.CHAT, Capability.STRUCTURED, Capability.ADAPTERS)

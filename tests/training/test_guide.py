@@ -13,10 +13,10 @@ from colligate.bench.plan import configure_entries
 from colligate.bench.suites import parse_suite
 from colligate.cli.app import load_command
 from colligate.settings import Settings
-from colligate.strategies.dualrag.method import DualRAG
-from colligate.strategies.longrefiner.method import LongRefiner
-from colligate.strategies.rdr2.method import RDR2
-from colligate.training.recipes import list_recipes
+from colligate.strategies.dualrag import DualRAG
+from colligate.strategies.longrefiner import LongRefiner
+from colligate.strategies.rdr2 import RDR2
+from colligate.training import list_recipes
 from colligate.training.scores import SCORES
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "training.md").read_text("utf-8")

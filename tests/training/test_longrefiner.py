@@ -17,21 +17,21 @@ from hypothesis import strategies as st
 
 from colligate.bench.participants import ModelNames
 from colligate.bench.question import Question
-from colligate.core.events import Event, Noted
-from colligate.core.run import Run
+from colligate.core import Event, Run
+from colligate.core.events import Noted
 from colligate.documents import Document, Tree
 from colligate.documents.markdown import markdown_tree
 from colligate.documents.reading import read_file
 from colligate.documents.reading.text import text_tree
 from colligate.documents.tokens import estimate_tokens
 from colligate.errors import FaultyRecord, UsageError
-from colligate.library.in_memory import InMemorySources
-from colligate.models import Capability, ChatRequest, Completion, LabelOdds, Message, Role
-from colligate.models.base import Usage
+from colligate.library import InMemorySources
+from colligate.models import Capability, ChatRequest, Completion, LabelOdds, Message, Role, Usage
 from colligate.models.metering import Meter
 from colligate.settings import Settings
+from colligate.strategies.longrefiner import LongRefiner, Refiner
 from colligate.strategies.longrefiner.events import Structured
-from colligate.strategies.longrefiner.method import LongRefiner, Refiner, parse_scope
+from colligate.strategies.longrefiner.method import parse_scope
 from colligate.strategies.longrefiner.selection import (
     list_titles,
     parse_titles,
@@ -44,7 +44,7 @@ from colligate.strategies.longrefiner.structuring import (
     structuring_messages,
 )
 from colligate.testing import ScriptedModel
-from colligate.training.curation import Curation
+from colligate.training import Card, Curation, Sample, curate_longrefiner, read_recipe
 from colligate.training.longrefiner import (
     CUT_OFF,
     HEADED,
@@ -58,13 +58,10 @@ from colligate.training.longrefiner import (
     UNSECTIONED,
     WITHOUT_PARTS,
     Pairing,
-    curate_longrefiner,
     remove_headings,
     selection_sample,
     structuring_pairs,
 )
-from colligate.training.recipes import read_recipe
-from colligate.training.samples import Card, Sample
 from colligate.training.scores import (
     extract_text,
     make_plain_document,

@@ -16,24 +16,23 @@ from hypothesis import strategies as st
 
 from colligate.bench.participants import ModelNames
 from colligate.bench.question import Question
-from colligate.core.events import Event, Noted
-from colligate.core.run import Run
+from colligate.core import Event, Run
+from colligate.core.events import Noted
 from colligate.documents import Document, Span
 from colligate.documents.markdown import markdown_tree
 from colligate.errors import BudgetExceeded, UsageError
-from colligate.library.in_memory import InMemorySources
-from colligate.library.library import AsyncLibrary
+from colligate.library import AsyncLibrary, InMemorySources
 from colligate.models import Capability, ChatRequest, Completion, Message, Role
 from colligate.models.metering import Meter
 from colligate.settings import Settings
+from colligate.strategies.rdr2 import RDR2
 from colligate.strategies.rdr2.events import Routed
-from colligate.strategies.rdr2.method import RDR2
 from colligate.strategies.rdr2.router import REFUSAL, Action, Tag, check_action, parse_router_reply
 from colligate.strategies.rdr2.tree import SubTree, build_structure_tree, build_subtree
 from colligate.testing import ScriptedModel
-from colligate.training.curation import Curation
-from colligate.training.rdr2 import curate_rdr2, draw_router_samples, format_reply
-from colligate.training.samples import TRAIN, Card, Sample, read_card, read_samples
+from colligate.training import Card, Curation, Sample, curate_rdr2, read_card, read_samples
+from colligate.training.rdr2 import draw_router_samples, format_reply
+from colligate.training.samples import TRAIN
 from colligate.training.scores import score_reply, shown_subtree
 from support.curation import document, every_sample, write_data
 from support.embedders import WordEmbedder

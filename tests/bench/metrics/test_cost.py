@@ -7,7 +7,7 @@ import pytest
 from colligate.bench.metrics.cost import abstention_measures, cost_measures
 from colligate.bench.outcome import Outcome
 from colligate.bench.question import Question
-from colligate.models.base import Price, Usage
+from colligate.models import Price, Usage
 from colligate.models.metering import Meter, Prices
 
 

@@ -15,8 +15,7 @@ from colligate.bench.metrics.judging import (
 )
 from colligate.bench.question import Question, QuestionReading, QuestionTask
 from colligate.errors import MissingCapability, ModelError
-from colligate.models import ChatRequest
-from colligate.models.base import Completion, LabelOdds, Message
+from colligate.models import ChatRequest, Completion, LabelOdds, Message
 from colligate.testing import ScriptedModel
 
 

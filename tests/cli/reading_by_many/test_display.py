@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from colligate.cli.progress import LineDisplay, watch_run
-from colligate.core.events import Asked, Asking, Event, Progressed
+from colligate.core import Event
+from colligate.core.events import Asked, Asking, Progressed
 from colligate.documents import Span
 from colligate.models import Usage
 from colligate.strategies.dualrag.events import (

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from colligate import Engine
-from colligate.core.strategy import make_strategy
+from colligate.core import make_strategy
 from colligate.errors import BudgetExceeded, ModelError
 from colligate.models.openai import OpenAIChat
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from colligate import Engine
+from colligate.core import make_strategy
 from colligate.core.events import Asked, Measured
-from colligate.core.strategy import make_strategy
 from colligate.models import ChatRequest, Completion
 from colligate.models.hf.model import HFModel
 from colligate.models.llama import LlamaCpp

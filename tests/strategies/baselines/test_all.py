@@ -2,10 +2,11 @@ import dataclasses
 
 import pytest
 
-from colligate.core.reader import FORMS, Form
-from colligate.core.strategy import estimate_calls, list_strategies, load_strategy, make_strategy
+from colligate.core import Form, list_strategies, make_strategy
+from colligate.core.reader import FORMS
+from colligate.core.strategy import estimate_calls, load_strategy
 from colligate.errors import ContextTooSmall, MissingCapability, UsageError, WeightsUnavailable
-from colligate.library.in_memory import InMemorySources
+from colligate.library import InMemorySources
 from colligate.strategies.baselines import llmlingua2, recomp
 from colligate.strategies.baselines.direct import Direct
 from colligate.strategies.baselines.full_context import FullContext

@@ -8,7 +8,7 @@ from colligate.core.events import Pruned
 from colligate.documents import Document
 from colligate.documents.markdown import markdown_tree
 from colligate.documents.tokens import token_spans
-from colligate.library.in_memory import InMemorySources
+from colligate.library import InMemorySources
 from colligate.strategies.baselines.longllmlingua import LongLLMLingua, keep_best_share
 
 QUESTION = "Who signed the treaty?"

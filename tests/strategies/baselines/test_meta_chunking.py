@@ -8,7 +8,7 @@ from colligate.core.token_scores import cut_runs
 from colligate.documents import Document
 from colligate.documents.markdown import markdown_tree
 from colligate.documents.tokens import token_spans
-from colligate.library.in_memory import InMemorySources
+from colligate.library import InMemorySources
 from colligate.models import Capability, LabelOdds
 from colligate.strategies.baselines.meta_chunking import (
     MetaChunking,

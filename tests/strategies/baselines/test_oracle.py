@@ -5,7 +5,7 @@ import pytest
 from colligate.documents import Document
 from colligate.documents.markdown import markdown_tree
 from colligate.errors import UnknownDocument
-from colligate.library.in_memory import InMemorySources
+from colligate.library import InMemorySources
 from colligate.strategies.baselines.oracle import Oracle
 
 QUESTION = "What is the rent, and where are bicycles kept?"

@@ -7,7 +7,7 @@ from colligate.core.events import Scored
 from colligate.documents import Document
 from colligate.documents.markdown import markdown_tree
 from colligate.documents.sentences import sentence_spans
-from colligate.library.in_memory import InMemorySources
+from colligate.library import InMemorySources
 from colligate.strategies.baselines import recomp
 from colligate.strategies.baselines.recomp import Recomp
 

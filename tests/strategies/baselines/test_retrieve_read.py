@@ -5,7 +5,7 @@ import pytest
 from colligate.core.citing import NOT_FOUND
 from colligate.core.events import Answered, Asked, Asking, Parsed, Pruned, Retrieved
 from colligate.errors import BudgetExceeded, MalformedOutput
-from colligate.library.in_memory import InMemorySources
+from colligate.library import InMemorySources
 from colligate.strategies.baselines.retrieve_read import RetrieveRead
 
 QUESTION = "What is the rent of the flat?"

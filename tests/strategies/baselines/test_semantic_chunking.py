@@ -5,7 +5,7 @@ import pytest
 
 from colligate.documents import Document
 from colligate.documents.markdown import markdown_tree
-from colligate.library.in_memory import InMemorySources
+from colligate.library import InMemorySources
 from colligate.strategies.baselines.semantic_chunking import SemanticChunking
 
 QUESTION = "Do bridges rust?"

@@ -3,7 +3,7 @@ import re
 from colligate.core.events import Retrieved
 from colligate.documents import Document
 from colligate.documents.markdown import markdown_tree
-from colligate.library.in_memory import InMemorySources
+from colligate.library import InMemorySources
 from colligate.strategies.baselines.two_hop import TwoHop
 
 QUESTION = "Who composed the anthem?"

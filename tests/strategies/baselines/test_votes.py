@@ -7,9 +7,9 @@ import re
 import numpy as np
 import pytest
 
-from colligate.core.reader import Form
+from colligate.core import Form
 from colligate.errors import BudgetExceeded, ContextTooSmall
-from colligate.models.base import Capability, LabelOdds
+from colligate.models import Capability, LabelOdds
 from colligate.models.hf.reflection import ReflectedText
 from colligate.strategies.baselines import self_rag
 from colligate.strategies.baselines.asc import ASC

@@ -2,7 +2,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from colligate.documents import Passage, Span
-from colligate.strategies.dualrag.knowledge import NOTHING, Fragment, KnowledgeOutline
+from colligate.strategies.dualrag import KnowledgeOutline
+from colligate.strategies.dualrag.knowledge import NOTHING, Fragment
 
 
 def passage(start: int, end: int) -> Passage:

@@ -6,15 +6,16 @@ from functools import partial
 
 import pytest
 
+from colligate.core import Run
 from colligate.core.citing import NOT_FOUND
 from colligate.core.events import Asked, Retrieved
-from colligate.core.run import Run
 from colligate.documents import Span
 from colligate.documents.tokens import estimate_tokens
 from colligate.errors import BudgetExceeded, MissingCapability, ServerFailed, UsageError
-from colligate.library.in_memory import InMemorySources
+from colligate.library import InMemorySources
 from colligate.models import Capability, Role
 from colligate.models.metering import Meter
+from colligate.strategies.dualrag import DualRAG, Knowledge
 from colligate.strategies.dualrag.events import (
     Gathered,
     Identified,
@@ -23,8 +24,7 @@ from colligate.strategies.dualrag.events import (
     Stopped,
     Summarised,
 )
-from colligate.strategies.dualrag.knowledge import Fragment, Knowledge, Stop
-from colligate.strategies.dualrag.method import DualRAG
+from colligate.strategies.dualrag.knowledge import Fragment, Stop
 from colligate.strategies.dualrag.prompts import reasoner_messages
 from colligate.testing import ScriptedModel
 from support.embedders import SameEmbedder

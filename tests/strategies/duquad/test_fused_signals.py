@@ -6,22 +6,15 @@ import json
 
 import pytest
 
+from colligate.core import Run
 from colligate.core.events import to_plain
-from colligate.core.run import Run
 from colligate.documents import Span
 from colligate.errors import ContextTooSmall, MissingCapability
-from colligate.library.in_memory import InMemorySources
+from colligate.library import InMemorySources
 from colligate.models import Message, Role
 from colligate.models.metering import Meter
-from colligate.strategies.duquad.signals import (
-    WEIGHTS,
-    Fusion,
-    Signal,
-    Weighted,
-    calibrate,
-    contrast,
-    fuse_signals,
-)
+from colligate.strategies.duquad import Fusion, Signal, contrast, fuse_signals
+from colligate.strategies.duquad.signals import WEIGHTS, Weighted, calibrate
 from colligate.testing import ScriptedModel
 
 QUESTION = "How long is the notice?"

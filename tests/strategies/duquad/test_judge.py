@@ -1,6 +1,7 @@
 import pytest
 
-from colligate.core.reader import FORMS, Form
+from colligate.core import Form
+from colligate.core.reader import FORMS
 from colligate.documents import Passage, Span
 from colligate.strategies.duquad.prompts import Exhibit, debate_messages
 

@@ -8,10 +8,10 @@ from colligate.core.citing import NOT_FOUND
 from colligate.core.events import Pruned
 from colligate.documents import Document
 from colligate.errors import ContextTooSmall, UsageError
-from colligate.library.in_memory import InMemorySources
+from colligate.library import InMemorySources
 from colligate.models import Capability, Role
+from colligate.strategies.duquad import DuQUAD
 from colligate.strategies.duquad.events import Gated, Listed, Viewed
-from colligate.strategies.duquad.method import DuQUAD
 from colligate.strategies.duquad.signals import Weighted
 from colligate.testing import ScriptedModel
 from support.documents import make

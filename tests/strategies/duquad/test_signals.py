@@ -8,13 +8,11 @@ from hypothesis import strategies as st
 
 from colligate.core.prompts import build_attention_prompt
 from colligate.documents import Passage, Span
+from colligate.strategies.duquad import Fusion, Signal, contrast
 from colligate.strategies.duquad.signals import (
     WEIGHTS,
-    Fusion,
-    Signal,
     add_up,
     calibrate,
-    contrast,
     make_likelihood_pair,
     share_weights,
     softmax,

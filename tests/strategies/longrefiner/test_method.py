@@ -6,7 +6,7 @@ import pytest
 from colligate.core.events import Asked, Measured, Noted
 from colligate.documents.tokens import estimate_tokens
 from colligate.errors import MissingCapability, ServerFailed, UsageError
-from colligate.library.in_memory import InMemorySources
+from colligate.library import InMemorySources
 from colligate.models import Capability, LabelOdds
 from colligate.strategies.longrefiner import LongRefiner, Refiner
 from colligate.strategies.longrefiner.events import Selected, Structured, Weighed

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from colligate.documents import Hit
-from colligate.library.in_memory import InMemorySources
-from colligate.library.sources import SearchMode
+from colligate.library import InMemorySources, SearchMode
 from colligate.strategies.longrefiner.method import (
     GSMode,
     compute_global_scores,

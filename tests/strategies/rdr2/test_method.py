@@ -6,7 +6,7 @@ import pytest
 from colligate.core.citing import NOT_FOUND
 from colligate.documents import Hit
 from colligate.errors import MissingCapability, ServerFailed
-from colligate.library.in_memory import InMemorySources
+from colligate.library import InMemorySources
 from colligate.models import Capability
 from colligate.strategies.rdr2 import RDR2
 from colligate.strategies.rdr2.events import Routed

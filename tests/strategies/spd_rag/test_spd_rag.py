@@ -17,8 +17,7 @@ from colligate.core.events import Noted, Progressed, Pruned
 from colligate.documents import Document, Hit, Span
 from colligate.documents.markdown import markdown_tree
 from colligate.errors import BudgetExceeded, ModelError, ServerFailed, UsageError
-from colligate.library.in_memory import InMemorySources
-from colligate.library.sources import DocumentInfo
+from colligate.library import DocumentInfo, InMemorySources
 from colligate.models import Role
 from colligate.strategies.spd_rag import SPDRAG
 from colligate.strategies.spd_rag.events import (

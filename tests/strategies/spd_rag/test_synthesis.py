@@ -1,7 +1,7 @@
 import pytest
 
+from colligate.core import Form
 from colligate.core.citing import Place, Stated
-from colligate.core.reader import Form
 from colligate.documents import Document, Span
 from colligate.documents.markdown import markdown_tree
 from colligate.strategies.spd_rag.prompts import (

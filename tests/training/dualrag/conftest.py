@@ -7,13 +7,13 @@ import re
 
 import pytest
 
-from colligate.core.run import Run
+from colligate.core import Run
 from colligate.documents import Document
 from colligate.documents.markdown import markdown_tree
-from colligate.library.in_memory import InMemorySources
-from colligate.models.base import Capability, Role
+from colligate.library import InMemorySources
+from colligate.models import Capability, Role
 from colligate.models.metering import Meter
-from colligate.strategies.dualrag.method import DualRAG
+from colligate.strategies.dualrag import DualRAG
 from colligate.testing import ScriptedModel
 from colligate.training.dualrag import GoldDocument
 from colligate.training.trajectories import read_trajectory

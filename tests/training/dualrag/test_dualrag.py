@@ -11,11 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from colligate.bench.participants import ModelNames
-from colligate.core.prompts import escape
+from colligate.core import escape
 from colligate.documents import Passage, Span
 from colligate.errors import BudgetExceeded, MalformedOutput, UsageError
-from colligate.models import Message
-from colligate.models.base import Capability, Role
+from colligate.models import Capability, Message, Role
 from colligate.models.structured import parse
 from colligate.strategies.dualrag.knowledge import Fragment
 from colligate.strategies.dualrag.prompts import (
@@ -26,19 +25,17 @@ from colligate.strategies.dualrag.prompts import (
     clean_entities,
 )
 from colligate.testing import ScriptedModel
-from colligate.training.curation import Curation
+from colligate.training import Curation, curate_dualrag, read_samples
 from colligate.training.dualrag import (
     GoldDocument,
     TitleMatching,
     contains_answer,
     copy_facts,
-    curate_dualrag,
     draw_role_samples,
     find_gold_statement,
     match_entities,
     quote_statements,
 )
-from colligate.training.samples import read_samples
 from support.embedders import SameEmbedder
 
 SETTINGS = ("mode=sparse", "linking=name", "k=2")

@@ -1,7 +1,8 @@
 import json
 
-from colligate.core.reader import FORMS, Form
-from colligate.models.base import Capability
+from colligate.core import Form
+from colligate.core.reader import FORMS
+from colligate.models import Capability
 from colligate.strategies.dualrag.knowledge import NOTHING
 from colligate.strategies.dualrag.prompts import (
     FactsFirst,

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from colligate.models import Message
-from colligate.training.samples import HELD_OUT, TRAIN, Sample, write_samples
+from colligate.training import Sample, write_samples
+from colligate.training.samples import HELD_OUT, TRAIN
 
 CHATML = (
     "{% for message in messages %}<|im_start|>{{ message['role'] }}\n"

@@ -12,7 +12,8 @@ import pytest
 
 from colligate.cli import main
 from colligate.models import Message
-from colligate.training.samples import HELD_OUT, TRAIN, Sample, write_samples
+from colligate.training import Sample, write_samples
+from colligate.training.samples import HELD_OUT, TRAIN
 
 RECIPE = """
 title = "Otters"

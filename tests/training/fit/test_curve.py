@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from colligate.bench.figures import COLOURS
-from colligate.core.events import Event, Progressed
+from colligate.core import Event
+from colligate.core.events import Progressed
 from colligate.errors import ColligateError, FaultyRecord
 from colligate.training.fitting import CURVE, draw_curve
 from colligate.training.trainer import CurvePoint, TrainingObserver, read_curve

@@ -18,15 +18,16 @@ from typing import Any
 
 import pytest
 
-from colligate.core.events import Event, Noted, Progressed
+from colligate.core import Event
+from colligate.core.events import Noted, Progressed
 from colligate.errors import ColligateError, FaultyRecord, MissingExtra, UsageError
 from colligate.models import Message
 from colligate.session import Session
 from colligate.settings import Named, Settings
-from colligate.training import fitting
-from colligate.training.fitting import Fitted, Rank, catch_signals, fit, read_rank
-from colligate.training.recipes import Recipe, read_recipe
-from colligate.training.samples import HELD_OUT, TRAIN, Sample, write_samples
+from colligate.training import Sample, fit, fitting, read_recipe, write_samples
+from colligate.training.fitting import Fitted, Rank, catch_signals, read_rank
+from colligate.training.recipes import Recipe
+from colligate.training.samples import HELD_OUT, TRAIN
 from colligate.training.trainer import (
     SEAL,
     Computation,

@@ -8,13 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from colligate.core.events import Event, Progressed
-from colligate.models.base import Message
+from colligate.core import Event
+from colligate.core.events import Progressed
+from colligate.models import Message
 from colligate.models.hf.loading import find_source, load_model, load_tokenizer
 from colligate.models.hf.model import HFModel
 from colligate.models.weights import pull
-from colligate.training.fitting import fit, read_curve
-from colligate.training.samples import HELD_OUT, TRAIN, Sample, write_samples
+from colligate.training import Sample, fit, write_samples
+from colligate.training.fitting import read_curve
+from colligate.training.samples import HELD_OUT, TRAIN
 from support.models import ask
 
 pytestmark = pytest.mark.model
