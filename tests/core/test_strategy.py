@@ -8,9 +8,10 @@ import pytest
 from colligate.core import list_strategies, make_strategy
 from colligate.core.strategy import load_strategy, summarize
 from colligate.documents.tokens import token_spans
-from colligate.errors import UnknownStrategy, WeightsUnavailable
+from colligate.errors import UnknownStrategy, UsageError, WeightsUnavailable
 from colligate.library import InMemorySources
 from colligate.models import LabelOdds
+from support.plugins import installed
 
 KEYS = [
     "question",
@@ -103,3 +104,12 @@ def test_an_unknown_parameter_is_a_wrong_call():
 
 def test_parameters_replace_the_papers_defaults():
     assert make_strategy("retrieve-read", k=3).k == 3
+
+
+def test_a_strategy_that_cannot_be_imported_is_named_with_its_package(tmp_path):
+    broken = "import no_such_module"
+    with (
+        installed(tmp_path, broken, {"strategies": {"lost": "toy:Lost"}}),
+        pytest.raises(UsageError, match=r"cannot load 'lost' .*toy:Lost.*no_such_module"),
+    ):
+        load_strategy("lost")

@@ -320,5 +320,5 @@ def test_the_key_is_kept_from_a_plug_ins_address():
 
 @pytest.mark.usefixtures("toy")
 def test_a_plug_in_that_cannot_be_loaded():
-    with pytest.raises(UsageError, match=r"plug-in lost: cannot be loaded.*nothing.*reinstall"):
+    with pytest.raises(UsageError, match=r"cannot load 'lost'.*nothing.*reinstall"):
         open_model("lost:bear")

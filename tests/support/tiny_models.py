@@ -65,7 +65,8 @@ def save_model(folder: Path, architecture: str, *, endless: bool = False, **opti
     tokenizer.save_pretrained(folder)
 
 
-def make_tokenizer() -> Any:
+def make_tokenizer(text: str = TEXT, size: int = 400, template: str | None = CHATML) -> Any:
+    """A tokenizer of `size` tokens learnt from a text, with a chat template."""
     import tokenizers
     import transformers
 
@@ -73,16 +74,16 @@ def make_tokenizer() -> Any:
     backend.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.decoder = tokenizers.decoders.ByteLevel()
     trainer = tokenizers.trainers.BpeTrainer(
-        vocab_size=400,
+        vocab_size=size,
         special_tokens=["<|endoftext|>", "<|im_start|>", "<|im_end|>"],
         initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    backend.train_from_iterator([TEXT] * 4, trainer)
+    backend.train_from_iterator([text] * 4, trainer)
     tokenizer = transformers.PreTrainedTokenizerFast(
         tokenizer_object=backend, eos_token="<|im_end|>", pad_token="<|endoftext|>"
     )
-    tokenizer.chat_template = CHATML
+    tokenizer.chat_template = template
     return tokenizer
 
 

@@ -1,1 +1,1 @@
-"""Comparing strategies: datasets, metrics, the bench runner, significance, the report."""
+"""Compare strategies: data sets, metrics, runs, significance, the report."""

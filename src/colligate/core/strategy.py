@@ -14,7 +14,7 @@ from colligate.core.parameters import list_parameters
 from colligate.core.run import Run
 from colligate.errors import UnknownStrategy
 from colligate.models import Capability, Role
-from colligate.plugins import plugins
+from colligate.plugins import load_plugin, plugins
 
 SCORING = frozenset({Capability.LIKELIHOOD, Capability.LABELS, Capability.ATTENTION})
 """Capabilities that the scorer must have."""
@@ -191,7 +191,7 @@ def load_strategy(name: str) -> type[Strategy]:
             f"did you mean {close[0]!r}?" if close else f"known are {', '.join(known)}",
             "colligate strategies lists them",
         )
-    loaded: type[Strategy] = known[name].load()
+    loaded: type[Strategy] = load_plugin("strategies", name, type)
     return loaded
 
 

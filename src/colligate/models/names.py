@@ -26,7 +26,7 @@ from colligate.concurrency import Slots
 from colligate.errors import EndpointUnreachable, UnknownModel, UsageError, closest
 from colligate.models.base import Capability, ChatModel, Embedder, LikelihoodModel, Reranker
 from colligate.models.weights import BUNDLED, PINNED, OnProgress, pull
-from colligate.plugins import plugins
+from colligate.plugins import load_plugin, plugins
 
 if TYPE_CHECKING:
     from colligate.models.openai_http import Policy
@@ -87,7 +87,7 @@ def open_model(
         target = str(pull(rest, on_progress)["model"]) if pinned else rest
         return HFModel(target, name=name, **options)
     if kind not in OPTIONS and kind in plugins("models") and rest:
-        opener = _plugin(kind)
+        opener: Callable[..., ChatModel] = load_plugin("models", kind)
         if "with_key" in inspect.signature(opener).parameters:
             options["with_key"] = with_key
         return opener(rest, **options)
@@ -256,19 +256,6 @@ def _open_gguf(
     from colligate.models.llama import LlamaCpp
 
     return LlamaCpp(path, name=name, **options)
-
-
-def _plugin(kind: str) -> Callable[..., ChatModel]:
-    entry = plugins("models")[kind]
-    try:
-        opener: Callable[..., ChatModel] = entry.load()
-    except Exception as error:  # whatever the other package raises while it is imported
-        raise UsageError(
-            f"the model plug-in {kind}: cannot be loaded",
-            f"{entry.value}: {type(error).__name__}: {error}",
-            "reinstall the package that provides it",
-        ) from error
-    return opener
 
 
 def _pinned_models() -> list[str]:
@@ -471,7 +458,7 @@ def options_of(kind: str) -> Mapping[str, type] | None:
     """
     if kind in OPTIONS or kind not in plugins("models"):
         return OPTIONS.get(kind)
-    opener = _plugin(kind)
+    opener = load_plugin("models", kind)
     hints = get_type_hints(opener)
     return {
         name: hints[name]

@@ -1,1 +1,1 @@
-"""One paper, one file; baselines beside them."""
+"""One folder for each method; one file for each baseline."""

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from colligate.models import Message
 from colligate.training import Sample, write_samples
 from colligate.training.samples import HELD_OUT, TRAIN
+from support.tiny_models import CHATML, make_tokenizer
 
-CHATML = (
-    "{% for message in messages %}<|im_start|>{{ message['role'] }}\n"
-    "{{ message['content'] }}<|im_end|>\n{% endfor %}"
-    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
-)
 TEXT = """How many otters are there? Be brief. Answer 1, 2, 3, 4, 5, 6, 7, 8, 9 or none at all.
 {"facts": ["fish"], "thought": "fish swim", "need_retrieve": true} [Local] [Global]"""
 
@@ -51,7 +46,7 @@ def _make(folder: Path, template: str | None) -> None:
     import transformers
 
     transformers.utils.logging.disable_progress_bar()
-    tokenizer = _tokenizer(template)
+    tokenizer = make_tokenizer(TEXT, 350, template)
     config = transformers.LlamaConfig(
         vocab_size=len(tokenizer),
         hidden_size=32,
@@ -68,27 +63,6 @@ def _make(folder: Path, template: str | None) -> None:
     torch.manual_seed(7)
     transformers.LlamaForCausalLM(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-
-
-def _tokenizer(template: str | None) -> Any:
-    import tokenizers
-    import transformers
-
-    backend = tokenizers.Tokenizer(tokenizers.models.BPE())
-    backend.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
-    backend.decoder = tokenizers.decoders.ByteLevel()
-    trainer = tokenizers.trainers.BpeTrainer(
-        vocab_size=350,
-        special_tokens=["<|endoftext|>", "<|im_start|>", "<|im_end|>"],
-        initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    backend.train_from_iterator([TEXT] * 4, trainer)
-    tokenizer = transformers.PreTrainedTokenizerFast(
-        tokenizer_object=backend, eos_token="<|im_end|>", pad_token="<|endoftext|>"
-    )
-    tokenizer.chat_template = template
-    return tokenizer
 
 
 def _sample(number: int, name: str) -> Sample:

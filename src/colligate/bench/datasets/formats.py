@@ -18,7 +18,7 @@ from colligate.bench.datasets.plain import FLASHRAG, PLAIN
 from colligate.bench.datasets.records import DatasetFormat, load_records
 from colligate.bench.question import Question
 from colligate.errors import FaultyRecord, MissingPath, UsageError
-from colligate.plugins import plugins
+from colligate.plugins import load_plugin, plugins
 
 AUTO = "auto"
 
@@ -83,12 +83,8 @@ def find_format(path: Path, format: str = AUTO) -> DatasetFormat:
 def all_formats() -> Mapping[str, DatasetFormat]:
     """Return every format by name; a registered one never replaces one of colligate's own."""
     found = dict(FORMATS)
-    for name, entry in plugins("datasets").items():
-        loaded = entry.load()
-        if not isinstance(loaded, DatasetFormat):
-            why = f"expected a DatasetFormat, got {type(loaded).__name__}"
-            raise UsageError(f"cannot load the data set {name!r} ({entry.value})", why)
-        found.setdefault(name, loaded)
+    for name in plugins("datasets"):
+        found.setdefault(name, load_plugin("datasets", name, DatasetFormat))
     return found
 
 

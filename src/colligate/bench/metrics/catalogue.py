@@ -20,7 +20,7 @@ from colligate.bench.metrics.short_answers import DUAL, FLASHRAG, SHORT
 from colligate.bench.outcome import Outcome
 from colligate.bench.question import Question
 from colligate.errors import ColligateError, MissingExtra, UsageError
-from colligate.plugins import plugins
+from colligate.plugins import load_plugin, plugins
 
 GROUPS: Mapping[str, MetricGroup] = {
     group.name: group
@@ -37,12 +37,8 @@ GROUPS: Mapping[str, MetricGroup] = {
 def all_groups() -> Mapping[str, MetricGroup]:
     """Return every group by name; a registered one never replaces one of colligate's own."""
     found = dict(GROUPS)
-    for name, entry in plugins("metrics").items():
-        loaded = entry.load()
-        if not isinstance(loaded, MetricGroup):
-            why = f"expected a MetricGroup, got {type(loaded).__name__}"
-            raise UsageError(f"cannot load the metrics {name!r} ({entry.value})", why)
-        found.setdefault(name, loaded)
+    for name in plugins("metrics"):
+        found.setdefault(name, load_plugin("metrics", name, MetricGroup))
     return found
 
 

@@ -8,7 +8,8 @@ Chang et al., "MAIN-RAG: Multi-Agent Filtering Retrieval-Augmented Generation", 
 4. Keep the documents with s_i >= tau_q, the highest score first.
 5. Agent 3 answers from them.
 
-N documents take 2N + 1 calls. At least one document reaches the bar.
+The paper counts 2N + 1 calls for N documents; here the judge's N are scoring passes. At least one
+document reaches the bar.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class MAINRAG:
 
     name: ClassVar[str] = "main-rag"
     needs: ClassVar[Needs] = Needs(required=frozenset({Capability.CHAT, Capability.LABELS}))
-    calls: ClassVar[Calls] = Calls(2, document=1)
+    calls: ClassVar[Calls] = Calls(1, document=1)
 
     documents: int = 20  # N; DuQUAD, Table 8: 41 calls
     n: float = 0.0  # standard deviations below the mean; the paper tunes it
