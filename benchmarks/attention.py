@@ -64,13 +64,14 @@ def measure(way: str, length: int, target: str, dtype: str, repeats: int) -> dic
     """Measure the median seconds of one way on one prompt, and its bytes above the loaded model."""
     from colligate.models.hf.loading import find_source, import_transformers, load_tokenizer
     from colligate.models.hf.model import compute_attention
-    from colligate.models.hf.prompts import Prompts
     from colligate.models.hf.runtime import Runtime
+    from colligate.models.hf.tokenizer import HFTokenizer
+    from colligate.models.prompts import Prompts
 
     import_transformers()
     source = find_source(target)
     runtime = Runtime(source, target, context=1 << 20, dtype=dtype)
-    prompts = Prompts(load_tokenizer(source), target)
+    prompts = Prompts(HFTokenizer(load_tokenizer(source)), target)
 
     def by_attention(text: str) -> list[float]:
         runtime.prefixes.clear()

@@ -19,9 +19,9 @@ from typing import Any
 
 from transformers import ContinuousBatchingConfig, GenerationConfig
 
-from colligate.models.hf.generate import BatchGenerator, GenerationRequest
+from colligate.models.decoding import GenerationRequest
+from colligate.models.hf.generate import BatchGenerator
 from colligate.models.hf.loading import find_source, load_tokenizer
-from colligate.models.hf.prompts import Prompts
 from colligate.models.hf.runtime import Runtime
 from colligate.models.weights import pull
 
@@ -32,9 +32,9 @@ Ids = list[int]
 
 
 class Ours:
-    def __init__(self, runtime: Runtime, prompts: Prompts) -> None:
+    def __init__(self, runtime: Runtime, tokenizer: Any) -> None:
         self._runtime = runtime
-        self._generator = BatchGenerator(runtime, prompts, max(AT_ONCE))
+        self._generator = BatchGenerator(runtime, tokenizer, max(AT_ONCE))
         self._generator._ends = frozenset()  # all answers have the same length
 
     def answer(self, prompts: list[Ids], tokens: int) -> list[str]:
@@ -46,8 +46,8 @@ class Ours:
 
 
 class Theirs:
-    def __init__(self, runtime: Runtime, prompts: Prompts) -> None:
-        self._tokenizer = prompts.tokenizer
+    def __init__(self, runtime: Runtime, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer
         # Enough memory for all requests; by default it takes 90 % of the machine's.
         options = ContinuousBatchingConfig(
             allow_block_sharing=False, num_blocks=64, max_batch_tokens=8192
@@ -70,11 +70,11 @@ class Theirs:
 
 def measure(model: str, dtype: str, rounds: int, tokens: int) -> None:
     source = find_source(model)
-    prompts = Prompts(load_tokenizer(source), model)
+    tokenizer = load_tokenizer(source)
     runtime = Runtime(source, model, context=8192, dtype=dtype)
-    text = prompts.encode_literal(LICENCE.read_text("utf-8"))
+    text = tokenizer.encode(LICENCE.read_text("utf-8"), add_special_tokens=False)
     pieces = [text[400 * n : 400 * n + 100 + 20 * n] for n in range(max(AT_ONCE))]
-    ours, theirs = Ours(runtime, prompts), Theirs(runtime, prompts)
+    ours, theirs = Ours(runtime, tokenizer), Theirs(runtime, tokenizer)
     about = f"{Path(model).name}, {dtype}, {tokens} tokens each"
     for count in AT_ONCE:
         seconds: dict[Any, list[float]] = {ours: [], theirs: []}

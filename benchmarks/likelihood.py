@@ -23,9 +23,10 @@ from typing import Any
 from colligate.documents.chunking import Structural
 from colligate.documents.reading import read_file
 from colligate.models.hf.loading import find_source, load_tokenizer
-from colligate.models.hf.prompts import Prompts
 from colligate.models.hf.runtime import Runtime
 from colligate.models.hf.score import LikelihoodScorer
+from colligate.models.hf.tokenizer import HFTokenizer
+from colligate.models.prompts import Prompts
 from colligate.models.weights import pull
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
@@ -80,7 +81,7 @@ def make_plain_scorer(
 
 def measure(model: str, dtype: str, rounds: int) -> None:
     source = find_source(model)
-    prompts = Prompts(load_tokenizer(source), model)
+    prompts = Prompts(HFTokenizer(load_tokenizer(source)), model)
     runtime = Runtime(source, model, context=8192, dtype=dtype)
     scorer = LikelihoodScorer(runtime, prompts)
     texts = list_passages(prompts)

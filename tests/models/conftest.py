@@ -1,9 +1,10 @@
-"""A model behind the loopback server, and the small real model through transformers."""
+"""A model behind the loopback server; small models of transformers, real and random."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from colligate.models.hf.model import HFModel
 from colligate.models.openai import OpenAIChat
 from colligate.models.openai_http import Policy
 from colligate.models.weights import pull
+from support.tiny_models import save_model
 
 
 @pytest.fixture
@@ -30,3 +32,29 @@ def smollm2_hf() -> Iterator[HFModel]:
     model = HFModel(str(path), name="hf:smollm2-135m", context_tokens=1024, dtype="float32")
     yield model
     asyncio.run(model.aclose())
+
+
+@pytest.fixture(scope="module")
+def one_thread() -> Iterator[None]:
+    """Models this small lose by sharing work, most of all on a busy machine."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="session")
+def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """`tiny_folder("llama", **options of save_model)` is a folder with a random model."""
+    made: dict[str, Path] = {}
+
+    def make(architecture: str, **options: Any) -> Path:
+        key = repr((architecture, sorted(options.items())))
+        if key not in made:
+            made[key] = tmp_path_factory.mktemp(architecture)
+            save_model(made[key], architecture, **options)
+        return made[key]
+
+    return make

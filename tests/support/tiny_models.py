@@ -108,13 +108,14 @@ class TinyModel:
         self, folder: Path, *, context: int = 512, dtype: str = "float32", mute: bool = False
     ) -> None:
         from colligate.models.hf.loading import find_source, load_tokenizer
-        from colligate.models.hf.prompts import Prompts
         from colligate.models.hf.runtime import Runtime
+        from colligate.models.hf.tokenizer import HFTokenizer
+        from colligate.models.prompts import Prompts
 
         source = find_source(str(folder))
         self.runtime = Runtime(source, "hf:tiny", context=context, dtype=dtype)
         self.tokenizer = load_tokenizer(source)
-        self.prompts = Prompts(self.tokenizer, "hf:tiny")
+        self.prompts = Prompts(HFTokenizer(self.tokenizer), "hf:tiny")
         self.read: list[int] = []
         """Tokens of each pass."""
         self.runtime.model.get_input_embeddings().register_forward_pre_hook(

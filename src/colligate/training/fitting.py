@@ -31,7 +31,6 @@ from colligate.jobs.files import lock_folder, make_folder, write_whole
 from colligate.jobs.identity import check_same, file_digest, versions, weights_digest
 from colligate.jobs.job import Invocation, parse_known, utc_now
 from colligate.models.hf.loading import ModelSource, find_source, load_tokenizer, read_sizes
-from colligate.models.hf.prompts import Prompts
 from colligate.models.names import split_adapter, split_name
 from colligate.models.weights import PINNED, pull
 from colligate.session import report_pull
@@ -142,7 +141,7 @@ def _train(
         inputs.recipe,
         computation,
         inputs.source,
-        inputs.prompts.tokenizer,
+        inputs.tokenizer,
         build_dataset(inputs.train.fitting, inputs.cutoff, packing=computation.packing),
         build_dataset(inputs.held_out.fitting, inputs.cutoff, packing=False),
         out / CHECKPOINTS,
@@ -224,7 +223,7 @@ class TrainingInputs:
     recipe: Recipe
     base: str
     source: ModelSource
-    prompts: Prompts
+    tokenizer: Any
     cutoff: int
     train: Encodings
     held_out: Encodings
@@ -239,12 +238,13 @@ def _prepare(recipe: Recipe, data: Path, base: str, on_event: Listener) -> Train
     emit = on_event if rank.first else _ignore
     require_train_file(data)
     source = find_source(_locate_base(base, emit))
-    prompts = Prompts(load_tokenizer(source), base)
-    if not prompts.has_template:
+    tokenizer = load_tokenizer(source)
+    encoder = Encoder(tokenizer, base)
+    if not encoder.prompts.has_template:
         text = f"{base} has no chat template: messages are joined as paragraphs, as at inference"
         emit(Noted(text, warning=True))
     cutoff = _limit_cutoff(recipe, base, source, emit)
-    train, held_out = _encode(recipe, data, Encoder(prompts, base), cutoff, emit)
+    train, held_out = _encode(recipe, data, encoder, cutoff, emit)
     device = detect_device()
     computation = plan_computation(
         recipe,
@@ -260,7 +260,7 @@ def _prepare(recipe: Recipe, data: Path, base: str, on_event: Listener) -> Train
         recipe,
         base,
         source,
-        prompts,
+        tokenizer,
         cutoff,
         train,
         held_out,

@@ -38,7 +38,8 @@ from colligate.models.hf.loading import (
     load_model,
     load_pretrained,
 )
-from colligate.models.hf.prompts import Prompts
+from colligate.models.hf.tokenizer import HFTokenizer
+from colligate.models.prompts import Prompts
 from colligate.models.weights import hash_file
 from colligate.training.recipes import Recipe
 from colligate.training.samples import Sample
@@ -350,13 +351,13 @@ class Encoder:
     WeightsUnavailable if the model has no token that ends a reply: it could not learn to stop.
     """
 
-    def __init__(self, prompts: Prompts, name: str) -> None:
-        self._prompts = prompts
-        self._end = _find_end_of_turn(prompts, name)
+    def __init__(self, tokenizer: Any, name: str) -> None:
+        self.prompts = Prompts(HFTokenizer(tokenizer), name)
+        self._end = _find_end_of_turn(self.prompts, tokenizer, name)
 
     def encode(self, sample: Sample) -> Encoded:
         """Return all tokens of a sample; RequestRefused if the chat template refuses it."""
-        prompts = self._prompts
+        prompts = self.prompts
         rendered = prompts.render(sample.prompt, think=sample.task not in _WITHOUT_THINKING)
         # If a template opens the thinking itself, the reply begins by closing it.
         closing = "\n</think>\n\n" if prompts.opens_thinking(rendered) else ""
@@ -379,17 +380,17 @@ class Encoder:
         return made
 
 
-def _find_end_of_turn(prompts: Prompts, name: str) -> int:
+def _find_end_of_turn(prompts: Prompts, tokenizer: Any, name: str) -> int:
     """Return the token that the template puts after a reply; inference stops at it."""
     if prompts.has_template:
         turns = [Message("user", "."), Message("assistant", _PROBE)]
-        special = {i for i, t in prompts.tokenizer.added_tokens_decoder.items() if t.special}
+        special = {i for i, t in tokenizer.added_tokens_decoder.items() if t.special}
         with suppress(RequestRefused):
             after = prompts.render(turns, answer=False).rpartition(_PROBE)[2]
             for token in prompts.encode(after):
                 if token in special:
                     return token
-    end: int | None = prompts.tokenizer.eos_token_id
+    end: int | None = tokenizer.eos_token_id
     if end is None:
         why = "neither its chat template nor its tokenizer has a token that ends a reply"
         raise WeightsUnavailable(f"cannot train {name}", why, "take an instruction-tuned model")

@@ -1,38 +1,12 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from support.tiny_models import TinyModel, save_adapter, save_model
-
-
-@pytest.fixture(scope="module")
-def one_thread() -> Iterator[None]:
-    """Models this small lose by sharing work, most of all on a busy machine."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
-@pytest.fixture(scope="session")
-def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
-    """`tiny_folder("llama", **options of save_model)` is a folder with a random model."""
-    made: dict[str, Path] = {}
-
-    def make(architecture: str, **options: Any) -> Path:
-        key = repr((architecture, sorted(options.items())))
-        if key not in made:
-            made[key] = tmp_path_factory.mktemp(architecture)
-            save_model(made[key], architecture, **options)
-        return made[key]
-
-    return make
+from support.tiny_models import TinyModel, save_adapter
 
 
 @pytest.fixture(scope="module")

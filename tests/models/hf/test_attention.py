@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from colligate.errors import ContextTooSmall, MissingCapability
 from colligate.models import Message, weights
+from colligate.models.decoding import PassStopped
 from colligate.models.hf.model import compute_attention
-from colligate.models.hf.runtime import PassStopped
 from colligate.models.weights import PINNED, Pinned, PinnedFile, Wheel, pull
 from support.tiny_models import ARCHITECTURES, TinyModel
 

@@ -19,9 +19,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from colligate.errors import ContextTooSmall, RequestRefused, ServerFailed
-from colligate.models.hf.generate import BatchGenerator, GeneratedText, GenerationRequest
-from colligate.models.hf.grammar import Grammar
-from colligate.models.hf.runtime import PassStopped
+from colligate.models.decoding import GeneratedText, GenerationRequest, PassStopped
+from colligate.models.grammar import Grammar
+from colligate.models.hf.generate import BatchGenerator
 from support.tiny_models import ARCHITECTURES, TinyModel
 
 # Of different lengths, within and beyond the sliding windows (16) of those that have one.
@@ -43,7 +43,7 @@ def tiny(tiny_folder: Callable[..., Path]) -> TinyModel:
 
 
 def start(model: TinyModel, *requests: GenerationRequest, limit: int = 8) -> BatchGenerator:
-    generator = BatchGenerator(model.runtime, model.prompts, limit)
+    generator = BatchGenerator(model.runtime, model.tokenizer, limit)
     for request in requests:
         generator.submit(request)
     return generator
@@ -292,8 +292,8 @@ def test_control_tokens_are_no_text(tiny):
 
 
 def test_blanks_of_sentencepiece_are_kept(tiny, monkeypatch):
-    monkeypatch.setattr(tiny.prompts, "tokenizer", sentencepiece())
-    tokenizer = tiny.prompts.tokenizer
+    tokenizer = sentencepiece()
+    monkeypatch.setattr(tiny, "tokenizer", tokenizer)
     for text in (" yes it is", "yes\u20ac it", "a  b \U0001f600 c"):
         pieces: list[str] = []
         made = answer(

@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from colligate.errors import ContextTooSmall
+from colligate.models.decoding import PassStopped
 from colligate.models.hf import score as scoring
-from colligate.models.hf.runtime import PassStopped
 from colligate.models.hf.score import Forest, LikelihoodScorer, UnsupportedAttention, attend
 from support.tiny_models import ARCHITECTURES, TinyModel
 

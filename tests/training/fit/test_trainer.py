@@ -13,10 +13,10 @@ import pytest
 
 from colligate.errors import ColligateError, WeightsUnavailable
 from colligate.models import ChatRequest, Message
-from colligate.models.hf.generate import BatchGenerator, GeneratedText, GenerationRequest
+from colligate.models.decoding import GeneratedText, GenerationRequest
+from colligate.models.hf.generate import BatchGenerator
 from colligate.models.hf.loading import find_source, load_tokenizer
 from colligate.models.hf.model import HFModel
-from colligate.models.hf.prompts import Prompts
 from colligate.models.hf.score import LikelihoodScorer
 from colligate.training import Sample, fit, trainer, write_samples
 from colligate.training.recipes import TASKS
@@ -69,7 +69,7 @@ PROMPT = (
 
 
 def encoder(folder: Path) -> Encoder:
-    return Encoder(Prompts(load_tokenizer(find_source(str(folder))), "tiny"), "tiny")
+    return Encoder(load_tokenizer(find_source(str(folder))), "tiny")
 
 
 def sample(task: str = "router", reply: str = "none at all") -> Sample:
@@ -139,7 +139,7 @@ def test_only_the_reply_is_learnt(tiny: Callable[..., Path], template: str) -> N
 def test_where_the_tokenizer_ends_texts_otherwise_than_turns(tiny: Callable[..., Path]) -> None:
     tokenizer = load_tokenizer(find_source(str(tiny())))
     tokenizer.eos_token = "<|endoftext|>"  # as that of many instruction-tuned models
-    encoded = Encoder(Prompts(tokenizer, "tiny"), "tiny").encode(sample())
+    encoded = Encoder(tokenizer, "tiny").encode(sample())
     assert encoded.ids[-1] == tokenizer.convert_tokens_to_ids("<|im_end|>")
 
 
@@ -147,7 +147,7 @@ def test_no_token_that_ends_a_reply(tiny: Callable[..., Path]) -> None:
     tokenizer = load_tokenizer(find_source(str(tiny(None))))
     tokenizer.eos_token = None
     with pytest.raises(WeightsUnavailable, match="cannot train hf:tiny"):
-        Encoder(Prompts(tokenizer, "tiny"), "hf:tiny")
+        Encoder(tokenizer, "hf:tiny")
 
 
 def test_a_reply_holds_no_control_token(tiny: Callable[..., Path]) -> None:

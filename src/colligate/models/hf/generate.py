@@ -6,62 +6,29 @@ grammar, stop strings and adapter. The work is done in the model's thread, by an
 
 from __future__ import annotations
 
-import math
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
-from functools import cache
+from collections.abc import Sequence
+from functools import cache, partial
 from importlib import import_module
-from threading import Event
-from typing import Any, Literal
+from typing import Any
 
-from colligate.errors import RequestRefused, ServerFailed
-from colligate.models.hf.grammar import Grammar
-from colligate.models.hf.prompts import Prompts
-from colligate.models.hf.runtime import Layers, PassStopped, Runtime
-
-FinishReason = Literal["stop", "length"]
-
-
-@dataclass(frozen=True)
-class GeneratedText:
-    """An answer. `output_tokens` includes the token that ended it, if the model wrote one."""
-
-    text: str
-    finish_reason: FinishReason
-    input_tokens: int
-    output_tokens: int
-    cached_tokens: int
-
-
-@dataclass(eq=False)
-class GenerationRequest:
-    """A prompt of at least one token, and how to answer it.
-
-    The text ends before the first string of `stop`. `on_piece` is called in the model's thread
-    with each piece of text that is certain. Setting `halt` cancels the request.
-    """
-
-    ids: list[int]
-    max_tokens: int
-    temperature: float = 0.0
-    seed: int | None = None
-    stop: tuple[str, ...] = ()
-    grammar: Grammar | None = None
-    adapter: str = ""
-    on_piece: Callable[[str], None] | None = None
-    halt: Event = field(default_factory=Event)
-    outcome: GeneratedText | Exception | None = field(default=None, init=False, repr=False)
+from colligate.models.decoding import (
+    AnswerInProgress,
+    GeneratedText,
+    GenerationRequest,
+    PassStopped,
+)
+from colligate.models.hf.runtime import Layers, Runtime
 
 
 class BatchGenerator:
-    """Decodes up to `limit` requests together."""
+    """Decodes up to `limit` requests together, with the tokenizer of transformers."""
 
-    def __init__(self, runtime: Runtime, prompts: Prompts, limit: int = 8) -> None:
+    def __init__(self, runtime: Runtime, tokenizer: Any, limit: int = 8) -> None:
         self._runtime = runtime
-        self._tokenizer = prompts.tokenizer.backend_tokenizer
-        self._ends = _find_end_tokens(runtime.model, prompts.tokenizer)
+        self._decode = partial(tokenizer.backend_tokenizer.decode, skip_special_tokens=True)
+        self._ends = _find_end_tokens(runtime.model, tokenizer)
         self._limit = limit
         self._submitted: deque[GenerationRequest] = deque()  # the only state other threads touch
         self._waiting: list[GenerationRequest] = []
@@ -116,22 +83,20 @@ class BatchGenerator:
 
     def _prefill(self, request: GenerationRequest) -> _BatchSequence:
         runtime, ids = self._runtime, request.ids
-        runtime.check_fits(len(ids))
-        if request.max_tokens < 0 or not 0 <= request.temperature < math.inf:
-            raise RequestRefused(
-                f"{runtime.name} cannot answer with these numbers",
-                f"max_tokens {request.max_tokens}, temperature {request.temperature}",
-                "neither may be below 0",
-            )
-        sequence = _BatchSequence(request, runtime, self._tokenizer, self._ends)
-        if not sequence.max_tokens:
-            sequence.finish("length")
+        sequence = _BatchSequence(
+            request,
+            decode=self._decode,
+            ends=self._ends,
+            name=runtime.name,
+            context=runtime.context,
+        )
+        if request.outcome is not None:
             return sequence
         with runtime.inference(request.halt, request.adapter):
             sequence.cached_tokens = runtime.prefixes.find_longest(ids[:-1], request.adapter)[1]
             cache, logits = runtime.prefill(ids, adapter=request.adapter)
-            sequence.layers = runtime.layers_of(cache)
-            logits = logits.float().cpu()
+            sequence.layers, sequence.length = runtime.layers_of(cache), len(ids)
+            logits = logits.float().cpu().numpy()
         sequence.write(logits)
         return sequence
 
@@ -181,140 +146,15 @@ def _find_end_tokens(model: Any, tokenizer: Any) -> frozenset[int]:
     return frozenset(ends - {None})
 
 
-class _BatchSequence:
-    """A request in progress: its text, and its state in a batch.
+class _BatchSequence(AnswerInProgress):
+    """An answer in progress, and its state in a batch.
 
-    `length` tokens are computed, and `token` follows them. `layers` are the keys and values of
-    those computed, until a batch holds them.
+    `length` tokens are computed, and the last one written follows them. `layers` are the keys and
+    values of those computed, until a batch holds them.
     """
 
-    def __init__(
-        self, request: GenerationRequest, runtime: Runtime, tokenizer: Any, ends: frozenset[int]
-    ) -> None:
-        self.request = request
-        self.layers: Layers = ()
-        self.length = len(request.ids)
-        self.token = 0
-        self.max_tokens = min(request.max_tokens, runtime.context - len(request.ids))
-        self.cached_tokens = 0
-        self._model = runtime.name
-        self._torch = runtime.torch
-        self._ends = ends
-        self._tokens = 0
-        self._text = _Detokenizer(tokenizer, request.ids, request.stop)
-        self._grammar = request.grammar and request.grammar.copy()
-        self._random = runtime.torch.Generator()
-        if request.seed is None:
-            self._random.seed()
-        else:
-            self._random.manual_seed(request.seed % (1 << 64))
-
-    def write(self, logits: Any) -> None:
-        """Choose a token by its logits and add it; if the answer ends, set the outcome."""
-        if not math.isfinite(logits.max()):
-            raise ServerFailed(
-                f"{self._model} could not compute",
-                "its logits are not finite",
-                "compute in another dtype, such as float32",
-            )
-        if self._grammar is not None:
-            allowed = self._grammar.compute_mask(len(logits), self._ends)
-            logits = logits.masked_fill(~self._torch.from_numpy(allowed), -math.inf)
-        self.token = self._choose_token(logits)
-        self._tokens += 1
-        if self.token in self._ends:
-            self.finish("stop")
-            return
-        if self._grammar is not None:
-            self._grammar.advance(self.token)
-        self._emit(self._text.add(self.token))
-        if self._text.stopped or (self._grammar is not None and self._grammar.complete):
-            self.finish("stop")
-        elif self._tokens == self.max_tokens:
-            self.finish("length")
-
-    def finish(self, reason: FinishReason) -> None:
-        """Set the request's outcome."""
-        self._emit(self._text.close())
-        if self._text.stopped:
-            reason = "stop"
-        self.request.outcome = GeneratedText(
-            self._text.text, reason, len(self.request.ids), self._tokens, self.cached_tokens
-        )
-
-    def _choose_token(self, logits: Any) -> int:
-        """Choose a token by float32 logits [vocabulary]; the best at temperature 0."""
-        if self.request.temperature <= 0:
-            return int(logits.argmax())
-        # Shifted so that the largest is 0: a low temperature then makes no infinities.
-        scaled = (logits - logits.max()) / self.request.temperature
-        weights = self._torch.softmax(scaled, dim=-1)
-        return int(self._torch.multinomial(weights, 1, generator=self._random))
-
-    def _emit(self, piece: str) -> None:
-        if piece and self.request.on_piece is not None:
-            self.request.on_piece(piece)
-
-
-_CONTEXT = 6  # tokens before the next one that it is decoded with
-
-
-class _Detokenizer:
-    """Turns tokens into text; `text` is the text that `add` and `close` returned, joined.
-
-    Bytes of an incomplete character and text that may become a stop string are held back.
-    """
-
-    def __init__(self, tokenizer: Any, before: Sequence[int], stop: Iterable[str]) -> None:
-        self.text = ""
-        self.stopped = False
-        self._tokenizer = tokenizer
-        self._stop = [string for string in stop if string]
-        self._held = ""
-        # A token is decoded with those before it: SentencePiece drops the first blank of a text.
-        self._ids = list(before)[-_CONTEXT:]
-        self._known = self._decode()
-
-    def add(self, token: int) -> str:
-        """Add a token, and return the text that became certain."""
-        self._ids.append(token)
-        text = self._decode()
-        if text.endswith("\ufffd"):
-            return ""
-        fresh = text[len(self._known) :]
-        self._ids = self._ids[-_CONTEXT:]
-        self._known = self._decode()
-        return self._release(self._held + fresh)
-
-    def close(self) -> str:
-        """Return the text that was held back. A character cut in the middle is left out."""
-        if self.stopped:
-            return ""
-        rest = self._decode()[len(self._known) :].rstrip("\ufffd")
-        certain = self._release(self._held + rest)
-        rest, self._held = self._held, ""
-        self.text += rest
-        return certain + rest
-
-    def _release(self, text: str) -> str:
-        found = [(start + len(s), start) for s in self._stop if (start := text.find(s)) >= 0]
-        if found:
-            self.stopped = True
-            certain, self._held = text[: min(found)[1]], ""  # the string that is complete first
-        else:
-            keep = max((_count_overlap(text, string) for string in self._stop), default=0)
-            certain, self._held = text[: len(text) - keep], text[len(text) - keep :]
-        self.text += certain
-        return certain
-
-    def _decode(self) -> str:
-        return str(self._tokenizer.decode(self._ids, skip_special_tokens=True))
-
-
-def _count_overlap(text: str, string: str) -> int:
-    """Count the last characters of a text that are the first of a string, but not all of it."""
-    lengths = range(min(len(text), len(string) - 1), 0, -1)
-    return next((length for length in lengths if text.endswith(string[:length])), 0)
+    layers: Layers = ()
+    length: int = 0
 
 
 class _Batch:
@@ -332,7 +172,7 @@ class _Batch:
         self._cache: Any = None
 
     def step(self) -> Any:
-        """Return the logits after each sequence's token, [rows, vocabulary] in float32 on the CPU.
+        """Return the logits after each sequence's token, [rows, vocabulary] in float32.
 
         To be called within `inference`, with at least one sequence.
         """
@@ -343,7 +183,7 @@ class _Batch:
         longest = max(row.length for row in rows)
         positions = torch.arange(longest + 1, device=model.device)
         logits = model(
-            input_ids=torch.tensor([[row.token] for row in rows], device=model.device),
+            input_ids=torch.tensor([[row.written[-1]] for row in rows], device=model.device),
             attention_mask=(positions >= longest - lengths).long(),
             position_ids=lengths,
             past_key_values=self._cache,
@@ -352,7 +192,7 @@ class _Batch:
         ).logits
         for row in rows:
             row.length += 1
-        return logits[:, -1].float().cpu()
+        return logits[:, -1].float().cpu().numpy()
 
     def _arrange(self) -> None:
         """Copy keys and values of the sequences into a new cache, without common padding."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
+from functools import partial
+from importlib import import_module
 from pathlib import Path
 from threading import Event, Lock
 from typing import Any, TypeVar
@@ -22,8 +24,9 @@ from colligate.models.base import (
     Usage,
     window,
 )
-from colligate.models.hf.generate import BatchGenerator, GeneratedText, GenerationRequest
-from colligate.models.hf.grammar import Grammars
+from colligate.models.decoding import GeneratedText, GenerationRequest, PassStopped
+from colligate.models.grammar import Grammars
+from colligate.models.hf.generate import BatchGenerator
 from colligate.models.hf.loading import (
     ModelSource,
     find_source,
@@ -31,10 +34,11 @@ from colligate.models.hf.loading import (
     load_tokenizer,
     read_sizes,
 )
-from colligate.models.hf.prompts import Prompts
-from colligate.models.hf.runtime import PassStopped, Runtime
+from colligate.models.hf.runtime import Runtime
 from colligate.models.hf.score import LikelihoodScorer
+from colligate.models.hf.tokenizer import HFTokenizer
 from colligate.models.label_odds import odds_of, require_labels
+from colligate.models.prompts import Prompts
 from colligate.models.thinking import split_thinking, streamed
 
 _LONGEST_WINDOW = 32768
@@ -226,6 +230,7 @@ class _SharedParts:
         self._parallel = parallel
         self._options = options
         self._tokenizing = Lock()
+        self._tokenizer: Any = None
         self._prompts: Prompts | None = None
         self._grammars: Grammars | None = None
         self._runtime: Runtime | None = None
@@ -237,13 +242,20 @@ class _SharedParts:
         """Load the tokenizer. In either thread."""
         with self._tokenizing:
             if self._prompts is None:
-                self._prompts = Prompts(load_tokenizer(self._source), self.name)
+                self._tokenizer = load_tokenizer(self._source)
+                self._prompts = Prompts(HFTokenizer(self._tokenizer), self.name)
             return self._prompts
+
+    def tokenizer(self) -> Any:
+        """Load the tokenizer, as transformers has it. In either thread."""
+        self.prompts()
+        return self._tokenizer
 
     def grammars(self) -> Grammars:
         """Make the compiler of schemas. In `reading`."""
         if self._grammars is None:
-            self._grammars = Grammars(self.prompts().tokenizer)
+            make_tokens = import_module("llguidance.hf").from_tokenizer
+            self._grammars = Grammars(partial(make_tokens, self.tokenizer()))
         return self._grammars
 
     def runtime(self) -> Runtime:
@@ -255,7 +267,7 @@ class _SharedParts:
     def generator(self) -> BatchGenerator:
         """Make the generator of answers. In `computing`."""
         if self._generator is None:
-            self._generator = BatchGenerator(self.runtime(), self.prompts(), self._parallel)
+            self._generator = BatchGenerator(self.runtime(), self.tokenizer(), self._parallel)
         return self._generator
 
     async def open_generator(self) -> BatchGenerator:
@@ -298,7 +310,8 @@ class _SharedParts:
             stop.set()
         await self.computing.aclose()
         await self.reading.aclose()
-        self._runtime = self._generator = self._scorer = self._prompts = self._grammars = None
+        self._runtime = self._generator = self._scorer = None
+        self._tokenizer = self._prompts = self._grammars = None
 
 
 # Attention of a prompt's last tokens to parts of it

@@ -17,8 +17,9 @@ from colligate.concurrency import Threads
 from colligate.errors import WeightsUnavailable
 from colligate.models.base import blunt
 from colligate.models.hf.loading import find_source, load_tokenizer, read_sizes
-from colligate.models.hf.prompts import Prompts
 from colligate.models.hf.runtime import Runtime
+from colligate.models.hf.tokenizer import HFTokenizer
+from colligate.models.prompts import Prompts
 
 RETRIEVAL = ("[Retrieval]", "[No Retrieval]")
 RELEVANCE = ("[Relevant]", "[Irrelevant]")
@@ -57,7 +58,7 @@ class ReflectiveModel:
     def __init__(self, name: str) -> None:
         self.name = name
         self._threads = Threads(name)
-        self._loaded: tuple[Prompts, Runtime, dict[str, int]] | None = None
+        self._loaded: tuple[Any, Prompts, Runtime, dict[str, int]] | None = None
 
     async def wants_retrieval(self, question: str) -> float:
         """Return the share of [Retrieval] at the beginning of the answer, in [0, 1].
@@ -81,7 +82,7 @@ class ReflectiveModel:
         self._loaded = None
 
     def _wants_retrieval(self, question: str) -> float:
-        prompts, runtime, ids_of = self._load()
+        _, prompts, runtime, ids_of = self._load()
         with runtime.inference():
             _, logits = runtime.prefill(_encode_prompt(prompts, question, "", ids_of))
             step = _choose_step(runtime.torch, logits, ids_of)
@@ -90,7 +91,7 @@ class ReflectiveModel:
     def _continue_answer(
         self, question: str, passage: str, before: str, max_tokens: int
     ) -> ReflectedText:
-        prompts, runtime, ids_of = self._load()
+        tokenizer, prompts, runtime, ids_of = self._load()
         opening, closing = _PARAGRAPH
         ids = [
             *_encode_prompt(prompts, question, before, ids_of),
@@ -100,7 +101,7 @@ class ReflectiveModel:
             ids_of[closing],
         ]
         runtime.check_fits(len(ids) + max_tokens)
-        ends = {ids_of[mark] for mark in _ENDS} | {prompts.tokenizer.eos_token_id}
+        ends = {ids_of[mark] for mark in _ENDS} | {tokenizer.eos_token_id}
         steps: list[ReflectionStep] = []
         with runtime.inference():
             cache, logits = runtime.prefill(ids)
@@ -111,17 +112,18 @@ class ReflectiveModel:
                 logits = runtime.forward([steps[-1].token], cache).logits[0, -1]
         special = set(ids_of.values()) | ends
         words = [step.token for step in steps if step.token not in special]
-        text = prompts.tokenizer.decode(words, skip_special_tokens=True)
+        text = tokenizer.decode(words, skip_special_tokens=True)
         return judge_steps(str(text).strip(), steps, ids_of, len(ids))
 
-    def _load(self) -> tuple[Prompts, Runtime, dict[str, int]]:
+    def _load(self) -> tuple[Any, Prompts, Runtime, dict[str, int]]:
         if self._loaded is None:
             source = find_source(self.name)
             tokenizer = load_tokenizer(source)
             ids_of = _find_ids(tokenizer, self.name)
             window = read_sizes(source)[0] or _WINDOW
             runtime = Runtime(source, self.name, context=window)
-            self._loaded = Prompts(tokenizer, self.name), runtime, ids_of
+            prompts = Prompts(HFTokenizer(tokenizer), self.name)
+            self._loaded = tokenizer, prompts, runtime, ids_of
         return self._loaded
 
 

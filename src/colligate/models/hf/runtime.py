@@ -20,13 +20,14 @@ from threading import Event
 from typing import Any
 
 from colligate.errors import (
-    ContextTooSmall,
     MissingCapability,
     MissingExtra,
     ServerFailed,
     WeightsUnavailable,
 )
+from colligate.models.decoding import PassStopped
 from colligate.models.hf.loading import ModelSource, import_transformers, load_model
+from colligate.models.prompts import check_fits
 from colligate.models.weights import hash_file
 
 Layers = Sequence[tuple[Any, Any]]
@@ -34,10 +35,6 @@ Layers = Sequence[tuple[Any, Any]]
 
 _PREFIX_BYTES = 1 << 30
 _PASS_TOKENS = 8192  # in one forward pass: limits the memory of the layers in between
-
-
-class PassStopped(Exception):
-    """The caller gave up; the forward pass was left between two layers."""
 
 
 class Runtime:
@@ -64,12 +61,7 @@ class Runtime:
 
     def check_fits(self, tokens: int) -> None:
         """Raise ContextTooSmall if so many tokens do not fit the window."""
-        if tokens > self.context:
-            raise ContextTooSmall(
-                f"the prompt does not fit {self.name}",
-                f"it has {tokens} tokens and the window {self.context}",
-                "give fewer or shorter passages, or a model with a larger window",
-            )
+        check_fits(tokens, self.context, self.name)
 
     @contextmanager
     def inference(self, stop: Event | None = None, adapter: str = "") -> Iterator[None]:

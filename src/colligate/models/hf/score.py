@@ -12,8 +12,8 @@ from importlib import import_module
 from threading import Event
 from typing import Any
 
-from colligate.models.hf.prompts import Prompts
 from colligate.models.hf.runtime import Runtime, count_shared
+from colligate.models.prompts import Prompts
 
 _PASS_TOKENS = 2048  # in one pass: enough for fast products, few enough for their memory
 _LOGIT_BYTES = 1 << 28  # of one pass's logits in float32

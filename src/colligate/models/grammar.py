@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from importlib import import_module
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
+from llguidance import LLMatcher, LLTokenizer
 from numpy.typing import NDArray
 
-from colligate.errors import MissingExtra, RequestRefused
+from colligate.errors import RequestRefused
 
 _CACHED = 64  # schemas whose grammars are kept
 # One blank after a comma or colon and no other: a model cannot write blanks for ever.
-_COMPACT = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
+_COMPACT: Any = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
 
 
 class Grammars:
-    """Grammars over the tokens of a (fast) tokenizer, compiled once for each schema."""
+    """Grammars over the tokens of a model, compiled once for each schema.
 
-    def __init__(self, tokenizer: Any) -> None:
-        self._tokenizer = tokenizer
-        self._tokens: Any = None
+    `make_tokens` returns the tokens for llguidance, at the first schema; ValueError from it, for
+    tokens that llguidance cannot use, becomes RequestRefused.
+    """
+
+    def __init__(self, make_tokens: Callable[[], LLTokenizer]) -> None:
+        self._make_tokens = make_tokens
+        self._tokens: LLTokenizer | None = None
         self._compiled: dict[str, Grammar] = {}
 
     def compile(self, schema: Mapping[str, Any]) -> Grammar:
@@ -43,28 +47,20 @@ class Grammars:
             self._compiled[key] = Grammar(matcher)
         return self._compiled[key]
 
-    def _matcher(self, schema: str) -> Any:
-        try:
-            library, hf = import_module("llguidance"), import_module("llguidance.hf")
-        except ImportError as error:
-            raise MissingExtra(
-                "answers with a schema need llguidance",
-                f"{error.name} is not installed",
-                "pip install 'colligate[local]'",
-            ) from error
+    def _matcher(self, schema: str) -> LLMatcher:
         try:
             if self._tokens is None:
-                self._tokens = hf.from_tokenizer(self._tokenizer)
-            grammar = library.LLMatcher.grammar_from_json_schema(schema, overrides=_COMPACT)
+                self._tokens = self._make_tokens()
+            grammar = LLMatcher.grammar_from_json_schema(schema, overrides=_COMPACT)
         except ValueError as error:  # the tokenizer has no such tokens, or the text is not JSON
             raise _refusal(str(error)) from error
-        return library.LLMatcher(self._tokens, grammar, log_level=0)
+        return LLMatcher(self._tokens, grammar, log_level=0)
 
 
 class Grammar:
     """The state of one answer in the JSON that a schema allows."""
 
-    def __init__(self, matcher: Any) -> None:
+    def __init__(self, matcher: LLMatcher) -> None:
         self._matcher = matcher
 
     def copy(self) -> Grammar:

@@ -7,9 +7,11 @@ import re
 from collections.abc import Callable
 from datetime import date
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import llguidance.hf
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
@@ -17,8 +19,9 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field, TypeAdapter, create_model
 
 from colligate.errors import RequestRefused
-from colligate.models.hf.generate import BatchGenerator, GeneratedText, GenerationRequest
-from colligate.models.hf.grammar import Grammars
+from colligate.models.decoding import GeneratedText, GenerationRequest
+from colligate.models.grammar import Grammars
+from colligate.models.hf.generate import BatchGenerator
 from support.tiny_models import TinyModel
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -29,8 +32,8 @@ class Constrained(TinyModel):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
-        self.grammars = Grammars(self.tokenizer)
-        self.generator = BatchGenerator(self.runtime, self.prompts)
+        self.grammars = Grammars(partial(llguidance.hf.from_tokenizer, self.tokenizer))
+        self.generator = BatchGenerator(self.runtime, self.tokenizer)
 
     def answers(
         self, *schemas: dict[str, Any], max_tokens: int = 300, temperature: float = 1.0

@@ -5,34 +5,29 @@ The chat template's marks become control tokens; the text of a message never doe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
-from threading import Lock
-from typing import Any
+from typing import Protocol
 
-from colligate.errors import ModelError, RequestRefused
+from colligate.errors import ContextTooSmall, ModelError, RequestRefused
 from colligate.models.base import Message, blunt, encodable, marks
 
 _THINK = "<think>"
 
 
 class Prompts:
-    """A tokenizer and its chat template. Several threads may use it."""
+    """A tokenizer and its chat template. As many threads may use it as the tokenizer allows."""
 
-    def __init__(self, tokenizer: Any, name: str) -> None:
-        self.tokenizer = tokenizer
+    def __init__(self, tokenizer: PromptTokenizer, name: str) -> None:
+        self._tokenizer = tokenizer
         self._name = name
-        self._lock = Lock()  # encoding literal text changes a setting of the tokenizer meanwhile
-        added = tokenizer.added_tokens_decoder.values()
-        self._marks = {token.content for token in added if token.special}
-        self._marks.update(self._template_marks())
-        begun = tokenizer("", add_special_tokens=True).input_ids
-        self._bos: list[int] = [i for i in begun[:1] if i == tokenizer.bos_token_id]
+        self._bos = list(tokenizer.beginning)
+        self._marks = {*tokenizer.controls, *self._template_marks()}
 
     @property
     def has_template(self) -> bool:
         """Whether there is a chat template; messages are joined as plain paragraphs otherwise."""
-        return bool(self.tokenizer.chat_template)
+        return self._tokenizer.has_template
 
     def render(
         self,
@@ -72,7 +67,7 @@ class Prompts:
 
     def encode(self, rendered: str) -> list[int]:
         """Return the token ids of a rendered prompt; its marks are control tokens."""
-        ids: list[int] = self._encode_rendered(rendered).ids
+        ids = self._tokenizer.encode(rendered, special=True)
         return ids if self.has_template else self._bos + ids
 
     def encode_literal(self, text: str, *, beginning: bool = False) -> list[int]:
@@ -81,17 +76,16 @@ class Prompts:
         `beginning` puts the BOS token before it, for models that use one; an empty text gets one
         in any case, since a token must come before the first one that is scored.
         """
-        ids: list[int] = self._encode_text(text).ids
+        ids = self._tokenizer.encode(encodable(text), special=False)
         if not beginning:
             return ids
         if not (self._bos or ids):
-            first = self.tokenizer.bos_token_id
-            return [self.tokenizer.eos_token_id if first is None else first]
+            return [self._tokenizer.first]
         return self._bos + ids
 
     def token_spans(self, text: str) -> list[tuple[int, int]]:
         """Return the half-open character ranges of a literal text's tokens."""
-        return list(self._encode_text(text).offsets)
+        return self._tokenizer.spans(encodable(text), special=False)
 
     def encode_question(
         self, prompt: str | Sequence[Message]
@@ -102,8 +96,8 @@ class Prompts:
         none). ModelError if the template changes the last message so that it cannot be found.
         """
         if isinstance(prompt, str):
-            encoding = self._encode_text(prompt)
-            return self._bos + encoding.ids, [(0, 0)] * len(self._bos) + list(encoding.offsets)
+            spans = [(0, 0)] * len(self._bos) + self.token_spans(prompt)
+            return self._bos + self.encode_literal(prompt), spans
         # Without the generation prompt, the content comes last.
         rendered = self.render(prompt, answer=False)
         content = self._neutralise(prompt[-1].content)
@@ -116,10 +110,11 @@ class Prompts:
             )
         lead = len(content) - len(content.lstrip())
         end = start + len(content.strip())
-        encoding = self._encode_rendered(rendered)
         bos = [] if self.has_template else self._bos
         ids, covered = list(bos), [(0, 0)] * len(bos)
-        for token, (a, b) in zip(encoding.ids, encoding.offsets, strict=True):
+        tokens = self._tokenizer.encode(rendered, special=True)
+        spans = self._tokenizer.spans(rendered, special=True)
+        for token, (a, b) in zip(tokens, spans, strict=True):
             if a >= end:
                 break
             ids.append(token)
@@ -128,11 +123,7 @@ class Prompts:
         return ids, covered
 
     def _apply(self, turns: list[dict[str, str]], think: bool, answer: bool) -> str:
-        options = {} if think else {"enable_thinking": False}
-        rendered: str = self.tokenizer.apply_chat_template(
-            turns, tokenize=False, add_generation_prompt=answer, **options
-        )
-        return rendered
+        return self._tokenizer.apply_template(turns, answer=answer, think=think)
 
     def _refusal(self, error: Exception) -> RequestRefused:
         why = str(error).splitlines()[0] if str(error) else type(error).__name__
@@ -149,18 +140,55 @@ class Prompts:
     def _neutralise(self, text: str) -> str:
         return blunt(text, [mark for mark in self._marks if mark in text])
 
-    def _encode_rendered(self, text: str) -> Any:
-        with self._lock:
-            return self.tokenizer.backend_tokenizer.encode(text, add_special_tokens=False)
 
-    def _encode_text(self, text: str) -> Any:
-        backend = self.tokenizer.backend_tokenizer
-        with self._lock:
-            backend.encode_special_tokens = True
-            try:
-                return backend.encode(encodable(text), add_special_tokens=False)
-            finally:
-                backend.encode_special_tokens = False
+class PromptTokenizer(Protocol):
+    """A tokenizer and its chat template, as a backend implements them."""
+
+    @property
+    def controls(self) -> Collection[str]:
+        """The texts that are read as control tokens."""
+        ...
+
+    @property
+    def beginning(self) -> Sequence[int]:
+        """What the model puts before a text: the BOS token, or nothing."""
+        ...
+
+    @property
+    def first(self) -> int:
+        """The token before an empty text: BOS, or EOS for a model without one."""
+        ...
+
+    @property
+    def has_template(self) -> bool:
+        """Whether there is a chat template."""
+        ...
+
+    def apply_template(self, turns: list[dict[str, str]], *, answer: bool, think: bool) -> str:
+        """Render turns of `role` and `content`; raises what the template raises.
+
+        With `answer` the generation prompt follows. Without `think` the template is given
+        `enable_thinking=False`.
+        """
+        ...
+
+    def encode(self, text: str, *, special: bool) -> list[int]:
+        """Return the token ids; with `special` marks in the text become control tokens."""
+        ...
+
+    def spans(self, text: str, *, special: bool) -> list[tuple[int, int]]:
+        """Return the half-open character range of each of these tokens."""
+        ...
+
+
+def check_fits(tokens: int, context: int, name: str) -> None:
+    """Raise ContextTooSmall if a prompt of so many tokens does not fit a model's window."""
+    if tokens > context:
+        raise ContextTooSmall(
+            f"the prompt does not fit {name}",
+            f"it has {tokens} tokens and the window {context}",
+            "give fewer or shorter passages, or a model with a larger window",
+        )
 
 
 def _merge_system(turns: list[dict[str, str]]) -> list[dict[str, str]]:
