@@ -125,6 +125,10 @@ class AnswerInProgress:
         sums = weights.cumsum()
         return int(sums.searchsorted(self._random.random() * sums[-1], side="right"))
 
+    def forced_tokens(self) -> list[int]:
+        """Return what the grammar forces to come next, in one spelling of it."""
+        return [] if self._grammar is None else self._grammar.forced_tokens()
+
     def add(self, token: int) -> None:
         """Add a token, which the grammar must allow; if the answer ends, set the outcome.
 

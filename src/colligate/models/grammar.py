@@ -85,6 +85,10 @@ class Grammar:
         allowed[[end for end in ends if end < vocabulary]] = self._matcher.is_accepting()
         return allowed
 
+    def forced_tokens(self) -> list[int]:
+        """Return tokens that must come next in one spelling of them; often there are none."""
+        return list(self._matcher.compute_ff_tokens())
+
     def advance(self, token: int) -> None:
         """Move on by an allowed token."""
         self._matcher.consume_token(token)

@@ -108,15 +108,16 @@ T = TypeVar("T")
 
 async def streamed(
     threads: Threads,
-    generate: Callable[[Callable[[str], None]], T],
+    begin: Callable[[Callable[[str], None]], Callable[[], T]],
     halt: Callable[[], None],
     on_token: OnToken | None,
     *,
     inside_thinking: bool = False,
 ) -> T:
-    """Run `generate` in a thread and pass its pieces to `on_token` in this event loop.
+    """Generate text in a thread and pass its pieces to `on_token` in this event loop.
 
-    Thinking is removed. `halt` is called when the answer is not needed any more: the caller was
+    `begin` gets the function to call with each piece, from any thread, and returns the work for
+    the thread. Thinking is removed. `halt` is called when the answer is not needed any more: the caller was
     cancelled, `on_token` raised an error, or the event loop was closed.
     """
     loop = asyncio.get_running_loop()
@@ -128,7 +129,7 @@ async def streamed(
         except RuntimeError:  # the loop was closed
             halt()
 
-    answer = threads.run(lambda: generate(forward))
+    answer = threads.run(begin(forward))
     answer.add_done_callback(lambda _: pieces.put_nowait(None))
     try:
         visible = ThinkingFilter(inside=inside_thinking)

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from colligate.concurrency import Threads
 from colligate.errors import MissingCapability, ModelError
+from colligate.models.attention import choose_layers, read_question
 from colligate.models.base import (
     Capability,
     ChatRequest,
@@ -121,16 +122,16 @@ class HFModel:
     async def _generate(
         self, request: GenerationRequest, on_token: OnToken | None, inside: bool
     ) -> GeneratedText:
-        def generate(forward: Callable[[str], None]) -> GeneratedText:
-            request.on_piece = forward
-            return generator.run(request)
-
         generator = await self._parts.open_generator()
-        # Submitted here, so that it joins the answers in progress instead of waiting for their end.
-        generator.submit(request)
+
+        def begin(forward: Callable[[str], None]) -> Callable[[], GeneratedText]:
+            request.on_piece = forward
+            generator.submit(request)  # it joins the answers in progress
+            return lambda: generator.run(request)
+
         try:
             return await streamed(
-                self._parts.computing, generate, request.halt.set, on_token, inside_thinking=inside
+                self._parts.computing, begin, request.halt.set, on_token, inside_thinking=inside
             )
         except PassStopped:
             raise self._parts.closed() from None
@@ -339,20 +340,8 @@ def compute_attention(
     See `AttentionModel.attention` for the parameters and errors. Keys and values of the whole
     prompt are remembered for prompts with the same prefix.
     """
-    text = prompt if isinstance(prompt, str) else prompt[-1].content if prompt else ""
-    if not text:
-        raise ValueError("there is no text to attend to")
-    for start, end in spans:
-        if not 0 <= start <= end <= len(text):
-            raise ValueError(f"no span {start}-{end} in a text of {len(text)} characters")
-    ids, covered = prompts.encode_question(prompt)
-    first = len(ids) - 1
-    if query is not None:
-        if not 0 <= query < len(text):
-            raise ValueError(f"no query at {query} in a text of {len(text)} characters")
-        first = next(i for i, (_, end) in enumerate(covered) if end > query)
-    row = _compute_row(runtime, ids, first, layers, adapter, stop)
-    return [_average_span(row, covered, span) for span in spans]
+    ids, first, average = read_question(prompts, prompt, spans, query)
+    return average(_compute_row(runtime, ids, first, layers, adapter, stop))
 
 
 def _compute_row(
@@ -393,23 +382,10 @@ def _sum_rows(
             "its implementation in transformers does not return it",
             "use a model of another architecture",
         )
-    first, last = (round(share * len(attentions)) for share in depths)
-    counted = attentions[max(0, first) : max(0, last)]
-    if not counted:
-        raise ValueError(f"none of the {len(attentions)} layers is between the depths {depths}")
+    counted = [attentions[i] for i in choose_layers(len(attentions), depths)]
     total = runtime.torch.zeros(size, dtype=runtime.torch.float32)
     for layer in counted:
         row = layer[0].float().mean(dim=0).sum(dim=0).cpu()
         # A layer with a sliding window may leave out the tokens before it.
         total[end - len(row) : end] += row
     return total / len(counted)
-
-
-def _average_span(
-    row: Sequence[float], covered: Sequence[tuple[int, int]], span: tuple[int, int]
-) -> float:
-    start, end = span
-    inside = [
-        mass for mass, (a, b) in zip(row, covered, strict=True) if max(a, start) < min(b, end)
-    ]
-    return sum(inside) / len(inside) if inside else 0.0

@@ -1,36 +1,27 @@
-"""GGUF models in this process: llama.cpp through xllamacpp, in its own threads.
-
-Prompts that begin alike share their work: llama.cpp keeps the keys and values of the last prompts
-and computes only from the first token that differs, so common text must come first.
-"""
+"""GGUF models in this process: chat, likelihood, labels, attention and adapters by llama.cpp."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
-import secrets
-import threading
 import weakref
-from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import partial
-from itertools import groupby
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from copy import copy
+from datetime import datetime
+from functools import cache, cached_property, partial
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from threading import Event
+from typing import Any
 
-import httpx2
+from jinja2 import Template
+from jinja2.exceptions import TemplateError
+from jinja2.ext import loopcontrols
+from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from colligate.concurrency import Threads, physical_cores, wait_without_spinning
-from colligate.errors import (
-    ContextTooSmall,
-    MissingCapability,
-    ModelError,
-    RequestRefused,
-    ServerFailed,
-    WeightsUnavailable,
-)
+from colligate.concurrency import Threads, physical_cores
+from colligate.errors import MissingCapability, ModelError
+from colligate.models.attention import read_question
 from colligate.models.base import (
     Capability,
     ChatRequest,
@@ -38,37 +29,40 @@ from colligate.models.base import (
     LabelOdds,
     Message,
     OnToken,
+    Prompt,
     Usage,
-    blunt,
     encodable,
-    marks,
     window,
 )
+from colligate.models.decoding import GeneratedText, GenerationRequest, PassStopped
 from colligate.models.gguf import read_header
+from colligate.models.grammar import Grammars
 from colligate.models.label_odds import odds_of, require_labels
+from colligate.models.llama.adapters import convert_adapter
+from colligate.models.llama.api import Model, load_library
+from colligate.models.llama.engine import AttentionRequest, LlamaEngine, Request, ScoreRequest
+from colligate.models.llama.libraries import pull_libraries
+from colligate.models.prompts import Prompts
 from colligate.models.thinking import split_thinking, streamed
-
-wait_without_spinning()
-
-import xllamacpp  # noqa: E402 (libgomp reads the setting when it is loaded)
-
-T = TypeVar("T")
+from colligate.models.weights import home
 
 _LONGEST_WINDOW = 16384
 
 
 class LlamaCpp:
-    """A GGUF file as a chat, likelihood and label model. It is loaded at the first call.
+    """A GGUF file as a model with all capabilities. It is loaded at the first call.
 
-    `context_tokens` is the limit for prompt and answer of one call together; by default the
-    length the model was trained with, at most 16,384, and halved until the keys and values of all
-    `parallel` calls fit a quarter of the machine's memory. `threads` defaults to the physical
-    cores. UnknownModel if there is no such file, WeightsUnavailable if it cannot be loaded.
+    Simultaneous calls are computed together, at most `parallel` answers. `context_tokens` is the
+    limit for prompt and answer of one call together; by default the length the model was trained
+    with, at most 16,384, and halved until its keys and values fit a quarter of the machine's
+    memory. `threads` defaults to the physical cores.
+
+    Raises:
+        UnknownModel: there is no such file.
+        WeightsUnavailable: it cannot be loaded, or llama.cpp's libraries are missing.
     """
 
-    capabilities = frozenset(
-        {Capability.CHAT, Capability.STRUCTURED, Capability.LIKELIHOOD, Capability.LABELS}
-    )
+    capabilities = frozenset(Capability)
 
     def __init__(
         self,
@@ -76,71 +70,79 @@ class LlamaCpp:
         *,
         name: str,
         context_tokens: int | None = None,
-        parallel: int = 1,
+        parallel: int = 8,
         threads: int | None = None,
     ) -> None:
         path = Path(path).expanduser()
         header = read_header(path)
-        context = context_tokens or window(
-            header.context_tokens,
-            header.kv_bytes_per_token,
-            most=_LONGEST_WINDOW,
-            parallel=parallel,
-        )
         stat = path.stat()
         self.name = name
         self.version = f"{stat.st_size}-{stat.st_mtime_ns}"  # of the file's content
-        self.context_tokens = context
-        self._engine = LlamaEngine(path, name, context, parallel, threads or physical_cores())
-        self._threads = Threads(name, parallel)
-        # At interpreter exit the native threads must be gone before Python's memory is.
-        self._finalizer = weakref.finalize(self, self._engine.close)
-
-    async def chat(self, request: ChatRequest, on_token: OnToken | None = None) -> Completion:
-        """Make one call. With a schema the text satisfies it, unless it is cut at the limit."""
-        body: dict[str, Any] = {
-            "max_tokens": request.max_tokens,
-            "temperature": request.temperature,
-            "stop": [string for string in request.stop if string],
-        }
-        if request.seed is not None:
-            body["seed"] = request.seed
-        if request.schema is not None:
-            named = {"name": "answer", "schema": dict(request.schema)}
-            body["response_format"] = {"type": "json_schema", "json_schema": named}
-
-        stopped = threading.Event()
-        return await streamed(
-            self._threads,
-            lambda forward: self._engine.chat(request.messages, body, forward, stopped),
-            stopped.set,
-            on_token,
+        self.context_tokens = context_tokens or window(
+            header.context_tokens, header.kv_bytes_per_token, most=_LONGEST_WINDOW
+        )
+        self._adapter = ""
+        self._parts = _SharedParts(
+            path, name, self.context_tokens, parallel, threads or physical_cores()
         )
 
-    async def likelihoods(self, pairs: Sequence[tuple[str, str]]) -> list[list[float]]:
-        """Return likelihoods.
+    async def chat(self, request: ChatRequest, on_token: OnToken | None = None) -> Completion:
+        """Answer messages. With a schema the text satisfies it, unless it is cut at the limit."""
+        parts = self._parts
+        # In the tokenizer's thread: a prompt must not wait for the answers in progress.
+        generation, inside = await parts.reading.run(lambda: self._encode(request))
+        with parts.stoppable(generation.halt):
+            generated = await self._generate(generation, on_token, inside)
+        text, thinking = split_thinking(("<think>" if inside else "") + generated.text)
+        return Completion(
+            text=text,
+            usage=Usage(generated.input_tokens, generated.output_tokens, generated.cached_tokens),
+            model=self.name,
+            finish_reason=generated.finish_reason,
+            thinking=thinking,
+            warnings=() if parts.prompts.has_template else (_no_template(self.name),),
+        )
 
-        Pairs are computed in the order of their prefixes, because llama.cpp keeps the common
-        beginning of two neighbours. Different prefixes run at once where there are several slots.
-        """
-        together: dict[str, list[int]] = {}
-        for index, (prefix, _) in enumerate(pairs):
-            together.setdefault(prefix, []).append(index)
-        prefixes = sorted(together)
+    def _encode(self, request: ChatRequest) -> tuple[GenerationRequest, bool]:
+        """Return what to generate, and whether the answer begins inside a block of thinking."""
+        prompts, schema = self._parts.prompts, request.schema
+        rendered = prompts.render(request.messages, think=schema is None)
+        generation = GenerationRequest(
+            prompts.encode(rendered),
+            request.max_tokens,
+            temperature=request.temperature,
+            seed=request.seed,
+            stop=tuple(string for string in request.stop if string),
+            grammar=None if schema is None else self._parts.grammars.compile(schema),
+            adapter=self._adapter,
+        )
+        return generation, prompts.opens_thinking(rendered)
 
-        def score(prefix: str, stopped: threading.Event) -> list[list[float]]:
-            before = self._engine.tokens(prefix, beginning=True)
-            pieces = [self._engine.pieces(pairs[index][1]) for index in together[prefix]]
-            return [_score(self._engine, before, tokens, stopped) for tokens in pieces]
+    async def _generate(
+        self, request: GenerationRequest, on_token: OnToken | None, inside: bool
+    ) -> GeneratedText:
+        engine = await self._parts.open_engine()
 
-        calls = [asyncio.ensure_future(self._stoppable(partial(score, p))) for p in prefixes]
+        def begin(forward: Callable[[str], None]) -> Callable[[], GeneratedText]:
+            request.on_piece = forward
+            engine.submit(request)  # it joins the answers in progress
+            return lambda: engine.run(request)
+
         try:
-            found = dict(zip(prefixes, await asyncio.gather(*calls), strict=True))
-        finally:
-            for call in calls:
-                call.cancel()
-        scored = {i: s for p in prefixes for i, s in zip(together[p], found[p], strict=True)}
-        return [scored[index] for index in range(len(pairs))]
+            return await streamed(
+                self._parts.computing, begin, request.halt.set, on_token, inside_thinking=inside
+            )
+        except PassStopped:
+            raise self._parts.closed() from None
+
+    async def likelihoods(self, pairs: Sequence[tuple[str, str]]) -> list[list[float]]:
+        """Return likelihoods; what the texts begin with is computed once."""
+
+        def read(prompts: Prompts) -> list[tuple[list[int], list[int]]]:
+            prefixes = {p: prompts.encode_literal(p, beginning=True) for p, _ in pairs}
+            return [(prefixes[p], prompts.encode_literal(text)) for p, text in pairs]
+
+        return await self._score(read)
 
     async def labels(
         self, messages: Sequence[Message], labels: Sequence[str], *, forced: str = ""
@@ -148,393 +150,239 @@ class LlamaCpp:
         """Return the odds of each label, scored by all its tokens."""
         require_labels(labels)
 
-        def score(stopped: threading.Event) -> LabelOdds:
-            engine = self._engine
-            before = engine.prompt_tokens(messages) + engine.tokens(forced)
-            pieces = {label: engine.pieces(label) for label in labels}
-            scores = {key: sum(_score(engine, before, p, stopped)) for key, p in pieces.items()}
-            return odds_of(scores)
+        def read(prompts: Prompts) -> list[tuple[list[int], list[int]]]:
+            prefix = prompts.encode(prompts.render(messages, think=False))
+            prefix += prompts.encode_literal(forced)
+            return [(prefix, prompts.encode_literal(label)) for label in labels]
 
-        return await self._stoppable(score)
+        scores = await self._score(read)
+        return odds_of({label: sum(s) for label, s in zip(labels, scores, strict=True)})
+
+    async def _score(
+        self, read: Callable[[Prompts], list[tuple[list[int], list[int]]]]
+    ) -> list[list[float]]:
+        """Return the log-probabilities of each second list of tokens after the first."""
+        pairs = await self._parts.reading.run(lambda: read(self._parts.prompts))
+        wanted = [(tuple(before + after), len(before)) for before, after in pairs]
+        halt = Event()
+        requests = {
+            key: ScoreRequest(list(key[0]), key[1], self._adapter, halt)
+            for key in wanted
+            if key[1] < len(key[0])
+        }
+        await self._parts.compute(list(requests.values()), halt)
+        found = {key: request.outcome for key, request in requests.items()}
+        return [list(found.get(key) or []) for key in wanted]  # type: ignore[arg-type]
+
+    async def attention(
+        self,
+        prompt: Prompt,
+        spans: Sequence[tuple[int, int]],
+        *,
+        query: int | None = None,
+        layers: tuple[float, float] = (0.0, 1.0),
+    ) -> list[float]:
+        parts = self._parts
+        with _known_places(self.name):
+            ids, first, average = await parts.reading.run(
+                lambda: read_question(parts.prompts, prompt, spans, query)
+            )
+        request = AttentionRequest(ids, first, layers, self._adapter)
+        await parts.compute([request], request.halt)
+        return average(request.outcome)
+
+    async def with_adapter(self, adapter: str | Path) -> LlamaCpp:
+        """Return the same weights with a LoRA adapter: a GGUF file, a folder of PEFT, or hub name.
+
+        A folder of PEFT is converted once.
+        """
+        parts = self._parts
+        path = await parts.reading.run(
+            lambda: convert_adapter(adapter, parts.path, home() / "adapters")
+        )
+        engine = await parts.open_engine()
+        key = await parts.computing.run(lambda: engine.add_adapter(path))
+        stat = path.stat()
+        view = copy(self)
+        view.name = f"{parts.name}+{adapter}"
+        view.version = f"{self.version}+{path.name}-{stat.st_size}-{stat.st_mtime_ns}"
+        view._adapter = key
+        return view
 
     async def count_tokens(self, text: str) -> int:
-        return await self._threads.run(lambda: len(self._engine.tokens(text)))
+        return await self._parts.reading.run(lambda: len(self._parts.prompts.encode_literal(text)))
 
     async def count_prompt(self, messages: Sequence[Message]) -> int:
-        return await self._threads.run(lambda: len(self._engine.prompt_tokens(messages)))
+        def count() -> int:
+            prompts = self._parts.prompts
+            return len(prompts.encode(prompts.render(messages)))
+
+        return await self._parts.reading.run(count)
 
     async def token_spans(self, text: str) -> list[tuple[int, int]]:
         """Return `find_token_spans` of the text; MissingCapability if its tokens rewrite it."""
-        tokens = await self._threads.run(lambda: self._engine.pieces(text))
-        try:
-            return find_token_spans(encodable(text), [token.piece for token in tokens])
-        except ValueError as error:
-            raise MissingCapability(
-                f"{self.name} cannot tell where the tokens of a text are",
-                "its tokenizer rewrites the text",
-                "use another model",
-            ) from error
+        with _known_places(self.name):
+            return await self._parts.reading.run(lambda: self._parts.prompts.token_spans(text))
 
     async def aclose(self) -> None:
-        self._engine.stop()  # the calls under way fail
-        await self._threads.aclose()
-        await asyncio.to_thread(self._finalizer)
-
-    async def _stoppable(self, work: Callable[[threading.Event], T]) -> T:
-        """Run work; cancelling stops it after the next token or batch of the prompt."""
-        stopped = threading.Event()
-        try:
-            return await self._threads.run(lambda: work(stopped))
-        finally:
-            stopped.set()
+        if not self._adapter:  # the base owns the weights
+            await self._parts.aclose()
 
 
-# llama.cpp's server object in this process, without asyncio
-
-_BATCH = 128  # prompt tokens between two chances to cancel; larger is no faster on a CPU
-_PROMPT_CACHE_MIB = 512
+def _no_template(name: str) -> str:
+    return f"{name} has no chat template: it is not an instruction model, and was given plain text"
 
 
-class Token(NamedTuple):
-    """A token and its bytes, which need not be whole characters."""
+@contextmanager
+def _known_places(name: str) -> Iterator[None]:
+    try:
+        yield
+    except UnknownPlaces as error:
+        raise MissingCapability(
+            f"{name} cannot tell where the tokens of a text are",
+            "its tokenizer rewrites the text",
+            "use another model",
+        ) from error
 
-    id: int
-    piece: bytes
 
+class _SharedParts:
+    """The parts that a model and its adapted views share, each made when it is first needed.
 
-@dataclass
-class LlamaEngine:
-    """A model file in llama.cpp, loaded at the first call. Several threads may call it.
-
-    Calls that compute take `stopped`, an event that ends them with ModelError after the next token
-    or batch of the prompt; `stop` ends all of them.
+    The tokenizer is used in the thread `reading`, the weights in `computing`, so that reading a
+    prompt and counting its tokens never wait for answers in progress.
     """
 
-    path: Path
-    name: str
-    context: int
-    parallel: int
-    threads: int
+    def __init__(self, path: Path, name: str, context: int, parallel: int, threads: int) -> None:
+        self.path = path
+        self.name = name
+        self.reading = Threads(f"{name} (tokenizer)")
+        self.computing = Threads(name)
+        self._options = {"context": context, "parallel": parallel, "threads": threads}
+        self._engine: LlamaEngine | None = None
+        self._vocabulary: Model | None = None
+        self._stops: set[Event] = set()
+        # At interpreter exit native memory must be freed before Python's is.
+        self._finalizer = weakref.finalize(self, _close, self.__dict__)
 
-    def __post_init__(self) -> None:
-        self._lock = threading.Lock()
-        self._closing = threading.Event()
-        self._server: Any = None
-        self._http: httpx2.Client | None = None
-        self._beginning: list[int] = []
-        self._marks: list[str] = []
+    @cached_property
+    def vocabulary(self) -> Model:
+        """The file without its weights. In `reading`."""
+        self._vocabulary = Model(load_library(pull_libraries()), self.path, weights=False)
+        return self._vocabulary
 
-    def chat(
-        self,
-        messages: Sequence[Message],
-        request: dict[str, Any],
-        on_piece: Callable[[str], None],
-        stopped: threading.Event,
-    ) -> Completion:
-        """Stream one answer; `request` is the request without its messages."""
-        content: list[str] = []
-        thinking: list[str] = []
-        finish_reason, usage = "stop", Usage()
+    @cached_property
+    def prompts(self) -> Prompts:
+        """The tokenizer and its template. In `reading`."""
+        return Prompts(LlamaTokenizer(self.vocabulary), self.name)
 
-        def on_event(event: dict[str, Any]) -> None:
-            nonlocal finish_reason, usage
-            for choice in event["choices"]:
-                finish_reason = choice["finish_reason"] or finish_reason
-                thinking.append(choice["delta"].get("reasoning_content") or "")
-                if piece := choice["delta"].get("content"):
-                    content.append(piece)
-                    on_piece(piece)
-            if spent := event.get("usage"):
-                usage = Usage(
-                    input_tokens=spent["prompt_tokens"],
-                    output_tokens=spent["completion_tokens"],
-                    cached_tokens=spent["prompt_tokens_details"]["cached_tokens"],
-                )
+    @cached_property
+    def grammars(self) -> Grammars:
+        """The compiler of schemas. In `reading`."""
+        return Grammars(self.vocabulary.constrainer)
 
-        request = {
-            **request,
-            "messages": self._turns(messages),
-            "stream_options": {"include_usage": True},
-        }
-        self._stream("chat_completions", request, on_event, stopped)
-        text, inline_thinking = split_thinking("".join(content))
-        thoughts = "\n\n".join(filter(None, ("".join(thinking).strip(), inline_thinking)))
-        return Completion(text, usage, self.name, finish_reason, thoughts)
+    async def open_engine(self) -> LlamaEngine:
+        """Load the weights, at the first call."""
 
-    def complete(
-        self, prompt: list[int], request: dict[str, Any], stopped: threading.Event
-    ) -> list[dict[str, Any]]:
-        """Return llama.cpp's entry for each token it writes after a prompt."""
-        written: list[dict[str, Any]] = []
+        def load() -> LlamaEngine:
+            if self._engine is None:
+                library = load_library(pull_libraries())
+                self._engine = LlamaEngine(library, self.path, self.name, **self._options)
+            return self._engine
 
-        def on_event(event: dict[str, Any]) -> None:
-            for choice in event["choices"]:
-                written.extend((choice.get("logprobs") or {}).get("content", []))
+        return self._engine or await self.computing.run(load)
 
-        self._stream("completions", {**request, "prompt": prompt}, on_event, stopped)
-        return written
+    async def compute(self, requests: Sequence[Request], halt: Event) -> None:
+        """Give requests their outcomes; they are stopped when nobody waits for them any more."""
+        engine = await self.open_engine()
+        with self.stoppable(halt):
+            for request in requests:
+                engine.submit(request)
+            try:
+                await self.computing.run(lambda: [engine.run(request) for request in requests])
+            except PassStopped:
+                raise self.closed() from None
 
-    def tokens(self, text: str, *, special: bool = False, beginning: bool = False) -> list[int]:
-        """Return token ids. `special` reads marks like <|im_start|> as control tokens.
+    @contextmanager
+    def stoppable(self, stop: Event) -> Iterator[None]:
+        """Set `stop` when the block is left, or when the model is closed meanwhile."""
+        self._stops.add(stop)
+        try:
+            yield
+        finally:
+            stop.set()
+            self._stops.discard(stop)
 
-        `beginning` puts the BOS token before them, for models that use one; an empty text gets one
-        in any case, since something must come before the first token.
-        """
-        ids: list[int] = self._tokenize(text, parse_special=special, add_special=beginning)
-        return ids if ids or not beginning else self._beginning
+    def closed(self) -> ModelError:
+        """Make the error of a call during which the model was closed."""
+        return ModelError(f"{self.name} was closed", "during a call", "create the model again")
 
-    def pieces(self, text: str, *, special: bool = False) -> list[Token]:
-        """Return the same tokens, each with its bytes."""
-        found = self._tokenize(text, parse_special=special, add_special=False, with_pieces=True)
-        return [Token(token["id"], _bytes(token["piece"])) for token in found]
+    async def aclose(self) -> None:
+        """Stop the calls in progress and free the memory. Safe to call twice."""
+        for stop in list(self._stops):
+            stop.set()
+        await self.computing.aclose()
+        await self.reading.aclose()
+        await asyncio.to_thread(self._finalizer)
 
-    def prompt_tokens(self, messages: Sequence[Message]) -> list[int]:
-        """Return the tokens of messages in the template, up to where the answer begins."""
-        prompt = self._post("/apply-template", {"messages": self._turns(messages)})["prompt"]
-        return self.tokens(prompt, special=True, beginning=True)
 
-    def vocabulary(self) -> int:
-        """Return the number of tokens that the model knows."""
-        self._load()
-        return int(self._request("GET", "/v1/models")["data"][0]["meta"]["n_vocab"])
+def _close(parts: dict[str, Any]) -> None:
+    for name in ("_engine", "_vocabulary"):
+        if parts[name] is not None:
+            parts[name].close()
 
-    def too_small(self, needed: int) -> ContextTooSmall:
-        """Return the error for a prompt of so many tokens."""
-        return ContextTooSmall(
-            f"the prompt does not fit {self.name}",
-            f"it has {needed} tokens and the window {self.context}",
-            "give fewer or shorter passages, or a model with a larger window",
+
+# The tokenizer and the chat template of the file
+
+
+class LlamaTokenizer:
+    """The vocabulary and template of a GGUF file, a `PromptTokenizer`."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        self.controls = frozenset(
+            model.piece(token).decode(errors="replace") for token in model.controls()
+        )
+        self.beginning = [model.bos] if model.adds_bos else []
+        self.first = model.eos if model.bos < 0 else model.bos
+        self._template = model.template()
+
+    @property
+    def has_template(self) -> bool:
+        return self._template is not None
+
+    def apply_template(self, turns: list[dict[str, str]], *, answer: bool, think: bool) -> str:
+        assert self._template is not None
+        options = {} if think else {"enable_thinking": False}
+        bos, eos = (
+            self._model.piece(token).decode(errors="replace") if token >= 0 else ""
+            for token in (self._model.bos, self._model.eos)
+        )
+        return _compile_template(self._template).render(
+            messages=turns, add_generation_prompt=answer, bos_token=bos, eos_token=eos, **options
         )
 
-    def stop(self) -> None:
-        """End the calls under way, and refuse later ones."""
-        self._closing.set()
+    def encode(self, text: str, *, special: bool) -> list[int]:
+        return self._model.tokenize(encodable(text), special=special)
 
-    def close(self) -> None:
-        """Free the model. Safe to call twice."""
-        with self._lock:
-            self._server = None
-            if self._http is not None:
-                self._http.close()
-                self._http = None
-
-    def _turns(self, messages: Sequence[Message]) -> list[dict[str, str]]:
-        return [{"role": m.role, "content": self._disarm(m.content)} for m in messages]
-
-    def _disarm(self, text: str) -> str:
-        # The template's marks are read as control tokens, so the same marks in the text itself
-        # must be made letters before.
-        self._load()
-        text = blunt(text, self._marks)
-        while (read := self.tokens(text, special=True)) != (letters := self.tokens(text)):
-            more = Counter(read) - Counter(letters)
-            found = (token for token in self.pieces(text, special=True) if token.id in more)
-            spelt = dict.fromkeys(token.piece.decode(errors="replace") for token in found)
-            controls = [mark for mark in spelt if self._is_control(mark)]
-            if not controls:
-                raise RequestRefused(
-                    f"{self.name} refused a text", "it reads control tokens that are not in it"
-                )
-            text = blunt(text, controls)
-        return text
-
-    def _is_control(self, mark: str) -> bool:
-        read = self.tokens(mark, special=True)
-        return len(read) == 1 and read != self.tokens(mark)
-
-    def _stream(
-        self,
-        route: str,
-        request: dict[str, Any],
-        on_event: Callable[[dict[str, Any]], None],
-        stopped: threading.Event,
-    ) -> None:
-        failure: dict[str, Any] | None = None
-        cut = False
-
-        def on_chunk(chunk: str) -> bool:
-            nonlocal failure, cut
-            event = json.loads(chunk)
-            if "error" in event:
-                failure = event
-                return True
-            on_event(event)
-            cut = stopped.is_set() or self._closing.is_set()
-            return cut
-
-        server = self._load()
-        # Progress through the prompt is reported, so that a long one can be stopped as well.
-        request = {**request, "stream": True, "return_progress": True}
-        try:
-            getattr(server, f"handle_{route}")(json.dumps(request), on_chunk)
-        except (ValueError, RuntimeError) as error:  # Exceptions of C++, e.g. for a bad schema.
-            kind = RequestRefused if isinstance(error, ValueError) else ServerFailed
-            raise kind(f"{self.name} refused the call", str(error)) from error
-        if failure is not None:
-            raise self._error(failure)
-        if cut:
-            raise ModelError(f"a call to {self.name} was stopped", "it was cancelled or closed")
-
-    def _load(self) -> Any:
-        with self._lock:
-            if self._closing.is_set():
-                raise ModelError(f"{self.name} was closed", "", "open the model again")
-            if self._server is None:
-                server, self._http = self._start()
-                try:
-                    self._learn()
-                except BaseException:
-                    self._http.close()
-                    raise
-                self._server = server
-            return self._server
-
-    def _learn(self) -> None:
-        """Learn the tokens that begin a text, and the marks that count as control tokens.
-
-        Those are the BOS and EOS tokens, and the marks that the template itself writes: some
-        models mark their turns in ordinary letters, as [INST].
-        """
-        props = self._request("GET", "/props")
-        ends = [props.get("bos_token") or "", props.get("eos_token") or ""]
-        request = {"content": ends[0] or ends[1] or "\n", "parse_special": True}
-        self._beginning = self._request("POST", "/tokenize", request)["tokens"]
-        written = "\n".join(ends)
-        turns = [{"role": r, "content": "."} for r in ("system", "user", "assistant", "user")]
-        for probe in (turns, turns[1:]):  # some templates refuse a system's turn
-            with contextlib.suppress(RequestRefused, ServerFailed):
-                written += self._request("POST", "/apply-template", {"messages": probe})["prompt"]
-                break
-        self._marks = marks(written)
-
-    def _start(self) -> tuple[Any, httpx2.Client]:
-        params = xllamacpp.CommonParams()
-        params.model.path = str(self.path)
-        params.n_ctx = self.context * self.parallel
-        params.n_parallel = self.parallel
-        params.n_batch = _BATCH
-        params.warmup = False
-        params.verbosity = -1
-        params.cache_ram_mib = _PROMPT_CACHE_MIB
-        for cpu in (params.cpuparams, params.cpuparams_batch):
-            cpu.n_threads = self.threads
-        # llama.cpp opens a loopback port, which we use to tokenise; the key keeps others out.
-        key = secrets.token_urlsafe(32)
-        params.api_keys = [key]
-        try:
-            server = xllamacpp.Server(params)
-        except RuntimeError as error:
-            raise WeightsUnavailable(
-                f"cannot load {self.path}",
-                "llama.cpp cannot read it: it is damaged, of an unknown kind, or too large",
-                "download it again, or use another model",
-            ) from error
-        http = httpx2.Client(
-            base_url=server.listening_address,
-            headers={"Authorization": f"Bearer {key}"},
-            timeout=60,
-            trust_env=False,
-        )
-        return server, http
-
-    def _tokenize(self, text: str, **options: bool) -> list[Any]:
-        tokens: list[Any] = self._post("/tokenize", {"content": encodable(text), **options})[
-            "tokens"
-        ]
-        return tokens
-
-    def _post(self, route: str, request: dict[str, Any]) -> dict[str, Any]:
-        self._load()
-        return self._request("POST", route, request)
-
-    def _request(self, method: str, route: str, request: object = None) -> dict[str, Any]:
-        assert self._http is not None
-        try:
-            answer: dict[str, Any] = self._http.request(method, route, json=request).json()
-        except (httpx2.HTTPError, ValueError) as error:
-            raise ServerFailed(f"{self.name} does not answer", str(error)) from error
-        if "error" in answer:
-            raise self._error(answer)
-        return answer
-
-    def _error(self, answer: dict[str, Any]) -> ModelError:
-        error = answer["error"]
-        if error.get("type") == "exceed_context_size_error":
-            return self.too_small(error["n_prompt_tokens"])
-        kind = RequestRefused if error.get("code", 500) < 500 else ServerFailed
-        return kind(f"{self.name} refused the call", str(error.get("message", "")))
+    def spans(self, text: str, *, special: bool) -> list[tuple[int, int]]:
+        pieces = [self._model.piece(token) for token in self.encode(text, special=special)]
+        return find_token_spans(encodable(text), pieces)
 
 
-def _bytes(piece: str | list[int]) -> bytes:
-    return piece.encode() if isinstance(piece, str) else bytes(piece)
-
-
-# Log-probabilities of given text
-#
-# llama.cpp reports only those of tokens that it writes, so it is made to write the text: a grammar
-# of literal tokens leaves it one choice, and the numbers are those of the whole vocabulary, before
-# the grammar. A token that is not a whole character (a rare letter or an emoji is several) cannot
-# be written so: there the model writes another one, and the token is looked up among the
-# alternatives.
-
-_LIKELIEST = 2000  # looked through first: to list a whole vocabulary takes up to seconds
-_CERTAIN = 1e4
-
-
-def _score(
-    engine: LlamaEngine, prefix: list[int], continuation: list[Token], stopped: threading.Event
-) -> list[float]:
-    if continuation and len(prefix) + len(continuation) > engine.context:
-        raise engine.too_small(len(prefix) + len(continuation))
-    scores: list[float] = []
-    context = list(prefix)
-    for writable, run in groupby(continuation, _writable):
-        ids = [token.id for token in run]
-        if writable:
-            scores += _score_by_writing(engine, context, ids, stopped)
-            context += ids
-            continue
-        for token in ids:
-            scores.append(_look_up(engine, context, token, stopped))
-            context.append(token)
-    return scores
-
-
-def _writable(token: Token) -> bool:
-    try:
-        return not token.piece.decode().startswith("\0")
-    except UnicodeDecodeError:
-        return False
-
-
-def _score_by_writing(
-    engine: LlamaEngine, context: list[int], ids: list[int], stopped: threading.Event
-) -> list[float]:
-    grammar = "root ::= " + " ".join(f"<[{token}]>" for token in ids)
-    request = {"max_tokens": len(ids), "grammar": grammar, "temperature": 0.0, "logprobs": 1}
-    tokens = engine.complete(context, request, stopped)
-    if [token["id"] for token in tokens] != ids:
-        raise ServerFailed(
-            f"{engine.name} cannot score this continuation", "llama.cpp wrote other tokens"
-        )
-    return [token["logprob"] for token in tokens]
-
-
-def _look_up(
-    engine: LlamaEngine, context: list[int], token: int, stopped: threading.Event
-) -> float:
-    # The token that is written instead must be a whole character to be reported at all.
-    whole = engine.tokens("a")[-1]
-    for most in (_LIKELIEST, engine.vocabulary()):
-        bias = [[whole, _CERTAIN]]
-        request = {"max_tokens": 1, "temperature": 0.0, "logprobs": most, "logit_bias": bias}
-        for written in engine.complete(context, request, stopped):
-            for alternative in written["top_logprobs"]:
-                if alternative["id"] == token:
-                    return float(alternative["logprob"])
-    raise ServerFailed(
-        f"{engine.name} cannot score this continuation", f"llama.cpp does not show token {token}"
+@cache
+def _compile_template(text: str) -> Template:
+    """Compile a chat template as transformers does; the file's author may be anyone."""
+    environment = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols]
     )
+    environment.filters["tojson"] = partial(json.dumps, ensure_ascii=False)
+    environment.globals["raise_exception"] = _refuse
+    environment.globals["strftime_now"] = lambda layout: datetime.now().strftime(layout)
+    return environment.from_string(text)
+
+
+def _refuse(why: str) -> None:
+    raise TemplateError(why)
 
 
 # The place of each token in a text, from the bytes it is written as
@@ -544,13 +392,17 @@ _BLANKS = set(b" \t\n\v\f\r")
 _LOWER_ONE_EIGHTH_BLOCK = "\u2581".encode()  # SentencePiece's space; it reads this one as a space
 
 
+class UnknownPlaces(ValueError):
+    """The tokens are not those of the text."""
+
+
 def find_token_spans(text: str, pieces: Sequence[bytes]) -> list[tuple[int, int]]:
     """Return the half-open character range of each token, given its bytes in UTF-8, in order.
 
     Tokens that share a character have the whole of it each. Blanks that a tokenizer adds
     (SentencePiece, at the beginning) have an empty range. Blanks that it leaves out are in no
-    token, nor are bytes that its vocabulary does not have at all. ValueError if the tokens are not
-    of this text.
+    token, nor are bytes that its vocabulary does not have at all. UnknownPlaces if the tokens are
+    not of this text.
 
     >>> find_token_spans("n\u00e9 \u6771", [b" n", b"\\xc3\\xa9", b" \\xe6\\x9d", b"\\xb1"])
     [(0, 1), (1, 2), (2, 4), (3, 4)]
@@ -570,7 +422,7 @@ def find_token_spans(text: str, pieces: Sequence[bytes]) -> list[tuple[int, int]
             start, at = _find(data, at, piece, may_be_missing)
         spans.append((letters[start], letters[at - 1] + 1 if at > start else letters[start]))
     if not may_be_missing.issuperset(data[at:]):
-        raise ValueError("the tokens end before the text")
+        raise UnknownPlaces("the tokens end before the text")
     return spans
 
 
@@ -586,7 +438,7 @@ def _find(data: bytes, at: int, piece: bytes, may_be_missing: set[int]) -> tuple
                 at = after
         while byte != _SPACE and data[at : at + 1] not in (bytes([byte]), b""):
             if data[at] not in may_be_missing:
-                raise ValueError("a token is not of the text")
+                raise UnknownPlaces("a token is not of the text")
             at += 1
         if data[at : at + 1] == bytes([byte]):
             width = 1
@@ -595,7 +447,7 @@ def _find(data: bytes, at: int, piece: bytes, may_be_missing: set[int]) -> tuple
         elif byte == _SPACE:
             continue
         else:
-            raise ValueError("the text ends before the tokens")
+            raise UnknownPlaces("the text ends before the tokens")
         start = at if start is None else start
         at += width
     return at if start is None else start, at

@@ -1,0 +1,543 @@
+"""The C interface of libllama: only what is used here, through ctypes.
+
+`load_library` opens the shared libraries of a folder and checks that their structures are those
+declared here. ctypes releases the GIL during each call, so other threads run while a batch is
+computed. A model or context must be used by one thread at a time.
+"""
+
+from __future__ import annotations
+
+import ctypes as c
+import logging
+import os
+import re
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colligate.errors import ServerFailed, WeightsUnavailable
+
+_logger = logging.getLogger(__name__)
+
+VERSION = "0.5.0"
+"""The version of llama.cpp whose structures are declared here."""
+
+FLASH_OFF, FLASH_ON = 0, 1
+F32, F16, Q8_0 = 0, 1, 8  # types of tensors, `ggml_type`
+
+EvalCallback = c.CFUNCTYPE(c.c_bool, c.c_void_p, c.c_bool, c.c_void_p)
+AbortCallback = c.CFUNCTYPE(c.c_bool, c.c_void_p)
+LogCallback = c.CFUNCTYPE(None, c.c_int, c.c_char_p, c.c_void_p)
+
+
+class ModelParams(c.Structure):
+    """`llama_model_params`."""
+
+    _fields_ = (
+        ("devices", c.c_void_p),
+        ("tensor_buft_overrides", c.c_void_p),
+        ("n_gpu_layers", c.c_int32),
+        ("split_mode", c.c_int),
+        ("load_mode", c.c_int),
+        ("lazy_mode", c.c_int),
+        ("main_gpu", c.c_int32),
+        ("tensor_split", c.c_void_p),
+        ("progress_callback", c.c_void_p),
+        ("progress_callback_user_data", c.c_void_p),
+        ("kv_overrides", c.c_void_p),
+        ("vocab_only", c.c_bool),
+        ("check_tensors", c.c_bool),
+        ("use_extra_bufts", c.c_bool),
+        ("no_host", c.c_bool),
+        ("no_alloc", c.c_bool),
+        ("load_mtp", c.c_bool),
+    )
+
+
+class ContextParams(c.Structure):
+    """`llama_context_params`."""
+
+    _fields_ = (
+        ("n_ctx", c.c_uint32),
+        ("n_batch", c.c_uint32),
+        ("n_ubatch", c.c_uint32),
+        ("n_seq_max", c.c_uint32),
+        ("n_rs_seq", c.c_uint32),
+        ("n_outputs_max", c.c_uint32),
+        ("n_outputs_max_per_seq", c.c_uint32),
+        ("n_threads", c.c_int32),
+        ("n_threads_batch", c.c_int32),
+        ("ctx_type", c.c_int),
+        ("rope_scaling_type", c.c_int),
+        ("pooling_type", c.c_int),
+        ("attention_type", c.c_int),
+        ("flash_attn_type", c.c_int),
+        ("rope_freq_base", c.c_float),
+        ("rope_freq_scale", c.c_float),
+        ("yarn_ext_factor", c.c_float),
+        ("yarn_attn_factor", c.c_float),
+        ("yarn_beta_fast", c.c_float),
+        ("yarn_beta_slow", c.c_float),
+        ("yarn_orig_ctx", c.c_uint32),
+        ("defrag_thold", c.c_float),
+        ("cb_eval", EvalCallback),
+        ("cb_eval_user_data", c.c_void_p),
+        ("type_k", c.c_int),
+        ("type_v", c.c_int),
+        ("abort_callback", AbortCallback),
+        ("abort_callback_data", c.c_void_p),
+        ("embeddings", c.c_bool),
+        ("offload_kqv", c.c_bool),
+        ("no_perf", c.c_bool),
+        ("op_offload", c.c_bool),
+        ("swa_full", c.c_bool),
+        ("kv_unified", c.c_bool),
+        ("samplers", c.c_void_p),
+        ("n_samplers", c.c_size_t),
+        ("ctx_other", c.c_void_p),
+    )
+
+
+class QuantizeParams(c.Structure):
+    """`llama_model_quantize_params`."""
+
+    _fields_ = (
+        ("nthread", c.c_int32),
+        ("ftype", c.c_int),
+        ("output_tensor_type", c.c_int),
+        ("token_embedding_type", c.c_int),
+        ("allow_requantize", c.c_bool),
+        ("quantize_output_tensor", c.c_bool),
+        ("only_copy", c.c_bool),
+        ("pure", c.c_bool),
+        ("keep_split", c.c_bool),
+        ("dry_run", c.c_bool),
+        ("imatrix", c.c_void_p),
+        ("kv_overrides", c.c_void_p),
+        ("tt_overrides", c.c_void_p),
+        ("prune_layers", c.c_void_p),
+        ("max_buf_size", c.c_size_t),
+    )
+
+
+class Batch(c.Structure):
+    """`llama_batch`."""
+
+    _fields_ = (
+        ("n_tokens", c.c_int32),
+        ("token", c.c_void_p),
+        ("embd", c.c_void_p),
+        ("pos", c.c_void_p),
+        ("n_seq_id", c.c_void_p),
+        ("seq_id", c.c_void_p),
+        ("logits", c.c_void_p),
+    )
+
+
+class Tensor(c.Structure):
+    """`ggml_tensor`, up to its name."""
+
+    _fields_ = (
+        ("type", c.c_int),
+        ("buffer", c.c_void_p),
+        ("ne", c.c_int64 * 4),
+        ("nb", c.c_size_t * 4),
+        ("op", c.c_int),
+        ("op_params", c.c_int32 * 16),
+        ("flags", c.c_int32),
+        ("src", c.c_void_p * 10),
+        ("view_src", c.c_void_p),
+        ("view_offs", c.c_size_t),
+        ("data", c.c_void_p),
+        ("name", c.c_char * 64),
+    )
+
+
+_LLAMA: dict[str, tuple[Any, ...]] = {  # function: result, arguments
+    "llama_version": (c.c_char_p,),
+    "llama_print_system_info": (c.c_char_p,),
+    "llama_backend_init": (None,),
+    "llama_log_set": (None, LogCallback, c.c_void_p),
+    "llama_supports_gpu_offload": (c.c_bool,),
+    "llama_model_default_params": (ModelParams,),
+    "llama_context_default_params": (ContextParams,),
+    "llama_model_quantize_default_params": (QuantizeParams,),
+    "llama_model_quantize": (c.c_uint32, c.c_char_p, c.c_char_p, c.POINTER(QuantizeParams)),
+    "llama_model_load_from_file": (c.c_void_p, c.c_char_p, ModelParams),
+    "llama_model_free": (None, c.c_void_p),
+    "llama_model_get_vocab": (c.c_void_p, c.c_void_p),
+    "llama_model_chat_template": (c.c_char_p, c.c_void_p, c.c_char_p),
+    "llama_model_meta_val_str": (c.c_int32, c.c_void_p, c.c_char_p, c.c_char_p, c.c_size_t),
+    "llama_model_n_layer": (c.c_int32, c.c_void_p),
+    "llama_model_n_swa": (c.c_int32, c.c_void_p),
+    "llama_model_is_recurrent": (c.c_bool, c.c_void_p),
+    "llama_model_is_hybrid": (c.c_bool, c.c_void_p),
+    "llama_vocab_n_tokens": (c.c_int32, c.c_void_p),
+    "llama_vocab_bos": (c.c_int32, c.c_void_p),
+    "llama_vocab_eos": (c.c_int32, c.c_void_p),
+    "llama_vocab_get_add_bos": (c.c_bool, c.c_void_p),
+    "llama_vocab_get_attr": (c.c_int, c.c_void_p, c.c_int32),
+    "llama_vocab_is_eog": (c.c_bool, c.c_void_p, c.c_int32),
+    "llama_tokenize": (
+        *(c.c_int32, c.c_void_p, c.c_char_p, c.c_int32),
+        *(c.c_void_p, c.c_int32, c.c_bool, c.c_bool),
+    ),
+    "llama_token_to_piece": (
+        *(c.c_int32, c.c_void_p, c.c_int32),
+        *(c.c_char_p, c.c_int32, c.c_int32, c.c_bool),
+    ),
+    "llama_init_from_model": (c.c_void_p, c.c_void_p, ContextParams),
+    "llama_free": (None, c.c_void_p),
+    "llama_decode": (c.c_int32, c.c_void_p, Batch),
+    "llama_get_logits_ith": (c.c_void_p, c.c_void_p, c.c_int32),
+    "llama_get_memory": (c.c_void_p, c.c_void_p),
+    "llama_memory_clear": (None, c.c_void_p, c.c_bool),
+    "llama_memory_seq_rm": (c.c_bool, c.c_void_p, c.c_int32, c.c_int32, c.c_int32),
+    "llama_memory_seq_cp": (None, c.c_void_p, c.c_int32, c.c_int32, c.c_int32, c.c_int32),
+    "llama_state_seq_get_size": (c.c_size_t, c.c_void_p, c.c_int32),
+    "llama_state_seq_get_data": (c.c_size_t, c.c_void_p, c.c_void_p, c.c_size_t, c.c_int32),
+    "llama_state_seq_set_data": (c.c_size_t, c.c_void_p, c.c_void_p, c.c_size_t, c.c_int32),
+    "llama_adapter_lora_init": (c.c_void_p, c.c_void_p, c.c_char_p),
+    "llama_set_adapters_lora": (
+        *(c.c_int32, c.c_void_p),
+        *(c.POINTER(c.c_void_p), c.c_size_t, c.POINTER(c.c_float)),
+    ),
+}
+_GGML: dict[str, tuple[Any, ...]] = {
+    "ggml_backend_load_all_from_path": (None, c.c_char_p),
+    "ggml_backend_tensor_get": (None, c.c_void_p, c.c_void_p, c.c_size_t, c.c_size_t),
+}
+
+
+class Library:
+    """The functions of libllama, by their names in C."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        # In the order in which they need each other.
+        opened = [_open(folder, stem) for stem in ("ggml-base", "ggml", "llama")]
+        for name, (result, *arguments) in (_GGML | _LLAMA).items():
+            function = next((getattr(each, name) for each in opened if hasattr(each, name)), None)
+            if function is None:
+                raise _unfit(folder, f"it has no function {name}")
+            function.restype, function.argtypes = result, arguments
+            setattr(self, name, function)
+        self.version: str = self.llama_version().decode()
+        if self.version.removeprefix("v").split("-")[0] != VERSION:
+            raise _unfit(folder, f"it is version {self.version}")
+        # Values that llama.cpp sets, from the first field to the last: their places are known.
+        model, context = self.llama_model_default_params(), self.llama_context_default_params()
+        quantize = self.llama_model_quantize_default_params()
+        found = (
+            *(model.split_mode, model.use_extra_bufts, model.load_mtp),
+            *(context.n_ctx, context.n_ubatch, context.n_outputs_max_per_seq),
+            *(context.flash_attn_type, context.yarn_ext_factor, context.type_k, context.type_v),
+            *(context.no_perf, context.swa_full, context.n_samplers, context.ctx_other),
+            *(quantize.quantize_output_tensor, quantize.prune_layers),
+        )
+        if found != (
+            1,
+            True,
+            False,
+            512,
+            512,
+            1,
+            -1,
+            -1.0,
+            F16,
+            F16,
+            True,
+            True,
+            0,
+            None,
+            True,
+            None,
+        ):
+            raise _unfit(folder, "its structures differ")
+        self._log = LogCallback(_log)
+        self.llama_log_set(self._log, None)
+        self.ggml_backend_load_all_from_path(os.fsencode(folder))
+        self.llama_backend_init()
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(name)
+
+
+@cache
+def load_library(folder: Path) -> Library:
+    """Load the shared libraries of a folder, once in a process.
+
+    Raises:
+        WeightsUnavailable: they are missing, cannot be loaded, or are of another version.
+    """
+    return Library(folder)
+
+
+def _open(folder: Path, stem: str) -> c.CDLL:
+    pattern = re.compile(rf"(lib)?{stem}(\.[\w.]+)?\.(so|dylib|dll)(\.[\d.]+)?")
+    names = sorted(each.name for each in folder.iterdir() if pattern.fullmatch(each.name))
+    if not names:
+        raise _unfit(folder, f"it has no library {stem}")
+    try:
+        return c.CDLL(str(folder / names[0]), mode=c.RTLD_GLOBAL)
+    except OSError as error:
+        raise _unfit(folder, str(error)) from error
+
+
+def _unfit(folder: Path, why: str) -> WeightsUnavailable:
+    return WeightsUnavailable(
+        f"cannot use the llama.cpp libraries in {folder}",
+        why,
+        f"give a folder with version {VERSION} in COLLIGATE_LLAMA, or unset it",
+    )
+
+
+_ERROR, _CONTINUED = 4, 5  # `ggml_log_level`
+_last_error = ""
+
+
+def _log(level: int, text: bytes, _: object) -> None:
+    """Keep the last error for messages; the rest goes to Python's debug log."""
+    global _last_error
+    line = text.decode(errors="replace").strip()
+    if level == _ERROR:
+        _last_error = line
+    if line:
+        _logger.debug("%s", line)
+
+
+class Model:
+    """A GGUF file's weights and vocabulary, or its vocabulary alone.
+
+    `tokenize` and `piece` may be called by any thread. WeightsUnavailable if llama.cpp cannot load it.
+    """
+
+    def __init__(self, library: Library, path: Path, *, weights: bool = True) -> None:
+        self.library = library
+        self.path = path
+        params = library.llama_model_default_params()
+        params.vocab_only = not weights
+        handle = library.llama_model_load_from_file(os.fsencode(path), params)
+        if not handle:
+            raise WeightsUnavailable(
+                f"cannot load {path}",
+                _last_error or "it is damaged, of an unknown kind, or too large",
+                "download it again, or use another model",
+            )
+        self.handle = handle
+        self._vocab = library.llama_model_get_vocab(handle)
+        self.vocabulary: int = library.llama_vocab_n_tokens(self._vocab)
+        self.bos: int = library.llama_vocab_bos(self._vocab)
+        self.eos: int = library.llama_vocab_eos(self._vocab)
+        self.adds_bos: bool = library.llama_vocab_get_add_bos(self._vocab)
+        self.layers: int = library.llama_model_n_layer(handle)
+        self.recurrent: bool = library.llama_model_is_recurrent(
+            handle
+        ) or library.llama_model_is_hybrid(handle)
+
+    def tokenize(self, text: str, *, special: bool = False) -> list[int]:
+        """Return the tokens of a text; with `special`, marks like <|im_end|> are control tokens."""
+        data = text.encode()
+        tokens = np.empty(len(data) + 2, np.int32)
+        count = self.library.llama_tokenize(
+            self._vocab, data, len(data), tokens.ctypes.data, len(tokens), False, special
+        )
+        if count < 0:
+            raise ServerFailed(f"{self.path.name} cannot tokenize a text", f"result {count}")
+        return [int(token) for token in tokens[:count]]
+
+    def piece(self, token: int) -> bytes:
+        """Return the bytes of a token, which need not be whole characters."""
+        buffer = c.create_string_buffer(_LONGEST_PIECE)
+        size = self.library.llama_token_to_piece(
+            self._vocab, token, buffer, _LONGEST_PIECE, 0, True
+        )
+        if size < 0:
+            buffer = c.create_string_buffer(-size)
+            size = self.library.llama_token_to_piece(self._vocab, token, buffer, -size, 0, True)
+        return buffer.raw[:size]
+
+    def controls(self) -> set[int]:
+        """Return the control tokens: those that are never text."""
+        attributes = self.library.llama_vocab_get_attr
+        return {t for t in range(self.vocabulary) if attributes(self._vocab, t) & _CONTROL}
+
+    def ends(self) -> frozenset[int]:
+        """Return the tokens that end an answer."""
+        is_end = self.library.llama_vocab_is_eog
+        return frozenset(t for t in range(self.vocabulary) if is_end(self._vocab, t))
+
+    def template(self) -> str | None:
+        """Return the chat template; None if the file has none."""
+        found: bytes | None = self.library.llama_model_chat_template(self.handle, None)
+        return None if found is None else found.decode(errors="replace")
+
+    def constrainer(self) -> Any:
+        """Return llguidance's view of the vocabulary; takes about a second."""
+        import llguidance
+
+        controls = self.controls()
+        pieces = [
+            b"\xff" + self.piece(t) if t in controls else self.piece(t)
+            for t in range(self.vocabulary)
+        ]
+        return llguidance.LLTokenizer.from_llamacpp(  # type: ignore[attr-defined]
+            tokens=pieces,
+            vocab_ptr=self._vocab,
+            tokenize_fptr=c.cast(self.library.llama_tokenize, c.c_void_p).value,
+            eos_token=self.eos,
+        )
+
+    def close(self) -> None:
+        """Free the weights; contexts must be closed before."""
+        if self.handle:
+            self.library.llama_model_free(self.handle)
+            self.handle = None
+
+
+_LONGEST_PIECE = 128
+_CONTROL = 1 << 3  # `llama_token_attr`
+
+
+class Context:
+    """Keys and values of up to `sequences` token sequences, in `cells` shared cells.
+
+    `on_tensor` is called with each tensor before it is computed; it returns whether it wants to
+    see it, and is then called again with its values.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        *,
+        cells: int,
+        sequences: int,
+        batch: int,
+        outputs: int,
+        threads: int,
+        on_tensor: Callable[[int, bool], bool] | None = None,
+    ) -> None:
+        self.model = model
+        self._library = library = model.library
+        params = library.llama_context_default_params()
+        params.n_ctx = cells
+        params.n_batch = params.n_ubatch = batch
+        params.n_seq_max = sequences
+        params.n_outputs_max = params.n_outputs_max_per_seq = outputs
+        params.n_threads = params.n_threads_batch = threads
+        params.flash_attn_type = FLASH_ON
+        params.kv_unified = True
+        if on_tensor is not None:
+            self._callback = EvalCallback(lambda tensor, ask, _: on_tensor(tensor, ask))
+            params.cb_eval = self._callback
+        self._handle = library.llama_init_from_model(model.handle, params)
+        if not self._handle:
+            raise WeightsUnavailable(
+                f"cannot compute with {model.path.name}",
+                _last_error or "there may be too little memory",
+                "choose a smaller context_tokens, or a smaller model",
+            )
+        self._memory = library.llama_get_memory(self._handle)
+        # Each token of a batch points at the number of its sequence.
+        self._numbers = np.arange(sequences, dtype=np.int32)
+
+    def decode(
+        self,
+        tokens: Sequence[int],
+        positions: Sequence[int],
+        sequences: Sequence[int],
+        outputs: Sequence[bool],
+    ) -> bool:
+        """Compute some tokens, each at a position of a sequence; `outputs` get logits.
+
+        False if too few cells are free; nothing has changed then. ServerFailed if llama.cpp cannot
+        compute: the cells of these tokens are then undefined.
+        """
+        token = np.asarray(tokens, np.int32)
+        position = np.asarray(positions, np.int32)
+        count = np.ones(len(token), np.int32)
+        wanted = np.asarray(outputs, np.int8)
+        number = np.asarray(sequences, np.uint64) * 4 + np.uint64(self._numbers.ctypes.data)
+        arrays = (token, position, count, number, wanted)
+        pointers = [array.ctypes.data for array in arrays]
+        batch = Batch(len(token), pointers[0], None, *pointers[1:])
+        code: int = self._library.llama_decode(self._handle, batch)
+        if code not in (0, _NO_ROOM):
+            raise ServerFailed(
+                f"{self.model.path.name} could not compute a batch", f"llama.cpp's result {code}"
+            )
+        return code == 0
+
+    def logits(self, index: int) -> NDArray[np.float32]:
+        """Return the logits after a token of the last batch, [vocabulary]; valid until the next."""
+        address = self._library.llama_get_logits_ith(self._handle, index)
+        pointer = c.cast(address, c.POINTER(c.c_float))
+        return np.ctypeslib.as_array(pointer, (self.model.vocabulary,))
+
+    def copy(self, source: int, target: int, length: int) -> None:
+        """Let a sequence begin as another one does; the cells are shared."""
+        self._library.llama_memory_seq_cp(self._memory, source, target, 0, length)
+
+    def cut(self, sequence: int, length: int = 0) -> None:
+        """Remove what follows the first `length` tokens of a sequence."""
+        self._library.llama_memory_seq_rm(self._memory, sequence, length, -1)
+
+    def save(self, sequence: int) -> NDArray[np.uint8]:
+        """Return the keys and values of a sequence."""
+        size = self._library.llama_state_seq_get_size(self._handle, sequence)
+        data = np.empty(size, np.uint8)
+        self._library.llama_state_seq_get_data(self._handle, data.ctypes.data, size, sequence)
+        return data
+
+    def restore(self, sequence: int, data: NDArray[np.uint8]) -> bool:
+        """Make a sequence what was saved; False if it does not fit."""
+        read = self._library.llama_state_seq_set_data(
+            self._handle, data.ctypes.data, len(data), sequence
+        )
+        return bool(read)
+
+    def use_adapter(self, adapter: int | None) -> None:
+        """Apply a LoRA adapter, loaded by `load_adapter`, to the next batches; None for none."""
+        count = int(adapter is not None)
+        self._library.llama_set_adapters_lora(
+            self._handle, (c.c_void_p * 1)(adapter), count, (c.c_float * 1)(1.0)
+        )
+
+    def close(self) -> None:
+        """Free the memory. Safe to call twice."""
+        if self._handle:
+            self._library.llama_free(self._handle)
+            self._handle = None
+
+
+_NO_ROOM = 1  # of `llama_decode`
+
+
+def load_adapter(model: Model, path: Path) -> int:
+    """Load a LoRA adapter in GGUF; it is freed with the model.
+
+    WeightsUnavailable if it is not one, or is made for another model.
+    """
+    handle = model.library.llama_adapter_lora_init(model.handle, os.fsencode(path))
+    if not handle:
+        raise WeightsUnavailable(
+            f"cannot use the adapter {path} with {model.path.name}",
+            _last_error or "llama.cpp cannot read it",
+            "give an adapter that was made for this model",
+        )
+    return int(handle)
+
+
+def read_tensor(library: Library, address: int) -> NDArray[np.float32]:
+    """Return the values of a tensor as float32, in its own order of dimensions, slowest first."""
+    tensor = Tensor.from_address(address)
+    kind = np.dtype({F32: np.float32, F16: np.float16}[tensor.type])
+    last = sum((n - 1) * step for n, step in zip(tensor.ne, tensor.nb, strict=True)) + kind.itemsize
+    data = np.empty(last, np.uint8)
+    library.ggml_backend_tensor_get(address, data.ctypes.data, 0, last)
+    strided = np.ndarray(tuple(tensor.ne)[::-1], kind, data, 0, tuple(tensor.nb)[::-1])
+    return strided.astype(np.float32)

@@ -1,0 +1,602 @@
+"""Compute answers, likelihoods and attention of a GGUF model, for several requests together.
+
+Requests of any thread join between two batches. A batch holds the next tokens of all answers in
+progress, and the parts of prompts that are still to be read (continuous batching). What prompts
+share at their beginning is read once: the cells of its keys and values are shared. The work is
+done in the model's thread, by any call that waits.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colligate.errors import MissingCapability, ServerFailed
+from colligate.models.attention import choose_layers
+from colligate.models.decoding import AnswerInProgress, GenerationRequest, PassStopped
+from colligate.models.llama.api import Context, Library, Model, Tensor, load_adapter, read_tensor
+from colligate.models.prompts import check_fits
+
+_BATCH = 256  # tokens computed together: more are hardly faster, and a cancelled call waits longer
+_OUTPUTS = 128  # of them with logits, which take 600 KB each with a vocabulary of 150,000
+_SEQUENCES = 64  # in progress or kept; llama.cpp's most is 256
+_SCORED = 32  # likelihoods computed together
+_WORTH_WAITING = 16  # tokens of a shared beginning
+
+
+@dataclass(eq=False)
+class ScoreRequest:
+    """A text of which the tokens from `first` on, at least 1, get log-probabilities."""
+
+    ids: list[int]
+    first: int
+    adapter: str = ""
+    halt: Event = field(default_factory=Event)
+    outcome: list[float] | Exception | None = field(default=None, init=False, repr=False)
+
+
+@dataclass(eq=False)
+class AttentionRequest:
+    """A text of which the mean attention of the tokens from `first` on is wanted.
+
+    `depths` are the shares of the model's depth between which layers count. The outcome has a
+    value for each token; they sum to 1.
+    """
+
+    ids: list[int]
+    first: int
+    depths: tuple[float, float] = (0.0, 1.0)
+    adapter: str = ""
+    halt: Event = field(default_factory=Event)
+    outcome: NDArray[np.float32] | Exception | None = field(default=None, init=False, repr=False)
+
+
+Request = GenerationRequest | ScoreRequest | AttentionRequest
+
+
+class LlamaEngine:
+    """Computes up to `parallel` answers together. `context` is the window of each request.
+
+    The keys and values of all requests, and of those before that may share a beginning with the
+    next ones, are in as many cells as one window has; requests wait for free cells.
+    """
+
+    def __init__(
+        self,
+        library: Library,
+        path: Path,
+        name: str,
+        *,
+        context: int,
+        parallel: int,
+        threads: int,
+    ) -> None:
+        self.model = Model(library, path)
+        self.name = name
+        self._limit = parallel
+        self._threads = threads
+        self._window = context
+        self._context = Context(
+            self.model,
+            cells=context,
+            sequences=_SEQUENCES,
+            batch=_BATCH,
+            outputs=_OUTPUTS,
+            threads=threads,
+        )
+        self._ends = self.model.ends()
+        self._controls = self.model.controls()
+        self._submitted: deque[Request] = deque()  # the only state that other threads touch
+        self._waiting: deque[_Sequence] = deque()
+        self._active: list[_Sequence] = []
+        self._kept: list[_Sequence] = []  # finished, for later requests; the next to go first
+        self._free = list(range(_SEQUENCES))
+        self._passes: deque[tuple[AttentionRequest, Iterator[None]]] = deque()
+        self._attention: _AttentionContext | None = None
+        self._adapters: dict[str, int] = {}
+        self._adapter = ""  # the one that the context applies
+
+    def submit(self, request: Request) -> None:
+        """Queue a request; it joins the next batch. From any thread."""
+        self._submitted.append(request)
+
+    def run(self, request: Request) -> Any:
+        """Compute all submitted requests until this one has its outcome; return or raise it.
+
+        It is PassStopped after `halt`, ContextTooSmall, RequestRefused, ServerFailed, or what its
+        `on_piece` raised.
+        """
+        while request.outcome is None:
+            self._advance()
+        if isinstance(request.outcome, Exception):
+            raise request.outcome
+        return request.outcome
+
+    def add_adapter(self, path: Path) -> str:
+        """Load a LoRA adapter in GGUF and return its name for requests. In the model's thread."""
+        key = str(path)
+        if key not in self._adapters:
+            self._adapters[key] = load_adapter(self.model, path)
+        return key
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return the text of tokens, control tokens left out, U+FFFD for incomplete characters."""
+        pieces = (self.model.piece(token) for token in ids if token not in self._controls)
+        return b"".join(pieces).decode(errors="replace")
+
+    def close(self) -> None:
+        """Free the memory. Safe to call twice."""
+        if self._attention is not None:
+            self._attention.context.close()
+        self._context.close()
+        self.model.close()
+
+    def _advance(self) -> None:
+        """Begin the requests that fit, then compute one batch."""
+        while self._submitted:
+            self._receive(self._submitted.popleft())
+        for sequence in [*self._waiting, *self._active]:
+            if sequence.request.halt.is_set():
+                self._finish(sequence, PassStopped())
+        self._waiting = deque(s for s in self._waiting if s.request.outcome is None)
+        for _ in range(len(self._waiting)):
+            sequence = self._waiting.popleft()
+            if not self._begin(sequence):
+                self._waiting.append(sequence)
+        if self._active:
+            self._compute(self._active[0].request.adapter)
+        if self._passes:
+            self._advance_attention()
+
+    def _receive(self, request: Request) -> None:
+        try:
+            if isinstance(request, AttentionRequest):
+                check_fits(len(request.ids), self._window, self.name)
+                self._passes.append((request, self._attend(request)))
+                return
+            answer = None
+            if isinstance(request, GenerationRequest):
+                answer = AnswerInProgress(
+                    request,
+                    decode=self.decode,
+                    ends=self._ends,
+                    name=self.name,
+                    context=self._window,
+                )
+            else:
+                check_fits(len(request.ids), self._window, self.name)
+            if request.outcome is None:
+                self._waiting.append(_Sequence(request, answer))
+        except Exception as error:  # of any class: it is for this request's caller only
+            request.outcome = error
+
+    # Beginning and ending sequences
+
+    def _begin(self, sequence: _Sequence) -> bool:
+        """Give a sequence a number, and what it shares with another one; False if it must wait."""
+        scored = sum(each.answer is None for each in self._active)
+        written = len(self._active) - scored
+        if scored >= _SCORED if sequence.answer is None else written >= self._limit:
+            return False
+        best, known = self._find_beginning(sequence)
+        reading = (s for s in self._active if s.request.adapter == sequence.request.adapter)
+        if not self.model.recurrent and any(
+            sequence.shared_with(other) > max(known + _WORTH_WAITING, other.known)
+            for other in reading
+        ):
+            return False  # until the other one has read what both begin with
+        if not self._free:
+            if not self._kept:
+                return False
+            self._drop(self._kept[0] if self._kept[0] is not best else self._kept[-1])
+        sequence.number = self._free.pop()
+        sequence.known = known
+        if sequence.answer is not None and not sequence.answer.written:
+            sequence.answer.cached_tokens = known
+        if best is not None:
+            self._context.copy(best.number, sequence.number, known)
+            if best in self._kept:  # it is of use
+                self._kept.remove(best)
+                self._kept.append(best)
+        self._active.append(sequence)
+        return True
+
+    def _find_beginning(self, sequence: _Sequence) -> tuple[_Sequence | None, int]:
+        """Return the sequence that shares the longest computed beginning, and its tokens."""
+        best, known = None, 0
+        # The state of a recurrent model cannot be cut to a beginning.
+        for other in () if self.model.recurrent else (*self._active, *self._kept):
+            if other.request.adapter == sequence.request.adapter:
+                shared = min(sequence.shared_with(other), other.known)
+                if shared > known:
+                    best, known = other, shared
+        return best, known
+
+    def _finish(self, sequence: _Sequence, error: Exception | None = None) -> None:
+        """Set the outcome if it failed, and keep what was computed for later requests."""
+        if error is not None:
+            sequence.request.outcome = error
+        if sequence not in self._active:
+            return
+        self._active.remove(sequence)
+        if self.model.recurrent or (error is not None and not isinstance(error, PassStopped)):
+            self._release(sequence)
+            return
+        self._context.cut(sequence.number, sequence.known)
+        # Answers are continued by later turns; a scored text hardly ever is.
+        self._kept.insert(len(self._kept) if sequence.answer else 0, sequence)
+
+    def _drop(self, sequence: _Sequence) -> None:
+        self._kept.remove(sequence)
+        self._release(sequence)
+
+    def _release(self, sequence: _Sequence) -> None:
+        self._context.cut(sequence.number)
+        self._free.append(sequence.number)
+        sequence.known = 0
+
+    # Computing a batch
+
+    def _compute(self, adapter: str) -> None:
+        """Compute one batch of the sequences under one adapter."""
+        chosen = [s for s in self._active if s.request.adapter == adapter]
+        # The other adapters' turn is next.
+        self._active = [s for s in self._active if s.request.adapter != adapter] + chosen
+        try:
+            if adapter != self._adapter:
+                self._context.use_adapter(self._adapters[adapter] if adapter else None)
+                self._adapter = adapter
+            parts = self._plan(chosen)
+            tokens = [int(token) for part in parts for token in part.tokens]
+            positions = [p for part in parts for p in range(part.start, part.end)]
+            numbers = [part.sequence.number for part in parts for _ in part.tokens]
+            outputs = [p >= part.output for part in parts for p in range(part.start, part.end)]
+            while not self._context.decode(tokens, positions, numbers, outputs):
+                if self._kept:
+                    self._drop(self._kept[0])
+                    continue
+                # The last one to begin gives its cells to the others, and begins again later.
+                last = chosen.pop()
+                self._active.remove(last)
+                self._release(last)
+                self._waiting.appendleft(last)
+                return
+        except Exception as error:  # Whatever it is: the whole batch is invalid.
+            for sequence in chosen:
+                self._finish(sequence, error)
+            return
+        row = 0
+        for part in parts:
+            try:
+                self._take(part, row)
+            except Exception as error:  # from the caller's `on_piece`, of any class
+                self._finish(part.sequence, error)
+            row += len(part.tokens)
+            if part.sequence.request.outcome is not None:
+                self._finish(part.sequence)
+
+    def _plan(self, sequences: Sequence[_Sequence]) -> list[_Part]:
+        """Choose the tokens of the next batch: first of answers, then of prompts in their order."""
+        parts, room, outputs = [], _BATCH, _OUTPUTS
+        drafted = _MOST_DRAFTED // max(1, sum(s.writes for s in sequences))
+        for sequence in sorted(sequences, key=lambda each: not each.writes):
+            start = sequence.known
+            if sequence.writes and sequence.answer is not None:
+                draft = sequence.draft(drafted) if not self.model.recurrent else ()
+                part = _Part(sequence, start, (*sequence.ids[start:], *draft), start)
+            else:
+                end = min(start + room, sequence.needed)
+                output = sequence.first - 1
+                if end > output:
+                    end = min(end, max(start, output) + outputs)
+                part = _Part(sequence, start, sequence.ids[start:end], output)
+            if not len(part.tokens):
+                continue
+            parts.append(part)
+            room -= len(part.tokens)
+            outputs -= max(0, part.end - max(part.start, part.output))
+            if room <= 0 or outputs <= 0:
+                break
+        return parts
+
+    def _take(self, part: _Part, row: int) -> None:
+        """Take a part's logits, which begin at a row of the batch."""
+        sequence, answer = part.sequence, part.sequence.answer
+        sequence.known = part.end
+        if answer is None:
+            for place in range(max(part.start, part.output), part.end):
+                logits = self._context.logits(row + place - part.start)
+                sequence.scores.append(log_probability(logits, int(sequence.ids[place + 1])))
+            if sequence.known == sequence.needed:
+                sequence.request.outcome = sequence.scores
+            return
+        if part.end <= part.output:
+            return  # the prompt has more
+        # Each drafted token that the model would have written too is kept; the next one is its own.
+        size = len(sequence.ids)
+        for place in range(max(part.start, part.output), part.end):
+            token = answer.choose(self._context.logits(row + place - part.start))
+            sequence.append(token)
+            answer.add(token)
+            following = place + 1 - part.start
+            if sequence.request.outcome is not None or following >= len(part.tokens):
+                break
+            if token != part.tokens[following]:
+                break
+        sequence.learn(len(sequence.ids) - size - 1, part.end - size)
+        known = len(sequence.ids) - 1
+        if known < part.end:
+            self._context.cut(sequence.number, known)
+        sequence.known = known
+
+    # Attention
+
+    def _advance_attention(self) -> None:
+        """Compute one more batch of the first request of attention."""
+        request, work = self._passes[0]
+        try:
+            if request.halt.is_set():
+                raise PassStopped
+            next(work, None)
+        except Exception as error:  # of any class: it is for this request's caller only
+            request.outcome = error
+        if request.outcome is not None:
+            self._passes.popleft()
+
+    def _attend(self, request: AttentionRequest) -> Iterator[None]:
+        """Compute a request batch by batch."""
+        if self._attention is None:
+            self._attention = _AttentionContext(self.model, self._window, self._threads)
+        attention, layers = self._attention, choose_layers(self.model.layers, request.depths)
+        attention.use_adapter(request.adapter, self._adapters.get(request.adapter))
+        known = attention.keep(request.ids, request.first)
+        while known < request.first:
+            known = attention.read(request.ids, known, min(known + _BATCH, request.first))
+            yield
+        total = np.zeros(len(request.ids), np.float32)
+        while known < len(request.ids):
+            end = min(known + _ROWS, len(request.ids))
+            rows = attention.read_rows(request.ids, known, end, layers)
+            total[:end] += np.mean(rows, axis=0)
+            known = end
+            yield
+        request.outcome = total / np.float32(len(request.ids) - request.first)
+
+
+def log_probability(logits: NDArray[np.float32], token: int) -> float:
+    """Return the natural log-probability of a token by the logits [vocabulary]."""
+    best = float(logits.max())
+    if not math.isfinite(best):
+        raise ServerFailed("the model could not compute", "its logits are not finite")
+    # The sum in float64: 150,000 small numbers in float32 would lose digits.
+    total = np.exp(logits - np.float32(best)).sum(dtype=np.float64)
+    return float(logits[token]) - best - math.log(total)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Tokens of a sequence in a batch, from position `start`; logits from position `output`."""
+
+    sequence: _Sequence
+    start: int
+    tokens: Sequence[int] | NDArray[np.int32]
+    output: int
+
+    @property
+    def end(self) -> int:
+        return self.start + len(self.tokens)
+
+
+_MOST_DRAFTED = 16  # tokens in a batch
+_NGRAM = 3  # tokens that must be equal for what follows them to be a draft
+
+
+class _Sequence:
+    """A request in progress: its tokens, of which `known` are computed, in the cells of `number`.
+
+    An answer's tokens are appended to those of its prompt.
+    """
+
+    def __init__(
+        self, request: GenerationRequest | ScoreRequest, answer: AnswerInProgress | None
+    ) -> None:
+        self.request = request
+        self.answer = answer
+        self.number = -1
+        self.known = 0
+        self.scores: list[float] = []
+        self._size = len(request.ids)
+        room = 0 if answer is None else answer.max_tokens + 1
+        self._ids = np.empty(self._size + room, np.int32)
+        self._ids[: self._size] = request.ids
+        self._drafted = _MOST_DRAFTED // 4
+
+    @property
+    def ids(self) -> NDArray[np.int32]:
+        return self._ids[: self._size]
+
+    @property
+    def first(self) -> int:
+        """The place of the first token that logits are needed for."""
+        return self.request.first if isinstance(self.request, ScoreRequest) else self._size
+
+    @property
+    def needed(self) -> int:
+        """The number of tokens to compute before the outcome, or the next token, is known."""
+        return self._size - (self.answer is None)
+
+    @property
+    def writes(self) -> bool:
+        """Whether the prompt is read and the next token of the answer is due."""
+        return self.answer is not None and self.known == self._size - 1 and self.known > 0
+
+    def append(self, token: int) -> None:
+        self._ids[self._size] = token
+        self._size += 1
+
+    def shared_with(self, other: _Sequence) -> int:
+        """Return how many tokens at the beginning of both need to be computed only once."""
+        size = min(self.first - 1, other._size)  # the token that predicts the first is computed
+        differ = np.flatnonzero(self._ids[:size] != other._ids[:size])
+        return int(differ[0]) if len(differ) else size
+
+    def draft(self, most: int) -> tuple[int, ...]:
+        """Guess the next tokens: what the grammar forces, or what followed the last ones before.
+
+        A quotation is a copy of the prompt. A guess costs little: tokens of one batch share the
+        reading of the weights, and the model's own choice decides about each.
+        """
+        if self.answer is None:
+            return ()
+        most = min(most, self._drafted, self.answer.max_tokens - len(self.answer.written) - 1)
+        if most <= 0 or self._size <= _NGRAM:
+            return ()
+        if forced := self.answer.forced_tokens():
+            return tuple(forced[:most])
+        ids = self.ids
+        starts = np.ones(self._size - _NGRAM, np.bool_)
+        for offset in range(_NGRAM):
+            starts &= ids[offset : offset - _NGRAM] == ids[offset - _NGRAM]
+        found = np.flatnonzero(starts)
+        if not len(found):
+            return ()
+        after = int(found[-1]) + _NGRAM
+        return tuple(int(token) for token in ids[after : after + most])
+
+    def learn(self, accepted: int, drafted: int) -> None:
+        """Draft more after a draft was right, and less after it was wrong."""
+        if drafted > 0:
+            right = accepted >= drafted
+            most = self._drafted * 2 if right else max(accepted, 1)
+            self._drafted = min(most, _MOST_DRAFTED)
+
+
+# Attention
+#
+# llama.cpp's fast kernel gives no probabilities. They are computed here from what it was given:
+# the queries and keys of the last tokens' own step, and its mask. The queries are rotated and
+# the keys come from the cache, so a row costs little more than one token.
+
+_ROWS = 16  # query tokens computed together: the queries and keys of a layer are in memory at once
+_FUSED_ATTENTION = b"__fattn__"  # llama.cpp's name of the node, before the number of the layer
+
+
+class _AttentionContext:
+    """A context of one sequence that shows the attention of its last tokens.
+
+    It is not that of the answers: llama.cpp asks about each of a thousand nodes, which costs time
+    and, beside other threads of Python, much of it.
+    """
+
+    def __init__(self, model: Model, cells: int, threads: int) -> None:
+        self.context = Context(
+            model,
+            cells=cells,
+            sequences=1,
+            batch=_BATCH,
+            outputs=1,
+            threads=threads,
+            on_tensor=self._on_tensor,
+        )
+        self._model = model
+        self._ids: list[int] = []  # what is in the cells, in this order
+        self._adapter = ""
+        self._rows: dict[int, NDArray[np.float32]] = {}
+        self._layers: range | None = None  # those to look at
+
+    def use_adapter(self, name: str, handle: int | None) -> None:
+        """Apply an adapter; keys and values of another one are forgotten."""
+        if name != self._adapter:
+            self._ids = []
+            self._adapter = name
+        self.context.use_adapter(handle)
+
+    def keep(self, ids: Sequence[int], most: int) -> int:
+        """Keep what the last text and this one share, at most so many tokens; return how many."""
+        shared = 0
+        if not self._model.recurrent:
+            pairs = enumerate(zip(self._ids[:most], ids[:most], strict=False))
+            size = min(len(self._ids), most)
+            shared = next((place for place, (a, b) in pairs if a != b), size)
+        self.context.cut(0, shared)
+        self._ids = list(ids[:shared])
+        return shared
+
+    def read(self, ids: Sequence[int], start: int, end: int) -> int:
+        """Compute some tokens; return the end."""
+        count = end - start
+        if not self.context.decode(ids[start:end], range(start, end), [0] * count, [False] * count):
+            raise ServerFailed("llama.cpp has no room for the prompt", f"{end} tokens")
+        self._ids += ids[start:end]
+        return end
+
+    def read_rows(
+        self, ids: Sequence[int], start: int, end: int, layers: range
+    ) -> list[NDArray[np.float32]]:
+        """Compute some tokens; return the sum of their rows [end] for each of the layers.
+
+        Each is the mean over the heads.
+        """
+        self._rows, self._layers = {}, layers
+        try:
+            self.read(ids, start, end)
+        finally:
+            self._layers = None
+        rows = [row[:end] for row in self._rows.values()]
+        # A sum of less would mean that the cells are not in the order of the tokens.
+        if len(rows) < len(layers) or any(abs(row.sum() - (end - start)) > 0.01 for row in rows):
+            raise MissingCapability(
+                f"{self._model.path.name} gives no attention",
+                "its layers do not attend to all tokens as usual",
+                "use another model",
+            )
+        return rows
+
+    def _on_tensor(self, address: int, ask: bool) -> bool:
+        if self._layers is None:
+            return False
+        tensor = Tensor.from_address(address)
+        name = tensor.name
+        if not name.startswith(_FUSED_ATTENTION):
+            return False
+        layer = int(name.rpartition(b"-")[2])
+        if layer in self._layers and not ask:
+            self._rows[layer] = _attention_row(self._model.library, tensor)
+        return layer in self._layers if ask else True
+
+
+def _attention_row(library: Library, tensor: Tensor) -> NDArray[np.float32]:
+    """Return the attention [cells] of a fused node: the mean of its heads, the sum of its queries.
+
+    softmax(scale * q k + mask). The cells are in the order of the tokens.
+    """
+    query, key = (read_tensor(library, tensor.src[i])[0] for i in (0, 1))  # [heads, rows, width]
+    mask = read_tensor(library, tensor.src[3])[0, 0]  # [rows, cells]; -inf for what is not seen
+    scale, bias, cap = np.array(tensor.op_params[:3], np.int32).view(np.float32)
+    if bias or tensor.src[4]:
+        raise MissingCapability(
+            "this model gives no attention",
+            "its layers add to the scores what is not known here",
+            "use another model",
+        )
+    groups = len(query) // len(key)
+    rows = query.shape[1]
+    # Heads that share keys are computed together: [kv heads, group * rows, width].
+    grouped = query.reshape(len(key), groups * rows, -1)
+    scores = grouped @ key.transpose(0, 2, 1) * scale
+    if cap:
+        scores = np.tanh(scores / cap) * cap
+    scores = scores.reshape(len(query), rows, -1) + mask[:rows]
+    scores -= scores.max(axis=-1, keepdims=True)
+    np.exp(scores, out=scores)
+    scores /= scores.sum(axis=-1, keepdims=True)
+    mean: NDArray[np.float32] = scores.mean(axis=0).sum(axis=0)
+    return mean
