@@ -411,18 +411,26 @@ def _extract(archive: Path, folder: Path) -> None:
                 unzipped.extract(one.replace(name=name, deep=False), folder, filter="data")
 
 
+_LOAD = """
+import sys
+from pathlib import Path
+from colligate.errors import WeightsUnavailable
+from colligate.models.llama.libraries import describe_library
+try:
+    facts = describe_library(Path(sys.argv[1]))
+except WeightsUnavailable as error:
+    sys.exit(error.why)
+sys.exit(None if facts.devices else "they find no processor")
+"""
+
+
 def _try_loading(folder: Path) -> str | None:
     """Load the libraries in a process of its own, which may crash; return what went wrong."""
-    code = (
-        "import sys; from pathlib import Path; "
-        "from colligate.models.llama.libraries import describe_library; "
-        "sys.exit(0 if describe_library(Path(sys.argv[1])).devices else 'they find no device')"
-    )
     if not sys.executable:
         return None
     try:
         done = subprocess.run(
-            [sys.executable, "-c", code, str(folder)],
+            [sys.executable, "-c", _LOAD, str(folder)],
             env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             capture_output=True,
             text=True,
