@@ -161,6 +161,13 @@ def test_models_list(colligate: Any, tmp_path: Path) -> None:
         row["name"]: row for row in json.loads(colligate.here("models", "list", "--json").stdout)
     }
     assert listed["wordllama-256"]["present"] is False
+    assert listed["llama.cpp"]["present"] is False
+    assert len(listed["llama.cpp"]["sha256"]) == 64
+
+
+def test_who_pulls_a_gguf_model_gets_what_runs_it(colligate: Any) -> None:
+    done = colligate.here("models", "pull", "smollm2-135m")
+    assert (done.returncode, done.stdout) == (0, "smollm2-135m is here\nllama.cpp is here\n")
 
 
 def test_models_pull(colligate: Any, tmp_path: Path) -> None:
@@ -205,6 +212,24 @@ def test_doctor_says_how_to_fix_it(colligate: Any, openai_server: Any, tmp_path:
     assert "bundled" in checks["model"]["found"]
     assert "colligate models pull qwen2.5-coder-1.5b" in checks["model weights"]["hint"]
     assert "colligate models pull wordllama-256" in checks["embedder"]["hint"]
+
+
+def test_doctor_describes_llama_cpp(colligate: Any, openai_server: Any, tmp_path: Path) -> None:
+    named = ["--model", f"openai:m@{openai_server.url}"]
+    _, checks = _doctor(colligate, *named)
+    assert "it uses " in checks["llama.cpp"]["found"]
+    assert "on CPU" in checks["llama.cpp"]["found"]
+    colligate.environment["COLLIGATE_LLAMA"] = str(tmp_path)
+    status, checks = _doctor(colligate, *named)
+    assert (checks["llama.cpp"]["ok"], checks["llama.cpp"]["needed"]) == (False, False)
+    assert "holds no libggml-base" in checks["llama.cpp"]["found"]
+    status, checks = _doctor(colligate, "--model", "gguf:smollm2-135m")
+    assert (status, checks["llama.cpp"]["needed"]) == (1, True)
+    assert "COLLIGATE_LLAMA" in checks["model answers"]["found"]
+    del colligate.environment["COLLIGATE_LLAMA"]
+    colligate.environment["COLLIGATE_HOME"] = str(tmp_path)
+    _, checks = _doctor(colligate, *named)
+    assert checks["llama.cpp"]["hint"] == "colligate models pull llama.cpp"
 
 
 def test_doctor_with_a_library_that_cannot_be_opened(

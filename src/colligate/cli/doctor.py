@@ -31,7 +31,7 @@ app = typer.Typer(add_completion=False)
 
 # Compiled packages may be installed and still not run here.
 _COMPILED = (
-    *("numpy", "onnxruntime", "tokenizers", "xllamacpp", "qdrant_edge"),
+    *("numpy", "onnxruntime", "tokenizers", "qdrant_edge"),
     *("kreuzberg", "liteparse", "pypdfium2"),
 )
 _LOCAL = ("torch", "transformers", "sentence_transformers")
@@ -118,6 +118,7 @@ async def run_checks(
     for model in found.values():
         for check in _check_model(model, found):
             yield check
+    yield _check_llama([model.named.name for model in found.values()])
     embedder = settings.embedder or DEFAULT_EMBEDDER
     yield await _check_embedder(embedder)
     if settings.reranker is not None and settings.reranker.name != "none":
@@ -210,6 +211,39 @@ def _check_weights(name: str, weights: str) -> Check:
     size = f"{PINNED[weights].size / 1e6:,.0f} MB"
     found = f"{weights} in {next(iter(files.values())).parent}" if files else f"{weights}, {size}"
     return Check(name, files is not None, found, f"colligate models pull {weights}")
+
+
+def _check_llama(models: list[str]) -> Check:
+    """Check the libraries of llama.cpp, which only `bundled` and `gguf:` need."""
+    from colligate.cli.roles import runs_on_llama
+    from colligate.models.llama.libraries import (
+        LIBRARY,
+        VERSION,
+        describe_library,
+        find_libraries,
+    )
+
+    needed = any(runs_on_llama(name) for name in models)
+    try:
+        folder = find_libraries()
+        if folder is None:
+            hint = f"colligate models pull {LIBRARY}"
+            return Check(LIBRARY, False, f"{VERSION} is not on this machine", hint, needed)
+        facts = describe_library(folder)
+    except ColligateError as error:
+        return replace(_fail(LIBRARY, error), needed=needed)
+    uses = ", ".join(facts.uses)
+    found = f"{facts.version} in {folder}, on {', '.join(facts.devices)}; it uses {uses}"
+    if facts.version != VERSION:
+        hint = f"name a folder with {LIBRARY} {VERSION} in COLLIGATE_LLAMA, or nothing"
+        return Check(LIBRARY, False, f"{found}; {VERSION} is expected", hint, needed)
+    if facts.unused:
+        hint = f"build {LIBRARY} {VERSION} on this machine and name its folder in COLLIGATE_LLAMA"
+        found += f"; the processor has {', '.join(facts.unused)}, which it does not use"
+        return Check(LIBRARY, False, found, hint, needed=False)
+    if facts.processor:
+        found += "; the processor has no others that help"
+    return Check(LIBRARY, True, found)
 
 
 async def _check_embedder(named: Named) -> Check:

@@ -1,4 +1,4 @@
-"""`colligate models`: the weights kept on this machine, pinned by SHA-256."""
+"""`colligate models`: weights and llama.cpp, kept on this machine, pinned by SHA-256."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ app = typer.Typer(help="List and fetch local model weights, pinned by SHA-256.")
 
 @command(app, "list")
 def models_list_command(as_json: options.AsJson = False) -> int:
-    """List the weights that can be pulled, and whether they are here."""
+    """List the weights and libraries that can be pulled, and whether they are here."""
+    from colligate.models.llama.libraries import library_entry
     from colligate.models.weights import list_weights
 
-    listed = list_weights()
+    listed = [*list_weights(), library_entry()]
     if as_json:
         print_json(
             [
@@ -60,23 +61,33 @@ def models_pull_command(
         ),
     ] = None,
 ) -> int:
-    """Fetch weights that are not here yet, and check their SHA-256."""
+    """Fetch weights that are not here yet, and check their SHA-256.
+
+    With a GGUF model comes llama.cpp, which runs it.
+    """
     from colligate.cli.progress import watch_run
     from colligate.core.events import Progressed
+    from colligate.models.llama.libraries import LIBRARY, pull_libraries
     from colligate.models.weights import BUNDLED, PINNED, pull
 
     wanted = [
         BUNDLED if name == "bundled" else name for name in names or [BUNDLED, "minilm-l6-v2-int8"]
     ]
     for name in wanted:
-        if name not in PINNED:
+        if name not in PINNED and name != LIBRARY:
             pull(name)  # raises an error that lists the names, before anything is fetched
+    if LIBRARY not in wanted and any(PINNED[name].is_gguf for name in wanted):
+        wanted.append(LIBRARY)
     with watch_run() as watcher:
+
+        def see(done_bytes: int, total_bytes: int, what: str) -> None:
+            watcher.see(Progressed("pulling", done_bytes, total_bytes, what))
+
         for name in wanted:
-            pull(
-                name,
-                lambda done, total, what: watcher.see(Progressed("pulling", done, total, what)),
-            )
+            if name == LIBRARY:
+                pull_libraries(see)
+            else:
+                pull(name, see)
     for name in wanted:
         print_result(f"{name} is here")
     return ANSWERED

@@ -77,6 +77,8 @@ async def _open(role: Role, named: Named, session: Session, *, ask: bool) -> Rol
             f"colligate models pull {weights}",
         )
         return RoleModel(role, named, problem=problem, blocks=True)
+    if runs_on_llama(named.name) and (lacking := _find_lacking(named.name)):
+        return RoleModel(role, named, problem=lacking, blocks=True)
     try:
         model = await session.open_model(named)
     except ColligateError as error:
@@ -95,6 +97,28 @@ def find_pinned(name: str) -> str | None:
     behind = {"bundled": BUNDLED, "minilm": "minilm-l6-v2-int8", "static": "wordllama-256"}
     weights = behind.get(base, base.removeprefix("gguf:").removeprefix("hf:"))
     return weights if weights in PINNED else None
+
+
+def runs_on_llama(name: str) -> bool:
+    """Return whether the model of a name runs on the libraries of llama.cpp."""
+    base, _ = split_adapter(name)
+    return base == "bundled" or base.startswith("gguf:")
+
+
+def _find_lacking(name: str) -> ColligateError | None:
+    """Return why the libraries of llama.cpp cannot be used without a download, None if they can."""
+    from colligate.models.llama.libraries import LIBRARY, find_libraries
+
+    try:
+        if find_libraries() is not None:
+            return None
+    except WeightsUnavailable as error:
+        return error
+    return WeightsUnavailable(
+        f"{name} cannot run yet",
+        f"{LIBRARY} is not on this machine",
+        f"colligate models pull {LIBRARY}",
+    )
 
 
 def check_strategy(kind: type[Strategy], models: Mapping[Role, RoleModel]) -> dict[str, Any]:

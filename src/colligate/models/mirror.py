@@ -12,7 +12,9 @@ import json
 import lzma
 import os
 import re
+import socket
 import struct
+import threading
 import time
 import zipfile
 import zlib
@@ -22,6 +24,7 @@ from dataclasses import dataclass
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urljoin, urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import httpx2
 
@@ -61,6 +64,48 @@ def download(wheel: Wheel, partial: Path, *, most: int, on_bytes: Callable[[int]
                 on_bytes(out.tell())
     except (httpx2.HTTPError, httpx2.InvalidURL, LookupError) as error:
         raise SourceFailed(describe(error)) from None
+
+
+def download_file(url: str, partial: Path, *, most: int, on_bytes: Callable[[int], None]) -> None:
+    """Append the missing bytes of the file behind `url` to `partial`, until it has about `most`.
+
+    `on_bytes` gets the size of `partial` after each piece.
+    """
+    if not resolves(url):
+        raise SourceFailed(f"{urlsplit(url).hostname} cannot be found")
+    try:
+        with (
+            _client() as client,
+            closing(RemoteFile(client, url)) as remote,
+            partial.open("ab") as out,
+        ):
+            remote.seek(out.tell())
+            while out.tell() <= most and (piece := remote.read(_PIECE)):
+                out.write(piece)
+                on_bytes(out.tell())
+    except (httpx2.HTTPError, httpx2.InvalidURL, ValueError) as error:
+        raise SourceFailed(describe(error)) from None
+
+
+def resolves(url: str, seconds: float = 2.0) -> bool:
+    """Whether the host's name can be looked up. A dead resolver may take half a minute."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    if {parts.scheme, "all"} & getproxies().keys() and not proxy_bypass(host):
+        return True  # the proxy looks it up
+    found = threading.Event()
+
+    def look_up() -> None:
+        try:
+            socket.getaddrinfo(host, parts.port or parts.scheme)
+        except OSError:
+            return
+        found.set()
+
+    thread = threading.Thread(target=look_up, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    return found.is_set()
 
 
 def describe(error: Exception) -> str:
@@ -252,6 +297,8 @@ class RemoteFile(io.RawIOBase):
         for attempt in range(1, _ATTEMPTS + 1):
             try:
                 return self._read_next(size)
+            except httpx2.ConnectTimeout:
+                raise  # five times would take half a minute
             except httpx2.TransportError:
                 self._hang_up()
                 if attempt == _ATTEMPTS:

@@ -254,12 +254,14 @@ def _open_gguf(
             )
         path = pull(target, on_progress)["model"]
     from colligate.models.llama import LlamaCpp
+    from colligate.models.llama.libraries import pull_libraries
 
+    pull_libraries(on_progress)
     return LlamaCpp(path, name=name, **options)
 
 
 def _pinned_models() -> list[str]:
-    return [name for name, weight in PINNED.items() if weight.files["model"].name.endswith(".gguf")]
+    return [name for name, weights in PINNED.items() if weights.is_gguf]
 
 
 def _unknown(what: str, name: str, forms: tuple[str, ...], words: tuple[str, ...]) -> UnknownModel:

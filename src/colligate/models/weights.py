@@ -10,8 +10,6 @@ import errno
 import hashlib
 import os
 import shutil
-import socket
-import threading
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -20,14 +18,13 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 import platformdirs
 from filelock import FileLock
 
 from colligate.errors import UnknownModel, WeightsUnavailable
 from colligate.models import mirror
-from colligate.models.mirror import SourceFailed, Wheel, describe
+from colligate.models.mirror import SourceFailed, Wheel, describe, resolves
 
 BUNDLED = "qwen2.5-coder-1.5b"
 """The weights behind the model name `bundled`."""
@@ -57,6 +54,11 @@ class Pinned:
     def size(self) -> int:
         """Bytes of all files together."""
         return sum(file.size for file in self.files.values())
+
+    @property
+    def is_gguf(self) -> bool:
+        """Whether llama.cpp runs them."""
+        return self.files["model"].name.endswith(".gguf")
 
 
 def _read_pinned(table: Mapping[str, Any]) -> dict[str, Pinned]:
@@ -139,12 +141,7 @@ def pull(name: str, on_progress: OnProgress | None = None) -> dict[str, Path]:
                     _download(weights, file, folder, done, on_progress or _ignore)
                 done += file.size
     except OSError as error:
-        hint = "free some space" if error.errno == errno.ENOSPC else "set COLLIGATE_HOME elsewhere"
-        raise WeightsUnavailable(
-            f"cannot store the weights of {name} in {folder}",
-            error.strerror or str(error),
-            f"{hint} ({weights.size / 1e6:.0f} MB are needed) and try again",
-        ) from error
+        raise cannot_store(f"the weights of {name}", folder, weights.size, error) from error
     return {role: folder / file.name for role, file in weights.files.items()}
 
 
@@ -224,21 +221,12 @@ def _download(
     ):
 
         def report(size: int, what: str = f"{file.name} from {source}") -> None:
-            if size > file.size:
-                raise SourceFailed(f"it sends more than the {file.size} bytes that are pinned")
             on_progress(before + size, weights.size, what)
 
         try:
-            while True:
-                start = unfinished.stat().st_size if unfinished.exists() else 0
-                download(unfinished, on_bytes=report)
-                if unfinished.stat().st_size == file.size and hash_file(unfinished) == file.sha256:
-                    unfinished.replace(folder / file.name)
-                    return
-                unfinished.unlink()
-                if not start:
-                    raise SourceFailed("it sent other bytes than those pinned")
-                # The older part may be damaged: once more, from the start.
+            complete(unfinished, file.size, file.sha256, download, report)
+            unfinished.replace(folder / file.name)
+            return
         except SourceFailed as error:
             tried.append(f"{source}: {error}")
     if unfinished.exists() and not unfinished.stat().st_size:
@@ -248,6 +236,47 @@ def _download(
         "; ".join(tried),
         "connect to the network, or name a mirror in HF_ENDPOINT or COLLIGATE_INDEX_URL, "
         f"and run colligate models pull {weights.name}",
+    )
+
+
+def complete(
+    unfinished: Path,
+    size: int,
+    sha256: str,
+    download: Callable[..., None],
+    on_bytes: Callable[[int], None],
+) -> None:
+    """Have `download(unfinished, on_bytes=...)` append bytes until they are exactly those pinned.
+
+    A part from an earlier download may be damaged: then it is downloaded once more, from the start.
+
+    Raises:
+        SourceFailed: the source cannot be reached, or sends other bytes.
+    """
+
+    def report(done: int) -> None:
+        if done > size:
+            raise SourceFailed(f"it sends more than the {size} bytes that are pinned")
+        on_bytes(done)
+
+    while True:
+        start = unfinished.stat().st_size if unfinished.exists() else 0
+        if start < size:
+            download(unfinished, on_bytes=report)
+        if unfinished.stat().st_size == size and hash_file(unfinished) == sha256:
+            return
+        unfinished.unlink()
+        if not start:
+            raise SourceFailed("it sent other bytes than those pinned")
+
+
+def cannot_store(what: str, folder: Path, size: int, error: OSError) -> WeightsUnavailable:
+    """Return the error for files of `size` bytes that the disk does not take."""
+    hint = "free some space" if error.errno == errno.ENOSPC else "set COLLIGATE_HOME elsewhere"
+    return WeightsUnavailable(
+        f"cannot store {what} in {folder}",
+        error.strerror or str(error),
+        f"{hint} ({size / 1e6:.0f} MB are needed) and try again",
     )
 
 
@@ -261,7 +290,7 @@ def _download_from_hub(file: PinnedFile, unfinished: Path, on_bytes: Callable[[i
     if os.environ.get("HF_HUB_OFFLINE", "").lower() in ("1", "true", "yes", "on"):
         raise SourceFailed("HF_HUB_OFFLINE is set")
     endpoint = os.environ.get("HF_ENDPOINT") or "https://huggingface.co"
-    if not _resolves(endpoint):
+    if not resolves(endpoint):
         raise SourceFailed(f"{urlsplit(endpoint).hostname} cannot be found")
     import httpx2
     from huggingface_hub import get_hf_file_metadata, hf_hub_url
@@ -308,24 +337,3 @@ class _Bar:
     def update(self, count: int) -> None:
         self._size += count
         self._on_bytes(self._size)
-
-
-def _resolves(url: str, seconds: float = 2.0) -> bool:
-    """Whether the host's name can be looked up. A dead resolver may take half a minute."""
-    parts = urlsplit(url)
-    host = parts.hostname or ""
-    if {parts.scheme, "all"} & getproxies().keys() and not proxy_bypass(host):
-        return True  # the proxy looks it up
-    found = threading.Event()
-
-    def look_up() -> None:
-        try:
-            socket.getaddrinfo(host, parts.port or parts.scheme)
-        except OSError:
-            return
-        found.set()
-
-    thread = threading.Thread(target=look_up, daemon=True)
-    thread.start()
-    thread.join(seconds)
-    return found.is_set()

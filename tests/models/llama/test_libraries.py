@@ -1,0 +1,506 @@
+"""The libraries of llama.cpp: the folder that is named, else the release, else npm's package."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import subprocess
+import sys
+import tarfile
+import time
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from colligate.errors import WeightsUnavailable
+from colligate.models.llama import libraries
+from colligate.models.llama.libraries import (
+    VERSION,
+    Archive,
+    LibraryFacts,
+    describe_library,
+    find_libraries,
+    find_library_file,
+    library_entry,
+    pull_libraries,
+    remove_libraries,
+    verify_libraries,
+)
+from colligate.models.weights import home
+from support.hub import CONTENT, HubServer
+
+LLAMA, GGML, BASE = b"llama" + CONTENT[:90_000], b"ggml" + CONTENT[:9_000], b"base"
+NPM_FILES = {
+    "package/LICENSE": b"MIT",
+    "package/package.json": b"{}",
+    "package/bins/linux-x64/libllama.v0.5.0.so": LLAMA,
+    "package/bins/linux-x64/libggml.v0.5.0.so": GGML,
+    "package/bins/linux-x64/libggml-base.so": BASE,
+    "package/bins/linux-x64/libggml-cpu-zen4.so": b"zen4",
+    "package/bins/linux-x64/libllama-common.so": b"not needed",
+    "package/bins/linux-x64/llama-addon.node": b"not needed",
+}
+RELEASE_FILES: dict[str, bytes | str] = {
+    "llama-b1/LICENSE": b"MIT",
+    "llama-b1/libllama.so": "libllama.so.0",
+    "llama-b1/libllama.so.0": "libllama.so.0.5.0",
+    "llama-b1/libllama.so.0.5.0": LLAMA,
+    "llama-b1/libggml.so.0": GGML,
+    "llama-b1/libggml-base.so.0": BASE,
+    "llama-b1/llama-server": b"not needed",
+}
+NPM_PATH, RELEASE_PATH = "/@npm/linux-x64/-/linux-x64-1.0.0.tgz", "/release/llama-b1.tar.gz"
+
+
+def tar(members: dict[str, bytes | str]) -> bytes:
+    """An archive of files; a text is the target of a symbolic link."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+        for name, content in members.items():
+            member = tarfile.TarInfo(name)
+            if isinstance(content, str):
+                member.type, member.linkname = tarfile.SYMTYPE, content
+                archive.addfile(member)
+            else:
+                member.size = len(content)
+                archive.addfile(member, io.BytesIO(content))
+    return packed.getvalue()
+
+
+def zipped(members: dict[str, bytes]) -> bytes:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    return packed.getvalue()
+
+
+TRY_LOADING = libraries._try_loading
+NPM, RELEASE = tar({**NPM_FILES}), tar(RELEASE_FILES)
+
+
+def pin(content: bytes, **where: str) -> Archive:
+    return Archive(len(content), hashlib.sha256(content).hexdigest(), **where)
+
+
+@pytest.fixture
+def server() -> Iterator[HubServer]:
+    server = HubServer()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def machine(
+    server: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> dict[str, dict[str, Archive]]:
+    """Linux on x64 with GLIBC 2.36, without npm; the builds it may get, which tests may change.
+
+    The archives hold no real libraries, so that loading them is not tried.
+    """
+    builds = {
+        "linux-x64": {
+            "upstream": pin(RELEASE, url=server.url + RELEASE_PATH, glibc="2.35"),
+            "npm": pin(NPM, package="@npm/linux-x64", release="1.0.0", glibc="2.34"),
+        }
+    }
+    monkeypatch.setattr(libraries, "BUILDS", builds)
+    monkeypatch.setattr(libraries, "_try_loading", lambda folder: None)
+    monkeypatch.setattr("platform.system", lambda: "Linux")
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
+    monkeypatch.setattr("os.confstr", lambda name: "glibc 2.36")
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
+    monkeypatch.setenv("COLLIGATE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("COLLIGATE_NPM_URL", server.url)
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.delenv("COLLIGATE_LLAMA", raising=False)
+    return builds
+
+
+def left_in(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+def test_nothing_is_found_before_it_is_pulled(machine):
+    assert find_libraries() is None
+    assert library_entry().present is False
+    assert verify_libraries() == []
+
+
+def test_the_release_is_asked_first_and_its_links_are_kept(server, machine):
+    server.files |= {RELEASE_PATH: RELEASE, NPM_PATH: NPM}
+    folder = pull_libraries()
+    assert server.requests == [(RELEASE_PATH, None)]
+    names = ("libllama.so", "libllama.so.0", "libllama.so.0.5.0")
+    assert len({(folder / name).resolve() for name in names}) == 1, "one library, loaded once"
+    assert (folder / "libllama.so").read_bytes() == LLAMA
+    assert "llama-server" not in left_in(folder)
+    assert find_library_file(folder, "llama") == folder / "libllama.so"
+
+
+def test_npm_s_package_is_the_mirror(server, machine):
+    server.files[NPM_PATH] = NPM
+    folder = pull_libraries()
+    assert left_in(folder) == {
+        *("LICENSE", "libllama.v0.5.0.so", "libggml.v0.5.0.so", "libggml-base.so"),
+        *("libggml-cpu-zen4.so", "manifest.json"),
+    }
+    assert find_library_file(folder, "ggml") == folder / "libggml.v0.5.0.so"
+    assert find_libraries() == folder
+    assert not list(folder.parent.glob("*.partial"))
+    server.files.clear()
+    assert pull_libraries() == folder, "offline from now on"
+
+
+def test_a_zip_archive_is_unpacked_alike(server, machine):
+    files = {"llama.dll": LLAMA, "ggml.dll": GGML, "bin/ggml-base.dll": BASE, "llama.exe": b"no"}
+    content = zipped(files)
+    server.files[RELEASE_PATH] = content
+    machine["linux-x64"] = {"upstream": pin(content, url=server.url + RELEASE_PATH)}
+    folder = pull_libraries()
+    assert left_in(folder) == {"llama.dll", "ggml.dll", "ggml-base.dll", "manifest.json"}
+
+
+def test_progress_grows_to_the_whole(server, machine):
+    server.files[NPM_PATH] = NPM
+    seen: list[tuple[int, int, str]] = []
+    pull_libraries(lambda done, total, what: seen.append((done, total, what)))
+    assert [step[0] for step in seen] == sorted(step[0] for step in seen)
+    assert seen[-1] == (len(NPM), len(NPM), f"llama.cpp {VERSION} from the npm registry")
+
+
+def test_wrong_bytes_are_not_used(server, machine):
+    server.files |= {RELEASE_PATH: bytes(len(RELEASE)), NPM_PATH: NPM[:-1] + b"!"}
+    with pytest.raises(WeightsUnavailable) as caught:
+        pull_libraries()
+    line = str(caught.value)
+    assert "the release: it sent other bytes than those pinned" in line
+    assert "the npm registry: it sent other bytes than those pinned" in line
+    assert "npm pack: npm is not installed" in line
+    assert "COLLIGATE_LLAMA" in line
+    assert find_libraries() is None
+    assert not list((home() / "llama").glob("*.partial"))
+
+
+@pytest.mark.parametrize("begun", [50_000, len(RELEASE)])
+def test_an_interrupted_download_is_continued(server, machine, begun):
+    server.files[RELEASE_PATH] = RELEASE
+    server.cut_after = [20_000]
+
+    def interrupt(done: int, total: int, what: str) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        pull_libraries(interrupt)
+    (partial,) = (home() / "llama").glob("*.partial")
+    partial.write_bytes(RELEASE[:begun])
+    server.requests.clear()
+    pull_libraries()
+    whole = begun == len(RELEASE)
+    assert server.requests == ([] if whole else [(RELEASE_PATH, f"bytes={begun}-")])
+
+
+def test_a_damaged_beginning_is_fetched_anew(server, machine):
+    server.files[RELEASE_PATH] = RELEASE
+    digest = machine["linux-x64"]["upstream"].sha256[:8]
+    (home() / "llama").mkdir(parents=True)
+    (home() / "llama" / f"{VERSION}-linux-x64-{digest}.partial").write_bytes(bytes(50_000))
+    pull_libraries()
+    assert server.ranges_asked(RELEASE_PATH) == ["bytes=50000-", None]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("../libggml-evil.so", b"evil"),
+        ("/tmp/libggml-evil.so", b"evil"),
+        ("package/../../../libggml-evil.so", b"evil"),
+        ("C:\\libggml-evil.so", b"evil"),
+        ("package/bins/manifest.json", b'{"files": {}}'),
+        ("package/.lock", b""),
+    ],
+)
+def test_no_name_leads_out_of_the_folder(server, machine, name, content):
+    packed = tar({**NPM_FILES, name: content})
+    server.files[RELEASE_PATH] = packed
+    machine["linux-x64"] = {"upstream": pin(packed, url=server.url + RELEASE_PATH)}
+    folder = pull_libraries()
+    evil = set(home().parent.rglob("*evil*"))
+    assert evil <= {folder / "libggml-evil.so"}
+    assert json.loads((folder / "manifest.json").read_text())["version"] == VERSION
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"libggml-evil.so": "/etc/passwd"},
+        {"libggml-evil.so": "../../libggml-base.so"},
+        {"other/libllama.v0.5.0.so": b"twice"},
+    ],
+)
+def test_an_archive_with_such_a_member_is_not_used(server, machine, members):
+    packed = tar({**NPM_FILES, **members})
+    server.files[RELEASE_PATH] = packed
+    machine["linux-x64"] = {"upstream": pin(packed, url=server.url + RELEASE_PATH)}
+    with pytest.raises(WeightsUnavailable, match="its archive cannot be read"):
+        pull_libraries()
+    assert find_libraries() is None
+
+
+@pytest.mark.parametrize(
+    "content", [b"no archive", RELEASE[:40_000], tar({"a/libggml.so": b"only one"})]
+)
+def test_an_archive_of_no_use_makes_room_for_the_next_source(server, machine, content):
+    machine["linux-x64"]["upstream"] = pin(content, url=server.url + RELEASE_PATH)
+    server.files |= {RELEASE_PATH: content, NPM_PATH: NPM}
+    assert find_library_file(pull_libraries(), "llama").name == "libllama.v0.5.0.so"
+
+
+def test_libraries_that_cannot_be_loaded_are_not_used(server, machine, monkeypatch):
+    monkeypatch.setattr(libraries, "_try_loading", TRY_LOADING)
+    server.files |= {RELEASE_PATH: RELEASE, NPM_PATH: NPM}
+    with pytest.raises(WeightsUnavailable) as caught:
+        pull_libraries()
+    assert str(caught.value).count("its libraries cannot be loaded") == 2
+    assert find_libraries() is None
+
+
+# npm pack
+
+
+@pytest.fixture
+def npm(tmp_path: Path) -> Path:
+    """A program called npm, which writes what it was asked into `asked` and packs `npm.tgz`."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    (folder / "npm").write_text(
+        f"#!{sys.executable}\n"
+        "import pathlib, shutil, sys\n"
+        f"folder = pathlib.Path({str(folder)!r})\n"
+        "(folder / 'asked').write_text(' '.join(sys.argv[1:]))\n"
+        "if not (folder / 'npm.tgz').exists():\n"
+        "    sys.exit('npm error code E404')\n"
+        "shutil.copy(folder / 'npm.tgz', 'npm-linux-x64-1.0.0.tgz')\n"
+    )
+    (folder / "npm").chmod(0o755)
+    return folder
+
+
+def test_npm_itself_is_asked_last(server, machine, npm):
+    (npm / "npm.tgz").write_bytes(NPM)
+    folder = pull_libraries()
+    assert find_library_file(folder, "llama").read_bytes() == LLAMA
+    assert [path for path, _ in server.requests] == [RELEASE_PATH, NPM_PATH]
+    asked = (npm / "asked").read_text()
+    assert asked.startswith("pack @npm/linux-x64@1.0.0 --ignore-scripts")
+    assert f"--registry {server.url}" in asked
+    assert left_in(folder.parent) == {folder.name, f".{folder.name}.lock"}
+
+
+def test_npm_keeps_the_registry_of_its_settings(server, machine, npm, monkeypatch):
+    (npm / "npm.tgz").write_bytes(NPM)
+    monkeypatch.delenv("COLLIGATE_NPM_URL")
+    monkeypatch.setenv("npm_config_registry", f"{server.url}/")
+    pull_libraries()
+    assert "--registry" not in (npm / "asked").read_text()
+
+
+@pytest.mark.parametrize("content", [None, NPM[:-1] + b"!"])
+def test_npm_may_fail_too(server, machine, npm, content):
+    if content:
+        (npm / "npm.tgz").write_bytes(content)
+    why = "it sent other bytes than those pinned" if content else "npm error code E404"
+    with pytest.raises(WeightsUnavailable, match=f"npm pack: {why}"):
+        pull_libraries()
+
+
+def test_an_interrupt_stops_npm(server, machine, npm):
+    (npm / "npm").write_text(f"#!{sys.executable}\nimport signal\nsignal.pause()\n")
+    del machine["linux-x64"]["upstream"]
+
+    def interrupt(done: int, total: int, what: str) -> None:
+        raise KeyboardInterrupt
+
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        pull_libraries(interrupt)
+    assert time.monotonic() - began < 30
+    assert not list((home() / "llama").glob(".npm-*"))
+
+
+# Several processes, killed ones, damaged files
+
+CHILD = """
+import json, os, sys
+from unittest import mock
+from colligate.models.llama import libraries
+archives = {key: libraries.Archive(**archive) for key, archive in json.loads(sys.argv[1]).items()}
+def load(folder):
+    if sys.argv[2] == "killed":
+        os._exit(9)
+with (
+    mock.patch.object(libraries, "BUILDS", {"linux-x64": archives}),
+    mock.patch.object(libraries, "_try_loading", load),
+    mock.patch("platform.system", lambda: "Linux"),
+    mock.patch("platform.machine", lambda: "x86_64"),
+    mock.patch("os.confstr", lambda name: "glibc 2.36"),
+):
+    print(libraries.pull_libraries())
+"""
+
+
+def start_child(machine: dict[str, dict[str, Archive]], how: str = "") -> subprocess.Popen[str]:
+    given = json.dumps({source: vars(archive) for source, archive in machine["linux-x64"].items()})
+    command = [sys.executable, "-c", CHILD, given, how]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+def test_two_processes_download_once(server, machine):
+    server.files[RELEASE_PATH] = RELEASE
+    children = [start_child(machine) for _ in range(2)]
+    said = [child.communicate(timeout=60)[0].strip() for child in children]
+    assert said == [str(find_libraries())] * 2
+    assert server.requests == [(RELEASE_PATH, None)]
+
+
+def test_a_killed_process_leaves_nothing_half(server, machine):
+    server.files[RELEASE_PATH] = RELEASE
+    with start_child(machine, "killed") as child:
+        assert child.wait(60) == 9
+    assert find_libraries() is None
+    server.files.clear()
+    folder = pull_libraries()
+    assert left_in(folder.parent) == {folder.name, f".{folder.name}.lock"}
+
+
+def test_damaged_files_are_seen_and_replaced(server, machine):
+    server.files[NPM_PATH] = NPM
+    folder = pull_libraries()
+    file = find_library_file(folder, "llama")
+    assert verify_libraries() == []
+    file.write_bytes(LLAMA[:-1] + b"!")
+    assert find_libraries() == folder
+    assert verify_libraries() == [file]
+    file.write_bytes(b"")
+    assert find_libraries() is None
+    assert pull_libraries() == folder
+    assert file.read_bytes() == LLAMA
+
+
+def test_removing(server, machine):
+    server.files[NPM_PATH] = NPM
+    pull_libraries()
+    line = library_entry()
+    assert (line.name, line.present, line.licence) == ("llama.cpp", True, "MIT")
+    assert line.purpose.endswith(f"llama.cpp {VERSION} (linux-x64)")
+    assert remove_libraries()
+    assert not remove_libraries()
+    assert find_libraries() is None
+
+
+def test_a_home_that_cannot_be_written_is_said_so(tmp_path, machine, monkeypatch):
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setenv("COLLIGATE_HOME", str(tmp_path / "file"))
+    with pytest.raises(WeightsUnavailable, match="set COLLIGATE_HOME elsewhere"):
+        pull_libraries()
+
+
+# COLLIGATE_LLAMA
+
+
+@pytest.mark.parametrize("name", ["libllama.so", "libllama.so.0", "libllama.0.dylib", "llama.dll"])
+def test_an_own_folder_is_used_as_it_is(server, machine, tmp_path, monkeypatch, name):
+    own = tmp_path / "own"
+    own.mkdir()
+    for part in ("llama", "ggml", "ggml-base"):
+        (own / name.replace("llama", part)).write_bytes(b"own")
+    (own / name.replace("llama", "llama-common")).write_bytes(b"own")
+    monkeypatch.setenv("COLLIGATE_LLAMA", str(own))
+    monkeypatch.setattr("os.confstr", lambda name: None)  # an own build runs with any C library
+    assert find_libraries() == pull_libraries() == own
+    assert find_library_file(own, "llama") == own / name
+    assert library_entry().present
+    assert verify_libraries() == []
+    assert not server.requests
+
+
+def test_a_folder_without_libraries_is_said_so(machine, tmp_path, monkeypatch):
+    monkeypatch.setenv("COLLIGATE_LLAMA", str(tmp_path / "none"))
+    with pytest.raises(WeightsUnavailable, match=r"COLLIGATE_LLAMA=.* no such folder"):
+        pull_libraries()
+    (tmp_path / "none").mkdir()
+    (tmp_path / "none" / "libllama-common.so").write_bytes(b"")
+    with pytest.raises(WeightsUnavailable, match="and no libllama"):
+        find_libraries()
+    assert library_entry().present is False
+
+
+def test_a_variant_is_chosen_by_its_name(server, machine, monkeypatch):
+    machine["linux-x64-vulkan"] = machine.pop("linux-x64")
+    monkeypatch.setenv("COLLIGATE_LLAMA", "vulkan")
+    server.files[NPM_PATH] = NPM
+    assert pull_libraries().name == f"{VERSION}-linux-x64-vulkan"
+    monkeypatch.setenv("COLLIGATE_LLAMA", "cpu")
+    with pytest.raises(WeightsUnavailable, match="there is none for linux-x64;"):
+        find_libraries()
+
+
+# Machines that no build fits
+
+
+@pytest.mark.parametrize(
+    ("system", "processor", "libc", "why"),
+    [
+        ("Linux", "x86_64", None, r"not GLIBC \(is it musl\?\), they need GLIBC 2.34"),
+        ("Linux", "x86_64", "glibc 2.31", "this system has GLIBC 2.31, they need 2.34"),
+        ("Linux", "riscv64", "glibc 2.39", "there is none for linux-riscv64"),
+        ("FreeBSD", "amd64", None, "there is none for freebsd-x64"),
+        ("Darwin", "arm64", None, "there is none for mac-arm64"),
+    ],
+)
+def test_where_nothing_fits_the_hint_names_the_ways_out(
+    machine, monkeypatch, system, processor, libc, why
+):
+    monkeypatch.setattr("platform.system", lambda: system)
+    monkeypatch.setattr("platform.machine", lambda: processor)
+    monkeypatch.setattr("os.confstr", lambda name: libc)
+    with pytest.raises(WeightsUnavailable, match=why) as caught:
+        pull_libraries()
+    for way in ("COLLIGATE_LLAMA", "hf:", "openai:"):
+        assert way in str(caught.value)
+    assert why.replace("\\", "") in library_entry().purpose
+
+
+def test_an_older_glibc_gets_the_source_that_it_can_run(server, machine, monkeypatch):
+    monkeypatch.setattr("os.confstr", lambda name: "glibc 2.34")
+    server.files |= {RELEASE_PATH: RELEASE, NPM_PATH: NPM}
+    pull_libraries()
+    assert [path for path, _ in server.requests] == [NPM_PATH]
+
+
+# The real ones
+
+
+@pytest.mark.model
+def test_the_pinned_libraries_load_here():
+    folder = pull_libraries()
+    assert verify_libraries() == []
+    facts = describe_library(folder)
+    if not os.environ.get("COLLIGATE_LLAMA"):
+        assert facts.version == VERSION
+    assert any(device.startswith("CPU") for device in facts.devices)
+    assert facts.uses
+    assert describe_library(folder) == facts, "asking twice registers nothing twice"
+
+
+def test_what_the_processor_has_and_the_library_does_not_use():
+    has = ("AVX2", "AVX_VNNI", "AVX512", "AVX512_VNNI")
+    facts = LibraryFacts(Path(), VERSION, ("CPU",), ("AVX2",), has)
+    assert facts.unused == ("AVX_VNNI", "AVX512", "AVX512_VNNI")
+    facts = LibraryFacts(Path(), VERSION, ("CPU",), ("AVX2", "AVX512", "AVX512_VNNI"), has)
+    assert facts.unused == (), "AVX512_VNNI does what AVX_VNNI does"
