@@ -7,6 +7,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from filelock import FileLock
+
+from colligate.models.weights import pull
+
+
+def find_float32(name: str, folder: Path) -> Path:
+    """Return a pinned model's file with float32 weights; the first caller writes it to `folder`."""
+    target = folder / f"{name}-float32.gguf"
+    with FileLock(folder / f"{name}.lock"):
+        if not target.is_file():
+            (source,) = pull(name).values()
+            save_float32(source, target.with_suffix(".part")).replace(target)
+    return target
 
 
 def save_float32(source: Path, target: Path) -> Path:
@@ -32,7 +45,10 @@ def save_float32(source: Path, target: Path) -> Path:
 def save_gguf(folder: Path, target: Path) -> Path:
     """Write a model of `save_model` as a GGUF file, with its tokenizer and template.
 
-    Architectures: llama, mistral without its sliding window, qwen2, qwen3, gemma2, gemma3.
+    Architectures: llama, mistral with sliding_window=None, qwen2, qwen3 (transformers cannot read
+    the file), gemma2 and gemma3 with query_pre_attn_scalar=8, the width of a head (llama.cpp takes
+    no other; transformers takes 256 for the file, so compare with the folder, to 1e-2: llama.cpp
+    looks the activation up in a table of half precision).
     """
     import gguf
     from safetensors.numpy import load_file
@@ -74,6 +90,7 @@ def _add_sizes(writer: Any, config: dict[str, Any], architecture: str) -> None:
     rope = config["rope_parameters"]
     writer.add_rope_freq_base(rope.get("full_attention", rope)["rope_theta"])
     if architecture.startswith("gemma"):
+        assert config["query_pre_attn_scalar"] == width
         writer.add_sliding_window(config["sliding_window"])
     if architecture == "gemma2":
         writer.add_attn_logit_softcapping(config["attn_logit_softcapping"])

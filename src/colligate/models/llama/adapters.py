@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import math
-import os
 import re
 import tempfile
 from collections.abc import Collection
-from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -219,32 +217,26 @@ def _read_matrix(tensor: dict[str, Any]) -> Matrix:
 
 
 def _write(path: Path, architecture: str, tensors: dict[str, Matrix], adapter: str | Path) -> None:
-    """Write the file under another name first: other processes see all of it or nothing."""
+    """Write the file elsewhere and move it: other processes see all of it or nothing."""
     gguf = import_module("gguf")
-    unfinished = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, unfinished = tempfile.mkstemp(dir=path.parent, suffix=".part")
-        os.close(handle)
-        writer = gguf.GGUFWriter(unfinished, architecture)
-        writer.add_type(gguf.GGUFType.ADAPTER)
-        writer.add_string(gguf.Keys.Adapter.TYPE, "lora")
-        writer.add_float32(gguf.Keys.Adapter.LORA_ALPHA, 1.0)
-        for name, tensor in tensors.items():
-            writer.add_tensor(name, tensor)
-        writer.write_header_to_file()
-        writer.write_kv_data_to_file()
-        writer.write_tensors_to_file()
-        writer.close()
-        Path(unfinished).replace(path)
+        with tempfile.TemporaryDirectory(dir=path.parent) as unfinished:
+            writer = gguf.GGUFWriter(Path(unfinished) / path.name, architecture)
+            writer.add_type(gguf.GGUFType.ADAPTER)
+            writer.add_string(gguf.Keys.Adapter.TYPE, "lora")
+            writer.add_float32(gguf.Keys.Adapter.LORA_ALPHA, 1.0)
+            for name, tensor in tensors.items():
+                writer.add_tensor(name, tensor)
+            writer.write_header_to_file()
+            writer.write_kv_data_to_file()
+            writer.write_tensors_to_file()
+            writer.close()
+            (Path(unfinished) / path.name).replace(path)
     except OSError as error:
         hint = "check the space and permissions of that folder"
         why = f"{path.parent}: {error.strerror or error}"
         raise refuse_adapter(adapter, why, hint) from error
-    finally:
-        if unfinished is not None:
-            with suppress(OSError):
-                Path(unfinished).unlink()
 
 
 def _misfit(files: LoraFiles, why: str) -> WeightsUnavailable:
