@@ -1,9 +1,12 @@
-"""Read the header of a GGUF file: the facts that the size of a context depends on."""
+"""Read the header of a GGUF file: its metadata, and the shapes of its tensors."""
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from io import SEEK_CUR
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -28,17 +31,46 @@ class Header:
 
 
 def read_header(path: Path) -> Header:
-    """Read the metadata up to the vocabulary, which is long and comes last.
+    """Read the facts that the size of a context depends on.
 
     UnknownModel if there is no such file, WeightsUnavailable if it is not a readable GGUF file.
     """
+    with _open(path) as stream:
+        return _header(_metadata(stream))
+
+
+def read_metadata(path: Path) -> dict[str, Any]:
+    """Read the metadata up to the vocabulary, which is long and comes last. Errors as above."""
+    with _open(path) as stream:
+        return _metadata(stream)
+
+
+def read_shapes(path: Path) -> dict[str, tuple[int, ...]]:
+    """Read the shape of each tensor by name, the length of a row first. Errors as above."""
+    with _open(path) as stream:
+        _version, tensors, count = _unpack(stream, "IQQ")
+        for _ in range(count):
+            _string(stream)
+            _skip(stream, *_unpack(stream, "I"))
+        shapes = {}
+        for _ in range(tensors):
+            name = _string(stream)
+            (dimensions,) = _unpack(stream, "I")
+            shapes[name] = _unpack(stream, f"{dimensions}Q")
+            _unpack(stream, "IQ")  # its type and place
+        return shapes
+
+
+@contextmanager
+def _open(path: Path) -> Iterator[BinaryIO]:
+    """Open a GGUF file after its magic number, and say what is wrong if it cannot be read."""
     try:
         with path.open("rb") as stream:
             if stream.read(4) != b"GGUF":
                 raise WeightsUnavailable(
                     f"cannot load {path}", "it is not a GGUF file", "give the path of a .gguf model"
                 )
-            return _header(_metadata(stream))
+            yield stream
     except FileNotFoundError as error:
         raise UnknownModel(
             f"no model at {path}", "there is no such file", "check the path after gguf:"
@@ -111,3 +143,18 @@ def _value(stream: BinaryIO, kind: int) -> Any:
         raise ValueError(f"value type {kind}")
     (value,) = _unpack(stream, _FIXED[kind])
     return value
+
+
+def _skip(stream: BinaryIO, kind: int) -> None:
+    if kind == _STRING:
+        (length,) = _unpack(stream, "Q")
+        stream.seek(length, SEEK_CUR)
+    elif kind == _ARRAY:
+        item, length = _unpack(stream, "IQ")
+        if item in _FIXED:
+            stream.seek(length * struct.calcsize(f"<{_FIXED[item]}"), SEEK_CUR)
+        else:
+            for _ in range(length):
+                _skip(stream, item)
+    else:
+        _value(stream, kind)

@@ -6,12 +6,10 @@ a forward pass are set from other threads.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from itertools import takewhile
@@ -27,8 +25,14 @@ from colligate.errors import (
 )
 from colligate.models.decoding import PassStopped
 from colligate.models.hf.loading import ModelSource, import_transformers, load_model
+from colligate.models.lora import (
+    LoraFiles,
+    find_lora,
+    read_lora_settings,
+    refuse_adapter,
+    shorten_error,
+)
 from colligate.models.prompts import check_fits
-from colligate.models.weights import hash_file
 
 Layers = Sequence[tuple[Any, Any]]
 """Keys and values of each layer, tensors of [1, heads, tokens, width]."""
@@ -245,15 +249,11 @@ class Adapters:
         """
         import_transformers()  # turns its messages off
         peft = _import_peft()
-        config, weights = _find_files(_find_folder(adapter), adapter)
-        try:
-            content = f"{hash_file(config)} {hash_file(weights)}"
-        except OSError as error:
-            raise _unavailable(adapter, str(error), "check the files") from error
-        key = hashlib.sha256(content.encode()).hexdigest()[:16]
+        files = find_lora(adapter)
+        key = files.hash_content()
         if key not in self._loaded:
-            settings = _read_settings(config, adapter)
-            matrices = _read_matrices(weights, adapter)
+            settings = read_lora_settings(files)
+            matrices = _read_matrices(files)
             try:
                 self._inject(peft, key, settings, matrices, adapter)
             finally:
@@ -296,7 +296,7 @@ class Adapters:
                 getattr(model, "peft_config", {}).pop(key, None)
                 raise WeightsUnavailable(
                     f"the adapter {adapter} does not fit {self._name}",
-                    _reason(error),
+                    shorten_error(error),
                     "give one that was trained on this model",
                 ) from error
         model.eval()  # new modules are in training mode, where dropout is active
@@ -321,84 +321,12 @@ def _import_peft() -> Any:
         ) from error
 
 
-_CONFIG = "adapter_config.json"
-_WEIGHTS = ("adapter_model.safetensors", "adapter_model.bin")
-
-
-def _find_folder(adapter: str | Path) -> Path:
-    """Return the folder with the adapter's files, downloaded from the hub if it is not local."""
-    path, name = Path(adapter).expanduser(), str(adapter)
-    if path.is_dir():
-        return path
-    if isinstance(adapter, Path) or name.count("/") != 1 or name[:1] in "./~":
-        raise _unavailable(adapter, "there is no such folder", "check the path")
-    download = import_module("huggingface_hub").snapshot_download
-    files = [_CONFIG, *_WEIGHTS]
-    with suppress(Exception):  # The hub's errors have no common class.
-        local = Path(download(name, allow_patterns=files, local_files_only=True))
-        if any((local / weights).is_file() for weights in _WEIGHTS):
-            return local
-    try:
-        return Path(download(name, allow_patterns=files))
-    except Exception as error:
-        hint = "check the name and the connection, or give a folder"
-        raise _unavailable(adapter, _reason(error), hint) from error
-
-
-def _find_files(folder: Path, adapter: str | Path) -> tuple[Path, Path]:
-    """Return the configuration and the weights, as safetensors if both forms are there."""
-    config = folder / _CONFIG
-    weights = [folder / name for name in _WEIGHTS if (folder / name).is_file()]
-    if not config.is_file() or not weights:
-        missing = " or ".join(_WEIGHTS) if config.is_file() else _CONFIG
-        raise _unavailable(adapter, f"it has no {missing}", "give a folder that peft wrote")
-    return config, weights[0]
-
-
-# The settings that the forward pass of plain LoRA depends on.
-_FORWARD = frozenset(
-    "r lora_alpha target_modules exclude_modules layers_to_transform layers_pattern rank_pattern"
-    " alpha_pattern fan_in_fan_out use_rslora use_dora lora_bias".split()
-)
-# Settings that matter for training only, or not at all.
-_IGNORED = frozenset(
-    "peft_type peft_version task_type auto_mapping base_model_name_or_path revision inference_mode"
-    " lora_dropout init_lora_weights loftq_config eva_config corda_config lora_ga_config"
-    " megatron_config megatron_core runtime_config qalora_group_size".split()
-)
-# Initialisations that leave the base unchanged.
-_INITIALISATIONS = (None, True, False, "gaussian", "orthogonal", "eva")
-
-
-def _read_settings(config: Path, adapter: str | Path) -> dict[str, Any]:
-    """Read the settings for peft, and refuse those that are more than plain LoRA."""
-    try:
-        settings = json.loads(config.read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        why = f"its {_CONFIG} is damaged ({error})"
-        raise _unavailable(adapter, why, "download or save it again") from error
-    kind = settings.get("peft_type") if isinstance(settings, Mapping) else None
-    if kind != "LORA":
-        raise _unavailable(adapter, f"its type is {kind or 'unknown'}", "give a LoRA adapter")
-    more = [
-        name
-        for name, value in settings.items()
-        if name not in _FORWARD | _IGNORED and value and (name, value) != ("bias", "none")
-    ]
-    if settings.get("init_lora_weights") not in _INITIALISATIONS:
-        more.append(f"init_lora_weights={settings['init_lora_weights']}")
-    if more:
-        raise _unavailable(
-            adapter, f"it is more than plain LoRA: {', '.join(more)}", "convert it with peft"
-        )
-    return {name: settings[name] for name in _FORWARD if name in settings}
-
-
 _MATRIX = re.compile(r"\.lora_(A|B|embedding_A|embedding_B|magnitude_vector)(\.weight|\.bias)?$")
 
 
-def _read_matrices(weights: Path, adapter: str | Path) -> dict[str, Any]:
+def _read_matrices(files: LoraFiles) -> dict[str, Any]:
     """Read the tensors by name, on the processor. No code in the file is run."""
+    weights = files.weights
     try:
         if weights.suffix == ".safetensors":
             tensors = import_module("safetensors.torch").load_file(weights)
@@ -406,18 +334,10 @@ def _read_matrices(weights: Path, adapter: str | Path) -> dict[str, Any]:
             tensors = import_module("torch").load(weights, map_location="cpu", weights_only=True)
         matrices = dict(tensors)
     except Exception as error:  # safetensors and torch have no common class of errors.
-        why = f"its {weights.name} is damaged ({_reason(error)})"
-        raise _unavailable(adapter, why, "download or save it again") from error
+        why = f"its {weights.name} is damaged ({shorten_error(error)})"
+        raise refuse_adapter(files.adapter, why, "download or save it again") from error
     if other := [name for name in matrices if not _MATRIX.search(name)]:
         # They would overwrite the base's own.
         why = f"it is more than plain LoRA: it holds {other[0]}"
-        raise _unavailable(adapter, why, "save it without the base's weights")
+        raise refuse_adapter(files.adapter, why, "save it without the base's weights")
     return matrices
-
-
-def _unavailable(adapter: str | Path, why: str, hint: str) -> WeightsUnavailable:
-    return WeightsUnavailable(f"cannot load the adapter {adapter}", why, hint)
-
-
-def _reason(error: Exception) -> str:
-    return " ".join(str(error).split())[:300] or type(error).__name__

@@ -1,0 +1,244 @@
+"""LoRA adapters as GGUF files: the same model as peft makes, and what cannot be converted."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import warnings
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+import peft
+import pytest
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+
+from colligate.errors import WeightsUnavailable
+from colligate.models.hf.loading import find_source, load_model
+from colligate.models.llama.adapters import convert_adapter
+from support.gguf_models import save_gguf
+from support.tiny_models import save_adapter, save_model
+
+IDS = torch.tensor([[5, 80, 31, 200, 17, 9, 44, 120]])
+CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+
+
+@pytest.fixture(scope="session")
+def bases(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with small models, each as transformers and as llama.cpp reads it."""
+    folder = tmp_path_factory.mktemp("bases")
+    for architecture in ("llama", "qwen2"):
+        save_model(folder / architecture, architecture)
+        save_gguf(folder / architecture, folder / f"{architecture}.gguf")
+    return folder
+
+
+@pytest.fixture
+def save(bases: Path, tmp_path: Path) -> Callable[..., Path]:
+    def make(name: str = "adapter", of: str = "llama", **settings: Any) -> Path:
+        return save_adapter(bases / of, tmp_path / name, **settings)
+
+    return make
+
+
+@pytest.fixture
+def convert(bases: Path, tmp_path: Path) -> Callable[..., Path]:
+    def make(adapter: str | Path, of: str = "llama") -> Path:
+        return convert_adapter(adapter, bases / f"{of}.gguf", tmp_path / "converted")
+
+    return make
+
+
+def by_peft(base: Path, adapter: Path) -> torch.Tensor:
+    plain = transformers.AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
+    with warnings.catch_warnings(action="ignore"), torch.inference_mode():  # of peft itself
+        return peft.PeftModel.from_pretrained(plain, adapter).eval()(IDS).logits
+
+
+def merged(base: Path, adapter: Path, target: Path) -> torch.Tensor:
+    """Add the adapter to the base's tensors by llama.cpp's rule, and read the sum."""
+    read = gguf.GGUFReader(adapter)
+    assert read.fields["general.type"].contents() == "adapter"
+    alpha = read.fields["adapter.lora.alpha"].contents()
+    matrices = {tensor.name: tensor.data for tensor in read.tensors}
+    target.write_bytes(base.read_bytes())
+    for tensor in gguf.GGUFReader(target, "r+").tensors:
+        if (a := matrices.pop(f"{tensor.name}.lora_a", None)) is not None:
+            b = matrices.pop(f"{tensor.name}.lora_b")
+            tensor.data[:] += (alpha / b.shape[1] * b.astype(np.float64) @ a).astype(np.float32)
+    assert not matrices
+    model = load_model(find_source(str(target)), device="cpu", dtype="float32")
+    with torch.inference_mode():
+        return model(IDS).logits
+
+
+@pytest.mark.parametrize("of", ["llama", "qwen2"])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"target_modules": ["q_proj", "k_proj"], "lora_alpha": 32},
+        {"r": 2, "target_modules": "all-linear", "use_rslora": True},
+        {
+            "target_modules": ["k_proj", "v_proj", "o_proj", "up_proj", "down_proj"],
+            "rank_pattern": {"layers.1.self_attn.k_proj": 3, "up_proj": 6},
+            "alpha_pattern": {"k_proj": 20, "layers.0.mlp.down_proj": 5},
+        },
+        {"layers_to_transform": [1]},
+    ],
+    ids=["attention", "all, rsLoRA", "patterns", "one layer"],
+)
+def test_it_is_the_model_that_peft_makes(bases, save, convert, tmp_path, of, settings):
+    adapter = save(of=of, **settings)
+    made = convert(adapter, of)
+    base = bases / f"{of}.gguf"
+    plain = transformers.AutoModelForCausalLM.from_pretrained(bases / of, dtype=torch.float32)
+    with torch.inference_mode():
+        before = plain(IDS).logits
+    expected = by_peft(bases / of, adapter)
+    assert (expected - before).abs().max() > 0.1
+    assert torch.allclose(merged(base, made, tmp_path / "sum.gguf"), expected, atol=1e-4)
+
+
+def test_matrices_of_16_bits(save, convert):
+    weights = save(target_modules=["v_proj"]) / WEIGHTS
+    for kind in (torch.bfloat16, torch.float16):
+        save_file({name: t.to(kind) for name, t in load_file(weights).items()}, weights)
+        expected = load_file(weights)
+        tensors = {t.name: t.data for t in gguf.GGUFReader(convert(weights.parent)).tensors}
+        name = "base_model.model.model.layers.1.self_attn.v_proj.lora_A.weight"
+        assert np.array_equal(tensors["blk.1.attn_v.weight.lora_a"], expected[name].float())
+
+
+def test_a_changed_adapter_is_converted_again(save, convert, tmp_path):
+    adapter = save()
+    first = convert(adapter)
+    written = first.stat().st_mtime_ns
+    assert convert(shutil.copytree(adapter, tmp_path / "copy")) == first
+    assert first.stat().st_mtime_ns == written
+    shutil.rmtree(adapter)
+    assert convert(save(seed=2)) != first
+
+
+def test_converting_at_the_same_time(save, convert):
+    adapter = save()
+    with ThreadPoolExecutor(4) as pool:
+        made = set(pool.map(convert, [adapter] * 4))
+    (path,) = made
+    assert list(path.parent.iterdir()) == [path]
+    assert len(gguf.GGUFReader(path).tensors) == 4
+
+
+def test_a_gguf_adapter_is_used_as_it_is(bases, save, convert, tmp_path):
+    made = convert(save())
+    given = Path(shutil.copy(made, tmp_path / "own.gguf"))
+    assert convert(str(given)) == given
+    refused(convert, tmp_path / "none.gguf", "there is no such file")
+    refused(convert, bases / "llama.gguf", "it is not a plain LoRA adapter")
+    with pytest.raises(WeightsUnavailable, match="it is for the architecture llama"):
+        convert(given, "qwen2")
+
+
+def refused(convert: Callable[..., Path], adapter: str | Path, why: str) -> None:
+    """Refused in one line, for this reason."""
+    with pytest.raises(WeightsUnavailable, match=why) as caught:
+        convert(adapter)
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 600
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"use_dora": True}, "llama.cpp has no use_dora"),
+        ({"lora_bias": True}, "llama.cpp has no lora_bias"),
+        ({"target_modules": ["lm_head"]}, "more than plain LoRA: it holds .*lm_head"),
+        ({"target_modules": ["embed_tokens"]}, "more than plain LoRA: it holds .*embed_tokens"),
+        ({"modules_to_save": ["lm_head"]}, "more than plain LoRA: modules_to_save"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_more_than_llama_cpp_can_apply(save, convert, tmp_path, settings, why):
+    refused(convert, save(**settings), why)
+    assert not (tmp_path / "converted").exists()
+
+
+def test_a_layer_that_llama_cpp_applies_no_adapter_to(save, convert):
+    weights = save(target_modules=["lm_head"]) / WEIGHTS
+    tensors = {name: t for name, t in load_file(weights).items() if "lora_" in name}
+    save_file(tensors, weights)
+    refused(convert, weights.parent, "llama.cpp applies no adapter to lm_head")
+
+
+@pytest.mark.parametrize(
+    ("sizes", "why"),
+    [
+        ({"hidden_size": 48}, "does not fit .*size mismatch: .*q_proj is 32 x 48, .* 32 x 32"),
+        ({"num_hidden_layers": 1}, "does not fit .*no q_proj for layer 1"),
+        ({"num_hidden_layers": 3}, "does not fit .*no model.layers.2.self_attn.q_proj"),
+    ],
+    ids=["width", "fewer layers", "more layers"],
+)
+def test_one_made_for_another_model(convert, tmp_path, sizes, why):
+    save_model(tmp_path / "other", "llama", **sizes)
+    refused(convert, save_adapter(tmp_path / "other", tmp_path / "foreign"), why)
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"target_modules": ["q_proj", "v_proj"]}, "does not fit .*no matrices for v_proj"),
+        ({"peft_type": "PROMPT_TUNING"}, "its type is PROMPT_TUNING"),
+        ({"lora_alpha": "many"}, "its lora_alpha or alpha_pattern is damaged"),
+        ({"alpha_pattern": {"(": 2}}, "its lora_alpha or alpha_pattern is damaged"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_settings_that_cannot_be_used(save, convert, change, why):
+    config = save() / CONFIG
+    config.write_text(json.dumps(json.loads(config.read_text()) | change))
+    refused(convert, config.parent, why)
+
+
+def test_an_architecture_whose_layout_is_not_known(save, tmp_path):
+    base = tmp_path / "falcon.gguf"
+    writer = gguf.GGUFWriter(base, "falcon")
+    writer.add_tensor("output.weight", np.zeros((2, 2), np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    refused(lambda adapter: convert_adapter(adapter, base, tmp_path), save(), "layout of falcon")
+
+
+def test_weights_that_only_torch_reads(save, convert):
+    weights = save() / WEIGHTS
+    torch.save(load_file(weights), weights.with_suffix(".bin"))
+    weights.unlink()
+    refused(convert, weights.parent, r"adapter_model\.bin, which only torch reads")
+
+
+@pytest.mark.parametrize("content", [b"", b"\x00" * 40, "cut short", "half", "empty"])
+def test_damaged_weights(save, convert, content):
+    weights = save() / WEIGHTS
+    tensors = load_file(weights)
+    if content == "half":
+        save_file(dict(list(tensors.items())[:1]), weights)
+        refused(convert, weights.parent, "do not belong together")
+    elif content == "empty":
+        save_file({}, weights)
+        refused(convert, weights.parent, "it holds no matrices")
+    else:
+        data = weights.read_bytes()[:-100] if content == "cut short" else content
+        weights.write_bytes(data)
+        refused(convert, weights.parent, "adapter_model.safetensors is damaged")
+
+
+def test_a_folder_that_cannot_be_written(bases, save, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(WeightsUnavailable, match="check the space and permissions"):
+        convert_adapter(save(), bases / "llama.gguf", tmp_path / "file" / "inside")
