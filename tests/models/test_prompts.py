@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tokenizers.processors import TemplateProcessing
 
 from colligate.errors import ModelError, RequestRefused
 from colligate.models import Message
@@ -75,14 +76,29 @@ def test_literal_text_has_no_control_tokens_and_spans_in_order(prompts, tokenize
     assert {i for start, end in spans for i in range(start, end)} == set(range(len(text)))
 
 
-def test_a_forced_text_begins_with_something(prompts):
+def test_a_forced_text_begins_with_something(prompts, tokenizer):
     assert prompts.encode_literal("") == []
-    assert (
-        len(prompts.encode_literal("", beginning=True)) == 1
-    )  # else nothing could be scored after it
-    assert prompts.encode_literal("a", beginning=True) == prompts.encode_literal(
-        "a"
-    )  # it knows no BOS
+    # Else nothing could be scored after it.
+    assert prompts.encode_literal("", beginning=True) == [tokenizer.eos_token_id]
+    # It knows no BOS.
+    assert prompts.encode_literal("a", beginning=True) == prompts.encode_literal("a")
+
+
+def test_texts_begin_with_bos_where_the_tokenizer_puts_one(tokenizer):
+    mark = "<|endoftext|>"
+    bos = tokenizer.convert_tokens_to_ids(mark)
+    other = load_tokenizer(find_source(tokenizer.name_or_path))
+    other.bos_token, other.chat_template = mark, None
+    other.backend_tokenizer.post_processor = TemplateProcessing(f"{mark} $A", None, [(mark, bos)])
+    begun = Prompts(HFTokenizer(other), "tiny")
+    otters = begun.encode_literal("Otters")
+    assert bos not in otters
+    assert begun.encode_literal("", beginning=True) == [bos]
+    assert begun.encode_literal("Otters", beginning=True) == [bos, *otters]
+    assert begun.encode("Otters") == [bos, *otters]
+    ids, covered = begun.encode_question("Otters")
+    assert ids == [bos, *otters]
+    assert covered == [(0, 0), *begun.token_spans("Otters")]
 
 
 @given(

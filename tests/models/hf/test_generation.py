@@ -9,18 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import llguidance
-import llguidance.hf
 import pytest
-import tokenizers
 import torch
-import transformers
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
 
 from colligate.errors import ContextTooSmall, RequestRefused, ServerFailed
 from colligate.models.decoding import GeneratedText, GenerationRequest, PassStopped
-from colligate.models.grammar import Grammar
 from colligate.models.hf.generate import BatchGenerator
 from support.tiny_models import ARCHITECTURES, TinyModel
 
@@ -62,15 +55,6 @@ def expected(model: TinyModel, ids: list[int], count: int) -> str:
             text.append(int(model.runtime.model(torch.tensor([text])).logits[0, -1].argmax()))
     written: str = model.tokenizer.decode(text[len(ids) :], skip_special_tokens=True)
     return written.rstrip("\ufffd")
-
-
-def literal(tokenizer: Any, text: str) -> Grammar:
-    """A grammar that allows only this text, in any tokens."""
-    tokens = llguidance.hf.from_tokenizer(tokenizer)
-    escaped = "".join(rf"\u{ord(c):04x}" if c < " " or c in '"\\\x7f' else c for c in text)
-    matcher = llguidance.LLMatcher(tokens, f'start: "{escaped}"', log_level=0)
-    assert not matcher.is_error(), matcher.get_error()
-    return Grammar(matcher)
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
@@ -168,18 +152,6 @@ def test_a_low_temperature_is_greedy_and_the_configuration_changes_nothing(tiny)
         config.update(**before)
 
 
-def test_draws_follow_the_probabilities(tiny):
-    chosen = torch.full((403,), -torch.inf)
-    tokens = [tiny.tokenizer.convert_tokens_to_ids(letter) for letter in "abc"]
-    chosen[tokens] = torch.log(torch.tensor([0.25, 0.5, 0.25]))
-    with tiny.changing_logits(lambda logits: logits.copy_(chosen[: logits.shape[-1]])):
-        text = answer(tiny, PROMPTS[0], 400, temperature=0.5, seed=1).text
-    # At half the temperature odds are squared: 1 to 4 to 1.
-    assert set(text) == set("abc")
-    assert text.count("b") == pytest.approx(400 * 4 / 6, rel=0.15)
-    assert text.count("a") == pytest.approx(400 / 6, rel=0.4)
-
-
 # Ends
 
 
@@ -232,108 +204,12 @@ def test_an_end_token_ends_the_answer(tiny, configured, end):
 
 # Text
 
-TEXTS = st.text(st.sampled_from("abS TOP.é€😀\n\"'<"), min_size=1, max_size=16)
-
-
-@settings(max_examples=40, deadline=None)
-@given(text=TEXTS, cuts=st.lists(st.tuples(st.integers(0, 15), st.integers(1, 5)), max_size=3))
-@example(text="ab STO", cuts=[])  # held back up to its end
-def test_any_text_in_any_tokens_streams_up_to_what_stops_it(tiny, text, cuts):
-    stop = (*(text[start : start + length] for start, length in cuts), "STOP", "")
-    ends = [(text.find(s) + len(s), text.find(s)) for s in stop if s and s in text]
-    whole = text[: min(ends)[1]] if ends else text
-    for seed in range(2):
-        pieces: list[str] = []
-        made = answer(
-            tiny, PROMPTS[0], temperature=1.0, seed=seed, stop=stop,
-            grammar=literal(tiny.tokenizer, text), on_piece=pieces.append,
-        )  # fmt: skip
-        assert made.text == "".join(pieces) == whole
-        assert made.finish_reason == "stop"
-        assert all(pieces)
-
-
-def test_of_several_strings_the_one_complete_first_ends_the_answer(tiny):
-    assert " quick" in tiny.tokenizer.batch_decode([[i] for i in range(400)])  # in one token too
-    for seed in range(6):
-        made = answer(
-            tiny, PROMPTS[0], 9, temperature=2.0, seed=seed, stop=(" quick", "ui"),
-            grammar=literal(tiny.tokenizer, " quick fox"),
-        )  # fmt: skip
-        assert made.text == " q"
-
-
-def test_pieces_come_as_soon_as_they_are_certain(tiny):
-    text = "ab<x<y<endless"
-    pieces: list[str] = []
-    made = answer(
-        tiny, PROMPTS[0], temperature=9.0, seed=1, stop=("<end>",),
-        grammar=literal(tiny.tokenizer, text), on_piece=pieces.append,
-    )  # fmt: skip
-    assert made.text == text
-    assert pieces[0][0] == "a"
-    assert not any(piece.endswith("<") for piece in pieces)
-    assert len(pieces) > 4
-
-
-@pytest.mark.parametrize("text", ["né", "n€", "n😀"])
-def test_a_character_cut_by_the_limit_is_left_out(tiny, text):
-    tokens = tiny.tokenizer.encode(text)
-    assert len(tokens) == 1 + len(text[1:].encode())  # bytes, one by one
-    made = answer(tiny, PROMPTS[0], len(tokens) - 1, grammar=literal(tiny.tokenizer, text))
-    assert (made.text, made.finish_reason) == ("n", "length")
-
 
 def test_control_tokens_are_no_text(tiny):
     begin = tiny.tokenizer.convert_tokens_to_ids("<|im_start|>")
     with tiny.changing_logits(lambda logits: logits[..., begin].fill_(1e9)):
         made = answer(tiny, PROMPTS[0], 3)
     assert (made.text, made.output_tokens) == ("", 3)
-
-
-def test_blanks_of_sentencepiece_are_kept(tiny, monkeypatch):
-    tokenizer = sentencepiece()
-    monkeypatch.setattr(tiny, "tokenizer", tokenizer)
-    for text in (" yes it is", "yes\u20ac it", "a  b \U0001f600 c"):
-        pieces: list[str] = []
-        made = answer(
-            tiny, tokenizer.backend_tokenizer.encode("The answer is").ids, temperature=1.0, seed=1,
-            grammar=literal(tokenizer, text), on_piece=pieces.append,
-        )  # fmt: skip
-        assert made.text == "".join(pieces) == text
-        assert len(pieces) > 2
-
-
-def sentencepiece() -> Any:
-    """A tokenizer such as Llama 2's: blanks within tokens, bytes for what it has no token for."""
-    letters = ["▁", *"Theanswrisytbc", "▁y", "is", "▁is", "▁it"]
-    tokens = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256)), *letters]
-    model = tokenizers.models.BPE(
-        {token: index for index, token in enumerate(tokens)},
-        [("▁", "y"), ("i", "s"), ("▁", "is")],
-        unk_token="<unk>",
-        byte_fallback=True,
-        fuse_unk=True,
-    )
-    backend, normalizers, decoders = (
-        tokenizers.Tokenizer(model),
-        tokenizers.normalizers,
-        tokenizers.decoders,
-    )
-    backend.normalizer = normalizers.Sequence(
-        [normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]
-    )
-    backend.decoder = decoders.Sequence(
-        [
-            decoders.Replace("▁", " "),
-            decoders.ByteFallback(),
-            decoders.Fuse(),
-            decoders.Strip(" ", 1, 0),
-        ]
-    )
-    return transformers.PreTrainedTokenizerFast(
-        tokenizer_object=backend, bos_token="<s>", eos_token="</s>", unk_token="<unk>"
-    )
 
 
 # Failures

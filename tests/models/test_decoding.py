@@ -1,0 +1,245 @@
+"""One answer: tokens by logits, seed and grammar; text as soon as it is certain; ends; errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import llguidance
+import llguidance.hf
+import numpy as np
+import pytest
+import tokenizers
+import transformers
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from colligate.errors import ContextTooSmall, RequestRefused, ServerFailed
+from colligate.models.decoding import AnswerInProgress, GeneratedText, GenerationRequest
+from colligate.models.grammar import Grammar, Grammars
+from colligate.models.hf.loading import find_source, load_tokenizer
+
+PROMPT = [17, 80, 31]
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tiny_folder: Callable[..., Path]) -> Any:
+    return load_tokenizer(find_source(str(tiny_folder("llama"))))
+
+
+def start(tokenizer: Any, request: GenerationRequest) -> AnswerInProgress:
+    decode = partial(tokenizer.backend_tokenizer.decode, skip_special_tokens=True)
+    ends = frozenset({tokenizer.eos_token_id})
+    return AnswerInProgress(request, decode=decode, ends=ends, name="tiny", context=512)
+
+
+def random_logits(tokenizer: Any, written: Sequence[int]) -> NDArray[np.float32]:
+    """Logits that depend on the tokens before, as those of a model do; no control token."""
+    random = np.random.default_rng([len(written), *written[-3:]])
+    logits = random.normal(size=len(tokenizer)).astype(np.float32)
+    logits[list(tokenizer.all_special_ids)] = -1e9
+    return logits
+
+
+def answer(
+    tokenizer: Any,
+    ids: list[int] = PROMPT,
+    max_tokens: int = 99,
+    logits: Callable[[Any, Sequence[int]], NDArray[np.float32]] = random_logits,
+    **options: Any,
+) -> GeneratedText:
+    progress = start(tokenizer, GenerationRequest(ids, max_tokens, **options))
+    while progress.request.outcome is None:
+        progress.write(logits(tokenizer, progress.written))
+    assert isinstance(progress.request.outcome, GeneratedText)
+    return progress.request.outcome
+
+
+# Choosing
+
+
+def test_draws_follow_the_probabilities(tokenizer):
+    chosen = np.full(len(tokenizer), -np.inf, np.float32)
+    tokens = [tokenizer.convert_tokens_to_ids(letter) for letter in "abc"]
+    chosen[tokens] = np.log([0.25, 0.5, 0.25])
+    made = answer(tokenizer, max_tokens=400, logits=lambda *_: chosen, temperature=0.5, seed=1)
+    # At half the temperature odds are squared: 1 to 4 to 1.
+    assert set(made.text) == set("abc")
+    assert made.text.count("b") == pytest.approx(400 * 4 / 6, rel=0.15)
+    assert made.text.count("a") == pytest.approx(400 / 6, rel=0.4)
+
+
+@pytest.mark.parametrize("temperature", [1e-40, 5e-324])
+def test_a_low_temperature_is_greedy(tokenizer, temperature):
+    greedy = answer(tokenizer, max_tokens=20).text
+    assert answer(tokenizer, max_tokens=20, temperature=temperature, seed=1).text == greedy
+
+
+SCHEMA = {"type": "array", "items": {"enum": ["yes", "no", "perhaps"]}, "minItems": 2}
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.5])
+@pytest.mark.parametrize("schema", [None, SCHEMA], ids=["free", "schema"])
+@settings(max_examples=25, deadline=None)
+@given(data=st.data())
+def test_tokens_of_a_draft_are_checked_one_after_the_other(tokenizer, schema, temperature, data):
+    make_tokens = partial(llguidance.hf.from_tokenizer, tokenizer)
+    grammar = None if schema is None else Grammars(make_tokens).compile(schema)
+    options = {"temperature": temperature, "seed": 4, "grammar": grammar, "stop": ("zz",)}
+    plain = start(tokenizer, GenerationRequest(PROMPT, 30, **options))
+    while plain.request.outcome is None:
+        plain.write(random_logits(tokenizer, plain.written))
+
+    drafted = start(tokenizer, GenerationRequest(PROMPT, 30, **options))
+    while drafted.request.outcome is None:
+        right = plain.written[len(drafted.written) :][: data.draw(st.integers(0, 4))]
+        draft = [*right, *data.draw(st.lists(st.integers(3, len(tokenizer) - 1), max_size=2))]
+        before = list(drafted.written)
+        rows = [
+            random_logits(tokenizer, [*before, *draft[:count]]) for count in range(len(draft) + 1)
+        ]
+        for row, token in zip(rows, [*draft, None], strict=True):
+            chosen = drafted.choose(row)
+            drafted.add(chosen)
+            if drafted.request.outcome is not None or chosen != token:
+                break
+    assert drafted.written == plain.written
+    assert drafted.request.outcome == plain.request.outcome
+
+
+# Errors
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "why"),
+    [
+        ({"ids": [7] * 513}, ContextTooSmall, "513 tokens and the window 512"),
+        ({"max_tokens": -1}, RequestRefused, "below 0"),
+        ({"temperature": -0.5}, RequestRefused, "below 0"),
+        ({"temperature": float("nan")}, RequestRefused, "nan"),
+    ],
+)
+def test_a_request_that_cannot_be_answered_is_refused_at_once(tokenizer, options, error, why):
+    request = GenerationRequest(**{"ids": PROMPT, "max_tokens": 5, **options})
+    with pytest.raises(error, match=why):
+        start(tokenizer, request)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_logits_that_are_not_finite_are_an_error(tokenizer, value, temperature):
+    logits = random_logits(tokenizer, [])
+    logits[7] = value
+    with pytest.raises(ServerFailed, match="not finite"):
+        answer(tokenizer, logits=lambda *_: logits, temperature=temperature)
+
+
+# Text
+
+TEXTS = st.text(st.sampled_from("abS TOP.é€😀\n\"'<"), min_size=1, max_size=16)
+
+
+@settings(max_examples=40, deadline=None)
+@given(text=TEXTS, cuts=st.lists(st.tuples(st.integers(0, 15), st.integers(1, 5)), max_size=3))
+@example(text="ab STO", cuts=[])  # held back up to its end
+def test_any_text_in_any_tokens_streams_up_to_what_stops_it(tokenizer, text, cuts):
+    stop = (*(text[start : start + length] for start, length in cuts), "STOP", "")
+    ends = [(text.find(s) + len(s), text.find(s)) for s in stop if s and s in text]
+    whole = text[: min(ends)[1]] if ends else text
+    for seed in range(2):
+        pieces: list[str] = []
+        made = answer(
+            tokenizer, temperature=1.0, seed=seed, stop=stop,
+            grammar=literal(tokenizer, text), on_piece=pieces.append,
+        )  # fmt: skip
+        assert made.text == "".join(pieces) == whole
+        assert made.finish_reason == "stop"
+        assert all(pieces)
+
+
+def test_of_several_strings_the_one_complete_first_ends_the_answer(tokenizer):
+    assert " quick" in tokenizer.batch_decode([[i] for i in range(400)])  # in one token too
+    for seed in range(6):
+        made = answer(
+            tokenizer, max_tokens=9, temperature=2.0, seed=seed, stop=(" quick", "ui"),
+            grammar=literal(tokenizer, " quick fox"),
+        )  # fmt: skip
+        assert made.text == " q"
+
+
+def test_pieces_come_as_soon_as_they_are_certain(tokenizer):
+    text = "ab<x<y<endless"
+    pieces: list[str] = []
+    made = answer(
+        tokenizer, temperature=9.0, seed=1, stop=("<end>",),
+        grammar=literal(tokenizer, text), on_piece=pieces.append,
+    )  # fmt: skip
+    assert made.text == text
+    assert pieces[0][0] == "a"
+    assert not any(piece.endswith("<") for piece in pieces)
+    assert len(pieces) > 4
+
+
+@pytest.mark.parametrize("text", ["né", "n€", "n😀"])
+def test_a_character_cut_by_the_limit_is_left_out(tokenizer, text):
+    tokens = tokenizer.encode(text)
+    assert len(tokens) == 1 + len(text[1:].encode())  # bytes, one by one
+    made = answer(tokenizer, max_tokens=len(tokens) - 1, grammar=literal(tokenizer, text))
+    assert (made.text, made.finish_reason) == ("n", "length")
+
+
+def test_blanks_of_sentencepiece_are_kept():
+    tokenizer = sentencepiece()
+    for text in (" yes it is", "yes\u20ac it", "a  b \U0001f600 c"):
+        pieces: list[str] = []
+        before = tokenizer.backend_tokenizer.encode("The answer is").ids
+        made = answer(
+            tokenizer, before, temperature=1.0, seed=1,
+            grammar=literal(tokenizer, text), on_piece=pieces.append,
+        )  # fmt: skip
+        assert made.text == "".join(pieces) == text
+        assert len(pieces) > 2
+
+
+def literal(tokenizer: Any, text: str) -> Grammar:
+    """A grammar that allows only this text, in any tokens."""
+    tokens = llguidance.hf.from_tokenizer(tokenizer)
+    escaped = "".join(rf"\u{ord(c):04x}" if c < " " or c in '"\\\x7f' else c for c in text)
+    matcher = llguidance.LLMatcher(tokens, f'start: "{escaped}"', log_level=0)
+    assert not matcher.is_error(), matcher.get_error()
+    return Grammar(matcher)
+
+
+def sentencepiece() -> Any:
+    """A tokenizer such as Llama 2's: blanks within tokens, bytes for what it has no token for."""
+    letters = ["▁", *"Theanswrisytbc", "▁y", "is", "▁is", "▁it"]
+    tokens = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256)), *letters]
+    model = tokenizers.models.BPE(
+        {token: index for index, token in enumerate(tokens)},
+        [("▁", "y"), ("i", "s"), ("▁", "is")],
+        unk_token="<unk>",
+        byte_fallback=True,
+        fuse_unk=True,
+    )
+    backend, normalizers, decoders = (
+        tokenizers.Tokenizer(model),
+        tokenizers.normalizers,
+        tokenizers.decoders,
+    )
+    backend.normalizer = normalizers.Sequence(
+        [normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]
+    )
+    backend.decoder = decoders.Sequence(
+        [
+            decoders.Replace("▁", " "),
+            decoders.ByteFallback(),
+            decoders.Fuse(),
+            decoders.Strip(" ", 1, 0),
+        ]
+    )
+    return transformers.PreTrainedTokenizerFast(
+        tokenizer_object=backend, bos_token="<s>", eos_token="</s>", unk_token="<unk>"
+    )
