@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from colligate.models import Message
-from colligate.models.llama import LlamaCpp
+from colligate.models.llama.model import LlamaCpp
 from colligate.models.weights import pull
 from support.models import ask
 

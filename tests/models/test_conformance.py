@@ -14,7 +14,7 @@ from colligate.errors import ContextTooSmall, ModelError
 from colligate.models import Capability, ChatModel, ChatRequest, Embedder, Message, Reranker
 from colligate.models.cache import CachedChat, ResponseCache
 from colligate.models.embedders import MiniLM, StaticEmbedder
-from colligate.models.llama import LlamaCpp
+from colligate.models.llama.model import LlamaCpp
 from colligate.models.openai import OpenAIChat, OpenAIEmbedder
 from colligate.models.openai_http import Policy
 from colligate.models.rerankers import EmbeddingReranker, HTTPReranker, LikelihoodReranker

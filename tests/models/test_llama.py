@@ -24,7 +24,7 @@ from pydantic import BaseModel, Field, RootModel
 
 from colligate.errors import ContextTooSmall, ModelError, RequestRefused, WeightsUnavailable
 from colligate.models import Message
-from colligate.models.llama import LlamaCpp
+from colligate.models.llama.model import LlamaCpp
 from colligate.models.structured import json_schema_of
 from colligate.models.weights import pull
 from support.models import HELLO, ask, likelihood
@@ -485,7 +485,7 @@ def test_a_program_that_forgets_to_close_ends_quietly(gguf):
 import asyncio, sys
 from pathlib import Path
 from colligate.models import ChatRequest, Message
-from colligate.models.llama import LlamaCpp
+from colligate.models.llama.model import LlamaCpp
 from colligate.models.structured import json_schema_of
 model = LlamaCpp(Path(sys.argv[1]), name="forgotten", context_tokens=256, threads=1)
 request = ChatRequest([Message("user", "Hello")], max_tokens=3)

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from colligate.models import Message
-from colligate.models.llama import LlamaCpp
+from colligate.models.llama.model import LlamaCpp
 from support.models import ask, likelihood
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, BYTE = 1, 2, 3, 4, 6

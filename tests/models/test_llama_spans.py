@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colligate.models.llama import find_token_spans
+from colligate.models.llama.model import find_token_spans
 
 # How SentencePiece of Llama's kind writes them: it puts a blank before a text, and reads a
 # lower one eighth block as a blank.

@@ -19,7 +19,7 @@ from colligate.errors import (
     RequestRefused,
 )
 from colligate.models import Capability, LikelihoodModel, Message
-from colligate.models.llama import xllamacpp
+from colligate.models.llama.model import xllamacpp
 from colligate.models.openai import OpenAIChat
 from colligate.models.weights import pull
 from support.models import ask, likelihood

@@ -253,8 +253,8 @@ def _open_gguf(
                 f"did you mean gguf:{near}?" if near else "colligate models list shows the names",
             )
         path = pull(target, on_progress)["model"]
-    from colligate.models.llama import LlamaCpp
     from colligate.models.llama.libraries import pull_libraries
+    from colligate.models.llama.model import LlamaCpp
 
     pull_libraries(on_progress)
     return LlamaCpp(path, name=name, **options)

@@ -117,8 +117,8 @@ async def streamed(
     """Generate text in a thread and pass its pieces to `on_token` in this event loop.
 
     `begin` gets the function to call with each piece, from any thread, and returns the work for
-    the thread. Thinking is removed. `halt` is called when the answer is not needed any more: the caller was
-    cancelled, `on_token` raised an error, or the event loop was closed.
+    the thread. Thinking is removed. `halt` is called when the answer is not needed any more: the
+    caller was cancelled, `on_token` raised an error, or the event loop was closed.
     """
     loop = asyncio.get_running_loop()
     pieces: asyncio.Queue[str | None] = asyncio.Queue()

@@ -15,7 +15,7 @@ from colligate.core import make_strategy
 from colligate.core.events import Asked, Measured
 from colligate.models import ChatRequest, Completion
 from colligate.models.hf.model import HFModel
-from colligate.models.llama import LlamaCpp
+from colligate.models.llama.model import LlamaCpp
 from colligate.models.weights import pull
 
 pytestmark = pytest.mark.model

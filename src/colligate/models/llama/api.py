@@ -10,7 +10,6 @@ from __future__ import annotations
 import ctypes as c
 import logging
 import os
-import re
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
@@ -20,11 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colligate.errors import ServerFailed, WeightsUnavailable
+from colligate.models.llama.libraries import find_library_file
 
 _logger = logging.getLogger(__name__)
 
-VERSION = "0.5.0"
-"""The version of llama.cpp whose structures are declared here."""
+_DECLARED = "v0.5.0"  # the version of llama.cpp whose structures are declared here
 
 FLASH_OFF, FLASH_ON = 0, 1
 F32, F16, Q8_0 = 0, 1, 8  # types of tensors, `ggml_type`
@@ -227,7 +226,7 @@ class Library:
             function.restype, function.argtypes = result, arguments
             setattr(self, name, function)
         self.version: str = self.llama_version().decode()
-        if self.version.removeprefix("v").split("-")[0] != VERSION:
+        if self.version.partition("-")[0] != _DECLARED.removeprefix("v"):
             raise _unfit(folder, f"it is version {self.version}")
         # Values that llama.cpp sets, from the first field to the last: their places are known.
         model, context = self.llama_model_default_params(), self.llama_context_default_params()
@@ -278,12 +277,11 @@ def load_library(folder: Path) -> Library:
 
 
 def _open(folder: Path, stem: str) -> c.CDLL:
-    pattern = re.compile(rf"(lib)?{stem}(\.[\w.]+)?\.(so|dylib|dll)(\.[\d.]+)?")
-    names = sorted(each.name for each in folder.iterdir() if pattern.fullmatch(each.name))
-    if not names:
+    file = find_library_file(folder, stem)
+    if file is None:
         raise _unfit(folder, f"it has no library {stem}")
     try:
-        return c.CDLL(str(folder / names[0]), mode=c.RTLD_GLOBAL)
+        return c.CDLL(str(file), mode=c.RTLD_GLOBAL)
     except OSError as error:
         raise _unfit(folder, str(error)) from error
 
@@ -292,7 +290,7 @@ def _unfit(folder: Path, why: str) -> WeightsUnavailable:
     return WeightsUnavailable(
         f"cannot use the llama.cpp libraries in {folder}",
         why,
-        f"give a folder with version {VERSION} in COLLIGATE_LLAMA, or unset it",
+        f"give a folder with version {_DECLARED} in COLLIGATE_LLAMA, or unset it",
     )
 
 
@@ -313,7 +311,8 @@ def _log(level: int, text: bytes, _: object) -> None:
 class Model:
     """A GGUF file's weights and vocabulary, or its vocabulary alone.
 
-    `tokenize` and `piece` may be called by any thread. WeightsUnavailable if llama.cpp cannot load it.
+    `tokenize` and `piece` may be called by any thread. WeightsUnavailable if llama.cpp cannot load
+    the file.
     """
 
     def __init__(self, library: Library, path: Path, *, weights: bool = True) -> None:

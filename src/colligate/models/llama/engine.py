@@ -9,6 +9,7 @@ done in the model's thread, by any call that waits.
 from __future__ import annotations
 
 import math
+import re
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -486,7 +487,6 @@ class _Sequence:
 # the keys come from the cache, so a row costs little more than one token.
 
 _ROWS = 16  # query tokens computed together: the queries and keys of a layer are in memory at once
-_FUSED_ATTENTION = b"__fattn__"  # llama.cpp's name of the node, before the number of the layer
 
 
 class _AttentionContext:
@@ -564,17 +564,23 @@ class _AttentionContext:
         if self._layers is None:
             return False
         tensor = Tensor.from_address(address)
-        name = tensor.name
-        if not name.startswith(_FUSED_ATTENTION):
+        if not (tensor.src[1] and tensor.src[2]):
             return False
-        layer = int(name.rpartition(b"-")[2])
-        if layer in self._layers and not ask:
-            self._rows[layer] = _attention_row(self._model.library, tensor)
-        return layer in self._layers if ask else True
+        found = _KEYS.match(Tensor.from_address(tensor.src[1]).name)
+        if found is None or int(found[1]) not in self._layers:
+            return False
+        if not ask:
+            self._rows[int(found[1])] = _attention_row(self._model.library, tensor)
+        return True
+
+
+_KEYS = re.compile(rb"cache_k_l(\d+)")  # llama.cpp's name of the keys of a layer
 
 
 def _attention_row(library: Library, tensor: Tensor) -> NDArray[np.float32]:
-    """Return the attention [cells] of a fused node: the mean of its heads, the sum of its queries.
+    """Return the attention [cells] of a fused node of queries, keys, values and a mask.
+
+    It is the mean of its heads and the sum of its queries.
 
     softmax(scale * q k + mask). The cells are in the order of the tokens.
     """

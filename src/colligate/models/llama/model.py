@@ -289,7 +289,7 @@ class _SharedParts:
                 self._engine = LlamaEngine(library, self.path, self.name, **self._options)
             return self._engine
 
-        return self._engine or await self.computing.run(load)
+        return self._engine if self._engine is not None else await self.computing.run(load)
 
     async def compute(self, requests: Sequence[Request], halt: Event) -> None:
         """Give requests their outcomes; they are stopped when nobody waits for them any more."""
