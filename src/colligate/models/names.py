@@ -438,7 +438,12 @@ def _origin(url: str) -> tuple[str, str, int | None] | None:
 Options = Mapping[str, Any]
 
 _ENDPOINT: Mapping[str, type] = {"context_tokens": int, "in_flight": int, "timeout": float}
-_LLAMACPP: Mapping[str, type] = {"context_tokens": int, "parallel": int, "threads": int}
+_LLAMACPP: Mapping[str, type] = {
+    "context_tokens": int,
+    "parallel": int,
+    "threads": int,
+    "draft": int,
+}
 
 OPTIONS: Mapping[str, Mapping[str, type]] = {
     "bundled": _LLAMACPP,

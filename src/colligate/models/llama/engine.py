@@ -60,6 +60,7 @@ class AttentionRequest:
     outcome: NDArray[np.float32] | Exception | None = field(default=None, init=False, repr=False)
 
 
+Tokens = Sequence[int] | NDArray[np.int32]
 Request = GenerationRequest | ScoreRequest | AttentionRequest
 
 
@@ -67,7 +68,8 @@ class LlamaEngine:
     """Computes up to `parallel` answers together. `context` is the window of each request.
 
     The keys and values of all requests, and of those before that may share a beginning with the
-    next ones, are in as many cells as one window has; requests wait for free cells.
+    next ones, are in as many cells as one window has; requests wait for free cells. Up to `draft`
+    tokens of answers are guessed in each batch.
     """
 
     def __init__(
@@ -79,10 +81,12 @@ class LlamaEngine:
         context: int,
         parallel: int,
         threads: int,
+        draft: int,
     ) -> None:
         self.model = Model(library, path)
         self.name = name
         self._limit = parallel
+        self._draft = 0 if self.model.recurrent else draft
         self._threads = threads
         self._window = context
         self._context = Context(
@@ -199,14 +203,20 @@ class LlamaEngine:
                 return False
             self._drop(self._kept[0] if self._kept[0] is not best else self._kept[-1])
         sequence.number = self._free.pop()
-        sequence.known = known
-        if sequence.answer is not None and not sequence.answer.written:
-            sequence.answer.cached_tokens = known
+        attended = 0 if self._attention is None else self._attention.shared_with(sequence)
+        if attended > known + _WORTH_WAITING and self._attention is not None:
+            data = self._attention.context.save(0)
+            if self._context.restore(sequence.number, data):
+                best, known = None, attended
+                self._context.cut(sequence.number, known)
         if best is not None:
             self._context.copy(best.number, sequence.number, known)
             if best in self._kept:  # it is of use
                 self._kept.remove(best)
                 self._kept.append(best)
+        sequence.known = known
+        if sequence.answer is not None and not sequence.answer.written:
+            sequence.answer.cached_tokens = known
         self._active.append(sequence)
         return True
 
@@ -287,11 +297,11 @@ class LlamaEngine:
     def _plan(self, sequences: Sequence[_Sequence]) -> list[_Part]:
         """Choose the tokens of the next batch: first of answers, then of prompts in their order."""
         parts, room, outputs = [], _BATCH, _OUTPUTS
-        drafted = _MOST_DRAFTED // max(1, sum(s.writes for s in sequences))
+        drafted = self._draft // max(1, sum(s.writes for s in sequences))
         for sequence in sorted(sequences, key=lambda each: not each.writes):
             start = sequence.known
             if sequence.writes and sequence.answer is not None:
-                draft = sequence.draft(drafted) if not self.model.recurrent else ()
+                draft = sequence.guess(drafted)
                 part = _Part(sequence, start, (*sequence.ids[start:], *draft), start)
             else:
                 end = min(start + room, sequence.needed)
@@ -382,13 +392,20 @@ def log_probability(logits: NDArray[np.float32], token: int) -> float:
     return float(logits[token]) - best - math.log(total)
 
 
+def count_shared(first: Tokens, second: Tokens) -> int:
+    """Return how many tokens two sequences begin with in common."""
+    size = min(len(first), len(second))
+    differ = np.flatnonzero(np.not_equal(first[:size], second[:size]))
+    return int(differ[0]) if len(differ) else size
+
+
 @dataclass(frozen=True)
 class _Part:
     """Tokens of a sequence in a batch, from position `start`; logits from position `output`."""
 
     sequence: _Sequence
     start: int
-    tokens: Sequence[int] | NDArray[np.int32]
+    tokens: Tokens
     output: int
 
     @property
@@ -396,7 +413,6 @@ class _Part:
         return self.start + len(self.tokens)
 
 
-_MOST_DRAFTED = 16  # tokens in a batch
 _NGRAM = 3  # tokens that must be equal for what follows them to be a draft
 
 
@@ -418,7 +434,7 @@ class _Sequence:
         room = 0 if answer is None else answer.max_tokens + 1
         self._ids = np.empty(self._size + room, np.int32)
         self._ids[: self._size] = request.ids
-        self._drafted = _MOST_DRAFTED // 4
+        self._guessed = 4  # tokens next time
 
     @property
     def ids(self) -> NDArray[np.int32]:
@@ -445,11 +461,10 @@ class _Sequence:
 
     def shared_with(self, other: _Sequence) -> int:
         """Return how many tokens at the beginning of both need to be computed only once."""
-        size = min(self.first - 1, other._size)  # the token that predicts the first is computed
-        differ = np.flatnonzero(self._ids[:size] != other._ids[:size])
-        return int(differ[0]) if len(differ) else size
+        # The token that predicts the first one is computed.
+        return count_shared(self._ids[: self.first - 1], other.ids)
 
-    def draft(self, most: int) -> tuple[int, ...]:
+    def guess(self, most: int) -> tuple[int, ...]:
         """Guess the next tokens: what the grammar forces, or what followed the last ones before.
 
         A quotation is a copy of the prompt. A guess costs little: tokens of one batch share the
@@ -457,7 +472,7 @@ class _Sequence:
         """
         if self.answer is None:
             return ()
-        most = min(most, self._drafted, self.answer.max_tokens - len(self.answer.written) - 1)
+        most = min(most, self._guessed, self.answer.max_tokens - len(self.answer.written) - 1)
         if most <= 0 or self._size <= _NGRAM:
             return ()
         if forced := self.answer.forced_tokens():
@@ -472,12 +487,10 @@ class _Sequence:
         after = int(found[-1]) + _NGRAM
         return tuple(int(token) for token in ids[after : after + most])
 
-    def learn(self, accepted: int, drafted: int) -> None:
-        """Draft more after a draft was right, and less after it was wrong."""
-        if drafted > 0:
-            right = accepted >= drafted
-            most = self._drafted * 2 if right else max(accepted, 1)
-            self._drafted = min(most, _MOST_DRAFTED)
+    def learn(self, accepted: int, guessed: int) -> None:
+        """Guess more after a guess was right, and less after it was wrong."""
+        if guessed > 0:
+            self._guessed = self._guessed * 2 if accepted >= guessed else max(accepted, 1)
 
 
 # Attention
@@ -521,14 +534,16 @@ class _AttentionContext:
 
     def keep(self, ids: Sequence[int], most: int) -> int:
         """Keep what the last text and this one share, at most so many tokens; return how many."""
-        shared = 0
-        if not self._model.recurrent:
-            pairs = enumerate(zip(self._ids[:most], ids[:most], strict=False))
-            size = min(len(self._ids), most)
-            shared = next((place for place, (a, b) in pairs if a != b), size)
+        shared = 0 if self._model.recurrent else count_shared(self._ids[:most], ids)
         self.context.cut(0, shared)
         self._ids = list(ids[:shared])
         return shared
+
+    def shared_with(self, sequence: _Sequence) -> int:
+        """Return how many computed tokens a sequence begins with."""
+        if self._model.recurrent or sequence.request.adapter != self._adapter:
+            return 0
+        return count_shared(self._ids[: sequence.first - 1], sequence.ids)
 
     def read(self, ids: Sequence[int], start: int, end: int) -> int:
         """Compute some tokens; return the end."""

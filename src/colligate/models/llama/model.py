@@ -55,7 +55,8 @@ class LlamaCpp:
     Simultaneous calls are computed together, at most `parallel` answers. `context_tokens` is the
     limit for prompt and answer of one call together; by default the length the model was trained
     with, at most 16,384, and halved until its keys and values fit a quarter of the machine's
-    memory. `threads` defaults to the physical cores.
+    memory. `threads` defaults to the physical cores. Up to `draft` tokens are guessed at a time
+    where an answer repeats its prompt; the text is the same, with 0 as well.
 
     Raises:
         UnknownModel: there is no such file.
@@ -72,6 +73,7 @@ class LlamaCpp:
         context_tokens: int | None = None,
         parallel: int = 8,
         threads: int | None = None,
+        draft: int = 16,
     ) -> None:
         path = Path(path).expanduser()
         header = read_header(path)
@@ -83,7 +85,12 @@ class LlamaCpp:
         )
         self._adapter = ""
         self._parts = _SharedParts(
-            path, name, self.context_tokens, parallel, threads or physical_cores()
+            path,
+            name,
+            context=self.context_tokens,
+            parallel=parallel,
+            threads=threads or physical_cores(),
+            draft=draft,
         )
 
     async def chat(self, request: ChatRequest, on_token: OnToken | None = None) -> Completion:
@@ -252,12 +259,12 @@ class _SharedParts:
     prompt and counting its tokens never wait for answers in progress.
     """
 
-    def __init__(self, path: Path, name: str, context: int, parallel: int, threads: int) -> None:
+    def __init__(self, path: Path, name: str, **options: int) -> None:
         self.path = path
         self.name = name
         self.reading = Threads(f"{name} (tokenizer)")
         self.computing = Threads(name)
-        self._options = {"context": context, "parallel": parallel, "threads": threads}
+        self._options = options
         self._engine: LlamaEngine | None = None
         self._vocabulary: Model | None = None
         self._stops: set[Event] = set()
