@@ -2,11 +2,13 @@
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from support.plugins import installed
 
 QUESTION = "When was the tower built?"
 
@@ -152,7 +154,7 @@ def test_each_need_says_whose_model_meets_it(
          "model": "gguf:smollm2-135m"},
         {"capability": "labels", "required": False, "met": True, "role": "scorer",
          "model": "gguf:smollm2-135m"},
-        {"capability": "attention", "required": False, "met": False, "role": "scorer",
+        {"capability": "attention", "required": False, "met": True, "role": "scorer",
          "model": "gguf:smollm2-135m"},
     ]  # fmt: skip
     assert (rows["scoring"]["runs"], rows["scoring"]["why_not"]) == (True, "")
@@ -160,7 +162,7 @@ def test_each_need_says_whose_model_meets_it(
         "strategies", "--model", f"openai:m@{url}", "--scorer", "gguf:smollm2-135m"
     )
     [line] = [line for line in shown.stdout.splitlines() if line.startswith("scoring")]
-    assert "chat: reader, likelihood: scorer, (labels: scorer), (attention: missing)" in line
+    assert "chat: reader, likelihood: scorer, (labels: scorer), (attention: scorer)" in line
     assert line.endswith("yes")
     assert "scorer: gguf:smollm2-135m (--scorer)" in shown.stderr
     assert openai_server.requests == []
@@ -181,19 +183,17 @@ def test_what_only_a_server_knows_is_not_guessed(
     assert openai_server.requests == []
 
 
-@pytest.fixture
-def able(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A strategy that needs a scorer, and is registered here alone."""
+_SCORING = """
     from dataclasses import dataclass
     from typing import ClassVar
 
     from colligate.core import Needs
-    from colligate.core import strategy as registered
     from colligate.models import Capability
+
 
     @dataclass(frozen=True)
     class Scoring:
-        """Scores what it reads."""
+        \"\"\"Scores what it reads.\"\"\"
 
         name: ClassVar[str] = "scoring"
         needs: ClassVar[Needs] = Needs(
@@ -201,15 +201,16 @@ def able(monkeypatch: pytest.MonkeyPatch) -> None:
             frozenset({Capability.LABELS, Capability.ATTENTION}),
         )
 
-        async def answer(self, question: str, run: Any) -> Any:
+        async def answer(self, question, run):
             raise AssertionError
+"""
 
-    class Entry:
-        def load(self) -> type[Scoring]:
-            return Scoring
 
-    both = {**registered.list_strategies(), "scoring": Entry()}
-    monkeypatch.setattr(registered, "list_strategies", lambda: both)
+@pytest.fixture
+def able(tmp_path: Path) -> Iterator[None]:
+    """A strategy that needs a scorer, of another package."""
+    with installed(tmp_path / "able", _SCORING, {"strategies": {"scoring": "toy:Scoring"}}):
+        yield
 
 
 def test_the_table_fits_eighty_columns(colligate: Any, openai_server: Any) -> None:

@@ -92,7 +92,7 @@ def test_ollama_host(monkeypatch, host, url):
     "name", ["", "bundeld", "gpt-4", "openai:", "opanai:gpt-4", "gguf:", "a:b"]
 )
 def test_unknown_models_get_the_list(name):
-    with pytest.raises(UnknownModel, match=r"bundled, gguf:PATH.*openai:MODEL") as caught:
+    with pytest.raises(UnknownModel, match=r"bundled.*gguf:PATH.*openai:MODEL") as caught:
         open_model(name)
     assert "\n" not in str(caught.value)
 
@@ -139,8 +139,8 @@ def test_transformers_are_said_to_be_missing(monkeypatch):
 @pytest.mark.parametrize(
     ("kind", "backend"),
     [
-        ("gguf", "llama:LlamaCpp"),
-        ("bundled", "llama:LlamaCpp"),
+        ("gguf", "llama.model:LlamaCpp"),
+        ("bundled", "llama.model:LlamaCpp"),
         ("hf", "hf.model:HFModel"),
         ("openai", "openai:OpenAIChat"),
         ("ollama", "openai:OpenAIChat"),

@@ -1,7 +1,7 @@
 """Model names: one string for the backend, the model and its address.
 
-    bundled                      a pinned 1.5B model, downloaded once
-    gguf:PATH                    llama.cpp in this process (or the name of pinned weights)
+    bundled[+ADAPTER]            a pinned 1.5B model, downloaded once
+    gguf:PATH[+ADAPTER]          llama.cpp in this process (or the name of pinned weights)
     hf:NAME-OR-PATH[+ADAPTER]    transformers in this process
     openai:MODEL[@BASE_URL]      any OpenAI-compatible endpoint
     openai/MODEL, ollama/MODEL   the same, as others write it
@@ -35,8 +35,8 @@ OPENAI_DEFAULT = "gpt-6-luna"
 """The model used when only OPENAI_API_KEY is set: OpenAI's cheapest current one."""
 
 MODEL_FORMS = (
-    "bundled",
-    "gguf:PATH",
+    "bundled[+ADAPTER]",
+    "gguf:PATH[+ADAPTER]",
     "hf:NAME-OR-PATH[+ADAPTER]",
     "openai:MODEL[@BASE_URL]",
     "openai/MODEL",
@@ -328,21 +328,23 @@ def _split_url(rest: str) -> tuple[str, str | None]:
 
 
 def split_adapter(name: str) -> tuple[str, str | None]:
-    """Split `hf:BASE+ADAPTER` into (`hf:BASE`, ADAPTER), any other name into itself and None.
+    """Split `BASE+ADAPTER` into both, any other name into itself and None.
 
-    The adapter, a folder or a hub name, follows the last `+`, unless the whole is an existing
-    path.
+    The base is `bundled`, `gguf:...` or `hf:...`. The adapter, a file, a folder or a hub name,
+    follows the last `+`, unless the whole is an existing path.
 
     >>> split_adapter("hf:org/base+org/adapter")
     ('hf:org/base', 'org/adapter')
     >>> split_adapter("openai:a+b")
     ('openai:a+b', None)
     """
-    kind, rest = split_name(name)
-    base, mark, adapter = rest.rpartition("+")
-    if kind != "hf" or not (mark and base and adapter) or Path(rest).expanduser().exists():
+    base, mark, adapter = name.rpartition("+")
+    kind, rest = split_name(base)
+    adaptable = base == "bundled" or (kind in ("gguf", "hf") and rest)
+    whole = split_name(name)[1]
+    if not (mark and adapter and adaptable) or (whole and Path(whole).expanduser().exists()):
         return name, None
-    return f"{kind}:{base}", adapter
+    return base, adapter
 
 
 def anchor_name(name: str, folder: Path) -> str:
@@ -352,12 +354,12 @@ def anchor_name(name: str, folder: Path) -> str:
     folder contains something of that name.
     """
     kind, rest = split_name(name)
+    if not (rest and (folder / Path(rest).expanduser()).exists()):
+        base, adapter = split_adapter(name)
+        if adapter is not None:
+            return f"{anchor_name(base, folder)}+{anchor_adapter(adapter, folder)}"
     if kind not in _LOCAL or not rest:
         return name
-    if kind == "hf" and not (folder / Path(rest).expanduser()).exists():
-        base, mark, adapter = rest.rpartition("+")
-        if mark and base and adapter:
-            return f"hf:{_anchor('hf', base, folder)}+{_anchor('hf', adapter, folder)}"
     return f"{kind}:{_anchor(kind, rest, folder)}"
 
 
@@ -452,7 +454,8 @@ OPTIONS: Mapping[str, Mapping[str, type]] = {
     "openai": _ENDPOINT,
     "ollama": _ENDPOINT,
 }
-"""Backend -> option -> type. Numbers are above 0; `timeout` is seconds without a byte arriving."""
+"""Backend -> option -> type. Numbers are above 0, `draft` may be 0; `timeout` is seconds without a
+byte arriving."""
 
 _EXPECTED = {int: "a whole number above 0", float: "a number above 0", str: "a text"}
 
@@ -489,6 +492,8 @@ def find_option_problem(name: str, option: str, value: Any) -> tuple[str, str] |
         return f"{kind} models take no such option", hint
     wanted = takes[option]
     right = isinstance(value, (int, float) if wanted is float else wanted)
+    if option == "draft" and value == 0 and right and not isinstance(value, bool):
+        return None
     if not right or isinstance(value, bool) or (wanted is not str and not value > 0):
         return f"expected {_EXPECTED[wanted]}", ""
     return None
