@@ -63,9 +63,10 @@ def reset_most() -> None:
 def measure(way: str, length: int, target: str, dtype: str, repeats: int) -> dict:
     """Measure the median seconds of one way on one prompt, and its bytes above the loaded model."""
     from colligate.models.hf.loading import find_source, import_transformers, load_tokenizer
-    from colligate.models.hf.model import compute_attention
+    from colligate.models.hf.model import compute_row
     from colligate.models.hf.runtime import Runtime
     from colligate.models.hf.tokenizer import HFTokenizer
+    from colligate.models.local import read_question
     from colligate.models.prompts import Prompts
 
     import_transformers()
@@ -75,7 +76,8 @@ def measure(way: str, length: int, target: str, dtype: str, repeats: int) -> dic
 
     def by_attention(text: str) -> list[float]:
         runtime.prefixes.clear()
-        return compute_attention(runtime, prompts, text, split_spans(text))
+        ids, first, average = read_question(prompts, text, split_spans(text), None)
+        return average(compute_row(runtime, ids, first))
 
     def by_prefill(text: str) -> None:
         with runtime.inference():

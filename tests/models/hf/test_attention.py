@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from colligate.errors import ContextTooSmall, MissingCapability
 from colligate.models import Message, weights
 from colligate.models.decoding import PassStopped
-from colligate.models.hf.model import compute_attention
+from colligate.models.hf.model import compute_row
+from colligate.models.local import read_question
 from colligate.models.weights import PINNED, Pinned, PinnedFile, Wheel, pull
 from support.tiny_models import ARCHITECTURES, TinyModel
 
@@ -32,8 +33,13 @@ SPANS = [(TEXT.rindex(part), TEXT.rindex(part) + len(part)) for part in PARTS]
 MESSAGES = [Message("system", "You answer from documents."), Message("user", TEXT)]
 
 
-def ask(model: TinyModel, prompt: Any, spans: Any = SPANS, **options: Any) -> list[float]:
-    return compute_attention(model.runtime, model.prompts, prompt, spans, **options)
+def ask(
+    model: TinyModel, prompt: Any, spans: Any = SPANS, query: Any = None, **options: Any
+) -> list[float]:
+    ids, first, average = read_question(model.prompts, prompt, spans, query)
+    if "layers" in options:
+        options["depths"] = options.pop("layers")
+    return average(compute_row(model.runtime, ids, first, **options))
 
 
 def naive(

@@ -59,7 +59,9 @@ def score(model: TinyModel, pairs: Any = PAIRS, **options: Any) -> list[list[flo
 
 
 def score_ids(model: TinyModel, prefix: Any, continuations: Any) -> list[list[float]]:
-    return LikelihoodScorer(model.runtime, model.prompts).score_ids(prefix, continuations)
+    return LikelihoodScorer(model.runtime, model.prompts).score(
+        [(prefix, ids) for ids in continuations]
+    )
 
 
 @contextmanager

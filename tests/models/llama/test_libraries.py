@@ -17,7 +17,6 @@ from pathlib import Path
 import pytest
 
 from colligate.errors import WeightsUnavailable
-from colligate.models.llama.model import libraries
 from colligate.models.llama.libraries import (
     VERSION,
     Archive,
@@ -30,6 +29,7 @@ from colligate.models.llama.libraries import (
     remove_libraries,
     verify_libraries,
 )
+from colligate.models.llama.model import libraries
 from colligate.models.weights import home
 from support.hub import CONTENT, HubServer
 

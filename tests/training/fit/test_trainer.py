@@ -85,14 +85,12 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
         seen.append(request.ids)
         return GeneratedText("{}", "stop", 0, 0, 0)
 
-    def score_ids(
-        self: LikelihoodScorer, prefix: list[int], given: Any, **_: Any
-    ) -> list[list[float]]:
-        seen.append(prefix)
-        return [[-1.0] for _ in given]
+    def score(self: LikelihoodScorer, pairs: Any, **_: Any) -> list[list[float]]:
+        seen.append(pairs[0][0])
+        return [[-1.0] for _ in pairs]
 
     monkeypatch.setattr(BatchGenerator, "run", run)
-    monkeypatch.setattr(LikelihoodScorer, "score_ids", score_ids)
+    monkeypatch.setattr(LikelihoodScorer, "score", score)
     return seen
 
 

@@ -54,24 +54,14 @@ class LikelihoodScorer:
         """
         encode = self._prompts.encode_literal
         ids = [(encode(before, beginning=True), encode(after)) for before, after in pairs]
-        return self._score(ids, adapter, stop)
+        return self.score(ids, adapter=adapter, stop=stop)
 
-    def score_ids(
-        self,
-        prefix_ids: Ids,
-        continuations_ids: Sequence[Ids],
-        *,
-        adapter: str = "",
-        stop: Event | None = None,
+    def score(
+        self, pairs: Sequence[tuple[Ids, Ids]], *, adapter: str = "", stop: Event | None = None
     ) -> list[list[float]]:
-        """Return the same for continuations of one prefix, which must not be empty."""
-        if not prefix_ids:
+        """Return the same for pairs of tokens; no prefix may be empty."""
+        if not all(prefix for prefix, _ in pairs):
             raise ValueError("a continuation needs a token before it")
-        return self._score([(prefix_ids, ids) for ids in continuations_ids], adapter, stop)
-
-    def _score(
-        self, pairs: Sequence[tuple[Ids, Ids]], adapter: str, stop: Event | None
-    ) -> list[list[float]]:
         wanted = [_Continuation((*prefix, *ids), len(prefix)) for prefix, ids in pairs]
         for each in wanted:
             self._runtime.check_fits(len(each.ids))

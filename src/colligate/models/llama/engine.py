@@ -21,9 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colligate.errors import MissingCapability, ServerFailed
-from colligate.models.attention import choose_layers
 from colligate.models.decoding import AnswerInProgress, GenerationRequest, PassStopped
 from colligate.models.llama.api import Context, Library, Model, Tensor, load_adapter, read_tensor
+from colligate.models.local import choose_layers
 from colligate.models.prompts import check_fits
 
 _BATCH = 256  # tokens computed together: more are hardly faster, and a cancelled call waits longer
@@ -57,7 +57,7 @@ class AttentionRequest:
     depths: tuple[float, float] = (0.0, 1.0)
     adapter: str = ""
     halt: Event = field(default_factory=Event)
-    outcome: NDArray[np.float32] | Exception | None = field(default=None, init=False, repr=False)
+    outcome: list[float] | Exception | None = field(default=None, init=False, repr=False)
 
 
 Tokens = Sequence[int] | NDArray[np.int32]
@@ -379,7 +379,7 @@ class LlamaEngine:
             total[:end] += np.mean(rows, axis=0)
             known = end
             yield
-        request.outcome = total / np.float32(len(request.ids) - request.first)
+        request.outcome = (total / (len(request.ids) - request.first)).tolist()
 
 
 def log_probability(logits: NDArray[np.float32], token: int) -> float:

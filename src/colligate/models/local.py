@@ -1,0 +1,341 @@
+"""Models in this process: what their backends share.
+
+A backend computes with tokens; here are the text around them and the threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from copy import copy
+from functools import cached_property
+from pathlib import Path
+from threading import Event, Lock
+from typing import Any, Self, TypeVar
+
+from colligate.concurrency import Threads
+from colligate.errors import ModelError
+from colligate.models.base import (
+    Capability,
+    ChatRequest,
+    Completion,
+    LabelOdds,
+    Message,
+    OnToken,
+    Prompt,
+    Usage,
+)
+from colligate.models.decoding import GeneratedText, GenerationRequest, PassStopped
+from colligate.models.grammar import Grammars
+from colligate.models.label_odds import odds_of, require_labels
+from colligate.models.prompts import Prompts
+from colligate.models.thinking import split_thinking, streamed
+
+T = TypeVar("T")
+Pair = tuple[list[int], list[int]]
+"""Tokens, and those whose log-probabilities after them are wanted."""
+
+
+class LocalModel:
+    """A model in this process with all capabilities. It is loaded at the first call.
+
+    Simultaneous calls are computed together. `context_tokens` is the limit for prompt and answer
+    of one call together.
+    """
+
+    capabilities = frozenset(Capability)
+
+    def __init__(
+        self, backend: LocalBackend, *, name: str, version: str, context_tokens: int
+    ) -> None:
+        self.name = name
+        self.version = version  # changes with the files, the adapter's included
+        self.context_tokens = context_tokens
+        self._backend = backend
+        self._adapter = ""
+
+    async def chat(self, request: ChatRequest, on_token: OnToken | None = None) -> Completion:
+        """Answer messages. With a schema the text satisfies it, unless it is cut at the limit."""
+        backend = self._backend
+        # In the tokenizer's thread: a prompt must not wait for the answers in progress.
+        generation, inside = await backend.reading.run(lambda: self._encode(request))
+        with backend.stoppable(generation.halt):
+            generated = await self._generate(generation, on_token, inside)
+        text, thinking = split_thinking(("<think>" if inside else "") + generated.text)
+        return Completion(
+            text=text,
+            usage=Usage(generated.input_tokens, generated.output_tokens, generated.cached_tokens),
+            model=self.name,
+            finish_reason=generated.finish_reason,
+            thinking=thinking,
+            warnings=() if backend.prompts.has_template else (_no_template(self.name),),
+        )
+
+    def _encode(self, request: ChatRequest) -> tuple[GenerationRequest, bool]:
+        """Return what to generate, and whether the answer begins inside a block of thinking."""
+        prompts, schema = self._backend.prompts, request.schema
+        rendered = prompts.render(request.messages, think=schema is None)
+        generation = GenerationRequest(
+            prompts.encode(rendered),
+            request.max_tokens,
+            temperature=request.temperature,
+            seed=request.seed,
+            stop=tuple(string for string in request.stop if string),
+            grammar=None if schema is None else self._backend.grammars.compile(schema),
+            adapter=self._adapter,
+        )
+        return generation, prompts.opens_thinking(rendered)
+
+    async def _generate(
+        self, request: GenerationRequest, on_token: OnToken | None, inside: bool
+    ) -> GeneratedText:
+        def begin(forward: Callable[[str], None]) -> Callable[[], GeneratedText]:
+            request.on_piece = forward
+            return self._backend.generate(request)
+
+        await self._backend.open()
+        try:
+            return await streamed(
+                self._backend.computing,
+                begin,
+                request.halt.set,
+                on_token,
+                inside_thinking=inside,
+            )
+        except PassStopped:
+            raise self._backend.closed() from None
+
+    async def likelihoods(self, pairs: Sequence[tuple[str, str]]) -> list[list[float]]:
+        """Return likelihoods; what the texts begin with is computed once."""
+
+        def read(prompts: Prompts) -> list[Pair]:
+            prefixes = {p: prompts.encode_literal(p, beginning=True) for p, _ in pairs}
+            return [(prefixes[prefix], prompts.encode_literal(text)) for prefix, text in pairs]
+
+        return await self._score(read)
+
+    async def labels(
+        self, messages: Sequence[Message], labels: Sequence[str], *, forced: str = ""
+    ) -> LabelOdds:
+        """Return the odds of each label, scored by all its tokens."""
+        require_labels(labels)
+
+        def read(prompts: Prompts) -> list[Pair]:
+            prefix = prompts.encode(prompts.render(messages, think=False))
+            prefix += prompts.encode_literal(forced)
+            return [(prefix, prompts.encode_literal(label)) for label in labels]
+
+        scores = await self._score(read)
+        return odds_of({label: sum(s) for label, s in zip(labels, scores, strict=True)})
+
+    async def _score(self, read: Callable[[Prompts], list[Pair]]) -> list[list[float]]:
+        pairs = await self._backend.reading.run(lambda: read(self._backend.prompts))
+        return await self._backend.compute(
+            lambda stop: self._backend.score(pairs, self._adapter, stop)
+        )
+
+    async def attention(
+        self,
+        prompt: Prompt,
+        spans: Sequence[tuple[int, int]],
+        *,
+        query: int | None = None,
+        layers: tuple[float, float] = (0.0, 1.0),
+    ) -> list[float]:
+        backend = self._backend
+        ids, first, average = await backend.reading.run(
+            lambda: read_question(backend.prompts, prompt, spans, query)
+        )
+        row = await backend.compute(
+            lambda stop: backend.attend(ids, first, layers, self._adapter, stop)
+        )
+        return average(row)
+
+    async def with_adapter(self, adapter: str | Path) -> Self:
+        backend = self._backend
+        await backend.open()
+        key, version = await backend.computing.run(lambda: backend.load_adapter(adapter))
+        view = copy(self)
+        view.name = f"{backend.name}+{adapter}"
+        view.version = f"{self.version}+{version}"
+        view._adapter = key
+        return view
+
+    async def count_tokens(self, text: str) -> int:
+        return await self._backend.reading.run(
+            lambda: len(self._backend.prompts.encode_literal(text))
+        )
+
+    async def count_prompt(self, messages: Sequence[Message]) -> int:
+        def count() -> int:
+            prompts = self._backend.prompts
+            return len(prompts.encode(prompts.render(messages)))
+
+        return await self._backend.reading.run(count)
+
+    async def token_spans(self, text: str) -> list[tuple[int, int]]:
+        return await self._backend.reading.run(lambda: self._backend.prompts.token_spans(text))
+
+    async def aclose(self) -> None:
+        if not self._adapter:  # the base owns the weights
+            await self._backend.aclose()
+
+
+def _no_template(name: str) -> str:
+    return f"{name} has no chat template: it is not an instruction model, and was given plain text"
+
+
+class LocalBackend(ABC):
+    """The weights and tokenizer that a model and its adapted views share, loaded when needed.
+
+    The tokenizer is used in the thread `reading`, the weights in `computing`, so that reading a
+    prompt and counting its tokens never wait for answers in progress. `generate`, `score` and
+    `attend` are called in the event loop, after `open`: what they are asked joins the work in
+    progress, and what they return waits for it in `computing`. `stop` ends it with PassStopped.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.reading = Threads(name)
+        self.computing = Threads(name)
+        self._stops: set[Event] = set()
+        self._lock = Lock()  # one thread loads the tokenizer
+        self._prompts: Prompts | None = None
+        self._opened = False
+
+    @abstractmethod
+    def load(self) -> None:
+        """Load the weights. In `computing`."""
+
+    @abstractmethod
+    def load_prompts(self) -> Prompts:
+        """Load the tokenizer."""
+
+    @abstractmethod
+    def load_vocabulary(self) -> Any:
+        """Return the tokens for llguidance."""
+
+    @abstractmethod
+    def load_adapter(self, adapter: str | Path) -> tuple[str, str]:
+        """Load an adapter; return its name for requests, and its version. In `computing`."""
+
+    @abstractmethod
+    def generate(self, request: GenerationRequest) -> Callable[[], GeneratedText]:
+        """Begin an answer."""
+
+    @abstractmethod
+    def score(
+        self, pairs: Sequence[Pair], adapter: str, stop: Event
+    ) -> Callable[[], list[list[float]]]:
+        """Begin to compute the log-probability of each token of each second list."""
+
+    @abstractmethod
+    def attend(
+        self, ids: list[int], first: int, layers: tuple[float, float], adapter: str, stop: Event
+    ) -> Callable[[], Sequence[float]]:
+        """Begin to compute the mean attention of the tokens from `first` on to each token."""
+
+    @abstractmethod
+    def free(self) -> None:
+        """Free the memory. Nothing is computed any more. Safe to call twice."""
+
+    @property
+    def prompts(self) -> Prompts:
+        """The tokenizer and its template. In either thread."""
+        with self._lock:
+            if self._prompts is None:
+                self._prompts = self.load_prompts()
+            return self._prompts
+
+    @cached_property
+    def grammars(self) -> Grammars:
+        """The compiler of schemas. In `reading`."""
+        return Grammars(self.load_vocabulary)
+
+    async def open(self) -> None:
+        """Load the weights if they are not loaded."""
+        if not self._opened:
+            await self.computing.run(self._load_once)
+
+    def _load_once(self) -> None:
+        if not self._opened:
+            self.load()
+            self._opened = True
+
+    async def compute(self, begin: Callable[[Event], Callable[[], T]]) -> T:
+        """Begin some work and wait for it; it is stopped when nobody waits for it any more."""
+        await self.open()
+        with self.stoppable(Event()) as stop:
+            try:
+                return await self.computing.run(begin(stop))
+            except PassStopped:
+                raise self.closed() from None
+
+    @contextmanager
+    def stoppable(self, stop: Event) -> Iterator[Event]:
+        """Set `stop` when the block is left, or when the model is closed meanwhile."""
+        self._stops.add(stop)
+        try:
+            yield stop
+        finally:
+            stop.set()
+            self._stops.discard(stop)
+
+    def closed(self) -> ModelError:
+        """Make the error of a call during which the model was closed."""
+        return ModelError(f"{self.name} was closed", "during a call", "create the model again")
+
+    async def aclose(self) -> None:
+        """Stop the calls in progress and free the memory. Safe to call twice."""
+        for stop in list(self._stops):
+            stop.set()
+        await self.computing.aclose()
+        await self.reading.aclose()
+        await asyncio.to_thread(self.free)
+
+
+# Attention
+
+
+def read_question(
+    prompts: Prompts, prompt: Prompt, spans: Sequence[tuple[int, int]], query: int | None
+) -> tuple[list[int], int, Callable[[Sequence[float]], list[float]]]:
+    """Return a prompt's tokens, the place of the first query token, and how to sum up a row.
+
+    The last maps the mean attention to each token onto the spans. See `AttentionModel.attention`
+    for the parameters and errors.
+    """
+    text = prompt if isinstance(prompt, str) else prompt[-1].content if prompt else ""
+    if not text:
+        raise ValueError("there is no text to attend to")
+    for start, end in spans:
+        if not 0 <= start <= end <= len(text):
+            raise ValueError(f"no span {start}-{end} in a text of {len(text)} characters")
+    ids, covered = prompts.encode_question(prompt)
+    first = len(ids) - 1
+    if query is not None:
+        if not 0 <= query < len(text):
+            raise ValueError(f"no query at {query} in a text of {len(text)} characters")
+        first = next(i for i, (_, end) in enumerate(covered) if end > query)
+    return ids, first, lambda row: [_average_span(row, covered, span) for span in spans]
+
+
+def choose_layers(count: int, depths: tuple[float, float]) -> range:
+    """Return the layers between two shares of the depth; ValueError if there are none."""
+    first, last = (round(share * count) for share in depths)
+    layers = range(max(0, first), min(count, max(0, last)))
+    if not layers:
+        raise ValueError(f"none of the {count} layers is between the depths {depths}")
+    return layers
+
+
+def _average_span(
+    row: Sequence[float], covered: Sequence[tuple[int, int]], span: tuple[int, int]
+) -> float:
+    start, end = span
+    inside = [
+        mass for mass, (a, b) in zip(row, covered, strict=True) if max(a, start) < min(b, end)
+    ]
+    return sum(inside) / len(inside) if inside else 0.0
