@@ -147,11 +147,11 @@ def test_a_model_that_takes_none_says_which_do(
     monkeypatch.setattr("colligate.session.open_model", lambda name, **_: scripted_model(name=name))
     done = colligate.here(
         *("ask", QUESTION, folder, "--strategy", "rdr2", "--router-adapter", "router"),
-        *("--model", "gguf:somewhere.gguf", "--embedder", "static"),
+        *("--model", "own:model", "--embedder", "static"),
     )
     assert done.returncode == 1
     assert "takes no adapter" in done.stderr
-    assert "use hf:NAME or openai:MODEL@URL" in done.stderr
+    assert "use bundled, gguf:PATH, hf:NAME or openai:MODEL@URL" in done.stderr
 
 
 SUITE = """

@@ -12,7 +12,7 @@ import colligate as package
 from colligate.cli.app import COMMANDS, load_command
 
 LICENCES = Path(__file__).parents[2] / "examples" / "licences"
-HEAVY = {"torch", "numpy", "onnxruntime", "xllamacpp", "qdrant_edge", "kreuzberg", "openai",
+HEAVY = {"torch", "numpy", "onnxruntime", "llguidance", "qdrant_edge", "kreuzberg", "openai",
          "colligate.engine", "colligate.documents"}  # fmt: skip
 
 

@@ -103,7 +103,7 @@ async def test_what_a_model_does_not_declare_is_refused_in_one_line(make_run: An
         await run.likelihoods(PAIRS)
     with pytest.raises(MissingCapability, match=r"openai:small gives no label odds.*judge.*gguf:"):
         await run.labels(ASK, ["yes"], role=Role.JUDGE)
-    with pytest.raises(MissingCapability, match=r"openai:small gives no attention.*scorer.*hf:"):
+    with pytest.raises(MissingCapability, match=r"openai:small gives no attention.*bundled"):
         await run.attention("text", [(0, 4)])
     assert run.meter.calls == []
 

@@ -14,8 +14,10 @@ from colligate.jobs.identity import (
     prompt_differences,
     prompt_digests,
     server_info,
+    versions,
     weights_digest,
 )
+from colligate.models.llama.libraries import VERSION
 from colligate.models.weights import PINNED
 from colligate.strategies.baselines.full_context import FullContext
 from colligate.strategies.duquad import DuQUAD
@@ -35,6 +37,20 @@ def test_pinned_weights_are_known_by_their_digest_and_files_by_theirs(tmp_path: 
     with_adapter = weights_digest(f"hf:{tmp_path}/a.gguf+{adapter}")
     assert with_adapter.startswith(f"{base}+")
     assert weights_digest("openai:gpt@http://localhost/v1") == ""
+
+
+def test_the_version_of_llama_is_recorded_where_it_can_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLLIGATE_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("COLLIGATE_LLAMA", raising=False)
+    assert "llama.cpp" not in versions()  # not downloaded
+    monkeypatch.setenv("COLLIGATE_LLAMA", str(tmp_path / "nowhere"))
+    assert "llama.cpp" not in versions()
+    for library in ("llama", "ggml", "ggml-base"):
+        (tmp_path / f"lib{library}.so").touch()
+    monkeypatch.setenv("COLLIGATE_LLAMA", str(tmp_path))
+    assert versions()["llama.cpp"] == VERSION
 
 
 async def test_what_a_server_reports_anew_each_time_is_left_out() -> None:

@@ -94,6 +94,7 @@ def test_cached_answers_cost_nothing(meter):
     "model",
     [
         "bundled",
+        "bundled+adapters/router",
         "gguf:/some/file.gguf",
         "minilm",
         "minilm-l6-v2-int8",

@@ -79,8 +79,8 @@ Judge = Annotated[
 RouterAdapter = Annotated[
     str | None,
     option(
-        "A LoRA adapter for the router of rdr2: a folder, a hub name, or the name that the "
-        "router's server gives it. Default: the settings file.",
+        "A LoRA adapter for the router of rdr2: a folder, a GGUF file, a hub name, or the name "
+        "that the router's server gives it. Default: the settings file.",
         MODELS,
         metavar="DIR",
     ),

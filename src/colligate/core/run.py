@@ -144,7 +144,7 @@ class Run:
             raise MissingCapability(
                 f"{model.name} takes no adapter",
                 f"it is the {role.value} of this run, and {adapter} cannot be put on it",
-                "use hf:NAME or openai:MODEL@URL",
+                "use bundled, gguf:PATH, hf:NAME or openai:MODEL@URL",
             )
         other = copy(self)
         other.models = {**self.models, role: await model.with_adapter(adapter)}
@@ -347,7 +347,7 @@ class Run:
         if Capability.LIKELIHOOD not in model.capabilities or not isinstance(
             model, LikelihoodModel
         ):
-            raise _missing("likelihoods", model, role, "gguf:PATH or hf:NAME")
+            raise _missing("likelihoods", model, role)
         if not pairs:
             return []
         tokens = await _count(model, (text for pair in pairs for text in pair))
@@ -373,7 +373,7 @@ class Run:
         """
         model = self.model(role)
         if Capability.LABELS not in model.capabilities or not isinstance(model, LabelModel):
-            raise _missing("label odds", model, role, "gguf:PATH or hf:NAME")
+            raise _missing("label odds", model, role)
         tokens = await _count(model, (forced, *labels))
         shared = await model.count_prompt(messages) + tokens[forced]
         sizes = [tokens[label] for label in labels] or [0]
@@ -415,7 +415,7 @@ class Run:
         """
         model = self.model(role)
         if Capability.ATTENTION not in model.capabilities or not isinstance(model, AttentionModel):
-            raise _missing("attention", model, role, "hf:NAME")
+            raise _missing("attention", model, role)
         if isinstance(prompt, str):
             tokens = await model.count_tokens(prompt)
         else:
@@ -482,9 +482,9 @@ async def _count(model: ChatModel, texts: Iterable[str]) -> dict[str, int]:
     return {text: await model.count_tokens(text) for text in dict.fromkeys(texts)}
 
 
-def _missing(what: str, model: ChatModel, role: Role, such_as: str) -> MissingCapability:
+def _missing(what: str, model: ChatModel, role: Role) -> MissingCapability:
     return MissingCapability(
         f"{model.name} gives no {what}",
         f"it is the {role.value} of this run",
-        f"use a model that does, such as {such_as}, as {role.value}",
+        f"use a model that does, such as bundled, gguf:PATH or hf:NAME, as {role.value}",
     )

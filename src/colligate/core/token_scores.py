@@ -43,7 +43,7 @@ async def score_tokens(
             raise MissingCapability(
                 f"{model.name} does not report the places of its tokens",
                 f"it scored {len(logprobs)} tokens of a text and counts {len(spans)}",
-                "use gguf:PATH or hf:NAME as the scorer",
+                "use bundled, gguf:PATH or hf:NAME as the scorer",
             )
         tokens = zip(spans, logprobs, strict=True)
         found.append([TokenScore(start, end, value) for (start, end), value in tokens])

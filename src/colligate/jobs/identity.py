@@ -23,8 +23,9 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from colligate.core.parameters import list_parameters
-from colligate.errors import ColligateError, UsageError
+from colligate.errors import ColligateError, UsageError, WeightsUnavailable
 from colligate.models import ChatModel, Embedder, Reranker, Role
+from colligate.models.llama.libraries import LIBRARY, VERSION, find_libraries
 from colligate.models.names import redact_name, split_adapter, split_name
 from colligate.models.weights import BUNDLED, PINNED
 
@@ -301,7 +302,7 @@ def _texts_digest(source: str) -> str:
 
 # Packages whose version can change an answer.
 _PACKAGES = (
-    *("colligate", "numpy", "scipy", "onnxruntime", "tokenizers", "qdrant-edge-py", "xllamacpp"),
+    *("colligate", "numpy", "scipy", "onnxruntime", "tokenizers", "qdrant-edge-py"),
     *("torch", "transformers", "peft", "llguidance", "sentence-transformers"),
     *("ir-measures", "rouge-score", "rouge"),
 )
@@ -320,8 +321,11 @@ def hardware() -> dict[str, Any]:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of Python and of the installed packages that take part."""
+    """Return the versions of Python, and of the packages and libraries here that take part."""
     found = {"python": platform.python_version()}
+    with suppress(WeightsUnavailable):  # none fits this machine
+        if find_libraries() is not None:
+            found[LIBRARY] = VERSION
     for name in _PACKAGES:
         with suppress(PackageNotFoundError):
             found[name] = version(name)

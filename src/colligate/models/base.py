@@ -309,7 +309,7 @@ class AdapterModel(Protocol):
     """`Capability.ADAPTERS`."""
 
     async def with_adapter(self, adapter: str | Path) -> ChatModel:
-        """Return the same weights with a LoRA adapter, from a folder or by hub name.
+        """Return the same weights with a LoRA adapter, given by path or hub name.
 
         The result has all the capabilities of this model. Both can be called at the same time,
         each with its own adapter. Closing it leaves this one open.
