@@ -249,16 +249,19 @@ def test_doctor_checks_every_role_and_holds_each_strategy_to_it(
     assert "chat, structured, labels" in checks["model answers"]["found"]
     assert "which is the model above" in checks["worker"]["found"]
     assert checks["scorer weights"]["ok"]
-    assert "likelihood" in checks["scorer answers"]["found"]
+    assert "likelihood, labels, attention" in checks["scorer answers"]["found"]
     assert checks["judge answers"]["ok"]
     assert checks["strategy retrieve-read"]["found"] == "runs"
-    assert checks["strategy scoring"]["found"] == "runs without attention"
+    assert checks["strategy scoring"]["found"] == "runs"
     status, checks = _doctor(colligate, "--model", f"openai:m@{url}")
     assert status == 0
     found = checks["strategy scoring"]["found"]
     assert found.startswith("cannot run: the reader openai:m@")
     assert found.endswith("does not offer likelihood")
     assert checks["strategy scoring"]["needed"] is False
+    openai_server.tokenizer, openai_server.likelihood = "vllm", "prompt_logprobs"
+    _, checks = _doctor(colligate, "--model", f"openai:m@{url}")
+    assert checks["strategy scoring"]["found"] == "runs without attention"
 
 
 def test_a_scorer_that_does_not_answer_is_not_in_the_way_of_ask(
