@@ -133,7 +133,7 @@ class LocalModel:
     async def _score(self, read: Callable[[Prompts], list[Pair]]) -> list[list[float]]:
         pairs = await self._backend.reading.run(lambda: read(self._backend.prompts))
         return await self._backend.compute(
-            lambda stop: self._backend.score(pairs, self._adapter, stop)
+            lambda halt: self._backend.score(pairs, self._adapter, halt)
         )
 
     async def attention(
@@ -149,7 +149,7 @@ class LocalModel:
             lambda: read_question(backend.prompts, prompt, spans, query)
         )
         row = await backend.compute(
-            lambda stop: backend.attend(ids, first, layers, self._adapter, stop)
+            lambda halt: backend.attend(ids, first, layers, self._adapter, halt)
         )
         return average(row)
 
@@ -193,14 +193,14 @@ class LocalBackend(ABC):
     The tokenizer is used in the thread `reading`, the weights in `computing`, so that reading a
     prompt and counting its tokens never wait for answers in progress. `generate`, `score` and
     `attend` are called in the event loop, after `open`: what they are asked joins the work in
-    progress, and what they return waits for it in `computing`. `stop` ends it with PassStopped.
+    progress, and what they return waits for it in `computing`. `halt` ends it with PassStopped.
     """
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.reading = Threads(name)
         self.computing = Threads(name)
-        self._stops: set[Event] = set()
+        self._halts: set[Event] = set()
         self._lock = Lock()  # one thread loads the tokenizer
         self._prompts: Prompts | None = None
         self._opened = False
@@ -227,13 +227,13 @@ class LocalBackend(ABC):
 
     @abstractmethod
     def score(
-        self, pairs: Sequence[Pair], adapter: str, stop: Event
+        self, pairs: Sequence[Pair], adapter: str, halt: Event
     ) -> Callable[[], list[list[float]]]:
         """Begin to compute the log-probability of each token of each second list."""
 
     @abstractmethod
     def attend(
-        self, ids: list[int], first: int, layers: tuple[float, float], adapter: str, stop: Event
+        self, ids: list[int], first: int, layers: tuple[float, float], adapter: str, halt: Event
     ) -> Callable[[], Sequence[float]]:
         """Begin to compute the mean attention of the tokens from `first` on to each token."""
 
@@ -267,21 +267,21 @@ class LocalBackend(ABC):
     async def compute(self, begin: Callable[[Event], Callable[[], T]]) -> T:
         """Begin some work and wait for it; it is stopped when nobody waits for it any more."""
         await self.open()
-        with self.stoppable(Event()) as stop:
+        with self.stoppable(Event()) as halt:
             try:
-                return await self.computing.run(begin(stop))
+                return await self.computing.run(begin(halt))
             except PassStopped:
                 raise self.closed() from None
 
     @contextmanager
-    def stoppable(self, stop: Event) -> Iterator[Event]:
-        """Set `stop` when the block is left, or when the model is closed meanwhile."""
-        self._stops.add(stop)
+    def stoppable(self, halt: Event) -> Iterator[Event]:
+        """Set `halt` when the block is left, or when the model is closed meanwhile."""
+        self._halts.add(halt)
         try:
-            yield stop
+            yield halt
         finally:
-            stop.set()
-            self._stops.discard(stop)
+            halt.set()
+            self._halts.discard(halt)
 
     def closed(self) -> ModelError:
         """Make the error of a call during which the model was closed."""
@@ -289,8 +289,8 @@ class LocalBackend(ABC):
 
     async def aclose(self) -> None:
         """Stop the calls in progress and free the memory. Safe to call twice."""
-        for stop in list(self._stops):
-            stop.set()
+        for halt in list(self._halts):
+            halt.set()
         await self.computing.aclose()
         await self.reading.aclose()
         await asyncio.to_thread(self.free)

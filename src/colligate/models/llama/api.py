@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from colligate.concurrency import wait_without_spinning
 from colligate.errors import ServerFailed, WeightsUnavailable
 from colligate.models.llama.libraries import find_library_file
 
@@ -25,8 +26,8 @@ _logger = logging.getLogger(__name__)
 
 _DECLARED = "v0.5.0"  # the version of llama.cpp whose structures are declared here
 
-FLASH_OFF, FLASH_ON = 0, 1
-F32, F16, Q8_0 = 0, 1, 8  # types of tensors, `ggml_type`
+_FLASH_ON = 1  # `llama_flash_attn_type`
+_F32, _F16 = 0, 1  # `ggml_type`
 
 EvalCallback = c.CFUNCTYPE(c.c_bool, c.c_void_p, c.c_bool, c.c_void_p)
 AbortCallback = c.CFUNCTYPE(c.c_bool, c.c_void_p)
@@ -158,10 +159,8 @@ class Tensor(c.Structure):
 
 _LLAMA: dict[str, tuple[Any, ...]] = {  # function: result, arguments
     "llama_version": (c.c_char_p,),
-    "llama_print_system_info": (c.c_char_p,),
     "llama_backend_init": (None,),
     "llama_log_set": (None, LogCallback, c.c_void_p),
-    "llama_supports_gpu_offload": (c.c_bool,),
     "llama_model_default_params": (ModelParams,),
     "llama_context_default_params": (ContextParams,),
     "llama_model_quantize_default_params": (QuantizeParams,),
@@ -170,9 +169,7 @@ _LLAMA: dict[str, tuple[Any, ...]] = {  # function: result, arguments
     "llama_model_free": (None, c.c_void_p),
     "llama_model_get_vocab": (c.c_void_p, c.c_void_p),
     "llama_model_chat_template": (c.c_char_p, c.c_void_p, c.c_char_p),
-    "llama_model_meta_val_str": (c.c_int32, c.c_void_p, c.c_char_p, c.c_char_p, c.c_size_t),
     "llama_model_n_layer": (c.c_int32, c.c_void_p),
-    "llama_model_n_swa": (c.c_int32, c.c_void_p),
     "llama_model_is_recurrent": (c.c_bool, c.c_void_p),
     "llama_model_is_hybrid": (c.c_bool, c.c_void_p),
     "llama_vocab_n_tokens": (c.c_int32, c.c_void_p),
@@ -192,9 +189,9 @@ _LLAMA: dict[str, tuple[Any, ...]] = {  # function: result, arguments
     "llama_init_from_model": (c.c_void_p, c.c_void_p, ContextParams),
     "llama_free": (None, c.c_void_p),
     "llama_decode": (c.c_int32, c.c_void_p, Batch),
+    "llama_set_n_threads": (None, c.c_void_p, c.c_int32, c.c_int32),
     "llama_get_logits_ith": (c.c_void_p, c.c_void_p, c.c_int32),
     "llama_get_memory": (c.c_void_p, c.c_void_p),
-    "llama_memory_clear": (None, c.c_void_p, c.c_bool),
     "llama_memory_seq_rm": (c.c_bool, c.c_void_p, c.c_int32, c.c_int32, c.c_int32),
     "llama_memory_seq_cp": (None, c.c_void_p, c.c_int32, c.c_int32, c.c_int32, c.c_int32),
     "llama_state_seq_get_size": (c.c_size_t, c.c_void_p, c.c_int32),
@@ -209,6 +206,35 @@ _LLAMA: dict[str, tuple[Any, ...]] = {  # function: result, arguments
 _GGML: dict[str, tuple[Any, ...]] = {
     "ggml_backend_load_all_from_path": (None, c.c_char_p),
     "ggml_backend_tensor_get": (None, c.c_void_p, c.c_void_p, c.c_size_t, c.c_size_t),
+}
+
+
+# What llama.cpp sets, from the first field to the last: at other places there would be other values.
+_DEFAULTS: dict[str, dict[str, Any]] = {
+    "llama_model_default_params": {
+        "split_mode": 1,
+        "load_mode": -1,
+        "use_extra_bufts": True,
+        "load_mtp": False,
+    },
+    "llama_context_default_params": {
+        "n_ctx": 512,
+        "n_ubatch": 512,
+        "n_outputs_max_per_seq": 1,
+        "flash_attn_type": -1,
+        "yarn_ext_factor": -1.0,
+        "type_k": _F16,
+        "type_v": _F16,
+        "no_perf": True,
+        "swa_full": True,
+        "n_samplers": 0,
+        "ctx_other": None,
+    },
+    "llama_model_quantize_default_params": {
+        "allow_requantize": False,
+        "quantize_output_tensor": True,
+        "prune_layers": None,
+    },
 }
 
 
@@ -228,51 +254,28 @@ class Library:
         self.version: str = self.llama_version().decode()
         if self.version.partition("-")[0] != _DECLARED.removeprefix("v"):
             raise _unfit(folder, f"it is version {self.version}")
-        # Values that llama.cpp sets, from the first field to the last: their places are known.
-        model, context = self.llama_model_default_params(), self.llama_context_default_params()
-        quantize = self.llama_model_quantize_default_params()
-        found = (
-            *(model.split_mode, model.use_extra_bufts, model.load_mtp),
-            *(context.n_ctx, context.n_ubatch, context.n_outputs_max_per_seq),
-            *(context.flash_attn_type, context.yarn_ext_factor, context.type_k, context.type_v),
-            *(context.no_perf, context.swa_full, context.n_samplers, context.ctx_other),
-            *(quantize.quantize_output_tensor, quantize.prune_layers),
-        )
-        if found != (
-            1,
-            True,
-            False,
-            512,
-            512,
-            1,
-            -1,
-            -1.0,
-            F16,
-            F16,
-            True,
-            True,
-            0,
-            None,
-            True,
-            None,
-        ):
-            raise _unfit(folder, "its structures differ")
+        for create, values in _DEFAULTS.items():
+            params = getattr(self, create)()
+            for field, value in values.items():
+                if (found := getattr(params, field)) != value:
+                    raise _unfit(folder, f"{field} of {create} is {found}, expected {value}")
         self._log = LogCallback(_log)
         self.llama_log_set(self._log, None)
         self.ggml_backend_load_all_from_path(os.fsencode(folder))
         self.llama_backend_init()
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> Any:  # for mypy: the functions are attributes
         raise AttributeError(name)
 
 
 @cache
 def load_library(folder: Path) -> Library:
-    """Load the shared libraries of a folder, once in a process.
+    """Load the shared libraries of a folder, once in a process; some builds use OpenMP.
 
     Raises:
         WeightsUnavailable: they are missing, cannot be loaded, or are of another version.
     """
+    wait_without_spinning()
     return Library(folder)
 
 
@@ -299,13 +302,18 @@ _last_error = ""
 
 
 def _log(level: int, text: bytes, _: object) -> None:
-    """Keep the last error for messages; the rest goes to Python's debug log."""
+    """Keep the last error for messages; all lines go to Python's debug log."""
     global _last_error
     line = text.decode(errors="replace").strip()
     if level == _ERROR:
         _last_error = line
     if line:
         _logger.debug("%s", line)
+
+
+def _forget_error() -> None:
+    global _last_error
+    _last_error = ""
 
 
 class Model:
@@ -318,6 +326,7 @@ class Model:
     def __init__(self, library: Library, path: Path, *, weights: bool = True) -> None:
         self.library = library
         self.path = path
+        _forget_error()
         params = library.llama_model_default_params()
         params.vocab_only = not weights
         handle = library.llama_model_load_from_file(os.fsencode(path), params)
@@ -329,7 +338,7 @@ class Model:
             )
         self.handle = handle
         self._vocab = library.llama_model_get_vocab(handle)
-        self.vocabulary: int = library.llama_vocab_n_tokens(self._vocab)
+        self.vocabulary_size: int = library.llama_vocab_n_tokens(self._vocab)
         self.bos: int = library.llama_vocab_bos(self._vocab)
         self.eos: int = library.llama_vocab_eos(self._vocab)
         self.adds_bos: bool = library.llama_vocab_get_add_bos(self._vocab)
@@ -363,26 +372,26 @@ class Model:
     def controls(self) -> set[int]:
         """Return the control tokens: those that are never text."""
         attributes = self.library.llama_vocab_get_attr
-        return {t for t in range(self.vocabulary) if attributes(self._vocab, t) & _CONTROL}
+        return {t for t in range(self.vocabulary_size) if attributes(self._vocab, t) & _CONTROL}
 
     def ends(self) -> frozenset[int]:
         """Return the tokens that end an answer."""
         is_end = self.library.llama_vocab_is_eog
-        return frozenset(t for t in range(self.vocabulary) if is_end(self._vocab, t))
+        return frozenset(t for t in range(self.vocabulary_size) if is_end(self._vocab, t))
 
     def template(self) -> str | None:
         """Return the chat template; None if the file has none."""
         found: bytes | None = self.library.llama_model_chat_template(self.handle, None)
         return None if found is None else found.decode(errors="replace")
 
-    def constrainer(self) -> Any:
+    def make_llguidance_tokenizer(self) -> Any:
         """Return llguidance's view of the vocabulary; takes about a second."""
         import llguidance
 
         controls = self.controls()
         pieces = [
             b"\xff" + self.piece(t) if t in controls else self.piece(t)
-            for t in range(self.vocabulary)
+            for t in range(self.vocabulary_size)
         ]
         return llguidance.LLTokenizer.from_llamacpp(  # type: ignore[attr-defined]
             tokens=pieces,
@@ -417,18 +426,17 @@ class Context:
         sequences: int,
         batch: int,
         outputs: int,
-        threads: int,
         on_tensor: Callable[[int, bool], bool] | None = None,
     ) -> None:
         self.model = model
         self._library = library = model.library
+        _forget_error()
         params = library.llama_context_default_params()
         params.n_ctx = cells
         params.n_batch = params.n_ubatch = batch
         params.n_seq_max = sequences
         params.n_outputs_max = params.n_outputs_max_per_seq = outputs
-        params.n_threads = params.n_threads_batch = threads
-        params.flash_attn_type = FLASH_ON
+        params.flash_attn_type = _FLASH_ON
         params.kv_unified = True
         if on_tensor is not None:
             self._callback = EvalCallback(lambda tensor, ask, _: on_tensor(tensor, ask))
@@ -460,6 +468,7 @@ class Context:
         position = np.asarray(positions, np.int32)
         count = np.ones(len(token), np.int32)
         wanted = np.asarray(outputs, np.int8)
+        # Pointers into `_numbers`, which are 4 bytes each.
         number = np.asarray(sequences, np.uint64) * 4 + np.uint64(self._numbers.ctypes.data)
         arrays = (token, position, count, number, wanted)
         pointers = [array.ctypes.data for array in arrays]
@@ -471,11 +480,15 @@ class Context:
             )
         return code == 0
 
+    def use_threads(self, count: int) -> None:
+        """Compute the next batches with so many threads."""
+        self._library.llama_set_n_threads(self._handle, count, count)
+
     def logits(self, index: int) -> NDArray[np.float32]:
         """Return the logits after a token of the last batch, [vocabulary]; valid until the next."""
         address = self._library.llama_get_logits_ith(self._handle, index)
         pointer = c.cast(address, c.POINTER(c.c_float))
-        return np.ctypeslib.as_array(pointer, (self.model.vocabulary,))
+        return np.ctypeslib.as_array(pointer, (self.model.vocabulary_size,))
 
     def copy(self, source: int, target: int, length: int) -> None:
         """Let a sequence begin as another one does; the cells are shared."""
@@ -521,6 +534,7 @@ def load_adapter(model: Model, path: Path) -> int:
 
     WeightsUnavailable if it is not one, or is made for another model.
     """
+    _forget_error()
     handle = model.library.llama_adapter_lora_init(model.handle, os.fsencode(path))
     if not handle:
         raise WeightsUnavailable(
@@ -534,7 +548,7 @@ def load_adapter(model: Model, path: Path) -> int:
 def read_tensor(library: Library, address: int) -> NDArray[np.float32]:
     """Return the values of a tensor as float32, in its own order of dimensions, slowest first."""
     tensor = Tensor.from_address(address)
-    kind = np.dtype({F32: np.float32, F16: np.float16}[tensor.type])
+    kind = np.dtype({_F32: np.float32, _F16: np.float16}[tensor.type])
     last = sum((n - 1) * step for n, step in zip(tensor.ne, tensor.nb, strict=True)) + kind.itemsize
     data = np.empty(last, np.uint8)
     library.ggml_backend_tensor_get(address, data.ctypes.data, 0, last)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import re
+import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -26,11 +27,13 @@ from colligate.models.llama.api import Context, Library, Model, Tensor, load_ada
 from colligate.models.local import choose_layers
 from colligate.models.prompts import check_fits
 
-_BATCH = 256  # tokens computed together: more are hardly faster, and a cancelled call waits longer
-_OUTPUTS = 128  # of them with logits, which take 600 KB each with a vocabulary of 150,000
-_SEQUENCES = 64  # in progress or kept; llama.cpp's most is 256
-_SCORED = 32  # likelihoods computed together
-_WORTH_WAITING = 16  # tokens of a shared beginning
+_BATCH_TOKENS = (
+    256  # tokens computed together: more are hardly faster, and a cancelled call waits longer
+)
+_MOST_OUTPUTS = 128  # of them with logits, which take 600 KB each with a vocabulary of 150,000
+_MOST_SEQUENCES = 64  # in progress or kept; llama.cpp's most is 256
+_MOST_SCORED = 32  # likelihoods computed together
+_WORTH_SHARING = 16  # tokens of a shared beginning
 
 
 @dataclass(eq=False)
@@ -87,15 +90,14 @@ class LlamaEngine:
         self.name = name
         self._limit = parallel
         self._draft = 0 if self.model.recurrent else draft
-        self._threads = threads
+        self._threads = _ThreadCount(threads)
         self._window = context
         self._context = Context(
             self.model,
             cells=context,
-            sequences=_SEQUENCES,
-            batch=_BATCH,
-            outputs=_OUTPUTS,
-            threads=threads,
+            sequences=_MOST_SEQUENCES,
+            batch=_BATCH_TOKENS,
+            outputs=_MOST_OUTPUTS,
         )
         self._ends = self.model.ends()
         self._controls = self.model.controls()
@@ -103,8 +105,8 @@ class LlamaEngine:
         self._waiting: deque[_Sequence] = deque()
         self._active: list[_Sequence] = []
         self._kept: list[_Sequence] = []  # finished, for later requests; the next to go first
-        self._free = list(range(_SEQUENCES))
-        self._passes: deque[tuple[AttentionRequest, Iterator[None]]] = deque()
+        self._free = list(range(_MOST_SEQUENCES))
+        self._attention_requests: deque[tuple[AttentionRequest, Iterator[None]]] = deque()
         self._attention: _AttentionContext | None = None
         self._adapters: dict[str, int] = {}
         self._adapter = ""  # the one that the context applies
@@ -158,14 +160,14 @@ class LlamaEngine:
                 self._waiting.append(sequence)
         if self._active:
             self._compute(self._active[0].request.adapter)
-        if self._passes:
+        if self._attention_requests:
             self._advance_attention()
 
     def _receive(self, request: Request) -> None:
         try:
             if isinstance(request, AttentionRequest):
                 check_fits(len(request.ids), self._window, self.name)
-                self._passes.append((request, self._attend(request)))
+                self._attention_requests.append((request, self._attend(request)))
                 return
             answer = None
             if isinstance(request, GenerationRequest):
@@ -186,15 +188,14 @@ class LlamaEngine:
     # Beginning and ending sequences
 
     def _begin(self, sequence: _Sequence) -> bool:
-        """Give a sequence a number, and what it shares with another one; False if it must wait."""
-        scored = sum(each.answer is None for each in self._active)
-        written = len(self._active) - scored
-        if scored >= _SCORED if sequence.answer is None else written >= self._limit:
+        """Give a sequence a slot, with what it shares with an earlier one; False if it must wait."""
+        alike = sum((each.answer is None) == (sequence.answer is None) for each in self._active)
+        if alike >= (_MOST_SCORED if sequence.answer is None else self._limit):
             return False
-        best, known = self._find_beginning(sequence)
+        best, computed = self._find_longest_shared(sequence)
         reading = (s for s in self._active if s.request.adapter == sequence.request.adapter)
         if not self.model.recurrent and any(
-            sequence.shared_with(other) > max(known + _WORTH_WAITING, other.known)
+            sequence.shared_with(other) > max(computed + _WORTH_SHARING, other.computed)
             for other in reading
         ):
             return False  # until the other one has read what both begin with
@@ -202,34 +203,34 @@ class LlamaEngine:
             if not self._kept:
                 return False
             self._drop(self._kept[0] if self._kept[0] is not best else self._kept[-1])
-        sequence.number = self._free.pop()
+        sequence.slot = self._free.pop()
         attended = 0 if self._attention is None else self._attention.shared_with(sequence)
-        if attended > known + _WORTH_WAITING and self._attention is not None:
-            data = self._attention.context.save(0)
-            if self._context.restore(sequence.number, data):
-                best, known = None, attended
-                self._context.cut(sequence.number, known)
+        if attended > computed + _WORTH_SHARING and self._attention is not None:
+            data = self._attention.context.save(0)  # a copy costs little beside the computation
+            if self._context.restore(sequence.slot, data):
+                best, computed = None, attended
+                self._context.cut(sequence.slot, computed)
         if best is not None:
-            self._context.copy(best.number, sequence.number, known)
+            self._context.copy(best.slot, sequence.slot, computed)
             if best in self._kept:  # it is of use
                 self._kept.remove(best)
                 self._kept.append(best)
-        sequence.known = known
+        sequence.computed = computed
         if sequence.answer is not None and not sequence.answer.written:
-            sequence.answer.cached_tokens = known
+            sequence.answer.cached_tokens = computed
         self._active.append(sequence)
         return True
 
-    def _find_beginning(self, sequence: _Sequence) -> tuple[_Sequence | None, int]:
+    def _find_longest_shared(self, sequence: _Sequence) -> tuple[_Sequence | None, int]:
         """Return the sequence that shares the longest computed beginning, and its tokens."""
-        best, known = None, 0
+        best, computed = None, 0
         # The state of a recurrent model cannot be cut to a beginning.
         for other in () if self.model.recurrent else (*self._active, *self._kept):
             if other.request.adapter == sequence.request.adapter:
-                shared = min(sequence.shared_with(other), other.known)
-                if shared > known:
-                    best, known = other, shared
-        return best, known
+                shared = min(sequence.shared_with(other), other.computed)
+                if shared > computed:
+                    best, computed = other, shared
+        return best, computed
 
     def _finish(self, sequence: _Sequence, error: Exception | None = None) -> None:
         """Set the outcome if it failed, and keep what was computed for later requests."""
@@ -241,7 +242,7 @@ class LlamaEngine:
         if self.model.recurrent or (error is not None and not isinstance(error, PassStopped)):
             self._release(sequence)
             return
-        self._context.cut(sequence.number, sequence.known)
+        self._context.cut(sequence.slot, sequence.computed)
         # Answers are continued by later turns; a scored text hardly ever is.
         self._kept.insert(len(self._kept) if sequence.answer else 0, sequence)
 
@@ -250,9 +251,9 @@ class LlamaEngine:
         self._release(sequence)
 
     def _release(self, sequence: _Sequence) -> None:
-        self._context.cut(sequence.number)
-        self._free.append(sequence.number)
-        sequence.known = 0
+        self._context.cut(sequence.slot)
+        self._free.append(sequence.slot)
+        sequence.computed = 0
 
     # Computing a batch
 
@@ -268,12 +269,16 @@ class LlamaEngine:
             parts = self._plan(chosen)
             tokens = [int(token) for part in parts for token in part.tokens]
             positions = [p for part in parts for p in range(part.start, part.end)]
-            numbers = [part.sequence.number for part in parts for _ in part.tokens]
-            outputs = [p >= part.output for part in parts for p in range(part.start, part.end)]
-            while not self._context.decode(tokens, positions, numbers, outputs):
+            slots = [part.sequence.slot for part in parts for _ in part.tokens]
+            outputs = [p >= part.logits_from for part in parts for p in range(part.start, part.end)]
+            while not self._threads.decode(self._context, tokens, positions, slots, outputs):
                 if self._kept:
                     self._drop(self._kept[0])
                     continue
+                if len(self._active) == 1:
+                    raise ServerFailed(
+                        f"{self.name} has no room for a request", "its cells are full"
+                    )
                 # The last one to begin gives its cells to the others, and begins again later.
                 last = chosen.pop()
                 self._active.remove(last)
@@ -287,7 +292,7 @@ class LlamaEngine:
         row = 0
         for part in parts:
             try:
-                self._take(part, row)
+                self._use_logits(part, row)
             except Exception as error:  # from the caller's `on_piece`, of any class
                 self._finish(part.sequence, error)
             row += len(part.tokens)
@@ -296,16 +301,17 @@ class LlamaEngine:
 
     def _plan(self, sequences: Sequence[_Sequence]) -> list[_Part]:
         """Choose the tokens of the next batch: first of answers, then of prompts in their order."""
-        parts, room, outputs = [], _BATCH, _OUTPUTS
-        drafted = self._draft // max(1, sum(s.writes for s in sequences))
-        for sequence in sorted(sequences, key=lambda each: not each.writes):
-            start = sequence.known
-            if sequence.writes and sequence.answer is not None:
-                draft = sequence.guess(drafted)
+        parts, room, outputs = [], _BATCH_TOKENS, _MOST_OUTPUTS
+        drafted = self._draft // max(1, sum(s.is_writing for s in sequences))
+        for sequence in sorted(sequences, key=lambda each: not each.is_writing):
+            start = sequence.computed
+            if sequence.is_writing and sequence.answer is not None:
+                draft = sequence.guess_next(drafted)
                 part = _Part(sequence, start, (*sequence.ids[start:], *draft), start)
             else:
-                end = min(start + room, sequence.needed)
-                output = sequence.first - 1
+                end = min(start + room, sequence.to_compute)
+                # No more logits than there is room for.
+                output = sequence.first_scored - 1
                 if end > output:
                     end = min(end, max(start, output) + outputs)
                 part = _Part(sequence, start, sequence.ids[start:end], output)
@@ -313,27 +319,27 @@ class LlamaEngine:
                 continue
             parts.append(part)
             room -= len(part.tokens)
-            outputs -= max(0, part.end - max(part.start, part.output))
+            outputs -= max(0, part.end - max(part.start, part.logits_from))
             if room <= 0 or outputs <= 0:
                 break
         return parts
 
-    def _take(self, part: _Part, row: int) -> None:
+    def _use_logits(self, part: _Part, row: int) -> None:
         """Take a part's logits, which begin at a row of the batch."""
         sequence, answer = part.sequence, part.sequence.answer
-        sequence.known = part.end
+        sequence.computed = part.end
         if answer is None:
-            for place in range(max(part.start, part.output), part.end):
+            for place in range(max(part.start, part.logits_from), part.end):
                 logits = self._context.logits(row + place - part.start)
                 sequence.scores.append(log_probability(logits, int(sequence.ids[place + 1])))
-            if sequence.known == sequence.needed:
+            if sequence.computed == sequence.to_compute:
                 sequence.request.outcome = sequence.scores
             return
-        if part.end <= part.output:
+        if part.end <= part.logits_from:
             return  # the prompt has more
         # Each drafted token that the model would have written too is kept; the next one is its own.
         size = len(sequence.ids)
-        for place in range(max(part.start, part.output), part.end):
+        for place in range(max(part.start, part.logits_from), part.end):
             token = answer.choose(self._context.logits(row + place - part.start))
             sequence.append(token)
             answer.add(token)
@@ -342,17 +348,17 @@ class LlamaEngine:
                 break
             if token != part.tokens[following]:
                 break
-        sequence.learn(len(sequence.ids) - size - 1, part.end - size)
-        known = len(sequence.ids) - 1
-        if known < part.end:
-            self._context.cut(sequence.number, known)
-        sequence.known = known
+        sequence.adjust_guesses(len(sequence.ids) - size - 1, part.end - size)
+        computed = len(sequence.ids) - 1
+        if computed < part.end:
+            self._context.cut(sequence.slot, computed)
+        sequence.computed = computed
 
     # Attention
 
     def _advance_attention(self) -> None:
         """Compute one more batch of the first request of attention."""
-        request, work = self._passes[0]
+        request, work = self._attention_requests[0]
         try:
             if request.halt.is_set():
                 raise PassStopped
@@ -360,7 +366,7 @@ class LlamaEngine:
         except Exception as error:  # of any class: it is for this request's caller only
             request.outcome = error
         if request.outcome is not None:
-            self._passes.popleft()
+            self._attention_requests.popleft()
 
     def _attend(self, request: AttentionRequest) -> Iterator[None]:
         """Compute a request batch by batch."""
@@ -368,18 +374,62 @@ class LlamaEngine:
             self._attention = _AttentionContext(self.model, self._window, self._threads)
         attention, layers = self._attention, choose_layers(self.model.layers, request.depths)
         attention.use_adapter(request.adapter, self._adapters.get(request.adapter))
-        known = attention.keep(request.ids, request.first)
-        while known < request.first:
-            known = attention.read(request.ids, known, min(known + _BATCH, request.first))
+        computed = attention.keep(request.ids, request.first)
+        while computed < request.first:
+            computed = attention.read(
+                request.ids, computed, min(computed + _BATCH_TOKENS, request.first)
+            )
             yield
         total = np.zeros(len(request.ids), np.float32)
-        while known < len(request.ids):
-            end = min(known + _ROWS, len(request.ids))
-            rows = attention.read_rows(request.ids, known, end, layers)
+        while computed < len(request.ids):
+            end = min(computed + _QUERY_TOKENS, len(request.ids))
+            rows = attention.read_rows(request.ids, computed, end, layers)
             total[:end] += np.mean(rows, axis=0)
-            known = end
+            computed = end
             yield
         request.outcome = (total / (len(request.ids) - request.first)).tolist()
+
+
+class _ThreadCount:
+    """Chooses how many threads compute: all, or one while other processes want the processor.
+
+    llama.cpp's threads wait for each other after each of a thousand operations, and a thread that
+    lost its core to another process keeps all waiting: two threads on a busy machine can be twenty
+    times slower than one.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._alone_until = 0.0  # by time.monotonic
+        self._pause = _FIRST_PAUSE
+
+    def decode(
+        self,
+        context: Context,
+        tokens: Sequence[int],
+        positions: Sequence[int],
+        slots: Sequence[int],
+        outputs: Sequence[bool],
+    ) -> bool:
+        """Compute a batch, see `Context.decode`, and learn from its time."""
+        start, used = time.monotonic(), time.process_time()
+        threads = self._most if start >= self._alone_until else 1
+        context.use_threads(threads)
+        done = context.decode(tokens, positions, slots, outputs)
+        end = time.monotonic()
+        share = (time.process_time() - used) / (end - start) / threads
+        if threads > 1:
+            if share < _BUSY and end - start > _LEAST_SECONDS:
+                self._alone_until = end + self._pause
+                self._pause = min(self._pause * 2, _LONGEST_PAUSE)
+            else:
+                self._pause = _FIRST_PAUSE
+        return done
+
+
+_BUSY = 0.85  # of the processor time that the threads could have had
+_LEAST_SECONDS = 0.01  # a shorter time tells nothing
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 8.0  # seconds until all threads are tried again
 
 
 def log_probability(logits: NDArray[np.float32], token: int) -> float:
@@ -401,23 +451,23 @@ def count_shared(first: Tokens, second: Tokens) -> int:
 
 @dataclass(frozen=True)
 class _Part:
-    """Tokens of a sequence in a batch, from position `start`; logits from position `output`."""
+    """Tokens of a sequence in a batch, from position `start`; logits from position `logits_from`."""
 
     sequence: _Sequence
     start: int
     tokens: Tokens
-    output: int
+    logits_from: int
 
     @property
     def end(self) -> int:
         return self.start + len(self.tokens)
 
 
-_NGRAM = 3  # tokens that must be equal for what follows them to be a draft
+_NGRAM_TOKENS = 3  # tokens that must be equal for what follows them to be a draft
 
 
 class _Sequence:
-    """A request in progress: its tokens, of which `known` are computed, in the cells of `number`.
+    """A request in progress: its tokens; the first `computed` have keys and values under `slot`.
 
     An answer's tokens are appended to those of its prompt.
     """
@@ -427,8 +477,8 @@ class _Sequence:
     ) -> None:
         self.request = request
         self.answer = answer
-        self.number = -1
-        self.known = 0
+        self.slot = -1
+        self.computed = 0
         self.scores: list[float] = []
         self._size = len(request.ids)
         room = 0 if answer is None else answer.max_tokens + 1
@@ -441,19 +491,19 @@ class _Sequence:
         return self._ids[: self._size]
 
     @property
-    def first(self) -> int:
-        """The place of the first token that logits are needed for."""
+    def first_scored(self) -> int:
+        """The place of the first token that logits are to_compute for."""
         return self.request.first if isinstance(self.request, ScoreRequest) else self._size
 
     @property
-    def needed(self) -> int:
-        """The number of tokens to compute before the outcome, or the next token, is known."""
+    def to_compute(self) -> int:
+        """How many tokens must be computed before the outcome, or the next token, is known."""
         return self._size - (self.answer is None)
 
     @property
-    def writes(self) -> bool:
+    def is_writing(self) -> bool:
         """Whether the prompt is read and the next token of the answer is due."""
-        return self.answer is not None and self.known == self._size - 1 and self.known > 0
+        return self.answer is not None and self.computed == self._size - 1 and self.computed > 0
 
     def append(self, token: int) -> None:
         self._ids[self._size] = token
@@ -462,33 +512,33 @@ class _Sequence:
     def shared_with(self, other: _Sequence) -> int:
         """Return how many tokens at the beginning of both need to be computed only once."""
         # The token that predicts the first one is computed.
-        return count_shared(self._ids[: self.first - 1], other.ids)
+        return count_shared(self._ids[: self.first_scored - 1], other.ids)
 
-    def guess(self, most: int) -> tuple[int, ...]:
+    def guess_next(self, most: int) -> tuple[int, ...]:
         """Guess the next tokens: what the grammar forces, or what followed the last ones before.
 
-        A quotation is a copy of the prompt. A guess costs little: tokens of one batch share the
+        A quotation is a copy of the prompt. A guess_next costs little: tokens of one batch share the
         reading of the weights, and the model's own choice decides about each.
         """
         if self.answer is None:
             return ()
         most = min(most, self._guessed, self.answer.max_tokens - len(self.answer.written) - 1)
-        if most <= 0 or self._size <= _NGRAM:
+        if most <= 0 or self._size <= _NGRAM_TOKENS:
             return ()
         if forced := self.answer.forced_tokens():
             return tuple(forced[:most])
         ids = self.ids
-        starts = np.ones(self._size - _NGRAM, np.bool_)
-        for offset in range(_NGRAM):
-            starts &= ids[offset : offset - _NGRAM] == ids[offset - _NGRAM]
+        starts = np.ones(self._size - _NGRAM_TOKENS, np.bool_)
+        for offset in range(_NGRAM_TOKENS):
+            starts &= ids[offset : offset - _NGRAM_TOKENS] == ids[offset - _NGRAM_TOKENS]
         found = np.flatnonzero(starts)
         if not len(found):
             return ()
-        after = int(found[-1]) + _NGRAM
+        after = int(found[-1]) + _NGRAM_TOKENS
         return tuple(int(token) for token in ids[after : after + most])
 
-    def learn(self, accepted: int, guessed: int) -> None:
-        """Guess more after a guess was right, and less after it was wrong."""
+    def adjust_guesses(self, accepted: int, guessed: int) -> None:
+        """Guess more after a guess_next was right, and less after it was wrong."""
         if guessed > 0:
             self._guessed = self._guessed * 2 if accepted >= guessed else max(accepted, 1)
 
@@ -499,7 +549,9 @@ class _Sequence:
 # the queries and keys of the last tokens' own step, and its mask. The queries are rotated and
 # the keys come from the cache, so a row costs little more than one token.
 
-_ROWS = 16  # query tokens computed together: the queries and keys of a layer are in memory at once
+_QUERY_TOKENS = (
+    16  # query tokens computed together: the queries and keys of a layer are in memory at once
+)
 
 
 class _AttentionContext:
@@ -509,16 +561,16 @@ class _AttentionContext:
     and, beside other threads of Python, much of it.
     """
 
-    def __init__(self, model: Model, cells: int, threads: int) -> None:
+    def __init__(self, model: Model, cells: int, threads: _ThreadCount) -> None:
         self.context = Context(
             model,
             cells=cells,
             sequences=1,
-            batch=_BATCH,
+            batch=_BATCH_TOKENS,
             outputs=1,
-            threads=threads,
             on_tensor=self._on_tensor,
         )
+        self._threads = threads
         self._model = model
         self._ids: list[int] = []  # what is in the cells, in this order
         self._adapter = ""
@@ -543,12 +595,15 @@ class _AttentionContext:
         """Return how many computed tokens a sequence begins with."""
         if self._model.recurrent or sequence.request.adapter != self._adapter:
             return 0
-        return count_shared(self._ids[: sequence.first - 1], sequence.ids)
+        return count_shared(self._ids[: sequence.first_scored - 1], sequence.ids)
 
     def read(self, ids: Sequence[int], start: int, end: int) -> int:
         """Compute some tokens; return the end."""
         count = end - start
-        if not self.context.decode(ids[start:end], range(start, end), [0] * count, [False] * count):
+        slots, outputs = [0] * count, [False] * count
+        if not self._threads.decode(
+            self.context, ids[start:end], range(start, end), slots, outputs
+        ):
             raise ServerFailed("llama.cpp has no room for the prompt", f"{end} tokens")
         self._ids += ids[start:end]
         return end
@@ -605,7 +660,7 @@ def _attention_row(library: Library, tensor: Tensor) -> NDArray[np.float32]:
     if bias or tensor.src[4]:
         raise MissingCapability(
             "this model gives no attention",
-            "its layers add to the scores what is not known here",
+            "its layers add to the scores what is not computed here",
             "use another model",
         )
     groups = len(query) // len(key)

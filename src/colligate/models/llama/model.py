@@ -86,7 +86,7 @@ class _Backend(LocalBackend):
 
     def load_vocabulary(self) -> Any:
         assert self._vocabulary is not None
-        return self._vocabulary.constrainer()
+        return self._vocabulary.make_llguidance_tokenizer()
 
     def load(self) -> None:
         library = load_library(pull_libraries())
@@ -94,8 +94,12 @@ class _Backend(LocalBackend):
 
     def load_adapter(self, adapter: str | Path) -> tuple[str, str]:
         """Load a GGUF file, a folder of PEFT or a hub name; what is not GGUF is converted once."""
-        path = convert_adapter(adapter, self._path, home() / "adapters")
-        return self.engine.add_adapter(path), f"{path.name}-{_version(path)}"
+        folder = home() / "adapters"
+        path = convert_adapter(adapter, self._path, folder)
+        # The name of a converted file is the digest of its content.
+        return self.engine.add_adapter(
+            path
+        ), path.name if path.parent == folder else f"{path.name}-{_version(path)}"
 
     @property
     def engine(self) -> LlamaEngine:
