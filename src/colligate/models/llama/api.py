@@ -209,7 +209,7 @@ _GGML: dict[str, tuple[Any, ...]] = {
 }
 
 
-# What llama.cpp sets, from the first field to the last: at other places there would be other values.
+# What llama.cpp sets, from the first field to the last: other places would have other values.
 _DEFAULTS: dict[str, dict[str, Any]] = {
     "llama_model_default_params": {
         "split_mode": 1,

@@ -188,7 +188,7 @@ class LlamaEngine:
     # Beginning and ending sequences
 
     def _begin(self, sequence: _Sequence) -> bool:
-        """Give a sequence a slot, with what it shares with an earlier one; False if it must wait."""
+        """Give a sequence a slot, with what it shares with another; False if it must wait."""
         alike = sum((each.answer is None) == (sequence.answer is None) for each in self._active)
         if alike >= (_MOST_SCORED if sequence.answer is None else self._limit):
             return False
@@ -451,7 +451,7 @@ def count_shared(first: Tokens, second: Tokens) -> int:
 
 @dataclass(frozen=True)
 class _Part:
-    """Tokens of a sequence in a batch, from position `start`; logits from position `logits_from`."""
+    """Tokens of a sequence in a batch, from position `start`; logits from `logits_from` on."""
 
     sequence: _Sequence
     start: int
@@ -517,7 +517,7 @@ class _Sequence:
     def guess_next(self, most: int) -> tuple[int, ...]:
         """Guess the next tokens: what the grammar forces, or what followed the last ones before.
 
-        A quotation is a copy of the prompt. A guess_next costs little: tokens of one batch share the
+        A quotation is a copy of the prompt. A guess costs little: tokens of one batch share the
         reading of the weights, and the model's own choice decides about each.
         """
         if self.answer is None:
