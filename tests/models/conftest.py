@@ -10,9 +10,13 @@ from typing import Any
 import pytest
 
 from colligate.models.hf.model import HFModel
+from colligate.models.llama import api
+from colligate.models.llama.libraries import pull_libraries
+from colligate.models.llama.model import LlamaCpp
 from colligate.models.openai import OpenAIChat
 from colligate.models.openai_http import Policy
 from colligate.models.weights import pull
+from support.gguf_models import find_float32, save_gguf
 from support.tiny_models import save_model
 
 
@@ -30,6 +34,23 @@ def smollm2_hf() -> Iterator[HFModel]:
     """SmolLM2-135M-Instruct in float32, a window of 1,024 tokens. Shared: do not close it."""
     path = pull("smollm2-135m")["model"]
     model = HFModel(str(path), name="hf:smollm2-135m", context_tokens=1024, dtype="float32")
+    yield model
+    asyncio.run(model.aclose())
+
+
+@pytest.fixture(scope="session")
+def float32_gguf(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """SmolLM2-135M-Instruct with the numbers that `smollm2_hf` computes with: 540 MB."""
+    file = find_float32("smollm2-135m", tmp_path_factory.mktemp("float32"))
+    yield file
+    file.unlink()
+
+
+@pytest.fixture(scope="session")
+def smollm2_llama(float32_gguf: Path) -> Iterator[LlamaCpp]:
+    """That file in llama.cpp, a window of 1,024 tokens. Shared: do not close it."""
+    # One thread: other work on the machine then slows it down the least.
+    model = LlamaCpp(float32_gguf, name="gguf:smollm2-135m", context_tokens=1024, threads=1)
     yield model
     asyncio.run(model.aclose())
 
@@ -58,3 +79,30 @@ def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]
         return made[key]
 
     return make
+
+
+@pytest.fixture(scope="session")
+def tiny_gguf(tiny_folder: Callable[..., Path]) -> Callable[..., Path]:
+    """`tiny_gguf("llama", **options of save_model)` is a file with a random model."""
+
+    def make(architecture: str, **options: Any) -> Path:
+        folder = tiny_folder(architecture, **options)
+        file = folder / "tiny.gguf"
+        return file if file.is_file() else save_gguf(folder, file)
+
+    return make
+
+
+@pytest.fixture
+def full_precision(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Models loaded now keep keys and values, and attend, in float32: a thousand times closer."""
+    library = api.load_library(pull_libraries())
+    defaults = library.llama_context_default_params
+
+    def widen() -> Any:
+        params = defaults()
+        params.type_k = params.type_v = api.F32
+        return params
+
+    monkeypatch.setattr(library, "llama_context_default_params", widen)
+    monkeypatch.setattr(api, "FLASH_ON", api.FLASH_OFF)

@@ -11,7 +11,15 @@ from typing import Any
 import pytest
 
 from colligate.errors import ContextTooSmall, ModelError
-from colligate.models import Capability, ChatModel, ChatRequest, Embedder, Message, Reranker
+from colligate.models import (
+    Capability,
+    ChatModel,
+    ChatRequest,
+    Completion,
+    Embedder,
+    Message,
+    Reranker,
+)
 from colligate.models.cache import CachedChat, ResponseCache
 from colligate.models.embedders import MiniLM, StaticEmbedder
 from colligate.models.llama.model import LlamaCpp
@@ -35,14 +43,6 @@ def names(checks: tuple[Callable[..., Awaitable[None]], ...]) -> list[str]:
     return [check.__name__.removeprefix("check_") for check in checks]
 
 
-@pytest.fixture(scope="module")
-def llama() -> Iterator[LlamaCpp]:
-    path = pull("smollm2-135m")["model"]
-    model = LlamaCpp(path, name="gguf:smollm2-135m", context_tokens=512, parallel=2, threads=1)
-    yield model
-    asyncio.run(model.aclose())
-
-
 @pytest.fixture
 def cache(tmp_path: Path) -> Iterator[ResponseCache]:
     cache = ResponseCache(tmp_path / "responses.db")
@@ -56,7 +56,7 @@ def say(asked: Any) -> str:
     return json.dumps({"found": True}) if schema else "<think>hm</think>\nRed, white and blue."
 
 
-IN_PROCESS = {"hf": "smollm2_hf", "llama.cpp": "llama"}  # these serve all tests
+IN_PROCESS = {"hf": "smollm2_hf", "llama.cpp": "smollm2_llama"}  # these serve all tests
 CHAT_MODELS = [
     pytest.param("hf", marks=real),
     pytest.param("cached hf", marks=real),
@@ -119,6 +119,39 @@ async def test_a_prompt_too_long_is_one_error(model, request):
         await ask(request.getfixturevalue(model), [Message("user", "word " * 1100)])
 
 
+@real
+@pytest.mark.parametrize("model", IN_PROCESS.values())
+async def test_streams_side_by_side_are_whole(model, request):
+    model = request.getfixturevalue(model)
+    heard: dict[int, list[str]] = {40: [], 6: [], 12: []}
+
+    async def stream(length: int) -> Completion:
+        turns = [Message("user", f"Write a story about {length} ships.")]
+        return await ask(model, turns, max_tokens=length, on_token=heard[length].append)
+
+    answers = await asyncio.gather(*map(stream, heard))
+    for answer, (length, pieces) in zip(answers, heard.items(), strict=True):
+        assert "".join(pieces) == answer.text
+        assert len(pieces) > 1
+        assert answer.usage.output_tokens <= length
+
+
+@real
+@pytest.mark.xfail(reason="calls return in the order in which they began", strict=True)
+@pytest.mark.parametrize("model", IN_PROCESS.values())
+async def test_a_short_answer_does_not_wait_for_a_long_one(model, request):
+    model = request.getfixturevalue(model)
+    ended: list[int] = []
+
+    async def answer(length: int) -> None:
+        turns = [Message("user", "Write a very long story about ships.")]
+        await ask(model, turns, max_tokens=length)
+        ended.append(length)
+
+    await asyncio.gather(answer(40), answer(4))
+    assert ended == [4, 40]
+
+
 EMBEDDERS = [pytest.param("minilm", marks=real), pytest.param("static", marks=real), "openai"]
 
 
@@ -157,7 +190,7 @@ async def reranker(
         pull("wordllama-256")
         reranker = EmbeddingReranker(StaticEmbedder())
     elif request.param == "likelihood":
-        reranker = LikelihoodReranker(request.getfixturevalue("llama"))
+        reranker = LikelihoodReranker(request.getfixturevalue("smollm2_llama"))
     else:
         reranker = HTTPReranker(openai_server.url, "r", policy=policy)
     yield reranker

@@ -19,10 +19,8 @@ from colligate.errors import (
     RequestRefused,
 )
 from colligate.models import Capability, LikelihoodModel, Message
-from colligate.models.llama.model import xllamacpp
 from colligate.models.openai import OpenAIChat
-from colligate.models.weights import pull
-from support.models import ask, likelihood
+from support.models import likelihood
 
 PREFIX, CONTINUATION = "Otters live in rivers.", " They eat fish."
 ASK = [Message("user", "Does the passage help?")]
@@ -275,27 +273,3 @@ async def test_without_a_chat_template_the_first_token_counts(openai_server, mod
     assert found.odds == pytest.approx({"Yes, it does": 0.75, "No": 0.25})
     with pytest.raises(MissingCapability, match="apart"):
         await model.labels(ASK, LABELS)
-
-
-@pytest.mark.model
-async def test_a_real_llama_server(policy):
-    params = xllamacpp.CommonParams()
-    params.model.path = str(pull("smollm2-135m")["model"])
-    params.n_ctx, params.n_parallel, params.verbosity, params.warmup = 512, 1, -1, False
-    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1
-    server = xllamacpp.Server(params)
-    model = OpenAIChat("m", f"{server.listening_address}/v1", policy=policy)
-    # It takes `echo` and `prompt_logprobs` and says nothing of the prompt.
-    found = await model.probe()
-    assert Capability.LABELS in found
-    assert Capability.LIKELIHOOD not in found
-    with pytest.raises(MissingCapability, match="no log-probabilities of the prompt"):
-        await likelihood(model, PREFIX, CONTINUATION)
-    question = [Message("user", "What is the capital of France?")]
-    cities = ["Paris", "London", "Rome"]
-    odds = await model.labels(question, cities, forced="The capital of France is")
-    assert odds.odds["Paris"] > 0.9
-    assert odds.mass > 0.5
-    with pytest.raises(ContextTooSmall):
-        await ask(model, [Message("user", "word " * 600)], max_tokens=8)
-    await model.aclose()

@@ -4,54 +4,34 @@ from __future__ import annotations
 
 import asyncio
 import json
-import math
 import os
+import shutil
 import subprocess
 import sys
-import threading
-import time
-from collections import Counter
-from collections.abc import AsyncIterator, Iterator
-from itertools import pairwise
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import httpx2
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field, RootModel
 
-from colligate.errors import ContextTooSmall, ModelError, RequestRefused, WeightsUnavailable
+from colligate.errors import ModelError, RequestRefused, WeightsUnavailable
 from colligate.models import Message
+from colligate.models.llama.libraries import VERSION, find_library_file, pull_libraries
 from colligate.models.llama.model import LlamaCpp
 from colligate.models.structured import json_schema_of
 from colligate.models.weights import pull
 from support.models import HELLO, ask, likelihood
 
-pytestmark = pytest.mark.model
-
-WINDOW = 1024
-
-
-@pytest.fixture(scope="module")
-def gguf() -> Path:
-    return pull("smollm2-135m")["model"]
-
-
-@pytest.fixture(scope="module")
-def model(gguf: Path) -> Iterator[LlamaCpp]:
-    # One thread: other work on the machine then slows it down the least.
-    model = LlamaCpp(gguf, name="gguf:smollm2-135m", context_tokens=WINDOW, parallel=2, threads=1)
-    yield model
-    asyncio.run(model.aclose())
+Open = Callable[..., LlamaCpp]
+real = pytest.mark.model
 
 
 @pytest.fixture
-async def one_slot(gguf: Path) -> AsyncIterator[LlamaCpp]:
-    model = LlamaCpp(gguf, name="one slot", context_tokens=WINDOW, threads=1)
-    yield model
-    await model.aclose()
+def model(smollm2_llama: LlamaCpp) -> LlamaCpp:
+    return smollm2_llama
 
 
 def user(text: str) -> list[Message]:
@@ -67,13 +47,6 @@ async def test_it_answers(model):
     assert 10 < answer.usage.input_tokens < 60
     assert 0 < answer.usage.output_tokens <= 40
     assert not answer.usage.estimated
-
-
-async def test_a_shared_beginning_is_computed_once(model):
-    passage = "The bridge was opened in 1932 by the mayor. " * 10
-    await ask(model, user(passage + "When was it opened?"), max_tokens=2)
-    again = await ask(model, user(passage + "Who opened it?"), max_tokens=2)
-    assert again.usage.cached_tokens > 80
 
 
 async def test_stop_and_length(model):
@@ -132,111 +105,6 @@ async def test_a_schema_that_is_none_is_refused(model):
         await ask(model, user("Hello"), max_tokens=5, schema={"type": "no such type"})
 
 
-async def test_a_prompt_too_long_says_by_how_much(model):
-    text = "word " * 2000
-    tokens = await model.count_tokens(text)
-    with pytest.raises(ContextTooSmall) as caught:
-        await ask(model, user(text), max_tokens=5)
-    assert f"the window {WINDOW}" in caught.value.why
-    assert tokens > WINDOW
-    with pytest.raises(ContextTooSmall):
-        await likelihood(model, text, "word")
-    with pytest.raises(ContextTooSmall):
-        await model.labels(user(text), ["yes", "no"])
-
-
-STORY = user("Write a very long story.")
-
-
-async def begin_story(model: LlamaCpp, pieces: list[str]) -> asyncio.Task[Any]:
-    started = asyncio.Event()
-
-    def note(piece: str) -> None:
-        pieces.append(piece)
-        started.set()
-
-    story = asyncio.create_task(ask(model, STORY, max_tokens=900, on_token=note))
-    await started.wait()
-    return story
-
-
-async def test_cancelling_frees_the_slot(one_slot):
-    begun = time.monotonic()
-    whole = await ask(one_slot, STORY, max_tokens=300)
-    seconds = time.monotonic() - begun
-    assert whole.usage.output_tokens > 100
-    story = await begin_story(one_slot, [])
-    story.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await story
-    begun = time.monotonic()
-    await ask(one_slot, max_tokens=2)
-    assert time.monotonic() - begun < seconds
-
-
-async def test_a_call_cancelled_while_it_waits_never_runs(one_slot):
-    heard: list[str] = []
-    count = user("Count to ten.")
-    first = asyncio.create_task(ask(one_slot, count, max_tokens=30))
-    second = asyncio.create_task(ask(one_slot, count, max_tokens=30, on_token=heard.append))
-    await asyncio.sleep(0)
-    second.cancel()
-    assert (await first).text
-    with pytest.raises(asyncio.CancelledError):
-        await second
-    assert not heard
-
-
-async def test_closing_stops_what_runs_and_refuses_what_waits(one_slot):
-    pieces: list[str] = []
-    running = await begin_story(one_slot, pieces)
-    waiting = [
-        asyncio.create_task(ask(one_slot, max_tokens=2)),
-        asyncio.create_task(likelihood(one_slot, "a", "b")),
-        asyncio.create_task(one_slot.labels(HELLO, ["a", "b"])),
-        asyncio.create_task(one_slot.count_tokens("Hello")),
-    ]
-    await asyncio.sleep(0)
-    await one_slot.aclose()
-    with pytest.raises(ModelError, match="one slot was stopped"):
-        await running
-    for call in (*waiting, one_slot.count_tokens("Hello")):
-        with pytest.raises(ModelError, match="one slot was closed"):
-            await call
-    assert len(pieces) < 300
-
-
-@pytest.mark.parametrize("closing", [True, False], ids=["closed", "cancelled"])
-async def test_a_long_prompt_is_not_read_to_its_end(gguf, closing):
-    model = LlamaCpp(gguf, name="one slot", context_tokens=8192, threads=1)
-    await model.count_tokens("")  # loads
-    reading, engine = threading.Event(), model._engine
-    written = 0
-    complete = engine.complete
-
-    def note(prompt: list[int], request: dict[str, Any], stopped: threading.Event) -> Any:
-        nonlocal written
-        reading.set()
-        tokens = complete(prompt, request, stopped)
-        written += len(tokens)
-        return tokens
-
-    engine.complete = note  # type: ignore[method-assign]
-    call = asyncio.create_task(model.likelihoods([("word " * 8000, " a"), ("word", " b")]))
-    await asyncio.to_thread(reading.wait)
-    if closing:
-        await model.aclose()
-        with pytest.raises(ModelError, match="was stopped"):
-            await call
-    else:
-        call.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await call
-        assert await model.count_tokens("Hello") == 1  # the thread is free
-        await model.aclose()
-    assert written == 0
-
-
 async def test_calls_side_by_side_do_not_mix(model):
     heard: dict[str, list[str]] = {"France": [], "Italy": [], "Japan": [], "Spain": []}
     question = user("Name a country.")
@@ -271,61 +139,9 @@ async def test_likelihood_ranks_the_right_passage_first(model, question):
     assert max(means, key=means.__getitem__) == PASSAGES[question]
 
 
-@pytest.mark.parametrize(
-    ("prefix", "continuation"),
-    [
-        ("Paris is the capital of", " France."),
-        # Tokens that are no whole characters, and one that ends strings in C.
-        ("The Japanese word for east is", " \u6771."),
-        ("Bytes:", "\0b"),
-    ],
-)
-async def test_likelihood_agrees_with_what_the_server_says_step_by_step(
-    model, prefix, continuation
-):
-    """Another way to the same numbers: ask for the next token's distribution, one at a time."""
-    engine = model._engine
-    server = engine._load()
-    context, expected = engine.tokens(prefix), []
-    whole_vocabulary = 49152
-    for token in engine.tokens(continuation):
-        request = {"prompt": context, "max_tokens": 1, "logprobs": whole_vocabulary}
-        # What it would write itself may be half a letter, of which it would tell nothing.
-        request["grammar"] = 'root ::= "a"'
-        answer = server.handle_completions(request | {"temperature": 0.0})
-        top = answer["choices"][0]["logprobs"]["content"][0]["top_logprobs"]
-        assert math.fsum(math.exp(entry["logprob"]) for entry in top) == pytest.approx(1, abs=1e-3)
-        expected.append(next(entry["logprob"] for entry in top if entry["id"] == token))
-        context.append(token)
-    scores = await likelihood(model, prefix, continuation)
-    assert len(scores) == await model.count_tokens(continuation)
-    assert scores == pytest.approx(expected, abs=0.02)
-
-
 async def test_likelihood_reads_marks_in_a_text_as_text(model):
     marked = "a <|im_end|> b"
     assert len(await likelihood(model, "Text:", marked)) == await model.count_tokens(marked) > 5
-
-
-async def test_pairs_with_the_same_prefix_are_scored_one_after_another(one_slot, monkeypatch):
-    asked: list[tuple[int, ...]] = []
-    complete = one_slot._engine.complete
-
-    def note(prompt: list[int], *rest: Any) -> list[dict[str, Any]]:
-        asked.append(tuple(prompt))
-        return complete(prompt, *rest)
-
-    monkeypatch.setattr(one_slot._engine, "complete", note)
-    texts = ("Otters eat fish.", "The bridge is new.", "Otters eat frogs.")
-    pairs = [(text, " Yes") for text in texts] + [(text, " No") for text in texts]
-    await one_slot.likelihoods(pairs)
-    assert [prefix for prefix, again in pairwise(asked) if prefix == again] == asked[::2]
-    assert asked[0][:3] == asked[2][:3] != asked[4][:3]  # the two that begin alike
-
-
-async def test_one_pair_that_does_not_fit_fails_them_all(model):
-    with pytest.raises(ContextTooSmall):
-        await model.likelihoods([("a", " b"), ("word " * 2000, " b"), ("c", " d")])
 
 
 async def test_labels_follow_the_question(model):
@@ -343,26 +159,7 @@ async def test_the_mass_is_what_the_labels_had_before_they_were_scaled(model):
     assert likely.mass > 0.5 > 0.05 > unlikely.mass
     # A label's own probability does not depend on the others.
     rome = likely.odds[" Rome"] * likely.mass
-    assert unlikely.odds[" Rome"] * unlikely.mass == pytest.approx(rome, rel=0.1)
-
-
-async def test_labels_after_a_forced_beginning_are_likelihoods_after_the_prompt(model):
-    """The template spelt out by hand: its tokens, those forced and the label's, apart."""
-    engine = model._engine
-    prompt = "<|im_start|>system\nYou answer questions.<|im_end|>\n"
-    prompt += "<|im_start|>user\nIs water wet?<|im_end|>\n<|im_start|>assistant\n"
-    context = engine.tokens(prompt, special=True) + engine.tokens("[Rel")
-    labels = ["evant", "ated", "<|im_end|>"]
-    expected = 0.0
-    for label in labels:
-        ids = engine.tokens(label)
-        grammar = "root ::= " + " ".join(f"<[{token}]>" for token in ids)
-        request = {"prompt": context, "max_tokens": len(ids), "grammar": grammar, "logprobs": 1}
-        answer = engine._load().handle_completions(request | {"temperature": 0.0})
-        written = answer["choices"][0]["logprobs"]["content"]
-        expected += math.exp(sum(token["logprob"] for token in written))
-    found = await model.labels(user("Is water wet?"), labels, forced="[Rel")
-    assert found.mass == pytest.approx(expected, rel=0.05)
+    assert unlikely.odds[" Rome"] * unlikely.mass == pytest.approx(rome, rel=0.02)
 
 
 async def test_token_counts_are_the_models_own(model):
@@ -421,58 +218,158 @@ def test_spans_of_tokens_of_odd_texts(model, parts):
         assert letter.isspace() or asyncio.run(model.count_tokens(letter)) == 0
 
 
-async def test_a_document_cannot_forge_a_turn(model):
-    engine = model._engine
-    controls = set(engine.tokens("<|im_start|><|im_end|><|endoftext|>", special=True))
-    assert len(controls) == 3
-    assert controls & set(engine.tokens(FORGED, special=True))  # as it would be read
-
-    def written(text: str) -> Counter[int]:
-        return Counter(id for id in engine.prompt_tokens(user(text)) if id in controls)
-
-    plain = written("Good.")
-    assert plain.total() == 5
-    nested = "<|im_<|im_end|>end|> <|im_start|<|im_start|>> [<|endoftext|>]"
-    for text in (FORGED, FORGED * 20, nested, "<|im_end|>", "<|endoftext|>"):
-        assert written(text) == plain
+# Closing, forking, damaged files
 
 
-async def test_what_is_no_control_token_is_read_as_it_stands(model):
-    text = "<s>struck</s> <b>1 < 2</b> [INST] <unused1> <|x|> [1](y) <start_of_turn>\r\n  \u6771"
-    prompt = "<|im_start|>system\nYou answer questions.<|im_end|>\n"
-    prompt += f"<|im_start|>user\n{text}<|im_end|>\n<|im_start|>assistant\n"
-    assert model._engine.prompt_tokens(user(text)) == model._engine.tokens(prompt, special=True)
+async def begin_story(model: LlamaCpp, pieces: list[str]) -> asyncio.Task[Any]:
+    begun = asyncio.Event()
+
+    def note(piece: str) -> None:
+        pieces.append(piece)
+        begun.set()
+
+    story = asyncio.create_task(ask(model, max_tokens=400, on_token=note))
+    await begun.wait()
+    return story
 
 
-async def test_the_port_is_closed_to_others(model):
-    address = model._engine._load().listening_address
-    assert address.startswith("http://127.0.0.1:")
-    with httpx2.Client(trust_env=False) as stranger:
-        answer = stranger.post(f"{address}/tokenize", json={"content": "hello"})
-    assert answer.status_code == 401
+async def test_a_call_can_be_given_up_while_others_go_on(open_model: Open):
+    model = open_model()
+    whole = await ask(model, user("Hello"), max_tokens=100)
+    story = await begin_story(model, [])
+    other = asyncio.create_task(ask(model, user("Hello"), max_tokens=100))
+    story.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await story
+    assert (await other).text == whole.text
 
 
-async def test_the_window_is_the_trained_one_where_that_is_small(gguf):
-    model = LlamaCpp(gguf, name="default window")
-    assert model.context_tokens == 8192
+async def test_a_call_cancelled_before_its_turn_never_runs(open_model: Open):
+    model = open_model(parallel=1)
+    heard: list[str] = []
+    story = await begin_story(model, [])
+    waiting = asyncio.create_task(ask(model, on_token=heard.append))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert (await story).usage.output_tokens == 400
+    assert not heard
+
+
+async def test_closing_stops_what_runs_and_refuses_what_waits(open_model: Open):
+    model = open_model()
+    pieces: list[str] = []
+    calls = [
+        await begin_story(model, pieces),
+        *map(
+            asyncio.ensure_future,
+            (
+                ask(model, max_tokens=200),
+                likelihood(model, "a", "b"),
+                model.labels(HELLO, ["a", "b"]),
+                model.attention("Hello", [(0, 5)]),
+                model.count_tokens("Hello"),
+            ),
+        ),
+    ]
+    await asyncio.sleep(0)
     await model.aclose()
-
-
-async def test_a_file_cut_short_is_one_line(tmp_path, gguf, capfd):
-    with gguf.open("rb") as whole:
-        (tmp_path / "cut.gguf").write_bytes(whole.read(40_000_000))
-    model = LlamaCpp(tmp_path / "cut.gguf", name="gguf:cut", context_tokens=256)
-    with pytest.raises(WeightsUnavailable, match="it is damaged, of an unknown kind") as caught:
-        await ask(model, user("Hello"), max_tokens=1)
     await model.aclose()
+    for call in (*calls, model.count_tokens("Hello"), ask(model)):
+        with pytest.raises(ModelError, match="tiny was closed"):
+            await call
+    assert len(pieces) < 400
+
+
+async def test_two_models_compute_at_the_same_time(
+    open_model: Open, tiny_gguf: Callable[..., Path]
+):
+    files = [tiny_gguf("llama", endless=True), tiny_gguf("qwen3")]
+    alone = [await ask(open_model(file), max_tokens=60) for file in files]
+    together = await asyncio.gather(
+        *(ask(open_model(file), max_tokens=60) for file in files for _ in range(2))
+    )
+    assert [each.text for each in together] == [alone[0].text] * 2 + [alone[1].text] * 2
+    assert alone[0].text != alone[1].text
+
+
+PROGRAM = """
+import asyncio, os, sys
+from pathlib import Path
+from colligate.errors import ModelError
+from colligate.models import ChatRequest, Message
+from colligate.models.llama.model import LlamaCpp
+model = LlamaCpp(Path(sys.argv[1]), name="tiny", context_tokens=256, threads=1)
+request = ChatRequest([Message("user", "Hello")], max_tokens=3)
+ask = lambda: asyncio.run(model.chat(request))
+print(ask().usage.output_tokens, flush=True)
+"""
+FORK = """
+child = os.fork()
+if not child:
+    try:
+        ask()
+    except ModelError as error:
+        print(error, flush=True)
+    os._exit(0)
+os.waitpid(child, 0)
+print(ask().usage.output_tokens, "again")
+"""
+
+
+def run(program: str, file: Path, **settings: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-c", program, str(file)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=os.environ | settings,
+        check=False,
+    )
+
+
+def test_a_program_that_forgets_to_close_ends_quietly(tiny_gguf):
+    ended = run(PROGRAM, tiny_gguf("llama", endless=True))
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "3\n", "")
+
+
+def test_a_forked_process_is_told_and_its_parent_goes_on(tiny_gguf):
+    ended = run(PROGRAM + FORK, tiny_gguf("llama", endless=True))
+    first, child, last = ended.stdout.splitlines()
+    assert (ended.returncode, first, last, ended.stderr) == (0, "3", "3 again", "")
+    assert "tiny" in child
+    assert "forked" in child
+
+
+def test_libraries_of_another_version_are_one_line(tiny_gguf, tmp_path):
+    folder = shutil.copytree(pull_libraries(), tmp_path / "own")
+    library = find_library_file(folder, "llama")
+    assert library is not None
+    version = VERSION.removeprefix("v").encode() + b"-"
+    assert version in library.read_bytes()
+    library.write_bytes(library.read_bytes().replace(version, b"0.4.9-"))
+    ended = run(PROGRAM, tiny_gguf("llama", endless=True), COLLIGATE_LLAMA=str(folder))
+    assert ended.returncode == 1
+    last = ended.stderr.splitlines()[-1]
+    assert "it is version 0.4.9" in last
+    assert f"give a folder with version {VERSION} in COLLIGATE_LLAMA" in last
+
+
+@pytest.mark.parametrize("share", [0.01, 0.5, 0.999])
+async def test_a_file_cut_short_is_one_line(tmp_path, tiny_gguf, open_model, capfd, share):
+    data = tiny_gguf("llama").read_bytes()
+    (tmp_path / "cut.gguf").write_bytes(data[: int(len(data) * share)])
+    with pytest.raises(ModelError, match=r"cut\.gguf") as caught:
+        await ask(open_model(tmp_path / "cut.gguf"), max_tokens=1)
+    assert isinstance(caught.value, WeightsUnavailable)
     assert "\n" not in str(caught.value)
     assert capfd.readouterr() == ("", "")
 
 
-def test_another_file_of_the_same_name_is_another_version(tmp_path, gguf):
+def test_another_file_of_the_same_name_is_another_version(tmp_path, tiny_gguf):
     path, other = tmp_path / "model.gguf", tmp_path / "other.gguf"
-    with gguf.open("rb") as whole:
-        path.write_bytes(whole.read(100_000))
+    path.write_bytes(tiny_gguf("llama").read_bytes())
     versions = [LlamaCpp(path, name="gguf:model").version for _ in range(2)]
     other.write_bytes(path.read_bytes() + b"more")
     other.replace(path)
@@ -480,23 +377,6 @@ def test_another_file_of_the_same_name_is_another_version(tmp_path, gguf):
     assert versions[0] == versions[1] != versions[2]
 
 
-def test_a_program_that_forgets_to_close_ends_quietly(gguf):
-    program = """
-import asyncio, sys
-from pathlib import Path
-from colligate.models import ChatRequest, Message
-from colligate.models.llama.model import LlamaCpp
-from colligate.models.structured import json_schema_of
-model = LlamaCpp(Path(sys.argv[1]), name="forgotten", context_tokens=256, threads=1)
-request = ChatRequest([Message("user", "Hello")], max_tokens=3)
-print(asyncio.run(model.chat(request)).usage.output_tokens)
-"""
-    run = subprocess.run(
-        [sys.executable, "-W", "error", "-c", program, str(gguf)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        env={**os.environ, "PYTHONDEVMODE": ""},
-        check=False,
-    )
-    assert (run.returncode, run.stdout, run.stderr) == (0, "3\n", "")
+@real
+def test_the_window_is_the_trained_one_where_that_is_small():
+    assert LlamaCpp(pull("smollm2-135m")["model"], name="m").context_tokens == 8192

@@ -1,0 +1,242 @@
+"""Answers computed together, from shared beginnings and with guesses, are those of each alone.
+
+Two ways to compute the same logits differ by rounding, so these models compute in full precision.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from colligate.errors import ContextTooSmall
+from colligate.models import Message
+from colligate.models.llama import api
+from colligate.models.llama.model import LlamaCpp
+from support.models import ask, likelihood
+
+Open = Callable[..., LlamaCpp]
+
+
+@pytest.fixture
+def batches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The numbers of tokens in the batches that llama.cpp computed."""
+    sizes: list[int] = []
+    decode = api.Context.decode
+
+    def note(context: api.Context, tokens: Any, *rest: Any) -> bool:
+        sizes.append(len(tokens))
+        return decode(context, tokens, *rest)
+
+    monkeypatch.setattr(api.Context, "decode", note)
+    return sizes
+
+
+# Guessed tokens
+
+PASSAGE = (
+    "The Halden bridge was designed by the engineer Ingrid Solberg and opened in 1932. It is 412"
+    " metres long and made of steel. Otters live by the river below it and eat mostly fish."
+)
+QUOTE = {
+    "type": "object",
+    "properties": {
+        "quote": {"type": "string", "maxLength": 120},
+        "page": {"type": "integer", "minimum": 0, "maximum": 99},
+    },
+    "required": ["quote", "page"],
+    "additionalProperties": False,
+}
+REQUESTS: list[tuple[str, dict[str, Any]]] = [
+    (f"Repeat this text word for word:\n\n{PASSAGE}", {}),
+    (f"{PASSAGE}\n\nQuote the first sentence.", {"schema": QUOTE}),
+    (f"{PASSAGE}\n\n{PASSAGE}\n\nWho designed the bridge? Quote the passage.", {}),
+    ("def add(a, b):\n    return a + b\n\nWrite this again with the name subtract.", {}),
+    (f"{PASSAGE}\n\nWhat do otters eat?", {"temperature": 0.7, "seed": 3}),
+    (f"{PASSAGE}\n\nWhen was it opened?", {"schema": QUOTE, "temperature": 0.7, "seed": 3}),
+    ("What is the capital of France?", {}),
+    (f"{PASSAGE}\n\nRepeat this.", {"stop": ["1932", "steel"]}),
+]
+
+
+async def answer(model: LlamaCpp, text: str, options: dict[str, Any]) -> str:
+    turns = [Message("system", "You answer questions."), Message("user", text)]
+    return (await ask(model, turns, max_tokens=40, **options)).text
+
+
+@pytest.mark.model
+async def test_guesses_and_company_change_no_text(
+    float32_gguf: Path, open_model: Open, batches: list[int], full_precision: None
+) -> None:
+    """Alone and among nine of which one is cancelled, with shared beginnings and without."""
+    texts, counts = [], []
+    for draft in (0, 16):
+        model = open_model(float32_gguf, context_tokens=1536, draft=draft)
+        batches.clear()
+        texts.append([await answer(model, *request) for request in REQUESTS])
+        counts.append(len(batches))
+        # What they begin with is known now.
+        texts.append(await asyncio.gather(*(answer(model, *request) for request in REQUESTS)))
+        await model.aclose()
+        model = open_model(float32_gguf, context_tokens=1536, draft=draft)
+        begun = asyncio.Event()
+        turns = [Message("user", "Write a long story about a bridge.")]
+        story = asyncio.create_task(
+            ask(model, turns, max_tokens=400, on_token=lambda _, begun=begun: begun.set())
+        )
+        await begun.wait()
+        others = asyncio.gather(*(answer(model, *request) for request in REQUESTS))
+        await asyncio.sleep(0.2)
+        story.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await story
+        texts.append(await others)
+        await model.aclose()
+    for text in texts[1:]:
+        assert text == texts[0]
+    assert texts[0][0].startswith("The Halden bridge was designed by")
+    assert counts[1] < 0.7 * counts[0]
+
+
+# Many at once
+
+OTTERS = "Otters eat fish, and bridges cross rivers. "
+
+
+def turns(number: int) -> list[Message]:
+    return [Message("user", OTTERS * (number % 5) + f"Who signed the treaty of {number}?")]
+
+
+async def test_answers_that_need_more_cells_than_there_are_wait(
+    open_model: Open, full_precision: None
+) -> None:
+    expected = [
+        (await ask(open_model(), turns(number), max_tokens=100)).text for number in range(8)
+    ]
+    model = open_model()
+    prompts = [await model.count_prompt(turns(number)) for number in range(8)]
+    assert sum(prompts) + 8 * 100 > 2 * model.context_tokens
+    heard: list[list[str]] = [[] for _ in range(8)]
+    found = await asyncio.gather(
+        *(
+            ask(model, turns(number), max_tokens=100, on_token=heard[number].append)
+            for number in range(8)
+        )
+    )
+    assert [each.text for each in found] == expected
+    assert ["".join(pieces) for pieces in heard] == expected
+    assert [each.usage.output_tokens for each in found] == [100] * 8
+    assert [each.usage.input_tokens for each in found] == prompts
+
+
+async def test_more_likelihoods_at_once_than_sequences(
+    open_model: Open, full_precision: None
+) -> None:
+    pairs = [(OTTERS * (number % 7) + f"{number}", f" {OTTERS}") for number in range(70)]
+    alone = open_model()
+    expected = [await likelihood(alone, *pair) for pair in pairs]
+    model = open_model()
+    together = await model.likelihoods(pairs)
+    calls = await asyncio.gather(*(likelihood(model, *pair) for pair in pairs))
+    for one, other, third in zip(expected, together, calls, strict=True):
+        assert other == pytest.approx(one, abs=1e-4)
+        assert third == pytest.approx(one, abs=1e-4)
+
+
+async def test_all_kinds_of_calls_at_once(open_model: Open, full_precision: None) -> None:
+    model = open_model()
+    kinds: list[Callable[[], Any]] = [
+        lambda: ask(model, turns(1), max_tokens=30),
+        lambda: likelihood(model, OTTERS, OTTERS),
+        lambda: model.labels(turns(2), ["Yes", "No"]),
+        lambda: likelihood(model, "", OTTERS * 3),
+        lambda: ask(model, turns(3), max_tokens=30, temperature=1.0, seed=1),
+    ]
+    alone = [await make() for make in kinds]
+    together = await asyncio.gather(*(make() for make in kinds * 2))
+    for one, other in zip(alone * 2, together, strict=True):
+        if isinstance(one, list):
+            assert other == pytest.approx(one, abs=1e-4)
+        elif hasattr(one, "odds"):
+            assert other.odds == pytest.approx(one.odds, abs=1e-4)
+        else:
+            assert other.text == one.text
+
+
+# What was read before
+
+
+async def test_a_shared_beginning_is_read_once(open_model: Open, batches: list[int]) -> None:
+    model = open_model()
+    first = await ask(model, turns(4), max_tokens=3)
+    assert first.usage.cached_tokens == 0
+    again = await ask(model, turns(4), max_tokens=3)
+    assert (again.text, again.usage.cached_tokens) == (first.text, first.usage.input_tokens - 1)
+    longer = [*turns(4), Message("assistant", first.text), *turns(1)]
+    assert (await ask(model, longer, max_tokens=3)).usage.cached_tokens >= again.usage.cached_tokens
+    batches.clear()
+    beginning = OTTERS * 8
+    await model.likelihoods([(beginning, f" {number}{number}") for number in range(10)])
+    assert sum(batches) < 2 * await model.count_tokens(beginning)
+
+
+async def test_an_answer_goes_on_from_a_pass_of_attention(open_model: Open) -> None:
+    model = open_model()
+    fresh = await ask(open_model(), turns(4), max_tokens=20)
+    await model.attention(turns(4), [(0, 6)])
+    found = await ask(model, turns(4), max_tokens=20)
+    assert found.usage.cached_tokens > found.usage.input_tokens / 2
+    assert found.text == fresh.text
+
+
+# Giving up
+
+
+@pytest.mark.parametrize("kind", ["chat", "likelihoods", "labels", "attention"])
+async def test_a_long_prompt_that_nobody_waits_for_is_not_read_to_its_end(
+    open_model: Open, batches: list[int], monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    model = open_model(context_tokens=8192)
+    text = OTTERS * 400
+    tokens = await model.count_tokens(text)
+    assert 4096 < tokens < 8192
+    call = {
+        "chat": lambda: ask(model, [Message("user", text)]),
+        "likelihoods": lambda: model.likelihoods([(text, " a"), ("word", " b")]),
+        "labels": lambda: model.labels([Message("user", text)], ["a", "b"]),
+        "attention": lambda: model.attention(text, [(0, 6)]),
+    }[kind]
+    begun, loop = asyncio.Event(), asyncio.get_running_loop()
+    decode = api.Context.decode
+
+    def tell(*given: Any) -> bool:
+        loop.call_soon_threadsafe(begun.set)
+        return decode(*given)
+
+    monkeypatch.setattr(api.Context, "decode", tell)
+    task = asyncio.create_task(call())
+    await begun.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert (await ask(model, max_tokens=3)).text
+    assert sum(batches) < tokens / 2
+
+
+async def test_a_prompt_that_does_not_fit_says_by_how_much(open_model: Open) -> None:
+    model, text = open_model(), OTTERS * 80
+    turns = [Message("user", text)]
+    tokens = await model.count_tokens(text)
+    for call, size in (
+        (ask(model, turns), await model.count_prompt(turns)),
+        (likelihood(model, text, "word"), tokens + await model.count_tokens("word")),
+        (model.likelihoods([("a", "b"), (text, "b")]), tokens + 1),
+        (model.labels(turns, ["a", "b"]), await model.count_prompt(turns) + 1),
+        (model.attention(text, [(0, 6)]), tokens),
+    ):
+        with pytest.raises(ContextTooSmall, match=f"has {size} tokens and the window 512"):
+            await call
+    assert (await ask(model, max_tokens=3)).text
