@@ -122,8 +122,9 @@ class AnswerInProgress:
         shifted = logits.astype(np.float64) - logits[best]
         with np.errstate(over="ignore"):
             weights = np.exp(shifted / self.request.temperature)
-        sums = weights.cumsum()
-        return int(sums.searchsorted(self._random.random() * sums[-1], side="right"))
+        # A draw for each token, not one for all: a seed then chooses the same token although
+        # logits computed in another batch differ a little.
+        return int((weights / self._random.standard_exponential(len(weights))).argmax())
 
     def forced_tokens(self) -> list[int]:
         """Return what the grammar forces to come next, in one spelling of it."""
