@@ -106,6 +106,7 @@ class LlamaEngine:
         self._active: list[_Sequence] = []
         self._kept: list[_Sequence] = []  # finished, for later requests; the next to go first
         self._free = list(range(_MOST_SEQUENCES))
+        self._full = False  # requests in progress need all cells: none begins
         self._attention_requests: deque[tuple[AttentionRequest, Iterator[None]]] = deque()
         self._attention: _AttentionContext | None = None
         self._adapters: dict[str, int] = {}
@@ -154,7 +155,7 @@ class LlamaEngine:
             if sequence.request.halt.is_set():
                 self._finish(sequence, PassStopped())
         self._waiting = deque(s for s in self._waiting if s.request.outcome is None)
-        for _ in range(len(self._waiting)):
+        for _ in range(0 if self._full and self._active else len(self._waiting)):
             sequence = self._waiting.popleft()
             if not self._begin(sequence):
                 self._waiting.append(sequence)
@@ -239,6 +240,7 @@ class LlamaEngine:
         if sequence not in self._active:
             return
         self._active.remove(sequence)
+        self._full = False
         if self.model.recurrent or (error is not None and not isinstance(error, PassStopped)):
             self._release(sequence)
             return
@@ -279,11 +281,14 @@ class LlamaEngine:
                     raise ServerFailed(
                         f"{self.name} has no room for a request", "its cells are full"
                     )
-                # The last one to begin gives its cells to the others, and begins again later.
+                # The last one to begin gives its cells to the others, and begins again when one of
+                # them has ended: at once, it would take back what they need.
                 last = chosen.pop()
                 self._active.remove(last)
                 self._release(last)
+                last.scores.clear()
                 self._waiting.appendleft(last)
+                self._full = True
                 return
         except Exception as error:  # Whatever it is: the whole batch is invalid.
             for sequence in chosen:
