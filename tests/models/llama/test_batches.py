@@ -135,7 +135,7 @@ async def test_answers_that_need_more_cells_than_there_are_wait(
 async def test_more_likelihoods_at_once_than_sequences(
     open_model: Open, full_precision: None
 ) -> None:
-    pairs = [(OTTERS * (number % 7) + f"{number}", f" {OTTERS}") for number in range(70)]
+    pairs = [(OTTERS * (number % 7) + f"{number}", f" {number} {OTTERS}" * 4) for number in range(70)]
     alone = open_model()
     expected = [await likelihood(alone, *pair) for pair in pairs]
     model = open_model()

@@ -203,7 +203,8 @@ ODD = (
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.sampled_from([*ODD, " ", "  "]) | st.characters(exclude_categories=())))
 @example(["\x06", " "])  # a letter that the vocabulary does not have, before one that it has
-def test_spans_of_tokens_of_odd_texts(model, parts):
+def test_spans_of_tokens_of_odd_texts(smollm2_llama, parts):
+    model = smollm2_llama
     text = "".join(parts)
     spans = asyncio.run(model.token_spans(text))
     assert len(spans) == asyncio.run(model.count_tokens(text))
@@ -269,7 +270,6 @@ async def test_closing_stops_what_runs_and_refuses_what_waits(open_model: Open):
                 likelihood(model, "a", "b"),
                 model.labels(HELLO, ["a", "b"]),
                 model.attention("Hello", [(0, 5)]),
-                model.count_tokens("Hello"),
             ),
         ),
     ]
