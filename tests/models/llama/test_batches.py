@@ -64,7 +64,7 @@ REQUESTS: list[tuple[str, dict[str, Any]]] = [
 
 async def answer(model: LlamaCpp, text: str, options: dict[str, Any]) -> str:
     turns = [Message("system", "You answer questions."), Message("user", text)]
-    return (await ask(model, turns, max_tokens=40, **options)).text
+    return (await ask(model, turns, max_tokens=32, **options)).text
 
 
 @pytest.mark.model
@@ -135,7 +135,9 @@ async def test_answers_that_need_more_cells_than_there_are_wait(
 async def test_more_likelihoods_at_once_than_sequences(
     open_model: Open, full_precision: None
 ) -> None:
-    pairs = [(OTTERS * (number % 7) + f"{number}", f" {number} {OTTERS}" * 4) for number in range(70)]
+    pairs = [
+        (OTTERS * (number % 7) + f"{number}", f" {number} {OTTERS}" * 4) for number in range(70)
+    ]
     alone = open_model()
     expected = [await likelihood(alone, *pair) for pair in pairs]
     model = open_model()
@@ -144,6 +146,26 @@ async def test_more_likelihoods_at_once_than_sequences(
     for one, other, third in zip(expected, together, calls, strict=True):
         assert other == pytest.approx(one, abs=1e-4)
         assert third == pytest.approx(one, abs=1e-4)
+
+
+async def test_a_likelihood_put_back_in_its_middle_is_begun_anew(
+    open_model: Open, full_precision: None
+) -> None:
+    pair = ("Otters", OTTERS * 44)
+    expected = await likelihood(open_model(), *pair)
+    assert len(expected) > 256  # more than one batch
+    model, grown, pieces = open_model(), asyncio.Event(), 0
+
+    def count(_: str) -> None:
+        nonlocal pieces
+        pieces += 1
+        if pieces > 512 - len(expected):
+            grown.set()
+
+    story = asyncio.create_task(ask(model, max_tokens=400, on_token=count))
+    await grown.wait()
+    assert await likelihood(model, *pair) == pytest.approx(expected, abs=1e-4)
+    assert (await story).usage.output_tokens == 400
 
 
 async def test_all_kinds_of_calls_at_once(open_model: Open, full_precision: None) -> None:
@@ -200,7 +222,7 @@ async def test_a_long_prompt_that_nobody_waits_for_is_not_read_to_its_end(
     open_model: Open, batches: list[int], monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     model = open_model(context_tokens=8192)
-    text = OTTERS * 400
+    text = OTTERS * 600
     tokens = await model.count_tokens(text)
     assert 4096 < tokens < 8192
     call = {
