@@ -10,6 +10,7 @@ import numpy as np
 from filelock import FileLock
 
 from colligate.models.weights import pull
+from support.tiny_models import make_tokenizer
 
 
 def find_float32(name: str, folder: Path) -> Path:
@@ -72,6 +73,50 @@ def save_gguf(folder: Path, target: Path) -> Path:
             weights = weights + 1
         writer.add_tensor(f"{names.get_name(stem)}.{kind}", weights.astype(np.float32))
     return _finish(writer, target)
+
+
+def save_mamba(target: Path) -> Any:
+    """Write a random recurrent model, as `save_model` makes others; return it in transformers."""
+    import gguf
+    import torch
+    import transformers
+
+    tokenizer = make_tokenizer()
+    tokenizer.save_pretrained(target.parent)
+    torch.manual_seed(7)
+    config = transformers.MambaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=32,
+        num_hidden_layers=2,
+        time_step_rank=2,
+        initializer_range=0.3,
+        tie_word_embeddings=False,
+    )
+    model = transformers.MambaForCausalLM(config).eval()
+    writer = gguf.GGUFWriter(target, "mamba")
+    writer.add_context_length(512)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_feed_forward_length(0)
+    writer.add_head_count(0)
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_vocab_size(config.vocab_size)
+    writer.add_ssm_conv_kernel(config.conv_kernel)
+    writer.add_ssm_inner_size(config.intermediate_size)
+    writer.add_ssm_state_size(config.state_size)
+    writer.add_ssm_time_step_rank(config.time_step_rank)
+    writer.add_layer_norm_rms_eps(config.layer_norm_epsilon)
+    _add_tokenizer(writer, target.parent)
+    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.MAMBA, config.num_hidden_layers)
+    for name, tensor in model.state_dict().items():
+        stem, _, kind = name.rpartition(".")
+        whole = kind not in ("weight", "bias")
+        weights = tensor.numpy().squeeze(1) if name.endswith("conv1d.weight") else tensor.numpy()
+        writer.add_tensor(
+            names.get_name(name) if whole else f"{names.get_name(stem)}.{kind}",
+            -np.exp(weights) if kind == "A_log" else np.ascontiguousarray(weights),
+        )
+    _finish(writer, target)
+    return model
 
 
 def _add_sizes(writer: Any, config: dict[str, Any], architecture: str) -> None:

@@ -12,10 +12,13 @@ from typing import Any
 
 import pytest
 
-from colligate.errors import ContextTooSmall
+from colligate.errors import ContextTooSmall, MissingCapability
 from colligate.models import Message
 from colligate.models.llama import api
-from colligate.models.llama.model import LlamaCpp
+from colligate.models.llama.api import Model, load_library
+from colligate.models.llama.libraries import pull_libraries
+from colligate.models.llama.model import LlamaCpp, LlamaTokenizer
+from support.gguf_models import save_mamba
 from support.models import ask, likelihood
 
 Open = Callable[..., LlamaCpp]
@@ -262,3 +265,32 @@ async def test_a_prompt_that_does_not_fit_says_by_how_much(open_model: Open) -> 
         with pytest.raises(ContextTooSmall, match=f"has {size} tokens and the window 512"):
             await call
     assert (await ask(model, max_tokens=3)).text
+
+
+# A model whose state is no list of tokens
+
+
+async def test_a_recurrent_model(open_model: Open, tmp_path: Path) -> None:
+    """Nothing is cut from its state: no beginnings are shared and nothing is guessed."""
+    import torch
+
+    inside = save_mamba(tmp_path / "mamba.gguf")
+    model = open_model(tmp_path / "mamba.gguf")
+    prefix, text = "Who signed the treaty? ", OTTERS * 3
+    scores = await likelihood(model, prefix, text)
+    tokenizer = LlamaTokenizer(Model(load_library(pull_libraries()), tmp_path / "mamba.gguf"))
+    first = len(tokenizer.encode(prefix, special=False))
+    ids = [*tokenizer.encode(prefix, special=False), *tokenizer.encode(text, special=False)]
+    with torch.inference_mode():
+        odds = inside(torch.tensor([ids])).logits[0].log_softmax(-1)
+    expected = [odds[place - 1, ids[place]].item() for place in range(first, len(ids))]
+    assert scores == pytest.approx(expected, abs=1e-4)
+    alone = [await ask(model, turns(number), max_tokens=30) for number in range(4)]
+    together = await asyncio.gather(
+        *(ask(model, turns(number), max_tokens=30) for number in range(4))
+    )
+    assert [each.text for each in together] == [each.text for each in alone]
+    assert {each.usage.cached_tokens for each in together} == {0}
+    assert await likelihood(model, prefix, text) == pytest.approx(scores, abs=1e-4)
+    with pytest.raises(MissingCapability, match="gives no attention"):
+        await model.attention(text, [(0, 6)])
