@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from colligate.errors import WeightsUnavailable
+from colligate.models.llama import libraries
 from colligate.models.llama.libraries import (
     VERSION,
     Archive,
@@ -29,7 +30,6 @@ from colligate.models.llama.libraries import (
     remove_libraries,
     verify_libraries,
 )
-from colligate.models.llama.model import libraries
 from colligate.models.weights import home
 from support.hub import CONTENT, HubServer
 
@@ -338,7 +338,7 @@ def test_an_interrupt_stops_npm(server, machine, npm):
 CHILD = """
 import json, os, sys
 from unittest import mock
-from colligate.models.llama.model import libraries
+from colligate.models.llama import libraries
 archives = {key: libraries.Archive(**archive) for key, archive in json.loads(sys.argv[1]).items()}
 def load(folder):
     if sys.argv[2] == "killed":
