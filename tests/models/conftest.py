@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from colligate.models.hf.model import HFModel
-from colligate.models.llama import api
+from colligate.models.llama.api import load_library
 from colligate.models.llama.libraries import pull_libraries
 from colligate.models.llama.model import LlamaCpp
 from colligate.models.openai import OpenAIChat
@@ -96,13 +96,12 @@ def tiny_gguf(tiny_folder: Callable[..., Path]) -> Callable[..., Path]:
 @pytest.fixture
 def full_precision(monkeypatch: pytest.MonkeyPatch) -> None:
     """Models loaded now keep keys and values, and attend, in float32: a thousand times closer."""
-    library = api.load_library(pull_libraries())
-    defaults = library.llama_context_default_params
+    library = load_library(pull_libraries())
+    make_context = library.llama_init_from_model
 
-    def widen() -> Any:
-        params = defaults()
-        params.type_k = params.type_v = api.F32
-        return params
+    def widen(model: Any, params: Any) -> Any:
+        params.type_k = params.type_v = 0  # GGML_TYPE_F32
+        params.flash_attn_type = 0  # LLAMA_FLASH_ATTN_TYPE_DISABLED
+        return make_context(model, params)
 
-    monkeypatch.setattr(library, "llama_context_default_params", widen)
-    monkeypatch.setattr(api, "FLASH_ON", api.FLASH_OFF)
+    monkeypatch.setattr(library, "llama_init_from_model", widen)
