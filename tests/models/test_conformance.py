@@ -137,7 +137,6 @@ async def test_streams_side_by_side_are_whole(model, request):
 
 
 @real
-@pytest.mark.xfail(reason="calls return in the order in which they began", strict=True)
 @pytest.mark.parametrize("model", IN_PROCESS.values())
 async def test_a_short_answer_does_not_wait_for_a_long_one(model, request):
     model = request.getfixturevalue(model)

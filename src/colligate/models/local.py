@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
 from functools import cached_property
 from pathlib import Path
 from threading import Event, Lock
-from typing import Any, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 from colligate.concurrency import Threads
 from colligate.errors import ModelError
@@ -34,6 +35,17 @@ from colligate.models.prompts import Prompts
 from colligate.models.thinking import split_thinking, streamed
 
 T = TypeVar("T")
+
+
+class LocalRequest(Protocol):
+    """Something to compute: it has its outcome at the end, and ends early when `halt` is set."""
+
+    halt: Event
+
+    @property
+    def outcome(self) -> Any: ...
+
+
 Pair = tuple[list[int], list[int]]
 """Tokens, and those whose log-probabilities after them are wanted."""
 
@@ -91,14 +103,14 @@ class LocalModel:
     async def _generate(
         self, request: GenerationRequest, on_token: OnToken | None, inside: bool
     ) -> GeneratedText:
-        def begin(forward: Callable[[str], None]) -> Callable[[], GeneratedText]:
+        def begin(forward: Callable[[str], None]) -> Work[GeneratedText]:
             request.on_piece = forward
             return self._backend.generate(request)
 
         await self._backend.open()
         try:
             return await streamed(
-                self._backend.computing,
+                self._backend.run,
                 begin,
                 request.halt.set,
                 on_token,
@@ -187,6 +199,13 @@ def _no_template(name: str) -> str:
     return f"{name} has no chat template: it is not an instruction model, and was given plain text"
 
 
+class _GaveWay:
+    """The result of work that is to be done again."""
+
+
+Work = Callable[[], T | _GaveWay]
+
+
 class LocalBackend(ABC):
     """The weights and tokenizer that a model and its adapted views share, loaded when needed.
 
@@ -194,6 +213,7 @@ class LocalBackend(ABC):
     prompt and counting its tokens never wait for answers in progress. `generate`, `score` and
     `attend` are called in the event loop, after `open`: what they are asked joins the work in
     progress, and what they return waits for it in `computing`. `halt` ends it with PassStopped.
+    A backend that computes several calls together has `advance`, and returns `wait_for`.
     """
 
     def __init__(self, name: str) -> None:
@@ -204,6 +224,7 @@ class LocalBackend(ABC):
         self._lock = Lock()  # one thread loads the tokenizer
         self._prompts: Prompts | None = None
         self._opened = False
+        self._calls: deque[Sequence[LocalRequest]] = deque()  # those that wait together
 
     @abstractmethod
     def load(self) -> None:
@@ -222,19 +243,17 @@ class LocalBackend(ABC):
         """Load an adapter; return its name for requests, and its version. In `computing`."""
 
     @abstractmethod
-    def generate(self, request: GenerationRequest) -> Callable[[], GeneratedText]:
+    def generate(self, request: GenerationRequest) -> Work[GeneratedText]:
         """Begin an answer."""
 
     @abstractmethod
-    def score(
-        self, pairs: Sequence[Pair], adapter: str, halt: Event
-    ) -> Callable[[], list[list[float]]]:
+    def score(self, pairs: Sequence[Pair], adapter: str, halt: Event) -> Work[list[list[float]]]:
         """Begin to compute the log-probability of each token of each second list."""
 
     @abstractmethod
     def attend(
         self, ids: list[int], first: int, layers: tuple[float, float], adapter: str, halt: Event
-    ) -> Callable[[], Sequence[float]]:
+    ) -> Work[list[float]]:
         """Begin to compute the mean attention of the tokens from `first` on to each token."""
 
     @abstractmethod
@@ -264,14 +283,53 @@ class LocalBackend(ABC):
             self.load()
             self._opened = True
 
-    async def compute(self, begin: Callable[[Event], Callable[[], T]]) -> T:
+    async def compute(self, begin: Callable[[Event], Work[T]]) -> T:
         """Begin some work and wait for it; it is stopped when nobody waits for it any more."""
         await self.open()
         with self.stoppable(Event()) as halt:
             try:
-                return await self.computing.run(begin(halt))
+                return await self.run(begin(halt))
             except PassStopped:
                 raise self.closed() from None
+
+    async def run(self, work: Work[T]) -> T:
+        """Do some work in `computing`; what gives way is done again, behind the other calls."""
+        while isinstance(result := await self.computing.run(work), _GaveWay):
+            pass
+        return result
+
+    def advance(self) -> None:
+        """Compute one more batch of all that is asked. In `computing`."""
+        raise NotImplementedError
+
+    def wait_for(self, requests: Sequence[LocalRequest], result: Callable[[], Any]) -> Work[Any]:
+        """Return the work of a call: advance until its requests have their outcomes.
+
+        One thread computes for all calls, in the name of one that waits. It gives way when another
+        one's requests have ended: a short answer must not wait for a long one. Raises the first
+        outcome that is an error.
+        """
+        self._calls.append(requests)
+
+        def ended(call: Sequence[LocalRequest]) -> bool:
+            return all(request.outcome is not None for request in call)
+
+        def work() -> Any:
+            while not ended(requests):
+                for other in tuple(self._calls):
+                    if any(request.halt.is_set() for request in other):
+                        self._calls.remove(other)  # nobody waits for it any more
+                    elif ended(other):
+                        return _GaveWay()
+                self.advance()
+            if requests in self._calls:
+                self._calls.remove(requests)
+            for request in requests:
+                if isinstance(request.outcome, Exception):
+                    raise request.outcome
+            return result()
+
+        return work
 
     @contextmanager
     def stoppable(self, halt: Event) -> Iterator[Event]:

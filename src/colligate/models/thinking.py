@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
 
-from colligate.concurrency import Threads
 from colligate.models.base import OnToken
 
 _TAG = re.compile(r"<(/?)think(?:ing)?>", re.IGNORECASE)
@@ -104,11 +103,12 @@ def _possible_tag(text: str, start: int) -> int:
 # From a thread that generates text to the event loop
 
 T = TypeVar("T")
+Work = TypeVar("Work")
 
 
 async def streamed(
-    threads: Threads,
-    begin: Callable[[Callable[[str], None]], Callable[[], T]],
+    run: Callable[[Work], Coroutine[Any, Any, T]],
+    begin: Callable[[Callable[[str], None]], Work],
     halt: Callable[[], None],
     on_token: OnToken | None,
     *,
@@ -116,9 +116,9 @@ async def streamed(
 ) -> T:
     """Generate text in a thread and pass its pieces to `on_token` in this event loop.
 
-    `begin` gets the function to call with each piece, from any thread, and returns the work for
-    the thread. Thinking is removed. `halt` is called when the answer is not needed any more: the
-    caller was cancelled, `on_token` raised an error, or the event loop was closed.
+    `begin` gets the function to call with each piece, from any thread, and returns the work that
+    `run` does in a thread. Thinking is removed. `halt` is called when the answer is not needed any
+    more: the caller was cancelled, `on_token` raised an error, or the event loop was closed.
     """
     loop = asyncio.get_running_loop()
     pieces: asyncio.Queue[str | None] = asyncio.Queue()
@@ -129,7 +129,7 @@ async def streamed(
         except RuntimeError:  # the loop was closed
             halt()
 
-    answer = threads.run(begin(forward))
+    answer = asyncio.ensure_future(run(begin(forward)))
     answer.add_done_callback(lambda _: pieces.put_nowait(None))
     try:
         visible = ThinkingFilter(inside=inside_thinking)

@@ -47,12 +47,12 @@ class BatchGenerator:
         while request.outcome is None:
             if not (self._submitted or self._waiting or self._batches):
                 raise ValueError("the request was never submitted")
-            self._advance()
+            self.advance()
         if isinstance(request.outcome, Exception):
             raise request.outcome
         return request.outcome
 
-    def _advance(self) -> None:
+    def advance(self) -> None:
         """Drop cancelled requests, begin one request, then decode one token of one adapter's."""
         while self._submitted:
             self._waiting.append(self._submitted.popleft())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from threading import Event
@@ -22,7 +22,7 @@ from colligate.models.hf.loading import (
 from colligate.models.hf.runtime import Runtime
 from colligate.models.hf.score import LikelihoodScorer
 from colligate.models.hf.tokenizer import HFTokenizer
-from colligate.models.local import LocalBackend, LocalModel, Pair, choose_layers
+from colligate.models.local import LocalBackend, LocalModel, Pair, Work, choose_layers
 from colligate.models.prompts import Prompts
 
 _LONGEST_WINDOW = 32768
@@ -91,22 +91,23 @@ class _Backend(LocalBackend):
         key = self._runtime.adapters.load(adapter)
         return key, key
 
-    def generate(self, request: GenerationRequest) -> Callable[[], GeneratedText]:
-        generator = self._generator
-        assert generator is not None
-        generator.submit(request)
-        return lambda: generator.run(request)
+    def generate(self, request: GenerationRequest) -> Work[GeneratedText]:
+        assert self._generator is not None
+        self._generator.submit(request)
+        return self.wait_for([request], lambda: request.outcome)
 
-    def score(
-        self, pairs: Sequence[Pair], adapter: str, stop: Event
-    ) -> Callable[[], list[list[float]]]:
+    def advance(self) -> None:
+        assert self._generator is not None
+        self._generator.advance()
+
+    def score(self, pairs: Sequence[Pair], adapter: str, stop: Event) -> Work[list[list[float]]]:
         scorer = self._scorer
         assert scorer is not None
         return lambda: scorer.score(pairs, adapter=adapter, stop=stop)
 
     def attend(
         self, ids: list[int], first: int, layers: tuple[float, float], adapter: str, stop: Event
-    ) -> Callable[[], list[float]]:
+    ) -> Work[list[float]]:
         runtime = self._runtime
         assert runtime is not None
         return lambda: compute_row(runtime, ids, first, layers, adapter, stop)

@@ -16,7 +16,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -116,18 +115,6 @@ class LlamaEngine:
         """Queue a request; it joins the next batch. From any thread."""
         self._submitted.append(request)
 
-    def run(self, request: Request) -> Any:
-        """Compute all submitted requests until this one has its outcome; return or raise it.
-
-        It is PassStopped after `halt`, ContextTooSmall, RequestRefused, ServerFailed, or what its
-        `on_piece` raised.
-        """
-        while request.outcome is None:
-            self._advance()
-        if isinstance(request.outcome, Exception):
-            raise request.outcome
-        return request.outcome
-
     def add_adapter(self, path: Path) -> str:
         """Load a LoRA adapter in GGUF and return its name for requests. In the model's thread."""
         key = str(path)
@@ -147,8 +134,12 @@ class LlamaEngine:
         self._context.close()
         self.model.close()
 
-    def _advance(self) -> None:
-        """Begin the requests that fit, then compute one batch."""
+    def advance(self) -> None:
+        """Begin the requests that fit, then compute one batch. In the model's thread.
+
+        An outcome that is an error is PassStopped after `halt`, ContextTooSmall, RequestRefused,
+        ServerFailed, or what the request's `on_piece` raised.
+        """
         while self._submitted:
             self._receive(self._submitted.popleft())
         for sequence in [*self._waiting, *self._active]:

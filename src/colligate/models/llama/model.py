@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import cache, partial
 from pathlib import Path
@@ -25,7 +25,7 @@ from colligate.models.llama.adapters import convert_adapter
 from colligate.models.llama.api import Model, load_library
 from colligate.models.llama.engine import AttentionRequest, LlamaEngine, Request, ScoreRequest
 from colligate.models.llama.libraries import pull_libraries
-from colligate.models.local import LocalBackend, LocalModel, Pair
+from colligate.models.local import LocalBackend, LocalModel, Pair, Work
 from colligate.models.prompts import Prompts
 from colligate.models.weights import home
 
@@ -106,12 +106,13 @@ class _Backend(LocalBackend):
         assert self._engine is not None
         return self._engine
 
-    def generate(self, request: GenerationRequest) -> Callable[[], GeneratedText]:
-        return self._begin([request], lambda: request.outcome)
+    def generate(self, request: GenerationRequest) -> Work[GeneratedText]:
+        return self._submit([request], lambda: request.outcome)
 
-    def score(
-        self, pairs: Sequence[Pair], adapter: str, stop: Event
-    ) -> Callable[[], list[list[float]]]:
+    def advance(self) -> None:
+        self.engine.advance()
+
+    def score(self, pairs: Sequence[Pair], adapter: str, stop: Event) -> Work[list[list[float]]]:
         wanted = [(tuple(before + after), len(before)) for before, after in pairs]
         requests = {
             (ids, first): ScoreRequest(list(ids), first, adapter, stop)
@@ -122,25 +123,18 @@ class _Backend(LocalBackend):
         def scores(key: tuple[tuple[int, ...], int]) -> Any:
             return requests[key].outcome if key in requests else []
 
-        return self._begin(requests.values(), lambda: [list(scores(key)) for key in wanted])
+        return self._submit(list(requests.values()), lambda: [list(scores(key)) for key in wanted])
 
     def attend(
         self, ids: list[int], first: int, layers: tuple[float, float], adapter: str, stop: Event
-    ) -> Callable[[], list[float]]:
+    ) -> Work[list[float]]:
         request = AttentionRequest(ids, first, layers, adapter, stop)
-        return self._begin([request], lambda: request.outcome)
+        return self._submit([request], lambda: request.outcome)
 
-    def _begin(self, requests: Iterable[Request], result: Callable[[], Any]) -> Callable[[], Any]:
-        engine, requests = self.engine, list(requests)
+    def _submit(self, requests: Sequence[Request], result: Callable[[], Any]) -> Work[Any]:
         for request in requests:
-            engine.submit(request)
-
-        def work() -> Any:
-            for request in requests:
-                engine.run(request)
-            return result()
-
-        return work
+            self.engine.submit(request)
+        return self.wait_for(requests, result)
 
     def free(self) -> None:
         _free(self.__dict__)
