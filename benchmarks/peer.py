@@ -88,6 +88,7 @@ def main() -> None:
     def score(pairs: list[list[list[int]]]) -> dict:
         """Return log-probabilities of tokens after others: they are written under a grammar."""
         values = []
+        run(server, "completions", {"prompt": [pairs[0][0][0] + 1], "max_tokens": 1})  # forget
         began = time.perf_counter()
         for before, after in pairs:
             grammar = "root ::= " + " ".join(f"<[{token}]>" for token in after)
