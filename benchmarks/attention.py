@@ -219,26 +219,16 @@ def report(length: int, found: dict[str, dict]) -> None:
         say(f"largest difference, {length} tokens", furthest, "x", "the highest span's mean")
 
 
-async def measure_gguf(arguments: argparse.Namespace) -> None:
-    """Measure attention and a plain prefill by llama.cpp, in turns."""
+def measure_gguf(arguments: argparse.Namespace) -> None:
+    """Measure attention and a plain prefill by llama.cpp: time in turns, then memory."""
     path, table = find_gguf(arguments.gguf), Table(arguments.json)
-    names = list(LOOKS)
     for length in arguments.lengths:
-        model = LlamaCpp(path, name=path.name, threads=arguments.threads)
-        taken: dict[str, list[float]] = {name: [] for name in names}
-        for turn in range(arguments.repeats + 1):  # the first warms up
-            for name in names if turn % 2 else names[::-1]:
-                text = await make_text(model, length if turn else 64, seed=f"{turn} {name}")
-                began = time.perf_counter()
-                await LOOKS[name](model, text)
-                if turn:
-                    taken[name].append(time.perf_counter() - began)
-        await model.aclose()
+        taken = asyncio.run(time_gguf(path, length, arguments.threads, arguments.repeats))
         for name, seconds in taken.items():
             table.say(f"{name}, {length} tokens", seconds, "s")
         ratio = divide(taken["attention"], taken["prefill"])
         table.say(f"time of attention, {length} tokens", ratio, "x", "prefill; goal <= 1.3")
-        for name in names:
+        for name in LOOKS:
             command = [sys.executable, __file__, "--gguf", str(path), "--lengths", str(length)]
             command += ["--measure", name]
             command += ["--threads", str(arguments.threads)] if arguments.threads else []
@@ -247,6 +237,24 @@ async def measure_gguf(arguments: argparse.Namespace) -> None:
             for what, size in found.items():
                 table.say(f"{name}, {length} tokens, memory, {what}", [size / 1e6], "MB")
     table.close()
+
+
+async def time_gguf(
+    path: Path, length: int, threads: int | None, repeats: int
+) -> dict[str, list[float]]:
+    """Return the seconds of each way, in turns, after one that warms up."""
+    model = LlamaCpp(path, name=path.name, threads=threads)
+    names = list(LOOKS)
+    taken: dict[str, list[float]] = {name: [] for name in names}
+    for turn in range(repeats + 1):
+        for name in names if turn % 2 else names[::-1]:
+            text = await make_text(model, length if turn else 64, seed=f"{turn} {name}")
+            began = time.perf_counter()
+            await LOOKS[name](model, text)
+            if turn:
+                taken[name].append(time.perf_counter() - began)
+    await model.aclose()
+    return taken
 
 
 async def measure_gguf_memory(way: str, length: int, path: Path, threads: int | None) -> dict:
@@ -311,7 +319,7 @@ if __name__ == "__main__":
             grown = measure_gguf_memory(given.measure, given.lengths[0], file, given.threads)
             print(json.dumps(asyncio.run(grown)))
         else:
-            asyncio.run(measure_gguf(given))
+            measure_gguf(given)
         sys.exit()
     given.model = given.model or str(pull("smollm2-135m")["model"])
     settings = (given.lengths[0], given.model, given.dtype, given.repeats)

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -128,8 +129,9 @@ class Worker:
         """Send one request and return its answer."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps({"do": what, **given}) + "\n")
-        self._process.stdin.flush()
+        with suppress(BrokenPipeError):  # it ended; why is on its standard error
+            self._process.stdin.write(json.dumps({"do": what, **given}) + "\n")
+            self._process.stdin.flush()
         for line in self._process.stdout:
             if line.startswith("{"):  # libraries may write there too
                 return json.loads(line)
