@@ -159,9 +159,8 @@ def measure_gguf(arguments: argparse.Namespace) -> None:
     table = Table(arguments.json)
     ours = Ours(path, threads)
     engine, prompts = ours.engine, ours.prompts
-    plain = Context(
-        engine.model, cells=4096, sequences=1, batch=BATCH_OF_LLAMA, outputs=128, threads=threads
-    )
+    plain = Context(engine.model, cells=4096, sequences=1, batch=BATCH_OF_LLAMA, outputs=128)
+    plain.use_threads(threads)
     texts = list_passages(prompts)[:count]
     lines = (EXAMPLES / "questions.jsonl").read_text("utf-8").splitlines()
     questions = ["\nQuestion: " + json.loads(line)["question"] for line in lines][:count]

@@ -146,7 +146,7 @@ def measure(arguments: argparse.Namespace) -> None:
     except (ImportError, RuntimeError) as error:
         print(f"torch has no such product here: {error}")
     for batch in arguments.batch:
-        engine_module._BATCH = batch
+        engine_module._BATCH_TOKENS = batch
         ours = Ours(path, threads)
         pieces = list_pieces(ours.engine, rounds + 1, read)
         ways = {

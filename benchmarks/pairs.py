@@ -74,10 +74,11 @@ class Table:
 
     def close(self, children: Sequence[Worker] = ()) -> None:
         """Print how much of the machine other work used meanwhile; end the workers."""
-        own = sum(worker.close() for worker in children)
+        for worker in children:
+            worker.close()
         seconds = time.perf_counter() - self._began[0]
         busy, mine = _read_busy()
-        others = (busy - self._began[1]) - (mine - self._began[2]) - own
+        others = (busy - self._began[1]) - (mine - self._began[2])
         load = os.getloadavg()[0]
         self._tell(
             f"{seconds:.0f} s; load at the end {load:.2f}; other work used "
@@ -93,8 +94,8 @@ def _round(value: float) -> float:
 
 
 def _read_busy() -> tuple[float, float]:
-    """Return the processor seconds of the whole machine, and those of this process."""
-    own = time.process_time()
+    """Return the processor seconds of the whole machine, and of this process and ended workers."""
+    own = sum(os.times()[:4])
     stat = Path("/proc/stat")
     if not stat.exists():
         return own, own
@@ -137,21 +138,11 @@ class Worker:
                 return json.loads(line)
         raise SystemExit(f"the process of {what} ended: {self._process.wait()}")
 
-    def processor_seconds(self) -> float:
-        """Return the processor time that it has used (Linux only)."""
-        stat = Path(f"/proc/{self._process.pid}/stat")
-        if not stat.exists():
-            return 0.0
-        fields = stat.read_text().rpartition(")")[2].split()
-        return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
-
-    def close(self) -> float:
-        """End it, and return the processor time that it used."""
-        used = self.processor_seconds()
+    def close(self) -> None:
+        """End it."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._process.wait()
-        return used
 
 
 def answer_requests(answers: Mapping[str, Callable[..., Any]]) -> None:

@@ -84,7 +84,7 @@ class Ours:
             draft=DRAFT,
         )
         self.prompts = Prompts(LlamaTokenizer(self.engine.model), path.name)
-        self._grammars = Grammars(self.engine.model.constrainer)
+        self._grammars = Grammars(self.engine.model.make_llguidance_tokenizer)
         self._ends = self.engine._ends
 
     def complete(self, ids: list[int], tokens: int, *, draft: int, keep: bool = False) -> Answered:
@@ -194,7 +194,7 @@ def measure(arguments: argparse.Namespace, folder: Path) -> None:
     read, written, rounds = arguments.read, arguments.written, arguments.rounds
     if arguments.quick:
         read, written, rounds = 200, 12, 2
-    engine_module._BATCH = arguments.batch or engine_module._BATCH
+    engine_module._BATCH_TOKENS = arguments.batch or engine_module._BATCH_TOKENS
     table = Table(arguments.json)
     ours = {"new": Ours(path, threads)}
     for name in arguments.formats:
