@@ -57,16 +57,18 @@ async def score(path: Path, pairs: list[tuple[str, str]]) -> list[list[float]]:
 def measure(first: Path, second: Path, arguments: argparse.Namespace) -> None:
     count = 4 if arguments.quick else arguments.questions
     file = arguments.data / "dev" / "nq20_gold_at_9.jsonl.gz"
-    answers, questions = [], []
+    pairs = []
     for record in select_some(read_records(file), count):
         gold = record["gold_document_ids"][0]
         text = next(d["text"] for d in record["documents"] if d["id"] == gold)
         asked = f"{text}\n\nQuestion: {record['question']}"
-        answers.append((f"{asked}\nAnswer:", f" {record['answers'][0]}"))
-        questions.append((f"{text}\n\nQuestion: ", record["question"]))
-    for what, pairs in (("answer", answers), ("question", questions)):
-        scored = [asyncio.run(score(path, pairs)) for path in (first, second)]
-        report(f"log-probability of the {what}", scored, first.name, second.name, arguments.json)
+        # One after the other: both read the passage.
+        pairs.append((f"{asked}\nAnswer:", f" {record['answers'][0]}"))
+        pairs.append((f"{text}\n\nQuestion: ", record["question"]))
+    scored = [asyncio.run(score(path, pairs)) for path in (first, second)]
+    for place, what in enumerate(("answer", "question")):
+        of = [each[place::2] for each in scored]
+        report(f"log-probability of the {what}", of, first.name, second.name, arguments.json)
 
 
 def report(
