@@ -1,12 +1,17 @@
 """Measure time and memory of the last token's attention against the whole matrix and a prefill.
 
     python benchmarks/attention.py [--lengths 1024 2048 4096 8192] [--model FOLDER] [--dtype auto]
+    python benchmarks/attention.py --gguf bundled|FILE [--lengths 4096] [--threads N]
 
 Each figure of time and memory comes from a separate process: its model is loaded and warmed up,
 then the peak of its memory is reset, and read again after one pass (Linux only). The whole matrix
 is `output_attentions=True` for the prompt; if the machine has too little memory for it, the figure
 is null, and the size of its tensors is computed. "The reader" is an answer of 32 tokens to the same
 messages after their attention was measured, with the pass remembered and forgotten.
+
+`--gguf` measures llama.cpp instead: `LlamaCpp.attention` against a chat of one token with the same
+messages, in turns on one loaded model, each with a text of its own so that nothing of it is known;
+and what the first call of each adds to the memory of a process of its own.
 """
 
 from __future__ import annotations
@@ -24,7 +29,9 @@ import time
 from pathlib import Path
 
 from colligate.models import ChatRequest, Message
+from colligate.models.llama.model import LlamaCpp
 from colligate.models.weights import pull
+from pairs import Table, divide, find_gguf
 
 WAYS = ("attention", "whole matrix", "prefill")
 READER = "reader"
@@ -212,6 +219,74 @@ def report(length: int, found: dict[str, dict]) -> None:
         say(f"largest difference, {length} tokens", furthest, "x", "the highest span's mean")
 
 
+def measure_gguf(arguments: argparse.Namespace) -> None:
+    """Measure attention and a plain prefill by llama.cpp: time in turns, then memory."""
+    path, table = find_gguf(arguments.gguf), Table(arguments.json)
+    for length in arguments.lengths:
+        taken = asyncio.run(time_gguf(path, length, arguments.threads, arguments.repeats))
+        for name, seconds in taken.items():
+            table.say(f"{name}, {length} tokens", seconds, "s")
+        ratio = divide(taken["attention"], taken["prefill"])
+        table.say(f"time of attention, {length} tokens", ratio, "x", "prefill; goal <= 1.3")
+        for name in LOOKS:
+            command = [sys.executable, __file__, "--gguf", str(path), "--lengths", str(length)]
+            command += ["--measure", name]
+            command += ["--threads", str(arguments.threads)] if arguments.threads else []
+            done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
+            found = json.loads(done.stdout.splitlines()[-1])
+            for what, size in found.items():
+                table.say(f"{name}, {length} tokens, memory, {what}", [size / 1e6], "MB")
+    table.close()
+
+
+async def time_gguf(
+    path: Path, length: int, threads: int | None, repeats: int
+) -> dict[str, list[float]]:
+    """Return the seconds of each way, in turns, after one that warms up."""
+    model = LlamaCpp(path, name=path.name, threads=threads)
+    names = list(LOOKS)
+    taken: dict[str, list[float]] = {name: [] for name in names}
+    for turn in range(repeats + 1):
+        for name in names if turn % 2 else names[::-1]:
+            text = await make_text(model, length if turn else 64, seed=f"{turn} {name}")
+            began = time.perf_counter()
+            await LOOKS[name](model, text)
+            if turn:
+                taken[name].append(time.perf_counter() - began)
+    await model.aclose()
+    return taken
+
+
+async def measure_gguf_memory(way: str, length: int, path: Path, threads: int | None) -> dict:
+    """Return the growth of this process over the model with a short chat behind it."""
+    model = LlamaCpp(path, name=path.name, threads=threads)
+    await look_by_prefill(model, await make_text(model, 64, seed="short"))
+    text = await make_text(model, length, seed="long")
+    reset_most()
+    before = read_memory("VmRSS")
+    await LOOKS[way](model, text)
+    found = {"peak": read_memory("VmHWM") - before, "afterwards": read_memory("VmRSS") - before}
+    await model.aclose()
+    return found
+
+
+async def make_text(model: LlamaCpp, length: int, seed: str) -> str:
+    """Return a text of `length` tokens that begins unlike others."""
+    text = " ".join(random.Random(seed).choices(WORDS, k=length))
+    return text[: (await model.token_spans(text))[length - 1][1]]
+
+
+async def look_by_attention(model: LlamaCpp, text: str) -> None:
+    await model.attention([Message("user", text)], split_spans(text))
+
+
+async def look_by_prefill(model: LlamaCpp, text: str) -> None:
+    await model.chat(ChatRequest([Message("user", text)], max_tokens=1))
+
+
+LOOKS = {"attention": look_by_attention, "prefill": look_by_prefill}
+
+
 def main(arguments: argparse.Namespace) -> None:
     for length in arguments.lengths:
         report(length, {way: measure_in_process(way, length, arguments) for way in WAYS})
@@ -230,8 +305,22 @@ if __name__ == "__main__":
     parser.add_argument("--model", help="folder or .gguf file (default: the tests' small model)")
     parser.add_argument("--dtype", default="auto")
     parser.add_argument("--repeats", type=int, default=3, help="the figures are medians of these")
-    parser.add_argument("--measure", choices=(*WAYS, READER), help=argparse.SUPPRESS)
+    parser.add_argument("--measure", choices=(*WAYS, READER, *LOOKS), help=argparse.SUPPRESS)
+    parser.add_argument("--gguf", help="a GGUF file or pinned weights, run by llama.cpp")
+    parser.add_argument("--threads", type=int, help="default: the physical cores (--gguf)")
+    parser.add_argument("--json", action="store_true", help="print JSON objects (--gguf)")
+    parser.add_argument("--quick", action="store_true", help="small sizes, to try it (--gguf)")
     given = parser.parse_args()
+    if given.quick:
+        given.lengths, given.repeats = [256], 2
+    if given.gguf:
+        if given.measure:
+            file = find_gguf(given.gguf)
+            grown = measure_gguf_memory(given.measure, given.lengths[0], file, given.threads)
+            print(json.dumps(asyncio.run(grown)))
+        else:
+            measure_gguf(given)
+        sys.exit()
     given.model = given.model or str(pull("smollm2-135m")["model"])
     settings = (given.lengths[0], given.model, given.dtype, given.repeats)
     if given.measure is None:

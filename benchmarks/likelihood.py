@@ -1,11 +1,19 @@
 """Compare likelihoods with plain ways: one question after 20 documents, 20 questions after one.
 
     python benchmarks/likelihood.py [--model hf:FOLDER] [--dtype float32|bfloat16] [--rounds 5]
+    python benchmarks/likelihood.py --model gguf:FILE|bundled [--peer PEER/bin/python]
+        [--beginning 200] [--data DIR]
 
-The documents are passages of `examples/licences` as colligate cuts them, of 40 to 400 tokens. The
-plain ways are a full pass for each pair and, for the documents, batches of five padded to the
-longest; both take the log-softmax of all positions in float32. All ways take turns in one run, on
-the same loaded model. Nothing is kept between rounds.
+The documents are passages of `examples/licences` as colligate cuts them, of 40 to 400 tokens, or
+with `--data` those of a question of NQ, of 100 words. The plain ways are a full pass for each pair
+and, for the documents, batches of five padded to the longest; both take the log-softmax of all
+positions in float32. All ways take turns in one run, on the same loaded model. Nothing is kept
+between rounds.
+
+A GGUF file runs by llama.cpp: there the plain ways are a pass for each pair, with logits of the
+scored positions alone, and a pass of the prefix with a step for each token after it, as if it were
+written. `--peer` adds xllamacpp, which writes it under a grammar (see `peer.py`). There the
+documents are also measured after a shared beginning of `--beginning` tokens.
 """
 
 from __future__ import annotations
@@ -17,23 +25,33 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from colligate.concurrency import physical_cores
 from colligate.documents.chunking import Structural
 from colligate.documents.reading import read_file
 from colligate.models.hf.loading import find_source, load_tokenizer
 from colligate.models.hf.runtime import Runtime
 from colligate.models.hf.score import LikelihoodScorer
 from colligate.models.hf.tokenizer import HFTokenizer
+from colligate.models.llama.api import Context
+from colligate.models.llama.engine import ScoreRequest, log_probability
 from colligate.models.prompts import Prompts
 from colligate.models.weights import pull
+from evidence_data import read_records, select_some
+from pairs import EXAMPLES, Table, Worker, alternate, divide, find_gguf
+from speed import Ours
 
-EXAMPLES = Path(__file__).parent.parent / "examples"
 COUNT, SHORTEST, LONGEST, BATCH = 20, 40, 400, 5
 LONG_PREFIX = 1000  # tokens, approximately
 
+BATCH_OF_LLAMA = 256  # as our engine
+
 Pair = tuple[str, str]
+IdPair = tuple[list[int], list[int]]
+Scored = tuple[float, list[list[float]]]  # seconds, and the values of each pair
 
 
 def list_passages(prompts: Prompts) -> list[str]:
@@ -133,6 +151,111 @@ def measure(model: str, dtype: str, rounds: int) -> None:
             print_figure(f"{case}: largest difference", worst, "nats", f"{name}; {about}")
 
 
+def measure_gguf(arguments: argparse.Namespace) -> None:
+    """Measure the ways of llama.cpp."""
+    path = find_gguf(arguments.model)
+    threads = arguments.threads or physical_cores()
+    count, rounds = (3, 2) if arguments.quick else (COUNT, arguments.rounds)
+    table = Table(arguments.json)
+    ours = Ours(path, threads)
+    engine, prompts = ours.engine, ours.prompts
+    plain = Context(engine.model, cells=4096, sequences=1, batch=BATCH_OF_LLAMA, outputs=128)
+    plain.use_threads(threads)
+    texts = list_passages(prompts)[:count]
+    lines = (EXAMPLES / "questions.jsonl").read_text("utf-8").splitlines()
+    questions = ["\nQuestion: " + json.loads(line)["question"] for line in lines][:count]
+    if arguments.data:
+        record = select_some(read_records(arguments.data / "dev" / "nq20_gold_at_9.jsonl.gz"), 1)[0]
+        texts = [d["text"] for d in record["documents"]][:count]
+        questions[0] = f"\nQuestion: {record['question']}"
+    asked = [prompts.encode_literal(question) for question in questions]
+    licence = (EXAMPLES / "licences" / "GPL-3.txt").read_text("utf-8")
+    prefix = prompts.encode_literal(licence, beginning=True)[
+        : 150 if arguments.quick else LONG_PREFIX
+    ]
+    shared = prefix[: arguments.beginning]
+    alone = [(prompts.encode_literal(t, beginning=True), asked[0]) for t in texts]
+    following = [(shared + prompts.encode_literal(t), asked[0]) for t in texts]
+    others = [(prefix, ids) for ids in asked]
+
+    def together(pairs: list[IdPair]) -> Scored:
+        ours.forget()
+        began = time.perf_counter()
+        requests = [ScoreRequest(before + ids, len(before)) for before, ids in pairs]
+        for request in requests:
+            engine.submit(request)
+        values = [engine.run(request) for request in requests]
+        return time.perf_counter() - began, values
+
+    def separately(pairs: list[IdPair], *, step: int) -> Scored:
+        """Read each prefix anew, then `step` of the other tokens in a batch."""
+        began = time.perf_counter()
+        values = []
+        for before, ids in pairs:
+            plain.cut(0)
+            known, scores, row = 0, [], before + ids
+            while known < len(row) - 1:
+                free = len(before) - 1 if step == 1 and known < len(before) - 1 else len(row) - 1
+                size = step if known >= len(before) - 1 else BATCH_OF_LLAMA
+                end = min(known + size, free)
+                wanted = [place >= len(before) - 1 for place in range(known, end)]
+                plain.decode(row[known:end], range(known, end), [0] * (end - known), wanted)
+                scores += [
+                    log_probability(plain.logits(place - known), row[place + 1])
+                    for place in range(max(known, len(before) - 1), end)
+                ]
+                known = end
+            values.append(scores)
+        return time.perf_counter() - began, values
+
+    ways: dict[str, Callable[[list[IdPair]], Scored]] = {
+        "together": together,
+        "separate passes": partial(separately, step=BATCH_OF_LLAMA),
+        "token by token": partial(separately, step=1),
+    }
+    workers = []
+    if arguments.peer:
+        script = Path(__file__).parent / "peer.py"
+        worker = Worker(arguments.peer, script, path, "--threads", threads, "--context", 4096)
+        workers.append(worker)
+
+        def by_peer(pairs: list[IdPair]) -> Scored:
+            found = worker.ask("score", pairs=pairs)
+            return found["seconds"], found["scores"]
+
+        ways["xllamacpp"] = by_peer
+    goals = {
+        "separate passes": "goal >= 2",
+        "token by token": "goal >= 4",
+        "xllamacpp": "goal >= 4",
+    }
+    for case, pairs in (
+        (f"1 question, {count} documents", alone),
+        ("the same after a shared beginning", following),
+        (f"{count} questions, 1 document", others),
+    ):
+        lengths = [len(before) for before, _ in pairs]
+        sizes = f"{min(lengths)} to {max(lengths)} tokens before {len(pairs[0][1])}"
+        found = alternate(
+            {name: lambda n, way=way, pairs=pairs: way(pairs) for name, way in ways.items()}, rounds
+        )
+        taken = {name: [seconds for seconds, _ in results] for name, results in found.items()}
+        for name, seconds in taken.items():
+            table.say(f"{case}: {name}", seconds, "s", sizes)
+        for name in list(ways)[1:]:
+            ratio = divide(taken[name], taken["together"])
+            goal = f"; {goals[name]}" if pairs is following else ""
+            table.say(f"{case}: times faster", ratio, "x", name + goal)
+            worst = max(
+                abs(a - b)
+                for one, other in zip(found["together"][0][1], found[name][0][1], strict=True)
+                for a, b in zip(one, other, strict=True)
+            )
+            table.say(f"{case}: largest difference", [worst], "nats", name)
+    plain.close()
+    table.close(workers)
+
+
 def print_figure(name: str, value: float, unit: str, against: str) -> None:
     row = {"figure": name, "value": float(f"{value:.3g}"), "unit": unit, "against": against}
     print(json.dumps(row), flush=True)
@@ -140,10 +263,21 @@ def print_figure(name: str, value: float, unit: str, against: str) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--model", default="", help="hf:FOLDER (default: small pinned weights)")
+    parser.add_argument("--model", default="", help="hf:FOLDER, gguf:FILE, or pinned weights")
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument(
+        "--quick", action="store_true", help="small sizes, to try the script (GGUF)"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON objects, one a line (GGUF)")
+    parser.add_argument("--threads", type=int, help="default: the physical cores (GGUF)")
+    parser.add_argument("--beginning", type=int, default=200, help="shared tokens (GGUF)")
+    parser.add_argument("--peer", help="a Python with xllamacpp, see peer.py (GGUF)")
+    parser.add_argument("--data", type=Path, help="folder with dev/, for NQ's passages (GGUF)")
     arguments = parser.parse_args()
+    if arguments.model and not arguments.model.startswith("hf:"):
+        measure_gguf(arguments)
+        sys.exit()
     if not arguments.model:
         print("loading smollm2-135m from its GGUF file takes a while", file=sys.stderr)
     target = arguments.model.removeprefix("hf:") or str(pull("smollm2-135m")["model"])
