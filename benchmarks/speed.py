@@ -45,7 +45,7 @@ from requantise import requantise
 
 WINDOW = 16384
 REPLY = 600  # the reader's limit, in tokens
-DRAFT = 16
+DRAFT = 15
 
 
 @dataclass(frozen=True)

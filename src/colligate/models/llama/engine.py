@@ -298,11 +298,12 @@ class LlamaEngine:
     def _plan(self, sequences: Sequence[_Sequence]) -> list[_Part]:
         """Choose the tokens of the next batch: first of answers, then of prompts in their order."""
         parts, room, outputs = [], _BATCH_TOKENS, _MOST_OUTPUTS
-        drafted = self._draft // max(1, sum(s.is_writing for s in sequences))
+        writing = max(1, sum(s.is_writing for s in sequences))
+        guesses = max(0, self._draft + 1 - writing) // writing
         for sequence in sorted(sequences, key=lambda each: not each.is_writing):
             start = sequence.computed
             if sequence.is_writing and sequence.answer is not None:
-                draft = sequence.guess_next(drafted)
+                draft = sequence.guess_next(guesses)
                 part = _Part(sequence, start, (*sequence.ids[start:], *draft), start)
             else:
                 end = min(start + room, sequence.to_compute)
@@ -459,7 +460,10 @@ class _Part:
         return self.start + len(self.tokens)
 
 
-_NGRAM_TOKENS = 3  # tokens that must be equal for what follows them to be a draft
+# With the token before them, guesses fill a batch of 4, 8 or 16: the processor multiplies four rows
+# at a time, and five cost nearly as much as eight.
+_FEWEST_GUESSES = 3
+_SHORTEST_MATCH, _LONGEST_MATCH = 3, 8  # tokens that must be equal for what follows to be a guess
 
 
 class _Sequence:
@@ -480,7 +484,8 @@ class _Sequence:
         room = 0 if answer is None else answer.max_tokens + 1
         self._ids = np.empty(self._size + room, np.int32)
         self._ids[: self._size] = request.ids
-        self._guessed = 4  # tokens next time
+        self._guesses = _FEWEST_GUESSES  # at most so many next time
+        self._match = _SHORTEST_MATCH
 
     @property
     def ids(self) -> NDArray[np.int32]:
@@ -513,30 +518,34 @@ class _Sequence:
     def guess_next(self, most: int) -> tuple[int, ...]:
         """Guess the next tokens: what the grammar forces, or what followed the last ones before.
 
-        A quotation is a copy of the prompt. A guess costs little: tokens of one batch share the
-        reading of the weights, and the model's own choice decides about each.
+        A quotation is a copy of the prompt. The model's own choice decides about each guess.
         """
         if self.answer is None:
             return ()
-        most = min(most, self._guessed, self.answer.max_tokens - len(self.answer.written) - 1)
-        if most <= 0 or self._size <= _NGRAM_TOKENS:
+        most = min(most, self._guesses, self.answer.max_tokens - len(self.answer.written) - 1)
+        if most <= 0:
             return ()
         if forced := self.answer.forced_tokens():
             return tuple(forced[:most])
-        ids = self.ids
-        starts = np.ones(self._size - _NGRAM_TOKENS, np.bool_)
-        for offset in range(_NGRAM_TOKENS):
-            starts &= ids[offset : offset - _NGRAM_TOKENS] == ids[offset - _NGRAM_TOKENS]
+        ids, match = self.ids, self._match
+        starts = np.ones(max(0, len(ids) - match), np.bool_)
+        for offset in range(match):
+            starts &= ids[offset : offset - match] == ids[offset - match]
         found = np.flatnonzero(starts)
         if not len(found):
             return ()
-        after = int(found[-1]) + _NGRAM_TOKENS
+        after = int(found[-1]) + match
         return tuple(int(token) for token in ids[after : after + most])
 
     def adjust_guesses(self, accepted: int, guessed: int) -> None:
-        """Guess more after a guess_next was right, and less after it was wrong."""
-        if guessed > 0:
-            self._guessed = self._guessed * 2 if accepted >= guessed else max(accepted, 1)
+        """Guess more after a guess was right; ask for a longer match after it was wrong."""
+        if not guessed:
+            return
+        if accepted == guessed:
+            self._guesses, self._match = 2 * self._guesses + 1, _SHORTEST_MATCH
+        else:
+            self._guesses = _FEWEST_GUESSES
+            self._match = min(self._match + 1, _LONGEST_MATCH) if not accepted else self._match
 
 
 # Attention
