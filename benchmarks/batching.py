@@ -14,7 +14,7 @@ import time
 
 from colligate.concurrency import physical_cores
 from colligate.models.decoding import GenerationRequest
-from pairs import Table, add_options, alternate, divide, find_gguf
+from pairs import Table, add_options, alternate, compute, divide, find_gguf
 from speed import DRAFT, Ours, list_pieces
 
 
@@ -30,12 +30,12 @@ def answer(
     if at_once:
         for request in requests:
             engine.submit(request)
-        texts = [engine.run(request).text for request in requests]
+        texts = [compute(engine, request).text for request in requests]
     else:
         texts = []
         for request in requests:
             engine.submit(request)
-            texts.append(engine.run(request).text)
+            texts.append(compute(engine, request).text)
     return len(requests) * tokens / (time.perf_counter() - began), texts
 
 

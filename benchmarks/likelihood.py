@@ -41,7 +41,7 @@ from colligate.models.llama.engine import ScoreRequest, log_probability
 from colligate.models.prompts import Prompts
 from colligate.models.weights import pull
 from evidence_data import read_records, select_some
-from pairs import EXAMPLES, Table, Worker, alternate, divide, find_gguf
+from pairs import EXAMPLES, Table, Worker, alternate, compute, divide, find_gguf
 from speed import Ours
 
 COUNT, SHORTEST, LONGEST, BATCH = 20, 40, 400, 5
@@ -184,7 +184,7 @@ def measure_gguf(arguments: argparse.Namespace) -> None:
         requests = [ScoreRequest(before + ids, len(before)) for before, ids in pairs]
         for request in requests:
             engine.submit(request)
-        values = [engine.run(request) for request in requests]
+        values = [compute(engine, request) for request in requests]
         return time.perf_counter() - began, values
 
     def separately(pairs: list[IdPair], *, step: int) -> Scored:

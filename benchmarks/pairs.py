@@ -27,6 +27,15 @@ T = TypeVar("T")
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
 
+def compute(engine: Any, request: Any) -> Any:
+    """Let llama.cpp's engine compute until a request has its outcome, and return it."""
+    while request.outcome is None:
+        engine.advance()
+    if isinstance(request.outcome, Exception):
+        raise request.outcome
+    return request.outcome
+
+
 def alternate(
     ways: Mapping[str, Callable[[int], T]], rounds: int, *, warm: bool = True
 ) -> dict[str, list[T]]:

@@ -5,9 +5,9 @@
 
 "text" is `--read` tokens of a licence and `--written` tokens after them, whatever they are: prompt
 tokens a second up to the first token, written tokens a second after it, and the whole answer.
-"quotes" is the reader's own prompt, passages of the example licences and one of their questions,
-answered in its JSON with quotes; the answers may differ between libraries, and seconds are compared
-by token as well as whole. "Without guesses" switches drafting off; the texts must be equal.
+"quotes" is passages of the example licences as the reader shows them, and the request to copy a
+paragraph of one as JSON; the answers may differ between libraries, and seconds are compared by
+token as well as whole. "Without guesses" switches drafting off; the texts must be equal.
 
 `--formats` requantises the weights to a temporary file. `--kept` adds the same with the cache full
 of other prompts. `--peer` names a Python with xllamacpp, see `peer.py`. Nothing of a prompt is
@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from colligate.concurrency import physical_cores
-from colligate.core.reader import ReaderReply, reader_messages
+from colligate.core.reader import render_passages
 from colligate.documents import Passage
 from colligate.documents.chunking import Structural
 from colligate.documents.reading import read_file
@@ -40,12 +40,13 @@ from colligate.models.llama.engine import LlamaEngine
 from colligate.models.llama.libraries import pull_libraries
 from colligate.models.llama.model import LlamaTokenizer
 from colligate.models.prompts import Prompts
-from pairs import EXAMPLES, Table, Worker, add_options, alternate, divide, find_gguf
+from pairs import EXAMPLES, Table, Worker, add_options, alternate, compute, divide, find_gguf
 from requantise import requantise
 
 WINDOW = 16384
 REPLY = 600  # the reader's limit, in tokens
-DRAFT = 15
+DRAFT = 7
+QUOTE = {"type": "object", "properties": {"quote": {"type": "string"}}, "required": ["quote"]}
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,7 @@ class Ours:
         request.on_piece = on_piece
         self.engine._draft = draft
         self.engine.submit(request)
-        found = self.engine.run(request)
+        found = compute(self.engine, request)
         whole = time.perf_counter() - began
         return Answered(found.text, found.input_tokens, found.output_tokens, first or whole, whole)
 
@@ -134,9 +135,9 @@ def list_pieces(engine: LlamaEngine, count: int, size: int) -> list[list[int]]:
 
 
 def list_reader_prompts(prompts: Prompts, count: int, size: int) -> list[list[Message]]:
-    """Return the reader's prompts for example questions, with about `size` tokens of passages.
+    """Return the reader's prompts that ask for a quotation, with about `size` tokens of passages.
 
-    One passage has the answer's words; the others are of the same licence and of others.
+    One passage has the words, of an example question's answer; the others are of all licences.
     """
     passages: list[tuple[str, Passage]] = []
     for file in sorted((EXAMPLES / "licences").iterdir()):
@@ -163,7 +164,10 @@ def list_reader_prompts(prompts: Prompts, count: int, size: int) -> list[list[Me
         while sum(len(prompts.encode_literal(p.text)) for p in shown) < size and others:
             shown.append(others.pop())
         random.Random(number).shuffle(shown)
-        found.append(reader_messages(question["question"], shown))
+        words = max(question["quotes"], key=len).split()
+        asked = "Copy the paragraph that contains these words, from its beginning to its end: "
+        asked += f'"{" ".join(words[:8])}"'
+        found.append([Message("user", f"{render_passages(shown)}\n\n{asked}")])
     return [found[i % len(found)] for i in range(count)]
 
 
@@ -219,7 +223,7 @@ def measure(arguments: argparse.Namespace, folder: Path) -> None:
         report(table, "text", alternate(ways, rounds))
     if arguments.only != "text":
         asked = list_reader_prompts(new.prompts, rounds + 1, max(100, read - 400))
-        schema = ReaderReply.model_json_schema()
+        schema = QUOTE
         tokens = REPLY if not arguments.quick else 60
         ways = {
             name: lambda n, each=each: each.answer(asked[n], tokens, schema, draft=DRAFT)

@@ -53,7 +53,7 @@ class LlamaCpp(LocalModel):
         context_tokens: int | None = None,
         parallel: int = 8,
         threads: int | None = None,
-        draft: int = 15,
+        draft: int = 7,
     ) -> None:
         path = Path(path).expanduser()
         header = read_header(path)
