@@ -43,12 +43,16 @@ class PinnedFile:
 
 @dataclass(frozen=True)
 class Pinned:
-    """The weights of one model; `files` by role (`model`, `tokenizer`)."""
+    """The weights of one model; `files` by role (`model`, `tokenizer`).
+
+    `format` is what processors read faster than the file, and at least as well.
+    """
 
     name: str
     purpose: str
     licence: str
     files: Mapping[str, PinnedFile]
+    format: str | None = None
 
     @property
     def size(self) -> int:
@@ -71,6 +75,7 @@ def _read_pinned(table: Mapping[str, Any]) -> dict[str, Pinned]:
                 role: PinnedFile(**{**file, "wheel": Wheel(**file["wheel"])})
                 for role, file in entry["files"].items()
             },
+            entry.get("format"),
         )
         for name, entry in table.items()
     }

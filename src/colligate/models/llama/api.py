@@ -161,6 +161,7 @@ _LLAMA: dict[str, tuple[Any, ...]] = {  # function: result, arguments
     "llama_version": (c.c_char_p,),
     "llama_backend_init": (None,),
     "llama_log_set": (None, LogCallback, c.c_void_p),
+    "llama_supports_gpu_offload": (c.c_bool,),
     "llama_model_default_params": (ModelParams,),
     "llama_context_default_params": (ContextParams,),
     "llama_model_quantize_default_params": (QuantizeParams,),
