@@ -212,8 +212,10 @@ def _check_weights(name: str, weights: str) -> Check:
     size = f"{PINNED[weights].size / 1e6:,.0f} MB"
     found = f"{weights} in {next(iter(files.values())).parent}" if files else f"{weights}, {size}"
     if files and (format := PINNED[weights].format):
-        is_there = converted_path(files["model"], format).is_file()
-        found += f"; bundled reads them as {format}" if is_there else "; not converted yet"
+        if converted_path(files["model"], format).is_file():
+            found += f"; bundled reads the copy as {format}, which is faster"
+        else:
+            found += f"; bundled makes a copy as {format}, which is faster, at its first use"
     return Check(name, files is not None, found, f"colligate models pull {weights}")
 
 
