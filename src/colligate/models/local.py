@@ -16,6 +16,9 @@ from pathlib import Path
 from threading import Event, Lock
 from typing import Any, Protocol, Self, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from colligate.concurrency import Threads
 from colligate.errors import ModelError
 from colligate.models.base import (
@@ -352,6 +355,16 @@ class LocalBackend(ABC):
         await self.computing.aclose()
         await self.reading.aclose()
         await asyncio.to_thread(self.free)
+
+
+Tokens = Sequence[int] | NDArray[np.int32]
+
+
+def count_shared(first: Tokens, second: Tokens) -> int:
+    """Return how many tokens two sequences begin with in common."""
+    size = min(len(first), len(second))
+    differ = np.flatnonzero(np.not_equal(first[:size], second[:size]))
+    return int(differ[0]) if len(differ) else size
 
 
 # Attention

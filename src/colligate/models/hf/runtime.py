@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
-from itertools import takewhile
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -25,6 +24,7 @@ from colligate.errors import (
 )
 from colligate.models.decoding import PassStopped
 from colligate.models.hf.loading import ModelSource, import_transformers, load_model
+from colligate.models.local import count_shared
 from colligate.models.lora import (
     LoraFiles,
     find_lora,
@@ -215,11 +215,6 @@ class _Entry:
     @property
     def size(self) -> int:
         return sum(tensor.nbytes for pair in self.layers for tensor in pair)
-
-
-def count_shared(one: Sequence[int], other: Sequence[int]) -> int:
-    """Count the tokens that two sequences begin with in common."""
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
 # LoRA adapters

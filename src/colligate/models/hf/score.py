@@ -12,7 +12,8 @@ from importlib import import_module
 from threading import Event
 from typing import Any
 
-from colligate.models.hf.runtime import Runtime, count_shared
+from colligate.models.hf.runtime import Runtime
+from colligate.models.local import count_shared
 from colligate.models.prompts import Prompts
 
 _PASS_TOKENS = 2048  # in one pass: enough for fast products, few enough for their memory

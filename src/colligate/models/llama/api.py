@@ -239,7 +239,7 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
 }
 
 
-class Library:
+class LlamaLibrary:
     """The functions of libllama, by their names in C."""
 
     def __init__(self, folder: Path) -> None:
@@ -270,14 +270,14 @@ class Library:
 
 
 @cache
-def load_library(folder: Path) -> Library:
+def load_library(folder: Path) -> LlamaLibrary:
     """Load the shared libraries of a folder, once in a process; some builds use OpenMP.
 
     Raises:
         WeightsUnavailable: they are missing, cannot be loaded, or are of another version.
     """
     wait_without_spinning()
-    return Library(folder)
+    return LlamaLibrary(folder)
 
 
 def _open(folder: Path, stem: str) -> c.CDLL:
@@ -324,7 +324,7 @@ class Model:
     the file.
     """
 
-    def __init__(self, library: Library, path: Path, *, weights: bool = True) -> None:
+    def __init__(self, library: LlamaLibrary, path: Path, *, weights: bool = True) -> None:
         self.library = library
         self.path = path
         _forget_error()
@@ -546,7 +546,7 @@ def load_adapter(model: Model, path: Path) -> int:
     return int(handle)
 
 
-def read_tensor(library: Library, address: int) -> NDArray[np.float32]:
+def read_tensor(library: LlamaLibrary, address: int) -> NDArray[np.float32]:
     """Return the values of a tensor as float32, in its own order of dimensions, slowest first."""
     tensor = Tensor.from_address(address)
     kind = np.dtype({_F32: np.float32, _F16: np.float16}[tensor.type])

@@ -22,8 +22,15 @@ from numpy.typing import NDArray
 
 from colligate.errors import MissingCapability, ServerFailed
 from colligate.models.decoding import AnswerInProgress, GenerationRequest, PassStopped
-from colligate.models.llama.api import Context, Library, Model, Tensor, load_adapter, read_tensor
-from colligate.models.local import choose_layers
+from colligate.models.llama.api import (
+    Context,
+    LlamaLibrary,
+    Model,
+    Tensor,
+    load_adapter,
+    read_tensor,
+)
+from colligate.models.local import Tokens, choose_layers, count_shared
 from colligate.models.prompts import check_fits
 
 _BATCH_TOKENS = (
@@ -62,7 +69,6 @@ class AttentionRequest:
     outcome: list[float] | Exception | None = field(default=None, init=False, repr=False)
 
 
-Tokens = Sequence[int] | NDArray[np.int32]
 Request = GenerationRequest | ScoreRequest | AttentionRequest
 
 
@@ -76,7 +82,7 @@ class LlamaEngine:
 
     def __init__(
         self,
-        library: Library,
+        library: LlamaLibrary,
         path: Path,
         name: str,
         *,
@@ -439,13 +445,6 @@ def log_probability(logits: NDArray[np.float32], token: int) -> float:
     return float(logits[token]) - best - math.log(total)
 
 
-def count_shared(first: Tokens, second: Tokens) -> int:
-    """Return how many tokens two sequences begin with in common."""
-    size = min(len(first), len(second))
-    differ = np.flatnonzero(np.not_equal(first[:size], second[:size]))
-    return int(differ[0]) if len(differ) else size
-
-
 @dataclass(frozen=True)
 class _Part:
     """Tokens of a sequence in a batch, from position `start`; logits from `logits_from` on."""
@@ -497,7 +496,7 @@ class _Sequence:
 
     @property
     def first_scored(self) -> int:
-        """The place of the first token that logits are to_compute for."""
+        """The place of the first token that logits are needed for."""
         return self.request.first if isinstance(self.request, ScoreRequest) else self._size
 
     @property
@@ -675,7 +674,7 @@ class _AttentionContext:
 _KEYS = re.compile(rb"cache_k_l(\d+)")  # llama.cpp's name of the keys of a layer
 
 
-def _attention_row(library: Library, tensor: Tensor) -> NDArray[np.float32]:
+def _attention_row(library: LlamaLibrary, tensor: Tensor) -> NDArray[np.float32]:
     """Return the attention [cells] of a fused node of queries, keys, values and a mask.
 
     It is the mean of its heads and the sum of its queries.
