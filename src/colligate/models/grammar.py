@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from colligate.errors import RequestRefused
 
 _CACHED = 64  # schemas whose grammars are kept
-# One blank after a comma or colon and no other: a model cannot write blanks for ever.
-_COMPACT: Any = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
+# A blank, or a line break with blanks: as models write JSON by themselves, but not for ever.
+_LAYOUT: Any = {"whitespace_flexible": True, "whitespace_pattern": "( |\\n {0,16})?"}
 
 
 class Grammars:
@@ -51,7 +51,7 @@ class Grammars:
         try:
             if self._tokens is None:
                 self._tokens = self._make_tokens()
-            grammar = LLMatcher.grammar_from_json_schema(schema, overrides=_COMPACT)
+            grammar = LLMatcher.grammar_from_json_schema(schema, overrides=_LAYOUT)
         except ValueError as error:  # the tokenizer has no such tokens, or the text is not JSON
             raise _refusal(str(error)) from error
         return LLMatcher(self._tokens, grammar, log_level=0)
