@@ -342,7 +342,8 @@ def split_adapter(name: str) -> tuple[str, str | None]:
     """
     base, mark, adapter = name.rpartition("+")
     kind, rest = split_name(base)
-    adaptable = base == "bundled" or (kind in ("gguf", "hf") and rest)
+    is_gguf = kind == "gguf" and (rest.endswith(".gguf") or rest in PINNED)
+    adaptable = base == "bundled" or is_gguf or (kind == "hf" and rest)
     whole = split_name(name)[1]
     if not (mark and adapter and adaptable) or (whole and Path(whole).expanduser().exists()):
         return name, None

@@ -81,15 +81,15 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
     """The tokens of prompts as they reach the model."""
     seen: list[list[int]] = []
 
-    def run(self: BatchGenerator, request: GenerationRequest) -> GeneratedText:
+    def submit(self: BatchGenerator, request: GenerationRequest) -> None:
         seen.append(request.ids)
-        return GeneratedText("{}", "stop", 0, 0, 0)
+        request.outcome = GeneratedText("{}", "stop", 0, 0, 0)
 
     def score(self: LikelihoodScorer, pairs: Any, **_: Any) -> list[list[float]]:
         seen.append(pairs[0][0])
         return [[-1.0] for _ in pairs]
 
-    monkeypatch.setattr(BatchGenerator, "run", run)
+    monkeypatch.setattr(BatchGenerator, "submit", submit)
     monkeypatch.setattr(LikelihoodScorer, "score", score)
     return seen
 
