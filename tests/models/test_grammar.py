@@ -16,7 +16,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from pydantic import BaseModel, Field, TypeAdapter, ValidationError, create_model
+from pydantic import BaseModel, Field, TypeAdapter, create_model
 
 from colligate.errors import RequestRefused
 from colligate.models.decoding import GeneratedText, GenerationRequest
@@ -111,11 +111,9 @@ def test_a_model_of_pydantic_is_satisfied(tiny, temperature):
     whole = [answer for answer in answers if answer.finish_reason == "stop"]
     assert len(whole) >= 5
     for answer in whole:
-        try:
-            assert Finding.model_validate_json(answer.text).evidence
-        except ValidationError as error:  # the grammar of dates knows no leap years
-            assert "-02-29" in str(error)
-            assert error.error_count() == 1
+        # The grammar of dates knows no leap years.
+        finding = Finding.model_validate_json(answer.text.replace("-02-29", "-02-28"))
+        assert finding.evidence
         # A line break and sixteen blanks at most.
         bare = re.sub(r'"(\\.|[^"\\])*"', "s", answer.text)
         assert not re.search(r"\s{18}", bare)
